@@ -1,0 +1,304 @@
+//! The custom resources of `evenkeel.io/v1alpha1`.
+//!
+//! | kind | written by | read by |
+//! |---|---|---|
+//! | [`ZoneHealth`] | `spec` (the roster) by the controller alone, `status` (verdicts) by the zone's reporters | agents, controller, webhook |
+//! | [`AgentStatus`] | the agent of that node | controller (to make rosters), people |
+//! | [`FailoverPolicy`] | people | controller |
+//! | [`NodeIncident`] | the controller | people, the controller after a restart |
+//!
+//! All are cluster-scoped. Signed evidence is carried as opaque base64 text: the bytes that were signed, with
+//! their signature, exactly as they crossed the wire, so that every reader checks them itself (`evenkeel-zone`).
+
+use crate::zone::{KubeletEndpoint, RosterSpec, ZoneHealthStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Health of one zone: its roster, and the nodes that are not plainly healthy with the evidence for it.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "evenkeel.io",
+    version = "v1alpha1",
+    kind = "ZoneHealth",
+    doc = "Health of one zone: its roster, and the nodes that are not plainly healthy with the evidence for it",
+    plural = "zonehealth",
+    singular = "zonehealth",
+    shortname = "zh",
+    status = "ZoneHealthStatus",
+    derive = "Default",
+    derive = "PartialEq",
+    printcolumn = r#"{"name":"Zone","type":"string","jsonPath":".spec.zone"}"#,
+    printcolumn = r#"{"name":"Members","type":"integer","jsonPath":".status.members"}"#,
+    printcolumn = r#"{"name":"Unhealthy","type":"string","jsonPath":".status.summary"}"#,
+    printcolumn = r#"{"name":"Reporter","type":"string","jsonPath":".status.reporter"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+)]
+#[serde(rename_all = "camelCase")]
+pub struct ZoneHealthSpec {
+    /// Value of the zone label; the object's name is derived from it.
+    pub zone: String,
+    /// The nodes of the zone that run an agent.
+    pub roster: RosterSpec,
+}
+
+/// What one agent says of itself: how peers reach and recognise it.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "evenkeel.io",
+    version = "v1alpha1",
+    kind = "AgentStatus",
+    doc = "What one agent says of itself: how peers reach and recognise it",
+    plural = "agentstatuses",
+    singular = "agentstatus",
+    derive = "Default",
+    derive = "PartialEq",
+    printcolumn = r#"{"name":"Address","type":"string","jsonPath":".spec.address"}"#,
+    printcolumn = r#"{"name":"Version","type":"string","jsonPath":".spec.version"}"#,
+    printcolumn = r#"{"name":"Fencing","type":"string","jsonPath":".spec.fencing.method"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentStatusSpec {
+    /// UID of the Node the agent runs on.
+    pub node_uid: String,
+    /// Ed25519 public key, base64 of 32 bytes.
+    pub public_key: String,
+    /// Where peers reach the agent, `IP:PORT`, UDP.
+    pub address: String,
+    /// The node's kubelet as the agent sees it from inside.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kubelet: Option<KubeletEndpoint>,
+    /// Version of the agent.
+    pub version: String,
+    /// What a fence proof for this node can rest on.
+    #[serde(default)]
+    pub fencing: FencingOffer,
+}
+
+/// The fencing an agent has armed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FencingOffer {
+    /// Method name.
+    pub method: FencingMethod,
+    /// Seconds after which an unlicensed node is certainly off; absent without a method that proves it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bound_seconds: Option<i64>,
+}
+
+/// How a node can be proven to be off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum FencingMethod {
+    /// Nothing is armed: stateful pods of this node never move by themselves.
+    #[default]
+    None,
+    /// Armed watchdog behind the liveness lease.
+    LivenessLease,
+    /// An operator's command.
+    Exec,
+    /// An operator's endpoint.
+    Webhook,
+    /// The provider says that the machine is gone.
+    NodeGone,
+    /// The agent itself said, signed, that it has fenced.
+    #[serde(rename = "self")]
+    SelfFenced,
+    /// An operator vouched for it.
+    Operator,
+}
+
+/// Settings for the nodes and workloads it selects. Where several match, the most cautious value wins.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "evenkeel.io",
+    version = "v1alpha1",
+    kind = "FailoverPolicy",
+    doc = "Settings for the nodes it selects; where several match, the most cautious value wins",
+    plural = "failoverpolicies",
+    shortname = "fop",
+    status = "FailoverPolicyStatus",
+    derive = "Default",
+    derive = "PartialEq",
+    printcolumn = r#"{"name":"Autonomy","type":"integer","jsonPath":".spec.autonomySeconds"}"#,
+    printcolumn = r#"{"name":"Endpoints","type":"string","jsonPath":".spec.endpoints"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+)]
+#[serde(rename_all = "camelCase")]
+pub struct FailoverPolicySpec {
+    /// Nodes that carry all of these labels; empty selects every node.
+    #[serde(default)]
+    pub node_labels: BTreeMap<String, String>,
+    /// Seconds for which evictions are held while the whole zone is silent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub autonomy_seconds: Option<i64>,
+    /// Seconds between the confirmed death of a node and the eviction of its pods, in place of the 300 s that
+    /// admission adds by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub evict_after_seconds: Option<i64>,
+    /// What becomes of the endpoints of a Disconnected node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub endpoints: Option<EndpointsPolicy>,
+    /// What becomes of a node that its peers cannot reach and the API server can.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub isolated: Option<IsolatedPolicy>,
+    /// Whether fencing only observes or acts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fencing: Option<FencingPolicy>,
+    /// Whether stateful pods move, given a fence proof.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stateful_failover: Option<bool>,
+}
+
+/// What the controller made of a policy.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FailoverPolicyStatus {
+    /// Generation this speaks of.
+    #[serde(default)]
+    pub observed_generation: i64,
+    /// Nodes selected at the last look.
+    #[serde(default)]
+    pub matched_nodes: i32,
+    /// Other policies that select the same nodes and by which of their values this one is overruled.
+    #[serde(default)]
+    pub conflicts: Vec<String>,
+}
+
+/// Endpoints of a Disconnected node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum EndpointsPolicy {
+    /// They stay ready for everybody.
+    #[default]
+    Keep,
+    /// They stay ready for consumers in the zone.
+    KeepLocal,
+    /// As stock Kubernetes does.
+    Stock,
+}
+
+/// An Isolated node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum IsolatedPolicy {
+    /// Say so, do nothing.
+    #[default]
+    Report,
+    /// No new pods, endpoints out; never an eviction.
+    Withdraw,
+}
+
+/// What fencing does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum FencingPolicy {
+    /// Nothing.
+    Off,
+    /// Record what it would do.
+    #[default]
+    Observe,
+    /// Act.
+    Enforce,
+}
+
+/// One failure of one node: its timeline, evidence and decisions; also the controller's memory across restarts.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "evenkeel.io",
+    version = "v1alpha1",
+    kind = "NodeIncident",
+    doc = "One failure of one node: its timeline, evidence and decisions",
+    plural = "nodeincidents",
+    shortname = "ninc",
+    status = "NodeIncidentStatus",
+    derive = "Default",
+    derive = "PartialEq",
+    printcolumn = r#"{"name":"Node","type":"string","jsonPath":".spec.nodeName"}"#,
+    printcolumn = r#"{"name":"State","type":"string","jsonPath":".status.state"}"#,
+    printcolumn = r#"{"name":"Fence","type":"string","jsonPath":".status.fence.missing","priority":1}"#,
+    printcolumn = r#"{"name":"Closed","type":"date","jsonPath":".status.closedAt"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeIncidentSpec {
+    /// Node name.
+    pub node_name: String,
+    /// Node UID.
+    pub node_uid: String,
+    /// Zone of the node.
+    pub zone: String,
+}
+
+/// State and history of an incident.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeIncidentStatus {
+    /// State of the node (`Disconnected`, `Dead`, …).
+    #[serde(default)]
+    pub state: String,
+    /// When the incident ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub closed_at: Option<Time>,
+    /// When the present state began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state_since: Option<Time>,
+    /// When NoExecute was put on the node: eviction deadlines count from here, also after a restart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tainted_at: Option<Time>,
+    /// What is known about fencing.
+    #[serde(default)]
+    pub fence: FenceRecord,
+    /// Oldest first; the oldest rows are dropped above 64.
+    #[serde(default)]
+    pub timeline: Vec<IncidentRow>,
+}
+
+/// Fencing as far as it got.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FenceRecord {
+    /// What is missing for a proof, and what an operator can do about it; empty with a proof.
+    #[serde(default)]
+    pub missing: String,
+    /// The proof.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proof: Option<FenceProof>,
+}
+
+/// Proof that a machine is off; single use, verified again before each write.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FenceProof {
+    /// UID of the Node.
+    pub node_uid: String,
+    /// Boot that it speaks of.
+    pub boot_id: String,
+    /// Name of the NodeIncident.
+    pub incident: String,
+    /// How.
+    pub method: FencingMethod,
+    /// When it was established.
+    pub time: Time,
+    /// Who established it.
+    pub verifier: String,
+    /// Not valid after this.
+    pub expires: Time,
+}
+
+/// One line of an incident's history.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct IncidentRow {
+    /// When.
+    pub time: Option<Time>,
+    /// What, one of the names in [`crate::names::events`].
+    pub event: String,
+    /// For people, with the evidence.
+    pub message: String,
+}

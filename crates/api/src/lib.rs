@@ -1,0 +1,18 @@
+//! Names and object types that the whole of Evenkeel shares; no logic.
+//!
+//! Every label, annotation, taint, condition, reason, event and metric name that more than one place must
+//! agree on stands in [`names`], once. The custom resources of group `evenkeel.io/v1alpha1` stand in
+//! [`crd`] (feature `crd`): who writes each, who reads it, and what each field promises. Their plain data that the
+//! pure cores use stands in [`zone`], free of any Kubernetes client.
+
+#[cfg(feature = "crd")]
+pub mod crd;
+pub mod names;
+pub mod zone;
+
+#[cfg(feature = "crd")]
+pub use crd::{
+    AgentStatus, AgentStatusSpec, FailoverPolicy, FailoverPolicySpec, NodeIncident, NodeIncidentSpec,
+    ZoneHealth, ZoneHealthSpec,
+};
+pub use zone::{KubeletEndpoint, NodeVerdict, RosterMember, RosterSpec, VerdictKind, ZoneHealthStatus};

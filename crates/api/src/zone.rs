@@ -1,0 +1,113 @@
+//! The data of [`ZoneHealth`](crate::crd::ZoneHealth): plain values that the pure cores read and write.
+
+use serde::{Deserialize, Serialize};
+
+/// A roster: one writer (the leading controller), a version that only grows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "crd", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct RosterSpec {
+    /// Grows by one with every change of the members; never reused.
+    pub version: i64,
+    /// Sorted by node UID.
+    pub members: Vec<RosterMember>,
+}
+
+/// One member of a roster.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "crd", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct RosterMember {
+    /// Node name.
+    pub name: String,
+    /// Node UID: a machine that is registered again is another member.
+    pub uid: String,
+    /// Where peers reach the agent, `IP:PORT`, UDP.
+    pub address: String,
+    /// Ed25519 public key of the agent, base64 of 32 bytes.
+    pub public_key: String,
+    /// Where the node's kubelet answers, and the certificate it proves itself with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kubelet: Option<KubeletEndpoint>,
+}
+
+/// A kubelet as its peers can check it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "crd", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct KubeletEndpoint {
+    /// `IP:PORT`, TLS.
+    pub address: String,
+    /// SHA-256 of the DER of its serving certificate, lower-case hex: the pin that makes an answer identity.
+    pub certificate_sha256: String,
+}
+
+/// What the reporters of a zone found. Written on change, and every few seconds while a node is kept alive by
+/// fresh attestations; the heartbeat is the zone's Lease.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "crd", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ZoneHealthStatus {
+    /// Node name of the reporter that wrote this.
+    #[serde(default)]
+    pub reporter: String,
+    /// Roster version the verdicts were made under.
+    #[serde(default)]
+    pub roster_version: i64,
+    /// First 8 bytes of the roster's SHA-256, hex: two rosters of one version never pass for each other.
+    #[serde(default)]
+    pub epoch: String,
+    /// Grows with every write of a zone; readers ignore what does not grow.
+    #[serde(default)]
+    pub sequence: i64,
+    /// Number of roster members.
+    #[serde(default)]
+    pub members: i32,
+    /// For people: `shore-2 alive (cloud link down), shore-3 dead`.
+    #[serde(default)]
+    pub summary: String,
+    /// Newly suspect nodes are above the storm threshold: irreversible actions slow down.
+    #[serde(default)]
+    pub storm: bool,
+    /// The nodes that are not plainly healthy, by name.
+    #[serde(default)]
+    pub nodes: Vec<NodeVerdict>,
+}
+
+/// The verdict on one node with its evidence.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "crd", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct NodeVerdict {
+    /// Node name.
+    pub name: String,
+    /// Node UID.
+    pub uid: String,
+    /// What the majority says.
+    pub verdict: VerdictKind,
+    /// One line for people: why.
+    #[serde(default)]
+    pub reason: String,
+    /// When the reporter first held this verdict, by its own clock, RFC 3339; for people only, never compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// Milliseconds between the start of the confirm round and this write (dead only).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub round_age_ms: Option<i64>,
+    /// Signed statements: ballots (dead) or attestations (alive), base64.
+    #[serde(default)]
+    pub evidence: Vec<String>,
+}
+
+/// What a verdict can say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "crd", derive(schemars::JsonSchema))]
+pub enum VerdictKind {
+    /// No majority either way, or the evidence ran out: neither healthy nor dead.
+    #[default]
+    None,
+    /// A majority has fresh contact; something else is wrong (cloud link, kubelet, runtime).
+    Alive,
+    /// A majority voted no in a confirm round.
+    Dead,
+}
