@@ -1,0 +1,13 @@
+//! The foundation over real sockets and processes.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by panicking"
+)]
+
+mod admin;
+mod client;
+mod serve;
+mod shutdown;
+mod tls;
