@@ -1,0 +1,87 @@
+//! What is changed or refused on the way in.
+//!
+//! Built-in plugins, in upstream's order: NamespaceLifecycle, ServiceAccount, TaintNodesByCondition, Priority,
+//! DefaultTolerationSeconds, StorageObjectInUseProtection, DefaultStorageClass; then MutatingAdmissionWebhook, and
+//! ValidatingAdmissionWebhook. Not built: NodeRestriction (a kubelet may write other nodes), LimitRanger,
+//! ResourceQuota, admission policies.
+
+mod namespace;
+mod pods;
+mod service_account;
+mod storage;
+#[cfg(test)]
+mod tests;
+mod webhook;
+
+use crate::request::{Attributes, Reader};
+use crate::server::Options;
+use crate::status::ApiResult;
+use serde_json::Value;
+
+/// Built-in plugins and webhooks.
+pub struct Admission {
+    tolerations: pods::TolerationSeconds,
+    webhooks: webhook::Webhooks,
+}
+
+/// Lines for `Warning` headers, without code and quotes.
+pub type Warnings = Vec<String>;
+
+impl Admission {
+    /// Plugins with the settings of `options`.
+    pub fn new(options: &Options) -> Self {
+        Self {
+            tolerations: pods::TolerationSeconds {
+                not_ready: options.default_not_ready_toleration_seconds,
+                unreachable: options.default_unreachable_toleration_seconds,
+            },
+            webhooks: webhook::Webhooks::default(),
+        }
+    }
+
+    /// Mutating plugins, then mutating webhooks. `redefault` sets an object's defaults again after a webhook
+    /// changed it. The order upstream: mutate, then validation of the object, then [`Admission::validate`].
+    pub async fn mutate(
+        &self,
+        attributes: &mut Attributes,
+        reader: &dyn Reader,
+        redefault: &(dyn Fn(&mut Value) + Sync),
+    ) -> ApiResult<Warnings> {
+        self.builtin(attributes, reader)?;
+        let again = |attributes: &mut Attributes| self.builtin(attributes, reader);
+        self.webhooks.mutate(attributes, reader, redefault, &again).await
+    }
+
+    /// Validating webhooks, all at once.
+    pub async fn validate(&self, attributes: &Attributes, reader: &dyn Reader) -> ApiResult<Warnings> {
+        pods::validate_priority_class(attributes, reader)?;
+        self.webhooks.validate(attributes, reader).await
+    }
+
+    /// The mutating plugins; doing it twice changes nothing more.
+    fn builtin(&self, attributes: &mut Attributes, reader: &dyn Reader) -> ApiResult<()> {
+        namespace::lifecycle(attributes, reader)?;
+        service_account::admit(attributes, reader)?;
+        pods::taint_new_node(attributes);
+        pods::priority(attributes, reader)?;
+        self.tolerations.admit(attributes);
+        storage::protect(attributes);
+        storage::default_class(attributes, reader);
+        Ok(())
+    }
+}
+
+/// Whether a request is for this resource of the core group itself, not for a subresource.
+fn is_core(attributes: &Attributes, resource: &str) -> bool {
+    attributes.gvr.group.is_empty()
+        && attributes.gvr.resource == resource
+        && attributes.subresource.is_empty()
+}
+
+/// Appends to an array member, which is made if it is missing or null.
+fn append(object: &mut Value, member: &str, items: impl IntoIterator<Item = Value>) {
+    match object[member].as_array_mut() {
+        Some(array) => array.extend(items),
+        None => object[member] = items.into_iter().collect(),
+    }
+}

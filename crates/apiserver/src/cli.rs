@@ -1,0 +1,266 @@
+//! The embedded API server as a command of its own.
+
+mod files;
+#[cfg(test)]
+mod tests;
+
+use crate::server::{ApiServer, Options, ServerError};
+use clap::{Args, ValueEnum};
+use evenkeel_net::pki::{Ca, PkiError, ServerNames};
+use files::{Pending, read_if_there};
+use std::io::{ErrorKind, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+/// User and group of the kubeconfig and of `admin.crt`.
+const ADMIN: (&str, &[&str]) = ("kubernetes-admin", &["system:masters"]);
+
+/// Runs the embedded Kubernetes API server alone: for tests and experiments, never for production.
+#[derive(Args, Clone, Debug)]
+pub struct ApiServerArgs {
+    /// TCP port; 0 picks a free one.
+    #[arg(long, default_value_t = 6443)]
+    pub port: u16,
+
+    /// Address to listen on.
+    #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    pub bind: IpAddr,
+
+    /// Where to write a kubeconfig of a cluster administrator (mode 0600).
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig_out: Option<PathBuf>,
+
+    /// Where to write ca.crt, ca.key, admin.crt and admin.key (mode 0600); an authority that is there is used again.
+    #[arg(long, value_name = "DIR")]
+    pub cert_dir: Option<PathBuf>,
+
+    /// How long pods stay on a node that is not ready, unless they say so themselves.
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(i64).range(0..))]
+    pub default_not_ready_toleration_seconds: i64,
+
+    /// How long pods stay on a node that cannot be reached, unless they say so themselves.
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(i64).range(0..))]
+    pub default_unreachable_toleration_seconds: i64,
+
+    /// Whether requests without credentials are served as system:anonymous.
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
+    pub anonymous_auth: bool,
+
+    /// Who may do what.
+    #[arg(long, value_enum, default_value_t = AuthorizationMode::Rbac)]
+    pub authorization_mode: AuthorizationMode,
+}
+
+/// Who may do what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AuthorizationMode {
+    /// What Roles and ClusterRoles allow.
+    Rbac,
+    /// Everybody everything.
+    AlwaysAllow,
+}
+
+/// Why the command ended. [`CliError::exit_code`] tells mistakes of the caller from failures.
+#[derive(Debug, thiserror::Error)]
+pub enum CliError {
+    /// A file or directory of the command line cannot be written. Nothing was started.
+    #[error("--{flag} {}: {why}; name a place that can be written", path.display())]
+    Unwritable {
+        /// Flag without dashes.
+        flag: &'static str,
+        /// Its value, or a file in it.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// The authority in `--cert-dir` cannot be used. Nothing was started.
+    #[error("--cert-dir {}: {why}; remove ca.crt and ca.key there to have new ones made", path.display())]
+    Authority {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// The address is taken. Nothing was started.
+    #[error("{address} is taken by another process; choose another --port, or --port 0 for any")]
+    PortTaken {
+        /// Address and port.
+        address: SocketAddr,
+    },
+    /// The address cannot be listened on. Nothing was started.
+    #[error("cannot listen on {address}: {why}; choose another --bind or --port")]
+    Listen {
+        /// Address and port.
+        address: SocketAddr,
+        /// What is wrong.
+        why: String,
+    },
+    /// The server could not be made.
+    #[error("cannot start the API server")]
+    Start(#[from] ServerError),
+    /// A certificate could not be issued.
+    #[error("cannot issue a certificate")]
+    Certificate(#[from] PkiError),
+    /// The server ran and failed.
+    #[error("the API server failed")]
+    Serve(#[source] std::io::Error),
+}
+
+impl CliError {
+    /// 2 for what the caller can mend on the command line, 1 for anything later.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Unwritable { .. }
+            | Self::Authority { .. }
+            | Self::PortTaken { .. }
+            | Self::Listen { .. } => 2,
+            Self::Start(_) | Self::Certificate(_) | Self::Serve(_) => 1,
+        }
+    }
+}
+
+/// Serves until `shutdown`. Prints one line once it listens. What the command line asks to write is tried before
+/// anything is started, and appears at its place as a whole or not at all.
+pub async fn run(args: ApiServerArgs, shutdown: CancellationToken) -> Result<(), CliError> {
+    run_to(args, shutdown, &mut std::io::stdout()).await
+}
+
+async fn run_to(
+    args: ApiServerArgs,
+    shutdown: CancellationToken,
+    out: &mut impl Write,
+) -> Result<(), CliError> {
+    let mut kubeconfig = match &args.kubeconfig_out {
+        Some(path) => Some(Pending::new("kubeconfig-out", path)?),
+        None => None,
+    };
+    let certificates = match &args.cert_dir {
+        Some(dir) => Some(CertDir::open(dir)?),
+        None => None,
+    };
+    let asked = SocketAddr::new(args.bind, args.port);
+    let listener = TcpListener::bind(asked)
+        .await
+        .map_err(|error| listen_error(asked, &error))?;
+    let address = listener
+        .local_addr()
+        .map_err(|error| listen_error(asked, &error))?;
+
+    let options = args.options();
+    let server = match certificates.as_ref().and_then(|dir| dir.authority.clone()) {
+        Some((certificate, key)) => ApiServer::with_ca(options, Ca::from_pem(&certificate, &key)?)?,
+        None => ApiServer::new(options)?,
+    };
+    if let Some(dir) = certificates {
+        dir.write(&server)?;
+    }
+    let url = url(address);
+    let usage = match (&mut kubeconfig, &args.kubeconfig_out) {
+        (Some(pending), Some(path)) => {
+            pending.write(&server.kubeconfig(&url, ADMIN.0, ADMIN.1)?)?;
+            format!(
+                "use it with: kubectl --kubeconfig {} get namespaces",
+                path.display()
+            )
+        }
+        _ => "--kubeconfig-out FILE would write a kubeconfig for it".to_owned(),
+    };
+    // Standard output may be closed: nobody reads the line then, and the server serves all the same.
+    if let Err(error) = writeln!(out, "API server listens on {url}; {usage}").and_then(|()| out.flush()) {
+        tracing::warn!(%error, "cannot say on standard output where the API server listens");
+    }
+    server
+        .serve(listener, &ServerNames::default(), shutdown)
+        .await
+        .map_err(CliError::Serve)
+}
+
+impl ApiServerArgs {
+    fn options(&self) -> Options {
+        Options {
+            default_not_ready_toleration_seconds: self.default_not_ready_toleration_seconds,
+            default_unreachable_toleration_seconds: self.default_unreachable_toleration_seconds,
+            anonymous_auth: self.anonymous_auth,
+            rbac: self.authorization_mode == AuthorizationMode::Rbac,
+            ..Options::default()
+        }
+    }
+}
+
+fn listen_error(address: SocketAddr, error: &std::io::Error) -> CliError {
+    match error.kind() {
+        ErrorKind::AddrInUse => CliError::PortTaken { address },
+        _ => CliError::Listen {
+            address,
+            why: error.to_string(),
+        },
+    }
+}
+
+/// Where clients on this machine reach the server.
+fn url(mut address: SocketAddr) -> String {
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(IpAddr::V6(Ipv6Addr::LOCALHOST)),
+        _ => {}
+    }
+    format!("https://{address}")
+}
+
+/// The directory of `--cert-dir`.
+struct CertDir {
+    /// Certificate and key, PEM, if both were there.
+    authority: Option<(String, String)>,
+    files: [Pending; 4],
+}
+
+impl CertDir {
+    fn open(dir: &Path) -> Result<Self, CliError> {
+        std::fs::create_dir_all(dir).map_err(|error| CliError::Unwritable {
+            flag: "cert-dir",
+            path: dir.to_owned(),
+            why: error.to_string(),
+        })?;
+        let authority_error = |why: String| CliError::Authority {
+            path: dir.to_owned(),
+            why,
+        };
+        let read = |name: &str| {
+            read_if_there(&dir.join(name)).map_err(|error| authority_error(format!("{name}: {error}")))
+        };
+        let authority = match (read("ca.crt")?, read("ca.key")?) {
+            (Some(certificate), Some(key)) => {
+                Ca::from_pem(&certificate, &key).map_err(|error| authority_error(error.to_string()))?;
+                Some((certificate, key))
+            }
+            (None, None) => None,
+            _ => return Err(authority_error("one of ca.crt and ca.key is missing".to_owned())),
+        };
+        let pending = |name: &str| Pending::new("cert-dir", &dir.join(name));
+        Ok(Self {
+            authority,
+            files: [
+                pending("ca.crt")?,
+                pending("ca.key")?,
+                pending("admin.crt")?,
+                pending("admin.key")?,
+            ],
+        })
+    }
+
+    fn write(mut self, server: &ApiServer) -> Result<(), CliError> {
+        let admin = server.client_certificate(ADMIN.0, ADMIN.1)?;
+        let texts = [
+            server.ca().certificate_pem(),
+            server.ca().key_pem(),
+            &admin.certificate_pem,
+            &admin.key_pem,
+        ];
+        for (file, text) in self.files.iter_mut().zip(texts) {
+            file.write(text)?;
+        }
+        Ok(())
+    }
+}

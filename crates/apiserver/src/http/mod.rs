@@ -1,0 +1,129 @@
+//! The HTTP face: requests in, answers out.
+//!
+//! The order is upstream's: who asks, may they, is there such a path, what do they say, and only then the verbs.
+
+pub(crate) mod body;
+pub(crate) mod negotiate;
+pub(crate) mod nonresource;
+pub(crate) mod query;
+pub(crate) mod respond;
+pub(crate) mod route;
+
+use crate::request::{RequestInfo, UserInfo};
+use crate::server::Shared;
+use crate::status::{ApiError, ApiResult};
+use crate::verbs;
+use crate::verbs::context::Context;
+use axum::body::Body;
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Request, Response, header};
+use jiff::Timestamp;
+use query::Query;
+use std::sync::{Arc, Mutex};
+use tokio_util::sync::CancellationToken;
+
+/// How a request came.
+#[derive(Clone, Debug)]
+pub(crate) enum Caller {
+    /// Over a connection, with the leaf of its verified client certificate (DER).
+    Connection(Option<Arc<Vec<u8>>>),
+    /// From this process, as a user that the server vouches for.
+    Process(UserInfo),
+}
+
+/// Answers a request.
+pub(crate) async fn handle(
+    server: Arc<Shared>,
+    caller: Caller,
+    request: Request<Body>,
+    shutdown: Option<CancellationToken>,
+) -> Response<Body> {
+    let (parts, body) = request.into_parts();
+    let mut response = match answer(server, caller, &parts, body, shutdown).await {
+        Ok(response) => response,
+        Err(error) => respond::error(&error),
+    };
+    let headers = response.headers_mut();
+    headers.insert(
+        header::CACHE_CONTROL,
+        HeaderValue::from_static("no-cache, private"),
+    );
+    response
+}
+
+fn header_text<'a>(headers: &'a HeaderMap, name: &header::HeaderName) -> &'a str {
+    headers
+        .get(name)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default()
+}
+
+async fn answer(
+    server: Arc<Shared>,
+    caller: Caller,
+    parts: &Parts,
+    body: Body,
+    shutdown: Option<CancellationToken>,
+) -> ApiResult<Response<Body>> {
+    let query = Query::parse(parts.uri.query().unwrap_or_default());
+    let info = route::request_info(&parts.method, parts.uri.path(), &query);
+    let user = match caller {
+        Caller::Connection(certificate) => server.access.identify(
+            &parts.headers,
+            certificate.as_deref().map(Vec::as_slice),
+            &server.store,
+            Timestamp::now(),
+        )?,
+        Caller::Process(user) => server.access.identify_as(user, &parts.headers, &server.store)?,
+    };
+    server.access.authorizer.check(&user, &info, &server.store)?;
+    if !info.is_resource {
+        return nonresource::answer(&server, parts, &query);
+    }
+    let snapshot = server.registry.snapshot();
+    let resource = snapshot
+        .by_gvr(&info.group, &info.version, &info.resource)
+        .ok_or_else(ApiError::no_such_resource)?
+        .clone();
+    verbs::check_path(&resource, &info)?;
+    let accept = header_text(&parts.headers, &header::ACCEPT);
+    let mut form = negotiate::negotiate(Some(accept), shows_list(&info))?;
+    form.pretty = query.flag("pretty");
+    let content_type = header_text(&parts.headers, &header::CONTENT_TYPE);
+    let media = content_type
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase();
+    let gzip = header_text(&parts.headers, &header::ACCEPT_ENCODING)
+        .split(',')
+        .any(|coding| coding.trim().starts_with("gzip"));
+    let context = Arc::new(Context {
+        info,
+        resource,
+        query,
+        user,
+        body: body::read(body).await?,
+        content_type: media,
+        user_agent: header_text(&parts.headers, &header::USER_AGENT).to_owned(),
+        form,
+        shutdown,
+        warnings: Mutex::default(),
+        server,
+    });
+    if !context.resource.deprecated.is_empty() {
+        context.warn(vec![context.resource.deprecated.clone()]);
+    }
+    let result = verbs::run(&context).await;
+    let mut response = match result.and_then(|answer| respond::answer(&context, answer, gzip)) {
+        Ok(response) => response,
+        Err(error) => respond::error(&error),
+    };
+    respond::add_warnings(response.headers_mut(), &context.all_warnings());
+    Ok(response)
+}
+
+fn shows_list(info: &RequestInfo) -> bool {
+    matches!(info.verb.as_str(), "list" | "deletecollection")
+}

@@ -1,0 +1,358 @@
+//! Answers on their way out.
+
+use super::negotiate::{Encoding, Form, Shape};
+use super::query::Query;
+use crate::kinds::Resource;
+use crate::status::{ApiError, ApiResult};
+use crate::verbs::context::{Answer, Content, Context, List};
+use crate::verbs::rules::Rules;
+use axum::body::Body;
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use jiff::Timestamp;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::sync::Arc;
+
+/// Bodies from this size on are compressed for clients that ask for it; upstream's number.
+const GZIP_FROM: usize = 128 * 1024;
+
+/// What a table row shows of its object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Include {
+    Nothing,
+    Metadata,
+    Object,
+}
+
+impl Include {
+    /// `includeObject=`
+    pub(crate) fn parse(query: &Query) -> ApiResult<Self> {
+        match query.get("includeObject") {
+            Some("None") => Ok(Self::Nothing),
+            None | Some("Metadata") => Ok(Self::Metadata),
+            Some("Object") => Ok(Self::Object),
+            Some(other) => Err(ApiError::bad_request(format!(
+                "unrecognized includeObject value: {other:?}"
+            ))),
+        }
+    }
+}
+
+/// apiVersion of tables and partial metadata.
+pub(crate) fn meta_version(beta: bool) -> &'static str {
+    if beta {
+        "meta.k8s.io/v1beta1"
+    } else {
+        "meta.k8s.io/v1"
+    }
+}
+
+/// An object's metadata alone.
+pub(crate) fn partial(object: &Value, beta: bool) -> Value {
+    json!({
+        "kind": "PartialObjectMetadata", "apiVersion": meta_version(beta), "metadata": object["metadata"],
+    })
+}
+
+/// The metadata that a table row shows. Upstream makes rows of its internal form, in which this annotation is a field
+/// of the spec.
+fn row_metadata(object: &Value, beta: bool) -> Value {
+    const INTERNAL: &str = "deprecated.daemonset.template.generation";
+    let mut shown = partial(object, beta);
+    let Some(metadata) = shown["metadata"].as_object_mut() else {
+        return shown;
+    };
+    let emptied = metadata
+        .get_mut("annotations")
+        .and_then(Value::as_object_mut)
+        .is_some_and(|annotations| annotations.remove(INTERNAL).is_some() && annotations.is_empty());
+    if emptied {
+        metadata.remove("annotations");
+    }
+    shown
+}
+
+/// Objects as a table.
+pub(crate) fn table(
+    rules: &Rules<'_>,
+    objects: &[Arc<Value>],
+    metadata: Value,
+    beta: bool,
+    include: Include,
+) -> Value {
+    let now = Timestamp::now();
+    let rows: Vec<Value> = objects
+        .iter()
+        .map(|object| {
+            let row = rules.row(object, now);
+            let shown = match include {
+                Include::Nothing => Value::Null,
+                Include::Metadata => row_metadata(object, beta),
+                Include::Object => (**object).clone(),
+            };
+            let mut json = json!({"cells": row.cells, "object": shown});
+            if !row.conditions.is_empty() {
+                json["conditions"] = Value::Array(row.conditions);
+            }
+            json
+        })
+        .collect();
+    let columns: Vec<Value> = rules
+        .columns()
+        .iter()
+        .map(crate::objects::table::Column::to_json)
+        .collect();
+    json!({
+        "kind": "Table", "apiVersion": meta_version(beta), "metadata": metadata,
+        "columnDefinitions": columns, "rows": rows,
+    })
+}
+
+/// A list of plain objects, encoded without a copy of them.
+struct PlainList<'a> {
+    resource: &'a Resource,
+    metadata: &'a Value,
+    items: &'a [Arc<Value>],
+}
+
+impl Serialize for PlainList<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(4))?;
+        map.serialize_entry("kind", &self.resource.list_kind)?;
+        map.serialize_entry("apiVersion", &self.resource.api_version())?;
+        map.serialize_entry("metadata", self.metadata)?;
+        if self.resource.custom.is_some() {
+            let items: Vec<&Value> = self.items.iter().map(|item| &**item).collect();
+            map.serialize_entry("items", &items)?;
+        } else {
+            let items: Vec<Item<'_>> = self.items.iter().map(|item| Item(item)).collect();
+            map.serialize_entry("items", &items)?;
+        }
+        map.end()
+    }
+}
+
+/// An item of a typed list: without the kind that the list tells already.
+struct Item<'a>(&'a Value);
+
+impl Serialize for Item<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Some(object) = self.0.as_object() else {
+            return self.0.serialize(serializer);
+        };
+        let members = object
+            .iter()
+            .filter(|(name, _)| !matches!(name.as_str(), "kind" | "apiVersion"));
+        serializer.collect_map(members)
+    }
+}
+
+fn list_metadata(list: &List, custom: bool) -> Value {
+    let mut metadata = json!({});
+    if let Some(version) = list.resource_version {
+        metadata["resourceVersion"] = json!(version.to_string());
+    }
+    match &list.continue_token {
+        Some(token) => metadata["continue"] = json!(token),
+        // Upstream's untyped lists write it always.
+        None if custom => metadata["continue"] = json!(""),
+        None => {}
+    }
+    if let Some(remaining) = list.remaining {
+        metadata["remainingItemCount"] = json!(remaining);
+    }
+    metadata
+}
+
+/// Writes an answer in the form that was asked for.
+pub(crate) fn answer(context: &Context, answer: Answer, gzip: bool) -> ApiResult<Response<Body>> {
+    let form = context.form;
+    let bytes = match answer.content {
+        Content::Stream(stream) => {
+            let mut response = Response::new(Body::from_stream(stream));
+            set_type(&mut response, "application/json");
+            return Ok(response);
+        }
+        Content::Value(value) => encode(&value, form)?,
+        Content::Object(object) => match form.shape {
+            Shape::Plain => encode(&*object, form)?,
+            Shape::Partial { beta } => encode(&partial(&object, beta), form)?,
+            Shape::Table { beta } => {
+                let metadata = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
+                let include = Include::parse(&context.query)?;
+                let table = table(
+                    &context.rules()?,
+                    std::slice::from_ref(&object),
+                    metadata,
+                    beta,
+                    include,
+                );
+                encode(&table, form)?
+            }
+        },
+        Content::List(list) => {
+            let plain = form.shape == Shape::Plain;
+            let metadata = list_metadata(&list, plain && context.resource.custom.is_some());
+            match form.shape {
+                Shape::Plain => {
+                    let list = PlainList {
+                        resource: &context.resource,
+                        metadata: &metadata,
+                        items: &list.items,
+                    };
+                    encode(&list, form)?
+                }
+                Shape::Partial { beta } => {
+                    let items: Vec<Value> = list.items.iter().map(|item| partial(item, beta)).collect();
+                    let list = json!({
+                        "kind": "PartialObjectMetadataList", "apiVersion": meta_version(beta), "metadata": metadata,
+                        "items": items,
+                    });
+                    encode(&list, form)?
+                }
+                Shape::Table { beta } => {
+                    let include = Include::parse(&context.query)?;
+                    encode(
+                        &table(&context.rules()?, &list.items, metadata, beta, include),
+                        form,
+                    )?
+                }
+            }
+        }
+    };
+    Ok(bytes_response(answer.status, bytes, form, gzip))
+}
+
+fn encode<T: Serialize>(value: &T, form: Form) -> ApiResult<Vec<u8>> {
+    let failed = |error: String| ApiError::internal(format!("cannot encode the answer: {error}"));
+    match form.encoding {
+        Encoding::Json if form.pretty => {
+            serde_json::to_vec_pretty(value).map_err(|error| failed(error.to_string()))
+        }
+        Encoding::Json => serde_json::to_vec(value).map_err(|error| failed(error.to_string())),
+        Encoding::Yaml => serde_saphyr::to_string(value)
+            .map(String::into_bytes)
+            .map_err(|error| failed(error.to_string())),
+    }
+}
+
+fn bytes_response(status: u16, bytes: Vec<u8>, form: Form, gzip: bool) -> Response<Body> {
+    let compressed = (gzip && bytes.len() >= GZIP_FROM)
+        .then(|| compress(&bytes))
+        .flatten();
+    let is_compressed = compressed.is_some();
+    let mut response = Response::new(Body::from(compressed.unwrap_or_else(|| Bytes::from(bytes))));
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    set_type(
+        &mut response,
+        match form.encoding {
+            Encoding::Json => "application/json",
+            Encoding::Yaml => "application/yaml",
+        },
+    );
+    if is_compressed {
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    }
+    response
+}
+
+fn compress(bytes: &[u8]) -> Option<Bytes> {
+    let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 4), Compression::fast());
+    // Writing to memory cannot fail; if it did, the answer goes out as it is.
+    encoder.write_all(bytes).ok()?;
+    encoder.finish().ok().map(Bytes::from)
+}
+
+fn set_type(response: &mut Response<Body>, media: &'static str) {
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
+}
+
+/// A JSON answer without negotiation.
+pub(crate) fn json(status: u16, value: &Value) -> Response<Body> {
+    bytes_response(status, value.to_string().into_bytes(), Form::default(), false)
+}
+
+/// Plain text.
+pub(crate) fn text(status: u16, text: impl Into<String>) -> Response<Body> {
+    let mut response = Response::new(Body::from(text.into()));
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    set_type(&mut response, "text/plain; charset=utf-8");
+    response
+}
+
+/// An error as a `Status`.
+pub(crate) fn error(error: &ApiError) -> Response<Body> {
+    let mut response = json(error.code, &error.body());
+    if let Some(seconds) = error.retry_after {
+        response
+            .headers_mut()
+            .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+/// Adds `Warning` headers (RFC 7234): code 299, no agent, the text quoted.
+pub(crate) fn add_warnings(headers: &mut HeaderMap, warnings: &[String]) {
+    for warning in warnings {
+        let quoted: String = warning
+            .chars()
+            .filter(|c| !c.is_control())
+            .flat_map(|c| match c {
+                '"' | '\\' => vec!['\\', c],
+                other => vec![other],
+            })
+            .collect();
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+            headers.append(header::WARNING, value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::Registry;
+
+    #[test]
+    fn items_of_typed_lists_have_no_kind() {
+        let snapshot = Registry::new().snapshot();
+        let list = PlainList {
+            resource: snapshot.by_gvr("", "v1", "pods").expect("pods"),
+            metadata: &json!({"resourceVersion": "5"}),
+            items: &[Arc::new(
+                json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p"}}),
+            )],
+        };
+        assert_eq!(
+            serde_json::to_value(&list).expect("encodes"),
+            json!({
+                "kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "5"},
+                "items": [{"metadata": {"name": "p"}}],
+            })
+        );
+    }
+
+    #[test]
+    fn warnings_are_quoted() {
+        let mut headers = HeaderMap::new();
+        add_warnings(&mut headers, &["unknown field \"x\"".to_owned()]);
+        assert_eq!(headers[header::WARNING], "299 - \"unknown field \\\"x\\\"\"");
+    }
+
+    #[test]
+    fn large_bodies_are_compressed_for_those_who_ask() {
+        let large = vec![b'a'; GZIP_FROM];
+        let response = bytes_response(200, large.clone(), Form::default(), true);
+        assert_eq!(response.headers()[header::CONTENT_ENCODING], "gzip");
+        let response = bytes_response(200, large, Form::default(), false);
+        assert!(!response.headers().contains_key(header::CONTENT_ENCODING));
+    }
+}

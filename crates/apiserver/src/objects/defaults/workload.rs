@@ -1,0 +1,133 @@
+//! Controllers of pods.
+
+use super::{default, default_zero, items, pod, present, storage, text};
+use serde_json::{Value, json};
+
+pub(super) fn replication_controller(object: &mut Value) {
+    let labels = object["spec"]["template"]["metadata"]["labels"].clone();
+    if labels.is_object() {
+        if object["metadata"].get("labels").is_none() {
+            object["metadata"]["labels"] = labels.clone();
+        }
+        default(&mut object["spec"], "selector", labels);
+    }
+    let spec = &mut object["spec"];
+    default(spec, "replicas", json!(1));
+    if let Some(template) = present(spec, "template") {
+        pod::template(template);
+    }
+}
+
+pub(super) fn replica_set(object: &mut Value) {
+    let spec = &mut object["spec"];
+    default(spec, "replicas", json!(1));
+    pod::template(&mut spec["template"]);
+}
+
+pub(super) fn deployment(object: &mut Value) {
+    let spec = &mut object["spec"];
+    default(spec, "replicas", json!(1));
+    default(spec, "revisionHistoryLimit", json!(10));
+    default(spec, "progressDeadlineSeconds", json!(600));
+    let strategy = &mut spec["strategy"];
+    default_zero(strategy, "type", json!("RollingUpdate"));
+    if text(strategy, "type") == "RollingUpdate" {
+        default(strategy, "rollingUpdate", json!({}));
+        let update = &mut strategy["rollingUpdate"];
+        default(update, "maxUnavailable", json!("25%"));
+        default(update, "maxSurge", json!("25%"));
+    }
+    pod::template(&mut spec["template"]);
+}
+
+pub(super) fn daemon_set(object: &mut Value) {
+    let spec = &mut object["spec"];
+    default(spec, "revisionHistoryLimit", json!(10));
+    let strategy = &mut spec["updateStrategy"];
+    default_zero(strategy, "type", json!("RollingUpdate"));
+    if text(strategy, "type") == "RollingUpdate" {
+        default(strategy, "rollingUpdate", json!({}));
+        let update = &mut strategy["rollingUpdate"];
+        default(update, "maxUnavailable", json!(1));
+        default(update, "maxSurge", json!(0));
+    }
+    pod::template(&mut spec["template"]);
+}
+
+pub(super) fn stateful_set(object: &mut Value) {
+    let spec = &mut object["spec"];
+    default(spec, "replicas", json!(1));
+    default(spec, "revisionHistoryLimit", json!(10));
+    default_zero(spec, "podManagementPolicy", json!("OrderedReady"));
+    let strategy = &mut spec["updateStrategy"];
+    if text(strategy, "type").is_empty() {
+        default_zero(strategy, "type", json!("RollingUpdate"));
+        // Only here: a strategy that names its type keeps an absent rollingUpdate.
+        default(strategy, "rollingUpdate", json!({}));
+    }
+    if text(strategy, "type") == "RollingUpdate"
+        && let Some(update) = present(strategy, "rollingUpdate")
+    {
+        default(update, "partition", json!(0));
+    }
+    default(spec, "persistentVolumeClaimRetentionPolicy", json!({}));
+    let retention = &mut spec["persistentVolumeClaimRetentionPolicy"];
+    default_zero(retention, "whenDeleted", json!("Retain"));
+    default_zero(retention, "whenScaled", json!("Retain"));
+    for claim in items(spec, "volumeClaimTemplates") {
+        claim["kind"] = json!("PersistentVolumeClaim");
+        claim["apiVersion"] = json!("v1");
+        storage::claim(claim);
+    }
+    pod::template(&mut spec["template"]);
+}
+
+pub(super) fn job(object: &mut Value) {
+    let spec = &mut object["spec"];
+    if spec.get("completions").is_none_or(Value::is_null)
+        && spec.get("parallelism").is_none_or(Value::is_null)
+    {
+        spec["completions"] = json!(1);
+    }
+    default(spec, "parallelism", json!(1));
+    let per_index = spec
+        .get("backoffLimitPerIndex")
+        .is_some_and(|limit| !limit.is_null());
+    default(
+        spec,
+        "backoffLimit",
+        json!(if per_index { i64::from(i32::MAX) } else { 6 }),
+    );
+    default(spec, "completionMode", json!("NonIndexed"));
+    default(spec, "suspend", json!(false));
+    default(spec, "manualSelector", json!(false));
+    let failure_policy = spec
+        .get("podFailurePolicy")
+        .is_some_and(|policy| !policy.is_null());
+    default(
+        spec,
+        "podReplacementPolicy",
+        json!(if failure_policy {
+            "Failed"
+        } else {
+            "TerminatingOrFailed"
+        }),
+    );
+    if let Some(policy) = present(spec, "podFailurePolicy") {
+        for rule in items(policy, "rules") {
+            for pattern in items(rule, "onPodConditions") {
+                default_zero(pattern, "status", json!("True"));
+            }
+        }
+    }
+    pod::template(&mut spec["template"]);
+}
+
+pub(super) fn cron_job(object: &mut Value) {
+    let spec = &mut object["spec"];
+    default_zero(spec, "concurrencyPolicy", json!("Allow"));
+    default(spec, "suspend", json!(false));
+    default(spec, "successfulJobsHistoryLimit", json!(3));
+    default(spec, "failedJobsHistoryLimit", json!(1));
+    pod::template(&mut spec["jobTemplate"]["spec"]["template"]);
+}

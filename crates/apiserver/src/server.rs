@@ -1,0 +1,254 @@
+//! The server as its users hold it.
+
+mod bootstrap;
+
+use crate::access::Access;
+use crate::access::tokens::KeyError;
+use crate::http::Caller;
+use crate::kinds::Registry;
+use crate::request::UserInfo;
+use crate::store::Store;
+use crate::verbs::services::Allocator;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use evenkeel_net::admin::Admin;
+use evenkeel_net::pki::{Ca, Identity, PkiError, ServerNames, Validity};
+use evenkeel_net::serve::{PeerIdentity, ServerTls, serve_https};
+use jiff::Timestamp;
+use serde_json::json;
+use std::convert::Infallible;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+/// How a server is set up. `Options::default()` is what kube-apiserver would do with RBAC, without journal.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// As kube-apiserver's `--default-not-ready-toleration-seconds`.
+    pub default_not_ready_toleration_seconds: i64,
+    /// As kube-apiserver's `--default-unreachable-toleration-seconds`.
+    pub default_unreachable_toleration_seconds: i64,
+    /// Whether requests without credentials are served as `system:anonymous` (RBAC still applies).
+    pub anonymous_auth: bool,
+    /// `false` lets every authenticated user do everything.
+    pub rbac: bool,
+    /// Bearer tokens known beforehand.
+    pub tokens: Vec<StaticToken>,
+    /// Version that `/version` claims.
+    pub git_version: String,
+    /// Events kept for watches; older resourceVersions answer 410 Gone.
+    pub watch_history: usize,
+    /// Namespaces that exist from the start, beside `default`, `kube-system`, `kube-public`, `kube-node-lease`.
+    pub namespaces: Vec<String>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            default_not_ready_toleration_seconds: 300,
+            default_unreachable_toleration_seconds: 300,
+            anonymous_auth: true,
+            rbac: true,
+            tokens: Vec::new(),
+            git_version: "v1.36.2".to_owned(),
+            watch_history: 65_536,
+            namespaces: Vec::new(),
+        }
+    }
+}
+
+/// A bearer token and whom it stands for.
+#[derive(Clone)]
+pub struct StaticToken {
+    /// The secret text.
+    pub token: String,
+    /// User name.
+    pub user: String,
+    /// Groups; `system:authenticated` is added.
+    pub groups: Vec<String>,
+}
+
+impl std::fmt::Debug for StaticToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StaticToken")
+            .field("user", &self.user)
+            .field("groups", &self.groups)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A running API server. Cheap to clone; ends with its last clone.
+#[derive(Clone)]
+pub struct ApiServer {
+    inner: Arc<Shared>,
+}
+
+/// What every request sees.
+pub(crate) struct Shared {
+    pub(crate) options: Options,
+    pub(crate) registry: Registry,
+    pub(crate) store: Store,
+    pub(crate) access: Access,
+    pub(crate) services: Allocator,
+    pub(crate) ca: Ca,
+    pub(crate) admin: Admin,
+}
+
+/// Why a server could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// Its certificate authority.
+    #[error("cannot make the certificate authority of the API server")]
+    Authority(#[from] PkiError),
+    /// Its key for ServiceAccount tokens.
+    #[error("cannot make the token key of the API server")]
+    Tokens(#[from] KeyError),
+}
+
+/// Certificates are valid for ten years, authorities and servers, or one, clients; from an hour ago, for clocks that
+/// are not quite right.
+const LEEWAY: i64 = 3_600;
+const YEAR: i64 = 365 * 24 * 3_600;
+
+fn valid_for(seconds: i64) -> Validity {
+    let now = Timestamp::now().as_second();
+    Validity {
+        from: now - LEEWAY,
+        until: now + seconds,
+    }
+}
+
+impl ApiServer {
+    /// Ready in milliseconds: no socket is opened. Makes its own certificate authority and the objects that a
+    /// fresh cluster has (namespaces, default RBAC, priority classes, the `kubernetes` Service).
+    pub fn new(options: Options) -> Result<Self, ServerError> {
+        let ca = Ca::new("evenkeel-apiserver", valid_for(10 * YEAR))?;
+        Self::with_ca(options, ca)
+    }
+
+    /// The same with an authority that exists already.
+    pub fn with_ca(options: Options, ca: Ca) -> Result<Self, ServerError> {
+        let inner = Shared {
+            registry: Registry::new(),
+            store: Store::new(options.watch_history),
+            access: Access::new(&options)?,
+            services: Allocator::default(),
+            ca,
+            admin: Admin::new("apiserver"),
+            options,
+        };
+        bootstrap::fill(&inner);
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
+    }
+
+    /// A client inside the process, as a cluster administrator (`system:masters`). No sockets are involved.
+    /// Call it inside a tokio runtime.
+    pub fn client(&self) -> kube::Client {
+        self.client_as("kubernetes-admin", &["system:masters"])
+    }
+
+    /// The same, as another user: its requests pass authorization and admission as that user's.
+    pub fn client_as(&self, user: &str, groups: &[&str]) -> kube::Client {
+        let mut groups: Vec<String> = groups.iter().map(|&group| group.to_owned()).collect();
+        if !groups.iter().any(|group| group == "system:authenticated") {
+            groups.push("system:authenticated".to_owned());
+        }
+        let caller = Caller::Process(UserInfo {
+            name: user.to_owned(),
+            groups,
+            ..UserInfo::default()
+        });
+        let inner = self.inner.clone();
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let (inner, caller) = (inner.clone(), caller.clone());
+            async move {
+                let request = request.map(axum::body::Body::new);
+                Ok::<_, Infallible>(crate::http::handle(inner, caller, request, None).await)
+            }
+        });
+        kube::Client::new(service, "default")
+    }
+
+    /// The authority behind the serving certificate and behind client certificates.
+    pub fn ca(&self) -> &Ca {
+        &self.inner.ca
+    }
+
+    /// A client certificate that this server accepts, valid for a year.
+    pub fn client_certificate(&self, user: &str, groups: &[&str]) -> Result<Identity, PkiError> {
+        self.inner.ca.issue_client(user, groups, valid_for(YEAR))
+    }
+
+    /// A kubeconfig (YAML) for a user, by client certificate, pointing at `server` (`https://HOST:PORT`).
+    pub fn kubeconfig(&self, server: &str, user: &str, groups: &[&str]) -> Result<String, PkiError> {
+        let identity = self.client_certificate(user, groups)?;
+        let base64 = |text: &str| STANDARD.encode(text);
+        let config = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "evenkeel", "preferences": {},
+            "clusters": [{"name": "evenkeel", "cluster": {
+                "server": server, "certificate-authority-data": base64(self.inner.ca.certificate_pem()),
+            }}],
+            "users": [{"name": user, "user": {
+                "client-certificate-data": base64(&identity.certificate_pem),
+                "client-key-data": base64(&identity.key_pem),
+            }}],
+            "contexts": [{"name": "evenkeel", "context": {"cluster": "evenkeel", "user": user}}],
+        });
+        serde_saphyr::to_string(&config).map_err(|error| PkiError::Read {
+            what: "a kubeconfig".to_owned(),
+            reason: error.to_string(),
+        })
+    }
+
+    /// Serves TLS on `listener` until `shutdown`. `names` go into the serving certificate beside `localhost`,
+    /// `127.0.0.1`, `::1`, `kubernetes.default.svc` and the listener's own address. May be called for several
+    /// listeners.
+    pub async fn serve(
+        &self,
+        listener: TcpListener,
+        names: &ServerNames,
+        shutdown: CancellationToken,
+    ) -> Result<(), std::io::Error> {
+        let mut names = names.clone();
+        names.dns.extend(
+            [
+                "localhost",
+                "kubernetes",
+                "kubernetes.default",
+                "kubernetes.default.svc",
+                "kubernetes.default.svc.cluster.local",
+            ]
+            .map(str::to_owned),
+        );
+        names.ips.extend([
+            IpAddr::V4(Ipv4Addr::LOCALHOST),
+            IpAddr::V6(Ipv6Addr::LOCALHOST),
+            IpAddr::V4(bootstrap::KUBERNETES_ADDRESS),
+            listener.local_addr()?.ip(),
+        ]);
+        let ca = &self.inner.ca;
+        let identity = ca
+            .issue_server("kube-apiserver", &names, valid_for(10 * YEAR))
+            .map_err(std::io::Error::other)?;
+        let tls = ServerTls::new(&identity, Some(ca.certificate_pem())).map_err(std::io::Error::other)?;
+        serve_https(listener, tls, self.router(shutdown.clone()), shutdown).await
+    }
+
+    fn router(&self, shutdown: CancellationToken) -> axum::Router {
+        let inner = self.inner.clone();
+        axum::Router::new().fallback(move |mut request: axum::extract::Request| {
+            let (inner, shutdown) = (inner.clone(), shutdown.clone());
+            async move {
+                let peer = request
+                    .extensions_mut()
+                    .remove::<PeerIdentity>()
+                    .unwrap_or_default();
+                let caller = Caller::Connection(peer.certificate);
+                crate::http::handle(inner, caller, request, Some(shutdown)).await
+            }
+        })
+    }
+}

@@ -1,0 +1,58 @@
+//! One change as watchers see it.
+
+use bytes::Bytes;
+use serde_json::Value;
+use std::sync::{Arc, OnceLock};
+
+/// What happened to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It was created.
+    Added,
+    /// It was changed.
+    Modified,
+    /// It is gone.
+    Deleted,
+}
+
+/// One change of one object.
+#[derive(Debug)]
+pub struct Event {
+    /// Its place in the sequence.
+    pub resource_version: u64,
+    /// Key of the object.
+    pub key: String,
+    /// What happened.
+    pub change: Change,
+    /// The object after it; for a deletion its last state.
+    pub object: Arc<Value>,
+    /// The object before it; `None` for a creation.
+    pub old: Option<Arc<Value>>,
+    encoded: OnceLock<Bytes>,
+}
+
+impl Event {
+    pub(super) fn new(
+        resource_version: u64,
+        key: &str,
+        change: Change,
+        object: Arc<Value>,
+        old: Option<Arc<Value>>,
+    ) -> Self {
+        Self {
+            resource_version,
+            key: key.to_owned(),
+            change,
+            object,
+            old,
+            encoded: OnceLock::new(),
+        }
+    }
+
+    /// `object` as JSON, made once for however many watchers.
+    pub fn encoded(&self) -> Bytes {
+        self.encoded
+            .get_or_init(|| Bytes::from(self.object.to_string()))
+            .clone()
+    }
+}

@@ -1,0 +1,543 @@
+//! Delete: grace, finalizers, propagation, preconditions.
+
+use super::context::{Answer, Content, Context, List, rfc3339};
+use super::convert::to_served;
+use super::hooks::{self, Special};
+use super::read::{Selector, presented};
+use crate::http::body;
+use crate::http::query::{Query, WriteOptions, check_dry_run, invalid_options};
+use crate::objects::strict::FieldValidation;
+use crate::request::Operation;
+use crate::status::{ApiError, ApiResult, FieldError};
+use crate::store::{StoreError, resource_version};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Times that a deletion is tried against concurrent writers.
+const ATTEMPTS: usize = 32;
+
+const ORPHAN: &str = "orphan";
+const FOREGROUND: &str = "foregroundDeletion";
+
+/// What happens to dependents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Propagation {
+    /// They stay.
+    Orphan,
+    /// They go afterwards.
+    Background,
+    /// They go first.
+    Foreground,
+}
+
+/// DeleteOptions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DeleteOptions {
+    pub(crate) grace: Option<i64>,
+    pub(crate) propagation: Option<Propagation>,
+    pub(crate) uid: Option<String>,
+    pub(crate) resource_version: Option<String>,
+    pub(crate) dry_run: bool,
+}
+
+impl DeleteOptions {
+    /// From the body, or without one from the query.
+    pub(crate) fn parse(context: &Context) -> ApiResult<Self> {
+        if context.body.is_empty() {
+            return Self::from_query(&context.query);
+        }
+        let value = body::any(&context.content_type, &context.body)?;
+        Self::from_value(&value)
+    }
+
+    fn from_query(query: &Query) -> ApiResult<Self> {
+        let mut value = json!({"dryRun": query.all("dryRun").collect::<Vec<_>>()});
+        if let Some(grace) = query.number("gracePeriodSeconds")? {
+            value["gracePeriodSeconds"] = json!(grace);
+        }
+        if let Some(policy) = query.get("propagationPolicy") {
+            value["propagationPolicy"] = json!(policy);
+        }
+        if let Some(orphan) = query.optional_flag("orphanDependents") {
+            value["orphanDependents"] = json!(orphan);
+        }
+        Self::from_value(&value)
+    }
+
+    /// Reads and checks a `DeleteOptions` object.
+    pub(crate) fn from_value(value: &Value) -> ApiResult<Self> {
+        let mut errors = Vec::new();
+        let policy = value["propagationPolicy"].as_str();
+        let orphan = value["orphanDependents"].as_bool();
+        if let (Some(policy), Some(_)) = (policy, orphan) {
+            let why = "orphanDependents and deletionPropagation cannot be both set";
+            errors.push(FieldError {
+                reason: "FieldValueInvalid",
+                field: "propagationPolicy".to_owned(),
+                message: format!("Invalid value: {policy:?}: {why}"),
+            });
+        }
+        let mut propagation = orphan.map(|orphan| {
+            if orphan {
+                Propagation::Orphan
+            } else {
+                Propagation::Background
+            }
+        });
+        match policy {
+            None => {}
+            Some("Orphan") => propagation = Some(Propagation::Orphan),
+            Some("Background") => propagation = Some(Propagation::Background),
+            Some("Foreground") => propagation = Some(Propagation::Foreground),
+            Some(other) => errors.push(FieldError {
+                reason: "FieldValueNotSupported",
+                field: "propagationPolicy".to_owned(),
+                message: format!(
+                    "Unsupported value: {other:?}: supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\""
+                ),
+            }),
+        }
+        let dry_run: Vec<String> = value["dryRun"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|item| item.as_str().unwrap_or_default().to_owned())
+            .collect();
+        let dry_run = check_dry_run(&dry_run).unwrap_or_else(|error| {
+            errors.push(error);
+            false
+        });
+        if !errors.is_empty() {
+            return Err(invalid_options("DeleteOptions", errors));
+        }
+        let precondition = |name: &str| value["preconditions"][name].as_str().map(str::to_owned);
+        Ok(Self {
+            grace: value["gracePeriodSeconds"].as_i64(),
+            propagation,
+            uid: precondition("uid"),
+            resource_version: precondition("resourceVersion"),
+            dry_run,
+        })
+    }
+
+    /// 409 for an object that is not the one that was meant.
+    pub(crate) fn check(&self, kind: &str, name: &str, stored: &Value) -> ApiResult<()> {
+        let metadata = &stored["metadata"];
+        let found = |field: &str| metadata[field].as_str().unwrap_or_default().to_owned();
+        if let Some(uid) = &self.uid
+            && *uid != found("uid")
+        {
+            let why = format!(
+                "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been \
+                 deleted and then recreated",
+                found("uid")
+            );
+            return Err(ApiError::conflict("", kind, name, &why));
+        }
+        if let Some(version) = &self.resource_version
+            && *version != found("resourceVersion")
+        {
+            let why = format!(
+                "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({}). \
+                 The object might have been modified",
+                found("resourceVersion")
+            );
+            return Err(ApiError::conflict("", kind, name, &why));
+        }
+        Ok(())
+    }
+}
+
+/// What a deletion does to an object.
+#[derive(Debug, PartialEq)]
+enum Plan {
+    /// Nothing: a deletion is under way that this one would not speed up.
+    Leave,
+    /// It is marked, and stays until somebody ends it.
+    Mark(Value),
+    /// It is marked and goes.
+    MarkAndRemove(Value),
+    /// It goes.
+    Remove,
+}
+
+/// Decides, by the rules of upstream's `BeforeDelete` and its store.
+fn plan(kind: &str, stored: &Value, options: &DeleteOptions, now: Timestamp) -> Plan {
+    let mut object = stored.clone();
+    let metadata = &stored["metadata"];
+    let deleted_at = metadata["deletionTimestamp"].as_str();
+    let pending = metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);
+    let mut grace = None;
+    if let Some(deleted_at) = deleted_at {
+        if pending != 0 {
+            match options.grace {
+                Some(wanted) if wanted < pending => {
+                    let at: Timestamp = deleted_at.parse().unwrap_or(now);
+                    let at = at
+                        .saturating_sub(SignedDuration::from_secs(pending - wanted))
+                        .unwrap_or(now);
+                    object["metadata"]["deletionTimestamp"] = json!(rfc3339(at));
+                    object["metadata"]["deletionGracePeriodSeconds"] = json!(wanted);
+                    grace = Some(wanted);
+                }
+                _ => return Plan::Leave,
+            }
+        }
+    } else if kind == "Pod" {
+        let period = pod_grace(stored, options.grace);
+        let at = now
+            .saturating_add(SignedDuration::from_secs(period))
+            .unwrap_or(now);
+        object["metadata"]["deletionTimestamp"] = json!(rfc3339(at));
+        object["metadata"]["deletionGracePeriodSeconds"] = json!(period);
+        bump_generation(&mut object);
+        grace = Some(period);
+    }
+    let finalizers = finalizers(metadata, options.propagation);
+    let held = !finalizers.is_empty();
+    if held || metadata["finalizers"].is_array() {
+        object["metadata"]["finalizers"] = json!(finalizers);
+        if !held && let Some(metadata) = object["metadata"].as_object_mut() {
+            metadata.remove("finalizers");
+        }
+    }
+    match grace {
+        Some(0) if !held => Plan::MarkAndRemove(object),
+        Some(_) => Plan::Mark(object),
+        None if held => {
+            if deleted_at.is_none() {
+                object["metadata"]["deletionTimestamp"] = json!(rfc3339(now));
+                bump_generation(&mut object);
+            }
+            object["metadata"]["deletionGracePeriodSeconds"] = json!(0);
+            Plan::Mark(object)
+        }
+        None => Plan::Remove,
+    }
+}
+
+/// Seconds that a pod gets: none where nothing runs that could use them.
+fn pod_grace(pod: &Value, wanted: Option<i64>) -> i64 {
+    let unscheduled = pod["spec"]["nodeName"].as_str().is_none_or(str::is_empty);
+    let ended = matches!(pod["status"]["phase"].as_str(), Some("Failed" | "Succeeded"));
+    if unscheduled || ended {
+        return 0;
+    }
+    let period = wanted
+        .or_else(|| pod["spec"]["terminationGracePeriodSeconds"].as_i64())
+        .unwrap_or(0);
+    if period < 0 { 1 } else { period }
+}
+
+fn bump_generation(object: &mut Value) {
+    if let Some(generation) = object["metadata"]["generation"]
+        .as_i64()
+        .filter(|generation| *generation > 0)
+    {
+        object["metadata"]["generation"] = json!(generation + 1);
+    }
+}
+
+/// The finalizers after the garbage collector's own are set as the propagation wants them.
+fn finalizers(metadata: &Value, propagation: Option<Propagation>) -> Vec<String> {
+    let existing: Vec<&str> = metadata["finalizers"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    let wants = |name: &str, policy: Propagation| match propagation {
+        Some(propagation) => propagation == policy,
+        None => existing.contains(&name),
+    };
+    let mut all: Vec<String> = existing
+        .iter()
+        .filter(|name| !matches!(**name, ORPHAN | FOREGROUND))
+        .map(|name| (*name).to_owned())
+        .collect();
+    for (name, policy) in [
+        (ORPHAN, Propagation::Orphan),
+        (FOREGROUND, Propagation::Foreground),
+    ] {
+        if wants(name, policy) {
+            all.push(name.to_owned());
+        }
+    }
+    all
+}
+
+/// How a deletion ended.
+pub(crate) enum Outcome {
+    /// The object is gone; its last state.
+    Gone(Arc<Value>),
+    /// The object is marked and waits.
+    Waiting(Arc<Value>),
+}
+
+/// Deletes one object; `admit` says whether admission is asked.
+pub(crate) async fn remove(
+    context: &Context,
+    name: &str,
+    options: &DeleteOptions,
+    admit: bool,
+) -> ApiResult<Outcome> {
+    let (store, table, key) = (&context.server.store, context.table(), context.key_of(name));
+    for _ in 0..ATTEMPTS {
+        let stored = store.get(&table, &key).ok_or_else(|| context.not_found(name))?;
+        options.check(&context.resource.kind, name, &stored)?;
+        if admit {
+            ask_admission(context, name, &stored, options.dry_run).await?;
+        }
+        let now = Timestamp::now();
+        let plan = match hooks::deletion_of_special(context, &stored, now) {
+            Special::No => plan(&context.resource.kind, &stored, options, now),
+            Special::Free => Plan::Remove,
+            Special::Waits(marked) => Plan::Mark(marked),
+        };
+        if options.dry_run {
+            return Ok(match plan {
+                Plan::Leave => Outcome::Waiting(stored),
+                Plan::Mark(object) => Outcome::Waiting(Arc::new(object)),
+                Plan::MarkAndRemove(object) => Outcome::Gone(Arc::new(object)),
+                Plan::Remove => Outcome::Gone(stored),
+            });
+        }
+        let expected = resource_version(&stored);
+        let result = match plan {
+            Plan::Leave => Ok(Outcome::Waiting(stored.clone())),
+            Plan::Mark(object) => store.update(&table, &key, expected, object).map(|marked| {
+                hooks::updated(context, &stored, &marked);
+                Outcome::Waiting(marked)
+            }),
+            Plan::MarkAndRemove(object) => store
+                .update(&table, &key, expected, object)
+                .and_then(|marked| store.delete(&table, &key, resource_version(&marked)))
+                .map(Outcome::Gone),
+            Plan::Remove => store.delete(&table, &key, expected).map(Outcome::Gone),
+        };
+        match result {
+            Ok(outcome) => {
+                if matches!(outcome, Outcome::Gone(_)) {
+                    hooks::deleted(context, &stored);
+                }
+                return Ok(outcome);
+            }
+            Err(StoreError::Missing) => return Err(context.not_found(name)),
+            Err(_) => {}
+        }
+    }
+    Err(context.modified(name))
+}
+
+async fn ask_admission(context: &Context, name: &str, stored: &Arc<Value>, dry_run: bool) -> ApiResult<()> {
+    let options = WriteOptions {
+        dry_run,
+        field_validation: FieldValidation::Ignore,
+        field_manager: String::new(),
+        force: false,
+    };
+    let old = (*to_served(&context.resource, stored)).clone();
+    let mut attributes = context.attributes(
+        Operation::Delete,
+        name,
+        (None, Some(old)),
+        &options,
+        "DeleteOptions",
+    );
+    let admission = &context.server.access.admission;
+    let warnings = admission
+        .mutate(&mut attributes, context.reader(), &|_| {})
+        .await?;
+    context.warn(warnings);
+    let warnings = admission.validate(&attributes, context.reader()).await?;
+    context.warn(warnings);
+    Ok(())
+}
+
+/// Kinds of which a deletion shows the object that went, not a `Status`.
+fn shows_object(context: &Context) -> bool {
+    matches!(
+        (
+            context.resource.gvr.group.as_str(),
+            context.resource.gvr.resource.as_str()
+        ),
+        (
+            "",
+            "pods"
+                | "podtemplates"
+                | "persistentvolumes"
+                | "persistentvolumeclaims"
+                | "resourcequotas"
+                | "serviceaccounts"
+                | "services"
+        ) | (
+            "storage.k8s.io",
+            "csidrivers" | "csinodes" | "storageclasses" | "volumeattachments"
+        )
+    )
+}
+
+pub(crate) async fn delete(context: &Context) -> ApiResult<Answer> {
+    let options = DeleteOptions::parse(context)?;
+    let name = &context.info.name;
+    Ok(match remove(context, name, &options, true).await? {
+        Outcome::Waiting(object) => Answer::object(200, presented(context, &object)),
+        Outcome::Gone(object) if shows_object(context) => Answer::object(200, presented(context, &object)),
+        Outcome::Gone(object) => {
+            let gvr = &context.resource.gvr;
+            let mut details = json!({
+                "name": name, "kind": gvr.resource, "uid": object["metadata"]["uid"],
+            });
+            if !gvr.group.is_empty() {
+                details["group"] = json!(gvr.group);
+            }
+            let status = json!({
+                "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details,
+            });
+            Answer::value(200, status)
+        }
+    })
+}
+
+pub(crate) async fn delete_collection(context: &Context) -> ApiResult<Answer> {
+    let options = DeleteOptions::parse(context)?;
+    let selector = Selector::parse(context)?;
+    let listed = context
+        .server
+        .store
+        .list(&context.table(), context.list_namespace());
+    let mut items = Vec::new();
+    for (_, object) in &listed.items {
+        let object = presented(context, object);
+        if !selector.matches(&object) {
+            continue;
+        }
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        match remove(context, name, &options, true).await {
+            Ok(Outcome::Waiting(object)) => items.push(presented(context, &object)),
+            Ok(Outcome::Gone(_)) => items.push(object),
+            // Somebody else deleted it: gone is what was wanted.
+            Err(error) if error.code == 404 => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Answer {
+        status: 200,
+        content: Content::List(List {
+            items,
+            resource_version: Some(listed.resource_version),
+            continue_token: None,
+            remaining: None,
+        }),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn now() -> Timestamp {
+        "2026-01-01T00:00:00Z".parse().expect("a time")
+    }
+
+    fn pod(node: &str, extra: Value) -> Value {
+        let mut pod = json!({
+            "metadata": {"name": "p", "generation": 1}, "spec": {"nodeName": node, "terminationGracePeriodSeconds": 30},
+        });
+        json_patch::merge(&mut pod, &extra);
+        pod
+    }
+
+    fn grace(seconds: i64) -> DeleteOptions {
+        DeleteOptions {
+            grace: Some(seconds),
+            ..DeleteOptions::default()
+        }
+    }
+
+    fn marked(plan: Plan) -> Value {
+        match plan {
+            Plan::Mark(object) => object["metadata"].clone(),
+            other => panic!("not marked: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_pod_on_a_node_gets_its_grace() {
+        let metadata = marked(plan(
+            "Pod",
+            &pod("n", json!({})),
+            &DeleteOptions::default(),
+            now(),
+        ));
+        assert_eq!(metadata["deletionGracePeriodSeconds"], 30);
+        assert_eq!(metadata["deletionTimestamp"], "2026-01-01T00:00:30Z");
+        assert_eq!(metadata["generation"], 2);
+    }
+
+    #[test]
+    fn a_pod_without_a_running_container_goes_at_once() {
+        for pod in [
+            pod("", json!({})),
+            pod("n", json!({"status": {"phase": "Failed"}})),
+        ] {
+            assert!(matches!(
+                plan("Pod", &pod, &DeleteOptions::default(), now()),
+                Plan::MarkAndRemove(_)
+            ));
+        }
+    }
+
+    #[test]
+    fn a_second_deletion_may_only_shorten_the_first() {
+        let extra = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:30Z", "deletionGracePeriodSeconds": 30}});
+        let pod = pod("n", extra);
+        assert_eq!(plan("Pod", &pod, &DeleteOptions::default(), now()), Plan::Leave);
+        assert_eq!(plan("Pod", &pod, &grace(40), now()), Plan::Leave);
+        let metadata = marked(plan("Pod", &pod, &grace(5), now()));
+        assert_eq!(metadata["deletionTimestamp"], "2026-01-01T00:00:05Z");
+        assert_eq!(
+            metadata["generation"], 1,
+            "only the first deletion changes the desired state"
+        );
+        assert!(matches!(
+            plan("Pod", &pod, &grace(0), now()),
+            Plan::MarkAndRemove(_)
+        ));
+    }
+
+    #[test]
+    fn finalizers_hold_an_object_back() {
+        let object = json!({"metadata": {"generation": 3, "finalizers": ["a"]}});
+        let metadata = marked(plan("Deployment", &object, &DeleteOptions::default(), now()));
+        assert_eq!(
+            (&metadata["deletionGracePeriodSeconds"], &metadata["generation"]),
+            (&json!(0), &json!(4))
+        );
+        let free = json!({"metadata": {}});
+        assert_eq!(
+            plan("ConfigMap", &free, &DeleteOptions::default(), now()),
+            Plan::Remove
+        );
+    }
+
+    #[test]
+    fn propagation_is_a_finalizer_for_the_garbage_collector() {
+        let object = json!({"metadata": {"finalizers": ["a", "orphan"]}});
+        let metadata = &object["metadata"];
+        assert_eq!(finalizers(metadata, None), ["a", "orphan"]);
+        assert_eq!(
+            finalizers(metadata, Some(Propagation::Foreground)),
+            ["a", "foregroundDeletion"]
+        );
+        assert_eq!(finalizers(metadata, Some(Propagation::Background)), ["a"]);
+    }
+
+    #[test]
+    fn contradicting_options_are_refused() {
+        let both = json!({"propagationPolicy": "Background", "orphanDependents": true});
+        let error = DeleteOptions::from_value(&both).expect_err("both cannot hold");
+        assert_eq!(error.code, 422);
+    }
+}

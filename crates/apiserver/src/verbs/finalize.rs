@@ -1,0 +1,68 @@
+//! `PUT namespaces/NAME/finalize`: who holds a namespace back.
+
+use super::context::{Answer, Context};
+use super::hooks;
+use crate::http::body;
+use crate::http::query::WriteOptions;
+use crate::status::ApiResult;
+use crate::store::{StoreError, resource_version};
+use serde_json::json;
+use std::sync::Arc;
+
+/// Times that an unconditional replacement is tried against concurrent writers.
+const ATTEMPTS: usize = 32;
+
+pub(crate) fn update(context: &Context) -> ApiResult<Answer> {
+    let options = WriteOptions::parse(&context.query, "UpdateOptions", &context.user_agent)?;
+    let yaml = body::is_yaml(&context.content_type)?;
+    let decoded = context
+        .rules()?
+        .decode(&context.body, yaml, options.field_validation)?;
+    context.warn(decoded.warnings);
+    let name = &context.info.name;
+    let wanted = decoded.object["metadata"]["resourceVersion"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
+    let finalizers = decoded.object["spec"]["finalizers"].clone();
+    let (store, table, key) = (&context.server.store, context.table(), context.key_of(name));
+    for _ in 0..ATTEMPTS {
+        let stored = context.stored()?;
+        if !wanted.is_empty() && stored["metadata"]["resourceVersion"] != *wanted {
+            return Err(context.modified(name));
+        }
+        let mut new = (*stored).clone();
+        let held = finalizers
+            .as_array()
+            .is_some_and(|finalizers| !finalizers.is_empty());
+        if !new["spec"].is_object() {
+            new["spec"] = json!({});
+        }
+        if let Some(spec) = new["spec"].as_object_mut() {
+            if held {
+                spec.insert("finalizers".to_owned(), finalizers.clone());
+            } else {
+                spec.remove("finalizers");
+            }
+        }
+        if options.dry_run {
+            return Ok(Answer::object(200, Arc::new(new)));
+        }
+        let expected = resource_version(&stored);
+        let free = new["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty);
+        let result = if !held && free && !stored["metadata"]["deletionTimestamp"].is_null() {
+            store.delete(&table, &key, expected).map(|_| {
+                hooks::deleted(context, &stored);
+                Arc::new(new)
+            })
+        } else {
+            store.update(&table, &key, expected, new)
+        };
+        match result {
+            Ok(object) => return Ok(Answer::object(200, object)),
+            Err(StoreError::Missing) => return Err(context.not_found(name)),
+            Err(_) => {}
+        }
+    }
+    Err(context.modified(name))
+}

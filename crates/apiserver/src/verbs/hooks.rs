@@ -1,0 +1,218 @@
+//! What a write to some kinds brings with it, and subresources that other modules answer.
+
+use super::context::{Answer, Context, rfc3339};
+use crate::access::review::{self, Review};
+use crate::http::body;
+use crate::objects::crd;
+use crate::objects::strict::{self, FieldValidation};
+use crate::request::Gvk;
+use crate::server::Shared;
+use crate::status::{ApiError, ApiResult};
+use crate::store::{Table, resource_version};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Holds a definition back until its instances are gone.
+const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// Times that the status of a definition is written against concurrent writers.
+const ATTEMPTS: usize = 32;
+
+fn is_definition(context: &Context) -> bool {
+    let gvr = &context.resource.gvr;
+    gvr.group == "apiextensions.k8s.io" && gvr.resource == "customresourcedefinitions"
+}
+
+fn is_core(context: &Context, resource: &str) -> bool {
+    context.resource.gvr.group.is_empty() && context.resource.gvr.resource == resource
+}
+
+/// Before a create is validated.
+pub(crate) fn prepare_create(context: &Context, object: &mut Value) {
+    if is_definition(context) {
+        let versions = object["spec"]["versions"].as_array().into_iter().flatten();
+        let stored: Vec<Value> = versions
+            .filter(|version| version["storage"] == true)
+            .map(|version| version["name"].clone())
+            .collect();
+        object["status"] = json!({
+            "conditions": null, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": stored,
+        });
+    }
+}
+
+/// After a create.
+pub(crate) fn created(context: &Context, object: &Arc<Value>) {
+    if is_definition(context) {
+        establish(&context.server, object);
+    }
+}
+
+/// After an update.
+pub(crate) fn updated(context: &Context, old: &Value, new: &Arc<Value>) {
+    if !is_definition(context) {
+        return;
+    }
+    if !new["metadata"]["deletionTimestamp"].is_null() {
+        clean_up(&context.server, new);
+    } else if old["spec"] != new["spec"] {
+        establish(&context.server, new);
+    }
+}
+
+/// After an object is gone.
+pub(crate) fn deleted(context: &Context, object: &Value) {
+    if is_core(context, "services") {
+        context.server.services.release(object);
+    }
+    if is_definition(context) {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        context.server.registry.undefine(name);
+    }
+}
+
+/// How a deletion begins where the kind has rules of its own.
+pub(crate) enum Special {
+    /// An object like any other.
+    No,
+    /// Nothing holds it.
+    Free,
+    /// How it looks while it waits for its content to go.
+    Waits(Value),
+}
+
+/// Namespaces and definitions wait for their content to go.
+pub(crate) fn deletion_of_special(context: &Context, stored: &Value, now: Timestamp) -> Special {
+    let mut object = stored.clone();
+    let deleting = !stored["metadata"]["deletionTimestamp"].is_null();
+    if is_core(context, "namespaces") {
+        let held = |list: &Value| list.as_array().is_some_and(|list| !list.is_empty());
+        if deleting && !held(&stored["spec"]["finalizers"]) && !held(&stored["metadata"]["finalizers"]) {
+            return Special::Free;
+        }
+        if !deleting {
+            object["metadata"]["deletionTimestamp"] = json!(rfc3339(now));
+            object["status"]["phase"] = json!("Terminating");
+        }
+        return Special::Waits(object);
+    }
+    if is_definition(context) {
+        if !deleting {
+            object["metadata"]["deletionTimestamp"] = json!(rfc3339(now));
+        }
+        let mut finalizers = stored["metadata"]["finalizers"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        if !deleting && !finalizers.iter().any(|name| name == CLEANUP) {
+            finalizers.push(json!(CLEANUP));
+            object["metadata"]["finalizers"] = Value::Array(finalizers);
+        }
+        return Special::Waits(object);
+    }
+    Special::No
+}
+
+/// Writes the status of a new or changed definition, and serves what it defines.
+pub(crate) fn establish(server: &Shared, definition: &Arc<Value>) {
+    let table = Table::new("apiextensions.k8s.io", "customresourcedefinitions");
+    let name = definition["metadata"]["name"].as_str().unwrap_or_default();
+    let mut current = definition.clone();
+    for _ in 0..ATTEMPTS {
+        let all = server.store.list(&table, None);
+        let others: Vec<&Value> = all
+            .items
+            .iter()
+            .filter(|(key, _)| key != name)
+            .map(|(_, other)| &**other)
+            .collect();
+        let mut new = (*current).clone();
+        crd::establish(&mut new, &others, Timestamp::now());
+        if let Ok(written) = server.store.update(&table, name, resource_version(&current), new) {
+            current = written;
+            break;
+        }
+        let Some(newer) = server.store.get(&table, name) else {
+            return;
+        };
+        current = newer;
+    }
+    let established = current["status"]["conditions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .any(|condition| condition["type"] == "Established" && condition["status"] == "True");
+    if established {
+        server.registry.define(&current);
+    }
+}
+
+/// Removes the instances of a definition that is being deleted, then the definition.
+fn clean_up(server: &Shared, definition: &Arc<Value>) {
+    let finalizers = definition["metadata"]["finalizers"].as_array();
+    if finalizers.is_none_or(|finalizers| finalizers.iter().any(|name| name != CLEANUP)) {
+        return;
+    }
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let spec = &definition["spec"];
+    let instances = Table::new(&text(&spec["group"]), &text(&spec["names"]["plural"]));
+    for (key, instance) in server.store.list(&instances, None).items {
+        // A failure means that somebody else removed it or wrote it; what is left is not served any more.
+        let _ = server.store.delete(&instances, &key, resource_version(&instance));
+    }
+    let table = Table::new("apiextensions.k8s.io", "customresourcedefinitions");
+    let name = text(&definition["metadata"]["name"]);
+    let gone = server.store.delete(&table, &name, resource_version(definition));
+    if gone.is_ok() {
+        server.registry.undefine(&name);
+    }
+}
+
+/// Answers a review: access reviews, token reviews, identity reviews.
+pub(crate) fn review(context: &Context) -> ApiResult<Answer> {
+    let yaml = body::is_yaml(&context.content_type)?;
+    let decoded = context
+        .rules()?
+        .decode(&context.body, yaml, FieldValidation::Ignore)?;
+    let gvr = &context.resource.gvr;
+    let review = Review {
+        group: &gvr.group,
+        resource: &gvr.resource,
+        namespace: &context.info.namespace,
+        body: decoded.object,
+        user: &context.user,
+    };
+    let answer = review::create(&context.server.access, review, context.reader(), Timestamp::now())?;
+    Ok(Answer::value(201, answer))
+}
+
+/// `POST serviceaccounts/NAME/token`
+pub(crate) fn token(context: &Context) -> ApiResult<Answer> {
+    let gvk = Gvk {
+        group: "authentication.k8s.io".to_owned(),
+        version: "v1".to_owned(),
+        kind: "TokenRequest".to_owned(),
+    };
+    let decoded = if body::is_yaml(&context.content_type)? {
+        strict::decode_yaml(&gvk, &context.body, FieldValidation::Ignore)?
+    } else {
+        strict::decode(&gvk, &context.body, FieldValidation::Ignore)?
+    };
+    let (namespace, name) = (&context.info.namespace, &context.info.name);
+    let named = decoded.object["metadata"]["name"].as_str().unwrap_or_default();
+    if !named.is_empty() && named != name {
+        return Err(ApiError::bad_request(
+            "metadata.name must match the name in the URL",
+        ));
+    }
+    let tokens = &context.server.access.tokens;
+    let answer = tokens.token_request(
+        namespace,
+        name,
+        &decoded.object,
+        context.reader(),
+        Timestamp::now(),
+    )?;
+    Ok(Answer::value(201, answer))
+}

@@ -1,0 +1,201 @@
+//! The rules of one kind, built-in or custom, behind one face.
+
+use crate::kinds::Resource;
+use crate::objects::crd::{CustomKind, ScalePaths};
+use crate::objects::selector::FieldSelector;
+use crate::objects::strict::{Decoded, FieldValidation};
+use crate::objects::table::{Column, Row};
+use crate::objects::{defaults, strategy, strict, table, validate};
+use crate::request::Gvk;
+use crate::status::{ApiError, ApiResult, FieldError};
+use jiff::Timestamp;
+use serde_json::Value;
+
+/// The rules of one kind.
+pub(crate) enum Rules<'a> {
+    /// By its name.
+    Builtin {
+        /// As clients send and receive it.
+        served: Gvk,
+        /// As it is stored, prepared and validated.
+        stored: Gvk,
+    },
+    /// By its definition.
+    Custom(&'a CustomKind),
+}
+
+/// Which part of an object a write may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Everything but status.
+    Main,
+    /// `status` only.
+    Status,
+    /// Ephemeral containers of a pod.
+    EphemeralContainers,
+    /// Resources of a pod's containers.
+    Resize,
+    /// Conditions of a certificate signing request.
+    Approval,
+}
+
+impl<'a> Rules<'a> {
+    /// The rules of a resource.
+    pub(crate) fn of(resource: &'a Resource) -> ApiResult<Self> {
+        Ok(match &resource.custom {
+            None => Self::Builtin {
+                served: resource.gvk(),
+                stored: resource.stored_gvk(),
+            },
+            Some(custom) => Self::Custom(custom.kind().map_err(ApiError::internal)?),
+        })
+    }
+
+    pub(crate) fn decode(&self, body: &[u8], yaml: bool, mode: FieldValidation) -> ApiResult<Decoded> {
+        match (self, yaml) {
+            (Self::Builtin { served, .. }, false) => strict::decode(served, body, mode),
+            (Self::Builtin { served, .. }, true) => strict::decode_yaml(served, body, mode),
+            (Self::Custom(kind), false) => kind.decode(body, mode),
+            (Self::Custom(kind), true) => kind.decode_yaml(body, mode),
+        }
+    }
+
+    pub(crate) fn check(&self, object: Value, mode: FieldValidation) -> Result<Decoded, String> {
+        match self {
+            Self::Builtin { served, .. } => strict::check(served, object, mode),
+            Self::Custom(kind) => kind.check(object, mode),
+        }
+    }
+
+    pub(crate) fn apply_defaults(&self, object: &mut Value) {
+        match self {
+            Self::Builtin { served, .. } => defaults::apply(served, object),
+            Self::Custom(kind) => kind.apply_defaults(object),
+        }
+    }
+
+    pub(crate) fn prepare_create(&self, object: &mut Value) {
+        match self {
+            Self::Builtin { stored, .. } => strategy::prepare_create(stored, object),
+            Self::Custom(kind) => kind.prepare_create(object),
+        }
+    }
+
+    pub(crate) fn prepare_update(&self, part: Part, old: &Value, new: &mut Value) {
+        match (self, part) {
+            (Self::Builtin { stored, .. }, Part::Main) => strategy::prepare_update(stored, old, new),
+            (Self::Builtin { stored, .. }, Part::Status) => strategy::prepare_status_update(stored, old, new),
+            (Self::Custom(kind), Part::Status) => kind.prepare_status_update(old, new),
+            (Self::Custom(kind), _) => kind.prepare_update(old, new),
+            (Self::Builtin { .. }, Part::EphemeralContainers | Part::Resize | Part::Approval) => {
+                *new = graft(part, old, new);
+            }
+        }
+    }
+
+    pub(crate) fn validate_create(&self, object: &Value) -> Vec<FieldError> {
+        match self {
+            Self::Builtin { served, stored } => {
+                let mut errors = validate::create(stored, object);
+                errors.extend(validate::create_through(served, object));
+                errors
+            }
+            Self::Custom(kind) => kind.validate_create(object),
+        }
+    }
+
+    pub(crate) fn validate_update(&self, part: Part, old: &Value, new: &Value) -> Vec<FieldError> {
+        match (self, part) {
+            (Self::Builtin { stored, .. }, Part::Main) => validate::update(stored, old, new),
+            (Self::Custom(kind), Part::Status) => kind.validate_status_update(old, new),
+            (Self::Custom(kind), _) => kind.validate_update(old, new),
+            // What these parts may change is grafted on the old object; the rest cannot differ.
+            (Self::Builtin { stored, .. }, _) => validate::status_update(stored, old, new),
+        }
+    }
+
+    pub(crate) fn columns(&self) -> Vec<Column> {
+        match self {
+            Self::Builtin { served, .. } => table::columns(served),
+            Self::Custom(kind) => kind.columns(),
+        }
+    }
+
+    pub(crate) fn row(&self, object: &Value, now: Timestamp) -> Row {
+        match self {
+            Self::Builtin { served, .. } => table::row(served, object, now),
+            Self::Custom(kind) => kind.row(object, now),
+        }
+    }
+
+    pub(crate) fn field_selector(&self, text: &str) -> ApiResult<FieldSelector> {
+        match self {
+            Self::Builtin { served, .. } => FieldSelector::parse(served, text),
+            Self::Custom(kind) => FieldSelector::parse_custom(&kind.selectable_fields, text),
+        }
+    }
+
+    /// Where `/scale` reads and writes.
+    pub(crate) fn scale(&self) -> ScalePaths {
+        if let Self::Custom(kind) = self
+            && let Some(paths) = &kind.scale
+        {
+            return paths.clone();
+        }
+        ScalePaths {
+            spec_replicas: ".spec.replicas".to_owned(),
+            status_replicas: ".status.replicas".to_owned(),
+            label_selector: None,
+        }
+    }
+}
+
+/// The old object with the one part that a subresource may change taken from the new one.
+fn graft(part: Part, old: &Value, new: &Value) -> Value {
+    let mut result = old.clone();
+    // A resourceVersion that the client sent stays in force.
+    result["metadata"]["resourceVersion"] = new["metadata"]["resourceVersion"].clone();
+    match part {
+        Part::EphemeralContainers => {
+            result["spec"]["ephemeralContainers"] = new["spec"]["ephemeralContainers"].clone();
+        }
+        Part::Resize => {
+            for list in ["containers", "initContainers"] {
+                let resources = |name: &Value| {
+                    let containers = new["spec"][list].as_array()?;
+                    containers
+                        .iter()
+                        .find(|container| container["name"] == *name)
+                        .map(|container| container["resources"].clone())
+                };
+                for container in result["spec"]
+                    .get_mut(list)
+                    .and_then(Value::as_array_mut)
+                    .into_iter()
+                    .flatten()
+                {
+                    if let Some(resources) = resources(&container["name"]) {
+                        container["resources"] = resources;
+                    }
+                }
+            }
+        }
+        Part::Approval => result["status"]["conditions"] = new["status"]["conditions"].clone(),
+        Part::Main | Part::Status => {}
+    }
+    remove_nulls(&mut result);
+    if result["spec"] != old["spec"]
+        && let Some(generation) = old["metadata"]["generation"].as_i64()
+    {
+        result["metadata"]["generation"] = (generation + 1).into();
+    }
+    result
+}
+
+fn remove_nulls(object: &mut Value) {
+    for part in ["metadata", "spec", "status"] {
+        if let Some(map) = object.get_mut(part).and_then(Value::as_object_mut) {
+            map.retain(|_, value| !value.is_null());
+        }
+    }
+}

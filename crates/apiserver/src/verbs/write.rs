@@ -1,0 +1,451 @@
+//! Create and update.
+
+use super::context::{Answer, Context, rfc3339};
+use super::convert::{to_served, to_stored};
+use super::hooks;
+use super::rules::Part;
+use super::services;
+use crate::http::body;
+use crate::http::query::WriteOptions;
+use crate::request::Operation;
+use crate::status::{ApiError, ApiResult, FieldError};
+use crate::store::{StoreError, resource_version};
+use jiff::Timestamp;
+use rand::Rng;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Times that a write without a resourceVersion of its own is tried against concurrent writers.
+const ATTEMPTS: usize = 32;
+
+/// Letters of generated names: no vowels and no look-alikes.
+const NAME_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// Names tried for `generateName`.
+const NAMES: usize = 8;
+
+pub(crate) async fn create(context: &Context) -> ApiResult<Answer> {
+    let options = WriteOptions::parse(&context.query, "CreateOptions", &context.user_agent)?;
+    let object = decode(context, &options)?;
+    insert(context, object, &options).await
+}
+
+/// Decodes and defaults the body.
+fn decode(context: &Context, options: &WriteOptions) -> ApiResult<Value> {
+    let rules = context.rules()?;
+    let yaml = body::is_yaml(&context.content_type)?;
+    let decoded = rules.decode(&context.body, yaml, options.field_validation)?;
+    context.warn(decoded.warnings);
+    let mut object = decoded.object;
+    body::ensure_metadata(&mut object);
+    rules.apply_defaults(&mut object);
+    Ok(object)
+}
+
+/// The namespace of the path holds; an object may repeat it, but not differ.
+pub(crate) fn fit_namespace(context: &Context, object: &mut Value) -> ApiResult<()> {
+    let wanted = context.namespace();
+    let found = object["metadata"]["namespace"].as_str().unwrap_or_default();
+    if wanted.is_empty() {
+        if let Some(metadata) = object["metadata"].as_object_mut() {
+            metadata.remove("namespace");
+        }
+    } else if found.is_empty() {
+        object["metadata"]["namespace"] = json!(wanted);
+    } else if found != wanted {
+        return Err(ApiError::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    Ok(())
+}
+
+/// The name of the path holds.
+fn fit_name(context: &Context, object: &mut Value) -> ApiResult<()> {
+    let wanted = &context.info.name;
+    match object["metadata"]["name"].as_str().unwrap_or_default() {
+        "" => object["metadata"]["name"] = json!(wanted),
+        found if found != wanted => {
+            return Err(ApiError::bad_request(format!(
+                "the name of the object ({found}) does not match the name on the URL ({wanted})"
+            )));
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// A new UID (RFC 9562, version 4).
+pub(crate) fn new_uid() -> String {
+    let mut bytes: [u8; 16] = rand::rng().random();
+    bytes[6] = (bytes[6] & 0x0f) | 0x40;
+    bytes[8] = (bytes[8] & 0x3f) | 0x80;
+    let hex = |range: std::ops::Range<usize>| -> String {
+        use std::fmt::Write;
+        bytes[range].iter().fold(String::new(), |mut text, byte| {
+            // Writing to a String cannot fail.
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+    };
+    format!(
+        "{}-{}-{}-{}-{}",
+        hex(0..4),
+        hex(4..6),
+        hex(6..8),
+        hex(8..10),
+        hex(10..16)
+    )
+}
+
+fn generated(prefix: &str) -> String {
+    let mut rng = rand::rng();
+    // Upstream cuts the prefix so that the name fits in a label.
+    let prefix: String = prefix.chars().take(58).collect();
+    let suffix = (0..5).map(|_| char::from(NAME_LETTERS[rng.random_range(0..NAME_LETTERS.len())]));
+    prefix + &suffix.collect::<String>()
+}
+
+/// Stores a new, decoded and defaulted object.
+pub(crate) async fn insert(
+    context: &Context,
+    mut object: Value,
+    options: &WriteOptions,
+) -> ApiResult<Answer> {
+    fit_namespace(context, &mut object)?;
+    let rules = context.rules()?;
+    let redefault = |object: &mut Value| rules.apply_defaults(object);
+    let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let admission = &context.server.access.admission;
+    let mut attributes = context.attributes(
+        Operation::Create,
+        &name,
+        (Some(object), None),
+        options,
+        "CreateOptions",
+    );
+    let warnings = admission
+        .mutate(&mut attributes, context.reader(), &redefault)
+        .await?;
+    context.warn(warnings);
+    let mut object = attributes.object.take().unwrap_or_default();
+    own_metadata(&mut object);
+    let had_version = object["metadata"]["resourceVersion"]
+        .as_str()
+        .is_some_and(|version| !version.is_empty());
+    let prefix = object["metadata"]["generateName"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
+    let generates = object["metadata"]["name"].as_str().is_none_or(str::is_empty) && !prefix.is_empty();
+    let mut attempts = if generates { NAMES } else { 1 };
+    let mut object = to_stored(&context.resource, object);
+    rules.prepare_create(&mut object);
+    hooks::prepare_create(context, &mut object);
+    loop {
+        if generates {
+            object["metadata"]["name"] = json!(generated(&prefix));
+        }
+        let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        context.valid(&object, rules.validate_create(&object))?;
+        attributes.name.clone_from(&name);
+        attributes.object = Some((*to_served(&context.resource, &Arc::new(object.clone()))).clone());
+        let warnings = admission.validate(&attributes, context.reader()).await?;
+        context.warn(warnings);
+        if had_version {
+            return Err(ApiError::unforeseen(
+                "resourceVersion should not be set on objects to be created",
+            ));
+        }
+        let (table, key) = (context.table(), context.key_of(&name));
+        if context.server.store.get(&table, &key).is_some() {
+            attempts -= 1;
+            if attempts == 0 {
+                return Err(context.already_exists(&name));
+            }
+            continue;
+        }
+        let claim = services::claim_for_create(context, &mut object)?;
+        if options.dry_run {
+            return Ok(Answer::object(
+                201,
+                to_served(&context.resource, &Arc::new(object)),
+            ));
+        }
+        if let Ok(stored) = context.server.store.create(&table, &key, object.clone()) {
+            claim.keep();
+            hooks::created(context, &stored);
+            return Ok(Answer::object(201, to_served(&context.resource, &stored)));
+        }
+        // Somebody was faster: another name, or the answer that the look-up above would have given.
+        attempts -= 1;
+        if attempts == 0 {
+            return Err(context.already_exists(&name));
+        }
+    }
+}
+
+/// Sets what the server owns in a new object.
+fn own_metadata(object: &mut Value) {
+    if !object["metadata"].is_object() {
+        object["metadata"] = json!({});
+    }
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        for name in [
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "selfLink",
+            "managedFields",
+        ] {
+            metadata.remove(name);
+        }
+        metadata.insert("uid".to_owned(), json!(new_uid()));
+        metadata.insert("creationTimestamp".to_owned(), json!(rfc3339(Timestamp::now())));
+    }
+}
+
+/// Kinds that a PUT may create.
+fn creates_on_update(context: &Context) -> bool {
+    let resource = context.resource.gvr.resource.as_str();
+    match context.resource.gvr.group.as_str() {
+        "" => matches!(resource, "endpoints" | "events" | "limitranges" | "services"),
+        "coordination.k8s.io" => resource == "leases",
+        "discovery.k8s.io" => resource == "endpointslices",
+        "events.k8s.io" => resource == "events",
+        "rbac.authorization.k8s.io" => true,
+        _ => false,
+    }
+}
+
+/// Kinds of which a PUT has to say which state it replaces.
+fn needs_version(context: &Context) -> bool {
+    context.resource.custom.is_some()
+        || matches!(
+            context.resource.gvr.resource.as_str(),
+            "leases"
+                | "customresourcedefinitions"
+                | "poddisruptionbudgets"
+                | "mutatingwebhookconfigurations"
+                | "validatingwebhookconfigurations"
+                | "validatingadmissionpolicies"
+                | "validatingadmissionpolicybindings"
+                | "mutatingadmissionpolicies"
+                | "mutatingadmissionpolicybindings"
+                | "csinodes"
+                | "csidrivers"
+                | "csistoragecapacities"
+                | "volumeattachments"
+                | "runtimeclasses"
+                | "ipaddresses"
+                | "servicecidrs"
+                | "apiservices"
+        )
+}
+
+pub(crate) async fn update(context: &Context, part: Part) -> ApiResult<Answer> {
+    let options = WriteOptions::parse(&context.query, "UpdateOptions", &context.user_agent)?;
+    let mut object = decode(context, &options)?;
+    fit_name(context, &mut object)?;
+    fit_namespace(context, &mut object)?;
+    let name = &context.info.name;
+    if part == Part::Main
+        && creates_on_update(context)
+        && context
+            .server
+            .store
+            .get(&context.table(), &context.key_of(name))
+            .is_none()
+    {
+        return insert(context, object, &options).await;
+    }
+    let text = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+    let unconditional = matches!(text, "" | "0");
+    if !text.is_empty() && text.parse::<u64>().is_err() {
+        return Err(ApiError::unforeseen(format!(
+            "strconv.ParseUint: parsing {text:?}: invalid syntax"
+        )));
+    }
+    let uid = object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+    for _ in 0..ATTEMPTS {
+        let stored = context.stored()?;
+        check_uid(context, &stored, &uid)?;
+        if unconditional && needs_version(context) {
+            let error = FieldError {
+                reason: "FieldValueInvalid",
+                field: "metadata.resourceVersion".to_owned(),
+                message: "Invalid value: 0: must be specified for an update".to_owned(),
+            };
+            let gvr = &context.resource.gvr;
+            return Err(crate::objects::validate::invalid(
+                &gvr.group,
+                &gvr.resource,
+                name,
+                vec![error],
+            ));
+        }
+        match replace(context, part, &stored, object.clone(), &options, "UpdateOptions").await? {
+            Some(answer) => return Ok(answer),
+            None if !unconditional => return Err(context.modified(name)),
+            None => {}
+        }
+    }
+    Err(context.modified(name))
+}
+
+/// A UID in the body of a PUT is a precondition.
+fn check_uid(context: &Context, stored: &Value, uid: &str) -> ApiResult<()> {
+    let found = stored["metadata"]["uid"].as_str().unwrap_or_default();
+    if uid.is_empty() || uid == found {
+        return Ok(());
+    }
+    let gvr = &context.resource.gvr;
+    let place = if context.resource.custom.is_some() {
+        format!("{}/{}", gvr.group, gvr.resource)
+    } else {
+        gvr.resource.clone()
+    };
+    let key = context.key_of(&context.info.name);
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: /registry/{place}/{key}, ResourceVersion: 0, \
+         AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {found}"
+    );
+    Err(context.conflict(&context.info.name, &why))
+}
+
+/// Puts a new state, decoded and defaulted in the served version, in the place of `stored`. `None`: somebody else
+/// wrote in the meantime.
+pub(crate) async fn replace(
+    context: &Context,
+    part: Part,
+    stored: &Arc<Value>,
+    mut new: Value,
+    options: &WriteOptions,
+    kind: &str,
+) -> ApiResult<Option<Answer>> {
+    let name = context.info.name.as_str();
+    fit_name(context, &mut new)?;
+    fit_namespace(context, &mut new)?;
+    let version = new["metadata"]["resourceVersion"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
+    if !matches!(version.as_str(), "" | "0") && stored["metadata"]["resourceVersion"] != *version {
+        return Err(context.modified(name));
+    }
+    keep_metadata(stored, &mut new);
+    let rules = context.rules()?;
+    let redefault = |object: &mut Value| rules.apply_defaults(object);
+    let old = to_served(&context.resource, stored);
+    let admission = &context.server.access.admission;
+    let objects = (Some(new), Some((*old).clone()));
+    let mut attributes = context.attributes(Operation::Update, name, objects, options, kind);
+    let warnings = admission
+        .mutate(&mut attributes, context.reader(), &redefault)
+        .await?;
+    context.warn(warnings);
+    let new = attributes.object.take().unwrap_or_default();
+    let new = to_stored(&context.resource, new);
+    let checked = check_update(context, part, stored, new)?;
+    attributes.object = Some((*to_served(&context.resource, &Arc::new(checked.clone()))).clone());
+    let warnings = admission.validate(&attributes, context.reader()).await?;
+    context.warn(warnings);
+    let written = store_update(context, stored, checked, options.dry_run)?;
+    Ok(written.map(|written| Answer::object(200, to_served(&context.resource, &written))))
+}
+
+/// Prepares and validates a new state in the stored version.
+fn check_update(context: &Context, part: Part, stored: &Value, mut new: Value) -> ApiResult<Value> {
+    let rules = context.rules()?;
+    rules.prepare_update(part, stored, &mut new);
+    services::carry_over(context, stored, &mut new);
+    context.valid(&new, rules.validate_update(part, stored, &new))?;
+    Ok(new)
+}
+
+/// Prepares, validates and stores a new state in the stored version, without asking admission. `None`: somebody else
+/// wrote in the meantime.
+pub(crate) fn commit(
+    context: &Context,
+    part: Part,
+    stored: &Arc<Value>,
+    new: Value,
+    dry_run: bool,
+) -> ApiResult<Option<Arc<Value>>> {
+    let new = check_update(context, part, stored, new)?;
+    store_update(context, stored, new, dry_run)
+}
+
+fn store_update(
+    context: &Context,
+    stored: &Arc<Value>,
+    mut new: Value,
+    dry_run: bool,
+) -> ApiResult<Option<Arc<Value>>> {
+    let name = context.info.name.as_str();
+    let claim = services::claim_for_update(context, stored, &mut new)?;
+    if dry_run {
+        return Ok(Some(Arc::new(new)));
+    }
+    let (store, table, key) = (&context.server.store, context.table(), context.key_of(name));
+    let expected = resource_version(stored);
+    if ends(context, stored, &new) {
+        // The last finalizer went: the object shows what was asked for, at the version that it had.
+        let mut last = new;
+        last["metadata"]["resourceVersion"] = stored["metadata"]["resourceVersion"].clone();
+        return match store.delete(&table, &key, expected) {
+            Ok(_) => {
+                hooks::deleted(context, stored);
+                Ok(Some(Arc::new(last)))
+            }
+            Err(StoreError::Missing) => Err(context.not_found(name)),
+            Err(_) => Ok(None),
+        };
+    }
+    match store.update(&table, &key, expected, new) {
+        Ok(written) => {
+            claim.keep();
+            hooks::updated(context, stored, &written);
+            Ok(Some(written))
+        }
+        Err(StoreError::Missing) => Err(context.not_found(name)),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Carries over what the server owns.
+fn keep_metadata(stored: &Value, new: &mut Value) {
+    let old = &stored["metadata"];
+    let Some(metadata) = new["metadata"].as_object_mut() else {
+        return;
+    };
+    metadata.remove("selfLink");
+    for name in [
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+    ] {
+        let absent = metadata
+            .get(name)
+            .is_none_or(|value| value.is_null() || *value == "");
+        if absent && !old[name].is_null() {
+            metadata.insert(name.to_owned(), old[name].clone());
+        }
+    }
+    match old.get("managedFields") {
+        Some(managed) => metadata.insert("managedFields".to_owned(), managed.clone()),
+        None => metadata.remove("managedFields"),
+    };
+}
+
+/// Whether an update takes away the last thing that held a deletion back.
+fn ends(context: &Context, old: &Value, new: &Value) -> bool {
+    let empty = |list: &Value| list.as_array().is_none_or(Vec::is_empty);
+    if old["metadata"]["deletionTimestamp"].is_null() || !empty(&new["metadata"]["finalizers"]) {
+        return false;
+    }
+    if context.resource.kind == "Namespace" && context.resource.gvr.group.is_empty() {
+        return empty(&new["spec"]["finalizers"]);
+    }
+    old["metadata"]["deletionGracePeriodSeconds"] == 0
+}
