@@ -1,0 +1,122 @@
+//! Test support: conditions awaited with a deadline, skips that are seen, tools that may be missing, and an API
+//! server of the test's own.
+
+pub use evenkeel_apiserver::{ApiServer, Options};
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Waits until `probe` returns `Some`, asking again every 20 ms; fails the test after `deadline` with `what`.
+pub async fn eventually<T, F, Fut>(what: &str, deadline: Duration, mut probe: F) -> T
+where
+    F: FnMut() -> Fut,
+    Fut: Future<Output = Option<T>>,
+{
+    let end = Instant::now() + deadline;
+    loop {
+        if let Some(found) = probe().await {
+            return found;
+        }
+        assert!(Instant::now() < end, "not within {deadline:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Says on standard error that a test was skipped and why, in the form that CI counts.
+///
+/// ```
+/// let Some(_kubectl) = evenkeel_testkit::kubectl() else {
+///     return evenkeel_testkit::skipped("kubectl_lists_nodes", "no kubectl on PATH");
+/// };
+/// ```
+pub fn skipped(test: &str, why: &str) {
+    use std::io::Write as _;
+    let line = format!("SKIPPED {test}: {why}\n");
+    // Past the test harness's capture, so that the line is seen for passing tests too.
+    let shown = std::io::stderr().write_all(line.as_bytes());
+    assert!(shown.is_ok(), "cannot write to standard error");
+    if let Ok(file) = std::env::var("EVENKEEL_SKIP_LOG") {
+        let appended = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&file)
+            .and_then(|mut log| log.write_all(line.as_bytes()));
+        assert!(
+            appended.is_ok(),
+            "cannot append to EVENKEEL_SKIP_LOG={file}: {appended:?}"
+        );
+    }
+}
+
+/// A fresh API server inside the process, with the objects that a fresh cluster has.
+pub fn api_server() -> ApiServer {
+    api_server_with(Options::default())
+}
+
+/// The same with options.
+#[expect(clippy::panic, reason = "a test without its server has failed")]
+pub fn api_server_with(options: Options) -> ApiServer {
+    evenkeel_net::init_crypto();
+    match ApiServer::new(options) {
+        Ok(server) => server,
+        Err(error) => panic!("cannot make an API server: {error}"),
+    }
+}
+
+/// The real `kubectl`: `$EVENKEEL_KUBECTL`, or the first on the PATH.
+pub fn kubectl() -> Option<PathBuf> {
+    tool("EVENKEEL_KUBECTL", "kubectl")
+}
+
+/// The Go tool chain: `$EVENKEEL_GO`, or the first on the PATH.
+pub fn go() -> Option<PathBuf> {
+    tool("EVENKEEL_GO", "go")
+}
+
+/// A program for tests against real peers: named by an environment variable, or found on the PATH. A variable that
+/// names no program fails the test instead of skipping it.
+fn tool(variable: &str, name: &str) -> Option<PathBuf> {
+    if let Some(named) = std::env::var_os(variable).filter(|named| !named.is_empty()) {
+        let named = PathBuf::from(named);
+        assert!(
+            is_executable(&named),
+            "{variable}={} is no program",
+            named.display()
+        );
+        return Some(named);
+    }
+    find(&std::env::var_os("PATH")?, name)
+}
+
+fn find(path: &std::ffi::OsStr, name: &str) -> Option<PathBuf> {
+    std::env::split_paths(path)
+        .map(|directory| directory.join(name))
+        .find(|file| is_executable(file))
+}
+
+fn is_executable(file: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    file.metadata()
+        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn the_first_executable_on_the_path_is_found() {
+        let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let path = std::env::join_paths([one.path(), two.path()]).unwrap();
+        std::fs::write(one.path().join("tool"), "not executable").unwrap();
+        std::fs::create_dir(one.path().join("directory")).unwrap();
+        let wanted = two.path().join("tool");
+        std::fs::write(&wanted, "#!/bin/sh\n").unwrap();
+        std::fs::set_permissions(&wanted, std::fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(find(&path, "tool"), Some(wanted));
+        assert_eq!(find(&path, "directory"), None);
+        assert_eq!(find(&path, "nothing"), None);
+    }
+}
