@@ -1,0 +1,593 @@
+//! The agent's state machine: heartbeats, suspicion, confirm rounds, votes, the zone's report.
+//!
+//! It takes datagrams, facts and the time, and returns datagrams and things to do. Nothing in it waits: the caller
+//! comes back at [`Engine::deadline`] at the latest.
+//!
+//! | what | who | where |
+//! |---|---|---|
+//! | heartbeats, acks, relays, replay windows | every member | `contact` |
+//! | edges: up, degraded, one-way, down | every observer | `watch` |
+//! | ballots | every voter | `voter` |
+//! | tally, suspects, confirm rounds | the three reporters | `reporter` |
+//! | what ZoneHealth shall say | the three reporters, the Lease's holder first | `report` |
+
+mod contact;
+mod peer;
+mod report;
+mod reporter;
+mod voter;
+mod watch;
+
+use crate::Millis;
+use crate::keys::{self, SigningKey};
+use crate::roster::{Member, MemberId, REPORTERS, Roster};
+use crate::verdict::{Health, Link, ROSTER_SETTLE_MS};
+use crate::vote::Council;
+use crate::wire::{self, Body, EdgeState, Facts, Header, Message, Nonce};
+use evenkeel_api::zone::ZoneHealthStatus;
+use peer::Peer;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// A gap between two calls longer than this is a pause of this process: its view is stale.
+pub const PAUSE_MS: u64 = 3_000;
+/// A shorter gap, but far longer than between two ticks: what was under way has to be looked at again.
+const STALL_MS: u64 = 500;
+/// How long an agent's votes have no weight after a pause, at least.
+const PAUSE_PENALTY_MS: u64 = 5_000;
+/// Longest time between two calls while nothing is under way, and while something is.
+const IDLE_MS: u64 = 200;
+const BUSY_MS: u64 = 50;
+
+/// Settings of an engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Heartbeat period T in milliseconds; 500 to 60 000, nearest bound otherwise.
+    pub period_ms: u64,
+    /// The link to the API server is down when the last contact is older than this.
+    pub cloud_down_after_ms: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            period_ms: 2_000,
+            cloud_down_after_ms: 8_000,
+        }
+    }
+}
+
+/// Who this agent is.
+#[derive(Debug)]
+pub struct Identity {
+    /// UID of its Node.
+    pub uid: String,
+    /// Its key.
+    pub key: Arc<SigningKey>,
+    /// Random number of this life of the process (no clock: hazard 12).
+    pub incarnation: u64,
+    /// No statement of a former life had a sequence as high as this one.
+    pub sequence_base: u64,
+    /// Secret random bytes, for nonces and jitter.
+    pub seed: [u8; 32],
+    /// Members that former lives of this agent have seen alive.
+    pub seen_alive: BTreeSet<MemberId>,
+}
+
+/// Something that happened.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// A datagram arrived.
+    Datagram(&'a [u8]),
+    /// The deadline is reached.
+    Tick,
+    /// State of the node's own kubelet and runtime.
+    Facts {
+        /// Kubelet.
+        kubelet: Health,
+        /// Container runtime.
+        runtime: Health,
+    },
+    /// The API server answered just now.
+    CloudContact,
+    /// Result of an [`Output::Check`].
+    Checked {
+        /// Round of the request.
+        round: Nonce,
+        /// Whom.
+        suspect: MemberId,
+        /// What.
+        result: CheckResult,
+    },
+    /// A roster, from the API server or from the cache of a former life.
+    Roster(Roster),
+    /// ZoneHealth as it stands at the API server.
+    Published(&'a ZoneHealthStatus),
+    /// Whether this agent holds the zone's Lease.
+    Leading(bool),
+}
+
+/// What the check plugins say of a suspect's kubelet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckResult {
+    /// It answered as that node: with the pinned certificate.
+    Identity,
+    /// Nothing answered in time.
+    Failed,
+    /// Something answered without proving to be that node, or actively refused: somebody is there (hazard 10).
+    Inconclusive,
+    /// There is nothing that could be checked.
+    Unavailable,
+}
+
+/// Something to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Output {
+    /// Send a datagram.
+    Send {
+        /// To whom.
+        to: MemberId,
+        /// Where.
+        address: SocketAddr,
+        /// What.
+        bytes: Vec<u8>,
+    },
+    /// Run the check plugins against a member and come back with [`Input::Checked`].
+    Check {
+        /// To be returned with the result.
+        round: Nonce,
+        /// Whom.
+        suspect: MemberId,
+        /// Milliseconds after which the result is of no use.
+        within_ms: u64,
+    },
+    /// Write this to ZoneHealth, by compare-and-swap on what [`Input::Published`] said last.
+    Report(Box<ZoneReport>),
+    /// Stand for the zone's Lease, or release it.
+    Stand(bool),
+    /// Remember across restarts that this member was seen alive.
+    SeenAlive(MemberId),
+    /// For the log.
+    Note(Note),
+    /// A datagram was refused; the reason is for metrics.
+    Refused(&'static str),
+}
+
+/// A report to be written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ZoneReport {
+    /// Everything but the wall-clock times.
+    pub status: ZoneHealthStatus,
+    /// By node UID: for how many milliseconds the verdict has been held.
+    pub held_for_ms: BTreeMap<String, u64>,
+}
+
+/// Something worth a line in the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// The edge to a subject changed.
+    Edge {
+        /// Node name.
+        subject: String,
+        /// Present state.
+        state: EdgeState,
+    },
+    /// A subject became a suspect.
+    Suspect {
+        /// Node name.
+        subject: String,
+        /// Observers without contact.
+        down: usize,
+        /// Observers alive.
+        live: usize,
+    },
+    /// A confirm round ended.
+    Round {
+        /// Node name.
+        subject: String,
+        /// Outcome in words.
+        outcome: &'static str,
+        /// Votes yes, no, abstain.
+        votes: (usize, usize, usize),
+        /// Members of the roster.
+        of: usize,
+    },
+    /// This process did not run for so many milliseconds.
+    Paused(u64),
+    /// This agent began or ceased to doubt its own view.
+    Doubt(bool),
+    /// A peer knows a newer roster.
+    NewerRoster(u64),
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Edge { subject, state } => write!(f, "edge to {subject} is {state:?}"),
+            Self::Suspect { subject, down, live } => {
+                write!(f, "{subject} is suspect: {down} of {live} live observers lost it")
+            }
+            Self::Round {
+                subject,
+                outcome,
+                votes: (yes, no, abstain),
+                of,
+            } => {
+                write!(
+                    f,
+                    "confirm round on {subject}: {outcome} ({yes} yes, {no} no, {abstain} abstain of {of})"
+                )
+            }
+            Self::Paused(ms) => write!(
+                f,
+                "this process did not run for {ms} ms: its votes have no weight for a while"
+            ),
+            Self::Doubt(true) => f.write_str("half of the zone or more is out of reach: accusing nobody"),
+            Self::Doubt(false) => f.write_str("more than half of the zone is within reach"),
+            Self::NewerRoster(version) => write!(f, "a peer has roster version {version}"),
+        }
+    }
+}
+
+/// The agent's state machine.
+pub struct Engine {
+    config: Config,
+    identity: Identity,
+    me: MemberId,
+    roster: Roster,
+    previous: Option<(Roster, Millis)>,
+    now: Millis,
+    started: Millis,
+    ticked: Millis,
+    sequence: u64,
+    draws: u64,
+    peers: BTreeMap<MemberId, Peer>,
+    sent: BTreeMap<u64, contact::Sent>,
+    facts: Facts,
+    cloud_contact: Option<Millis>,
+    weightless_until: Millis,
+    doubting: bool,
+    /// Reaches half of those it watches or fewer: reports nothing.
+    on_smaller_side: bool,
+    within_reach_since: Option<Millis>,
+    edges: watch::Outbox,
+    census_due: Millis,
+    census: usize,
+    voter: voter::Voter,
+    reporter: reporter::Reporter,
+    out: Vec<Output>,
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Engine({} in {:?})", self.identity.uid, self.roster)
+    }
+}
+
+impl Engine {
+    /// A new life of an agent.
+    pub fn new(config: Config, identity: Identity, roster: Roster, now: Millis) -> Self {
+        let me = MemberId::of(&identity.uid);
+        let config = Config {
+            period_ms: config.period_ms.clamp(500, 60_000),
+            ..config
+        };
+        let mut engine = Self {
+            config,
+            sequence: identity.sequence_base,
+            identity,
+            me,
+            roster,
+            previous: None,
+            now,
+            started: now,
+            ticked: now,
+            draws: 0,
+            peers: BTreeMap::new(),
+            sent: BTreeMap::new(),
+            facts: Facts::default(),
+            cloud_contact: None,
+            weightless_until: Millis(0),
+            doubting: true,
+            on_smaller_side: true,
+            within_reach_since: None,
+            edges: watch::Outbox::default(),
+            census_due: now,
+            census: 0,
+            voter: voter::Voter::default(),
+            reporter: reporter::Reporter::default(),
+            out: Vec::new(),
+        };
+        engine.meet();
+        engine
+    }
+
+    /// Takes in what happened at `now` and returns what is to be done, in order. `now` never runs backwards; if it
+    /// does, it counts as standing still.
+    pub fn handle(&mut self, now: Millis, input: Input<'_>) -> Vec<Output> {
+        let gap = now.since(self.now);
+        self.now = now.max(self.now);
+        if gap > PAUSE_MS {
+            self.resume(gap);
+        } else if gap > STALL_MS {
+            self.stumble();
+        }
+        match input {
+            Input::Datagram(bytes) => self.receive(bytes),
+            Input::Tick => self.tick(),
+            Input::Facts { kubelet, runtime } => {
+                let before = self.facts;
+                (self.facts.kubelet, self.facts.runtime) = (kubelet, runtime);
+                self.tell_if_changed(before);
+            }
+            Input::CloudContact => {
+                let before = self.facts;
+                self.cloud_contact = Some(self.now);
+                self.facts.cloud = Link::Up;
+                self.tell_if_changed(before);
+            }
+            Input::Checked {
+                round,
+                suspect,
+                result,
+            } => self.checked(round, suspect, result),
+            Input::Roster(roster) => self.take_roster(roster),
+            Input::Published(status) => self.take_published(status),
+            Input::Leading(leading) => self.reporter.leading = leading,
+        }
+        std::mem::take(&mut self.out)
+    }
+
+    /// When to come back with [`Input::Tick`] at the latest.
+    pub fn deadline(&self) -> Millis {
+        let busy = self.voter.is_busy() || self.reporter.is_busy() || self.peers.values().any(Peer::is_busy);
+        // From the last tick, not from the last datagram: traffic must not put it off.
+        self.ticked.plus(if busy { BUSY_MS } else { IDLE_MS })
+    }
+
+    /// The roster in force.
+    pub fn roster(&self) -> &Roster {
+        &self.roster
+    }
+
+    /// The highest sequence used so far: a following life must begin above it.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// What this agent says of its node.
+    pub fn facts(&self) -> Facts {
+        self.facts
+    }
+
+    /// Peers with a recent contact, and all.
+    pub fn reach(&self) -> (usize, usize) {
+        let watched = self.peers.values().filter(|peer| peer.watch.is_some());
+        let within = watched.clone().filter(|peer| self.is_live(peer)).count();
+        (within, watched.count())
+    }
+
+    fn tick(&mut self) {
+        self.ticked = self.now;
+        self.sent
+            .retain(|_, sent| self.now.since(sent.at) < contact::FORGET_SENT_MS);
+        if self
+            .previous
+            .as_ref()
+            .is_some_and(|(_, since)| self.now.since(*since) > ROSTER_SETTLE_MS)
+        {
+            self.previous = None;
+        }
+        let before = self.facts;
+        self.facts.cloud = self.cloud_link();
+        self.tell_if_changed(before);
+        self.tick_watches();
+        self.judge_myself();
+        self.tick_votes();
+        self.tick_reporter();
+        self.tick_edges();
+    }
+
+    /// After a pause everything under way is stale, and this agent's view worth nothing for a while.
+    fn resume(&mut self, gap: u64) {
+        self.out.push(Output::Note(Note::Paused(gap)));
+        self.weightless_until = self.now.plus(PAUSE_PENALTY_MS.max(2 * self.config.period_ms));
+        self.sent.clear();
+        self.voter.clear();
+        self.reporter.drop_rounds();
+        self.schedule_watches();
+    }
+
+    /// After a stall this process has not heard what arrived meanwhile: its silence accuses nobody.
+    fn stumble(&mut self) {
+        self.voter.distrust_silence();
+        for watch in self.peers.values_mut().filter_map(|peer| peer.watch.as_mut()) {
+            if let peer::Phase::Probing { since, sent } = &mut watch.phase {
+                (*since, *sent) = (self.now, 0);
+            }
+        }
+    }
+
+    /// Reaches half of those it watches or fewer, was paused, or has not met a majority in this life: accuses nobody.
+    ///
+    /// Above all-pairs size those it watches are a sample: with 40 % of the zone dead, every sixth sample of ten is
+    /// for the greater part dead. There a voter doubts itself when three quarters are out of reach, and the majority
+    /// of all votes stands against a smaller side; who reports still needs more than half.
+    fn judge_myself(&mut self) {
+        let (within, watched) = self.reach();
+        // Of two, one cannot be more than half; two never reach a verdict, and their report says only so.
+        let in_reach = if self.roster.len() == 2 {
+            self.peers.values().any(|peer| peer.seen_alive)
+        } else {
+            (within + 1) * 2 > watched + 1
+        };
+        self.on_smaller_side = !in_reach;
+        match (in_reach, self.within_reach_since) {
+            (true, None) => self.within_reach_since = Some(self.now),
+            (false, Some(_)) => self.within_reach_since = None,
+            _ => {}
+        }
+        let hears_enough = in_reach || (!self.roster.all_pairs() && (within + 1) * 4 > watched + 1);
+        let doubting = !hears_enough || self.now < self.weightless_until;
+        if doubting != self.doubting {
+            self.doubting = doubting;
+            self.out.push(Output::Note(Note::Doubt(doubting)));
+        }
+    }
+
+    /// Has been within reach of a majority for long enough to have an opinion of everybody.
+    fn is_settled(&self) -> bool {
+        !self.doubting
+            && self
+                .within_reach_since
+                .is_some_and(|since| self.now.since(since) >= 2 * self.config.period_ms)
+    }
+
+    fn cloud_link(&self) -> Link {
+        match self.cloud_contact {
+            Some(at) if self.now.since(at) <= self.config.cloud_down_after_ms => Link::Up,
+            Some(_) => Link::Down,
+            None if self.now.since(self.started) <= self.config.cloud_down_after_ms => Link::Unknown,
+            None => Link::Down,
+        }
+    }
+
+    fn cloud_age(&self) -> u16 {
+        let age = self.cloud_contact.map_or(u64::MAX, |at| self.now.since(at) / 100);
+        u16::try_from(age).unwrap_or(u16::MAX)
+    }
+
+    fn council(&self) -> Council<'_> {
+        Council {
+            current: &self.roster,
+            previous: self.previous.as_ref().map(|(roster, _)| roster),
+        }
+    }
+
+    fn take_roster(&mut self, roster: Roster) {
+        if roster.reference().version <= self.roster.reference().version {
+            return;
+        }
+        let before = std::mem::replace(&mut self.roster, roster);
+        for member in self.roster.members() {
+            // Another key is another agent: what was known of the former one is void.
+            if before.get(member.id).is_some_and(|old| old.key != member.key) {
+                self.peers.remove(&member.id);
+            }
+        }
+        self.previous = Some((before, self.now));
+        self.reporter.drop_rounds();
+        self.meet();
+    }
+
+    /// Makes peers of the roster's members and forgets those who left.
+    fn meet(&mut self) {
+        let Self {
+            peers,
+            roster,
+            reporter,
+            me,
+            identity,
+            ..
+        } = self;
+        peers.retain(|id, _| roster.contains(*id));
+        reporter.retain(roster);
+        for id in roster.others(*me) {
+            peers
+                .entry(id)
+                .or_insert_with(|| Peer::new(identity.seen_alive.contains(&id)));
+        }
+        let subjects: BTreeSet<MemberId> = roster.subjects_of(*me).into_iter().collect();
+        for (id, peer) in peers.iter_mut() {
+            if !subjects.contains(id) {
+                peer.watch = None;
+            }
+        }
+        for id in subjects {
+            if self.peers.get(&id).is_some_and(|peer| peer.watch.is_none()) {
+                let due = self.now.plus(self.draw(self.config.period_ms / 2));
+                if let Some(peer) = self.peers.get_mut(&id) {
+                    peer.watch = Some(peer::Watch::new(due));
+                }
+            }
+        }
+    }
+
+    /// Alive to us: contact within three periods, and not given up.
+    fn is_live(&self, peer: &Peer) -> bool {
+        let down = peer
+            .watch
+            .as_ref()
+            .is_some_and(|watch| watch.state == EdgeState::Down);
+        !down
+            && peer
+                .contact
+                .is_some_and(|at| self.now.since(at) <= 3 * self.config.period_ms)
+    }
+
+    /// The members that report, best first.
+    fn reporters(&self) -> Vec<MemberId> {
+        let has_cloud = |id: MemberId| {
+            if id == self.me {
+                return self.facts.cloud == Link::Up;
+            }
+            self.peers
+                .get(&id)
+                .is_some_and(|peer| self.is_live(peer) && peer.facts.cloud == Link::Up)
+        };
+        let mut ranked = self.roster.reporters_by_rank(has_cloud);
+        ranked.truncate(REPORTERS);
+        ranked
+    }
+
+    /// A number below `bound` (0 for 0), from the seed: the same seed and inputs give the same run.
+    fn draw(&mut self, bound: u64) -> u64 {
+        let bytes: [u8; 8] = keys::prefix(&self.random());
+        u64::from_be_bytes(bytes).checked_rem(bound).unwrap_or_default()
+    }
+
+    fn random(&mut self) -> [u8; 32] {
+        self.draws += 1;
+        keys::hash("evenkeel draw", &[&self.identity.seed, &self.draws.to_be_bytes()])
+    }
+
+    fn seal(&mut self, to: MemberId, body: Body) -> (u64, Vec<u8>) {
+        self.sequence += 1;
+        let header = Header {
+            from: self.me,
+            to,
+            incarnation: self.identity.incarnation,
+            sequence: self.sequence,
+        };
+        (
+            self.sequence,
+            wire::seal(&Message { header, body }, &self.identity.key),
+        )
+    }
+
+    fn send_bytes(&mut self, to: MemberId, bytes: Vec<u8>) {
+        if let Some(Member { address, .. }) = self.roster.get(to) {
+            self.out.push(Output::Send {
+                to,
+                address: *address,
+                bytes,
+            });
+        }
+    }
+
+    fn send(&mut self, to: MemberId, body: Body) {
+        let (_, bytes) = self.seal(to, body);
+        self.send_bytes(to, bytes);
+    }
+
+    fn name(&self, id: MemberId) -> String {
+        self.roster
+            .get(id)
+            .map_or_else(|| format!("{id:?}"), |member| member.name.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests;

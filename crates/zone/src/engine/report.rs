@@ -1,0 +1,293 @@
+//! What ZoneHealth shall say, and who writes it when.
+//!
+//! The holder of the zone's Lease writes at once. Another reporter writes only what a majority signed and the holder
+//! has not published for as many seconds as the reporter's rank: the death of the holder costs a second, a lying
+//! holder cannot keep a verdict back.
+
+use super::reporter::{Case, Held};
+use super::{Engine, Output, ZoneReport};
+use crate::Millis;
+use crate::roster::MemberId;
+use crate::verdict::{Link, check, is_newer_report};
+use evenkeel_api::zone::{NodeVerdict, VerdictKind, ZoneHealthStatus};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A step of rank.
+const STEP_MS: u64 = 1_000;
+/// A report that was handed out is not handed out again for this long, unless the object moved meanwhile.
+const WRITING_MS: u64 = 1_000;
+/// Published evidence of life this old should have been renewed by the holder.
+const OVERDUE_ALIVE_MS: u64 = 8_000;
+/// Newly suspect nodes count for the storm this long.
+const STORM_WINDOW_MS: u64 = 60_000;
+
+/// What was published, and what is being written.
+#[derive(Debug, Default)]
+pub(super) struct Press {
+    published: Option<Published>,
+    handed_out: Option<Millis>,
+    /// Newest sequence ever seen: readers have seen it too, whatever the object says now.
+    newest: Option<i64>,
+}
+
+#[derive(Debug)]
+struct Published {
+    status: ZoneHealthStatus,
+    at: Millis,
+    /// By node UID.
+    seen: BTreeMap<String, Seen>,
+}
+
+/// Published evidence as this agent first saw it.
+#[derive(Debug)]
+struct Seen {
+    evidence: Vec<String>,
+    at: Millis,
+    /// It carries the verdict it was published with.
+    holds: bool,
+}
+
+impl Engine {
+    pub(super) fn take_published(&mut self, status: &ZoneHealthStatus) {
+        let now = self.now;
+        let mut before = self
+            .reporter
+            .press
+            .published
+            .take()
+            .map(|before| before.seen)
+            .unwrap_or_default();
+        let mut seen = BTreeMap::new();
+        for node in &status.nodes {
+            let known = before
+                .remove(&node.uid)
+                .filter(|seen| seen.evidence == node.evidence);
+            let look = || Seen {
+                evidence: node.evidence.clone(),
+                at: now,
+                holds: node.verdict != VerdictKind::None
+                    && check(&self.council(), node, |_, _, _| true).is_ok(),
+            };
+            seen.insert(node.uid.clone(), known.unwrap_or_else(look));
+        }
+        let newest = match self.reporter.press.newest {
+            Some(newest) if !is_newer_report(status.sequence, newest) => Some(newest),
+            _ => Some(status.sequence),
+        };
+        let published = Some(Published {
+            status: status.clone(),
+            at: now,
+            seen,
+        });
+        self.reporter.press = Press {
+            published,
+            handed_out: None,
+            newest,
+        };
+    }
+
+    pub(super) fn tick_press(&mut self) {
+        let stands = self.reporter.rank.is_some() && self.is_settled() && self.facts.cloud == Link::Up;
+        if stands != self.reporter.standing {
+            self.reporter.standing = stands;
+            self.out.push(Output::Stand(stands));
+        }
+        if !stands {
+            return;
+        }
+        self.adopt_the_dead();
+        let Some(published) = &self.reporter.press.published else {
+            return;
+        };
+        if self
+            .reporter
+            .press
+            .handed_out
+            .is_some_and(|at| self.now.since(at) < WRITING_MS)
+        {
+            return;
+        }
+        let report = self.draft(published);
+        let due = if self.reporter.leading {
+            differs(&report.status, &published.status)
+        } else {
+            let patience = STEP_MS * (self.reporter.rank.unwrap_or_default() as u64).max(1);
+            self.is_held_back(published, patience)
+        };
+        if due {
+            self.reporter.press.handed_out = Some(self.now);
+            self.out.push(Output::Report(Box::new(report)));
+        }
+    }
+
+    /// Deaths that are published and hold, of nodes this agent has no contact with, are this agent's own from now on:
+    /// a change of reporters forgets nobody.
+    fn adopt_the_dead(&mut self) {
+        let Some(published) = &self.reporter.press.published else {
+            return;
+        };
+        let age = self.now.since(published.at);
+        let mut adopted: Vec<(MemberId, Held)> = Vec::new();
+        for node in published
+            .status
+            .nodes
+            .iter()
+            .filter(|node| node.verdict == VerdictKind::Dead)
+        {
+            let id = MemberId::of(&node.uid);
+            let judged = self
+                .reporter
+                .cases
+                .get(&id)
+                .is_some_and(|case| case.held.is_some());
+            let here = id == self.me || self.peers.get(&id).is_some_and(|peer| self.is_live(peer));
+            if judged || here || !published.seen.get(&node.uid).is_some_and(|seen| seen.holds) {
+                continue;
+            }
+            let round_age = node
+                .round_age_ms
+                .and_then(|age| u64::try_from(age).ok())
+                .unwrap_or_default();
+            let held = Held {
+                kind: VerdictKind::Dead,
+                since: published.at,
+                round_began: Millis(self.now.0.saturating_sub(age + round_age)),
+                made: published.at,
+                evidence: node.evidence.clone(),
+                reason: node.reason.clone(),
+            };
+            adopted.push((id, held));
+        }
+        for (id, held) in adopted {
+            let case: &mut Case = self.reporter.cases.entry(id).or_default();
+            case.held = Some(held);
+        }
+    }
+
+    /// A majority signed something that the published report does not say for too long.
+    fn is_held_back(&self, published: &Published, patience: u64) -> bool {
+        self.reporter.cases.iter().any(|(id, case)| {
+            let Some(held) = case.held.as_ref().filter(|held| held.kind != VerdictKind::None) else {
+                return false;
+            };
+            let Some(member) = self.roster.get(*id) else {
+                return false;
+            };
+            let said = published.status.nodes.iter().find(|node| node.uid == member.uid);
+            if said.is_none_or(|node| node.verdict != held.kind) {
+                return !published.is_newer(&member.uid, held) && self.now.since(held.since) >= patience;
+            }
+            let seen = published
+                .seen
+                .get(&member.uid)
+                .map_or(published.at, |seen| seen.at);
+            held.kind == VerdictKind::Alive
+                && self.now.since(seen) >= OVERDUE_ALIVE_MS + patience
+                && held.made > seen
+        })
+    }
+
+    fn draft(&self, published: &Published) -> ZoneReport {
+        let mut held_for_ms = BTreeMap::new();
+        let mut nodes = Vec::new();
+        for (id, case) in &self.reporter.cases {
+            let (Some(member), Some(held)) = (self.roster.get(*id), case.held.as_ref()) else {
+                continue;
+            };
+            if published.is_newer(&member.uid, held) {
+                continue;
+            }
+            held_for_ms.insert(member.uid.clone(), self.now.since(held.since));
+            nodes.push(NodeVerdict {
+                name: member.name.clone(),
+                uid: member.uid.clone(),
+                verdict: held.kind,
+                reason: held.reason.clone(),
+                since: None,
+                round_age_ms: Some(self.now.since(held.round_began) as i64),
+                evidence: held.evidence.clone(),
+            });
+        }
+        // What others published stands, unless this agent leads and knows better: the node is here, and well.
+        let own: BTreeSet<String> = nodes.iter().map(|node| node.uid.clone()).collect();
+        for node in published
+            .status
+            .nodes
+            .iter()
+            .filter(|node| !own.contains(&node.uid))
+        {
+            let id = MemberId::of(&node.uid);
+            let here = id == self.me || self.peers.get(&id).is_some_and(|peer| self.is_live(peer));
+            // A case without a verdict is one that this agent has only just begun to look into.
+            let open = self.reporter.cases.contains_key(&id);
+            let acquitted = self.reporter.leading
+                && match node.verdict {
+                    VerdictKind::Alive => here && !open,
+                    VerdictKind::Dead => here,
+                    VerdictKind::None => !open,
+                };
+            if self.roster.contains(id) && !acquitted {
+                let written = self.now.since(published.at) as i64;
+                let round_age_ms = node.round_age_ms.map(|age| age.saturating_add(written));
+                nodes.push(NodeVerdict {
+                    round_age_ms,
+                    ..node.clone()
+                });
+            }
+        }
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        let reference = self.roster.reference();
+        let status = ZoneHealthStatus {
+            reporter: self.name(self.me),
+            roster_version: reference.version as i64,
+            epoch: reference.epoch.to_string(),
+            sequence: self.reporter.press.newest.unwrap_or_default().wrapping_add(1),
+            members: self.roster.len() as i32,
+            summary: summary(&nodes),
+            storm: self.is_storm(),
+            nodes,
+        };
+        ZoneReport { status, held_for_ms }
+    }
+
+    /// More than max(1, 25 %) of the zone became suspect within a minute (hazard 24).
+    fn is_storm(&self) -> bool {
+        let recent = |case: &&Case| {
+            case.suspect_since
+                .is_some_and(|at| self.now.since(at) < STORM_WINDOW_MS)
+        };
+        let count = self.reporter.cases.values().filter(recent).count();
+        count > 1 && 4 * count > self.roster.len()
+    }
+}
+
+impl Published {
+    /// Another reporter's evidence on that node holds, and is newer than ours.
+    fn is_newer(&self, uid: &str, held: &Held) -> bool {
+        self.seen
+            .get(uid)
+            .is_some_and(|seen| seen.holds && seen.at > held.made && seen.evidence != held.evidence)
+    }
+}
+
+/// Whether a report says something new: ages and wall-clock times are not news.
+fn differs(ours: &ZoneHealthStatus, theirs: &ZoneHealthStatus) -> bool {
+    let same_node = |(a, b): (&NodeVerdict, &NodeVerdict)| {
+        a.uid == b.uid && a.verdict == b.verdict && a.evidence == b.evidence && a.reason == b.reason
+    };
+    let same_nodes =
+        ours.nodes.len() == theirs.nodes.len() && ours.nodes.iter().zip(&theirs.nodes).all(same_node);
+    !same_nodes || ours.storm != theirs.storm || ours.epoch != theirs.epoch
+}
+
+fn summary(nodes: &[NodeVerdict]) -> String {
+    let word = |node: &NodeVerdict| {
+        let kind = match node.verdict {
+            VerdictKind::None => "undecided",
+            VerdictKind::Alive => "alive",
+            VerdictKind::Dead => return format!("{} dead", node.name),
+        };
+        format!("{} {kind} ({})", node.name, node.reason)
+    };
+    nodes.iter().map(word).collect::<Vec<_>>().join(", ")
+}

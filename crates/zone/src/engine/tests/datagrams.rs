@@ -1,0 +1,256 @@
+//! What an engine believes of what it is sent.
+
+use crate::Millis;
+use crate::engine::{Config, Engine, Identity, Input, Output};
+use crate::fixture::Fixture;
+use crate::keys::SigningKey;
+use crate::roster::MemberId;
+use crate::wire::{self, Ack, Body, Frame, Header, Heartbeat, Message};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+const NOW: Millis = Millis(50_000);
+
+/// The agent of node 1 of three.
+fn engine() -> Engine {
+    let identity = Identity {
+        uid: Fixture::uid(1),
+        key: SigningKey::from_seed(&[1; 32]).unwrap().into(),
+        incarnation: 77,
+        sequence_base: 0,
+        seed: [5; 32],
+        seen_alive: BTreeSet::new(),
+    };
+    Engine::new(Config::default(), identity, Fixture::new(3).roster(), NOW)
+}
+
+fn datagram(from: usize, to: usize, incarnation: u64, sequence: u64, body: Body) -> Vec<u8> {
+    let header = Header {
+        from: Fixture::id(from),
+        to: Fixture::id(to),
+        incarnation,
+        sequence,
+    };
+    wire::seal(&Message { header, body }, Fixture::new(3).key(from))
+}
+
+fn heartbeat(incarnation: u64, sequence: u64) -> Vec<u8> {
+    datagram(2, 1, incarnation, sequence, Body::Heartbeat(Heartbeat::default()))
+}
+
+fn sent(outputs: &[Output]) -> Vec<Message> {
+    let zone = Fixture::new(3);
+    let open = |output: &Output| match output {
+        Output::Send { bytes, .. } => Some(Frame::parse(bytes).unwrap().open(zone.key(1).public()).unwrap()),
+        _ => None,
+    };
+    outputs.iter().filter_map(open).collect()
+}
+
+fn refused(outputs: &[Output]) -> Vec<&'static str> {
+    outputs
+        .iter()
+        .filter_map(|output| {
+            if let Output::Refused(reason) = output {
+                Some(*reason)
+            } else {
+                None
+            }
+        })
+        .collect()
+}
+
+/// Node 2 answers the engine's challenge.
+fn introduce(engine: &mut Engine, incarnation: u64) {
+    let outputs = engine.handle(NOW, Input::Datagram(&heartbeat(incarnation, 1)));
+    let challenge = sent(&outputs)
+        .into_iter()
+        .find(|message| matches!(message.body, Body::Heartbeat(_)))
+        .unwrap();
+    let ack = Ack {
+        echo_incarnation: challenge.header.incarnation,
+        echo_sequence: challenge.header.sequence,
+        ..Ack::default()
+    };
+    let outputs = engine.handle(
+        NOW,
+        Input::Datagram(&datagram(2, 1, incarnation, 2, Body::Ack(ack))),
+    );
+    assert!(
+        outputs.contains(&Output::SeenAlive(Fixture::id(2))),
+        "{outputs:?}"
+    );
+}
+
+#[test]
+fn a_heartbeat_of_an_unproven_life_is_answered_and_does_not_count() {
+    let mut engine = engine();
+    let outputs = engine.handle(NOW, Input::Datagram(&heartbeat(9, 1)));
+    let bodies: Vec<&str> = sent(&outputs).iter().map(|message| message.body.name()).collect();
+    assert_eq!(
+        (bodies, refused(&outputs)),
+        (vec!["ack", "heartbeat"], vec!["replay"])
+    );
+    assert_eq!(engine.reach(), (0, 2));
+}
+
+#[test]
+fn a_proven_life_counts_each_datagram_once() {
+    let mut engine = engine();
+    introduce(&mut engine, 9);
+    assert_eq!(engine.reach(), (1, 2));
+    assert_eq!(
+        refused(&engine.handle(NOW, Input::Datagram(&heartbeat(9, 3)))),
+        Vec::<&str>::new()
+    );
+    assert_eq!(
+        refused(&engine.handle(NOW, Input::Datagram(&heartbeat(9, 3)))),
+        vec!["replay"]
+    );
+}
+
+#[test]
+fn a_replayed_life_does_not_come_back() {
+    let mut engine = engine();
+    introduce(&mut engine, 9);
+    introduce_again(&mut engine, 10);
+    let outputs = engine.handle(NOW, Input::Datagram(&heartbeat(9, 50)));
+    assert_eq!(refused(&outputs), vec!["replay"]);
+}
+
+fn introduce_again(engine: &mut Engine, incarnation: u64) {
+    let later = NOW.plus(500);
+    let outputs = engine.handle(later, Input::Datagram(&heartbeat(incarnation, 1)));
+    let challenge = sent(&outputs)
+        .into_iter()
+        .find(|message| matches!(message.body, Body::Heartbeat(_)))
+        .unwrap();
+    let ack = Ack {
+        echo_incarnation: 77,
+        echo_sequence: challenge.header.sequence,
+        ..Ack::default()
+    };
+    let outputs = engine.handle(
+        later,
+        Input::Datagram(&datagram(2, 1, incarnation, 2, Body::Ack(ack))),
+    );
+    assert_eq!(refused(&outputs), Vec::<&str>::new());
+}
+
+#[test]
+fn an_ack_must_echo_a_fresh_number_of_ours_and_once() {
+    let mut engine = engine();
+    let outputs = engine.handle(NOW, Input::Datagram(&heartbeat(9, 1)));
+    let asked = sent(&outputs)
+        .into_iter()
+        .find(|message| matches!(message.body, Body::Heartbeat(_)))
+        .unwrap();
+    let ack = |incarnation, sequence| {
+        Body::Ack(Ack {
+            echo_incarnation: incarnation,
+            echo_sequence: sequence,
+            ..Ack::default()
+        })
+    };
+    let right = asked.header.sequence;
+    let wrong = [
+        ("another number", datagram(2, 1, 9, 2, ack(77, right + 40))),
+        ("a former life of ours", datagram(2, 1, 9, 2, ack(76, right))),
+        ("somebody else's", datagram(3, 1, 9, 2, ack(77, right))),
+    ];
+    for (what, bytes) in wrong {
+        assert_eq!(
+            refused(&engine.handle(NOW, Input::Datagram(&bytes))),
+            vec!["stale-ack"],
+            "{what}"
+        );
+    }
+    let good = datagram(2, 1, 9, 2, ack(77, right));
+    assert_eq!(
+        refused(&engine.handle(NOW, Input::Datagram(&good))),
+        Vec::<&str>::new()
+    );
+    assert_eq!(
+        refused(&engine.handle(NOW, Input::Datagram(&good))),
+        vec!["stale-ack"]
+    );
+}
+
+#[test]
+fn strangers_forgers_and_misaddressed_datagrams_are_refused() {
+    let mut engine = engine();
+    let header = Header {
+        from: MemberId::of("uid-9"),
+        to: Fixture::id(1),
+        incarnation: 1,
+        sequence: 1,
+    };
+    let body = || Body::Heartbeat(Heartbeat::default());
+    let stranger = wire::seal(
+        &Message { header, body: body() },
+        &SigningKey::from_seed(&[9; 32]).unwrap(),
+    );
+    let header = Header {
+        from: Fixture::id(2),
+        ..header
+    };
+    let forged = wire::seal(&Message { header, body: body() }, Fixture::new(3).key(3));
+    let elsewhere = datagram(2, 3, 1, 1, body());
+    let own = datagram(1, 1, 77, 1, body());
+    for (bytes, reason) in [
+        (stranger, "stranger"),
+        (forged, "signature"),
+        (elsewhere, "addressee"),
+        (own, "own"),
+    ] {
+        let outputs = engine.handle(NOW, Input::Datagram(&bytes));
+        assert_eq!((outputs.len(), refused(&outputs)), (1, vec![reason]));
+    }
+}
+
+#[test]
+fn only_the_words_of_the_asker_itself_are_passed_on() {
+    let mut engine = engine();
+    introduce(&mut engine, 9);
+    let relay = |inner: Vec<u8>, target, sequence| {
+        datagram(
+            2,
+            1,
+            9,
+            sequence,
+            Body::Relay(wire::Relay {
+                target: Fixture::id(target),
+                inner,
+            }),
+        )
+    };
+    let own_words = datagram(2, 3, 9, 30, Body::Heartbeat(Heartbeat::default()));
+    let outputs = engine.handle(NOW, Input::Datagram(&relay(own_words.clone(), 3, 31)));
+    let passed = Output::Send {
+        to: Fixture::id(3),
+        address: "127.77.0.3:7946".parse().unwrap(),
+        bytes: own_words.clone(),
+    };
+    assert_eq!(outputs, vec![passed]);
+    let others_words = datagram(3, 2, 9, 30, Body::Heartbeat(Heartbeat::default()));
+    let spoilt = [
+        relay(others_words, 3, 32),
+        relay(vec![1, 2, 3], 3, 33),
+        relay(own_words, 2, 34),
+    ];
+    for bytes in spoilt {
+        assert_eq!(
+            refused(&engine.handle(NOW, Input::Datagram(&bytes))),
+            vec!["relay"]
+        );
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300), later in 0_u64..100_000) {
+        let mut engine = engine();
+        engine.handle(NOW.plus(later), Input::Datagram(&bytes));
+        engine.handle(NOW.plus(later), Input::Tick);
+    }
+}

@@ -1,0 +1,6 @@
+//! Whole zones in virtual time: engines, links, a cloud and a reader.
+
+mod datagrams;
+mod net;
+mod scenarios;
+mod votes;

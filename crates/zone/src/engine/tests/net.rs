@@ -1,0 +1,391 @@
+//! A deterministic network of engines.
+
+use crate::Millis;
+use crate::engine::{CheckResult, Config, Engine, Identity, Input, Note, Output};
+use crate::fixture::Fixture;
+use crate::keys::{self, SigningKey};
+use crate::roster::{MemberId, Roster};
+use crate::verdict::{Book, Health, Verdict};
+use evenkeel_api::zone::{KubeletEndpoint, RosterSpec, ZoneHealthStatus};
+use std::collections::{BTreeMap, BTreeSet};
+
+const STEP_MS: u64 = 10;
+const ZONE: &str = "shore";
+
+pub(super) struct Net {
+    pub(super) now: u64,
+    pub(super) engines: Vec<Option<Engine>>,
+    pub(super) spec: RosterSpec,
+    pub(super) book: Book,
+    pub(super) published: ZoneHealthStatus,
+    /// Directed links that lose everything, 1-based; `(i, 0)` is node i's cloud link.
+    pub(super) cut: BTreeSet<(usize, usize)>,
+    pub(super) loss_percent: u64,
+    /// Nodes whose kubelet is up.
+    pub(super) kubelets: BTreeSet<usize>,
+    pub(super) notes: Vec<(u64, usize, Note)>,
+    pub(super) sent_bytes: BTreeMap<usize, usize>,
+    pub(super) lying: BTreeSet<usize>,
+    seed: u64,
+    lives: u64,
+    draws: u64,
+    flying: BTreeMap<(u64, u64), (usize, Event)>,
+    memory: BTreeMap<usize, BTreeSet<MemberId>>,
+    standing: BTreeSet<usize>,
+    lease: Option<(usize, u64)>,
+    told: BTreeMap<usize, i64>,
+}
+
+enum Event {
+    Datagram(Vec<u8>),
+    Checked(crate::wire::Nonce, MemberId, CheckResult),
+    Write(ZoneHealthStatus),
+}
+
+impl Net {
+    /// A zone of `count` nodes that has run for 20 s.
+    pub(super) fn settled(count: u8, seed: u64) -> Self {
+        let mut net = Self::fresh(count, seed);
+        net.run(20_000);
+        net
+    }
+
+    pub(super) fn fresh(count: u8, seed: u64) -> Self {
+        let mut spec = Fixture::new(count).spec();
+        for (position, member) in spec.members.iter_mut().enumerate() {
+            member.kubelet = Some(KubeletEndpoint {
+                address: format!("127.77.0.{}:10250", position + 1),
+                certificate_sha256: "00".into(),
+            });
+        }
+        let all: BTreeSet<usize> = (1..=usize::from(count)).collect();
+        let mut net = Self {
+            now: 1_000_000,
+            engines: all.iter().map(|_| None).collect(),
+            spec,
+            book: Book::new(),
+            published: ZoneHealthStatus::default(),
+            cut: BTreeSet::new(),
+            loss_percent: 0,
+            kubelets: all.clone(),
+            notes: Vec::new(),
+            sent_bytes: BTreeMap::new(),
+            lying: BTreeSet::new(),
+            seed,
+            lives: 0,
+            draws: 0,
+            flying: BTreeMap::new(),
+            memory: BTreeMap::new(),
+            standing: BTreeSet::new(),
+            lease: None,
+            told: BTreeMap::new(),
+        };
+        for i in all {
+            net.start(i);
+        }
+        net
+    }
+
+    /// Everybody learns the present roster.
+    pub(super) fn introduce(&mut self) {
+        for i in 1..=self.count() {
+            self.teach(i, self.roster());
+        }
+    }
+
+    /// One node learns a roster.
+    pub(super) fn teach(&mut self, i: usize, roster: Roster) {
+        self.feed(i, Input::Roster(roster));
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.engines.len()
+    }
+
+    pub(super) fn roster(&self) -> Roster {
+        Roster::from_spec(&self.spec).unwrap()
+    }
+
+    /// A new life of the agent of node `i`.
+    pub(super) fn start(&mut self, i: usize) {
+        self.lives += 1;
+        let identity = Identity {
+            uid: Fixture::uid(i),
+            key: SigningKey::from_seed(&[u8::try_from(i).unwrap(); 32])
+                .unwrap()
+                .into(),
+            incarnation: self.draw(u64::MAX),
+            sequence_base: self.lives << 32,
+            seed: keys::hash("test", &[&self.seed.to_be_bytes(), &self.lives.to_be_bytes()]),
+            seen_alive: self.memory.get(&i).cloned().unwrap_or_default(),
+        };
+        let engine = Engine::new(Config::default(), identity, self.roster(), Millis(self.now));
+        self.engines[i - 1] = Some(engine);
+        self.told.remove(&i);
+        // A new process holds no Lease.
+        self.lease = self.lease.filter(|(holder, _)| *holder != i);
+    }
+
+    /// Power off: agent and kubelet.
+    pub(super) fn kill(&mut self, i: usize) {
+        self.stop_agent(i);
+        self.kubelets.remove(&i);
+    }
+
+    pub(super) fn revive(&mut self, i: usize) {
+        self.kubelets.insert(i);
+        self.start(i);
+    }
+
+    pub(super) fn stop_agent(&mut self, i: usize) {
+        self.engines[i - 1] = None;
+        self.standing.remove(&i);
+    }
+
+    pub(super) fn cut_cloud(&mut self, i: usize) {
+        self.cut.insert((i, 0));
+    }
+
+    /// Cuts all links between two groups of nodes, both ways.
+    pub(super) fn split(&mut self, left: &[usize], right: &[usize]) {
+        for a in left {
+            for b in right {
+                self.cut.extend([(*a, *b), (*b, *a)]);
+            }
+        }
+    }
+
+    pub(super) fn verdict(&self, i: usize) -> Verdict {
+        self.book.verdict(&Fixture::uid(i), Millis(self.now))
+    }
+
+    pub(super) fn is_dead(&self, i: usize) -> bool {
+        matches!(self.verdict(i), Verdict::Dead { .. })
+    }
+
+    pub(super) fn is_alive(&self, i: usize) -> bool {
+        matches!(self.verdict(i), Verdict::Alive { .. })
+    }
+
+    pub(super) fn leader(&self) -> usize {
+        self.lease.expect("somebody holds the Lease").0
+    }
+
+    /// Runs until `done`, returns the milliseconds it took; fails with a story after `within`.
+    pub(super) fn until(&mut self, what: &str, within: u64, done: impl Fn(&Self) -> bool) -> u64 {
+        let began = self.now;
+        while !done(self) {
+            if self.now - began >= within {
+                let story: Vec<String> = self
+                    .notes
+                    .iter()
+                    .map(|(at, i, note)| format!("{at} node-{i}: {note}"))
+                    .collect();
+                panic!(
+                    "not within {within} ms: {what} (seed {})\n{}\n{:?}",
+                    self.seed,
+                    story.join("\n"),
+                    self.published.summary
+                );
+            }
+            self.step();
+        }
+        self.now - began
+    }
+
+    pub(super) fn run(&mut self, ms: u64) {
+        let end = self.now + ms;
+        while self.now < end {
+            self.step();
+        }
+    }
+
+    /// Runs and checks after every step.
+    pub(super) fn run_checking(&mut self, ms: u64, check: impl Fn(&Self)) {
+        let end = self.now + ms;
+        while self.now < end {
+            self.step();
+            check(self);
+        }
+    }
+
+    /// Lets time pass for everybody but node `i`, which does not run.
+    pub(super) fn run_without(&mut self, i: usize, ms: u64) {
+        self.run_without_checking(i, ms, |_| {});
+    }
+
+    /// The same, and checks after every step.
+    pub(super) fn run_without_checking(&mut self, i: usize, ms: u64, check: impl Fn(&Self)) {
+        let frozen = self.engines[i - 1].take();
+        self.run_checking(ms, check);
+        self.engines[i - 1] = frozen;
+        // Its elector is the first to wake up, and knows by its own clock.
+        let leading = self.lease.is_some_and(|(holder, _)| holder == i);
+        self.feed(i, Input::Leading(leading));
+    }
+
+    fn step(&mut self) {
+        self.now += STEP_MS;
+        self.step_cloud();
+        while let Some(entry) = self
+            .flying
+            .first_entry()
+            .filter(|entry| entry.key().0 <= self.now)
+        {
+            let (i, event) = entry.remove();
+            match event {
+                Event::Datagram(bytes) => self.feed(i, Input::Datagram(&bytes)),
+                Event::Checked(round, suspect, result) => self.feed(
+                    i,
+                    Input::Checked {
+                        round,
+                        suspect,
+                        result,
+                    },
+                ),
+                Event::Write(status) => self.write(i, status),
+            }
+        }
+        for i in 1..=self.count() {
+            let due = self.engines[i - 1]
+                .as_ref()
+                .is_some_and(|engine| engine.deadline() <= Millis(self.now));
+            if due {
+                self.feed(i, Input::Tick);
+            }
+        }
+    }
+
+    fn reaches_cloud(&self, i: usize) -> bool {
+        self.engines[i - 1].is_some() && !self.cut.contains(&(i, 0))
+    }
+
+    fn step_cloud(&mut self) {
+        for i in 1..=self.count() {
+            if !self.reaches_cloud(i) {
+                continue;
+            }
+            if self.now.is_multiple_of(5_000) {
+                self.feed(i, Input::CloudContact);
+                let kubelet = if self.kubelets.contains(&i) {
+                    Health::Ok
+                } else {
+                    Health::Failing
+                };
+                self.feed(
+                    i,
+                    Input::Facts {
+                        kubelet,
+                        runtime: Health::Ok,
+                    },
+                );
+            }
+            if self.told.insert(i, self.published.sequence) != Some(self.published.sequence) {
+                let status = self.published.clone();
+                self.feed(i, Input::Published(&status));
+            }
+        }
+        // The Lease: 5 s to live, renewed every second by a holder that stands and reaches the cloud.
+        if self.now.is_multiple_of(1_000) {
+            match self.lease {
+                Some((holder, _)) if self.standing.contains(&holder) && self.reaches_cloud(holder) => {
+                    self.lease = Some((holder, self.now));
+                    self.book.heartbeat(Millis(self.now), ZONE);
+                }
+                Some((_, renewed)) if self.now - renewed <= 5_000 => {}
+                _ => {
+                    let next = self.standing.iter().copied().find(|i| self.reaches_cloud(*i));
+                    if let Some((old, _)) = self.lease.take() {
+                        self.feed(old, Input::Leading(false));
+                    }
+                    self.lease = next.map(|next| (next, self.now));
+                    if let Some(next) = next {
+                        self.feed(next, Input::Leading(true));
+                    }
+                }
+            }
+        }
+    }
+
+    fn feed(&mut self, i: usize, input: Input<'_>) {
+        let Some(engine) = self.engines[i - 1].as_mut() else {
+            return;
+        };
+        let outputs = engine.handle(Millis(self.now), input);
+        for output in outputs {
+            self.carry_out(i, output);
+        }
+    }
+
+    fn carry_out(&mut self, i: usize, output: Output) {
+        match output {
+            Output::Send { to, bytes, .. } => {
+                *self.sent_bytes.entry(i).or_default() += bytes.len();
+                let j = self.index(to);
+                let lost = self.cut.contains(&(i, j)) || self.draw(100) < self.loss_percent;
+                if !lost && self.engines[j - 1].is_some() {
+                    self.after(20, j, Event::Datagram(bytes));
+                }
+            }
+            Output::Check {
+                round,
+                suspect,
+                within_ms,
+            } => {
+                let j = self.index(suspect);
+                let open =
+                    !self.cut.contains(&(i, j)) && !self.cut.contains(&(j, i)) && self.kubelets.contains(&j);
+                let (delay, result) = if open {
+                    (30, CheckResult::Identity)
+                } else {
+                    (within_ms, CheckResult::Failed)
+                };
+                self.after(delay, i, Event::Checked(round, suspect, result));
+            }
+            Output::Report(report) => {
+                if self.reaches_cloud(i) {
+                    self.after(20, i, Event::Write(report.status));
+                }
+            }
+            Output::Stand(true) => {
+                self.standing.insert(i);
+            }
+            Output::Stand(false) => {
+                self.standing.remove(&i);
+            }
+            Output::SeenAlive(id) => {
+                self.memory.entry(i).or_default().insert(id);
+            }
+            Output::Note(note) => self.notes.push((self.now, i, note)),
+            Output::Refused(_) => {}
+        }
+    }
+
+    fn write(&mut self, i: usize, status: ZoneHealthStatus) {
+        // Compare-and-swap: the report was drafted on what is published now.
+        if !self.reaches_cloud(i) || status.sequence != self.published.sequence + 1 || self.lying.contains(&i)
+        {
+            return;
+        }
+        self.published = status;
+        let refused = self
+            .book
+            .observe(Millis(self.now), ZONE, &self.spec, &self.published);
+        assert_eq!(refused, vec![], "an honest report is believed");
+    }
+
+    fn after(&mut self, delay: u64, i: usize, event: Event) {
+        self.draws += 1;
+        self.flying.insert((self.now + delay, self.draws), (i, event));
+    }
+
+    fn index(&self, id: MemberId) -> usize {
+        (1..=self.count()).find(|i| Fixture::id(*i) == id).unwrap()
+    }
+
+    fn draw(&mut self, bound: u64) -> u64 {
+        self.draws += 1;
+        let digest = keys::hash("net", &[&self.seed.to_be_bytes(), &self.draws.to_be_bytes()]);
+        u64::from_be_bytes(keys::prefix(&digest)) % bound
+    }
+}

@@ -1,0 +1,404 @@
+//! What a zone concludes.
+
+use super::net::Net;
+use crate::fixture::Fixture;
+use crate::verdict::{Health, Link, NoVerdict, Verdict};
+use rstest::rstest;
+
+fn nobody_is_dead(net: &Net) {
+    for i in 1..=net.count() {
+        assert!(
+            !net.is_dead(i),
+            "node-{i} is called dead: {}",
+            net.published.summary
+        );
+    }
+}
+
+#[rstest]
+fn a_crash_is_a_verdict_within_six_seconds(#[values(3, 4, 5, 6, 7)] count: u8, #[values(1, 2)] seed: u64) {
+    let mut net = Net::settled(count, seed);
+    let victim = (net.leader() % usize::from(count)) + 1;
+    net.kill(victim);
+    let took = net.until("the victim is dead", 6_000, |net| net.is_dead(victim));
+    assert!(took >= 1_000, "{took} ms is too good to be true");
+    for i in (1..=usize::from(count)).filter(|i| *i != victim) {
+        assert_eq!(net.verdict(i), Verdict::None(NoVerdict::NotListed), "node-{i}");
+    }
+}
+
+#[rstest]
+fn the_death_of_the_reporter_costs_no_more(#[values(3, 4, 5, 7)] count: u8, #[values(1, 2, 3)] seed: u64) {
+    let mut net = Net::settled(count, seed);
+    let victim = net.leader();
+    net.kill(victim);
+    net.until("the reporter is dead", 6_000, |net| net.is_dead(victim));
+}
+
+#[rstest]
+fn a_second_victim_while_the_first_stays_dead(#[values(5, 7)] count: u8) {
+    let mut net = Net::settled(count, 7);
+    net.kill(2);
+    net.until("the first is dead", 6_000, |net| net.is_dead(2));
+    net.run(20_000);
+    net.kill(4);
+    net.until("the second is dead", 6_000, |net| net.is_dead(4));
+    assert!(net.is_dead(2));
+}
+
+#[test]
+fn two_at_once_are_found_in_one_go() {
+    let mut net = Net::settled(7, 3);
+    net.kill(2);
+    net.kill(5);
+    net.until("both are dead", 6_500, |net| net.is_dead(2) && net.is_dead(5));
+    assert!(net.published.storm, "two of seven within a minute is a storm");
+    net.run(62_000);
+    assert!(!net.published.storm && net.is_dead(2) && net.is_dead(5));
+}
+
+#[rstest]
+fn a_node_cut_from_the_cloud_is_attested_alive_for_as_long_as_it_lives(#[values(3, 5)] count: u8) {
+    let mut net = Net::settled(count, 4);
+    let cut = net.leader();
+    net.cut_cloud(cut);
+    net.until("it is attested", 13_000, |net| net.is_alive(cut));
+    net.run_checking(60_000, |net| {
+        let expected = Verdict::Alive {
+            cloud: Link::Down,
+            kubelet: Health::Ok,
+            runtime: Health::Ok,
+        };
+        assert_eq!(net.verdict(cut), expected);
+        nobody_is_dead(net);
+    });
+    // And when it dies too, that is seen.
+    net.kill(cut);
+    net.until("it is dead", 6_000, |net| net.is_dead(cut));
+}
+
+#[test]
+fn a_healed_cloud_link_takes_the_node_off_the_list() {
+    let mut net = Net::settled(3, 5);
+    net.cut_cloud(2);
+    net.until("it is attested", 13_000, |net| net.is_alive(2));
+    net.cut.clear();
+    net.until("it is well", 15_000, |net| {
+        net.verdict(2) == Verdict::None(NoVerdict::NotListed)
+    });
+}
+
+#[test]
+fn a_node_that_returns_is_alive_first_and_acquitted_later() {
+    let mut net = Net::settled(5, 6);
+    net.kill(3);
+    net.until("it is dead", 6_000, |net| net.is_dead(3));
+    net.run(30_000);
+    assert!(net.is_dead(3));
+    net.revive(3);
+    net.until("there is evidence of life", 6_000, |net| net.is_alive(3));
+    let took = net.until("it is acquitted", 25_000, |net| {
+        net.verdict(3) == Verdict::None(NoVerdict::NotListed)
+    });
+    assert!(took >= 10_000, "acquitted after {took} ms");
+    net.run_checking(30_000, nobody_is_dead);
+}
+
+#[rstest]
+#[case::half_and_half(&[1, 2], &[3, 4])]
+#[case::two_of_five(&[1, 2, 3], &[4, 5])]
+fn the_minority_side_of_a_split_convicts_nobody(#[case] left: &[usize], #[case] right: &[usize]) {
+    let count = left.len() + right.len();
+    let mut net = Net::settled(u8::try_from(count).unwrap(), 8);
+    net.split(left, right);
+    net.run_checking(40_000, |net| {
+        for i in left {
+            assert!(!net.is_dead(*i), "node-{i} is called dead by the smaller side");
+        }
+    });
+    let convicted = right.iter().filter(|i| net.is_dead(**i)).count();
+    // Two halves decide nothing; three of five are a majority and cannot tell the other side from dead.
+    assert_eq!(convicted, if left.len() > right.len() { right.len() } else { 0 });
+    net.cut.clear();
+    net.until("everybody is well again", 40_000, |net| {
+        (1..=count).all(|i| net.verdict(i) == Verdict::None(NoVerdict::NotListed))
+    });
+}
+
+#[rstest]
+#[case::deaf(true)]
+#[case::mute(false)]
+fn one_broken_direction_at_one_node_convicts_none_of_the_others(#[case] deaf: bool) {
+    let mut net = Net::settled(5, 9);
+    for i in [1, 2, 4, 5] {
+        net.cut.insert(if deaf { (i, 3) } else { (3, i) });
+    }
+    net.run_checking(40_000, |net| {
+        for i in [1, 2, 4, 5] {
+            assert!(!net.is_dead(i), "node-{i}");
+        }
+        // Who still sends is not dead, though it hears nothing.
+        assert!(!(deaf && net.is_dead(3)));
+    });
+}
+
+#[test]
+fn a_pair_that_cannot_talk_convicts_nobody() {
+    let mut net = Net::settled(3, 10);
+    net.split(&[1], &[2]);
+    net.run_checking(40_000, nobody_is_dead);
+    assert_eq!(net.published.nodes, vec![]);
+}
+
+#[rstest]
+#[case(10)]
+#[case(30)]
+fn loss_convicts_nobody_and_hides_no_death(#[case] percent: u64) {
+    let mut net = Net::settled(5, 11);
+    net.loss_percent = percent;
+    net.run_checking(60_000, nobody_is_dead);
+    net.kill(2);
+    net.until("the victim is dead", 10_000, |net| net.is_dead(2));
+}
+
+#[test]
+fn a_silent_agent_on_a_living_node_is_not_dead() {
+    let mut net = Net::settled(3, 12);
+    net.stop_agent(3);
+    net.until("the kubelet vouches for the node", 8_000, |net| net.is_alive(3));
+    net.run_checking(30_000, nobody_is_dead);
+    let unknown = Verdict::Alive {
+        cloud: Link::Unknown,
+        kubelet: Health::Ok,
+        runtime: Health::Unknown,
+    };
+    assert_eq!(net.verdict(3), unknown);
+}
+
+#[test]
+fn a_dead_kubelet_under_a_living_agent_is_not_dead() {
+    let mut net = Net::settled(3, 13);
+    net.kubelets.remove(&2);
+    net.until("the kubelet is known to fail", 8_000, |net| {
+        matches!(
+            net.verdict(2),
+            Verdict::Alive {
+                cloud: Link::Up,
+                kubelet: Health::Failing,
+                ..
+            }
+        )
+    });
+    net.run_checking(30_000, nobody_is_dead);
+}
+
+#[rstest]
+fn an_agent_killed_and_started_again_changes_nothing_and_sees_the_next_death(
+    #[values(1, 2, 3)] restarted: usize,
+) {
+    let mut net = Net::settled(3, 14);
+    net.stop_agent(restarted);
+    net.run_checking(1_000, nobody_is_dead);
+    net.start(restarted);
+    net.run_checking(20_000, nobody_is_dead);
+    let victim = restarted % 3 + 1;
+    net.kill(victim);
+    net.until("the victim is dead", 6_500, |net| net.is_dead(victim));
+}
+
+#[test]
+fn verdicts_outlive_the_restart_of_any_agent() {
+    let mut net = Net::settled(3, 15);
+    net.kill(3);
+    net.until("the victim is dead", 6_000, |net| net.is_dead(3));
+    for restarted in [1, 2] {
+        net.stop_agent(restarted);
+        net.run(500);
+        net.start(restarted);
+        net.run_checking(25_000, |net| assert!(net.is_dead(3), "{}", net.published.summary));
+    }
+    // The survivors remember that they have seen the victim alive, and confirm its death again.
+    let sequence = net.published.sequence;
+    net.run(25_000);
+    assert!(net.published.sequence >= sequence + 2);
+}
+
+#[test]
+fn a_subject_never_seen_alive_gets_no_verdict() {
+    let mut net = Net::fresh(3, 16);
+    net.kill(3);
+    net.run_checking(40_000, nobody_is_dead);
+    assert_eq!(net.verdict(3), Verdict::None(NoVerdict::NoMajority));
+}
+
+#[test]
+fn three_of_five_dead_is_no_verdict_and_no_sign_of_life() {
+    let mut net = Net::settled(5, 17);
+    for i in [1, 2, 3] {
+        net.kill(i);
+    }
+    net.run_checking(40_000, |net| {
+        nobody_is_dead(net);
+        assert!((1..=5).all(|i| !net.is_alive(i)));
+    });
+    assert_eq!(net.verdict(1), Verdict::None(NoVerdict::ZoneSilent));
+}
+
+#[test]
+fn of_two_one_convicts_nobody_and_says_so() {
+    let mut net = Net::settled(2, 18);
+    net.kill(2);
+    net.until("no majority", 12_000, |net| {
+        net.verdict(2) == Verdict::None(NoVerdict::NoMajority)
+    });
+    net.run_checking(20_000, nobody_is_dead);
+}
+
+#[test]
+fn one_node_alone_reports_and_judges_nobody() {
+    let net = Net::settled(1, 19);
+    assert_eq!(net.verdict(1), Verdict::None(NoVerdict::NotListed));
+}
+
+#[test]
+fn a_paused_agent_accuses_nobody_when_it_resumes() {
+    let mut net = Net::settled(3, 20);
+    net.run_without(1, 4_000);
+    net.run_checking(30_000, nobody_is_dead);
+}
+
+#[test]
+fn a_reporter_that_keeps_a_verdict_back_is_overtaken() {
+    let mut net = Net::settled(5, 21);
+    let leader = net.leader();
+    net.lying.insert(leader);
+    let victim = leader % 5 + 1;
+    net.kill(victim);
+    net.until("the victim is dead", 8_000, |net| net.is_dead(victim));
+    assert_ne!(net.published.reporter, format!("node-{leader}"));
+}
+
+#[test]
+fn a_node_that_joins_is_watched_and_its_death_seen() {
+    let mut net = Net::settled(4, 22);
+    let whole = net.spec.clone();
+    let mut part = whole.clone();
+    part.members.pop();
+    let mut net_of_three = Net::fresh(4, 22);
+    net_of_three.spec = part;
+    std::mem::swap(&mut net, &mut net_of_three);
+    net.stop_agent(4);
+    for i in 1..=3 {
+        net.start(i);
+    }
+    net.run(20_000);
+    net.spec = evenkeel_api::zone::RosterSpec { version: 2, ..whole };
+    net.start(4);
+    net.introduce();
+    net.run(20_000);
+    net.run_checking(5_000, nobody_is_dead);
+    net.kill(4);
+    net.until("the newcomer is dead", 6_000, |net| net.is_dead(4));
+}
+
+#[test]
+fn traffic_stays_below_two_kilobytes_a_second_up_to_eleven_nodes() {
+    for count in [3, 7, 11] {
+        let mut net = Net::settled(count, 23);
+        net.sent_bytes.clear();
+        net.run(20_000);
+        for (i, bytes) in &net.sent_bytes {
+            assert!(
+                bytes / 20 <= 2_048,
+                "node-{i} of {count} sends {} B/s",
+                bytes / 20
+            );
+        }
+    }
+}
+
+#[test]
+fn a_zone_above_all_pairs_size_finds_its_dead() {
+    let mut net = Net::fresh(16, 24);
+    net.run(50_000);
+    let victim = net.leader() % 16 + 1;
+    net.kill(victim);
+    net.until("the victim is dead", 7_000, |net| net.is_dead(victim));
+    let cut = (victim % 16) + 1;
+    net.cut_cloud(cut);
+    net.until("the cut node is attested", 15_000, |net| net.is_alive(cut));
+    net.run_checking(20_000, |net| assert!(net.is_alive(cut) && net.is_dead(victim)));
+}
+
+#[test]
+fn a_death_whose_observers_all_died_too_is_found() {
+    let mut net = Net::fresh(24, 25);
+    net.run(60_000);
+    let roster = net.roster();
+    let victim = net.leader() % 24 + 1;
+    let observers = roster.observers_of(Fixture::id(victim));
+    let dying: Vec<usize> = (1..=24)
+        .filter(|i| observers.contains(&Fixture::id(*i)))
+        .chain([victim])
+        .collect();
+    assert!(dying.len() <= 11, "a majority is left");
+    for i in &dying {
+        net.kill(*i);
+    }
+    net.until("all of them are dead", 20_000, |net| {
+        dying.iter().all(|i| net.is_dead(*i))
+    });
+    // And none of them is acquitted because nobody is left who watches it.
+    net.run_checking(40_000, |net| assert!(dying.iter().all(|i| net.is_dead(*i))));
+}
+
+#[rstest]
+fn a_change_of_reporters_forgets_no_attested_node(#[values(1, 2, 3, 4, 5, 6)] seed: u64) {
+    let mut net = Net::settled(5, 100 + seed);
+    let cut = net.leader() % 5 + 1;
+    net.cut_cloud(cut);
+    net.until("it is attested", 13_000, |net| net.is_alive(cut));
+    for pause in [3_500, 6_500] {
+        let leader = net.leader();
+        net.run_without_checking(leader, pause, |net| {
+            assert!(net.is_alive(cut), "{}", net.published.summary);
+        });
+        net.run_checking(20_000, |net| {
+            assert!(net.is_alive(cut), "{}", net.published.summary);
+        });
+    }
+}
+
+#[rstest]
+fn nodes_that_join_while_others_are_cut_off_do_not_silence_them(#[values(26, 27)] seed: u64) {
+    // Nodes 1 to 3 of five lose the cloud, then two nodes join: they are strangers to the cut ones.
+    let mut net = Net::fresh(7, seed);
+    let whole = net.spec.clone();
+    net.spec.members.truncate(5);
+    for i in [6, 7] {
+        net.stop_agent(i);
+    }
+    for i in 1..=5 {
+        net.start(i);
+    }
+    net.run(20_000);
+    for i in 1..=3 {
+        net.cut_cloud(i);
+        // Nobody outside of the node can reach its kubelet.
+        net.kubelets.remove(&i);
+    }
+    net.until("they are attested", 13_000, |net| {
+        (1..=3).all(|i| net.is_alive(i))
+    });
+    net.spec = evenkeel_api::zone::RosterSpec { version: 2, ..whole };
+    for i in [6, 7] {
+        net.start(i);
+    }
+    for i in 4..=7 {
+        let roster = net.roster();
+        net.teach(i, roster);
+    }
+    net.run_checking(60_000, |net| {
+        assert!((1..=3).all(|i| net.is_alive(i)), "{}", net.published.summary);
+    });
+}

@@ -1,0 +1,209 @@
+//! What a voter says, and what nobody can make it say.
+
+use crate::Millis;
+use crate::engine::{CheckResult, Config, Engine, Identity, Input, Output};
+use crate::fixture::Fixture;
+use crate::keys::SigningKey;
+use crate::roster::MemberId;
+use crate::verdict::{Health, Link};
+use crate::wire::{self, Ack, Answer, Ballot, Body, ConfirmRequest, Facts, Frame, Header, Message, Nonce};
+use rstest::rstest;
+use std::collections::BTreeSet;
+
+const START: u64 = 50_000;
+const SUSPECT: usize = 3;
+const ASKER: usize = 2;
+const FACTS: Facts = Facts {
+    cloud: Link::Down,
+    kubelet: Health::Ok,
+    runtime: Health::Ok,
+};
+
+/// The agent of node 1 of three, which has met both others; node 2 asks about node 3.
+struct Voter {
+    engine: Engine,
+    now: u64,
+    sequence: u64,
+}
+
+impl Voter {
+    fn new() -> Self {
+        let identity = Identity {
+            uid: Fixture::uid(1),
+            key: SigningKey::from_seed(&[1; 32]).unwrap().into(),
+            incarnation: 77,
+            sequence_base: 0,
+            seed: [5; 32],
+            seen_alive: BTreeSet::new(),
+        };
+        let engine = Engine::new(
+            Config::default(),
+            identity,
+            Fixture::new(3).roster(),
+            Millis(START),
+        );
+        let mut voter = Self {
+            engine,
+            now: START,
+            sequence: 0,
+        };
+        voter.run(2_000, &[ASKER, SUSPECT]);
+        voter
+    }
+
+    /// Lets time pass in steps of 50 ms; `living` answer each heartbeat at once.
+    fn run(&mut self, ms: u64, living: &[usize]) -> Vec<Ballot> {
+        let mut ballots = Vec::new();
+        for _ in 0..ms / 50 {
+            self.now += 50;
+            ballots.extend(self.feed(Input::Tick, living));
+        }
+        ballots
+    }
+
+    fn feed(&mut self, input: Input<'_>, living: &[usize]) -> Vec<Ballot> {
+        let outputs = self.engine.handle(Millis(self.now), input);
+        let mut ballots = Vec::new();
+        for message in sent(&outputs) {
+            let to = (1..=3).find(|i| Fixture::id(*i) == message.header.to).unwrap();
+            match message.body {
+                Body::Ballot(ballot) => ballots.push(ballot),
+                Body::Heartbeat(heartbeat) if living.contains(&to) && heartbeat.via == MemberId::NOBODY => {
+                    let ack = Ack {
+                        echo_incarnation: message.header.incarnation,
+                        echo_sequence: message.header.sequence,
+                        facts: FACTS,
+                        ..Ack::default()
+                    };
+                    let bytes = self.say(to, Body::Ack(ack));
+                    ballots.extend(self.feed(Input::Datagram(&bytes), living));
+                }
+                _ => {}
+            }
+        }
+        ballots
+    }
+
+    fn say(&mut self, from: usize, body: Body) -> Vec<u8> {
+        self.sequence += 1;
+        let header = Header {
+            from: Fixture::id(from),
+            to: Fixture::id(1),
+            incarnation: 9,
+            sequence: self.sequence,
+        };
+        wire::seal(&Message { header, body }, Fixture::new(3).key(from))
+    }
+
+    fn ask(&mut self, round: u8, suspects: Vec<MemberId>, budget: u16) -> Vec<Output> {
+        let request = ConfirmRequest {
+            round: Nonce([round; 16]),
+            roster: Fixture::new(3).roster().reference(),
+            budget,
+            suspects,
+        };
+        let bytes = self.say(ASKER, Body::Confirm(request));
+        self.engine.handle(Millis(self.now), Input::Datagram(&bytes))
+    }
+
+    fn checked(&mut self, round: u8, result: CheckResult, living: &[usize]) -> Vec<Ballot> {
+        let input = Input::Checked {
+            round: Nonce([round; 16]),
+            suspect: Fixture::id(SUSPECT),
+            result,
+        };
+        self.feed(input, living)
+    }
+}
+
+fn sent(outputs: &[Output]) -> Vec<Message> {
+    let zone = Fixture::new(3);
+    let open = |output: &Output| match output {
+        Output::Send { bytes, .. } => Some(Frame::parse(bytes).unwrap().open(zone.key(1).public()).unwrap()),
+        _ => None,
+    };
+    outputs.iter().filter_map(open).collect()
+}
+
+fn answers(ballots: &[Ballot]) -> Vec<Answer> {
+    ballots.iter().map(|ballot| ballot.answer).collect()
+}
+
+#[rstest]
+#[case::an_honest_question(1_000, Answer::No)]
+#[case::no_time_to_look(250, Answer::Abstain)]
+#[case::no_time_at_all(0, Answer::Abstain)]
+fn silence_is_a_no_only_after_a_long_look(#[case] budget: u16, #[case] expected: Answer) {
+    let mut voter = Voter::new();
+    voter.run(4_000, &[ASKER]);
+    voter.ask(1, vec![Fixture::id(SUSPECT)], budget);
+    let mut ballots = voter.checked(1, CheckResult::Failed, &[ASKER]);
+    ballots.extend(voter.run(1_000, &[ASKER]));
+    assert_eq!(answers(&ballots), vec![expected]);
+}
+
+#[test]
+fn a_voter_that_stalled_while_it_looked_accuses_nobody() {
+    let mut voter = Voter::new();
+    voter.run(4_000, &[ASKER]);
+    voter.ask(1, vec![Fixture::id(SUSPECT)], 1_000);
+    voter.now += 900;
+    let mut ballots = voter.checked(1, CheckResult::Failed, &[ASKER]);
+    ballots.extend(voter.run(500, &[ASKER]));
+    assert_eq!(answers(&ballots), vec![Answer::Abstain]);
+}
+
+#[test]
+fn a_kubelet_that_answers_first_does_not_hide_what_the_agent_says() {
+    let mut voter = Voter::new();
+    voter.ask(1, vec![Fixture::id(SUSPECT)], 1_000);
+    let ballots = voter.checked(1, CheckResult::Identity, &[]);
+    assert_eq!((ballots[0].answer, ballots[0].facts), (Answer::Yes, FACTS));
+
+    // Not heard of for a while: its agent gets the time of three probes to speak for itself.
+    let mut voter = Voter::new();
+    voter.run(4_000, &[ASKER]);
+    voter.ask(1, vec![Fixture::id(SUSPECT)], 1_000);
+    assert_eq!(voter.checked(1, CheckResult::Identity, &[ASKER]), vec![]);
+    let ballots = voter.run(250, &[ASKER, SUSPECT]);
+    assert_eq!((ballots[0].answer, ballots[0].facts), (Answer::Yes, FACTS));
+}
+
+#[test]
+fn a_kubelet_alone_speaks_for_a_silent_agent_in_time() {
+    let mut voter = Voter::new();
+    voter.run(4_000, &[ASKER]);
+    voter.ask(1, vec![Fixture::id(SUSPECT)], 1_000);
+    voter.checked(1, CheckResult::Identity, &[ASKER]);
+    let ballots = voter.run(700, &[ASKER]);
+    assert_eq!(
+        (ballots[0].answer, ballots[0].facts.cloud),
+        (Answer::Yes, Link::Unknown)
+    );
+}
+
+#[test]
+fn one_asker_cannot_use_up_the_places_of_the_others() {
+    let mut voter = Voter::new();
+    voter.run(4_000, &[ASKER]);
+    let checks = |outputs: &[Output]| {
+        outputs
+            .iter()
+            .filter(|output| matches!(output, Output::Check { .. }))
+            .count()
+    };
+    let asked: usize = (0..250)
+        .map(|round| {
+            let outputs = voter.ask(round, vec![Fixture::id(SUSPECT); 60], 1_000);
+            checks(&outputs)
+        })
+        .sum();
+    assert_eq!(asked, 64);
+}
+
+#[test]
+fn the_same_question_sixty_times_is_one_question() {
+    let mut voter = Voter::new();
+    let outputs = voter.ask(1, vec![Fixture::id(1); 60], 1_000);
+    assert_eq!(sent(&outputs).len(), 1);
+}

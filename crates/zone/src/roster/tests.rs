@@ -1,0 +1,174 @@
+use super::*;
+use crate::keys::SigningKey;
+use rstest::rstest;
+
+fn member(i: u8) -> RosterMember {
+    RosterMember {
+        name: format!("node-{i}"),
+        uid: format!("uid-{i}"),
+        address: format!("127.0.0.{i}:7946"),
+        public_key: SigningKey::from_seed(&[i; 32]).unwrap().public().to_base64(),
+        kubelet: None,
+    }
+}
+
+fn spec(count: u8) -> RosterSpec {
+    RosterSpec {
+        version: 3,
+        members: (1..=count).map(member).collect(),
+    }
+}
+
+#[test]
+fn members_are_sorted_and_the_epoch_does_not_depend_on_their_order() {
+    let mut turned = spec(5);
+    turned.members.reverse();
+    let (one, two) = (
+        Roster::from_spec(&spec(5)).unwrap(),
+        Roster::from_spec(&turned).unwrap(),
+    );
+    assert_eq!(one, two);
+    assert_eq!(one.to_spec(), spec(5));
+}
+
+#[test]
+fn every_field_is_part_of_the_epoch() {
+    let base = Roster::from_spec(&spec(3)).unwrap().reference().epoch;
+    let mut changes: Vec<RosterSpec> = (0..6).map(|_| spec(3)).collect();
+    changes[0].version = 4;
+    changes[1].members[0].name = "other".into();
+    changes[2].members[0].uid = "uid-0".into();
+    changes[3].members[0].address = "127.0.0.9:7946".into();
+    changes[4].members[0].public_key = member(9).public_key;
+    changes[5].members[0].kubelet = Some(KubeletEndpoint {
+        address: "127.0.0.1:10250".into(),
+        ..Default::default()
+    });
+    for changed in changes {
+        assert_ne!(
+            Roster::from_spec(&changed).unwrap().reference().epoch,
+            base,
+            "{changed:?}"
+        );
+    }
+}
+
+#[rstest]
+#[case::version(|spec: &mut RosterSpec| spec.version = 0, "roster version 0")]
+#[case::unnamed(|spec: &mut RosterSpec| spec.members[1].uid.clear(), "member 1 has no name")]
+#[case::same_uid(|spec: &mut RosterSpec| spec.members[1].uid = "uid-1".into(), "shares its UID uid-1")]
+#[case::same_key(|spec: &mut RosterSpec| spec.members[1].public_key = member(1).public_key, "two votes")]
+#[case::bad_key(|spec: &mut RosterSpec| spec.members[1].public_key = "x".into(), "public key of node node-2")]
+#[case::bad_address(|spec: &mut RosterSpec| spec.members[1].address = "here".into(), "address \"here\" of node node-2")]
+fn what_is_wrong_with_a_roster_is_named(#[case] spoil: fn(&mut RosterSpec), #[case] text: &str) {
+    let mut spoilt = spec(3);
+    spoil(&mut spoilt);
+    let error = Roster::from_spec(&spoilt).unwrap_err().to_string();
+    assert!(error.contains(text), "{error}");
+}
+
+#[test]
+fn small_zones_are_all_pairs() {
+    for count in 1..=11 {
+        let roster = Roster::from_spec(&spec(count)).unwrap();
+        for member in roster.members() {
+            assert_eq!(roster.subjects_of(member.id).len(), usize::from(count) - 1);
+            assert_eq!(roster.observers_of(member.id), roster.others(member.id));
+        }
+    }
+}
+
+#[test]
+fn large_zones_give_every_node_ten_subjects_and_enough_observers() {
+    let roster = Roster::from_spec(&spec(200)).unwrap();
+    for member in roster.members() {
+        let subjects = roster.subjects_of(member.id);
+        let distinct: BTreeSet<_> = subjects.iter().collect();
+        assert_eq!((subjects.len(), distinct.len()), (10, 10));
+        assert!(!subjects.contains(&member.id));
+        let observers = roster.observers_of(member.id);
+        assert!(
+            (7..=13).contains(&observers.len()),
+            "{} observers",
+            observers.len()
+        );
+        assert!(
+            observers
+                .iter()
+                .all(|observer| roster.subjects_of(*observer).contains(&member.id))
+        );
+    }
+}
+
+#[test]
+fn one_member_more_moves_few_edges() {
+    let (small, large) = (
+        Roster::from_spec(&spec(50)).unwrap(),
+        Roster::from_spec(&spec(51)).unwrap(),
+    );
+    let edges = |roster: &Roster| -> BTreeSet<(MemberId, MemberId)> {
+        let of = |member: &Member| {
+            roster
+                .subjects_of(member.id)
+                .into_iter()
+                .map(|subject| (member.id, subject))
+                .collect::<Vec<_>>()
+        };
+        roster.members().iter().flat_map(of).collect()
+    };
+    let kept = edges(&small).intersection(&edges(&large)).count();
+    assert!(kept > 450, "{kept} of 500 edges kept");
+}
+
+#[test]
+fn cloud_contact_ranks_before_rendezvous() {
+    let roster = Roster::from_spec(&spec(5)).unwrap();
+    let all = roster.reporters_by_rank(|_| true);
+    let cut = all[0];
+    let ranked = roster.reporters_by_rank(|id| id != cut);
+    assert_eq!(ranked[4], cut);
+    assert_eq!(ranked[..4], all[1..]);
+}
+
+#[test]
+fn the_electorate_is_everybody_else_up_to_101_and_a_sample_above() {
+    let roster = Roster::from_spec(&spec(101)).unwrap();
+    let electorate = roster.electorate(MemberId::of("uid-1"));
+    assert_eq!((electorate.voters.len(), electorate.threshold), (100, 51));
+    let roster = Roster::from_spec(&spec(200)).unwrap();
+    let electorate = roster.electorate(MemberId::of("uid-1"));
+    assert_eq!(
+        (
+            electorate.voters.len(),
+            electorate.threshold,
+            electorate.suspect_counts
+        ),
+        (101, 51, false)
+    );
+    assert!(!electorate.voters.contains(&MemberId::of("uid-1")));
+}
+
+#[rstest]
+#[case("shore", "shore")]
+#[case("eu-west-1a", "eu-west-1a")]
+fn plain_zone_names_stay(#[case] zone: &str, #[case] name: &str) {
+    assert_eq!(zone_object_name(zone), name);
+}
+
+#[test]
+fn other_zone_names_become_valid_and_stay_apart() {
+    let zones = ["Shore", "shore_1", "shore.1", "-x", "", &"z".repeat(90), "_"];
+    let names: BTreeSet<String> = zones.iter().map(|zone| zone_object_name(zone)).collect();
+    assert_eq!(names.len(), zones.len());
+    for name in names {
+        assert!(
+            name.len() <= 63 && !name.starts_with('-') && !name.ends_with('-'),
+            "{name}"
+        );
+        assert!(
+            name.chars()
+                .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'),
+            "{name}"
+        );
+    }
+}

@@ -1,0 +1,145 @@
+//! The vote: from signed ballots of one round to an outcome. No minority ever decides anything.
+
+use crate::roster::{MemberId, Roster, RosterRef};
+use crate::wire::{Answer, Ballot, Nonce};
+use std::collections::BTreeMap;
+
+/// A yes that rests on a contact older than this does not count: it would let *alive* outlive the node.
+pub const FRESH_CONTACT_MS: u32 = 5_000;
+
+/// What a round says of a suspect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// More than half of the roster, the suspect counted in, says no, and the suspect is silent.
+    Dead,
+    /// More than half of the roster says yes.
+    Alive,
+    /// Anything else: never "as before".
+    NoMajority,
+}
+
+/// The rosters that a verdict needs a majority of: the one in force, and while it settles, the one before.
+///
+/// The one before counts with those of its members that are still members: who was taken out has no voice, and who
+/// was just added cannot outvote those who were there (growth across a split).
+#[derive(Clone, Copy, Debug)]
+pub struct Council<'a> {
+    /// In force.
+    pub current: &'a Roster,
+    /// In force before, until the current one has settled.
+    pub previous: Option<&'a Roster>,
+}
+
+/// A signed ballot with its signer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Vote {
+    /// Who signed it; the signature has been checked.
+    pub voter: MemberId,
+    /// What it says.
+    pub ballot: Ballot,
+}
+
+impl Council<'_> {
+    /// Whether votes may be bound to that roster: the one in force, or any before it. A voter that is cut off keeps
+    /// the roster it has, for days if need be; it and its vote count as long as the roster in force holds voter and
+    /// suspect, and the majority is always one of the roster in force. Of one version there is one roster.
+    pub fn knows(&self, reference: RosterRef) -> bool {
+        let current = self.current.reference();
+        reference == current || (1..current.version).contains(&reference.version)
+    }
+
+    /// What the votes of a round say of a suspect. `suspect_self_yes`: an authenticated answer of the suspect's agent
+    /// arrived during the round, by whatever way; it vetoes *dead*.
+    ///
+    /// Votes of other rounds, on other suspects, under unknown rosters, of non-members and of members outside of the
+    /// electorate do not count. A voter who says two things in one round has said nothing.
+    pub fn tally(&self, suspect: MemberId, round: Nonce, votes: &[Vote], suspect_self_yes: bool) -> Outcome {
+        if self.current.len() < 2 || !self.current.contains(suspect) {
+            return Outcome::NoMajority;
+        }
+        let mut said: BTreeMap<MemberId, Answer> = BTreeMap::new();
+        let valid = |vote: &&Vote| {
+            vote.ballot.suspect == suspect && vote.ballot.round == round && self.knows(vote.ballot.roster)
+        };
+        for vote in votes.iter().filter(valid) {
+            let answer = effective(&vote.ballot, vote.voter == suspect);
+            let entry = said.entry(vote.voter).or_insert(answer);
+            if *entry != answer {
+                *entry = Answer::Abstain;
+            }
+        }
+        let own_voice = said.remove(&suspect) == Some(Answer::Yes);
+        let electorate = self.current.electorate(suspect);
+        let counted = |answer: Answer, of: &[MemberId]| {
+            of.iter().filter(|voter| said.get(voter) == Some(&answer)).count()
+        };
+        let own = usize::from(own_voice && electorate.suspect_counts);
+        let dead = counted(Answer::No, &electorate.voters) >= electorate.threshold;
+        let alive = counted(Answer::Yes, &electorate.voters) + own >= electorate.threshold;
+        let (before_dead, before_alive) = self.before(suspect, own, &counted);
+        match (dead && before_dead, alive && before_alive) {
+            (true, false) if !own_voice && !suspect_self_yes => Outcome::Dead,
+            (false, true) => Outcome::Alive,
+            _ => Outcome::NoMajority,
+        }
+    }
+
+    /// Whether those who were members before, and still are, agree by a majority of themselves: (dead, alive).
+    fn before(
+        &self,
+        suspect: MemberId,
+        own: usize,
+        counted: &impl Fn(Answer, &[MemberId]) -> usize,
+    ) -> (bool, bool) {
+        let Some(previous) = self.previous else {
+            return (true, true);
+        };
+        if previous.len() > crate::roster::SAMPLE || self.current.len() > crate::roster::SAMPLE {
+            return (true, true);
+        }
+        let stayed: Vec<MemberId> = previous
+            .members()
+            .iter()
+            .map(|member| member.id)
+            .filter(|id| self.current.contains(*id))
+            .collect();
+        let voters: Vec<MemberId> = stayed.iter().copied().filter(|id| *id != suspect).collect();
+        // A suspect that was not a member before adds nothing to the count of those who were.
+        let own = if stayed.len() == voters.len() { 0 } else { own };
+        let threshold = stayed.len() / 2 + 1;
+        if stayed.len() < 2 {
+            // One founding member cannot hold back everybody who joined.
+            return (true, true);
+        }
+        (
+            counted(Answer::No, &voters) >= threshold,
+            counted(Answer::Yes, &voters) + own >= threshold,
+        )
+    }
+}
+
+/// One roster alone, without a predecessor: see [`Council::tally`].
+pub fn tally(
+    roster: &Roster,
+    suspect: MemberId,
+    round: Nonce,
+    votes: &[Vote],
+    suspect_self_yes: bool,
+) -> Outcome {
+    Council {
+        current: roster,
+        previous: None,
+    }
+    .tally(suspect, round, votes, suspect_self_yes)
+}
+
+fn effective(ballot: &Ballot, by_suspect: bool) -> Answer {
+    match ballot.answer {
+        Answer::Yes if by_suspect || ballot.contact_age <= FRESH_CONTACT_MS => Answer::Yes,
+        Answer::No if !by_suspect => Answer::No,
+        _ => Answer::Abstain,
+    }
+}
+
+#[cfg(test)]
+mod tests;

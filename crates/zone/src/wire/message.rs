@@ -1,0 +1,418 @@
+//! The kinds of datagrams and their fields.
+
+use super::WireError;
+use super::codec::{Reader, Writer};
+use crate::roster::{Epoch, MemberId, RosterRef};
+use crate::verdict::{Health, Link};
+
+/// Longest list in a datagram; longer ones are refused.
+pub const MAX_LIST: usize = 60;
+
+/// Random name of a confirm round.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Nonce(pub [u8; 16]);
+
+/// First fields of every body.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Header {
+    /// Signer.
+    pub from: MemberId,
+    /// Addressee.
+    pub to: MemberId,
+    /// Random number of the sender's present life.
+    pub incarnation: u64,
+    /// Grows with every datagram of the sender, also across its lives.
+    pub sequence: u64,
+}
+
+/// A datagram's contents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// From, to, sequence.
+    pub header: Header,
+    /// The rest.
+    pub body: Body,
+}
+
+/// The kinds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// 1: are you there?
+    Heartbeat(Heartbeat),
+    /// 2: I am.
+    Ack(Ack),
+    /// 3: pass this on.
+    Relay(Relay),
+    /// 4: what I see of my subjects, where it is not plainly well.
+    Edges(Edges),
+    /// 5: what do you say of these?
+    Confirm(ConfirmRequest),
+    /// 6: this; evidence for readers.
+    Ballot(Ballot),
+}
+
+/// What an agent says of its own node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Its link to the API server.
+    pub cloud: Link,
+    /// Its kubelet.
+    pub kubelet: Health,
+    /// Its container runtime.
+    pub runtime: Health,
+}
+
+/// Probe of a peer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Heartbeat {
+    /// Roster of the sender.
+    pub roster: RosterRef,
+    /// 0 well; above, the sender doubts itself.
+    pub doubt: u8,
+    /// Of the sender's node.
+    pub facts: Facts,
+    /// Tenths of a second since the sender last reached the API server, saturating.
+    pub cloud_age: u16,
+    /// The answer goes back through this member; [`MemberId::NOBODY`]: directly.
+    pub via: MemberId,
+}
+
+/// Answer to a heartbeat; echoing the asker's own fresh numbers proves that it is no replay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ack {
+    /// Incarnation of the heartbeat.
+    pub echo_incarnation: u64,
+    /// Sequence of the heartbeat.
+    pub echo_sequence: u64,
+    /// Roster of the sender.
+    pub roster: RosterRef,
+    /// As in [`Heartbeat`].
+    pub doubt: u8,
+    /// Of the sender's node.
+    pub facts: Facts,
+    /// As in [`Heartbeat`].
+    pub cloud_age: u16,
+}
+
+/// A signed datagram to be passed on unchanged.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Relay {
+    /// To whom.
+    pub target: MemberId,
+    /// What.
+    pub inner: Vec<u8>,
+}
+
+/// State of the edge from an observer to a subject.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EdgeState {
+    /// It answers.
+    #[default]
+    Up,
+    /// It answers through others only.
+    Degraded,
+    /// It sends, and does not answer.
+    OneWay,
+    /// Silence: direct, relayed and inbound.
+    Down,
+}
+
+/// One edge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Edge {
+    /// Whom.
+    pub subject: MemberId,
+    /// How.
+    pub state: EdgeState,
+    /// What the subject last said of itself.
+    pub facts: Facts,
+    /// Hundredths of a second since the last authenticated contact, saturating.
+    pub age: u16,
+}
+
+/// What an observer sees of those subjects that are not plainly well.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Edges {
+    /// Roster of the sender.
+    pub roster: RosterRef,
+    /// As in [`Heartbeat`].
+    pub doubt: u8,
+    /// At most [`MAX_LIST`].
+    pub edges: Vec<Edge>,
+}
+
+/// Question of a reporter.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConfirmRequest {
+    /// Name of the round.
+    pub round: Nonce,
+    /// Roster the round is held under.
+    pub roster: RosterRef,
+    /// Milliseconds in which an answer is of use.
+    pub budget: u16,
+    /// At most [`MAX_LIST`].
+    pub suspects: Vec<MemberId>,
+}
+
+/// What a voter says of a suspect.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Answer {
+    /// Nothing that would count.
+    #[default]
+    Abstain,
+    /// It lives: its agent or its kubelet answered with its identity.
+    Yes,
+    /// It was seen alive before, and now neither agent nor kubelet answers.
+    No,
+}
+
+/// A vote on one suspect in one round.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ballot {
+    /// Name of the round.
+    pub round: Nonce,
+    /// On whom.
+    pub suspect: MemberId,
+    /// Last incarnation of the suspect's agent that the voter knows; 0: none.
+    pub suspect_incarnation: u64,
+    /// Roster the vote is bound to.
+    pub roster: RosterRef,
+    /// What.
+    pub answer: Answer,
+    /// Milliseconds between the last contact that proved the suspect's identity (its agent's signature or its
+    /// kubelet's pinned certificate) and this vote; `u32::MAX`: never. 0 in the suspect's own voice.
+    pub contact_age: u32,
+    /// What the suspect says of itself, and the voter's check of its kubelet.
+    pub facts: Facts,
+}
+
+impl Body {
+    pub(super) fn kind(&self) -> u8 {
+        match self {
+            Self::Heartbeat(_) => 1,
+            Self::Ack(_) => 2,
+            Self::Relay(_) => 3,
+            Self::Edges(_) => 4,
+            Self::Confirm(_) => 5,
+            Self::Ballot(_) => 6,
+        }
+    }
+
+    /// Name for logs and metrics.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Heartbeat(_) => "heartbeat",
+            Self::Ack(_) => "ack",
+            Self::Relay(_) => "relay",
+            Self::Edges(_) => "edges",
+            Self::Confirm(_) => "confirm",
+            Self::Ballot(_) => "ballot",
+        }
+    }
+}
+
+pub(super) fn encode(message: &Message) -> Vec<u8> {
+    let mut out = Writer::default();
+    let header = &message.header;
+    out.bytes(&header.from.0)
+        .bytes(&header.to.0)
+        .u64(header.incarnation)
+        .u64(header.sequence);
+    match &message.body {
+        Body::Heartbeat(body) => {
+            roster(&mut out, body.roster);
+            out.u8(body.doubt)
+                .u8(facts_byte(body.facts))
+                .u16(body.cloud_age)
+                .bytes(&body.via.0);
+        }
+        Body::Ack(body) => {
+            out.u64(body.echo_incarnation).u64(body.echo_sequence);
+            roster(&mut out, body.roster);
+            out.u8(body.doubt).u8(facts_byte(body.facts)).u16(body.cloud_age);
+        }
+        Body::Relay(body) => {
+            out.bytes(&body.target.0)
+                .u16(body.inner.len() as u16)
+                .bytes(&body.inner);
+        }
+        Body::Edges(body) => {
+            roster(&mut out, body.roster);
+            out.u8(body.doubt)
+                .u8(body.edges.len().min(MAX_LIST) as u8)
+                .u8(EDGE_LEN);
+            for edge in body.edges.iter().take(MAX_LIST) {
+                out.bytes(&edge.subject.0)
+                    .u8(edge.state as u8)
+                    .u8(facts_byte(edge.facts))
+                    .u16(edge.age);
+            }
+        }
+        Body::Confirm(body) => {
+            out.bytes(&body.round.0);
+            roster(&mut out, body.roster);
+            out.u16(body.budget).u8(body.suspects.len().min(MAX_LIST) as u8);
+            for suspect in body.suspects.iter().take(MAX_LIST) {
+                out.bytes(&suspect.0);
+            }
+        }
+        Body::Ballot(body) => {
+            out.bytes(&body.round.0)
+                .bytes(&body.suspect.0)
+                .u64(body.suspect_incarnation);
+            roster(&mut out, body.roster);
+            out.u8(body.answer as u8)
+                .u32(body.contact_age)
+                .u8(facts_byte(body.facts));
+        }
+    }
+    out.0
+}
+
+/// Bytes of one edge, written before the list: a later minor version may append fields to each.
+const EDGE_LEN: u8 = 20;
+
+pub(super) fn decode(kind: u8, bytes: &[u8]) -> Result<Message, WireError> {
+    let mut input = Reader(bytes);
+    let header = Header {
+        from: MemberId(input.array()?),
+        to: MemberId(input.array()?),
+        incarnation: input.u64()?,
+        sequence: input.u64()?,
+    };
+    let input = &mut input;
+    let body = match kind {
+        1 => Body::Heartbeat(Heartbeat {
+            roster: read_roster(input)?,
+            doubt: input.u8()?,
+            facts: read_facts(input.u8()?)?,
+            cloud_age: input.u16()?,
+            via: MemberId(input.array()?),
+        }),
+        2 => Body::Ack(Ack {
+            echo_incarnation: input.u64()?,
+            echo_sequence: input.u64()?,
+            roster: read_roster(input)?,
+            doubt: input.u8()?,
+            facts: read_facts(input.u8()?)?,
+            cloud_age: input.u16()?,
+        }),
+        3 => {
+            let target = MemberId(input.array()?);
+            let length = usize::from(input.u16()?);
+            Body::Relay(Relay {
+                target,
+                inner: input.bytes(length)?.to_vec(),
+            })
+        }
+        4 => Body::Edges(read_edges(input)?),
+        5 => {
+            let (round, roster, budget) = (Nonce(input.array()?), read_roster(input)?, input.u16()?);
+            let suspects = (0..list_len(input)?)
+                .map(|_| input.array().map(MemberId))
+                .collect::<Result<_, _>>()?;
+            Body::Confirm(ConfirmRequest {
+                round,
+                roster,
+                budget,
+                suspects,
+            })
+        }
+        6 => Body::Ballot(Ballot {
+            round: Nonce(input.array()?),
+            suspect: MemberId(input.array()?),
+            suspect_incarnation: input.u64()?,
+            roster: read_roster(input)?,
+            answer: match input.u8()? {
+                0 => Answer::Abstain,
+                1 => Answer::Yes,
+                2 => Answer::No,
+                _ => return Err(WireError::Field("answer")),
+            },
+            contact_age: input.u32()?,
+            facts: read_facts(input.u8()?)?,
+        }),
+        other => return Err(WireError::Kind(other)),
+    };
+    Ok(Message { header, body })
+}
+
+fn read_edges(input: &mut Reader<'_>) -> Result<Edges, WireError> {
+    let (roster, doubt) = (read_roster(input)?, input.u8()?);
+    let count = list_len(input)?;
+    let length = usize::from(input.u8()?);
+    let mut edges = Vec::with_capacity(count);
+    for _ in 0..count {
+        let mut entry = Reader(input.bytes(length)?);
+        let subject = MemberId(entry.array()?);
+        let state = match entry.u8()? {
+            0 => EdgeState::Up,
+            1 => EdgeState::Degraded,
+            2 => EdgeState::OneWay,
+            3 => EdgeState::Down,
+            _ => return Err(WireError::Field("edge state")),
+        };
+        edges.push(Edge {
+            subject,
+            state,
+            facts: read_facts(entry.u8()?)?,
+            age: entry.u16()?,
+        });
+    }
+    Ok(Edges { roster, doubt, edges })
+}
+
+fn list_len(input: &mut Reader<'_>) -> Result<usize, WireError> {
+    let count = usize::from(input.u8()?);
+    if count > MAX_LIST {
+        Err(WireError::Field("list length"))
+    } else {
+        Ok(count)
+    }
+}
+
+fn roster(out: &mut Writer, reference: RosterRef) {
+    out.u64(reference.version).bytes(&reference.epoch.0);
+}
+
+fn read_roster(input: &mut Reader<'_>) -> Result<RosterRef, WireError> {
+    Ok(RosterRef {
+        version: input.u64()?,
+        epoch: Epoch(input.array()?),
+    })
+}
+
+/// Bits 0-1 cloud, 2-3 kubelet, 4-5 runtime; each 0 unknown, 1 good, 2 bad. Bits 6-7 are of a later version.
+fn facts_byte(facts: Facts) -> u8 {
+    let health = |health| match health {
+        Health::Unknown => 0,
+        Health::Ok => 1,
+        Health::Failing => 2,
+    };
+    let cloud = match facts.cloud {
+        Link::Unknown => 0,
+        Link::Up => 1,
+        Link::Down => 2,
+    };
+    cloud | health(facts.kubelet) << 2 | health(facts.runtime) << 4
+}
+
+fn read_facts(byte: u8) -> Result<Facts, WireError> {
+    let health = |bits| match bits & 3 {
+        0 => Ok(Health::Unknown),
+        1 => Ok(Health::Ok),
+        2 => Ok(Health::Failing),
+        _ => Err(WireError::Field("facts")),
+    };
+    let cloud = match byte & 3 {
+        0 => Link::Unknown,
+        1 => Link::Up,
+        2 => Link::Down,
+        _ => return Err(WireError::Field("facts")),
+    };
+    Ok(Facts {
+        cloud,
+        kubelet: health(byte >> 2)?,
+        runtime: health(byte >> 4)?,
+    })
+}

@@ -1,0 +1,170 @@
+//! What agents send each other: signed, versioned, compact datagrams.
+//!
+//! ```text
+//! magic "EK" | major | minor | kind | body length (u16) | body | Ed25519 signature (64)
+//! ```
+//!
+//! The signature covers a context string and everything before it, so that a signed datagram can be passed on by a
+//! relay or shown to a reader as evidence. All bytes count: a frame of another length is refused. A body may be
+//! longer than this version knows (a later minor version appended fields): the rest is ignored. Another major version
+//! is refused. Numbers are in network order. See [`Body`] for the fields of each kind, in the order of encoding.
+
+mod codec;
+mod message;
+
+pub use message::{
+    Ack, Answer, Ballot, Body, ConfirmRequest, Edge, EdgeState, Edges, Facts, Header, Heartbeat, MAX_LIST,
+    Message, Nonce, Relay,
+};
+
+use crate::keys::{PublicKey, SIGNATURE_LEN, SigningKey};
+use crate::roster::MemberId;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+/// Major version spoken here.
+pub const MAJOR: u8 = 1;
+/// Minor version spoken here.
+pub const MINOR: u8 = 0;
+/// No datagram of ours is longer.
+pub const MAX_FRAME: usize = 1400;
+
+const MAGIC: [u8; 2] = *b"EK";
+const HEAD: usize = 7;
+const CONTEXT: &[u8] = b"evenkeel zone datagram 1\0";
+
+/// Why bytes were refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WireError {
+    /// Shorter than its own fields, or trailing bytes.
+    #[error("length does not match the contents")]
+    Truncated,
+    /// Not ours.
+    #[error("not a datagram of an agent")]
+    Magic,
+    /// Another major version.
+    #[error("protocol version {0} is not spoken here")]
+    Version(u8),
+    /// A kind that this version does not know.
+    #[error("unknown kind {0}")]
+    Kind(u8),
+    /// A field has a value that means nothing.
+    #[error("field {0} has a value that means nothing")]
+    Field(&'static str),
+    /// The signature is not the sender's.
+    #[error("signature is not the sender's")]
+    Signature,
+    /// Not base64 (evidence only).
+    #[error("evidence is not base64")]
+    Base64,
+}
+
+impl WireError {
+    /// Short name for metrics.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Truncated => "truncated",
+            Self::Magic => "magic",
+            Self::Version(_) => "version",
+            Self::Kind(_) => "kind",
+            Self::Field(_) => "field",
+            Self::Signature => "signature",
+            Self::Base64 => "base64",
+        }
+    }
+}
+
+/// A datagram whose frame is intact and whose signature has not been checked yet.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'a> {
+    kind: u8,
+    body: &'a [u8],
+    covered: &'a [u8],
+    signature: &'a [u8],
+    from: MemberId,
+}
+
+impl<'a> Frame<'a> {
+    /// Reads the frame and who claims to have sent it.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, WireError> {
+        if bytes.len() > MAX_FRAME {
+            return Err(WireError::Truncated);
+        }
+        let mut reader = codec::Reader(bytes);
+        if reader.array::<2>()? != MAGIC {
+            return Err(WireError::Magic);
+        }
+        let major = reader.u8()?;
+        if major != MAJOR {
+            return Err(WireError::Version(major));
+        }
+        let _minor = reader.u8()?;
+        let kind = reader.u8()?;
+        let length = usize::from(reader.u16()?);
+        let body = reader.bytes(length)?;
+        let signature = reader.bytes(SIGNATURE_LEN)?;
+        if !reader.0.is_empty() {
+            return Err(WireError::Truncated);
+        }
+        let (covered, _) = bytes
+            .split_at_checked(HEAD + length)
+            .ok_or(WireError::Truncated)?;
+        let from = MemberId(codec::Reader(body).array()?);
+        Ok(Self {
+            kind,
+            body,
+            covered,
+            signature,
+            from,
+        })
+    }
+
+    /// Who claims to have sent it.
+    pub fn from(&self) -> MemberId {
+        self.from
+    }
+
+    /// Checks the signature, then reads the body.
+    pub fn open(&self, key: &PublicKey) -> Result<Message, WireError> {
+        if !key.verifies(&signed(self.covered), self.signature) {
+            return Err(WireError::Signature);
+        }
+        message::decode(self.kind, self.body)
+    }
+}
+
+/// Encodes and signs.
+pub fn seal(message: &Message, key: &SigningKey) -> Vec<u8> {
+    let body = message::encode(message);
+    let mut out = codec::Writer(Vec::with_capacity(HEAD + body.len() + SIGNATURE_LEN));
+    out.bytes(&MAGIC)
+        .u8(MAJOR)
+        .u8(MINOR)
+        .u8(message.body.kind())
+        .u16(body.len() as u16)
+        .bytes(&body);
+    let signature = key.sign(&signed(&out.0));
+    out.bytes(&signature);
+    out.0
+}
+
+/// Text of a signed datagram, as a report carries it.
+pub fn to_evidence(bytes: &[u8]) -> String {
+    STANDARD.encode(bytes)
+}
+
+/// Bytes of a signed datagram from a report.
+pub fn from_evidence(text: &str) -> Result<Vec<u8>, WireError> {
+    // 4 characters for 3 bytes: what is longer than any datagram is not decoded at all.
+    if text.len() > MAX_FRAME * 4 / 3 + 4 {
+        return Err(WireError::Truncated);
+    }
+    STANDARD.decode(text).map_err(|_| WireError::Base64)
+}
+
+fn signed(covered: &[u8]) -> Vec<u8> {
+    [CONTEXT, covered].concat()
+}
+
+#[cfg(test)]
+mod tests;
