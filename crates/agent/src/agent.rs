@@ -1,0 +1,396 @@
+//! Puts the parts of an agent together.
+
+use crate::args::{AgentArgs, AgentCommand, ArgsError, RunArgs, Settings};
+use crate::cloud::{self, Cloud, Home, Registration};
+use crate::key::{self, KeyFileError};
+use crate::kubelet::{self, OwnKubelet};
+use crate::metrics::Metrics;
+use crate::reporter;
+use crate::state::{StateDir, StateError};
+use crate::zone::{Event, Learned, ZoneLoop};
+use evenkeel_net::admin::Admin;
+use evenkeel_net::client::ClientError;
+use evenkeel_zone::keys::SigningKey;
+use evenkeel_zone::roster::{Roster, zone_object_name};
+use jiff::Timestamp;
+use kube::Client;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::net::{TcpListener, UdpSocket};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// Why an agent does not run, or no longer. One line for people; [`AgentError::exit_code`] for the process.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// Flags.
+    #[error(transparent)]
+    Args(#[from] ArgsError),
+    /// The key file.
+    #[error(transparent)]
+    Key(#[from] KeyFileError),
+    /// The state directory.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The way to the API server.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// An address is taken, or not ours.
+    #[error("cannot listen on {flag} {address}: {source}")]
+    Bind {
+        /// Flag that named it.
+        flag: &'static str,
+        /// Address.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// The Node was registered again, or moved to another zone: the agent has to begin anew.
+    #[error("Node {node} changed (UID {uid}, zone {zone}): start the agent again")]
+    Moved {
+        /// Node.
+        node: String,
+        /// Its UID now.
+        uid: String,
+        /// Its zone now.
+        zone: String,
+    },
+    /// The socket failed while running.
+    #[error("the agent's socket failed: {0}")]
+    Socket(io::Error),
+    /// The admin endpoints failed while running.
+    #[error("the admin endpoints failed: {0}")]
+    Admin(io::Error),
+    /// A part of the agent ended that should not.
+    #[error("a part of the agent ended: {0}")]
+    Part(String),
+}
+
+impl AgentError {
+    /// 2: usage or configuration; 1: failed later.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Args(_) | Self::Key(_) | Self::State(_) | Self::Client(_) | Self::Bind { .. } => 2,
+            Self::Moved { .. } | Self::Socket(_) | Self::Admin(_) | Self::Part(_) => 1,
+        }
+    }
+}
+
+/// `evenkeel agent`: makes a key, or runs until `shutdown`.
+pub async fn run(args: AgentArgs, shutdown: CancellationToken) -> Result<(), AgentError> {
+    match args.command {
+        Some(AgentCommand::Keygen { out }) => {
+            let public = key::generate(&out)?;
+            tracing::info!(file = %out.display(), public_key = public, "key made");
+            Ok(())
+        }
+        None => Agent::from_args(&args.run).await?.run(shutdown).await,
+    }
+}
+
+/// An agent with everything it needs from outside.
+pub struct Agent {
+    /// Flags that hold together.
+    pub settings: Settings,
+    /// Its key.
+    pub key: SigningKey,
+    /// Its memory.
+    pub state: StateDir,
+    /// Its socket.
+    pub socket: UdpSocket,
+    /// Its way to the API server.
+    pub client: Client,
+    /// Where the admin endpoints are served.
+    pub admin: Option<TcpListener>,
+}
+
+impl Agent {
+    /// Reads files and binds addresses. What is wrong with the flags comes first, then the key, then the rest.
+    pub async fn from_args(args: &RunArgs) -> Result<Self, AgentError> {
+        evenkeel_net::init_crypto();
+        let settings = args.settings()?;
+        let key = key::load(&args.key)?;
+        let unix_ms = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default();
+        let state = StateDir::open(&args.state_dir, &settings.node, unix_ms)?;
+        let client = args.client.client("agent").await?;
+        let bind = |flag, address| {
+            move |source| AgentError::Bind {
+                flag,
+                address,
+                source,
+            }
+        };
+        let socket = UdpSocket::bind(args.listen)
+            .await
+            .map_err(bind("--listen", args.listen))?;
+        let admin = match args.admin {
+            Some(address) => Some(
+                TcpListener::bind(address)
+                    .await
+                    .map_err(bind("--admin", address))?,
+            ),
+            None => None,
+        };
+        Ok(Self {
+            settings,
+            key,
+            state,
+            socket,
+            client,
+            admin,
+        })
+    }
+
+    /// Runs until `shutdown`; then gives back the zone's Lease if this agent holds it.
+    pub async fn run(self, shutdown: CancellationToken) -> Result<(), AgentError> {
+        let Self {
+            settings,
+            key,
+            mut state,
+            socket,
+            client,
+            admin,
+        } = self;
+        let stop = shutdown.child_token();
+        let mut parts: JoinSet<Result<(), AgentError>> = JoinSet::new();
+        let admitted = Arc::new(AtomicBool::new(false));
+        let metrics = serve_admin(admin, &admitted, &stop, &mut parts);
+        let cloud = Cloud::new(client, &settings.node);
+        let Some(home) = home(&cloud, &settings, &mut state, &stop).await? else {
+            return Ok(());
+        };
+        tracing::info!(
+            node = settings.node,
+            uid = home.node_uid,
+            zone = home.zone,
+            "agent runs"
+        );
+
+        let zone_object = zone_object_name(&home.zone);
+        let (own_events, events) = mpsc::channel::<Event>(256);
+        let (draft_sender, drafts) = mpsc::channel(1);
+        let (learned_sender, learned) = mpsc::unbounded_channel();
+        let (standing, stands) = watch::channel(false);
+        let (kubelet_sender, own_kubelet) = watch::channel(OwnKubelet::default());
+        let key = Arc::new(key);
+        let memory = state.memory();
+        let roster = memory
+            .roster
+            .as_ref()
+            .and_then(|spec| match Roster::from_spec(spec) {
+                Ok(roster) => Some(roster),
+                Err(error) => {
+                    tracing::warn!(%error, "the remembered roster is not used");
+                    None
+                }
+            });
+        let zone_loop = ZoneLoop {
+            settings: settings.clone(),
+            key: key.clone(),
+            node_uid: home.node_uid.clone(),
+            roster: roster.unwrap_or_else(Roster::none),
+            seen_alive: memory.seen_ids(),
+            sequence_base: memory.sequence_base,
+            socket,
+            events,
+            own_events: own_events.clone(),
+            drafts: draft_sender,
+            standing,
+            learned: learned_sender,
+            admitted,
+            metrics: metrics.clone(),
+        };
+        let registration = Registration {
+            public_key: key.public().to_base64(),
+            address: settings.advertise.to_string(),
+            zone_default: settings.zone_default.clone(),
+        };
+
+        let stopped = stop.clone();
+        parts.spawn(async move { zone_loop.run(stopped).await.map_err(AgentError::Socket) });
+        parts.spawn(done(remember(state, learned)));
+        parts.spawn(done(cloud::follow(
+            cloud.clone(),
+            zone_object.clone(),
+            stands.clone(),
+            own_events.clone(),
+            stop.clone(),
+        )));
+        let node = settings.node.clone();
+        parts.spawn(done(reporter::campaign(
+            cloud.clone(),
+            node.clone(),
+            zone_object.clone(),
+            stands,
+            own_events.clone(),
+            stop.clone(),
+        )));
+        parts.spawn(done(reporter::write(
+            cloud.clone(),
+            zone_object,
+            drafts,
+            own_events.clone(),
+            metrics,
+            stop.clone(),
+        )));
+        parts.spawn(done(tell_kubelet(own_kubelet.clone(), own_events, stop.clone())));
+        if let (Some(local), Some(advertised)) = (settings.kubelet, settings.kubelet_advertise) {
+            parts.spawn(done(kubelet::watch(
+                local,
+                advertised,
+                kubelet_sender,
+                stop.clone(),
+            )));
+        }
+        let stopped = stop.clone();
+        parts.spawn(async move {
+            match cloud::stay_registered(cloud, home, registration, own_kubelet, stopped).await {
+                Some(Home { node_uid, zone }) => Err(AgentError::Moved {
+                    node,
+                    uid: node_uid,
+                    zone,
+                }),
+                None => Ok(()),
+            }
+        });
+        finish(parts, &stop).await
+    }
+}
+
+async fn done(part: impl Future<Output = ()>) -> Result<(), AgentError> {
+    part.await;
+    Ok(())
+}
+
+/// Waits for all parts; the first that fails, or ends before its time, stops the others.
+async fn finish(
+    mut parts: JoinSet<Result<(), AgentError>>,
+    stop: &CancellationToken,
+) -> Result<(), AgentError> {
+    let mut outcome = Ok(());
+    while let Some(ended) = parts.join_next().await {
+        let ended = ended
+            .map_err(|error| AgentError::Part(error.to_string()))
+            .flatten();
+        if !stop.is_cancelled() {
+            stop.cancel();
+            outcome = ended.and(Err(AgentError::Part("without an error".to_owned())));
+        }
+    }
+    outcome
+}
+
+/// Where the agent belongs: as remembered, so that it can start while cut off; else as the API server says.
+async fn home(
+    cloud: &Cloud,
+    settings: &Settings,
+    state: &mut StateDir,
+    stop: &CancellationToken,
+) -> Result<Option<Home>, AgentError> {
+    let zone_default = settings.zone_default.as_deref();
+    // A fresh word is better, if it comes at once.
+    let fresh = match cloud.home(zone_default).await {
+        Ok(home) => Some(home),
+        Err(error) => {
+            tracing::warn!(%error, "cannot ask for the agent's Node yet");
+            None
+        }
+    };
+    let memory = state.memory();
+    let remembered = Some(Home {
+        node_uid: memory.node_uid.clone(),
+        zone: memory.zone.clone(),
+    })
+    .filter(|home| !home.node_uid.is_empty() && !home.zone.is_empty());
+    let home = match fresh.or(remembered) {
+        Some(home) => home,
+        None => match cloud::find_home(cloud, zone_default, stop).await {
+            Some(home) => home,
+            None => return Ok(None),
+        },
+    };
+    let known = home.clone();
+    state.update(|memory| {
+        if memory.node_uid != known.node_uid || memory.zone != known.zone {
+            // Another registration, or another zone: its roster is another.
+            (memory.roster, memory.seen_alive) = (None, std::collections::BTreeSet::default());
+        }
+        (memory.node_uid, memory.zone) = (known.node_uid, known.zone);
+    })?;
+    Ok(Some(home))
+}
+
+fn serve_admin(
+    listener: Option<TcpListener>,
+    admitted: &Arc<AtomicBool>,
+    stop: &CancellationToken,
+    parts: &mut JoinSet<Result<(), AgentError>>,
+) -> Metrics {
+    let admin = Admin::new("agent");
+    let metrics = Metrics::register(&admin);
+    let admitted = admitted.clone();
+    admin.ready("roster", move || {
+        let known = admitted.load(Ordering::Relaxed);
+        known
+            .then_some(())
+            .ok_or_else(|| "this node is in no roster that the agent knows".to_owned())
+    });
+    if let Some(listener) = listener {
+        let stop = stop.clone();
+        parts.spawn(async move { admin.serve(listener, stop).await.map_err(AgentError::Admin) });
+    }
+    metrics
+}
+
+/// Writes down what was learned, off the loop: a slow disk must not delay heartbeats.
+async fn remember(mut state: StateDir, mut learned: mpsc::UnboundedReceiver<Learned>) {
+    while let Some(news) = learned.recv().await {
+        let written = tokio::task::spawn_blocking(move || {
+            let outcome = state.update(|memory| match news {
+                Learned::Roster(roster) => {
+                    memory
+                        .seen_alive
+                        .retain(|uid| roster.members.iter().any(|member| member.uid == *uid));
+                    memory.roster = Some(roster);
+                }
+                Learned::SeenAlive(uid) => {
+                    memory.seen_alive.insert(uid);
+                }
+                Learned::Sequence(used) => memory.used(used),
+            });
+            (state, outcome)
+        });
+        match written.await {
+            Ok((back, outcome)) => {
+                state = back;
+                if let Err(error) = outcome {
+                    tracing::warn!(%error, "not remembered across a restart");
+                }
+            }
+            Err(error) => {
+                tracing::error!(%error, "nothing is remembered any more");
+                return;
+            }
+        }
+    }
+}
+
+async fn tell_kubelet(
+    mut own: watch::Receiver<OwnKubelet>,
+    events: mpsc::Sender<Event>,
+    stop: CancellationToken,
+) {
+    loop {
+        let health = own.borrow_and_update().health;
+        if events.send(Event::Kubelet(health)).await.is_err() {
+            return;
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            changed = own.changed() => if changed.is_err() { return stop.cancelled().await },
+        }
+    }
+}

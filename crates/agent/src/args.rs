@@ -1,0 +1,231 @@
+//! Flags of `evenkeel agent`.
+
+use clap::{Args, Subcommand, ValueEnum};
+use evenkeel_net::client::ClientArgs;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Flags of `evenkeel agent`. Flatten into a clap struct.
+#[derive(Clone, Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct AgentArgs {
+    /// Something else than running.
+    #[command(subcommand)]
+    pub command: Option<AgentCommand>,
+    /// Flags of a running agent.
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// Something else than running.
+#[derive(Clone, Debug, Subcommand)]
+pub enum AgentCommand {
+    /// Makes the private key of an agent.
+    Keygen {
+        /// File to write (mode 0600); an existing file is never overwritten.
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
+    },
+}
+
+/// Flags of a running agent.
+#[derive(Clone, Debug, Args)]
+pub struct RunArgs {
+    /// Name of the Node this agent runs on.
+    #[arg(long, env = "NODE_NAME", value_name = "NAME", required = true)]
+    pub node: Option<String>,
+    /// UDP address to listen on.
+    #[arg(long, value_name = "IP:PORT", default_value = "0.0.0.0:7946")]
+    pub listen: SocketAddr,
+    /// UDP address that peers use; the listening address if that names one.
+    #[arg(long, value_name = "IP:PORT")]
+    pub advertise: Option<SocketAddr>,
+    /// Private key of this agent, as `evenkeel agent keygen` writes it.
+    #[arg(long, value_name = "FILE", default_value = "/var/lib/evenkeel/agent.key")]
+    pub key: PathBuf,
+    /// Directory for what outlives a restart: the last roster, and who was seen alive.
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/evenkeel")]
+    pub state_dir: PathBuf,
+    /// The node's own kubelet, to be watched and to be pinned.
+    #[arg(long, value_name = "IP:PORT")]
+    pub kubelet: Option<SocketAddr>,
+    /// Where peers reach that kubelet; the advertised IP with the kubelet's port if not given.
+    #[arg(long, value_name = "IP:PORT")]
+    pub kubelet_advertise: Option<SocketAddr>,
+    /// Zone of nodes without a zone label; without it they are in no zone.
+    #[arg(long, value_name = "NAME")]
+    pub zone_default: Option<String>,
+    /// Heartbeat period, 500ms to 60s.
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = parse_period)]
+    pub heartbeat_period: Duration,
+    /// How a suspect is checked before a vote.
+    #[arg(
+        long,
+        value_name = "PLUGINS",
+        value_delimiter = ',',
+        default_value = "ping,kubelet"
+    )]
+    pub check: Vec<CheckPlugin>,
+    /// Address of the health, readiness and metrics endpoints; without it there are none.
+    #[arg(long, value_name = "IP:PORT")]
+    pub admin: Option<SocketAddr>,
+    /// How the API server is found.
+    #[command(flatten)]
+    pub client: ClientArgs,
+}
+
+/// How a suspect is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CheckPlugin {
+    /// A TCP connection to the kubelet's address. Success alone is an abstention: it proves no identity.
+    Ping,
+    /// The kubelet over TLS, recognised by its pinned serving certificate.
+    Kubelet,
+}
+
+/// Flags that hold together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Name of the Node.
+    pub node: String,
+    /// Where peers send their datagrams.
+    pub advertise: SocketAddr,
+    /// Address to make checks from; `None`: the system's choice.
+    pub source: Option<IpAddr>,
+    /// The node's own kubelet.
+    pub kubelet: Option<SocketAddr>,
+    /// Where peers reach it.
+    pub kubelet_advertise: Option<SocketAddr>,
+    /// Zone of nodes without a label.
+    pub zone_default: Option<String>,
+    /// Heartbeat period.
+    pub period: Duration,
+    /// Check plugins.
+    pub checks: Vec<CheckPlugin>,
+}
+
+/// A flag that makes no sense. The message names it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ArgsError {
+    /// No Node name.
+    #[error("--node NAME is missing: name the Node this agent runs on")]
+    Node,
+    /// Nobody could reach the agent.
+    #[error("--listen {0} names no address that peers could use: give --advertise IP:PORT")]
+    Advertise(SocketAddr),
+}
+
+impl RunArgs {
+    /// Checks the flags against each other.
+    pub fn settings(&self) -> Result<Settings, ArgsError> {
+        let node = self
+            .node
+            .clone()
+            .filter(|node| !node.is_empty())
+            .ok_or(ArgsError::Node)?;
+        let specific = Some(self.listen.ip()).filter(|ip| !ip.is_unspecified());
+        let advertise = match (self.advertise, specific) {
+            (Some(address), _) => address,
+            (None, Some(_)) => self.listen,
+            (None, None) => return Err(ArgsError::Advertise(self.listen)),
+        };
+        let beside = self
+            .kubelet
+            .map(|kubelet| SocketAddr::new(advertise.ip(), kubelet.port()));
+        Ok(Settings {
+            node,
+            advertise,
+            source: specific,
+            kubelet: self.kubelet,
+            kubelet_advertise: self
+                .kubelet_advertise
+                .or(beside)
+                .filter(|_| self.kubelet.is_some()),
+            zone_default: self.zone_default.clone(),
+            period: self.heartbeat_period,
+            checks: self.check.clone(),
+        })
+    }
+}
+
+/// `500ms`, `2s`; 500 ms to 60 s.
+fn parse_period(text: &str) -> Result<Duration, String> {
+    let parsed = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
+        (Some(number), _) => number.parse().ok().map(Duration::from_millis),
+        (None, Some(number)) => number.parse().ok().map(Duration::from_secs),
+        (None, None) => None,
+    };
+    let allowed = Duration::from_millis(500)..=Duration::from_secs(60);
+    parsed
+        .filter(|period| allowed.contains(period))
+        .ok_or_else(|| "give 500ms to 60s, as in 2s".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        agent: AgentArgs,
+    }
+
+    fn parse(line: &str) -> Result<AgentArgs, String> {
+        let words = std::iter::once("agent").chain(line.split_whitespace());
+        Cli::try_parse_from(words)
+            .map(|cli| cli.agent)
+            .map_err(|error| error.to_string())
+    }
+
+    fn settings(line: &str) -> Result<Settings, ArgsError> {
+        parse(line).unwrap().run.settings()
+    }
+
+    #[test]
+    fn the_listening_address_is_advertised_if_it_names_one() {
+        let named = settings("--node a --listen 127.77.0.1:7946").unwrap();
+        assert_eq!(named.advertise.to_string(), "127.77.0.1:7946");
+        assert_eq!(named.source, Some("127.77.0.1".parse().unwrap()));
+        let error = settings("--node a").unwrap_err();
+        assert!(error.to_string().contains("give --advertise"), "{error}");
+        let outer = settings("--node a --listen 127.77.0.1:7946 --advertise 127.78.0.1:7946").unwrap();
+        assert_eq!(outer.advertise.to_string(), "127.78.0.1:7946");
+    }
+
+    #[test]
+    fn the_kubelet_is_advertised_beside_the_agent() {
+        let line = "--node a --listen 127.77.0.1:7946 --advertise 127.78.0.1:7946 --kubelet 127.77.0.1:10250";
+        assert_eq!(
+            settings(line).unwrap().kubelet_advertise.unwrap().to_string(),
+            "127.78.0.1:10250"
+        );
+        let without =
+            settings("--node a --listen 127.77.0.1:7946 --kubelet-advertise 127.78.0.1:10250").unwrap();
+        assert_eq!(without.kubelet_advertise, None);
+    }
+
+    #[test]
+    fn periods_and_plugins_are_bounded() {
+        assert_eq!(
+            settings("--node a --listen 1.2.3.4:1 --heartbeat-period 500ms")
+                .unwrap()
+                .period
+                .as_millis(),
+            500
+        );
+        for bad in ["1ms", "61s", "2", "two", "-1s"] {
+            let error = parse(&format!("--node a --heartbeat-period={bad}")).unwrap_err();
+            assert!(error.contains("500ms to 60s"), "{error}");
+        }
+        assert!(parse("--node a --check pong").unwrap_err().contains("pong"));
+    }
+
+    #[test]
+    fn keygen_needs_no_flags_of_a_running_agent() {
+        let args = parse("keygen --out k").unwrap();
+        assert!(matches!(args.command, Some(AgentCommand::Keygen { .. })));
+    }
+}

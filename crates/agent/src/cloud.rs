@@ -1,0 +1,456 @@
+//! The API server as one agent uses it: its own Node, its AgentStatus, the ZoneHealth of its zone.
+//!
+//! ZoneHealth is asked for, not watched: a watch that is half open looks like a quiet zone (hazard 20), and the same
+//! request is the proof of contact that a node's link to the cloud is judged by. Reporters ask every second, the
+//! others every five.
+
+use crate::kubelet::OwnKubelet;
+use crate::zone::Event;
+use evenkeel_api::crd::{AgentStatus, AgentStatusSpec, FencingOffer, ZoneHealth};
+use evenkeel_api::names;
+use evenkeel_api::zone::{RosterSpec, ZoneHealthStatus};
+use evenkeel_zone::verdict::is_newer_report;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::ApiResource;
+use kube::{Client, ResourceExt as _};
+use serde_json::json;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+const FIELD_MANAGER: &str = "evenkeel-agent";
+/// A request without an answer after this time has none.
+const REQUEST: Duration = Duration::from_secs(2);
+const REPORTER_ASKS: Duration = Duration::from_secs(1);
+const MEMBER_ASKS: Duration = Duration::from_secs(5);
+/// Node and AgentStatus are compared with what they should be.
+const REGISTER_AGAIN: Duration = Duration::from_secs(60);
+const BACK_OFF: [Duration; 4] = [
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(5),
+    Duration::from_secs(10),
+];
+
+/// Why a request has no result.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CloudError {
+    #[error("{what}: no answer within {} s", REQUEST.as_secs())]
+    Timeout { what: &'static str },
+    #[error("{what}: {source}")]
+    Request {
+        what: &'static str,
+        source: Box<kube::Error>,
+    },
+    #[error("ZoneHealth {name} cannot be understood: {source}")]
+    Odd { name: String, source: serde_json::Error },
+    #[error("Node {0} has no UID")]
+    NoUid(String),
+    #[error("Node {0} has no label {first} or {second}, and --zone-default is not given: it is in no zone", first = names::ZONE_LABELS[0], second = names::ZONE_LABELS[1])]
+    NoZone(String),
+}
+
+impl CloudError {
+    /// The API server answered, though not with what was wanted. A 5xx can be a gateway's word on a server that it
+    /// cannot reach.
+    fn is_contact(&self) -> bool {
+        match self {
+            Self::Request { source, .. } => {
+                matches!(&**source, kube::Error::Api(status) if status.code < 500)
+            }
+            Self::Timeout { .. } => false,
+            Self::Odd { .. } | Self::NoUid(_) | Self::NoZone(_) => true,
+        }
+    }
+
+    /// Somebody else wrote first.
+    pub(crate) fn is_conflict(&self) -> bool {
+        matches!(self, Self::Request { source, .. } if matches!(&**source, kube::Error::Api(status) if status.code == 409))
+    }
+}
+
+/// Where this agent belongs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Home {
+    pub(crate) node_uid: String,
+    pub(crate) zone: String,
+}
+
+/// ZoneHealth as it was read.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Seen {
+    pub(crate) uid: String,
+    pub(crate) resource_version: String,
+    pub(crate) roster: RosterSpec,
+    pub(crate) status: ZoneHealthStatus,
+}
+
+impl Seen {
+    /// Whether this is an earlier state of the same object: by resourceVersion, which grows with every write, also
+    /// with the one of somebody who set the status back by hand.
+    pub(crate) fn is_older_than(&self, other: &Self) -> bool {
+        let version = |seen: &Self| seen.resource_version.parse::<u64>();
+        if self.uid != other.uid {
+            return false;
+        }
+        match (version(self), version(other)) {
+            (Ok(own), Ok(others)) => own < others,
+            _ => {
+                is_newer_report(other.status.sequence, self.status.sequence)
+                    || self.roster.version < other.roster.version
+            }
+        }
+    }
+}
+
+/// The API server.
+#[derive(Clone)]
+pub(crate) struct Cloud {
+    client: Client,
+    node: String,
+}
+
+impl Cloud {
+    pub(crate) fn new(client: Client, node: &str) -> Self {
+        Self {
+            client,
+            node: node.to_owned(),
+        }
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// UID and zone of the agent's Node.
+    pub(crate) async fn home(&self, zone_default: Option<&str>) -> Result<Home, CloudError> {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let node = bounded("reading the agent's Node", nodes.get(&self.node)).await?;
+        let label = names::ZONE_LABELS
+            .iter()
+            .find_map(|label| node.labels().get(*label));
+        let zone = label
+            .map(String::as_str)
+            .filter(|zone| !zone.is_empty())
+            .or(zone_default);
+        let zone = zone
+            .ok_or_else(|| CloudError::NoZone(self.node.clone()))?
+            .to_owned();
+        let node_uid = node.uid().ok_or_else(|| CloudError::NoUid(self.node.clone()))?;
+        Ok(Home { node_uid, zone })
+    }
+
+    /// Makes the agent's own AgentStatus say this, and belong to its Node.
+    pub(crate) async fn register(&self, spec: &AgentStatusSpec) -> Result<(), CloudError> {
+        let statuses: Api<AgentStatus> = Api::all(self.client.clone());
+        let metadata = json!({
+            "name": self.node,
+            "ownerReferences": [{ "apiVersion": "v1", "kind": "Node", "name": self.node, "uid": spec.node_uid }],
+        });
+        let mut wanted = json!({ "metadata": metadata, "spec": spec });
+        if spec.kubelet.is_none() {
+            // A merge patch keeps what it does not name.
+            wanted["spec"]["kubelet"] = serde_json::Value::Null;
+        }
+        let what = "writing AgentStatus";
+        let patch = PatchParams {
+            field_manager: Some(FIELD_MANAGER.into()),
+            ..PatchParams::default()
+        };
+        let patched = bounded(what, statuses.patch(&self.node, &patch, &Patch::Merge(&wanted))).await;
+        match patched {
+            Err(CloudError::Request { source, .. }) if matches!(&*source, kube::Error::Api(status) if status.code == 404) =>
+            {
+                let mut fresh = AgentStatus::new(&self.node, spec.clone());
+                fresh.metadata.owner_references =
+                    serde_json::from_value(wanted["metadata"]["ownerReferences"].take()).ok();
+                let post = PostParams {
+                    field_manager: Some(FIELD_MANAGER.into()),
+                    ..PostParams::default()
+                };
+                bounded(what, statuses.create(&post, &fresh)).await.map(drop)
+            }
+            other => other.map(drop),
+        }
+    }
+
+    /// The ZoneHealth of a zone, `None` if there is none.
+    pub(crate) async fn zone_health(&self, name: &str) -> Result<Option<Seen>, CloudError> {
+        let found = bounded("reading ZoneHealth", self.zones().get_opt(name)).await?;
+        found.map(read).transpose()
+    }
+
+    /// Writes the status, if nobody else wrote since `resource_version`.
+    pub(crate) async fn publish(
+        &self,
+        name: &str,
+        resource_version: &str,
+        status: &ZoneHealthStatus,
+    ) -> Result<Seen, CloudError> {
+        let patch = json!({ "metadata": { "resourceVersion": resource_version }, "status": status });
+        let params = PatchParams {
+            field_manager: Some(FIELD_MANAGER.into()),
+            ..PatchParams::default()
+        };
+        let zones = self.zones();
+        let merge = Patch::Merge(&patch);
+        let written = zones.patch_status(name, &params, &merge);
+        read(bounded("writing the status of ZoneHealth", written).await?)
+    }
+
+    /// As plain objects: one that this version cannot decode must not end the agent's sight of the others' writes.
+    fn zones(&self) -> Api<DynamicObject> {
+        Api::all_with(self.client.clone(), &ApiResource::erase::<ZoneHealth>(&()))
+    }
+}
+
+async fn bounded<T>(
+    what: &'static str,
+    request: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<T, CloudError> {
+    match tokio::time::timeout(REQUEST, request).await {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(source)) => Err(CloudError::Request {
+            what,
+            source: Box::new(source),
+        }),
+        Err(_) => Err(CloudError::Timeout { what }),
+    }
+}
+
+fn read(object: DynamicObject) -> Result<Seen, CloudError> {
+    let name = object.name_any();
+    let odd = |source| CloudError::Odd {
+        name: name.clone(),
+        source,
+    };
+    let roster = object.data.pointer("/spec/roster").cloned().unwrap_or_default();
+    let status = object
+        .data
+        .get("status")
+        .cloned()
+        .filter(|status| !status.is_null());
+    Ok(Seen {
+        uid: object.uid().unwrap_or_default(),
+        resource_version: object.resource_version().unwrap_or_default(),
+        roster: serde_json::from_value(roster).map_err(odd)?,
+        status: status
+            .map(serde_json::from_value)
+            .transpose()
+            .map_err(odd)?
+            .unwrap_or_default(),
+    })
+}
+
+/// Asks for ZoneHealth until shutdown: the roster, what others published, and the proof of contact.
+pub(crate) async fn follow(
+    cloud: Cloud,
+    zone_object: String,
+    mut standing: watch::Receiver<bool>,
+    events: mpsc::Sender<Event>,
+    shutdown: CancellationToken,
+) {
+    let mut silent = false;
+    let mut missing = false;
+    loop {
+        let pace = if *standing.borrow_and_update() {
+            REPORTER_ASKS
+        } else {
+            MEMBER_ASKS
+        };
+        let asked = tokio::time::Instant::now();
+        let answer = tokio::select! {
+            () = shutdown.cancelled() => return,
+            answer = cloud.zone_health(&zone_object) => answer,
+        };
+        let contact = answer.as_ref().err().is_none_or(CloudError::is_contact);
+        if silent == contact {
+            silent = !contact;
+            if contact {
+                tracing::info!("the API server answers");
+            } else {
+                tracing::warn!("the API server does not answer");
+            }
+        }
+        let mut next = if contact { pace } else { REPORTER_ASKS };
+        let seen = match answer {
+            Ok(found) => {
+                if found.is_none() && !std::mem::replace(&mut missing, true) {
+                    tracing::info!(zone = zone_object, "no ZoneHealth yet: the controller makes it");
+                }
+                found.map(Box::new)
+            }
+            Err(error) => {
+                tracing::debug!(%error, "no ZoneHealth");
+                None
+            }
+        };
+        if seen.is_none() {
+            // Somebody is about to make it; the first roster should not take five seconds to arrive.
+            next = REPORTER_ASKS;
+        }
+        missing = missing && seen.is_none();
+        let told = [contact.then_some(Event::Contact), seen.map(Event::Seen)];
+        for event in told.into_iter().flatten() {
+            if events.send(event).await.is_err() {
+                return;
+            }
+        }
+        tokio::select! {
+            () = shutdown.cancelled() => return,
+            () = tokio::time::sleep_until(asked + next) => {}
+            changed = standing.changed() => if changed.is_err() { return },
+        }
+    }
+}
+
+/// What an agent says of itself, but for its kubelet.
+#[derive(Clone, Debug)]
+pub(crate) struct Registration {
+    pub(crate) public_key: String,
+    pub(crate) address: String,
+    pub(crate) zone_default: Option<String>,
+}
+
+/// Keeps AgentStatus as it should be until shutdown. Returns early, with where the Node is now, when it is no longer
+/// the Node this agent began with.
+pub(crate) async fn stay_registered(
+    cloud: Cloud,
+    home: Home,
+    registration: Registration,
+    mut kubelet: watch::Receiver<OwnKubelet>,
+    shutdown: CancellationToken,
+) -> Option<Home> {
+    let mut failures = 0;
+    loop {
+        let spec = AgentStatusSpec {
+            node_uid: home.node_uid.clone(),
+            public_key: registration.public_key.clone(),
+            address: registration.address.clone(),
+            kubelet: kubelet.borrow_and_update().endpoint.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            fencing: FencingOffer::default(),
+        };
+        let outcome = async {
+            let now = cloud.home(registration.zone_default.as_deref()).await?;
+            if now == home {
+                cloud.register(&spec).await?;
+            }
+            Ok::<_, CloudError>(now)
+        };
+        let wait = match outcome.await {
+            Ok(now) if now != home => return Some(now),
+            Ok(_) => {
+                failures = 0;
+                REGISTER_AGAIN
+            }
+            Err(error) => {
+                let wait = BACK_OFF
+                    .get(failures)
+                    .copied()
+                    .unwrap_or(BACK_OFF[BACK_OFF.len() - 1]);
+                failures += 1;
+                tracing::warn!(%error, retry_in = ?wait, "not registered");
+                wait
+            }
+        };
+        let changed = async {
+            // The health alone is no reason to write.
+            while kubelet.changed().await.is_ok() {
+                if kubelet.borrow_and_update().endpoint != spec.kubelet {
+                    return;
+                }
+            }
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = shutdown.cancelled() => return None,
+            () = tokio::time::sleep(wait) => {}
+            () = changed => {}
+        }
+    }
+}
+
+/// Asks where this agent belongs until there is an answer; `None` at shutdown.
+pub(crate) async fn find_home(
+    cloud: &Cloud,
+    zone_default: Option<&str>,
+    shutdown: &CancellationToken,
+) -> Option<Home> {
+    for failures in 0.. {
+        let error = tokio::select! {
+            () = shutdown.cancelled() => return None,
+            home = cloud.home(zone_default) => match home {
+                Ok(home) => return Some(home),
+                Err(error) => error,
+            },
+        };
+        let wait = BACK_OFF
+            .get(failures)
+            .copied()
+            .unwrap_or(BACK_OFF[BACK_OFF.len() - 1]);
+        tracing::warn!(%error, retry_in = ?wait, "the agent does not know its zone yet");
+        tokio::select! {
+            () = shutdown.cancelled() => return None,
+            () = tokio::time::sleep(wait) => {}
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(resource_version: &str, sequence: i64, roster: i64) -> Seen {
+        Seen {
+            uid: "u".into(),
+            resource_version: resource_version.into(),
+            roster: RosterSpec {
+                version: roster,
+                members: vec![],
+            },
+            status: ZoneHealthStatus {
+                sequence,
+                ..ZoneHealthStatus::default()
+            },
+        }
+    }
+
+    #[test]
+    fn a_status_set_back_by_hand_is_news_and_a_late_answer_is_not() {
+        let table = [
+            ("an earlier answer", seen("9", 7, 1), true),
+            ("the same", seen("10", 8, 1), false),
+            ("set back by hand", seen("11", 0, 1), false),
+            ("earlier, versions are words", seen("a", 7, 1), true),
+            ("earlier roster, versions are words", seen("a", 8, 0), true),
+            ("later, versions are words", seen("a", 9, 1), false),
+        ];
+        for (what, candidate, older) in table {
+            assert_eq!(candidate.is_older_than(&seen("10", 8, 1)), older, "{what}");
+        }
+        let anew = Seen {
+            uid: "v".into(),
+            ..seen("9", 0, 0)
+        };
+        assert!(!anew.is_older_than(&seen("10", 8, 1)), "another object");
+    }
+
+    #[test]
+    fn a_gateway_without_its_server_is_no_contact() {
+        let refusal = |code: u16| CloudError::Request {
+            what: "reading",
+            source: Box::new(kube::Error::Api(Box::new(kube::core::Status {
+                code,
+                ..kube::core::Status::default()
+            }))),
+        };
+        let contacts = [401, 403, 404, 409, 429, 500, 502, 503, 504].map(|code| refusal(code).is_contact());
+        assert_eq!(
+            contacts,
+            [true, true, true, true, true, false, false, false, false]
+        );
+    }
+}

@@ -1,0 +1,48 @@
+//! The process on each node: it watches its neighbours, votes on them, and reports for the zone.
+//!
+//! The rules live in `evenkeel-zone`, a state machine without clock or socket. This crate is the shell around it:
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`args`] | flags, and what is wrong with them |
+//! | [`key`] | the key file, and `evenkeel agent keygen` |
+//! | [`state`] | what outlives a restart: the last roster, who was seen alive, the sequence |
+//! | [`agent`] | puts the parts together |
+//! | `cloud` | the API server: the agent's own Node, its AgentStatus, the zone's ZoneHealth; whether it is reached |
+//! | `zone` | the datagram loop around the engine |
+//! | `checks` | what the check plugins say of a suspect's kubelet |
+//! | `kubelet` | the node's own kubelet |
+//! | `reporter` | the zone's Lease and the writing of ZoneHealth |
+//! | `metrics` | numbers |
+//!
+//! ```no_run
+//! use clap::Parser;
+//! use evenkeel_agent::AgentArgs;
+//!
+//! #[derive(Parser)]
+//! struct Cli {
+//!     #[command(flatten)]
+//!     agent: AgentArgs,
+//! }
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let cli = Cli::parse();
+//! let shutdown = evenkeel_net::shutdown::on_signals()?;
+//! evenkeel_agent::run(cli.agent, shutdown).await?;
+//! # Ok(())
+//! # }
+//! ```
+
+pub mod agent;
+pub mod args;
+mod checks;
+mod cloud;
+pub mod key;
+mod kubelet;
+mod metrics;
+mod reporter;
+pub mod state;
+mod zone;
+
+pub use agent::{Agent, AgentError, run};
+pub use args::{AgentArgs, Settings};

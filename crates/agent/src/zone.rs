@@ -1,0 +1,343 @@
+//! The datagram loop around the engine.
+
+use crate::args::Settings;
+use crate::checks;
+use crate::cloud::Seen;
+use crate::metrics::{Metrics, Reason, Result as Outcome};
+use crate::reporter::Draft;
+use crate::state::SEQUENCE_BLOCK_BITS;
+use evenkeel_zone::Millis;
+use evenkeel_zone::engine::{CheckResult, Config, Engine, Identity, Input, Note, Output};
+use evenkeel_zone::keys::SigningKey;
+use evenkeel_zone::roster::{MemberId, Roster};
+use evenkeel_zone::verdict::Health;
+use evenkeel_zone::wire::{MAX_FRAME, Nonce};
+use nix::time::{ClockId, clock_gettime};
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::net::UdpSocket;
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+/// Checks that run at the same time; more are answered with "unavailable".
+const MOST_CHECKS: usize = 64;
+
+/// Something that the loop should know.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// The API server answered.
+    Contact,
+    /// ZoneHealth was read or written.
+    Seen(Box<Seen>),
+    /// State of the own kubelet.
+    Kubelet(Health),
+    /// A check ended.
+    Checked(Nonce, MemberId, CheckResult),
+    /// Whether this agent holds the zone's Lease.
+    Leading(bool),
+}
+
+/// Something to be remembered across restarts.
+#[derive(Debug)]
+pub(crate) enum Learned {
+    Roster(evenkeel_api::zone::RosterSpec),
+    SeenAlive(String),
+    /// Statements were signed with sequences up to this one.
+    Sequence(u64),
+}
+
+/// What the loop is made of.
+pub(crate) struct ZoneLoop {
+    pub(crate) settings: Settings,
+    pub(crate) key: Arc<SigningKey>,
+    pub(crate) node_uid: String,
+    pub(crate) roster: Roster,
+    pub(crate) seen_alive: BTreeSet<MemberId>,
+    pub(crate) sequence_base: u64,
+    pub(crate) socket: UdpSocket,
+    pub(crate) events: mpsc::Receiver<Event>,
+    pub(crate) own_events: mpsc::Sender<Event>,
+    pub(crate) drafts: mpsc::Sender<Draft>,
+    pub(crate) standing: watch::Sender<bool>,
+    pub(crate) learned: mpsc::UnboundedSender<Learned>,
+    pub(crate) admitted: Arc<AtomicBool>,
+    pub(crate) metrics: Metrics,
+}
+
+/// Milliseconds since boot, sleep included: a suspended agent must notice that time has passed.
+pub(crate) fn now() -> Millis {
+    let time = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("Linux has had CLOCK_BOOTTIME since 2.6.39");
+    let millis = Duration::from(time).as_millis();
+    Millis(u64::try_from(millis).expect("a machine is not up for 500 million years"))
+}
+
+impl ZoneLoop {
+    /// Runs until shutdown.
+    pub(crate) async fn run(mut self, shutdown: CancellationToken) -> io::Result<()> {
+        let mut engine = self.engine(self.roster.clone(), self.sequence_base);
+        let mut current: Option<Seen> = None;
+        let checks = Arc::new(Semaphore::new(MOST_CHECKS));
+        // One byte more than any datagram of ours: a longer one is cut there, and refused for its length.
+        let mut buffer = [0; MAX_FRAME + 1];
+        loop {
+            let wait = Duration::from_millis(engine.deadline().since(now()));
+            let outputs = tokio::select! {
+                () = shutdown.cancelled() => return Ok(()),
+                received = self.socket.recv_from(&mut buffer) => match received {
+                    Ok((length, _)) => {
+                        self.metrics.received.inc();
+                        engine.handle(now(), Input::Datagram(buffer.get(..length).unwrap_or_default()))
+                    }
+                    // On Linux, an ICMP error to an earlier datagram shows up here; it says nothing that counts.
+                    Err(error) if is_of_a_peer(&error) => Vec::new(),
+                    Err(error) => return Err(error),
+                },
+                event = self.events.recv() => match event {
+                    Some(event) => self.take(&mut engine, &mut current, event),
+                    None => return Ok(()),
+                },
+                () = tokio::time::sleep(wait) => engine.handle(now(), Input::Tick),
+            };
+            for output in outputs {
+                self.carry_out(&engine, current.as_ref(), &checks, output);
+            }
+            // The next life begins a block above what is remembered: each block that this life enters is written down.
+            if engine.sequence() >> SEQUENCE_BLOCK_BITS != self.sequence_base >> SEQUENCE_BLOCK_BITS {
+                self.sequence_base = engine.sequence();
+                self.learn(Learned::Sequence(self.sequence_base));
+            }
+            self.measure(&engine);
+        }
+    }
+
+    fn engine(&self, roster: Roster, sequence_base: u64) -> Engine {
+        let identity = Identity {
+            uid: self.node_uid.clone(),
+            key: self.key.clone(),
+            incarnation: rand::random(),
+            sequence_base,
+            seed: rand::random(),
+            seen_alive: self.seen_alive.clone(),
+        };
+        let config = Config {
+            period_ms: u64::try_from(self.settings.period.as_millis()).unwrap_or(u64::MAX),
+            ..Config::default()
+        };
+        Engine::new(config, identity, roster, now())
+    }
+
+    fn take(&mut self, engine: &mut Engine, current: &mut Option<Seen>, event: Event) -> Vec<Output> {
+        match event {
+            Event::Contact => engine.handle(now(), Input::CloudContact),
+            Event::Kubelet(kubelet) => engine.handle(
+                now(),
+                Input::Facts {
+                    kubelet,
+                    runtime: Health::Unknown,
+                },
+            ),
+            Event::Checked(round, suspect, result) => engine.handle(
+                now(),
+                Input::Checked {
+                    round,
+                    suspect,
+                    result,
+                },
+            ),
+            Event::Leading(leading) => {
+                self.metrics.leading.set(i64::from(leading));
+                engine.handle(now(), Input::Leading(leading))
+            }
+            Event::Seen(seen) => self.take_zone_health(engine, current, *seen),
+        }
+    }
+
+    fn take_zone_health(
+        &mut self,
+        engine: &mut Engine,
+        current: &mut Option<Seen>,
+        seen: Seen,
+    ) -> Vec<Output> {
+        let replaced = current.as_ref().is_some_and(|current| current.uid != seen.uid);
+        let older = current
+            .as_ref()
+            .is_some_and(|current| seen.is_older_than(current));
+        if older || current.as_ref() == Some(&seen) {
+            return Vec::new();
+        }
+        let mut outputs = Vec::new();
+        match Roster::from_spec(&seen.roster) {
+            Ok(roster) => {
+                // A remembered roster that is not older than this one, and another: of a former ZoneHealth.
+                let (new, known) = (roster.reference(), engine.roster().reference());
+                let first = current.is_none() && new != known && new.version <= known.version;
+                if replaced || first {
+                    tracing::warn!(
+                        ?roster,
+                        "ZoneHealth was made anew: beginning anew with its roster"
+                    );
+                    *engine = self.engine(roster.clone(), engine.sequence());
+                    if self.standing.send_replace(false) {
+                        outputs.extend(engine.handle(now(), Input::Leading(false)));
+                    }
+                }
+                if roster.reference() != self.roster.reference() {
+                    tracing::info!(?roster, "roster");
+                    self.learn(Learned::Roster(seen.roster.clone()));
+                    self.roster = roster.clone();
+                }
+                outputs.extend(engine.handle(now(), Input::Roster(roster)));
+            }
+            Err(error) => tracing::warn!(%error, "the roster in ZoneHealth is refused"),
+        }
+        outputs.extend(engine.handle(now(), Input::Published(&seen.status)));
+        *current = Some(seen);
+        outputs
+    }
+
+    fn carry_out(
+        &mut self,
+        engine: &Engine,
+        current: Option<&Seen>,
+        checks: &Arc<Semaphore>,
+        output: Output,
+    ) {
+        match output {
+            Output::Send { address, bytes, .. } => match self.socket.try_send_to(&bytes, address) {
+                Ok(_) => {
+                    self.metrics.sent.inc();
+                    self.metrics.sent_bytes.inc_by(bytes.len() as u64);
+                }
+                Err(error) => {
+                    // Lost, like any datagram.
+                    self.metrics.send_errors.inc();
+                    tracing::debug!(%address, %error, "datagram not sent");
+                }
+            },
+            Output::Check {
+                round,
+                suspect,
+                within_ms,
+            } => self.check(engine, checks, round, suspect, within_ms),
+            Output::Report(report) => {
+                let Some(current) = current else { return };
+                let draft = Draft {
+                    report,
+                    resource_version: current.resource_version.clone(),
+                };
+                if let Err(error) = self.drafts.try_send(draft) {
+                    tracing::debug!(%error, "a report is being written already");
+                }
+            }
+            Output::Stand(stand) => {
+                tracing::info!(stand, "reporting for the zone");
+                self.standing.send_replace(stand);
+            }
+            Output::SeenAlive(id) => {
+                self.seen_alive.insert(id);
+                if let Some(member) = engine.roster().get(id) {
+                    self.learn(Learned::SeenAlive(member.uid.clone()));
+                }
+            }
+            Output::Note(note) => self.tell(&note),
+            Output::Refused(reason) => {
+                self.metrics.refused.get_or_create(&Reason { reason }).inc();
+            }
+        }
+    }
+
+    fn check(
+        &self,
+        engine: &Engine,
+        checks: &Arc<Semaphore>,
+        round: Nonce,
+        suspect: MemberId,
+        within_ms: u64,
+    ) {
+        let endpoint = engine
+            .roster()
+            .get(suspect)
+            .and_then(|member| member.kubelet.clone());
+        let (plugins, source) = (self.settings.checks.clone(), self.settings.source);
+        let (events, metrics) = (self.own_events.clone(), self.metrics.clone());
+        let permit = checks.clone().try_acquire_owned();
+        tokio::spawn(async move {
+            let result = if permit.is_ok() {
+                checks::check(
+                    &plugins,
+                    endpoint.as_ref(),
+                    source,
+                    Duration::from_millis(within_ms),
+                )
+                .await
+            } else {
+                CheckResult::Unavailable
+            };
+            drop(permit);
+            let name = match result {
+                CheckResult::Identity => "identity",
+                CheckResult::Failed => "failed",
+                CheckResult::Inconclusive => "inconclusive",
+                CheckResult::Unavailable => "unavailable",
+            };
+            metrics.checks.get_or_create(&Outcome { result: name }).inc();
+            if events.send(Event::Checked(round, suspect, result)).await.is_err() {
+                tracing::debug!("a check ended after the agent");
+            }
+        });
+    }
+
+    fn tell(&self, note: &Note) {
+        match note {
+            Note::Edge { subject, state } => tracing::info!(node = subject, ?state, "edge changed"),
+            Note::Suspect { subject, down, live } => tracing::info!(node = subject, down, live, "suspect"),
+            Note::Round {
+                subject,
+                outcome,
+                votes: (yes, no, abstain),
+                of,
+            } => {
+                self.metrics
+                    .rounds
+                    .get_or_create(&Outcome { result: outcome })
+                    .inc();
+                tracing::info!(node = subject, outcome, yes, no, abstain, of, "confirm round");
+            }
+            Note::Paused(gap_ms) => tracing::warn!(
+                gap_ms,
+                "this process did not run; its votes have no weight for a while"
+            ),
+            Note::Doubt(_) => tracing::warn!("{note}"),
+            Note::NewerRoster(version) => tracing::info!(version, "a peer has a newer roster"),
+        }
+    }
+
+    fn measure(&self, engine: &Engine) {
+        let (within, _) = engine.reach();
+        self.metrics.members.set(engine.roster().len() as i64);
+        self.metrics.within_reach.set(within as i64);
+        let admitted = engine.roster().contains(MemberId::of(&self.node_uid));
+        self.admitted.store(admitted, Ordering::Relaxed);
+    }
+
+    fn learn(&self, learned: Learned) {
+        if self.learned.send(learned).is_err() {
+            tracing::debug!("nothing is remembered any more: the agent is ending");
+        }
+    }
+}
+
+fn is_of_a_peer(error: &io::Error) -> bool {
+    use io::ErrorKind as Kind;
+    matches!(
+        error.kind(),
+        Kind::ConnectionRefused
+            | Kind::ConnectionReset
+            | Kind::HostUnreachable
+            | Kind::NetworkUnreachable
+            | Kind::Interrupted
+    )
+}

@@ -1,0 +1,107 @@
+//! What is wrong with an agent's surroundings is one line and exit code 2.
+
+use clap::Parser;
+use evenkeel_agent::{AgentArgs, AgentError};
+use std::net::UdpSocket;
+use tokio_util::sync::CancellationToken;
+
+#[derive(Parser)]
+struct Cli {
+    #[command(flatten)]
+    agent: AgentArgs,
+}
+
+async fn refused(words: &[&str]) -> AgentError {
+    let cli = Cli::try_parse_from([&["agent"], words].concat()).unwrap_or_else(|error| panic!("{error}"));
+    let error = evenkeel_agent::run(cli.agent, CancellationToken::new())
+        .await
+        .unwrap_err();
+    assert_eq!(error.exit_code(), 2);
+    assert!(!error.to_string().contains('\n'), "{error}");
+    error
+}
+
+const KUBECONFIG: &str = r#"{"apiVersion":"v1","kind":"Config","current-context":"c",
+"clusters":[{"name":"c","cluster":{"server":"https://127.0.0.1:1"}}],
+"contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],"users":[{"name":"u","user":{"token":"t"}}]}"#;
+
+#[tokio::test]
+async fn an_agent_without_its_key_says_how_to_make_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let key = directory.path().join("agent.key");
+    let key = key.to_str().unwrap();
+    let run = [
+        "--node",
+        "a",
+        "--listen",
+        "127.0.0.1:0",
+        "--key",
+        key,
+        "--state-dir",
+        directory.path().to_str().unwrap(),
+    ];
+    let error = refused(&run).await.to_string();
+    assert!(
+        error.contains(key) && error.contains("evenkeel agent keygen --out"),
+        "{error}"
+    );
+    assert_eq!(
+        std::fs::read_dir(directory.path()).unwrap().count(),
+        0,
+        "nothing was written"
+    );
+}
+
+#[tokio::test]
+async fn a_key_is_made_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let key = directory.path().join("agent.key");
+    let words = ["keygen", "--out", key.to_str().unwrap()];
+    let cli =
+        Cli::try_parse_from([&["agent"], &words[..]].concat()).unwrap_or_else(|error| panic!("{error}"));
+    evenkeel_agent::run(cli.agent, CancellationToken::new())
+        .await
+        .unwrap();
+    let made = std::fs::read(&key).unwrap();
+    assert!(refused(&words).await.to_string().contains("exists"));
+    assert_eq!(std::fs::read(&key).unwrap(), made);
+}
+
+#[tokio::test]
+async fn a_taken_address_a_missing_kubeconfig_and_a_bad_directory_are_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    evenkeel_agent::key::generate(&directory.path().join("agent.key")).unwrap();
+    std::fs::write(directory.path().join("kubeconfig"), KUBECONFIG).unwrap();
+    std::fs::write(directory.path().join("file"), "").unwrap();
+    let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    let (key, kubeconfig, state, missing, file) = (
+        path("agent.key"),
+        path("kubeconfig"),
+        path("state"),
+        path("missing"),
+        path("file"),
+    );
+    let cases: [(&str, &str, &str, &str); 3] = [
+        (&taken, &kubeconfig, &state, &taken),
+        ("127.0.0.1:0", &missing, &state, &missing),
+        ("127.0.0.1:0", &kubeconfig, &file, &file),
+    ];
+    for (listen, kubeconfig, state, named) in cases {
+        let words = [
+            "--node",
+            "a",
+            "--listen",
+            listen,
+            "--key",
+            &key,
+            "--state-dir",
+            state,
+            "--kubeconfig",
+            kubeconfig,
+        ];
+        let error = refused(&words).await.to_string();
+        assert!(error.contains(named), "{error} does not name {named}");
+    }
+}

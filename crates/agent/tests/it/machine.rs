@@ -1,0 +1,217 @@
+//! One machine: an agent with a runtime of its own, a kubelet, a link to the cloud.
+
+use axum::Router;
+use axum::routing::get;
+use evenkeel_agent::args::CheckPlugin;
+use evenkeel_agent::state::StateDir;
+use evenkeel_agent::{Agent, Settings, key};
+use evenkeel_net::pki::{Ca, Identity, ServerNames, Validity};
+use evenkeel_net::serve::{ServerTls, serve_https};
+use jiff::Timestamp;
+use kube::Client;
+use kube::client::Body;
+use socket2::{Domain, Socket, Type};
+use std::net::{SocketAddr, TcpListener as StdListener, TcpStream, UdpSocket as StdUdp};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::net::{TcpListener, UdpSocket};
+use tokio::runtime::Runtime;
+use tokio_util::sync::CancellationToken;
+use tower::BoxError;
+
+/// A machine that can lose its power and its link to the cloud.
+pub(crate) struct Machine {
+    pub(crate) name: String,
+    directory: tempfile::TempDir,
+    address: SocketAddr,
+    client: Client,
+    cut: Arc<AtomicBool>,
+    kubelet: Kubelet,
+    agent: Option<(Runtime, CancellationToken)>,
+    pub(crate) admin: SocketAddr,
+}
+
+impl Machine {
+    pub(crate) fn new(name: &str, client: &Client) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        key::generate(&directory.path().join("agent.key")).unwrap();
+        let cut = Arc::new(AtomicBool::new(false));
+        Self {
+            name: name.to_owned(),
+            address: StdUdp::bind("127.0.0.1:0").unwrap().local_addr().unwrap(),
+            admin: StdListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap(),
+            client: behind_a_link(client.clone(), cut.clone()),
+            directory,
+            cut,
+            kubelet: Kubelet::start(),
+            agent: None,
+        }
+    }
+
+    /// A new process of the agent, as far as a test can have one: nothing of it is left when its runtime ends.
+    pub(crate) fn start_agent(&mut self) {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let settings = Settings {
+            node: self.name.clone(),
+            advertise: self.address,
+            source: None,
+            kubelet: Some(self.kubelet.address),
+            kubelet_advertise: Some(self.kubelet.address),
+            zone_default: None,
+            period: Duration::from_millis(500),
+            checks: vec![CheckPlugin::Ping, CheckPlugin::Kubelet],
+        };
+        let key = key::load(&self.directory.path().join("agent.key")).unwrap();
+        let state = StateDir::open(self.state_dir(), &self.name, 0).unwrap();
+        let (client, address, admin) = (self.client.clone(), self.address, self.admin);
+        let stop = CancellationToken::new();
+        let stopped = stop.clone();
+        runtime.spawn(async move {
+            let socket = UdpSocket::bind(address).await.unwrap();
+            let admin = Some(TcpListener::bind(admin).await.unwrap());
+            let agent = Agent {
+                settings,
+                key,
+                state,
+                socket,
+                client,
+                admin,
+            };
+            agent.run(stopped).await.unwrap();
+        });
+        self.agent = Some((runtime, stop));
+    }
+
+    pub(crate) fn state_dir(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Ends the agent as SIGKILL does: nothing is told to anybody.
+    pub(crate) fn kill_agent(&mut self) {
+        if let Some((runtime, _)) = self.agent.take() {
+            end(runtime);
+        }
+    }
+
+    /// No agent, and a kubelet's port that does not answer.
+    pub(crate) fn power_off(&mut self) {
+        self.kill_agent();
+        self.kubelet.fall_silent();
+    }
+
+    pub(crate) fn cut_cloud(&self, cut: bool) {
+        self.cut.store(cut, Ordering::SeqCst);
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        if let Some((runtime, _)) = self.agent.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Ends everything that runs there. A runtime refuses to be waited for by a task of another.
+fn end(runtime: Runtime) {
+    let ended = std::thread::spawn(move || runtime.shutdown_timeout(Duration::from_secs(5))).join();
+    ended.expect("a runtime ends without a panic");
+}
+
+/// Requests begun while the link is cut never end.
+fn behind_a_link(inner: Client, cut: Arc<AtomicBool>) -> Client {
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let (inner, cut) = (inner.clone(), cut.clone());
+        async move {
+            if cut.load(Ordering::SeqCst) {
+                std::future::pending::<()>().await;
+            }
+            inner.send(request).await.map_err(BoxError::from)
+        }
+    });
+    Client::new(service, "default")
+}
+
+/// A kubelet's serving port.
+struct Kubelet {
+    address: SocketAddr,
+    /// Keeps the port listening after nobody accepts any more.
+    port: Socket,
+    runtime: Option<Runtime>,
+    held: Vec<TcpStream>,
+}
+
+impl Kubelet {
+    fn start() -> Self {
+        evenkeel_net::init_crypto();
+        let port = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        port.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into())
+            .unwrap();
+        // The shortest queue: once nobody accepts, two connections fill it.
+        port.listen(1).unwrap();
+        port.set_nonblocking(true).unwrap();
+        let address = port.local_addr().unwrap().as_socket().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let listener: StdListener = port.try_clone().unwrap().into();
+        let tls = ServerTls::new(&serving_certificate(), None).unwrap();
+        runtime.spawn(async move {
+            let listener = TcpListener::from_std(listener).unwrap();
+            let app = Router::new().route("/healthz", get(|| async { "ok" }));
+            serve_https(listener, tls, app, CancellationToken::new())
+                .await
+                .unwrap();
+        });
+        Self {
+            address,
+            port,
+            runtime: Some(runtime),
+            held: Vec::new(),
+        }
+    }
+
+    /// The kernel answers no SYN once the accept queue is full: the loopback's picture of a host without power.
+    fn fall_silent(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            end(runtime);
+        }
+        assert_eq!(self.port.local_addr().unwrap().as_socket(), Some(self.address));
+        while let Ok(stream) = TcpStream::connect_timeout(&self.address, Duration::from_millis(300)) {
+            self.held.push(stream);
+            assert!(self.held.len() < 20, "the queue never fills");
+        }
+    }
+}
+
+impl Drop for Kubelet {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+fn serving_certificate() -> Identity {
+    let now = Timestamp::now().as_second();
+    let validity = Validity {
+        from: now - 60,
+        until: now + 3_600,
+    };
+    let names = ServerNames {
+        dns: vec![],
+        ips: vec!["127.0.0.1".parse().unwrap()],
+    };
+    Ca::new("kubelets", validity)
+        .unwrap()
+        .issue_server("kubelet", &names, validity)
+        .unwrap()
+}

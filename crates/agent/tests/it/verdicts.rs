@@ -1,0 +1,133 @@
+//! What a zone of real agents tells its readers.
+
+use crate::zone::Zone;
+use evenkeel_zone::verdict::{Health, Link, NoVerdict, Verdict};
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
+fn is_dead(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Dead { .. })
+}
+
+fn is_cut_off(verdict: &Verdict) -> bool {
+    matches!(
+        verdict,
+        Verdict::Alive {
+            cloud: Link::Down,
+            ..
+        }
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_without_power_is_dead_with_evidence_that_a_reader_checks() {
+    let mut zone = Zone::of(3).await;
+    for machine in 0..3 {
+        let well = |verdict: &Verdict| *verdict == Verdict::None(NoVerdict::NotListed);
+        zone.becomes(machine, "everybody is well", 20, well).await;
+    }
+    // The reporter is the victim: its death must cost nothing.
+    let victim = zone.leader().await;
+    zone.machines[victim].power_off();
+    zone.becomes(victim, "the victim is dead", 20, is_dead).await;
+    let (_, status) = zone.zone_health().await;
+    let name = zone.machines[victim].name.clone();
+    let listed = status.nodes.iter().find(|node| node.name == name).unwrap();
+    assert_eq!(
+        (listed.evidence.len(), status.members),
+        (2, 3),
+        "{}",
+        status.summary
+    );
+    assert!(
+        listed.since.as_ref().is_some_and(|since| since.ends_with('Z')),
+        "{:?}",
+        listed.since
+    );
+    assert!(
+        status.summary.contains(&format!("{name} dead")),
+        "{}",
+        status.summary
+    );
+    // A new roster and a restarted agent do not forget the dead.
+    zone.reissue_roster().await;
+    let survivor = (victim + 1) % 3;
+    zone.machines[survivor].kill_agent();
+    zone.machines[survivor].start_agent();
+    let round = listed.evidence.clone();
+    evenkeel_testkit::eventually(
+        "the death is confirmed again",
+        Duration::from_secs(40),
+        || async {
+            assert!(is_dead(&zone.verdict(victim).await));
+            let (_, status) = zone.zone_health().await;
+            let again = status
+                .nodes
+                .iter()
+                .any(|node| node.name == name && node.evidence != round);
+            (again && status.roster_version == 2).then_some(())
+        },
+    )
+    .await;
+    assert!(is_dead(&zone.verdict(victim).await));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_cut_from_the_cloud_is_alive_also_when_its_agent_restarts_meanwhile() {
+    let mut zone = Zone::of(3).await;
+    let cut = zone.leader().await;
+    zone.machines[cut].cut_cloud(true);
+    let verdict = zone
+        .becomes(cut, "the neighbours vouch for it", 30, is_cut_off)
+        .await;
+    assert_eq!(
+        verdict,
+        Verdict::Alive {
+            cloud: Link::Down,
+            kubelet: Health::Ok,
+            runtime: Health::Unknown
+        }
+    );
+    // It starts again with nothing but what it remembers.
+    zone.machines[cut].kill_agent();
+    zone.machines[cut].start_agent();
+    let (_, before) = zone.zone_health().await;
+    evenkeel_testkit::eventually("it is vouched for again", Duration::from_secs(30), || async {
+        let verdict = zone.verdict(cut).await;
+        assert!(!is_dead(&verdict));
+        let (_, status) = zone.zone_health().await;
+        (is_cut_off(&verdict) && status.sequence > before.sequence + 1).then_some(())
+    })
+    .await;
+    zone.machines[cut].cut_cloud(false);
+    zone.becomes(cut, "it is well", 40, |verdict| {
+        *verdict == Verdict::None(NoVerdict::NotListed)
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_is_ready_once_it_is_in_a_roster_and_shows_numbers() {
+    let zone = Zone::of(1).await;
+    let ask = |path: &str| {
+        let mut stream = TcpStream::connect(zone.machines[0].admin).unwrap();
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    assert!(ask("/readyz").starts_with("HTTP/1.1 200"));
+    let metrics = ask("/metrics");
+    for name in [
+        "evenkeel_agent_datagrams_received",
+        "evenkeel_agent_zone_members 1",
+        "process_resident_memory_bytes",
+    ] {
+        assert!(metrics.contains(name), "{name} in {metrics}");
+    }
+}
