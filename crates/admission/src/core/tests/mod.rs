@@ -1,0 +1,2 @@
+mod facts;
+mod rules;

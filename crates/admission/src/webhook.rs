@@ -1,0 +1,185 @@
+//! The webhook as a part of a process: watches, certificate, configuration, listener.
+
+use crate::certificate::{CertificateError, Certificates, Serving};
+use crate::clock::{self, Clock};
+use crate::core::View;
+use crate::metrics::Metrics;
+use crate::server::{self, Answering};
+use crate::{WebhookAddress, configuration, watches};
+use arc_swap::ArcSwap;
+use evenkeel_net::admin::Admin;
+use evenkeel_net::pki::PkiError;
+use evenkeel_net::serve::{ServerTls, serve_https};
+use kube::Client;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+/// How often certificate and configuration are looked after.
+const UPKEEP: Duration = Duration::from_secs(60);
+/// Time between attempts while something is missing.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// How the webhook is set up.
+#[derive(Debug)]
+pub struct WebhookOptions {
+    /// Where it listens.
+    pub listener: TcpListener,
+    /// How the API server reaches that listener.
+    pub address: WebhookAddress,
+}
+
+/// Why the webhook ended before it was told to.
+#[derive(Debug, thiserror::Error)]
+pub enum WebhookError {
+    /// The certificate that we made ourselves cannot be served with.
+    #[error("cannot serve with the webhook's certificate")]
+    Tls(#[source] PkiError),
+    /// A certificate could not be made at all.
+    #[error("cannot make the webhook's certificate")]
+    Certificate(#[source] CertificateError),
+    /// The listener failed.
+    #[error("cannot serve the webhook")]
+    Serve(#[source] std::io::Error),
+}
+
+/// Runs the webhook until `shutdown`: keeps its own view of the cluster by watches, its certificate in Secret
+/// `evenkeel-system/evenkeel-webhook`, and MutatingWebhookConfiguration `evenkeel` pointing here.
+///
+/// Any number of replicas may run; none leads. An API server that does not answer is waited for. Registers the
+/// readiness check `webhook` and its metrics with `admin`.
+pub async fn run(
+    client: Client,
+    options: WebhookOptions,
+    admin: Admin,
+    shutdown: CancellationToken,
+) -> Result<(), WebhookError> {
+    let answering = Answering {
+        view: Arc::new(ArcSwap::from_pointee(View::default())),
+        clock: Clock::start(),
+        metrics: Metrics::register(&admin),
+    };
+    let registered = Arc::new(AtomicBool::new(false));
+    {
+        let (answering, registered) = (answering.clone(), Arc::clone(&registered));
+        admin.ready("webhook", move || {
+            if !registered.load(Ordering::Relaxed) {
+                return Err("the webhook is not registered with the API server yet".to_owned());
+            }
+            answering.ready()
+        });
+    }
+    // Whatever ends first ends the rest.
+    let stop = shutdown.child_token();
+    let watching = watches::keep(
+        client.clone(),
+        answering.clock,
+        Arc::clone(&answering.view),
+        stop.clone(),
+    );
+    let serving = async {
+        let outcome = serve(client, options, answering, &registered, stop.clone()).await;
+        stop.cancel();
+        outcome
+    };
+    let ((), outcome) = tokio::join!(watching, serving);
+    outcome
+}
+
+async fn serve(
+    client: Client,
+    options: WebhookOptions,
+    answering: Answering,
+    registered: &AtomicBool,
+    stop: CancellationToken,
+) -> Result<(), WebhookError> {
+    let WebhookOptions { listener, address } = options;
+    let certificates = Certificates::new(client.clone(), address.names());
+    let Some(first) = first_certificate(&certificates, &stop).await? else {
+        return Ok(());
+    };
+    let tls = ServerTls::new(&first.identity, None).map_err(WebhookError::Tls)?;
+    let app = server::router(answering);
+    let listening = async {
+        let outcome = serve_https(listener, tls.clone(), app, stop.clone()).await;
+        stop.cancel();
+        outcome.map_err(WebhookError::Serve)
+    };
+    let upkeep = upkeep(&client, &address, &certificates, &tls, first, registered, &stop);
+    let (listened, ()) = tokio::join!(listening, upkeep);
+    listened
+}
+
+/// Waits for the API server; `None` if told to stop before.
+async fn first_certificate(
+    certificates: &Certificates,
+    stop: &CancellationToken,
+) -> Result<Option<Serving>, WebhookError> {
+    loop {
+        match certificates.ensure(clock::wall()).await {
+            Ok(serving) => return Ok(Some(serving)),
+            Err(error @ CertificateError::Pki(_)) => return Err(WebhookError::Certificate(error)),
+            Err(error) => warn("no certificate for the webhook yet", &error),
+        }
+        if pause(RETRY, stop).await {
+            return Ok(None);
+        }
+    }
+}
+
+/// Keeps configuration and certificate right. The API server must trust a new authority before anybody serves with
+/// it, so the configuration comes first.
+async fn upkeep(
+    client: &Client,
+    address: &WebhookAddress,
+    certificates: &Certificates,
+    tls: &ServerTls,
+    first: Serving,
+    registered: &AtomicBool,
+    stop: &CancellationToken,
+) {
+    let mut served = first.clone();
+    let mut current = first;
+    loop {
+        let wait = match configuration::ensure(client, address, &current.ca_bundle).await {
+            Ok(()) => {
+                registered.store(true, Ordering::Relaxed);
+                if served != current {
+                    match tls.replace(&current.identity) {
+                        Ok(()) => served = current.clone(),
+                        Err(error) => {
+                            warn("the new certificate of the webhook cannot be served with", &error);
+                        }
+                    }
+                }
+                UPKEEP
+            }
+            Err(error) => {
+                warn("the webhook is not registered", &error);
+                RETRY
+            }
+        };
+        if pause(wait, stop).await {
+            return;
+        }
+        match certificates.ensure(clock::wall()).await {
+            Ok(serving) => current = serving,
+            Err(error) => warn("the certificate of the webhook could not be looked after", &error),
+        }
+    }
+}
+
+/// Waits; `true` if told to stop meanwhile.
+async fn pause(time: Duration, stop: &CancellationToken) -> bool {
+    tokio::select! {
+        () = stop.cancelled() => true,
+        () = tokio::time::sleep(time) => false,
+    }
+}
+
+fn warn(what: &str, error: &dyn std::error::Error) {
+    let cause = error.source().map(ToString::to_string).unwrap_or_default();
+    tracing::warn!(%error, cause, "{what}");
+}
