@@ -1,0 +1,161 @@
+use super::*;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+fn node_of(value: Value) -> NodeFacts {
+    node(&serde_json::from_value(value).unwrap())
+}
+
+fn pod_of(value: Value) -> Option<PodFacts> {
+    pod(&serde_json::from_value(value).unwrap()).map(|(_, facts)| facts)
+}
+
+#[test]
+fn a_node_is_read() {
+    let facts = node_of(json!({
+        "metadata": {
+            "name": "n1", "uid": "u1", "resourceVersion": "7", "labels": {"a": "b"},
+            "annotations": {
+                "evenkeel.io/added-taints": "node.kubernetes.io/unreachable:NoExecute",
+                "superedgehealth/node-health": "false",
+            },
+        },
+        "spec": {"taints": [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]},
+        "status": {"conditions": [{"type": "Ready", "status": "False"}]},
+    }));
+    assert_eq!(
+        (facts.name.as_str(), facts.uid.as_str(), facts.version.as_str()),
+        ("n1", "u1", "7")
+    );
+    assert_eq!(
+        (facts.ready, facts.mirrored, facts.maintenance),
+        (Status::False, Some(false), None)
+    );
+    assert_eq!(
+        facts.added,
+        [TaintRef::new("node.kubernetes.io/unreachable", "NoExecute")]
+    );
+    assert_eq!(facts.taints.len(), 1);
+}
+
+#[rstest]
+#[case::plain(json!({}), None)]
+#[case::cordoned(json!({"spec": {"unschedulable": true}}), Some("cordoned"))]
+#[case::draining(
+    json!({"status": {"conditions": [{"type": "DrainInProgress", "status": "True"}]}}),
+    Some("condition DrainInProgress")
+)]
+#[case::drained_before(json!({"status": {"conditions": [{"type": "DrainInProgress", "status": "False"}]}}), None)]
+fn maintenance_is_seen(#[case] node: Value, #[case] expected: Option<&str>) {
+    assert_eq!(node_of(node).maintenance.as_deref(), expected);
+}
+
+#[rstest]
+#[case::stock("Unknown", "NodeStatusUnknown", true)]
+#[case::ours("Unknown", "EvenkeelConfirmedDead", false)]
+#[case::kubelet("False", "KubeletNotReady", false)]
+fn only_the_stock_controllers_own_mark_counts(
+    #[case] status: &str,
+    #[case] reason: &str,
+    #[case] expected: bool,
+) {
+    let condition = json!({"type": "Ready", "status": status, "reason": reason});
+    let node: Node = serde_json::from_value(json!({"status": {"conditions": [condition]}})).unwrap();
+    assert_eq!(stock_marked(&node), expected);
+}
+
+#[rstest]
+#[case::deployment("ReplicaSet", Owner::Other)]
+#[case::stateful("StatefulSet", Owner::StatefulSet)]
+#[case::daemon("DaemonSet", Owner::DaemonSet)]
+#[case::node("Node", Owner::Static)]
+fn the_owner_of_a_pod_is_its_controller(#[case] kind: &str, #[case] expected: Owner) {
+    let owner = json!({"apiVersion": "v1", "kind": kind, "name": "o", "uid": "u", "controller": true});
+    let facts = pod_of(
+        json!({"metadata": {"ownerReferences": [owner]}, "spec": {"nodeName": "n", "containers": []}}),
+    );
+    assert_eq!(facts.unwrap().owner, expected);
+}
+
+#[test]
+fn a_mirror_pod_is_static() {
+    let facts = pod_of(json!({
+        "metadata": {"annotations": {"kubernetes.io/config.mirror": "x"}},
+        "spec": {"nodeName": "n", "containers": []},
+    }));
+    assert_eq!(facts.unwrap().owner, Owner::Static);
+}
+
+#[test]
+fn a_pod_that_is_bound_to_no_node_is_passed_over() {
+    assert_eq!(pod_of(json!({"spec": {"containers": []}})), None);
+    assert_eq!(pod_of(json!({"spec": {"nodeName": "", "containers": []}})), None);
+}
+
+fn with_conditions(conditions: Value, gates: Value) -> bool {
+    let facts = pod_of(json!({
+        "spec": {"nodeName": "n", "containers": [], "readinessGates": gates},
+        "status": {"phase": "Running", "conditions": conditions},
+    }));
+    facts.unwrap().ready_by_itself
+}
+
+#[test]
+fn a_pod_is_ready_by_itself_when_containers_and_gates_are() {
+    let containers = json!({"type": "ContainersReady", "status": "True"});
+    let gate = |status: &str| json!({"type": "lb", "status": status});
+    assert!(with_conditions(json!([containers]), json!([])));
+    assert!(with_conditions(
+        json!([containers, gate("True")]),
+        json!([{"conditionType": "lb"}])
+    ));
+    assert!(!with_conditions(
+        json!([containers, gate("False")]),
+        json!([{"conditionType": "lb"}])
+    ));
+    assert!(!with_conditions(
+        json!([containers]),
+        json!([{"conditionType": "lb"}])
+    ));
+    assert!(!with_conditions(json!([]), json!([])));
+}
+
+#[test]
+fn only_claims_that_outlive_the_pod_count() {
+    let facts = pod_of(json!({"spec": {"nodeName": "n", "containers": [], "volumes": [
+        {"name": "a", "persistentVolumeClaim": {"claimName": "data"}},
+        {"name": "b", "ephemeral": {}},
+        {"name": "c", "emptyDir": {}},
+    ]}}));
+    assert_eq!(facts.unwrap().claims, ["data"]);
+}
+
+#[rstest]
+#[case::once(json!({"spec": {"accessModes": ["ReadWriteOnce"]}}), Access::SingleWriter)]
+#[case::pod(json!({"spec": {"accessModes": ["ReadWriteOncePod"]}}), Access::SingleWriter)]
+#[case::many(json!({"spec": {"accessModes": ["ReadWriteMany"]}}), Access::Shared)]
+#[case::mixed(json!({"spec": {"accessModes": ["ReadWriteMany", "ReadWriteOnce"]}}), Access::SingleWriter)]
+#[case::nothing(json!({}), Access::SingleWriter)]
+#[case::as_bound(
+    json!({"spec": {"accessModes": ["ReadWriteMany"]}, "status": {"accessModes": ["ReadWriteOnce"]}}),
+    Access::SingleWriter
+)]
+fn a_claim_is_shared_only_if_all_its_modes_are(#[case] value: Value, #[case] expected: Access) {
+    assert_eq!(claim(&serde_json::from_value(value).unwrap()), expected);
+}
+
+#[test]
+fn an_annotation_that_names_foreign_taints_gives_no_right_to_remove_them() {
+    let node: Node = serde_json::from_value(json!({
+        "metadata": {"name": "n", "uid": "u", "annotations": {
+            "evenkeel.io/added-taints":
+                "dedicated:NoSchedule,node.kubernetes.io/unreachable:NoSchedule,node.kubernetes.io/unreachable:NoExecute",
+        }},
+    }))
+    .unwrap();
+    let added = super::node(&node).added;
+    assert_eq!(
+        added,
+        [TaintRef::new("node.kubernetes.io/unreachable", "NoExecute")]
+    );
+}

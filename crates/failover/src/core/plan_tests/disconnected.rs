@@ -1,0 +1,244 @@
+use super::*;
+use evenkeel_api::names::conditions::REASON_NODE_DEAD;
+use evenkeel_api::names::events;
+
+/// n3 of `stage` is cut off after second 10 and vouched for.
+fn cut(mut stage: Stage) -> Stage {
+    stage.go(10, &[]);
+    stage.says("n3", cut_off());
+    stage.go(35, &["n3"]);
+    assert_eq!(stage.state("n3"), NodeState::Disconnected);
+    stage
+}
+
+/// What the stock controllers do to a node that is silent for too long.
+fn stock_marks(stage: &mut Stage) {
+    let now = at(stage.now);
+    let node = stage.node("n3");
+    node.ready = Status::Unknown;
+    node.life.stock_mark = Some(now);
+    for effect in [NO_EXECUTE, "NoSchedule"] {
+        node.taints.push(Taint {
+            key: UNREACHABLE.to_owned(),
+            effect: effect.to_owned(),
+            ..Default::default()
+        });
+    }
+    for pod in stage
+        .world
+        .pods
+        .get_mut("n3")
+        .into_iter()
+        .flat_map(BTreeMap::values_mut)
+    {
+        pod.ready = Status::False;
+    }
+}
+
+#[test]
+fn nothing_moves_for_as_long_as_the_evidence_keeps_coming() {
+    let mut stage = Stage::with_nodes(3).profile(Profile::Edge);
+    stage.pod("n3", "web");
+    let mut stage = cut(stage);
+    for second in (40..4000).step_by(20) {
+        stage.go(second, &["n3"]);
+    }
+    assert!(stage.evicted().is_empty() && !stage.has_no_execute("n3"));
+    assert_eq!(stage.pod_now("web").ready, Status::True);
+    assert_eq!(stage.timeline("n3"), [events::DISCONNECTED]);
+}
+
+#[test]
+fn what_slipped_through_is_repaired() {
+    let mut stage = Stage::with_nodes(3);
+    stage.pod("n3", "web");
+    stage.pod("n3", "broken").ready_by_itself = false;
+    stage.pod("n3", "leaving").terminating = true;
+    let mut stage = cut(stage);
+    stock_marks(&mut stage);
+    stage.pod("n3", "suspect-once").ready = Status::False;
+    stage
+        .world
+        .pods
+        .get_mut("n3")
+        .expect("pods")
+        .get_mut("u-suspect-once")
+        .expect("a pod")
+        .ready_reason = REASON_NODE_DEAD.to_owned();
+    stage.settle();
+    assert!(!stage.has_no_execute("n3"));
+    assert!(
+        stage.world.nodes["n3"].taint(UNREACHABLE, "NoSchedule").is_some(),
+        "no new pods"
+    );
+    assert_eq!(stage.pod_now("web").ready, Status::True);
+    assert_eq!(
+        stage.pod_now("broken").ready,
+        Status::False,
+        "not ready on its own account"
+    );
+    assert_eq!(stage.pod_now("leaving").ready, Status::False);
+    assert_eq!(
+        stage.pod_now("suspect-once").ready,
+        Status::False,
+        "what we marked only the kubelet restores"
+    );
+}
+
+#[test]
+fn endpoints_follow_stock_where_policy_says_so() {
+    let mut stage =
+        Stage::with_nodes(3).policy(|spec| spec.endpoints = Some(evenkeel_api::crd::EndpointsPolicy::Stock));
+    stage.pod("n3", "web");
+    let mut stage = cut(stage);
+    stock_marks(&mut stage);
+    stage.settle();
+    assert_eq!(stage.pod_now("web").ready, Status::False);
+    assert!(!stage.has_no_execute("n3"), "evictions are held all the same");
+}
+
+#[test]
+fn suppression_is_settled_when_the_evidence_runs_out() {
+    let mut stage = Stage::with_nodes(3);
+    stage.pod("n3", "web");
+    let mut stage = cut(stage);
+    stock_marks(&mut stage);
+    stage.settle();
+    stage.says("n3", Verdict::None(NoVerdict::Expired));
+    stage.go(46, &["n3"]);
+    assert_eq!(stage.state("n3"), NodeState::Unknown);
+    stage.settle();
+    assert_eq!(
+        stage.pod_now("web").ready,
+        Status::False,
+        "stock would have marked it"
+    );
+    assert_eq!(stage.timeline("n3"), [events::DISCONNECTED, events::UNKNOWN]);
+}
+
+#[test]
+fn suppression_is_settled_also_after_a_restart() {
+    let mut stage = Stage::with_nodes(3);
+    stage.pod("n3", "web");
+    let mut stage = cut(stage);
+    stock_marks(&mut stage);
+    stage.settle();
+    stage.restart();
+    stage.says("n3", Verdict::None(NoVerdict::NoMajority));
+    stage.go(40, &["n3"]);
+    assert_eq!(
+        stage.pod_now("web").ready,
+        Status::True,
+        "the stock controller may still be at it"
+    );
+    stage.go(46, &["n3"]);
+    assert_eq!(stage.pod_now("web").ready, Status::False);
+}
+
+#[test]
+fn a_healed_link_leaves_no_trace_but_the_record() {
+    let mut stage = Stage::with_nodes(3);
+    stage.pod("n3", "web");
+    let mut stage = cut(stage);
+    stage.verdicts.clear();
+    stage.go(60, &[]);
+    stage.settle();
+    assert_eq!(stage.state("n3"), NodeState::Healthy);
+    assert!(stage.incident("n3").status.closed_at.is_some());
+    assert_eq!(stage.timeline("n3"), [events::DISCONNECTED, events::RECOVERED]);
+    let touched = stage.log.iter().any(|action| {
+        matches!(
+            action,
+            Action::Taint { .. }
+                | Action::Untaint { .. }
+                | Action::MarkPodNotReady { .. }
+                | Action::Evict { .. }
+        )
+    });
+    assert!(!touched, "{:?}", stage.log);
+}
+
+#[test]
+fn a_second_failure_is_a_second_incident() {
+    let mut stage = cut(Stage::with_nodes(3));
+    stage.verdicts.clear();
+    stage.go(60, &[]);
+    stage.settle();
+    stage.says("n3", cut_off());
+    stage.go(90, &["n3"]);
+    stage.settle();
+    assert_eq!(stage.world.incidents.len(), 2);
+}
+
+#[test]
+fn a_disconnected_node_that_dies_is_dead() {
+    let mut stage = Stage::with_nodes(3).profile(Profile::Edge);
+    stage.pod("n3", "web");
+    let mut stage = cut(stage);
+    stage.convict("n3");
+    stage.go(36, &["n3"]);
+    stage.settle();
+    assert_eq!(stage.evicted(), ["web"]);
+    assert_eq!(stage.world.incidents.len(), 1, "one failure, one incident");
+}
+
+#[test]
+fn only_marks_without_a_reason_are_the_stock_controllers() {
+    let mut stage = cut(Stage::with_nodes(3));
+    for reason in ["", "OutOfRotation", REASON_NODE_DEAD, events::ISOLATED] {
+        let pod = stage.pod("n3", &format!("pod-{reason}"));
+        pod.ready = Status::False;
+        reason.clone_into(&mut pod.ready_reason);
+    }
+    stage.settle();
+    let restored = stage.log.iter().filter_map(|action| match action {
+        Action::RestorePodReady { pod, .. } => Some(pod.name.as_str()),
+        _ => None,
+    });
+    assert_eq!(restored.collect::<Vec<_>>(), ["pod-"]);
+}
+
+#[test]
+fn a_policy_that_turns_to_stock_in_mid_cut_settles_what_was_kept() {
+    let mut stage = Stage::with_nodes(3);
+    stage.pod("n3", "web");
+    let mut stage = cut(stage);
+    stock_marks(&mut stage);
+    stage.settle();
+    let mut stage = stage.policy(|spec| spec.endpoints = Some(evenkeel_api::crd::EndpointsPolicy::Stock));
+    stage.go(50, &["n3"]);
+    stage.settle();
+    assert_eq!(stage.pod_now("web").ready, Status::False);
+    assert!(!stage.has_no_execute("n3"));
+}
+
+#[test]
+fn settling_does_not_fight_a_kubelet_that_says_ready() {
+    let mut stage = Stage::with_nodes(3);
+    stage.pod("n3", "web");
+    let mut stage = cut(stage);
+    stock_marks(&mut stage);
+    stage.settle();
+    stage.says("n3", Verdict::None(NoVerdict::Expired));
+    stage.go(46, &["n3"]);
+    stage.settle();
+    assert_eq!(stage.pod_now("web").ready, Status::False);
+    stage.pod("n3", "web");
+    stage.go(60, &["n3"]);
+    assert_eq!(
+        stage.pod_now("web").ready,
+        Status::True,
+        "stock would mark it once"
+    );
+}
+
+#[test]
+fn pods_of_a_node_that_was_not_ready_before_the_cut_are_not_restored() {
+    let mut stage = Stage::with_nodes(3);
+    stage.pod("n3", "web").ready = Status::False;
+    stage.node("n3").ready = Status::False;
+    let mut stage = cut(stage);
+    stock_marks(&mut stage);
+    stage.settle();
+    assert_eq!(stage.pod_now("web").ready, Status::False);
+}

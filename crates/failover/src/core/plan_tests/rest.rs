@@ -1,0 +1,356 @@
+use super::*;
+use evenkeel_api::crd::IsolatedPolicy;
+use evenkeel_api::names::{events, taints};
+
+/// n3 of `stage` is condemned by its peers and renews all the same.
+fn isolate(mut stage: Stage) -> Stage {
+    stage.go(10, &[]);
+    stage.convict("n3");
+    for second in (11..40).step_by(4) {
+        stage.go(second, &[]);
+    }
+    assert_eq!(stage.state("n3"), NodeState::Isolated);
+    stage
+}
+
+#[test]
+fn an_isolated_node_is_only_reported() {
+    let mut stage = Stage::with_nodes(3).profile(Profile::Edge);
+    stage.pod("n3", "web");
+    let mut stage = isolate(stage);
+    stage.go(1000, &[]);
+    assert!(stage.evicted().is_empty() && stage.world.nodes["n3"].taints.is_empty());
+    assert_eq!(stage.pod_now("web").ready, Status::True);
+    assert_eq!(stage.timeline("n3"), [events::ISOLATED]);
+}
+
+#[test]
+fn an_isolated_node_is_withdrawn_where_policy_says_so_and_never_evicted() {
+    let mut stage = Stage::with_nodes(3).policy(|spec| {
+        spec.isolated = Some(IsolatedPolicy::Withdraw);
+        spec.evict_after_seconds = Some(0);
+    });
+    stage.pod("n3", "web");
+    let mut stage = isolate(stage);
+    stage.settle();
+    assert!(
+        stage.world.nodes["n3"]
+            .taint(taints::ISOLATED, "NoSchedule")
+            .is_some()
+    );
+    assert_eq!(stage.pod_now("web").ready, Status::False);
+    stage.pod("n3", "web");
+    stage.go(1000, &[]);
+    assert_eq!(
+        stage.pod_now("web").ready,
+        Status::True,
+        "a kubelet that restores it is not fought"
+    );
+    assert!(stage.evicted().is_empty() && !stage.has_no_execute("n3"));
+    stage.verdicts.clear();
+    stage.go(1001, &[]);
+    stage.settle();
+    assert!(stage.world.nodes["n3"].taints.is_empty());
+}
+
+#[test]
+fn isolated_at_first_dead_an_hour_later() {
+    let mut stage = Stage::with_nodes(3).profile(Profile::Edge);
+    stage.pod("n3", "web");
+    let mut stage = isolate(stage);
+    stage.go(3600, &[]);
+    stage.go(3604, &["n3"]);
+    stage.convict("n3");
+    stage.go(3616, &["n3"]);
+    stage.settle();
+    assert_eq!(stage.evicted(), ["web"]);
+    assert_eq!(stage.timeline("n3")[..2], [events::ISOLATED, events::DEAD]);
+}
+
+/// The whole zone falls silent after second 10, the stock controller marks n3 at 60 s.
+fn darken(mut stage: Stage) -> Stage {
+    stage.pod("n3", "web");
+    let silent = ["n1", "n2", "n3"];
+    stage.go(10, &[]);
+    stage.world.zones.get_mut("default").expect("a zone").reporting = Reporting::Silent;
+    stage.go(60, &silent);
+    assert_eq!(stage.state("n3"), NodeState::Dark);
+    stage.node("n3").life.stock_mark = Some(at(60));
+    let unreachable = Taint {
+        key: UNREACHABLE.to_owned(),
+        effect: NO_EXECUTE.to_owned(),
+        ..Default::default()
+    };
+    stage.node("n3").taints.push(unreachable);
+    stage.go(80, &silent);
+    stage.settle();
+    stage
+}
+
+#[test]
+fn a_dark_zone_is_stock_without_autonomy() {
+    let stage = darken(Stage::with_nodes(3));
+    assert!(stage.has_no_execute("n3"), "the stock controller's taint stands");
+    assert_eq!(stage.pod_now("web").ready, Status::False);
+}
+
+#[test]
+fn a_dark_zone_is_held_for_its_autonomy_and_then_stock() {
+    let mut stage = darken(Stage::with_nodes(3).policy(|spec| spec.autonomy_seconds = Some(100)));
+    assert!(!stage.has_no_execute("n3"));
+    assert_eq!(
+        stage.pod_now("web").ready,
+        Status::False,
+        "evictions are held, endpoints follow stock: nobody vouches for them"
+    );
+    let silent = ["n1", "n2", "n3"];
+    stage.go(159, &silent);
+    let taint = Taint {
+        key: UNREACHABLE.to_owned(),
+        effect: NO_EXECUTE.to_owned(),
+        ..Default::default()
+    };
+    stage.node("n3").taints.push(taint);
+    stage.go(161, &silent);
+    stage.settle();
+    assert!(stage.has_no_execute("n3"), "autonomy is over");
+    assert_eq!(stage.pod_now("web").ready, Status::False);
+    assert!(
+        stage.evicted().is_empty(),
+        "evicting is the stock controller's business"
+    );
+}
+
+#[test]
+fn agents_that_are_all_down_do_not_make_a_zone_dark() {
+    let mut stage = Stage::with_nodes(3).profile(Profile::Edge);
+    stage.go(10, &[]);
+    stage.world.zones.get_mut("default").expect("a zone").reporting = Reporting::Silent;
+    stage.says("n3", Verdict::None(NoVerdict::ZoneSilent));
+    stage.go(60, &["n3"]);
+    assert_eq!(
+        stage.state("n3"),
+        NodeState::Unknown,
+        "the other kubelets renew: n3 alone failed"
+    );
+}
+
+#[test]
+fn kubelet_down_and_unknown_are_stock() {
+    for verdict in [
+        Verdict::None(NoVerdict::NotListed),
+        Verdict::Alive {
+            cloud: Link::Up,
+            kubelet: Health::Failing,
+            runtime: Health::Ok,
+        },
+    ] {
+        let mut stage = Stage::with_nodes(3).profile(Profile::Edge);
+        stage.pod("n3", "web");
+        stage.go(10, &[]);
+        stage.says("n3", verdict);
+        for second in (11..400).step_by(10) {
+            stage.go(second, &["n3"]);
+        }
+        let acted = stage.log.iter().any(|action| {
+            !matches!(
+                action,
+                Action::SaveIncident(_)
+                    | Action::Event(_)
+                    | Action::MirrorVerdict { .. }
+                    | Action::PublishRoster { .. }
+            )
+        });
+        assert!(!acted, "{:?}", stage.log);
+    }
+}
+
+#[test]
+fn rosters_follow_nodes_and_agents() {
+    let mut stage = Stage::with_nodes(3);
+    stage.world.zones.clear();
+    for name in ["n1", "n2"] {
+        stage
+            .world
+            .agents
+            .insert(name.to_owned(), agent(&format!("u-{name}")));
+    }
+    stage.world.agents.insert("n3".to_owned(), agent("another-uid"));
+    let plan = stage.go(1, &[]);
+    assert!(
+        plan.refused.len() == 1 && plan.refused[0].contains("n3"),
+        "{:?}",
+        plan.refused
+    );
+    let roster = &stage.world.zones["default"].roster;
+    assert_eq!(roster.version, 1);
+    assert_eq!(
+        roster
+            .members
+            .iter()
+            .map(|member| member.name.as_str())
+            .collect::<Vec<_>>(),
+        ["n1", "n2"]
+    );
+    stage.go(2, &[]);
+    assert_eq!(
+        stage.world.zones["default"].roster.version, 1,
+        "no change, no version"
+    );
+    stage
+        .node("n2")
+        .labels
+        .insert("topology.kubernetes.io/zone".to_owned(), "pier".to_owned());
+    stage.go(3, &[]);
+    assert_eq!(stage.world.zones["default"].roster.version, 2);
+    assert_eq!(stage.world.zones["pier"].roster.members.len(), 1);
+}
+
+#[test]
+fn a_dead_node_stays_in_its_roster() {
+    let mut stage = Stage::with_nodes(3);
+    stage.world.zones.clear();
+    for name in ["n1", "n2", "n3"] {
+        stage
+            .world
+            .agents
+            .insert(name.to_owned(), agent(&format!("u-{name}")));
+    }
+    stage.go(10, &[]);
+    stage.go(14, &["n3"]);
+    stage.convict("n3");
+    stage.go(100, &["n3"]);
+    assert_eq!(stage.world.zones["default"].roster.members.len(), 3);
+    assert_eq!(stage.world.zones["default"].roster.version, 1);
+}
+
+#[test]
+fn policies_are_told_what_they_select() {
+    let mut stage = Stage::with_nodes(3).policy(|spec| spec.evict_after_seconds = Some(5));
+    stage.go(1, &[]);
+    let status = &stage.world.policies["p"].status;
+    assert_eq!(
+        (
+            status.matched_nodes,
+            status.observed_generation,
+            status.conflicts.len()
+        ),
+        (3, 1, 0)
+    );
+    let mut other = stage.world.policies["p"].clone();
+    other.policy.name = "q".to_owned();
+    other.policy.spec.evict_after_seconds = Some(50);
+    stage.world.policies.insert("q".to_owned(), other);
+    stage.go(12, &[]);
+    let conflicts = &stage.world.policies["p"].status.conflicts;
+    assert_eq!(conflicts.len(), 1, "{conflicts:?}");
+    assert!(conflicts[0].contains("50 of q"), "{conflicts:?}");
+}
+
+#[test]
+fn an_incident_that_was_not_saved_is_saved_again() {
+    let mut stage = Stage::with_nodes(3);
+    stage.go(10, &[]);
+    stage.go(14, &["n3"]);
+    stage.convict("n3");
+    stage.look();
+    let name = stage.world.incidents.keys().next().expect("an incident").clone();
+    stage.world.incidents.clear();
+    stage.look();
+    assert_eq!(stage.world.incidents.keys().collect::<Vec<_>>(), [&name]);
+}
+
+#[test]
+fn two_open_incidents_of_a_node_become_one() {
+    let mut stage = Stage::with_nodes(3);
+    stage.go(10, &[]);
+    stage.go(14, &["n3"]);
+    stage.convict("n3");
+    stage.look();
+    let newest = stage.incident("n3").clone();
+    let mut older = newest.clone();
+    older.status.state_since = Some(time(at(1)));
+    stage.world.incidents.insert("n3-older".to_owned(), older);
+    stage.restart();
+    stage.settle();
+    assert!(stage.world.incidents["n3-older"].status.closed_at.is_some());
+    let open = stage
+        .world
+        .incidents
+        .values()
+        .filter(|facts| facts.status.closed_at.is_none())
+        .count();
+    assert_eq!(open, 1);
+}
+
+#[test]
+fn old_incidents_do_not_pile_up() {
+    let mut stage = Stage::with_nodes(3);
+    for round in 0..20 {
+        stage.go(round * 200 + 10, &[]);
+        stage.says("n3", cut_off());
+        stage.go(round * 200 + 60, &["n3"]);
+        stage.verdicts.clear();
+    }
+    stage.go(4_100, &[]);
+    stage.settle();
+    assert_eq!(stage.world.incidents.len(), 10);
+    let newest = stage.world.incidents.keys().next_back().expect("ten");
+    assert!(newest.as_str() > "n3-1700003800", "the newest are kept: {newest}");
+    stage.renew_all_but(&[]);
+    stage.settle();
+}
+
+#[test]
+fn an_end_that_cannot_be_written_for_long_is_written_in_the_end() {
+    let mut stage = Stage::with_nodes(3);
+    stage.go(10, &[]);
+    stage.says("n3", cut_off());
+    stage.go(60, &["n3"]);
+    let open = stage.world.incidents.clone();
+    stage.verdicts.clear();
+    for second in 61..300 {
+        stage.go(second, &[]);
+        stage.world.incidents.clone_from(&open);
+    }
+    stage.go(300, &[]);
+    assert!(stage.incident("n3").status.closed_at.is_some());
+}
+
+#[test]
+fn an_open_incident_that_arrives_late_is_closed() {
+    let mut stage = Stage::with_nodes(3);
+    stage.go(10, &[]);
+    stage.says("n3", cut_off());
+    stage.go(60, &["n3"]);
+    let late = stage.incident("n3").clone();
+    for name in ["n3-late", "gone-late"] {
+        let mut late = late.clone();
+        if name == "gone-late" {
+            late.spec.node_uid = "u-gone".to_owned();
+        }
+        stage.world.incidents.insert(name.to_owned(), late);
+    }
+    stage.settle();
+    let open = stage
+        .world
+        .incidents
+        .iter()
+        .filter(|(_, facts)| facts.status.closed_at.is_none())
+        .map(|(name, _)| name.as_str());
+    assert_eq!(open.collect::<Vec<_>>(), ["n3-1700000060"]);
+    stage.verdicts.clear();
+    stage.go(61, &[]);
+    stage.settle();
+    let mut late = late;
+    late.status.closed_at = None;
+    stage.world.incidents.insert("n3-later".to_owned(), late);
+    stage.settle();
+    assert!(
+        stage
+            .world
+            .incidents
+            .values()
+            .all(|facts| facts.status.closed_at.is_some())
+    );
+}

@@ -1,0 +1,88 @@
+//! Rosters: which nodes of a zone watch each other. Made of Nodes and AgentStatus objects by the leader alone.
+
+use evenkeel_api::crd::AgentStatusSpec;
+use evenkeel_api::names::{CONTROL_PLANE_LABEL, ZONE_LABELS};
+use evenkeel_api::zone::{RosterMember, RosterSpec};
+use evenkeel_zone::keys::PublicKey;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+/// Label by which virtual kubelets mark their nodes; such a node has no machine of its own to watch.
+pub const VIRTUAL_NODE_LABEL: (&str, &str) = ("type", "virtual-kubelet");
+
+/// The zone of a node: the first zone label that has a value, else `default_zone`, else none.
+pub fn zone_of(labels: &BTreeMap<String, String>, default_zone: Option<&str>) -> Option<String> {
+    ZONE_LABELS
+        .iter()
+        .find_map(|label| labels.get(*label).filter(|zone| !zone.is_empty()).cloned())
+        .or_else(|| default_zone.map(str::to_owned))
+}
+
+/// Whether a node can be in a roster at all: control-plane and virtual nodes are not.
+pub fn eligible(labels: &BTreeMap<String, String>) -> bool {
+    let (key, value) = VIRTUAL_NODE_LABEL;
+    !labels.contains_key(CONTROL_PLANE_LABEL) && labels.get(key).map(String::as_str) != Some(value)
+}
+
+/// A member from a node and what its agent says of itself, or why it cannot be one.
+pub fn member(node: &str, node_uid: &str, agent: &AgentStatusSpec) -> Result<RosterMember, String> {
+    if agent.node_uid != node_uid {
+        return Err(format!(
+            "AgentStatus {node} speaks of a Node with UID {}, the Node has {node_uid}; its agent has to register anew",
+            agent.node_uid
+        ));
+    }
+    if agent.address.parse::<SocketAddr>().is_err() {
+        return Err(format!(
+            "AgentStatus {node}: address {:?} is not IP:PORT",
+            agent.address
+        ));
+    }
+    if let Err(error) = PublicKey::from_base64(&agent.public_key) {
+        return Err(format!("AgentStatus {node}: publicKey: {error}"));
+    }
+    Ok(RosterMember {
+        name: node.to_owned(),
+        uid: node_uid.to_owned(),
+        address: agent.address.clone(),
+        public_key: agent.public_key.clone(),
+        kubelet: agent.kubelet.clone(),
+    })
+}
+
+/// The roster to publish for `members`, if it differs from `current`: sorted by UID, its version above every
+/// version that was ever seen (`floor`: a ZoneHealth that was deleted and made again must not go back).
+///
+/// A zone that never had a member gets no roster; one that lost its last member gets an empty one.
+///
+/// A key is one agent's: of several nodes that claim it, the one that is in `current` with it keeps it, else none
+/// gets in; otherwise one agent would have two votes, and readers refuse such a roster.
+pub fn next(current: Option<&RosterSpec>, floor: i64, mut members: Vec<RosterMember>) -> Option<RosterSpec> {
+    let mut claims: BTreeMap<String, usize> = BTreeMap::new();
+    for member in &members {
+        *claims.entry(member.public_key.clone()).or_default() += 1;
+    }
+    let held = |member: &RosterMember| {
+        let known = current.iter().flat_map(|roster| &roster.members);
+        known
+            .into_iter()
+            .any(|known| known.uid == member.uid && known.public_key == member.public_key)
+    };
+    members.retain(|member| claims.get(&member.public_key) == Some(&1) || held(member));
+    members.sort_by(|a, b| a.uid.cmp(&b.uid));
+    match current {
+        None if members.is_empty() => None,
+        Some(roster) if roster.members == members => None,
+        _ => {
+            let version = current
+                .map_or(0, |roster| roster.version)
+                .max(floor)
+                .saturating_add(1);
+            Some(RosterSpec { version, members })
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "roster_tests.rs"]
+mod tests;

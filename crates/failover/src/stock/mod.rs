@@ -1,0 +1,24 @@
+//! A stand-in for two stock controllers of kube-controller-manager 1.36: node lifecycle and taint eviction.
+//!
+//! Same flags, taints, conditions, reasons, events and timing, known defects included: it is what Evenkeel is compared
+//! with in the lab, where no controller manager runs. It writes as user
+//! `system:serviceaccount:kube-system:node-controller`, so that the webhook corrects it as it corrects the original.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`core`] | **pure**: silence, zones and their disruption, queues, taints, eviction timers |
+//! | [`args`] | the flags |
+//! | [`process`] | the process: watches, workers, writes |
+
+pub mod args;
+mod cache;
+pub mod core;
+pub(crate) mod duration;
+mod eviction_worker;
+mod lifecycle_worker;
+mod metrics;
+pub mod process;
+mod writes;
+
+pub use args::NodeLifecycleArgs;
+pub use process::{NodeLifecycleError, run};

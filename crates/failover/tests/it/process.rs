@@ -1,0 +1,116 @@
+//! The whole process: flags, election, admin endpoints, webhook.
+
+use super::cluster::{Cluster, SOON};
+use clap::Parser as _;
+use evenkeel_failover::{ControllerArgs, run};
+use evenkeel_testkit::eventually;
+use std::net::SocketAddr;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+
+#[derive(clap::Parser)]
+struct Cli {
+    #[command(flatten)]
+    controller: ControllerArgs,
+}
+
+fn args(line: &[&str]) -> ControllerArgs {
+    Cli::try_parse_from(std::iter::once(&"controller").chain(line))
+        .unwrap()
+        .controller
+}
+
+/// An address that was free a moment ago.
+async fn free() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0")
+        .await
+        .unwrap()
+        .local_addr()
+        .unwrap()
+}
+
+async fn get(address: SocketAddr, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(address).await.ok()?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.ok()?;
+    Some(answer)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_process_gets_ready_leads_and_stops_when_told() {
+    let cluster = Cluster::start().await;
+    let kubeconfig = cluster.serve().await;
+    let (admin, webhook) = (free().await, free().await);
+    let line = [
+        "--kubeconfig",
+        kubeconfig.path().to_str().unwrap(),
+        "--admin",
+        &admin.to_string(),
+        "--webhook-listen",
+        &webhook.to_string(),
+        "--webhook-url",
+        &format!("https://{webhook}"),
+        "--zone-default",
+        "default",
+    ];
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(run(args(&line), stop.clone()));
+    eventually("ready", SOON, || async {
+        get(admin, "/readyz")
+            .await
+            .filter(|answer| answer.starts_with("HTTP/1.1 200"))
+    })
+    .await;
+    cluster.ready().await;
+    eventually("leading, in metrics", SOON, || async {
+        let metrics = get(admin, "/metrics").await?;
+        (metrics.contains("evenkeel_failover_leading 1")
+            && metrics.contains("evenkeel_failover_nodes{state=\"Healthy\"} 3"))
+        .then_some(())
+    })
+    .await;
+    stop.cancel();
+    task.await.unwrap().unwrap();
+    assert!(
+        cluster.controller_lease_is_free().await,
+        "the Lease was given back"
+    );
+}
+
+#[tokio::test]
+async fn what_the_user_has_to_change_is_named() {
+    evenkeel_net::init_crypto();
+    let stop = CancellationToken::new;
+    let error = run(args(&["--stale-after", "1s"]), stop()).await.unwrap_err();
+    assert!(
+        error.is_config() && error.to_string().contains("--stale-after"),
+        "{error}"
+    );
+
+    let error = run(args(&["--kubeconfig", "nowhere.yaml"]), stop())
+        .await
+        .unwrap_err();
+    assert!(
+        error.is_config() && error.to_string().contains("nowhere.yaml"),
+        "{error}"
+    );
+
+    let cluster = Cluster::start().await;
+    let kubeconfig = cluster.serve().await;
+    let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let line = [
+        "--kubeconfig",
+        kubeconfig.path().to_str().unwrap(),
+        "--admin",
+        &address,
+    ];
+    let error = run(args(&line), stop()).await.unwrap_err();
+    assert!(
+        error.is_config() && error.to_string().contains(&format!("--admin {address}")),
+        "{error}"
+    );
+}
