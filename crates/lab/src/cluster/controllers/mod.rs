@@ -1,0 +1,130 @@
+//! The workload controllers: each a pure function of a snapshot and a time.
+
+pub mod accounts;
+pub mod collector;
+pub mod daemonset;
+pub mod deployment;
+pub mod endpoints;
+pub mod namespace;
+pub mod owned;
+pub mod replicaset;
+pub mod scheduler;
+pub mod statefulset;
+
+#[cfg(test)]
+mod tests;
+
+use super::{
+    action::{Action, execute},
+    view::{Snapshot, View},
+};
+use jiff::Timestamp;
+use kube::Client;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// Looks at the world, says what to do.
+type Reconcile = fn(&Snapshot, Timestamp) -> Vec<Action>;
+
+/// The controllers by name, and the ServiceAccount in `kube-system` as which each of them writes; the names are
+/// upstream's, so that RBAC and admission webhooks see what they would see in a real cluster.
+const CONTROLLERS: [(&str, &str, Reconcile); 9] = [
+    ("deployment", "deployment-controller", deployment::reconcile),
+    ("replicaset", "replicaset-controller", replicaset::reconcile),
+    ("statefulset", "statefulset-controller", statefulset::reconcile),
+    ("daemonset", "daemon-set-controller", daemonset::reconcile),
+    ("endpointslice", "endpointslice-controller", endpoints::slices),
+    ("endpoint", "endpoint-controller", endpoints::endpoints),
+    ("scheduler", "", scheduler::reconcile),
+    (
+        "garbage-collector",
+        "generic-garbage-collector",
+        collector::reconcile,
+    ),
+    (
+        "service-account",
+        "service-account-controller",
+        accounts::reconcile,
+    ),
+];
+
+/// Looks again at least this often, so that time alone (a pod becoming available) moves things on.
+const RESYNC: Duration = Duration::from_secs(1);
+
+/// Runs all controllers until `shutdown`. `client_of` gives the client of a user with its groups; `admin` reads.
+pub async fn run(
+    admin: Client,
+    client_of: impl Fn(&str, &[&str]) -> Client,
+    ca_pem: String,
+    shutdown: CancellationToken,
+) {
+    let view = View::start(&admin, &shutdown).await;
+    let mut running = tokio::task::JoinSet::new();
+    for (name, account, reconcile) in CONTROLLERS {
+        let client = if account.is_empty() {
+            client_of("system:kube-scheduler", &["system:authenticated"])
+        } else {
+            let user = format!("system:serviceaccount:kube-system:{account}");
+            client_of(
+                &user,
+                &[
+                    "system:serviceaccounts",
+                    "system:serviceaccounts:kube-system",
+                    "system:authenticated",
+                ],
+            )
+        };
+        running.spawn(drive(name, client, view.clone(), reconcile, shutdown.clone()));
+    }
+    running.spawn(accounts::publish_ca(
+        admin.clone(),
+        view.clone(),
+        ca_pem,
+        shutdown.clone(),
+    ));
+    running.spawn(namespace::run(admin, view, shutdown));
+    while let Some(ended) = running.join_next().await {
+        if let Err(error) = ended {
+            tracing::error!(%error, "a controller ended by itself");
+        }
+    }
+}
+
+async fn drive(
+    name: &'static str,
+    client: Client,
+    view: View,
+    reconcile: Reconcile,
+    shutdown: CancellationToken,
+) {
+    let mut changes = view.changes();
+    let mut before = Vec::new();
+    loop {
+        changes.mark_unchanged();
+        let actions = reconcile(&view.snapshot(), Timestamp::now());
+        // Writes that change nothing would be asked for again at once, for ever.
+        let repeated = actions == before;
+        for action in &actions {
+            tracing::debug!(controller = name, %action, "acting");
+        }
+        let idle = actions.is_empty() || repeated;
+        before.clone_from(&actions);
+        let work = execute(&client, &view, name, actions);
+        let all_went = tokio::select! {
+            () = shutdown.cancelled() => return,
+            all_went = work => all_went,
+        };
+        let pause = async {
+            if !all_went {
+                tokio::time::sleep(RESYNC).await;
+            } else if idle {
+                // A time-out is as good as a change: time alone moves things on.
+                let _ = tokio::time::timeout(RESYNC, changes.changed()).await;
+            }
+        };
+        tokio::select! {
+            () = shutdown.cancelled() => return,
+            () = pause => {}
+        }
+    }
+}

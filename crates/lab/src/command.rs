@@ -1,0 +1,527 @@
+//! `evenkeel lab`: its flags, and what each command does.
+
+use crate::{
+    console::Console,
+    control::{self, ControlError, Fault, Orders as _},
+    directory::{self, DirectoryError},
+    play::play,
+    report::Report,
+    scenario::{MAX_NODES, Scenario, ScenarioError, StockTimers},
+    supervise,
+    switch::links::Way,
+    world::{Settings, World, WorldError},
+};
+use clap::{Args, Subcommand};
+use std::{
+    io::{self, IsTerminal as _, Write as _},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+use tokio_util::sync::CancellationToken;
+
+/// A zone of simulated nodes with real agents around an embedded API server, and faults on demand.
+#[derive(Clone, Debug, Args)]
+pub struct LabArgs {
+    /// Without one a lab is started.
+    #[command(subcommand)]
+    pub command: Option<LabCommand>,
+    /// Number of nodes [default: 5].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_NODES)))]
+    pub nodes: Option<u8>,
+    /// Port of the API server on 127.0.0.1; 0 takes a free one.
+    #[arg(long, value_name = "PORT", default_value_t = 0, global = true)]
+    pub port: u16,
+    /// Directory of the lab: kubeconfig, logs, keys.
+    #[arg(long, value_name = "DIR", default_value = directory::DEFAULT, global = true, env = "EVENKEEL_LAB_DIR")]
+    pub dir: PathBuf,
+    /// Leave out agents and controller: stock Kubernetes alone.
+    #[arg(long, global = true)]
+    pub without_agents: bool,
+    /// Third octet of the lab's addresses (127.77.N.x, 127.78.N.x), for several labs on one machine.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        global = true,
+        env = "EVENKEEL_LAB_SUBNET"
+    )]
+    pub subnet: u8,
+    /// Decides which datagrams are lost on lossy links.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, global = true)]
+    pub seed: u64,
+}
+
+/// What to do with a lab.
+#[derive(Clone, Debug, Subcommand)]
+pub enum LabCommand {
+    /// Plays a scenario in a lab of its own; the exit code says whether every assertion held.
+    Run {
+        /// Scenario file, or a built-in one: `tour`, `crash`.
+        scenario: String,
+        /// Write what was measured as JSON.
+        #[arg(long, value_name = "FILE")]
+        report: Option<PathBuf>,
+    },
+    /// Cuts a link of a node in the running lab.
+    Cut {
+        /// The node.
+        node: String,
+        /// The other end: `cloud`, `peers` or a node.
+        #[arg(long, value_name = "END", default_value = "cloud")]
+        link: String,
+        /// Only what comes from the node is lost.
+        #[arg(long, conflicts_with = "to")]
+        from: bool,
+        /// Only what goes to the node is lost.
+        #[arg(long)]
+        to: bool,
+        /// Delay by so many milliseconds instead of cutting.
+        #[arg(long, value_name = "MS")]
+        delay: Option<u64>,
+        /// Lose so many percent of datagrams instead of cutting.
+        #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+        drop: Option<u8>,
+    },
+    /// Takes the power of a node in the running lab.
+    Kill {
+        /// The node.
+        node: String,
+    },
+    /// Kills a process in the running lab; it is started again.
+    Crash {
+        /// Which.
+        #[command(subcommand)]
+        what: CrashTarget,
+    },
+    /// Repairs links and switches nodes on.
+    Heal {
+        /// The node; without it everything.
+        node: Option<String>,
+    },
+    /// Shows the running lab, live.
+    Watch,
+    /// Shows the running lab, once.
+    Status,
+}
+
+/// What can be crashed.
+#[derive(Clone, Debug, Subcommand)]
+pub enum CrashTarget {
+    /// The agent of a node.
+    Agent {
+        /// The node.
+        node: String,
+    },
+    /// The controller.
+    Controller,
+}
+
+/// How a command ended without an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Everything held.
+    Success,
+    /// An assertion failed.
+    Failed,
+    /// The user ended it before it was over.
+    Interrupted,
+}
+
+impl Outcome {
+    /// Exit code of the process.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Success => 0,
+            Self::Failed => 1,
+            Self::Interrupted => 130,
+        }
+    }
+}
+
+/// Why a command did not do what it should; one line.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// Flags that do not go together.
+    #[error("{0}")]
+    Usage(String),
+    /// The scenario.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+    /// The lab did not start.
+    #[error(transparent)]
+    World(#[from] WorldError),
+    /// The running lab.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    /// A file of the lab.
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
+    /// The control socket.
+    #[error("cannot listen on {path}: {source}; choose a shorter or another directory with --dir")]
+    Socket {
+        /// Path.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The report.
+    #[error("cannot write the report {path}: {source}; choose another file with --report")]
+    Report {
+        /// File.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The own binary, which children run.
+    #[error("cannot find the own program: {0}; name it with EVENKEEL_BIN")]
+    Program(#[source] io::Error),
+    /// Standard output.
+    #[error("cannot write to standard output: {0}")]
+    Output(#[source] io::Error),
+}
+
+impl LabError {
+    /// Exit code of the process: 2 for what another command line would mend, 1 for the rest.
+    pub fn code(&self) -> u8 {
+        let usage = match self {
+            Self::Usage(_)
+            | Self::Scenario(_)
+            | Self::Directory(_)
+            | Self::Socket { .. }
+            | Self::Report { .. } => true,
+            Self::World(error) => error.is_usage(),
+            Self::Control(error) => error.is_usage(),
+            Self::Output(_) | Self::Program(_) => false,
+        };
+        if usage { 2 } else { 1 }
+    }
+}
+
+/// Does what the command line says, until it is done or `shutdown`. Call [`evenkeel_net::init_crypto`] before.
+pub async fn run(args: LabArgs, shutdown: CancellationToken) -> Result<Outcome, LabError> {
+    if args.nodes.is_some() && args.command.is_some() {
+        let hint = "--nodes goes with plain `evenkeel lab`; a scenario says its own number (`nodes: 5`)";
+        return Err(LabError::Usage(hint.to_owned()));
+    }
+    let dir = args.dir.clone();
+    match args.command.clone() {
+        None => stay(&args, shutdown).await,
+        Some(LabCommand::Run { scenario, report }) => {
+            run_scenario(&args, &scenario, report.as_deref(), shutdown).await
+        }
+        Some(LabCommand::Cut {
+            node,
+            link,
+            from,
+            to,
+            delay,
+            drop,
+        }) => {
+            let way = match (from, to) {
+                (true, _) => Way::From,
+                (_, true) => Way::To,
+                (false, false) => Way::Both,
+            };
+            order(
+                &dir,
+                Fault::Cut {
+                    node,
+                    link,
+                    way,
+                    delay_ms: delay,
+                    drop_percent: drop,
+                },
+            )
+            .await
+        }
+        Some(LabCommand::Kill { node }) => order(&dir, Fault::Kill { node }).await,
+        Some(LabCommand::Crash {
+            what: CrashTarget::Agent { node },
+        }) => order(&dir, Fault::CrashAgent { node }).await,
+        Some(LabCommand::Crash {
+            what: CrashTarget::Controller,
+        }) => order(&dir, Fault::CrashController).await,
+        Some(LabCommand::Heal { node }) => order(&dir, Fault::Heal { node }).await,
+        Some(LabCommand::Status) => {
+            print(&control::status(&dir).await?.to_string()).map_err(LabError::Output)?;
+            Ok(Outcome::Success)
+        }
+        Some(LabCommand::Watch) => {
+            let terminal = io::stdout().is_terminal();
+            let watching = control::watch(&dir, |status| {
+                let (clear, end) = if terminal {
+                    ("\x1b[H\x1b[2J", "")
+                } else {
+                    ("", "\n")
+                };
+                print(&format!("{clear}{status}{end}"))
+            });
+            tokio::select! {
+                () = shutdown.cancelled() => {}
+                watched = watching => watched?,
+            }
+            Ok(Outcome::Success)
+        }
+    }
+}
+
+async fn order(dir: &Path, fault: Fault) -> Result<Outcome, LabError> {
+    let said = control::inflict(dir, fault).await?;
+    print(&format!("{said}\n")).map_err(LabError::Output)?;
+    Ok(Outcome::Success)
+}
+
+fn settings(args: &LabArgs, nodes: u8, prefix: &str, stock: StockTimers) -> Result<Settings, LabError> {
+    let program = supervise::binary().map_err(LabError::Program)?;
+    Ok(Settings {
+        nodes,
+        prefix: prefix.to_owned(),
+        port: args.port,
+        dir: args.dir.clone(),
+        program,
+        subnet: args.subnet,
+        agents: !args.without_agents,
+        stock,
+        seed: args.seed,
+    })
+}
+
+/// A lab that stays until it is told to end.
+async fn stay(args: &LabArgs, shutdown: CancellationToken) -> Result<Outcome, LabError> {
+    let console = Console::new();
+    let settings = settings(args, args.nodes.unwrap_or(5), "shore", StockTimers::default())?;
+    let Some(world) = start(settings, &console, &shutdown).await? else {
+        return Ok(Outcome::Success);
+    };
+    let world = Arc::new(world);
+    let serving = take_orders(&world).await?;
+    let applied = world.apply(crate::SAMPLE, "the sample workload").await;
+    if applied.is_ok() {
+        let nodes = world.node_names().len();
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            // Shown as it is if it takes longer: the table tells.
+            _ = world.observer().wait_for(Duration::from_secs(15), |now| now.unready(nodes).is_empty()) => {}
+        }
+        console.text(&welcome(&world, args));
+        shutdown.cancelled().await;
+        console.line("stopping");
+    }
+    stop(&world, serving).await?;
+    applied?;
+    Ok(Outcome::Success)
+}
+
+async fn run_scenario(
+    args: &LabArgs,
+    name: &str,
+    report: Option<&Path>,
+    shutdown: CancellationToken,
+) -> Result<Outcome, LabError> {
+    let scenario = Scenario::load(name)?;
+    if let Some(path) = report {
+        // Found out now, not after three minutes.
+        let probe = std::fs::OpenOptions::new().create(true).append(true).open(path);
+        probe.map_err(|source| LabError::Report {
+            path: path.to_owned(),
+            source,
+        })?;
+    }
+    let console = Console::new();
+    let settings = settings(args, scenario.nodes(), scenario.node_prefix(), scenario.stock)?;
+    let agents = settings.agents;
+    let Some(world) = start(settings, &console, &shutdown).await? else {
+        return Ok(Outcome::Interrupted);
+    };
+    let world = Arc::new(world);
+    let serving = take_orders(&world).await?;
+    let played = play(&world, &scenario, &console, &shutdown).await;
+    let elapsed = console.elapsed().as_secs_f64();
+    stop(&world, serving).await?;
+    let played = played?;
+    let findings = Report::new(&scenario.name, agents, &played, elapsed);
+    if let Some(path) = report {
+        findings.write(path).map_err(|source| LabError::Report {
+            path: path.to_owned(),
+            source,
+        })?;
+    }
+    let verdict = match (&played.aborted, findings.passed) {
+        (Some(reason), _) => format!("FAILED: {reason}"),
+        (None, true) => "every assertion held".to_owned(),
+        (None, false) if played.interrupted => "interrupted".to_owned(),
+        (None, false) => "FAILED: not every assertion held".to_owned(),
+    };
+    if !played.findings.is_empty() {
+        console.text(&format!("\n{}", findings.table()));
+    }
+    console.text(&format!("\n{}: {verdict} ({elapsed:.0} s)\n", scenario.name));
+    Ok(match (played.interrupted, findings.passed) {
+        (true, _) => Outcome::Interrupted,
+        (false, true) => Outcome::Success,
+        (false, false) => Outcome::Failed,
+    })
+}
+
+/// `None`: told to end before it was up.
+async fn start(
+    settings: Settings,
+    console: &Console,
+    shutdown: &CancellationToken,
+) -> Result<Option<World>, LabError> {
+    match World::start(settings, &|text| console.line(text), shutdown).await {
+        Ok(world) => {
+            console.line(&format!("the lab is up: {}", world.url()));
+            Ok(Some(world))
+        }
+        Err(WorldError::Stopped) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn take_orders(world: &Arc<World>) -> Result<tokio::task::JoinHandle<()>, LabError> {
+    let path = world.directory().control_socket();
+    match control::bind(&path) {
+        Ok(listener) => {
+            let served = control::serve(listener, Arc::clone(world), world.shutdown_token());
+            Ok(tokio::spawn(served))
+        }
+        Err(source) => {
+            world.stop().await?;
+            Err(LabError::Socket { path, source })
+        }
+    }
+}
+
+async fn stop(world: &World, serving: tokio::task::JoinHandle<()>) -> Result<(), LabError> {
+    let stopped = world.stop().await;
+    if let Err(error) = serving.await {
+        tracing::error!(%error, "the control socket failed");
+    }
+    Ok(stopped?)
+}
+
+/// What a new lab says. `args` are repeated where other commands need them to find it.
+fn welcome(world: &World, args: &LabArgs) -> String {
+    let kubectl = format!(
+        "kubectl --kubeconfig {}",
+        world.directory().kubeconfig().display()
+    );
+    let lab = if args.dir == Path::new(directory::DEFAULT) {
+        "evenkeel lab".to_owned()
+    } else {
+        format!("evenkeel lab --dir {}", args.dir.display())
+    };
+    let names = world.node_names();
+    let (cut, kill) = (
+        names.get(1).unwrap_or(&names[0]),
+        names.last().unwrap_or(&names[0]),
+    );
+    let rows = [
+        (
+            format!("{kubectl} get nodes,pods,endpointslices,zonehealth -A -o wide"),
+            "",
+        ),
+        (format!("{kubectl} apply -f your-app.yaml"), ""),
+        (format!("{lab} watch"), "live table"),
+        (format!("{lab} cut {cut}"), "its cloud link"),
+        (format!("{lab} kill {kill}"), "its power"),
+        (format!("{lab} heal"), "repair everything"),
+    ]
+    .map(|(command, note)| {
+        [
+            command,
+            if note.is_empty() {
+                String::new()
+            } else {
+                format!("# {note}")
+            },
+        ]
+    });
+    format!(
+        "\n{}\n{}Ctrl-C ends the lab.\n",
+        world.status(),
+        control::status::table(&rows)
+    )
+}
+
+fn print(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use rstest::rstest;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        lab: LabArgs,
+    }
+
+    fn parse(line: &str) -> Result<LabArgs, clap::Error> {
+        Cli::try_parse_from(line.split_whitespace()).map(|cli| cli.lab)
+    }
+
+    #[rstest]
+    #[case("lab")]
+    #[case("lab --nodes 3 --port 6443 --dir /x --without-agents")]
+    #[case("lab run tour --without-agents --report r.json --dir /x")]
+    #[case("lab --without-agents run tour")]
+    #[case("lab cut shore-2")]
+    #[case("lab cut shore-2 --from --link shore-1")]
+    #[case("lab cut shore-2 --delay 200 --drop 30")]
+    #[case("lab crash agent shore-1 --dir /x")]
+    #[case("lab crash controller")]
+    #[case("lab heal")]
+    #[case("lab heal shore-1")]
+    #[case("lab watch")]
+    #[case("lab status")]
+    fn accepts(#[case] line: &str) {
+        assert!(
+            parse(line).is_ok(),
+            "{:?}",
+            parse(line).err().map(|error| error.to_string())
+        );
+    }
+
+    #[rstest]
+    #[case("lab --nodes 0", "--nodes")]
+    #[case("lab --nodes 51", "--nodes")]
+    #[case("lab cut", "<NODE>")]
+    #[case("lab cut shore-1 --from --to", "--to")]
+    #[case("lab cut shore-1 --drop 101", "--drop")]
+    #[case("lab crash agent", "<NODE>")]
+    #[case("lab explode", "explode")]
+    fn rejects(#[case] line: &str, #[case] named: &str) {
+        let Err(error) = parse(line) else {
+            panic!("accepted: {line}")
+        };
+        assert_eq!(error.exit_code(), 2);
+        assert!(error.to_string().contains(named), "{error}");
+    }
+
+    #[tokio::test]
+    async fn the_number_of_nodes_of_a_scenario_is_its_own() {
+        let error = run(parse("lab --nodes 3 run tour").unwrap(), CancellationToken::new())
+            .await
+            .unwrap_err();
+        assert_eq!(error.code(), 2);
+        assert!(error.to_string().contains("--nodes"), "{error}");
+    }
+
+    #[rstest]
+    #[case(Outcome::Success, 0)]
+    #[case(Outcome::Failed, 1)]
+    #[case(Outcome::Interrupted, 130)]
+    fn exit_codes(#[case] outcome: Outcome, #[case] code: u8) {
+        assert_eq!(outcome.code(), code);
+    }
+}

@@ -1,0 +1,100 @@
+//! Orders to a running lab: JSON lines over a Unix socket in its directory.
+
+mod client;
+mod server;
+pub mod status;
+
+pub use client::{ControlError, inflict, status, watch};
+pub use server::{Orders, bind, serve};
+
+use crate::switch::links::Way;
+use serde::{Deserialize, Serialize};
+use status::Status;
+use std::fmt;
+
+/// What is to go wrong, or to be repaired.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub enum Fault {
+    /// A link breaks, or is impaired if `delay_ms` or `drop_percent` is given.
+    #[serde(rename_all = "camelCase")]
+    Cut {
+        /// The node.
+        node: String,
+        /// `cloud`, `peers`, or another node.
+        link: String,
+        /// Which way, seen from the node.
+        #[serde(default)]
+        way: Way,
+        /// Delay, in milliseconds.
+        #[serde(default)]
+        delay_ms: Option<u64>,
+        /// Datagrams lost, in percent.
+        #[serde(default)]
+        drop_percent: Option<u8>,
+    },
+    /// A node loses its power.
+    Kill {
+        /// The node.
+        node: String,
+    },
+    /// An agent is killed; it is started again after a second.
+    CrashAgent {
+        /// The node.
+        node: String,
+    },
+    /// The controller is killed; it is started again after a second.
+    CrashController,
+    /// Links are repaired and power is back.
+    Heal {
+        /// The node; without it all of them.
+        node: Option<String>,
+    },
+}
+
+/// One line from a client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub enum Request {
+    /// Do this.
+    Inflict(Fault),
+    /// Say how things are.
+    Status,
+    /// Say how things are, again and again, whenever they changed.
+    Watch,
+}
+
+/// One line from the lab.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Reply {
+    /// It was done; for people.
+    Done(String),
+    /// It was not; one line that says why and what to do.
+    Refused(String),
+    /// How things are.
+    Status(Status),
+}
+
+/// A node by its name; the error names those that exist.
+pub fn find_node(names: &[String], name: &str) -> Result<usize, String> {
+    names
+        .iter()
+        .position(|known| known == name)
+        .ok_or_else(|| format!("unknown node `{name}`; known are {}", names.join(", ")))
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cut { node, link, .. } if link == "cloud" => write!(f, "{node}'s cloud link"),
+            Self::Cut { node, link, .. } if link == "peers" => write!(f, "{node}'s links to its peers"),
+            Self::Cut { node, link, .. } => write!(f, "the link between {node} and {link}"),
+            Self::Kill { node } => write!(f, "{node} has no power"),
+            Self::CrashAgent { node } => write!(f, "the agent of {node} was killed"),
+            Self::CrashController => f.write_str("the controller was killed"),
+            Self::Heal { node: Some(node) } => write!(f, "{node} healed"),
+            Self::Heal { node: None } => f.write_str("everything healed"),
+        }
+    }
+}

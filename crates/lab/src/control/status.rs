@@ -1,0 +1,149 @@
+//! How a lab is, as data and as a table.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// How a lab is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    /// Where the API server answers.
+    pub server: String,
+    /// The administrator's kubeconfig.
+    pub kubeconfig: String,
+    /// `running`, `crashed …`; `none` in a lab without agents.
+    pub controller: String,
+    /// The stand-in for the stock controllers.
+    pub stock: String,
+    /// The nodes, in order.
+    pub nodes: Vec<NodeStatus>,
+}
+
+/// How a node is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeStatus {
+    /// Name.
+    pub name: String,
+    /// Whether it has power.
+    pub power: bool,
+    /// Faults of its links, for people.
+    pub links: Vec<String>,
+    /// How its agent is.
+    pub agent: String,
+    /// Ready condition as the API server has it.
+    pub ready: String,
+    /// State of its open incident, empty without one.
+    pub incident: String,
+    /// Taints, `key:effect`.
+    pub taints: Vec<String>,
+    /// Pods bound to it that stay.
+    pub pods: usize,
+    /// Of those, ready ones.
+    pub ready_pods: usize,
+    /// Ready endpoints on it.
+    pub endpoints: usize,
+}
+
+impl NodeStatus {
+    fn cells(&self) -> [String; 8] {
+        let or_dash = |text: String| if text.is_empty() { "-".to_owned() } else { text };
+        let taints = self
+            .taints
+            .iter()
+            .map(|taint| taint.rsplit('/').next().unwrap_or(taint).to_owned());
+        [
+            self.name.clone(),
+            if self.power { "on" } else { "off" }.to_owned(),
+            or_dash(self.links.join("; ")),
+            self.agent.clone(),
+            or_dash(self.ready.clone()),
+            or_dash(self.incident.clone()),
+            format!(
+                "{}/{} pods, {} endpoints",
+                self.ready_pods, self.pods, self.endpoints
+            ),
+            or_dash(taints.collect::<Vec<_>>().join(",")),
+        ]
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "api server {}   controller {}   stock stand-in {}",
+            self.server, self.controller, self.stock
+        )?;
+        writeln!(f, "kubeconfig {}", self.kubeconfig)?;
+        let head = [
+            "NODE", "POWER", "LINKS", "AGENT", "READY", "STATE", "WORK", "TAINTS",
+        ]
+        .map(str::to_owned);
+        let rows: Vec<[String; 8]> = std::iter::once(head)
+            .chain(self.nodes.iter().map(NodeStatus::cells))
+            .collect();
+        f.write_str(&table(&rows))
+    }
+}
+
+/// Columns under each other, two spaces apart; every line ends with a line feed.
+pub fn table<const N: usize>(rows: &[[String; N]]) -> String {
+    let width = |column: usize| {
+        rows.iter()
+            .map(|row| row[column].chars().count())
+            .max()
+            .unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..N).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let cells: Vec<String> = row
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell:<width$}"))
+            .collect();
+        text.push_str(cells.join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_reads_as_a_table() {
+        let node = NodeStatus {
+            name: "shore-2".to_owned(),
+            power: true,
+            links: vec!["cloud cut (both ways)".to_owned()],
+            agent: "running".to_owned(),
+            ready: "Unknown".to_owned(),
+            incident: "Disconnected".to_owned(),
+            taints: vec!["node.kubernetes.io/unreachable:NoSchedule".to_owned()],
+            pods: 3,
+            ready_pods: 2,
+            endpoints: 2,
+        };
+        let status = Status {
+            server: "https://127.0.0.1:1".to_owned(),
+            kubeconfig: "/lab/kubeconfig".to_owned(),
+            controller: "running".to_owned(),
+            stock: "running".to_owned(),
+            nodes: vec![node],
+        };
+        let text = status.to_string();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines[0],
+            "api server https://127.0.0.1:1   controller running   stock stand-in running"
+        );
+        assert_eq!(
+            lines[3],
+            "shore-2  on     cloud cut (both ways)  running  Unknown  Disconnected  2/3 pods, 2 endpoints  unreachable:NoSchedule"
+        );
+        assert_eq!(lines[2].find("POWER"), lines[3].find("on"));
+    }
+}

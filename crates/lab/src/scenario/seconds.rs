@@ -1,0 +1,59 @@
+//! Durations as people write them: `10s`, `500ms`, `1m30s`.
+
+use serde::{Deserialize, Deserializer, de};
+use std::{fmt, time::Duration};
+
+/// A duration in a scenario, longer than zero and at most a day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span(pub Duration);
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// Reads a duration; the error says how one is written.
+pub(super) fn parse(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("`{text}` is not a duration such as 10s, 500ms or 1m30s");
+    let mut rest = text;
+    let mut total = Duration::ZERO;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
+        let (number, tail) = rest.split_at(digits);
+        let number: u64 = number.parse().map_err(|_| wrong())?;
+        let end = tail.find(|c: char| c.is_ascii_digit()).unwrap_or(tail.len());
+        let (unit, tail) = tail.split_at(end);
+        let millis = match unit {
+            "ms" => 1,
+            "s" => 1_000,
+            "m" => 60_000,
+            "h" => 3_600_000,
+            _ => return Err(wrong()),
+        };
+        let part = number
+            .checked_mul(millis)
+            .map(Duration::from_millis)
+            .ok_or_else(wrong)?;
+        total = total.checked_add(part).ok_or_else(wrong)?;
+        rest = tail;
+    }
+    if total.is_zero() || total > DAY {
+        return Err(format!("`{text}` is not a duration between 1ms and 24h"));
+    }
+    Ok(total)
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        parse(&text).map(Self).map_err(de::Error::custom)
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let millis = self.0.as_millis();
+        if millis.is_multiple_of(1000) {
+            write!(f, "{}s", millis / 1000)
+        } else {
+            write!(f, "{millis}ms")
+        }
+    }
+}

@@ -1,0 +1,392 @@
+//! Child processes: agents, the controller and the stand-in for the stock controllers run as processes of the
+//! same binary, are restarted as a kubelet would, and never outlive the lab.
+//!
+//! Each child's standard input is a pipe whose other end only the lab holds. However the lab ends, the kernel
+//! closes that end, and [`stop_with_parent`] in the child stops it. So nothing is left, also after `kill -9`.
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use std::{
+    ffi::OsString,
+    fs::OpenOptions,
+    io::{self, Read as _},
+    net::SocketAddr,
+    path::PathBuf,
+    process::{ExitStatus, Stdio},
+    time::Duration,
+};
+use tokio::{
+    process::{Child, ChildStdin, Command},
+    sync::{mpsc, watch},
+};
+use tokio_util::sync::CancellationToken;
+
+/// Set to `1` for processes that must end with whoever holds their standard input.
+pub const PARENT_STDIN: &str = "EVENKEEL_PARENT_STDIN";
+/// Names the binary that is started for children; without it, the running one.
+pub const BINARY: &str = "EVENKEEL_BIN";
+
+/// Pause before a crashed process is started again.
+const RESTART_AFTER: Duration = Duration::from_secs(1);
+/// Time a process gets to stop by itself.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Makes this process end with the one that started it, if it was started by a lab (see [`PARENT_STDIN`]): at the
+/// end of standard input `shutdown` is cancelled, and 5 s later the process ends by force. Call once, first thing
+/// in every long-running command, before anything else reads standard input.
+pub fn stop_with_parent(shutdown: &CancellationToken) -> io::Result<()> {
+    if std::env::var_os(PARENT_STDIN).is_none_or(|value| value != "1") {
+        return Ok(());
+    }
+    let shutdown = shutdown.clone();
+    std::thread::Builder::new()
+        .name("parent".to_owned())
+        .spawn(move || {
+            let mut rest = [0; 64];
+            loop {
+                match io::stdin().read(&mut rest) {
+                    Ok(0) => break,
+                    Err(error) if error.kind() != io::ErrorKind::Interrupted => break,
+                    Ok(_) | Err(_) => {}
+                }
+            }
+            shutdown.cancel();
+            std::thread::sleep(GRACE);
+            std::process::abort();
+        })?;
+    Ok(())
+}
+
+/// What is started.
+#[derive(Clone, Debug)]
+pub struct ChildSpec {
+    /// Name for people and of the log file, as in `agent-shore-1`.
+    pub name: String,
+    /// Program.
+    pub program: PathBuf,
+    /// Arguments.
+    pub args: Vec<OsString>,
+    /// Standard output and error are appended here.
+    pub log: PathBuf,
+    /// Where it answers `/readyz`.
+    pub admin: Option<SocketAddr>,
+}
+
+/// How a child is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChildState {
+    /// It runs.
+    Running {
+        /// Process id.
+        pid: u32,
+        /// How often it was started before.
+        restarts: u32,
+    },
+    /// It ended and is started again soon.
+    Crashed {
+        /// As the kernel told it.
+        how: String,
+        /// Whether it ended with code 2: it will not run with this configuration.
+        refused: bool,
+    },
+    /// Its node has no power.
+    Off,
+    /// It was told to stop and has ended.
+    Stopped,
+}
+
+/// Why a child could not be started.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot start {name} ({program}): {source}")]
+pub struct StartError {
+    name: String,
+    program: String,
+    source: io::Error,
+}
+
+enum Order {
+    Crash,
+    PowerOff,
+    PowerOn,
+}
+
+/// A supervised process. Dropping the handle stops it at once.
+pub struct Supervised {
+    spec: ChildSpec,
+    orders: mpsc::UnboundedSender<Order>,
+    state: watch::Receiver<ChildState>,
+}
+
+/// The binary that children run.
+pub fn binary() -> io::Result<PathBuf> {
+    std::env::var_os(BINARY).map_or_else(std::env::current_exe, |path| Ok(path.into()))
+}
+
+impl Supervised {
+    /// Starts the process and keeps it running until `shutdown`.
+    pub fn start(spec: ChildSpec, shutdown: CancellationToken) -> Result<Self, StartError> {
+        let started = spawn(&spec)?;
+        let running = ChildState::Running {
+            pid: started.child.id().unwrap_or_default(),
+            restarts: 0,
+        };
+        let (publish, state) = watch::channel(running);
+        let (orders, inbox) = mpsc::unbounded_channel();
+        let supervisor = Supervisor {
+            spec: spec.clone(),
+            restarts: 0,
+            publish,
+            inbox,
+            shutdown,
+        };
+        tokio::spawn(supervisor.run(started));
+        Ok(Self { spec, orders, state })
+    }
+
+    /// What is started.
+    pub fn spec(&self) -> &ChildSpec {
+        &self.spec
+    }
+
+    /// How it is.
+    pub fn state(&self) -> ChildState {
+        self.state.borrow().clone()
+    }
+
+    /// Follows how it is.
+    pub fn watch(&self) -> watch::Receiver<ChildState> {
+        self.state.clone()
+    }
+
+    /// SIGKILL; it is started again after a second.
+    pub fn crash(&self) {
+        self.order(Order::Crash);
+    }
+
+    /// SIGKILL, and it stays down until [`Supervised::power_on`].
+    pub fn power_off(&self) {
+        self.order(Order::PowerOff);
+    }
+
+    /// Starts it again after a power-off.
+    pub fn power_on(&self) {
+        self.order(Order::PowerOn);
+    }
+
+    /// Waits until the process has ended, after the shutdown token was cancelled.
+    pub async fn stopped(&self) {
+        let mut state = self.state.clone();
+        // An error means that the supervisor is gone, which takes the process along.
+        let _ = state.wait_for(|state| *state == ChildState::Stopped).await;
+    }
+
+    fn order(&self, order: Order) {
+        if self.orders.send(order).is_err() {
+            tracing::debug!(child = self.spec.name, "order after the end");
+        }
+    }
+}
+
+struct Supervisor {
+    spec: ChildSpec,
+    restarts: u32,
+    publish: watch::Sender<ChildState>,
+    inbox: mpsc::UnboundedReceiver<Order>,
+    shutdown: CancellationToken,
+}
+
+/// Why a process is no longer there.
+enum Ended {
+    Crashed(String, bool),
+    Off,
+    Shutdown,
+}
+
+impl Supervisor {
+    async fn run(mut self, first: Started) {
+        let mut started = first;
+        loop {
+            let ended = self.attend(&mut started.child).await;
+            let proceed = match ended {
+                Ended::Shutdown => false,
+                Ended::Off => self.wait_for_power().await,
+                Ended::Crashed(how, refused) => {
+                    self.publish.send_replace(ChildState::Crashed { how, refused });
+                    self.pause().await
+                }
+            };
+            let next = if proceed { self.restart().await } else { None };
+            match next {
+                Some(next) => started = next,
+                None => break,
+            }
+        }
+        self.publish.send_replace(ChildState::Stopped);
+    }
+
+    /// Watches a running process until it is gone.
+    async fn attend(&mut self, child: &mut Child) -> Ended {
+        let mut ordered = false;
+        loop {
+            tokio::select! {
+                biased;
+                () = self.shutdown.cancelled() => {
+                    stop(child, &self.spec.name).await;
+                    return Ended::Shutdown;
+                }
+                order = self.inbox.recv() => match order {
+                    Some(Order::Crash) => {
+                        ordered = true;
+                        if let Err(error) = child.start_kill() {
+                            tracing::debug!(child = self.spec.name, %error, "already gone");
+                        }
+                    }
+                    Some(Order::PowerOff) => {
+                        // Already gone is as good as killed.
+                        let _ = child.kill().await;
+                        return Ended::Off;
+                    }
+                    Some(Order::PowerOn) => {}
+                    None => {
+                        let _ = child.kill().await;
+                        return Ended::Shutdown;
+                    }
+                },
+                status = child.wait() => {
+                    let (how, refused) = match status {
+                        Ok(status) => (told(status), status.code() == Some(2)),
+                        Err(error) => (error.to_string(), false),
+                    };
+                    let (child, log) = (&self.spec.name, self.spec.log.display());
+                    if ordered {
+                        tracing::debug!(child, how, "child killed as ordered");
+                    } else {
+                        tracing::warn!(child, how, %log, "child ended by itself, starting it again");
+                    }
+                    return Ended::Crashed(how, refused);
+                }
+            }
+        }
+    }
+
+    /// `false`: the lab ends first.
+    async fn wait_for_power(&mut self) -> bool {
+        self.publish.send_replace(ChildState::Off);
+        loop {
+            tokio::select! {
+                () = self.shutdown.cancelled() => return false,
+                order = self.inbox.recv() => match order {
+                    Some(Order::PowerOn) => return true,
+                    Some(Order::Crash | Order::PowerOff) => {}
+                    None => return false,
+                },
+            }
+        }
+    }
+
+    /// The pause before a restart, or a power-off that comes in between.
+    async fn pause(&mut self) -> bool {
+        let due = tokio::time::Instant::now() + RESTART_AFTER;
+        loop {
+            tokio::select! {
+                () = self.shutdown.cancelled() => return false,
+                () = tokio::time::sleep_until(due) => return true,
+                order = self.inbox.recv() => match order {
+                    Some(Order::PowerOff) => return self.wait_for_power().await,
+                    Some(Order::PowerOn | Order::Crash) => {}
+                    None => return false,
+                },
+            }
+        }
+    }
+
+    async fn restart(&mut self) -> Option<Started> {
+        loop {
+            match spawn(&self.spec) {
+                Ok(started) => {
+                    self.restarts += 1;
+                    let pid = started.child.id().unwrap_or_default();
+                    self.publish.send_replace(ChildState::Running {
+                        pid,
+                        restarts: self.restarts,
+                    });
+                    return Some(started);
+                }
+                Err(error) => {
+                    tracing::error!(child = self.spec.name, %error, "restart failed");
+                    self.publish.send_replace(ChildState::Crashed {
+                        how: error.to_string(),
+                        refused: false,
+                    });
+                    if !self.pause().await {
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A process and the end of its standard input that only we hold. (`Child::wait` would close what it owns.)
+struct Started {
+    child: Child,
+    _lifeline: Option<ChildStdin>,
+}
+
+fn spawn(spec: &ChildSpec) -> Result<Started, StartError> {
+    let failed = |source| StartError {
+        name: spec.name.clone(),
+        program: spec.program.display().to_string(),
+        source,
+    };
+    let log = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(&spec.log)
+        .map_err(failed)?;
+    let copy = log.try_clone().map_err(failed)?;
+    let mut child = Command::new(&spec.program)
+        .args(&spec.args)
+        .env(PARENT_STDIN, "1")
+        .stdin(Stdio::piped())
+        .stdout(log)
+        .stderr(copy)
+        // Its own process group: Ctrl-C reaches the lab alone, which then stops its children in order.
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(failed)?;
+    let lifeline = child.stdin.take();
+    Ok(Started {
+        child,
+        _lifeline: lifeline,
+    })
+}
+
+/// SIGTERM, and SIGKILL after the grace period.
+async fn stop(child: &mut Child, name: &str) {
+    if let Some(pid) = child.id().and_then(|pid| i32::try_from(pid).ok())
+        && let Err(error) = kill(Pid::from_raw(pid), Signal::SIGTERM)
+    {
+        tracing::debug!(child = name, %error, "already gone");
+    }
+    if tokio::time::timeout(GRACE, child.wait()).await.is_err() {
+        tracing::warn!(child = name, "did not stop within {} s, killed", GRACE.as_secs());
+        // Already gone is as good as killed.
+        let _ = child.kill().await;
+    }
+}
+
+fn told(status: ExitStatus) -> String {
+    use std::os::unix::process::ExitStatusExt as _;
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit code {code}"),
+        (None, Some(signal)) => match Signal::try_from(signal) {
+            Ok(signal) => signal.as_str().to_owned(),
+            Err(_) => format!("signal {signal}"),
+        },
+        (None, None) => status.to_string(),
+    }
+}

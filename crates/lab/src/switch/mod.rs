@@ -1,0 +1,178 @@
+//! The lab's network: everything between two nodes, or between a node and the API server, passes here.
+//!
+//! It lives on the loopback range and needs no privileges. Node *i* binds its *inner* address; what is published
+//! is its *outer* address, which the switch owns. A datagram that arrives at outer *j* from inner *i* is delivered
+//! to inner *j* from outer *i*; a connection to outer *j* is proxied to inner *j*; the API server is reached by
+//! node *i* at a port of outer *i*. A client that does not bind an inner address counts as the cloud.
+
+pub mod links;
+mod silence;
+mod tcp;
+mod udp;
+
+use links::{End, Links};
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+};
+use tokio::{net::UdpSocket, sync::watch};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+/// Who has which address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Number of nodes.
+    pub nodes: u8,
+    /// Third octet of all addresses, so that several labs fit on one machine.
+    pub subnet: u8,
+    /// UDP port of the agents.
+    pub agent_port: u16,
+    /// TCP port of the kubelets.
+    pub kubelet_port: u16,
+    /// TCP port on a node's outer address at which that node reaches the API server.
+    pub cloud_port: u16,
+}
+
+impl Plan {
+    /// The usual ports.
+    pub fn new(nodes: u8, subnet: u8) -> Self {
+        Self {
+            nodes,
+            subnet,
+            agent_port: 7946,
+            kubelet_port: 10250,
+            cloud_port: 6443,
+        }
+    }
+
+    /// The address that the processes of a node bind.
+    pub fn inner(&self, node: u8) -> Ipv4Addr {
+        Ipv4Addr::new(127, 77, self.subnet, node)
+    }
+
+    /// The address that is published for a node.
+    pub fn outer(&self, node: u8) -> Ipv4Addr {
+        Ipv4Addr::new(127, 78, self.subnet, node)
+    }
+
+    /// Where a node reaches the API server.
+    pub fn cloud_link(&self, node: u8) -> SocketAddr {
+        (self.outer(node), self.cloud_port).into()
+    }
+
+    /// Whose address this is, as the source of traffic.
+    pub fn source(&self, address: IpAddr) -> End {
+        match address {
+            IpAddr::V4(address) => match address.octets() {
+                [127, 77, subnet, node] if subnet == self.subnet && (1..=self.nodes).contains(&node) => {
+                    End::Node(node)
+                }
+                _ => End::Cloud,
+            },
+            IpAddr::V6(_) => End::Cloud,
+        }
+    }
+}
+
+/// Why the switch could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum SwitchError {
+    /// An address is taken. Worth a retry only once its owner is gone.
+    #[error(
+        "cannot listen on {address} ({what}): {source}; stop what uses it (another lab, a kubelet), or choose \
+         other addresses with --subnet"
+    )]
+    Bind {
+        /// Whose port.
+        what: String,
+        /// Address.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// The running switch. Ends with the shutdown token it was started with.
+pub struct Switch {
+    links: watch::Sender<Links>,
+    plan: Plan,
+    tasks: TaskTracker,
+}
+
+/// What each forwarding task needs.
+#[derive(Clone)]
+struct Fabric {
+    plan: Plan,
+    links: watch::Receiver<Links>,
+    shutdown: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Switch {
+    /// Binds every outer address and starts to forward; the API server is at `api`. `seed` decides which
+    /// datagrams are lost on lossy links.
+    pub async fn start(
+        plan: Plan,
+        api: SocketAddr,
+        seed: u64,
+        shutdown: CancellationToken,
+    ) -> Result<Self, SwitchError> {
+        let (links, receiver) = watch::channel(Links::new(plan.nodes));
+        let tasks = TaskTracker::new();
+        let fabric = Fabric {
+            plan,
+            links: receiver,
+            shutdown,
+            tasks: tasks.clone(),
+        };
+        let mut sockets = Vec::new();
+        let mut listeners = Vec::new();
+        for node in 1..=plan.nodes {
+            let address = SocketAddr::from((plan.outer(node), plan.agent_port));
+            let bind_error = |what: &str, address, source| SwitchError::Bind {
+                what: format!("{what} of node {node}"),
+                address,
+                source,
+            };
+            sockets.push(
+                UdpSocket::bind(address)
+                    .await
+                    .map_err(|error| bind_error("agent", address, error))?,
+            );
+            let kubelet = SocketAddr::from((plan.outer(node), plan.kubelet_port));
+            let inner = SocketAddr::from((plan.inner(node), plan.kubelet_port));
+            let listener = silence::listen(kubelet).map_err(|error| bind_error("kubelet", kubelet, error))?;
+            listeners.push((listener, tcp::Route::Kubelet { node, inner }));
+            let cloud = plan.cloud_link(node);
+            let listener = silence::listen(cloud).map_err(|error| bind_error("cloud link", cloud, error))?;
+            listeners.push((listener, tcp::Route::Cloud { node, api }));
+        }
+        for (listener, route) in listeners {
+            tasks.spawn(tcp::serve(listener, route, fabric.clone()));
+        }
+        udp::spawn(sockets, seed, &fabric);
+        tasks.close();
+        Ok(Self { links, plan, tasks })
+    }
+
+    /// Who has which address.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// A copy of the table as it is now.
+    pub fn links(&self) -> Links {
+        self.links.borrow().clone()
+    }
+
+    /// Changes the table. Nothing that arrives after this call is forwarded by the old one.
+    pub fn change(&self, change: impl FnOnce(&mut Links)) {
+        self.links.send_modify(change);
+    }
+
+    /// Waits until every task has ended, after the shutdown token was cancelled.
+    pub async fn stopped(&self) {
+        self.tasks.wait().await;
+    }
+}

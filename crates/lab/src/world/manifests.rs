@@ -1,0 +1,171 @@
+//! Objects from YAML, created through the API as a user's would be.
+
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{DynamicObject, Patch, PatchParams, PostParams},
+    core::GroupVersionKind,
+    discovery::{Scope, pinned_kind},
+};
+use serde_json::Value;
+
+/// Why a manifest was not applied.
+#[derive(Debug, thiserror::Error)]
+pub enum ManifestError {
+    /// It is not YAML, or not an object. Not worth a retry.
+    #[error("cannot read document {number} of {origin}: {reason}")]
+    Malformed {
+        /// Where it is from.
+        origin: String,
+        /// Which document, from 1.
+        number: usize,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The API server does not know the kind, or refused the object.
+    #[error("{origin}: {object} was refused: {}", one_line(.source))]
+    Refused {
+        /// Where it is from.
+        origin: String,
+        /// Kind and name.
+        object: String,
+        /// Why.
+        #[source]
+        source: Box<kube::Error>,
+    },
+}
+
+fn one_line(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// Creates every object of a text, in order; what exists is merge-patched.
+pub async fn apply(client: &Client, text: &str, origin: &str) -> Result<usize, ManifestError> {
+    let documents = parse(text, origin)?;
+    for object in &documents {
+        let named = format!(
+            "{} {}",
+            object
+                .types
+                .as_ref()
+                .map_or("object", |types| types.kind.as_str()),
+            object.name_any()
+        );
+        create(client, object)
+            .await
+            .map_err(|source| ManifestError::Refused {
+                origin: origin.to_owned(),
+                object: named,
+                source: Box::new(source),
+            })?;
+    }
+    Ok(documents.len())
+}
+
+/// The objects of a text; empty documents are skipped.
+pub fn parse(text: &str, origin: &str) -> Result<Vec<DynamicObject>, ManifestError> {
+    let malformed = |number: usize, reason: String| ManifestError::Malformed {
+        origin: origin.to_owned(),
+        number,
+        reason: reason.split_whitespace().collect::<Vec<_>>().join(" "),
+    };
+    let documents: Vec<Value> = serde_saphyr::from_multiple(text)
+        .map_err(|error| malformed(1, error.without_snippet().to_string()))?;
+    let mut objects = Vec::new();
+    for (index, document) in documents
+        .into_iter()
+        .enumerate()
+        .filter(|(_, document)| !document.is_null())
+    {
+        for field in ["apiVersion", "kind"] {
+            if !document[field].is_string() {
+                return Err(malformed(index + 1, format!("{field} is missing")));
+            }
+        }
+        if !document["metadata"]["name"].is_string() && !document["metadata"]["generateName"].is_string() {
+            return Err(malformed(index + 1, "metadata.name is missing".to_owned()));
+        }
+        let object =
+            serde_json::from_value(document).map_err(|error| malformed(index + 1, error.to_string()))?;
+        objects.push(object);
+    }
+    Ok(objects)
+}
+
+async fn create(client: &Client, object: &DynamicObject) -> kube::Result<()> {
+    let gvk = object
+        .types
+        .as_ref()
+        .and_then(|types| GroupVersionKind::try_from(types).ok())
+        .unwrap_or_else(|| GroupVersionKind::gvk("", "v1", ""));
+    let (resource, capabilities) = pinned_kind(client, &gvk).await?;
+    let api: Api<DynamicObject> = if capabilities.scope == Scope::Cluster {
+        Api::all_with(client.clone(), &resource)
+    } else {
+        Api::namespaced_with(
+            client.clone(),
+            object.namespace().as_deref().unwrap_or("default"),
+            &resource,
+        )
+    };
+    match api.create(&PostParams::default(), object).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.code == 409 && object.metadata.name.is_some() => api
+            .patch(&object.name_any(), &PatchParams::default(), &Patch::Merge(object))
+            .await
+            .map(|_| ()),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[test]
+    fn several_documents_and_empty_ones() {
+        let text = "---\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\n---\n---\napiVersion: v1\nkind: Pod\nmetadata: {generateName: b-}\n";
+        assert_eq!(parse(text, "x").unwrap().len(), 2);
+        assert!(parse("", "x").unwrap().is_empty());
+    }
+
+    #[rstest]
+    #[case("kind: Pod\nmetadata: {name: a}\n", "document 1 of x: apiVersion is missing")]
+    #[case("apiVersion: v1\nmetadata: {name: a}\n", "kind is missing")]
+    #[case("apiVersion: v1\nkind: Pod\n", "metadata.name is missing")]
+    #[case(
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n---\nkind: Pod\n",
+        "document 2 of x"
+    )]
+    #[case("a: [", "document 1 of x")]
+    #[case("just words", "apiVersion is missing")]
+    fn what_is_wrong_is_named(#[case] text: &str, #[case] said: &str) {
+        let error = parse(text, "x").unwrap_err().to_string();
+        assert!(error.contains(said) && !error.contains('\n'), "{error}");
+    }
+
+    #[test]
+    fn the_own_manifests_are_readable() {
+        let kinds = |text| -> Vec<String> {
+            parse(text, "x")
+                .unwrap()
+                .iter()
+                .map(|object| object.types.as_ref().unwrap().kind.clone())
+                .collect()
+        };
+        assert_eq!(
+            kinds(super::super::RBAC)
+                .iter()
+                .filter(|kind| *kind == "ServiceAccount")
+                .count(),
+            2
+        );
+        assert_eq!(
+            kinds(crate::SAMPLE),
+            ["Deployment", "Service", "Service", "StatefulSet"]
+        );
+    }
+}

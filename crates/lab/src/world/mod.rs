@@ -1,0 +1,371 @@
+//! A running lab: API server, workload controllers, simulated kubelets, network, and Evenkeel's own processes.
+
+mod credentials;
+mod faults;
+pub mod manifests;
+mod node;
+mod processes;
+
+use crate::{
+    cluster,
+    control::Fault,
+    directory::{Directory, DirectoryError},
+    observe::Observer,
+    scenario::StockTimers,
+    supervise::{StartError, Supervised},
+    switch::{Plan, Switch, SwitchError},
+};
+use evenkeel_api::{AgentStatus, FailoverPolicy, NodeIncident, ZoneHealth};
+use evenkeel_apiserver::{ApiServer, Options};
+use evenkeel_net::pki::{PkiError, ServerNames};
+use kube::{Client, CustomResourceExt as _};
+use node::LabNode;
+use processes::CloudSide;
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
+use tokio::net::TcpListener;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+/// Roles and ServiceAccounts of Evenkeel's processes.
+pub const RBAC: &str = include_str!("../../../../deploy/rbac.yaml");
+/// What the lab's own controllers need beside the roles that Kubernetes gives their namesakes.
+const LAB_RBAC: &str = include_str!("../../manifests/lab-rbac.yaml");
+
+/// How a lab is set up.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Number of nodes, 1 to [`crate::scenario::MAX_NODES`].
+    pub nodes: u8,
+    /// Prefix of their names.
+    pub prefix: String,
+    /// Port of the API server on 127.0.0.1; 0 takes a free one.
+    pub port: u16,
+    /// The lab's directory.
+    pub dir: PathBuf,
+    /// The `evenkeel` binary that is run for agents, controller and stand-in.
+    pub program: PathBuf,
+    /// Third octet of the lab's addresses.
+    pub subnet: u8,
+    /// `false` leaves out agents and controller: stock Kubernetes alone.
+    pub agents: bool,
+    /// Timers of the stand-in for the stock controllers.
+    pub stock: StockTimers,
+    /// Decides which datagrams are lost on lossy links.
+    pub seed: u64,
+}
+
+/// Why a lab could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum WorldError {
+    /// The directory cannot be used.
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
+    /// The API server's port is taken.
+    #[error("cannot listen on {address} for the API server: {source}; choose another port with --port")]
+    Port {
+        /// Address.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// An address of the lab's network is taken.
+    #[error(transparent)]
+    Switch(#[from] SwitchError),
+    /// The API server could not start.
+    #[error("cannot start the API server: {0}")]
+    ApiServer(String),
+    /// A certificate could not be made.
+    #[error(transparent)]
+    Pki(#[from] PkiError),
+    /// The lab could not set itself up through the API.
+    #[error("cannot {what}: {source}")]
+    Api {
+        /// What was to be done.
+        what: String,
+        /// Why.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// An object was refused.
+    #[error(transparent)]
+    Manifest(#[from] manifests::ManifestError),
+    /// A child process could not be started.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// A child process does not get ready.
+    #[error("{name} does not get ready: {reason}; its log is {log}")]
+    NotReady {
+        /// Which process.
+        name: String,
+        /// What it says.
+        reason: String,
+        /// Its log.
+        log: PathBuf,
+    },
+    /// A node's kubelet could not start.
+    #[error("cannot start the kubelet of {node}: {reason}")]
+    Kubelet {
+        /// Node.
+        node: String,
+        /// Why.
+        reason: String,
+    },
+    /// The lab was told to stop while it started.
+    #[error("stopped while starting")]
+    Stopped,
+}
+
+impl WorldError {
+    /// Whether another configuration would help: exit code 2.
+    pub fn is_usage(&self) -> bool {
+        matches!(
+            self,
+            Self::Directory(_) | Self::Port { .. } | Self::Switch(_) | Self::Manifest(_)
+        )
+    }
+}
+
+/// A running lab. [`World::stop`] ends it in order; dropping it ends it at once.
+pub struct World {
+    settings: Settings,
+    directory: Directory,
+    client: Client,
+    url: String,
+    switch: Switch,
+    nodes: Vec<LabNode>,
+    cloud: CloudSide,
+    observer: Observer,
+    tasks: TaskTracker,
+    shutdown: CancellationToken,
+    children: CancellationToken,
+    one_at_a_time: tokio::sync::Mutex<()>,
+}
+
+impl World {
+    /// Starts everything and waits until every node is registered and every process is ready. `progress` is told
+    /// what is going on. `interrupt` ends the start, not the lab: that is what [`World::stop`] does.
+    pub async fn start(
+        settings: Settings,
+        progress: &(dyn Fn(&str) + Sync),
+        interrupt: &CancellationToken,
+    ) -> Result<Self, WorldError> {
+        let (mut world, api) = Self::build(settings, progress).await?;
+        let filled = tokio::select! {
+            () = interrupt.cancelled() => Err(WorldError::Stopped),
+            filled = world.fill(&api, progress) => filled,
+        };
+        match filled {
+            Ok(()) => Ok(world),
+            Err(error) => {
+                world.stop().await?;
+                Err(error)
+            }
+        }
+    }
+
+    /// The API server and the network, without anybody who uses them.
+    async fn build(
+        settings: Settings,
+        progress: &(dyn Fn(&str) + Sync),
+    ) -> Result<(Self, ApiServer), WorldError> {
+        let (shutdown, children) = (CancellationToken::new(), CancellationToken::new());
+        let guard = shutdown.clone().drop_guard();
+        let directory = Directory::claim(&settings.dir)?;
+        let plan = Plan::new(settings.nodes, settings.subnet);
+        progress("starting the API server");
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, settings.port));
+        let listener = TcpListener::bind(address)
+            .await
+            .map_err(|source| WorldError::Port { address, source })?;
+        let address = listener
+            .local_addr()
+            .map_err(|source| WorldError::Port { address, source })?;
+        let toleration = i64::from(settings.stock.unreachable_toleration_seconds);
+        let api = ApiServer::new(Options {
+            default_not_ready_toleration_seconds: toleration,
+            default_unreachable_toleration_seconds: toleration,
+            ..Options::default()
+        })
+        .map_err(|error| WorldError::ApiServer(error.to_string()))?;
+        let switch = Switch::start(plan, address, settings.seed, shutdown.clone()).await?;
+        let names = ServerNames {
+            dns: Vec::new(),
+            ips: (1..=plan.nodes)
+                .map(|node| IpAddr::V4(plan.outer(node)))
+                .collect(),
+        };
+        let tasks = TaskTracker::new();
+        tasks.spawn(serve(api.clone(), listener, names, shutdown.clone()));
+        let url = format!("https://{address}");
+        directory.write_secret(
+            &directory.kubeconfig(),
+            &api.kubeconfig(&url, "kubernetes-admin", &["system:masters"])?,
+        )?;
+        let client = api.client();
+        install(&client).await?;
+        let observer = Observer::start(&client, &shutdown);
+        tasks.spawn(controllers(api.clone(), shutdown.clone()));
+        let world = Self {
+            cloud: CloudSide::new(&settings, &directory)?,
+            nodes: Vec::new(),
+            settings,
+            directory,
+            client,
+            url,
+            switch,
+            observer,
+            tasks,
+            shutdown,
+            children,
+            one_at_a_time: tokio::sync::Mutex::default(),
+        };
+        guard.disarm();
+        Ok((world, api))
+    }
+
+    /// Nodes and processes.
+    async fn fill(&mut self, api: &ApiServer, progress: &(dyn Fn(&str) + Sync)) -> Result<(), WorldError> {
+        progress(&format!("starting {} nodes", self.settings.nodes));
+        for index in 1..=self.settings.nodes {
+            let node = LabNode::new(index, self, api)?;
+            node.boot(self).await?;
+            self.nodes.push(node);
+        }
+        self.nodes_registered().await?;
+        progress("starting the stand-in for the stock controllers");
+        self.start_stock(api).await?;
+        if self.settings.agents {
+            progress("starting Evenkeel's controller and one agent on each node");
+            self.start_evenkeel(api).await?;
+        }
+        Ok(())
+    }
+
+    async fn nodes_registered(&self) -> Result<(), WorldError> {
+        let wanted = usize::from(self.settings.nodes);
+        let registered = self
+            .observer
+            .wait_for(Duration::from_secs(30), |now| {
+                now.nodes().filter(|node| node.ready == "True").count() >= wanted
+            })
+            .await;
+        match registered {
+            Some(_) => Ok(()),
+            None => Err(WorldError::Kubelet {
+                node: format!("{}-1 to {}-{wanted}", self.settings.prefix, self.settings.prefix),
+                reason: format!(
+                    "not all Ready within 30 s: {}",
+                    self.observer.now().unready(wanted).join("; ")
+                ),
+            }),
+        }
+    }
+
+    /// Creates the objects of a manifest.
+    pub async fn apply(&self, text: &str, origin: &str) -> Result<usize, WorldError> {
+        Ok(manifests::apply(&self.client, text, origin).await?)
+    }
+
+    /// What happened so far.
+    pub fn observer(&self) -> &Observer {
+        &self.observer
+    }
+
+    /// The lab's directory.
+    pub fn directory(&self) -> &Directory {
+        &self.directory
+    }
+
+    /// Where the API server answers.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// How it was set up.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Cancelled once the lab's processes have stopped.
+    pub fn shutdown_token(&self) -> CancellationToken {
+        self.shutdown.clone()
+    }
+
+    /// Names of the nodes, in order.
+    pub fn node_names(&self) -> Vec<String> {
+        self.nodes.iter().map(|node| node.name().to_owned()).collect()
+    }
+
+    /// Stops every process and task, and removes what must not outlive the lab.
+    pub async fn stop(&self) -> Result<(), DirectoryError> {
+        // Processes first: what they say goodbye to is still there.
+        self.children.cancel();
+        let agents = self.nodes.iter().filter_map(|node| node.agent.as_ref());
+        futures::future::join_all(self.cloud.children().chain(agents).map(Supervised::stopped)).await;
+        self.shutdown.cancel();
+        self.tasks.close();
+        if tokio::time::timeout(Duration::from_secs(10), self.tasks.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!("a task of the lab did not end within 10 s");
+        }
+        self.switch.stopped().await;
+        self.directory.clean()
+    }
+
+    /// Does what a fault asks for, and says what was done; the error says what is wrong with it.
+    pub async fn inflict(&self, fault: &Fault) -> Result<String, String> {
+        let _turn = self.one_at_a_time.lock().await;
+        faults::inflict(self, fault).await
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.children.cancel();
+        self.shutdown.cancel();
+    }
+}
+
+async fn serve(api: ApiServer, listener: TcpListener, names: ServerNames, shutdown: CancellationToken) {
+    if let Err(error) = api.serve(listener, &names, shutdown).await {
+        tracing::error!(%error, "the API server's listener failed");
+    }
+}
+
+async fn controllers(api: ApiServer, shutdown: CancellationToken) {
+    let users = api.clone();
+    let client_of = move |user: &str, groups: &[&str]| users.client_as(user, groups);
+    let ca = api.ca().certificate_pem().to_owned();
+    cluster::controllers::run(api.client(), client_of, ca, shutdown).await;
+}
+
+/// Custom resources, namespaces, roles.
+async fn install(client: &Client) -> Result<(), WorldError> {
+    for crd in [
+        ZoneHealth::crd(),
+        AgentStatus::crd(),
+        FailoverPolicy::crd(),
+        NodeIncident::crd(),
+    ] {
+        let name = crd.metadata.name.clone().unwrap_or_default();
+        let api: kube::Api<
+            k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+        > = kube::Api::all(client.clone());
+        api.create(&kube::api::PostParams::default(), &crd)
+            .await
+            .map_err(|source| WorldError::Api {
+                what: format!("install {name}"),
+                source: Box::new(source),
+            })?;
+    }
+    manifests::apply(client, RBAC, "rbac.yaml").await?;
+    manifests::apply(client, LAB_RBAC, "lab-rbac.yaml").await?;
+    Ok(())
+}

@@ -1,0 +1,251 @@
+//! The processes of the lab: what is started with which flags, and when it counts as ready.
+
+use super::{Settings, World, WorldError, credentials, node::LabNode};
+use crate::{
+    directory::Directory,
+    supervise::{ChildSpec, ChildState, Supervised},
+};
+use evenkeel_api::names::{DEFAULT_ZONE, NAMESPACE, service_accounts};
+use evenkeel_apiserver::ApiServer;
+use std::{
+    ffi::OsString,
+    net::{Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    time::Instant,
+};
+
+/// Time a process gets to become ready.
+const READY_WITHIN: Duration = Duration::from_secs(45);
+/// Admin port of the agents, on their inner addresses.
+const AGENT_ADMIN: u16 = 9_101;
+
+/// What runs beside the API server.
+pub(super) struct CloudSide {
+    address: Ipv4Addr,
+    folder: PathBuf,
+    pub(super) stock: Option<Supervised>,
+    pub(super) controller: Option<Supervised>,
+}
+
+impl CloudSide {
+    pub(super) fn new(settings: &Settings, directory: &Directory) -> Result<Self, WorldError> {
+        Ok(Self {
+            address: Ipv4Addr::new(127, 76, settings.subnet, 1),
+            folder: directory.folder("cloud")?,
+            stock: None,
+            controller: None,
+        })
+    }
+
+    pub(super) fn children(&self) -> impl Iterator<Item = &Supervised> {
+        [&self.stock, &self.controller].into_iter().flatten()
+    }
+
+    fn at(&self, port: u16) -> SocketAddr {
+        (self.address, port).into()
+    }
+}
+
+/// Flags, one after the other.
+struct Flags(Vec<OsString>);
+
+impl Flags {
+    fn of(command: &str) -> Self {
+        Self(vec![command.into()])
+    }
+
+    fn with(mut self, flag: &str, value: impl Into<OsString>) -> Self {
+        self.0.push(flag.into());
+        self.0.push(value.into());
+        self
+    }
+}
+
+impl World {
+    /// The stand-in for the stock controllers.
+    pub(super) async fn start_stock(&mut self, api: &ApiServer) -> Result<(), WorldError> {
+        let kubeconfig = self.cloud.folder.join("node-lifecycle.kubeconfig");
+        self.write_kubeconfig(api, &kubeconfig, &self.url, ("kube-system", "node-controller"))
+            .await?;
+        let (stock, admin) = (self.settings.stock, self.cloud.at(9_102));
+        let flags = Flags::of("node-lifecycle")
+            .with("--kubeconfig", kubeconfig)
+            .with("--node-monitor-period", stock.monitor_period.to_string())
+            .with("--node-monitor-grace-period", stock.grace_period.to_string())
+            .with("--admin", admin.to_string());
+        self.cloud.stock = Some(self.start_child("node-lifecycle", flags, admin)?);
+        ready(self.cloud.stock.iter()).await
+    }
+
+    /// The controller, and an agent on each node.
+    pub(super) async fn start_evenkeel(&mut self, api: &ApiServer) -> Result<(), WorldError> {
+        let kubeconfig = self.cloud.folder.join("controller.kubeconfig");
+        let account = (NAMESPACE, service_accounts::CONTROLLER);
+        self.write_kubeconfig(api, &kubeconfig, &self.url, account)
+            .await?;
+        let (admin, webhook) = (self.cloud.at(9_103), self.cloud.at(9_443));
+        let toleration = self.settings.stock.unreachable_toleration_seconds;
+        let flags = Flags::of("controller")
+            .with("--kubeconfig", kubeconfig)
+            .with("--profile", "edge")
+            .with("--zone-default", DEFAULT_ZONE)
+            .with("--webhook-listen", webhook.to_string())
+            .with("--webhook-url", format!("https://{webhook}"))
+            .with("--default-unreachable-toleration-seconds", toleration.to_string())
+            .with("--admin", admin.to_string());
+        self.cloud.controller = Some(self.start_child("controller", flags, admin)?);
+        for position in 0..self.nodes.len() {
+            let agent = self.start_agent(api, &self.nodes[position]).await?;
+            self.nodes[position].agent = Some(agent);
+        }
+        let agents = self.nodes.iter().filter_map(|node| node.agent.as_ref());
+        ready(self.cloud.controller.iter().chain(agents)).await
+    }
+
+    async fn start_agent(&self, api: &ApiServer, node: &LabNode) -> Result<Supervised, WorldError> {
+        let plan = self.switch.plan();
+        let (inner, outer) = (plan.inner(node.index()), plan.outer(node.index()));
+        let kubeconfig = node.folder().join("agent.kubeconfig");
+        let link = format!("https://{}", plan.cloud_link(node.index()));
+        self.write_kubeconfig(api, &kubeconfig, &link, (NAMESPACE, service_accounts::AGENT))
+            .await?;
+        let key = node.folder().join("agent.key");
+        self.generate_key(&key).await?;
+        let state = self.directory.folder(&format!("nodes/{}/state", node.name()))?;
+        let admin = SocketAddr::from((inner, AGENT_ADMIN));
+        let flags = Flags::of("agent")
+            .with("--node", node.name())
+            .with("--kubeconfig", kubeconfig)
+            .with("--listen", format!("{inner}:{}", plan.agent_port))
+            .with("--advertise", format!("{outer}:{}", plan.agent_port))
+            .with("--key", key)
+            .with("--state-dir", state)
+            .with("--kubelet", format!("{inner}:{}", plan.kubelet_port))
+            .with("--kubelet-advertise", format!("{outer}:{}", plan.kubelet_port))
+            .with("--zone-default", DEFAULT_ZONE)
+            .with("--admin", admin.to_string());
+        self.start_child(&format!("agent-{}", node.name()), flags, admin)
+    }
+
+    /// A key of an earlier lab is used again: it is the same directory, so it is the same machine.
+    async fn generate_key(&self, path: &Path) -> Result<(), WorldError> {
+        if path.exists() {
+            return Ok(());
+        }
+        let failed = |reason: String| WorldError::NotReady {
+            name: format!("`agent keygen --out {}`", path.display()),
+            reason,
+            log: self.directory.logs(),
+        };
+        let output = tokio::process::Command::new(&self.settings.program)
+            .args(["agent", "keygen", "--out"])
+            .arg(path)
+            .stdin(std::process::Stdio::null())
+            .kill_on_drop(true)
+            .output()
+            .await
+            .map_err(|error| failed(error.to_string()))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        Err(failed(format!(
+            "{}: {}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr).trim()
+        )))
+    }
+
+    async fn write_kubeconfig(
+        &self,
+        api: &ApiServer,
+        path: &Path,
+        server: &str,
+        (namespace, account): (&str, &str),
+    ) -> Result<(), WorldError> {
+        let token = credentials::token(&self.client, namespace, account)
+            .await
+            .map_err(|source| WorldError::Api {
+                what: format!("get a token for {namespace}/{account}"),
+                source: Box::new(source),
+            })?;
+        let text = credentials::kubeconfig(server, api.ca().certificate_pem(), account, &token);
+        Ok(self.directory.write_secret(path, &text)?)
+    }
+
+    fn start_child(&self, name: &str, flags: Flags, admin: SocketAddr) -> Result<Supervised, WorldError> {
+        let spec = ChildSpec {
+            name: name.to_owned(),
+            program: self.settings.program.clone(),
+            args: flags.0,
+            log: self.directory.log(name),
+            admin: Some(admin),
+        };
+        Ok(Supervised::start(spec, self.children.clone())?)
+    }
+}
+
+/// Waits until each process says that it is ready.
+async fn ready(children: impl Iterator<Item = &Supervised>) -> Result<(), WorldError> {
+    let end = Instant::now() + READY_WITHIN;
+    for child in children {
+        let spec = child.spec();
+        let Some(admin) = spec.admin else { continue };
+        loop {
+            let not_ready = |reason| WorldError::NotReady {
+                name: spec.name.clone(),
+                reason,
+                log: spec.log.clone(),
+            };
+            if let ChildState::Crashed { refused: true, .. } = child.state() {
+                return Err(not_ready(last_line(&spec.log)));
+            }
+            match is_ready(admin).await {
+                Ok(()) => break,
+                Err(reason) if Instant::now() > end => return Err(not_ready(reason)),
+                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Asks `/readyz`.
+async fn is_ready(admin: SocketAddr) -> Result<(), String> {
+    let ask = async {
+        let mut stream = TcpStream::connect(admin).await?;
+        let request = format!("GET /readyz?verbose HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await?;
+        let mut answer = Vec::new();
+        stream.take(65_536).read_to_end(&mut answer).await?;
+        Ok::<_, std::io::Error>(String::from_utf8_lossy(&answer).into_owned())
+    };
+    let answer = tokio::time::timeout(Duration::from_secs(2), ask)
+        .await
+        .map_err(|_| format!("{admin} does not answer"))?
+        .map_err(|error| format!("{admin}: {error}"))?;
+    let status = answer.lines().next().unwrap_or_default();
+    if status.split(' ').nth(1) == Some("200") {
+        return Ok(());
+    }
+    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    Err(format!(
+        "{status}: {}",
+        body.split_whitespace().collect::<Vec<_>>().join(" ")
+    ))
+}
+
+fn last_line(log: &Path) -> String {
+    match std::fs::read_to_string(log) {
+        Ok(text) => text
+            .lines()
+            .rfind(|line| !line.trim().is_empty())
+            .unwrap_or("it said nothing")
+            .to_owned(),
+        Err(error) => format!("its log cannot be read: {error}"),
+    }
+}

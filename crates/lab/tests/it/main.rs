@@ -1,0 +1,8 @@
+//! The lab's parts on real sockets, files and processes.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod control;
+mod directory;
+mod supervise;
+mod switch;
+mod world;

@@ -1,0 +1,247 @@
+//! Supervision of real processes. The children are shells: what matters is their life, not their work.
+
+use evenkeel_lab::supervise::{ChildSpec, ChildState, PARENT_STDIN, Supervised, stop_with_parent};
+use nix::{errno::Errno, sys::signal::kill, unistd::Pid};
+use std::{
+    io::{BufRead as _, BufReader},
+    path::Path,
+    process::Stdio,
+    time::Duration,
+};
+use tokio_util::sync::CancellationToken;
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// A shell that runs `script`.
+fn shell(place: &Path, script: &str) -> ChildSpec {
+    ChildSpec {
+        name: "child".to_owned(),
+        program: "/bin/sh".into(),
+        args: vec!["-c".into(), script.into()],
+        log: place.join("child.log"),
+        admin: None,
+    }
+}
+
+/// Waits for a state and returns it.
+async fn becomes(child: &Supervised, what: &str, wanted: impl Fn(&ChildState) -> bool) -> ChildState {
+    let mut states = child.watch();
+    let found = tokio::time::timeout(SOON, states.wait_for(wanted)).await;
+    found
+        .unwrap_or_else(|_| panic!("not {what}, but {:?}", child.state()))
+        .unwrap()
+        .clone()
+}
+
+fn pid(state: &ChildState) -> u32 {
+    let ChildState::Running { pid, .. } = state else {
+        panic!("not running: {state:?}")
+    };
+    *pid
+}
+
+fn is_gone(pid: u32) -> bool {
+    kill(Pid::from_raw(i32::try_from(pid).unwrap()), None) == Err(Errno::ESRCH)
+}
+
+#[tokio::test]
+async fn a_crashed_child_is_started_again() {
+    let place = tempfile::tempdir().unwrap();
+    let stop = CancellationToken::new();
+    let child = Supervised::start(shell(place.path(), "echo up; exec cat"), stop.clone()).unwrap();
+    let first = pid(&child.state());
+    child.crash();
+    let crashed = becomes(&child, "crashed", |state| {
+        matches!(state, ChildState::Crashed { .. })
+    })
+    .await;
+    assert_eq!(
+        crashed,
+        ChildState::Crashed {
+            how: "SIGKILL".to_owned(),
+            refused: false
+        }
+    );
+    let again = becomes(&child, "running", |state| {
+        matches!(state, ChildState::Running { restarts: 1, .. })
+    })
+    .await;
+    assert!(is_gone(first) && pid(&again) != first);
+    stop.cancel();
+    child.stopped().await;
+    assert!(is_gone(pid(&again)));
+}
+
+#[tokio::test]
+async fn a_child_that_refuses_its_configuration_is_told_apart() {
+    let place = tempfile::tempdir().unwrap();
+    let spec = shell(place.path(), "echo wrong flag >&2; exit 2");
+    let log = spec.log.clone();
+    let child = Supervised::start(spec, CancellationToken::new()).unwrap();
+    let state = becomes(&child, "crashed", |state| {
+        matches!(state, ChildState::Crashed { .. })
+    })
+    .await;
+    assert_eq!(
+        state,
+        ChildState::Crashed {
+            how: "exit code 2".to_owned(),
+            refused: true
+        }
+    );
+    assert!(std::fs::read_to_string(log).unwrap().contains("wrong flag"));
+}
+
+#[tokio::test]
+async fn without_power_a_child_stays_down() {
+    let place = tempfile::tempdir().unwrap();
+    let child = Supervised::start(shell(place.path(), "exec cat"), CancellationToken::new()).unwrap();
+    let first = pid(&child.state());
+    child.power_off();
+    becomes(&child, "off", |state| *state == ChildState::Off).await;
+    assert!(is_gone(first));
+    child.crash();
+    child.power_on();
+    let again = becomes(&child, "running", |state| {
+        matches!(state, ChildState::Running { .. })
+    })
+    .await;
+    assert_eq!(
+        again,
+        ChildState::Running {
+            pid: pid(&again),
+            restarts: 1
+        },
+        "no crash happened in between"
+    );
+}
+
+/// Runs the test of this name again, as another process in another role.
+fn in_role(test: &str, role: &str) -> std::process::Command {
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command
+        .args([&format!("supervise::{test}"), "--exact", "--nocapture"])
+        .env("LAB_TEST_ROLE", role);
+    command
+}
+
+fn role() -> Option<String> {
+    std::env::var("LAB_TEST_ROLE").ok()
+}
+
+#[tokio::test]
+async fn children_do_not_outlive_a_lab_that_is_killed() {
+    if let Some(log) = role() {
+        // The lab: it starts a child that ignores SIGTERM, and waits to be killed.
+        let script = "trap '' TERM; echo pid=$$; cat; echo the lab is gone";
+        let spec = ChildSpec {
+            log: log.into(),
+            ..shell(Path::new("/"), script)
+        };
+        let _child = Supervised::start(spec, CancellationToken::new()).unwrap();
+        std::future::pending::<()>().await;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let log = place.path().join("child.log");
+    let mut lab = in_role(
+        "children_do_not_outlive_a_lab_that_is_killed",
+        log.to_str().unwrap(),
+    )
+    .spawn()
+    .unwrap();
+    let child = evenkeel_testkit::eventually("the child of the lab", SOON, || async {
+        std::fs::read_to_string(&log)
+            .ok()?
+            .lines()
+            .next()?
+            .strip_prefix("pid=")?
+            .parse::<u32>()
+            .ok()
+    })
+    .await;
+    let alive = !is_gone(child);
+    lab.kill().unwrap();
+    lab.wait().unwrap();
+    assert!(alive, "the child ended before the lab");
+    evenkeel_testkit::eventually("the child's end", SOON, || async {
+        std::fs::read_to_string(&log)
+            .ok()
+            .filter(|text| text.contains("the lab is gone"))
+    })
+    .await;
+    evenkeel_testkit::eventually("nothing left", SOON, || async { is_gone(child).then_some(()) }).await;
+}
+
+#[tokio::test]
+async fn a_process_stops_gracefully_when_its_standard_input_ends() {
+    if role().is_some() {
+        let shutdown = CancellationToken::new();
+        stop_with_parent(&shutdown).unwrap();
+        println!("waiting");
+        shutdown.cancelled().await;
+        println!("stopped gracefully");
+        return;
+    }
+    let mut child = in_role("a_process_stops_gracefully_when_its_standard_input_ends", "child")
+        .env(PARENT_STDIN, "1")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("waiting")));
+    assert!(child.try_wait().unwrap().is_none());
+    drop(child.stdin.take());
+    assert!(lines.any(|line| line.unwrap().contains("stopped gracefully")));
+    assert!(child.wait().unwrap().success());
+}
+
+#[tokio::test]
+async fn a_dropped_handle_ends_the_child() {
+    let place = tempfile::tempdir().unwrap();
+    let child = Supervised::start(shell(place.path(), "exec sleep 1000"), CancellationToken::new()).unwrap();
+    let running = pid(&child.state());
+    drop(child);
+    evenkeel_testkit::eventually("the child's end", SOON, || async {
+        is_gone(running).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_child_that_ignores_the_request_is_killed() {
+    let place = tempfile::tempdir().unwrap();
+    let stop = CancellationToken::new();
+    let script = "trap '' TERM; echo ready; while true; do sleep 1; done";
+    let spec = shell(place.path(), script);
+    let log = spec.log.clone();
+    let child = Supervised::start(spec, stop.clone()).unwrap();
+    evenkeel_testkit::eventually("the trap is set", SOON, || async {
+        std::fs::read_to_string(&log)
+            .ok()
+            .filter(|text| text.contains("ready"))
+    })
+    .await;
+    let running = pid(&child.state());
+    stop.cancel();
+    tokio::time::timeout(SOON, child.stopped()).await.unwrap();
+    assert!(is_gone(running));
+}
+
+#[test]
+fn a_missing_program_is_named() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let spec = ChildSpec {
+        program: "/nonexistent/evenkeel".into(),
+        ..shell(place.path(), "")
+    };
+    let error = runtime.block_on(async { Supervised::start(spec, CancellationToken::new()).err().unwrap() });
+    assert!(
+        error.to_string().contains("child (/nonexistent/evenkeel)"),
+        "{error}"
+    );
+}
