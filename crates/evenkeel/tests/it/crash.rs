@@ -1,0 +1,133 @@
+//! `kill -9` of our own processes: the verdicts stay right, and the next failure is handled.
+
+use crate::support::{Lab, parent_of};
+use evenkeel_testkit::eventually;
+use k8s_openapi::api::core::v1::Pod;
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use std::{collections::BTreeMap, time::Duration};
+
+/// Kills the lab's child whose command line holds `words`, and waits until another one has taken its place.
+async fn kill_and_await_successor(lab: &Lab, words: &[&str]) {
+    let [victim] = lab.children(words)[..] else {
+        panic!("one process with {words:?}: {:?}", lab.children(words))
+    };
+    kill(Pid::from_raw(victim), Signal::SIGKILL).expect("the process is ours");
+    eventually(
+        "the killed process is started again",
+        Duration::from_secs(15),
+        || async {
+            let found = lab.children(words);
+            (found.len() == 1 && found[0] != victim).then_some(())
+        },
+    )
+    .await;
+}
+
+/// Ready pods by node.
+fn ready_by_node(pods: &[Pod]) -> BTreeMap<String, usize> {
+    let mut by_node = BTreeMap::new();
+    for pod in pods {
+        let conditions = pod
+            .status
+            .as_ref()
+            .and_then(|status| status.conditions.as_deref())
+            .unwrap_or_default();
+        let ready = conditions
+            .iter()
+            .any(|condition| condition.type_ == "Ready" && condition.status == "True");
+        if let (true, Some(node)) = (ready, pod.spec.as_ref().and_then(|spec| spec.node_name.clone())) {
+            *by_node.entry(node).or_default() += 1;
+        }
+    }
+    by_node
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn verdicts_stay_right_and_the_next_failure_is_handled_after_kill_9() {
+    let lab = Lab::start(5, 43).await;
+    eventually(
+        "the sample workload is ready",
+        Duration::from_secs(60),
+        || async {
+            let pods = lab.pods("default").await;
+            (ready_by_node(&pods).values().sum::<usize>() == 9).then_some(())
+        },
+    )
+    .await;
+
+    kill_and_await_successor(&lab, &["agent", "--node shore-1"]).await;
+    kill_and_await_successor(&lab, &["controller"]).await;
+    assert_eq!(
+        lab.verdict("shore-1").await.filter(|verdict| verdict == "Dead"),
+        None,
+        "a crashed agent is no dead node"
+    );
+
+    // The next failure: a machine loses its power while the agent and the controller have just come back.
+    let (code, text) = lab.command(&["kill", "shore-3"]);
+    assert_eq!(code, 0, "{text}");
+    eventually(
+        "a majority confirms that shore-3 is dead",
+        Duration::from_secs(30),
+        || async {
+            assert_ne!(
+                lab.verdict("shore-1").await.as_deref(),
+                Some("Dead"),
+                "shore-1 is alive"
+            );
+            (lab.verdict("shore-3").await.as_deref() == Some("Dead")).then_some(())
+        },
+    )
+    .await;
+    // Kill the controller once more, in the middle of the failover.
+    kill_and_await_successor(&lab, &["controller"]).await;
+    eventually(
+        "no pod of shore-3 is ready, six Deployment pods are ready elsewhere",
+        Duration::from_secs(60),
+        || async {
+            let pods = lab.pods("default").await;
+            let deployment: Vec<Pod> = pods
+                .iter()
+                .filter(|pod| owner(pod) == Some("ReplicaSet"))
+                .cloned()
+                .collect();
+            let by_node = ready_by_node(&pods);
+            let elsewhere: usize = ready_by_node(&deployment).values().sum();
+            (!by_node.contains_key("shore-3") && elsewhere == 6).then_some(())
+        },
+    )
+    .await;
+
+    // S2: the StatefulSet pod of the dead node has not been made a second time.
+    let pods = lab.pods("default").await;
+    let stateful: Vec<&str> = pods
+        .iter()
+        .filter(|pod| owner(pod) == Some("StatefulSet"))
+        .filter_map(|pod| pod.metadata.name.as_deref())
+        .collect();
+    assert_eq!(stateful.len(), 3, "{stateful:?}");
+}
+
+fn owner(pod: &Pod) -> Option<&str> {
+    let owners = pod.metadata.owner_references.as_deref()?;
+    owners.first().map(|owner| owner.kind.as_str())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_child_outlives_a_lab_that_was_killed() {
+    let lab = Lab::start(2, 44).await;
+    let children = lab.children(&[]);
+    assert!(
+        children.len() >= 4,
+        "two agents, the controller and the stand-in: {children:?}"
+    );
+    lab.kill_9();
+    eventually("every child has ended", Duration::from_secs(15), || async {
+        let left: Vec<&i32> = children.iter().filter(|id| parent_of(**id).is_some()).collect();
+        left.is_empty().then_some(())
+    })
+    .await;
+}

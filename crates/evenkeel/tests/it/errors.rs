@@ -1,0 +1,152 @@
+//! What users get wrong: one clear line, exit code 2, nothing left running.
+
+use crate::support::{Lab, children_of, evenkeel, outcome};
+use std::{fs, net::TcpListener};
+use tempfile::TempDir;
+
+/// The command must fail with exit code 2 and one line that holds all of `words`.
+fn refused(args: &[&str], words: &[&str]) {
+    let (code, text) = outcome(evenkeel().args(args));
+    assert_eq!(code, 2, "{args:?}\n{text}");
+    assert_eq!(
+        text.trim_end().lines().count(),
+        1,
+        "one line, for {args:?}:\n{text}"
+    );
+    for word in words {
+        assert!(text.contains(word), "{word:?} is missing for {args:?}:\n{text}");
+    }
+}
+
+#[test]
+fn an_agent_without_its_key_says_how_to_make_one() {
+    let home = TempDir::new().unwrap();
+    let key = home.path().join("agent.key");
+    let key = key.to_str().unwrap();
+    let state = home.path().join("state");
+    refused(
+        &[
+            "agent",
+            "--node",
+            "shore-1",
+            "--listen",
+            "127.0.0.1:0",
+            "--advertise",
+            "127.0.0.1:7946",
+            "--key",
+            key,
+            "--state-dir",
+            state.to_str().unwrap(),
+            "--kubelet",
+            "127.0.0.1:10250",
+            "--kubelet-advertise",
+            "127.0.0.1:10250",
+            "--admin",
+            "127.0.0.1:0",
+        ],
+        &[key, "evenkeel agent keygen"],
+    );
+}
+
+#[test]
+fn an_api_server_whose_port_is_taken_says_so() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let home = TempDir::new().unwrap();
+    let kubeconfig = home.path().join("kubeconfig");
+    refused(
+        &[
+            "apiserver",
+            "--port",
+            &port,
+            "--kubeconfig-out",
+            kubeconfig.to_str().unwrap(),
+        ],
+        &[&port],
+    );
+    assert!(!kubeconfig.exists(), "nothing is written when nothing runs");
+}
+
+#[test]
+fn a_kubeconfig_that_cannot_be_written_is_named() {
+    refused(
+        &[
+            "apiserver",
+            "--port",
+            "0",
+            "--kubeconfig-out",
+            "/proc/nowhere/kubeconfig",
+        ],
+        &["/proc/nowhere/kubeconfig"],
+    );
+}
+
+#[test]
+fn a_lab_whose_port_is_taken_leaves_nothing_running() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let home = TempDir::new().unwrap();
+    let dir = home.path().join("lab");
+    refused(
+        &[
+            "lab",
+            "--port",
+            &port,
+            "--subnet",
+            "45",
+            "--dir",
+            dir.to_str().unwrap(),
+        ],
+        &[&port],
+    );
+    let left = children_of(std::process::id(), &[home.path().to_str().unwrap()]);
+    assert_eq!(left, [] as [i32; 0]);
+}
+
+#[test]
+fn a_malformed_scenario_is_refused_with_line_and_field() {
+    let home = TempDir::new().unwrap();
+    let file = home.path().join("broken.yaml");
+    let dir = home.path().join("lab");
+    fs::write(
+        &file,
+        "name: broken\nnodes: 3\nsteps:\n  - cut: {node: shore-1}\n  - hold: {fro: 5s}\n",
+    )
+    .unwrap();
+    refused(
+        &[
+            "lab",
+            "run",
+            file.to_str().unwrap(),
+            "--dir",
+            dir.to_str().unwrap(),
+        ],
+        &[file.to_str().unwrap(), "5", "fro"],
+    );
+}
+
+#[test]
+fn commands_for_a_lab_that_does_not_run_say_so() {
+    let home = TempDir::new().unwrap();
+    let dir = home.path().join("lab");
+    refused(
+        &["lab", "cut", "shore-2", "--dir", dir.to_str().unwrap()],
+        &["evenkeel lab"],
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_lab_and_an_unknown_node_are_refused_and_the_first_goes_on() {
+    let lab = Lab::start(1, 46).await;
+    let dir = lab.dir();
+    let dir = dir.to_str().unwrap();
+    refused(&["lab", "--port", "0", "--subnet", "47", "--dir", dir], &[dir]);
+    let (code, text) = lab.command(&["cut", "shore-9"]);
+    assert_eq!(code, 2, "{text}");
+    assert!(
+        text.contains("shore-9") && text.contains("shore-1"),
+        "names the known nodes: {text}"
+    );
+    let (code, text) = lab.command(&["status"]);
+    assert_eq!(code, 0, "the first lab goes on: {text}");
+}

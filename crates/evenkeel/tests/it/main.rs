@@ -1,0 +1,12 @@
+//! The binary from outside: real processes, real sockets, real kubectl.
+
+#![expect(
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "helpers of tests fail and tell as tests do"
+)]
+
+mod crash;
+mod errors;
+mod kubectl;
+mod support;

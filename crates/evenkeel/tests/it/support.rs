@@ -1,0 +1,236 @@
+//! A lab as a user starts it, and what is asked of it.
+
+use evenkeel_net::client::ClientArgs;
+use evenkeel_testkit::eventually;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
+};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use serde_json::Value;
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    time::Duration,
+};
+use tempfile::TempDir;
+
+/// The binary under test.
+pub(crate) fn evenkeel() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
+    command.stdin(Stdio::null()).env_remove("KUBECONFIG");
+    command
+}
+
+/// Exit code and standard error of a command that must end by itself.
+pub(crate) fn outcome(command: &mut Command) -> (i32, String) {
+    let output = command.output().expect("the command starts");
+    (
+        output.status.code().unwrap_or(-1),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    )
+}
+
+/// A running lab; ends, with all its processes, when it is dropped.
+pub(crate) struct Lab {
+    child: Child,
+    home: TempDir,
+    pub(crate) client: Client,
+}
+
+impl Lab {
+    /// Starts a lab and waits until every node is Ready and every agent stands in the roster. `subnet` must differ
+    /// between labs that run at the same time.
+    pub(crate) async fn start(nodes: usize, subnet: u8) -> Self {
+        evenkeel_net::init_crypto();
+        let home = TempDir::new().expect("a temporary directory");
+        let output = File::create(home.path().join("output")).expect("the directory is writable");
+        let child = evenkeel()
+            .args([
+                "lab",
+                "--port",
+                "0",
+                "--nodes",
+                &nodes.to_string(),
+                "--subnet",
+                &subnet.to_string(),
+                "--dir",
+            ])
+            .arg(home.path().join("lab"))
+            .stdout(output.try_clone().expect("the handle can be copied"))
+            .stderr(output)
+            .spawn()
+            .expect("the lab starts");
+        let kubeconfig = home.path().join("lab/kubeconfig");
+        let args = ClientArgs {
+            kubeconfig: Some(kubeconfig),
+            context: None,
+        };
+        let client = eventually("the lab writes its kubeconfig", Duration::from_secs(30), || {
+            let args = args.clone();
+            async move { args.client("test").await.ok() }
+        })
+        .await;
+        let lab = Self { child, home, client };
+        lab.wait_for_members(nodes).await;
+        lab
+    }
+
+    /// Waits until so many nodes are Ready and the zone's roster holds as many members.
+    async fn wait_for_members(&self, nodes: usize) {
+        eventually(
+            "all nodes are Ready and in the roster",
+            Duration::from_secs(60),
+            || async {
+                let found: Api<Node> = Api::all(self.client.clone());
+                let ready = found
+                    .list(&ListParams::default())
+                    .await
+                    .ok()?
+                    .items
+                    .iter()
+                    .filter(|node| is_ready(node))
+                    .count();
+                let members = self.zone().await?["status"]["members"].as_u64()?;
+                (ready == nodes && members == nodes as u64).then_some(())
+            },
+        )
+        .await;
+    }
+
+    /// The zone's ZoneHealth.
+    pub(crate) async fn zone(&self) -> Option<Value> {
+        let kind = ApiResource::from_gvk_with_plural(
+            &GroupVersionKind::gvk("evenkeel.io", "v1alpha1", "ZoneHealth"),
+            "zonehealth",
+        );
+        let zones: Api<DynamicObject> = Api::all_with(self.client.clone(), &kind);
+        zones.get("default").await.ok().map(|zone| zone.data)
+    }
+
+    /// Verdict on a node as published; `None` if it is not listed.
+    pub(crate) async fn verdict(&self, node: &str) -> Option<String> {
+        let zone = self.zone().await?;
+        let nodes = zone["status"]["nodes"].as_array()?.clone();
+        let listed = nodes.iter().find(|entry| entry["name"] == node)?;
+        listed["verdict"].as_str().map(str::to_owned)
+    }
+
+    /// Pods of a namespace.
+    pub(crate) async fn pods(&self, namespace: &str) -> Vec<Pod> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        pods.list(&ListParams::default())
+            .await
+            .map(|list| list.items)
+            .unwrap_or_default()
+    }
+
+    /// The lab's directory.
+    pub(crate) fn dir(&self) -> PathBuf {
+        self.home.path().join("lab")
+    }
+
+    /// A scratch file with this text.
+    pub(crate) fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.home.path().join(name);
+        fs::write(&path, text).expect("the directory is writable");
+        path
+    }
+
+    /// Runs `evenkeel lab ARGS` against this lab.
+    pub(crate) fn command(&self, args: &[&str]) -> (i32, String) {
+        outcome(evenkeel().arg("lab").args(args).arg("--dir").arg(self.dir()))
+    }
+
+    /// Runs kubectl against this lab.
+    pub(crate) fn kubectl(&self, kubectl: &Path, args: &[&str]) -> Output {
+        self.kubectl_command(kubectl, args)
+            .output()
+            .expect("kubectl starts")
+    }
+
+    /// A kubectl that is not started yet.
+    pub(crate) fn kubectl_command(&self, kubectl: &Path, args: &[&str]) -> Command {
+        let mut command = Command::new(kubectl);
+        command
+            .args(args)
+            .stdin(Stdio::null())
+            .env("KUBECONFIG", self.dir().join("kubeconfig"))
+            .env("HOME", self.home.path());
+        command
+    }
+
+    /// Ends the lab itself by force; what becomes of its children is another matter.
+    pub(crate) fn kill_9(&self) {
+        let id = i32::try_from(self.child.id()).expect("process IDs are small");
+        kill(Pid::from_raw(id), Signal::SIGKILL).expect("the lab is ours");
+    }
+
+    /// Process IDs of the lab's children whose command line holds all of `words`.
+    pub(crate) fn children(&self, words: &[&str]) -> Vec<i32> {
+        children_of(self.child.id(), words)
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let id = i32::try_from(self.child.id()).expect("process IDs are small");
+        // The lab may have ended already, which is what is wanted.
+        let _ = kill(Pid::from_raw(id), Signal::SIGTERM);
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            let output = fs::read_to_string(self.home.path().join("output")).unwrap_or_default();
+            eprintln!("--- output of the lab\n{output}");
+            let logs = fs::read_dir(self.dir().join("logs"))
+                .into_iter()
+                .flatten()
+                .flatten();
+            for log in logs {
+                let text = fs::read_to_string(log.path()).unwrap_or_default();
+                let last: Vec<&str> = text.lines().rev().take(20).collect();
+                eprintln!("--- end of {}", log.path().display());
+                last.iter().rev().for_each(|line| eprintln!("{line}"));
+            }
+        }
+    }
+}
+
+/// Whether the Ready condition is True.
+pub(crate) fn is_ready(node: &Node) -> bool {
+    let conditions = node
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.as_deref())
+        .unwrap_or_default();
+    conditions
+        .iter()
+        .any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+/// Parent of a process that runs; `None` for one that is gone, or that has ended and nobody has asked how.
+pub(crate) fn parent_of(id: i32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    // The fields after the name, which stands in brackets: state, parent.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    (fields.next()? != "Z").then_some(())?;
+    fields.next()?.parse().ok()
+}
+
+/// Process IDs of the children of a process whose command line holds all of `words`.
+pub(crate) fn children_of(parent: u32, words: &[&str]) -> Vec<i32> {
+    let processes = fs::read_dir("/proc").expect("/proc is there").flatten();
+    processes
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
+        .filter(|id| parent_of(*id) == Some(parent))
+        .filter(|id| {
+            let line = fs::read_to_string(format!("/proc/{id}/cmdline")).unwrap_or_default();
+            let line = line.replace('\0', " ");
+            words.iter().all(|word| line.contains(word))
+        })
+        .collect()
+}
