@@ -1,0 +1,62 @@
+//! The project's own tools: generators of files that are committed, and checks that only this project needs.
+
+mod gen_schemas;
+mod graph;
+mod manifests;
+
+use anyhow::Context;
+use clap::{Parser, Subcommand};
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+#[derive(Parser)]
+#[command(about = "Tools of the project")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Writes the CRDs to deploy/crds.yaml
+    GenManifests {
+        /// Change nothing; fail if a file is out of date
+        #[arg(long)]
+        check: bool,
+    },
+    /// Packs the Kubernetes schemas into crates/apiserver/data/schemas.bin
+    GenSchemas(gen_schemas::Args),
+    /// Compares the crates' dependencies with the graph in ARCHITECTURE.md
+    CheckGraph,
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Nobody is left to hear that standard error is closed.
+            let _ = writeln!(std::io::stderr(), "xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    let root = root()?;
+    match command {
+        Command::GenManifests { check } => manifests::run(&root, check),
+        Command::GenSchemas(args) => gen_schemas::run(&root, &args),
+        Command::CheckGraph => graph::run(&root),
+    }
+}
+
+/// The checkout that this tool was built from.
+fn root() -> anyhow::Result<PathBuf> {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .map(Path::to_path_buf)
+        .context("the tool lies outside a checkout")
+}
