@@ -53,13 +53,7 @@ pub(crate) async fn create(context: &Context) -> ApiResult<Answer> {
         &options,
         "CreateOptions",
     );
-    let admission = &context.server.access.admission;
-    context.warn(
-        admission
-            .mutate(&mut attributes, context.reader(), &|_| {})
-            .await?,
-    );
-    context.warn(admission.validate(&attributes, context.reader()).await?);
+    context.admit(&mut attributes).await?;
     let binding = attributes.object.take().unwrap_or_default();
     check(&binding)?;
     bind(context, &name, &binding, options.dry_run)?;

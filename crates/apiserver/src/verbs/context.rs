@@ -90,6 +90,14 @@ pub(crate) fn rfc3339(time: Timestamp) -> String {
 }
 
 impl Context {
+    /// Passes a write to a subresource through admission: what plugins and webhooks change, refuse and warn of.
+    pub(crate) async fn admit(&self, attributes: &mut Attributes) -> ApiResult<()> {
+        let admission = &self.server.access.admission;
+        self.warn(admission.mutate(attributes, self.reader(), &|_| {}).await?);
+        self.warn(admission.validate(attributes, self.reader()).await?);
+        Ok(())
+    }
+
     /// Adds lines for `Warning` headers; one that is there already is not repeated.
     pub(crate) fn warn(&self, warnings: Vec<String>) {
         let mut all = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);

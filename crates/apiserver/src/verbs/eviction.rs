@@ -48,13 +48,7 @@ pub(crate) async fn create(context: &Context) -> ApiResult<Answer> {
         &options,
         "CreateOptions",
     );
-    let admission = &context.server.access.admission;
-    context.warn(
-        admission
-            .mutate(&mut attributes, context.reader(), &|_| {})
-            .await?,
-    );
-    context.warn(admission.validate(&attributes, context.reader()).await?);
+    context.admit(&mut attributes).await?;
     let eviction = attributes.object.take().unwrap_or_default();
     let mut deletion = DeleteOptions::from_value(&eviction["deleteOptions"])?;
     deletion.dry_run |= options.dry_run;

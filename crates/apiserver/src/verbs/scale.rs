@@ -152,13 +152,7 @@ async fn change(
         }
         let objects = (Some(scale), Some(old));
         let mut attributes = context.attributes(Operation::Update, name, objects, options, kind);
-        let admission = &context.server.access.admission;
-        context.warn(
-            admission
-                .mutate(&mut attributes, context.reader(), &|_| {})
-                .await?,
-        );
-        context.warn(admission.validate(&attributes, context.reader()).await?);
+        context.admit(&mut attributes).await?;
         let scale = attributes.object.take().unwrap_or_default();
         let mut new = (*object).clone();
         set(

@@ -1,7 +1,7 @@
 //! Garbage collection: dependents of owners that are gone, owners that wait for their dependents, pods of nodes
 //! that are gone or out of service.
 
-use super::owned::{identity, is_finished, node_of};
+use super::owned::{delete, identity, is_finished, node_of};
 use crate::cluster::{
     action::{Action, Kind},
     view::Snapshot,
@@ -194,16 +194,5 @@ fn patch(kind: Kind, metadata: &ObjectMeta, patch: serde_json::Value) -> Action 
         name: name.to_owned(),
         status: false,
         patch,
-    }
-}
-
-fn delete(kind: Kind, metadata: &ObjectMeta, grace_seconds: Option<u32>) -> Action {
-    let (namespace, name, uid) = identity(metadata);
-    Action::Delete {
-        kind,
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-        uid: uid.to_owned(),
-        grace_seconds,
     }
 }

@@ -2,8 +2,8 @@
 
 use super::{
     owned::{
-        as_json, difference, identity, is_active, is_available, is_controlled_by, is_finished, is_ready,
-        node_of, owner_reference, pod_from, template_hash,
+        as_json, delete, difference, identity, is_active, is_available, is_controlled_by, is_finished,
+        is_ready, node_of, owner_reference, pod_from, template_hash,
     },
     replicaset::zero_filled,
     scheduler::{selects_node, tolerates_all},
@@ -90,7 +90,7 @@ fn one(set: &DaemonSet, view: &Snapshot, now: Timestamp) -> Vec<Action> {
             .iter()
             .find(|pod| is_finished(pod) && pod.metadata.deletion_timestamp.is_none())
         {
-            actions.push(delete(failed));
+            actions.push(delete(Kind::Pod, &failed.metadata, None));
         }
         match pods.iter().find(|pod| is_active(pod)) {
             Some(pod) => {
@@ -128,7 +128,7 @@ fn one(set: &DaemonSet, view: &Snapshot, now: Timestamp) -> Vec<Action> {
         .flat_map(|(_, pods)| pods)
         .filter(|pod| is_active(pod))
         .collect();
-    actions.extend(misplaced.iter().map(|pod| delete(pod)));
+    actions.extend(misplaced.iter().map(|pod| delete(Kind::Pod, &pod.metadata, None)));
 
     let desired = i32::try_from(eligible.len()).unwrap_or(i32::MAX);
     let status = json!({
@@ -160,15 +160,4 @@ fn one(set: &DaemonSet, view: &Snapshot, now: Timestamp) -> Vec<Action> {
         });
     }
     actions
-}
-
-fn delete(pod: &Pod) -> Action {
-    let (namespace, name, uid) = identity(&pod.metadata);
-    Action::Delete {
-        kind: Kind::Pod,
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-        uid: uid.to_owned(),
-        grace_seconds: None,
-    }
 }

@@ -1,7 +1,7 @@
 //! Deployments: one ReplicaSet per pod template, rolled over within surge and unavailability.
 
 use super::{
-    owned::{as_json, difference, identity, is_controlled_by, owner_reference, template_hash},
+    owned::{as_json, delete, difference, identity, is_controlled_by, owner_reference, template_hash},
     replicaset::zero_filled,
 };
 use crate::cluster::{
@@ -201,16 +201,7 @@ fn old_history(spec: &DeploymentSpec, current: &Arc<ReplicaSet>, sets: &[&Arc<Re
                 && set.metadata.deletion_timestamp.is_none()
         })
         .skip(keep)
-        .map(|set| {
-            let (namespace, name, uid) = identity(&set.metadata);
-            Action::Delete {
-                kind: Kind::ReplicaSet,
-                namespace: namespace.to_owned(),
-                name: name.to_owned(),
-                uid: uid.to_owned(),
-                grace_seconds: None,
-            }
-        })
+        .map(|set| delete(Kind::ReplicaSet, &set.metadata, None))
         .collect()
 }
 

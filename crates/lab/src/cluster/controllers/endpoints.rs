@@ -1,6 +1,6 @@
 //! Endpoints and EndpointSlices of Services with a selector, by upstream's rules for what is ready.
 
-use super::owned::{as_json, identity, is_finished, is_ready, node_of};
+use super::owned::{as_json, delete, identity, is_finished, is_ready, node_of};
 use crate::cluster::{
     action::{Action, Kind},
     view::Snapshot,
@@ -45,19 +45,14 @@ pub fn slices(view: &Snapshot, _now: Timestamp) -> Vec<Action> {
             .iter()
             .filter(|slice| is_managed(slice))
             .filter_map(|slice| {
-                let (namespace, name, uid) = identity(&slice.metadata);
+                let (namespace, _, _) = identity(&slice.metadata);
                 let owner = label(slice, SERVICE_LABEL)?;
                 let alive = selecting(view).any(|service| {
                     service.metadata.namespace.as_deref() == Some(namespace)
                         && service.metadata.name.as_deref() == Some(owner)
                 });
-                (!alive && slice.metadata.deletion_timestamp.is_none()).then(|| Action::Delete {
-                    kind: Kind::EndpointSlice,
-                    namespace: namespace.to_owned(),
-                    name: name.to_owned(),
-                    uid: uid.to_owned(),
-                    grace_seconds: None,
-                })
+                (!alive && slice.metadata.deletion_timestamp.is_none())
+                    .then(|| delete(Kind::EndpointSlice, &slice.metadata, None))
             }),
     );
     actions
@@ -165,14 +160,18 @@ fn slices_of(service: &Arc<Service>, view: &Snapshot) -> Vec<Action> {
         let mut placeholders = usize::from(occupied == 0);
         for (slice, listed) in filled {
             if listed.is_empty() && placeholders == 0 {
-                actions.extend(slice.map(|slice| remove(slice)));
+                actions.extend(slice.map(|slice| delete(Kind::EndpointSlice, &slice.metadata, None)));
                 continue;
             }
             placeholders = placeholders.saturating_sub(usize::from(listed.is_empty()));
             actions.extend(write(service, slice, &ports, &listed, view));
         }
     }
-    actions.extend(existing.into_iter().map(|slice| remove(slice)));
+    actions.extend(
+        existing
+            .into_iter()
+            .map(|slice| delete(Kind::EndpointSlice, &slice.metadata, None)),
+    );
     actions
 }
 
@@ -232,17 +231,6 @@ fn write(
     })
 }
 
-fn remove(slice: &EndpointSlice) -> Action {
-    let (namespace, name, uid) = identity(&slice.metadata);
-    Action::Delete {
-        kind: Kind::EndpointSlice,
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-        uid: uid.to_owned(),
-        grace_seconds: None,
-    }
-}
-
 fn lists(slice: &EndpointSlice, address: &Address<'_>) -> bool {
     slice.endpoints.iter().any(|endpoint| {
         let target = endpoint
@@ -259,7 +247,7 @@ pub fn endpoints(view: &Snapshot, _now: Timestamp) -> Vec<Action> {
         .filter_map(|service| endpoints_of(service, view))
         .collect();
     actions.extend(view.endpoints.iter().filter_map(|endpoints| {
-        let (namespace, name, uid) = identity(&endpoints.metadata);
+        let (namespace, name, _) = identity(&endpoints.metadata);
         let labels = endpoints.metadata.labels.as_ref();
         let ours = labels
             .and_then(|labels| labels.get(ENDPOINTS_MANAGED_BY))
@@ -268,13 +256,7 @@ pub fn endpoints(view: &Snapshot, _now: Timestamp) -> Vec<Action> {
             service.metadata.namespace.as_deref() == Some(namespace)
                 && service.metadata.name.as_deref() == Some(name)
         });
-        (ours && !alive).then(|| Action::Delete {
-            kind: Kind::Endpoints,
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            uid: uid.to_owned(),
-            grace_seconds: None,
-        })
+        (ours && !alive).then(|| delete(Kind::Endpoints, &endpoints.metadata, None))
     }));
     actions
 }

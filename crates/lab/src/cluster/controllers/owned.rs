@@ -1,5 +1,6 @@
 //! What all workload controllers share: owners, selectors, pod conditions, template hashes.
 
+use crate::cluster::action::{Action, Kind};
 use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::{Pod, PodCondition, PodTemplateSpec},
@@ -161,4 +162,16 @@ pub fn difference(current: &Value, wanted: Value) -> Option<Value> {
 /// An object as JSON.
 pub fn as_json(object: &impl serde::Serialize) -> Value {
     serde_json::to_value(object).expect("Kubernetes objects are plain data and always serialise")
+}
+
+/// The deletion of exactly this object, by its UID; without `grace_seconds` with the object's own grace period.
+pub fn delete(kind: Kind, metadata: &ObjectMeta, grace_seconds: Option<u32>) -> Action {
+    let (namespace, name, uid) = identity(metadata);
+    Action::Delete {
+        kind,
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        uid: uid.to_owned(),
+        grace_seconds,
+    }
 }

@@ -1,7 +1,7 @@
 //! ReplicaSets: as many active pods as asked for.
 
 use super::owned::{
-    as_json, difference, identity, is_active, is_available, is_controlled_by, is_ready, node_of,
+    as_json, delete, difference, identity, is_active, is_available, is_controlled_by, is_ready, node_of,
     owner_reference, pod_from,
 };
 use crate::cluster::{
@@ -51,14 +51,7 @@ fn one(set: &ReplicaSet, view: &Snapshot, now: Timestamp) -> Vec<Action> {
         let mut surplus = active.clone();
         surplus.sort_by_key(|pod| keep_rank(pod));
         for pod in surplus.into_iter().take(active.len().saturating_sub(wanted)) {
-            let (namespace, name, uid) = identity(&pod.metadata);
-            actions.push(Action::Delete {
-                kind: Kind::Pod,
-                namespace: namespace.to_owned(),
-                name: name.to_owned(),
-                uid: uid.to_owned(),
-                grace_seconds: None,
-            });
+            actions.push(delete(Kind::Pod, &pod.metadata, None));
         }
     }
 

@@ -2,8 +2,8 @@
 
 use super::{
     owned::{
-        as_json, difference, identity, is_active, is_available, is_controlled_by, is_finished, is_ready,
-        owner_reference, pod_from, template_hash,
+        as_json, delete, difference, identity, is_active, is_available, is_controlled_by, is_finished,
+        is_ready, owner_reference, pod_from, template_hash,
     },
     replicaset::zero_filled,
 };
@@ -73,7 +73,7 @@ fn move_on(
                 actions.push(create(set, spec, ordinal, revision));
             }
             Some(pod) if is_finished(pod) && pod.metadata.deletion_timestamp.is_none() => {
-                actions.push(delete(pod));
+                actions.push(delete(Kind::Pod, &pod.metadata, None));
             }
             Some(pod) if is_active(pod) && is_available(pod, min_ready, now) => continue,
             Some(_) => {}
@@ -98,7 +98,11 @@ fn move_on(
         };
     }
     if !surplus.is_empty() || leaving {
-        actions.extend(surplus.into_iter().map(|pod| delete(pod)));
+        actions.extend(
+            surplus
+                .into_iter()
+                .map(|pod| delete(Kind::Pod, &pod.metadata, None)),
+        );
         return actions;
     }
     // Rolling update: from the highest ordinal down, one at a time, and only while everything is ready.
@@ -121,7 +125,7 @@ fn move_on(
         .filter_map(|ordinal| pods.get(&ordinal))
         .find(|pod| revision_of(pod) != Some(revision));
     if rolling && actions.is_empty() && whole {
-        actions.extend(outdated.map(|pod| delete(pod)));
+        actions.extend(outdated.map(|pod| delete(Kind::Pod, &pod.metadata, None)));
     }
     actions
 }
@@ -185,17 +189,6 @@ fn claims(set: &StatefulSet, spec: &StatefulSetSpec, ordinal: i32, view: &Snapsh
             })
         })
         .collect()
-}
-
-fn delete(pod: &Pod) -> Action {
-    let (namespace, name, uid) = identity(&pod.metadata);
-    Action::Delete {
-        kind: Kind::Pod,
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-        uid: uid.to_owned(),
-        grace_seconds: None,
-    }
 }
 
 fn status(
