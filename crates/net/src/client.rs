@@ -1,35 +1,71 @@
 //! The API client of every component: found, built and kept alive in one way.
+//!
+//! # A server that is silent
+//! A host that drops packets, or a load balancer that forgot its connections, answers nothing and closes nothing,
+//! and TCP by itself gives up after a quarter of an hour. Every component works again within 30 s of it:
+//!
+//! * **HTTP/2 with pings** where the server offers it (every Kubernetes API server does): after 5 s without a frame
+//!   comes a ping, and 5 s later the connection is dead, and with it every request and watch on it. Pings are answered by
+//!   the API server itself, or by what ends TLS before it, so they also find a server that hangs behind a host that is well.
+//!   With HTTP/1.1 each watch has its own connection, which nobody asks anything for minutes, and each idle
+//!   connection in the pool is a trap of its own. What speaks against HTTP/2 is met: a request
+//!   that was given up in silence takes its connection out of the pool at once; the window of a connection holds 32
+//!   times that of a stream, so that watches nobody reads do not starve a write; and who must not wait behind anything (an
+//!   elector) takes a second client from the same [`Access`], which has a connection of its own.
+//! * **TCP keepalive and TCP_USER_TIMEOUT** end connections of either kind after 25 and 20 s.
+//! * **Time-outs**: 15 s for a response head and between two parts of a body, see [`SilentServer`]; callers that
+//!   cannot wait so long have their own.
+//! * **Further addresses** (`--api-endpoint`) of the same server: connections go to the one that answers, and stay there.
+//!
+//! Upgrades of connections (exec, attach, port-forward) need HTTP/1.1; no component uses them, and this client does not
+//! offer them to a server that speaks HTTP/2.
 
+use dial::{CONNECT, Dialer, Endpoints, Prompt};
+use exchange::ExchangeLayer;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper_rustls::{DefaultServerNameResolver, FixedServerNameResolver, HttpsConnector, ResolveServerName};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use kube::client::ConfigExt as _;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::client::{Body, ConfigExt as _};
 use kube::{Client, Config};
-use std::path::{Path, PathBuf};
-use std::time::Duration;
-use tower::retry::RetryLayer;
-use tower::{BoxError, ServiceBuilder};
-
-mod retry;
-mod silence;
-
 use retry::ReadsAgain;
+use rustls::pki_types::ServerName;
 use silence::SilenceLayer;
+use std::sync::Arc;
+use std::time::Duration;
+use tower::layer::util::Identity;
+use tower::retry::RetryLayer;
+use tower::util::BoxCloneSyncService;
+use tower::{BoxError, Layer, Service, ServiceBuilder};
+use tower_http::timeout::TimeoutBody;
+
+mod args;
+mod dial;
+mod endpoints;
+mod exchange;
+mod retry;
+mod server;
+mod silence;
+mod stream;
+
+pub use args::ClientArgs;
+pub use endpoints::{Endpoint, NoEndpoint};
+pub use server::ServerArgs;
 pub use silence::SilentServer;
 
-/// For how long a connection may take to open.
-const CONNECT: Duration = Duration::from_secs(5);
+/// A connection on which nothing came in for this long is asked whether it lives.
+const PING: Duration = Duration::from_secs(5);
+/// And without an answer for this long it does not.
+const PONG: Duration = Duration::from_secs(5);
+/// What a server may send ahead on one request, in bytes: 5 MB/s at a round trip of 100 ms.
+const STREAM_WINDOW: u32 = 512 * 1024;
+/// The same on a connection: so many requests whose answers nobody reads leave room for one that matters.
+const CONNECTION_WINDOW: u32 = 32 * STREAM_WINDOW;
 
-/// Flags by which a process finds its API server. Flatten into a clap struct.
-#[derive(Clone, Debug, Default, clap::Args)]
-pub struct ClientArgs {
-    /// Kubeconfig file; without it $KUBECONFIG, then the in-cluster account, then ~/.kube/config.
-    #[arg(long, env = "EVENKEEL_KUBECONFIG", value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig; without it the current one.
-    #[arg(long, value_name = "NAME")]
-    pub context: Option<String>,
-}
+/// What carries requests to the API server and answers back: authenticated, bounded in time, reads repeated. What
+/// [`Access::client_with`] puts its layer on.
+pub type Transport = BoxCloneSyncService<Request<Body>, Response<TimeoutBody<Incoming>>, BoxError>;
 
 /// Why there is no client.
 #[derive(Debug, thiserror::Error)]
@@ -43,160 +79,116 @@ pub enum ClientError {
         reason: String,
     },
     /// No configuration was found anywhere. Not worth a retry.
-    #[error("no API server configured: give --kubeconfig FILE ({0})")]
+    #[error("no API server configured: give --kubeconfig FILE or --server URL ({0})")]
     NotFound(String),
+    /// Flags contradict each other, or name files that cannot be used. Not worth a retry.
+    #[error("{0}")]
+    Flags(String),
     /// The client could not be built from a readable configuration.
     #[error("cannot build an API client")]
     Build(#[source] kube::Error),
 }
 
-/// Where a process looks for its API server when no flag says so.
-#[derive(Clone, Debug, Default)]
-struct Surroundings {
-    /// $KUBECONFIG, if set and not empty.
-    kubeconfig: Option<String>,
-    /// Whether the variables of a pod with an account are set.
-    in_cluster: bool,
-    /// ~/.kube/config, if there is a home.
-    home: Option<PathBuf>,
+/// An API server, and how it is reached. Every client made of it has its own connections, and all of them know what
+/// one of them found out about the server's addresses.
+#[derive(Clone, Debug)]
+pub struct Access {
+    config: Config,
+    endpoints: Arc<Endpoints>,
 }
 
-impl Surroundings {
-    fn read() -> Self {
-        let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-        Self {
-            kubeconfig: set("KUBECONFIG"),
-            in_cluster: set("KUBERNETES_SERVICE_HOST").is_some(),
-            home: set("HOME").map(|home| Path::new(&home).join(".kube/config")),
+impl Access {
+    /// The server of a configuration, with further addresses of it. Fails for configurations with a proxy.
+    pub fn new(config: Config, further: &[Endpoint]) -> Result<Self, ClientError> {
+        if let Some(proxy_url) = &config.proxy_url {
+            return Err(ClientError::Build(kube::Error::ProxyProtocolUnsupported {
+                proxy_url: Box::new(proxy_url.clone()),
+            }));
         }
-    }
-}
-
-impl ClientArgs {
-    /// A client; no request is made. `component` ends up in the User-Agent. Connect, read and write time-outs
-    /// are set so that a silent server is noticed within seconds, not in 15 minutes.
-    pub async fn client(&self, component: &str) -> Result<Client, ClientError> {
-        client_for(self.config().await?, component)
+        let url = &config.cluster_url;
+        let first = Endpoint::of(url)
+            .ok_or_else(|| ClientError::NotFound(format!("the cluster's URL {url} names no host")))?;
+        let endpoints = Endpoints::new(first, further)
+            .map_err(|error| ClientError::Build(kube::Error::HttpError(error)))?;
+        Ok(Self { config, endpoints })
     }
 
-    /// The configuration by which [`Self::client`] builds its client.
-    pub async fn config(&self) -> Result<Config, ClientError> {
-        self.config_in(&Surroundings::read()).await
+    /// The configuration it was made of.
+    pub fn config(&self) -> &Config {
+        &self.config
     }
 
-    async fn config_in(&self, around: &Surroundings) -> Result<Config, ClientError> {
-        if let Some(path) = &self.kubeconfig {
-            return self.merged(std::slice::from_ref(path)).await;
-        }
-        if let Some(list) = &around.kubeconfig {
-            let paths: Vec<PathBuf> = std::env::split_paths(list)
-                .filter(|path| !path.as_os_str().is_empty())
-                .collect();
-            // As kubectl does: of a list, files that do not exist are passed over.
-            let found: Vec<PathBuf> = paths.iter().filter(|path| path.exists()).cloned().collect();
-            return self.merged(if found.is_empty() { &paths } else { &found }).await;
-        }
-        if around.in_cluster && self.context.is_none() {
-            return Config::incluster().map_err(|error| {
-                ClientError::NotFound(one_line(&format!(
-                    "the in-cluster account cannot be used: {error}"
-                )))
-            });
-        }
-        match &around.home {
-            Some(path) if path.exists() => self.merged(std::slice::from_ref(path)).await,
-            Some(path) => Err(ClientError::NotFound(format!(
-                "$KUBECONFIG is not set, this is no pod, and there is no {}",
-                path.display()
-            ))),
-            None => Err(ClientError::NotFound(
-                "$KUBECONFIG and $HOME are not set, and this is no pod".to_owned(),
-            )),
-        }
+    /// A client with connections of its own; no request is made. `component` ends up in the User-Agent.
+    pub fn client(&self, component: &str) -> Result<Client, ClientError> {
+        self.client_with(component, &Identity::new())
     }
 
-    async fn merged(&self, paths: &[PathBuf]) -> Result<Config, ClientError> {
-        let name = paths
-            .iter()
-            .map(|path| path.display().to_string())
-            .collect::<Vec<_>>()
-            .join(":");
-        let refuse = |reason: &dyn std::fmt::Display| ClientError::Kubeconfig {
-            path: name.clone(),
-            reason: one_line(&reason.to_string()),
+    /// The same with a layer outside of everything else: it sees each request once, before time-outs and repetitions,
+    /// and what it refuses is not sent.
+    pub fn client_with<L, B>(&self, component: &str, layer: &L) -> Result<Client, ClientError>
+    where
+        L: Layer<Transport>,
+        L::Service: Service<Request<Body>, Response = Response<B>, Error: Into<BoxError>, Future: Send>
+            + Send
+            + 'static,
+        <L::Service as Service<Request<Body>>>::Future: 'static,
+        B: http_body::Body<Data = bytes::Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
+        let transport = self.transport(component).map_err(ClientError::Build)?;
+        let namespace = self.config.default_namespace.clone();
+        Ok(Client::new(layer.layer(transport), namespace))
+    }
+
+    fn transport(&self, component: &str) -> Result<Transport, kube::Error> {
+        crate::init_crypto();
+        let mut config = self.config.clone();
+        let agent = format!("evenkeel-{component}/{}", env!("CARGO_PKG_VERSION"));
+        match http::HeaderValue::try_from(&agent) {
+            Ok(agent) => config.headers.push((http::header::USER_AGENT, agent)),
+            Err(error) => tracing::warn!(%agent, %error, "not usable as a User-Agent"),
+        }
+        let http = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .pool_timer(TokioTimer::new())
+            .http2_keep_alive_interval(PING)
+            .http2_keep_alive_timeout(PONG)
+            .http2_keep_alive_while_idle(true)
+            .http2_initial_stream_window_size(STREAM_WINDOW)
+            .http2_initial_connection_window_size(CONNECTION_WINDOW)
+            .build::<_, Body>(Prompt(self.connector()?));
+        let service = ServiceBuilder::new()
+            .layer(config.base_uri_layer())
+            .layer(SilenceLayer)
+            .layer(RetryLayer::new(ReadsAgain::new()))
+            .option_layer(config.auth_layer()?)
+            .layer(config.extra_headers_layer()?)
+            .map_err(BoxError::from)
+            .layer(ExchangeLayer)
+            .service(http);
+        Ok(BoxCloneSyncService::new(service))
+    }
+
+    /// TLS over a connection to whichever address answers. kube's own connector would offer HTTP/1.1 only.
+    fn connector(&self) -> Result<HttpsConnector<Dialer>, kube::Error> {
+        let mut tls = self.config.rustls_client_config()?;
+        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let name: Arc<dyn ResolveServerName + Send + Sync> = match &self.config.tls_server_name {
+            None => Arc::new(DefaultServerNameResolver::default()),
+            Some(name) => {
+                let name = ServerName::try_from(name.clone()).map_err(|error| {
+                    kube::Error::RustlsTls(kube::client::RustlsTlsError::InvalidServerName(error))
+                })?;
+                Arc::new(FixedServerNameResolver::new(name))
+            }
         };
-        let mut merged: Option<Kubeconfig> = None;
-        for path in paths {
-            let next = read_kubeconfig(path).map_err(|reason| refuse(&reason))?;
-            merged = Some(match merged {
-                None => next,
-                Some(first) => first.merge(next).map_err(|error| refuse(&error))?,
-            });
-        }
-        let Some(kubeconfig) = merged else {
-            return Err(refuse(&"$KUBECONFIG names no file"));
-        };
-        if kubeconfig
-            .current_context
-            .as_deref()
-            .unwrap_or_default()
-            .is_empty()
-            && self.context.is_none()
-        {
-            return Err(refuse(&"it has no current-context: give --context NAME"));
-        }
-        if let Some(wanted) = &self.context
-            && !kubeconfig.contexts.iter().any(|context| context.name == *wanted)
-        {
-            let known: Vec<&str> = kubeconfig
-                .contexts
-                .iter()
-                .map(|context| context.name.as_str())
-                .collect();
-            return Err(refuse(&format!(
-                "it has no context `{wanted}`, only: {}",
-                known.join(", ")
-            )));
-        }
-        let options = KubeConfigOptions {
-            context: self.context.clone(),
-            cluster: None,
-            user: None,
-        };
-        Config::from_custom_kubeconfig(kubeconfig, &options)
-            .await
-            .map_err(|error| refuse(&error))
+        let dialer = Dialer::new(Arc::clone(&self.endpoints), tcp());
+        Ok(HttpsConnector::new(dialer, tls, false, name))
     }
 }
 
 /// A client for a configuration from elsewhere, with the same User-Agent and time-outs.
-pub fn client_for(mut config: Config, component: &str) -> Result<Client, ClientError> {
-    crate::init_crypto();
-    if let Some(proxy_url) = &config.proxy_url {
-        return Err(ClientError::Build(kube::Error::ProxyProtocolUnsupported {
-            proxy_url: Box::new(proxy_url.clone()),
-        }));
-    }
-    let agent = format!("evenkeel-{component}/{}", env!("CARGO_PKG_VERSION"));
-    match http::HeaderValue::try_from(&agent) {
-        Ok(agent) => config.headers.push((http::header::USER_AGENT, agent)),
-        Err(error) => tracing::warn!(%agent, %error, "not usable as a User-Agent"),
-    }
-    let https = config
-        .rustls_https_connector_with_connector(tcp())
-        .map_err(ClientError::Build)?;
-    let http = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
-        .pool_timer(TokioTimer::new())
-        .build::<_, kube::client::Body>(https);
-    let service = ServiceBuilder::new()
-        .layer(config.base_uri_layer())
-        .layer(SilenceLayer)
-        .layer(RetryLayer::new(ReadsAgain::new()))
-        .option_layer(config.auth_layer().map_err(ClientError::Build)?)
-        .layer(config.extra_headers_layer().map_err(ClientError::Build)?)
-        .map_err(BoxError::from)
-        .service(http);
-    Ok(Client::new(service, config.default_namespace))
+pub fn client_for(config: Config, component: &str) -> Result<Client, ClientError> {
+    Access::new(config, &[])?.client(component)
 }
 
 /// Connections that end by themselves when the other host is gone, also while nothing is sent on them (a watch):
@@ -213,17 +205,6 @@ fn tcp() -> HttpConnector {
     connector
 }
 
-/// Kubeconfigs are read by us, so that a missing file is told apart from a broken one in one line.
-fn read_kubeconfig(path: &Path) -> Result<Kubeconfig, String> {
-    Kubeconfig::read_from(path).map_err(|error| match error {
-        kube::config::KubeconfigError::ReadConfig(source, _) => source.to_string(),
-        other => other.to_string(),
-    })
-}
-
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
-
-#[cfg(test)]
-mod tests;

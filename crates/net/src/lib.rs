@@ -2,6 +2,7 @@
 
 pub mod admin;
 pub mod client;
+pub mod duration;
 pub mod file;
 pub mod log;
 pub mod pki;

@@ -1,8 +1,13 @@
 //! Log output.
 
 use std::io::IsTerminal as _;
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::{Directive, LevelFilter};
+use tracing_subscriber::fmt::MakeWriter;
+
+/// How many lines wait for a reader of standard error that does not read, before further ones are lost.
+const BACKLOG: usize = 4096;
 
 /// How log lines look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -29,10 +34,29 @@ impl LogArgs {
     /// Starts logging to standard error, by `default` where no filter was given. `Err` names the part of the filter
     /// that is wrong.
     pub fn init(&self, default: &str) -> Result<(), String> {
+        self.init_to(default, std::io::stderr)
+    }
+
+    /// The same for a process that must not wait for whoever reads its standard error: a pager, a terminal after
+    /// Ctrl-S, a log daemon that hangs. Up to 4096 lines are kept for it; further ones are lost.
+    pub fn init_unhindered(&self, default: &str) -> Result<Lines, String> {
+        let (writer, worker) = NonBlockingBuilder::default()
+            .buffered_lines_limit(BACKLOG)
+            .lossy(true)
+            .thread_name("log")
+            .finish(std::io::stderr());
+        self.init_to(default, writer)?;
+        Ok(Lines { _worker: worker })
+    }
+
+    fn init_to<W>(&self, default: &str, writer: W) -> Result<(), String>
+    where
+        W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+    {
         let filter = parse(self.log.as_deref().unwrap_or(default))?;
         let lines = tracing_subscriber::fmt()
             .with_env_filter(filter)
-            .with_writer(std::io::stderr);
+            .with_writer(writer);
         let started = match self.log_format {
             LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).try_init(),
             LogFormat::Json => lines
@@ -43,6 +67,13 @@ impl LogArgs {
         };
         started.map_err(|error| format!("cannot start logging: {error}"))
     }
+}
+
+/// Log lines on their way. Dropping it waits for them to be written, for a second at most.
+#[must_use = "without it the last lines are lost"]
+#[derive(Debug)]
+pub struct Lines {
+    _worker: WorkerGuard,
 }
 
 /// The filter. A bare word must be a level: `debgu` would otherwise be a target that does not exist, and silence.
@@ -67,6 +98,22 @@ fn parse(text: &str) -> Result<EnvFilter, String> {
     EnvFilter::builder()
         .parse(parts.join(","))
         .map_err(|error| format!("--log: cannot use `{text}`: {error}"))
+}
+
+/// The message of an error followed by those of its causes, for a log line: kube's and hyper's own messages say
+/// where a request failed, and why only in their sources.
+pub fn causes(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let next = cause.to_string();
+        // Many errors repeat their source in their own message.
+        if !text.contains(&next) {
+            text = format!("{text}: {next}");
+        }
+        source = cause.source();
+    }
+    text
 }
 
 #[cfg(test)]
@@ -100,5 +147,17 @@ mod tests {
             assert!(error.starts_with("--log: ") && error.contains(part), "{error}");
             assert!(!error.contains('\n'), "{error}");
         }
+    }
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("{0}")]
+    struct Said(&'static str, #[source] Option<Box<Said>>);
+
+    #[test]
+    fn every_cause_is_told_once() {
+        let refused = Said("connection refused", None);
+        let error = Said("cannot connect: connection refused", Some(Box::new(refused)));
+        let error = Said("client error", Some(Box::new(error)));
+        assert_eq!(causes(&error), "client error: cannot connect: connection refused");
     }
 }

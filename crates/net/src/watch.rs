@@ -1,13 +1,18 @@
 //! Watches that go on for ever and survive objects they cannot decode.
 
+use crate::log::causes;
+use backon::ExponentialBuilder;
 use futures::{Stream, StreamExt as _};
 use kube::core::DeserializeGuard;
+use kube::runtime::utils::ResetTimerBackoff;
+use kube::runtime::watcher::ExponentialBackoff;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::future::ready;
+use std::time::Duration;
 
 /// Namespace (empty for cluster-scoped objects) and name.
 pub type Key = (String, String);
@@ -32,6 +37,23 @@ pub enum Unreadable {
     CountsAsGone,
 }
 
+/// First, and longest but for the jitter, that a watch waits before it is begun again after a failure. Jitter adds up
+/// to as much again. kube's own back-off goes to 30 s and 60 s with jitter; a component must work again within 30 s
+/// after its API server is back, a connection attempt of 7 s that is under way by then included.
+const AGAIN: (Duration, Duration) = (Duration::from_millis(800), Duration::from_secs(8));
+/// A watch that has gone well for this long begins with the shortest wait again.
+const WELL: Duration = Duration::from_secs(120);
+
+/// How long watches wait after a failure: 0.8 s doubled up to 8 s, each with up to as much again at random.
+pub fn back_off() -> ResetTimerBackoff<ExponentialBackoff> {
+    let waits = ExponentialBuilder::new()
+        .with_min_delay(AGAIN.0)
+        .with_max_delay(AGAIN.1)
+        .with_jitter()
+        .without_max_times();
+    ResetTimerBackoff::new(ExponentialBackoff::from(waits), WELL)
+}
+
 /// A watch with back-off while the API server fails. `what` names it in the log.
 pub fn deltas<K>(
     what: &'static str,
@@ -44,7 +66,7 @@ where
     DeserializeGuard<K>: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
     let mut listing = BTreeSet::new();
-    watcher(api, config).default_backoff().filter_map(move |event| {
+    watcher(api, config).backoff(back_off()).filter_map(move |event| {
         ready(match event {
             Ok(watcher::Event::Init) => {
                 listing.clear();
@@ -58,10 +80,7 @@ where
             Ok(watcher::Event::Apply(object)) => put(what, object, unreadable),
             Ok(watcher::Event::Delete(object)) => Some(Delta::Gone(key(&object))),
             Err(error) => {
-                let cause = std::error::Error::source(&error)
-                    .map(ToString::to_string)
-                    .unwrap_or_default();
-                tracing::warn!(what, %error, cause, "watch failed, trying again");
+                tracing::warn!(what, error = causes(&error), "watch failed, trying again");
                 None
             }
         })
@@ -94,4 +113,16 @@ pub fn key(object: &impl Resource) -> Key {
         object.meta().namespace.clone().unwrap_or_default(),
         object.name_any(),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watch_never_waits_so_long_that_30_s_cannot_be_kept() {
+        let waits: Vec<Duration> = back_off().take(50).collect();
+        assert!(waits[0] >= AGAIN.0 && waits[49] >= AGAIN.1, "{waits:?}");
+        assert!(waits.iter().all(|wait| *wait <= AGAIN.1 * 2), "{waits:?}");
+    }
 }

@@ -1,7 +1,13 @@
-//! Test support: conditions awaited with a deadline, skips that are seen, tools that may be missing, and an API
-//! server of the test's own.
+//! Test support: conditions awaited with a deadline, skips that are seen, tools that may be missing, an API server
+//! of the test's own, also on links that can be cut, networks that lose packets, and candidates of elections as
+//! processes.
+
+pub mod candidate;
+pub mod netns;
+mod served;
 
 pub use evenkeel_apiserver::{ApiServer, Options};
+pub use served::{Link, ServedApi};
 
 use std::future::Future;
 use std::path::{Path, PathBuf};

@@ -84,7 +84,7 @@ impl LabNode {
         let plan = world.switch.plan();
         let args = ClientArgs {
             kubeconfig: Some(self.folder.join("kubelet.kubeconfig")),
-            context: None,
+            ..ClientArgs::default()
         };
         let client = args
             .client("kubelet")

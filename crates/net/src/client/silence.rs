@@ -1,8 +1,8 @@
 //! Requests that a silent server cannot hold.
 //!
 //! A host that drops packets, or a link that was cut, answers nothing and closes nothing; TCP alone gives up after
-//! a quarter of an hour. So every request has a time for its response head and between two parts of its body. The
-//! connection of a request given up is closed with it (kube speaks HTTP/1.1), so the next one opens its own.
+//! a quarter of an hour. So every request has a time for its response head and between two parts of its body. A
+//! connection of HTTP/1.1 is closed with its request; one of HTTP/2 is left when it was silent ([`super::exchange`]).
 
 use http::{Request, Response};
 use kube::client::Body;

@@ -8,6 +8,8 @@
 
 mod admin;
 mod client;
+mod dead_peer;
+mod relay;
 mod serve;
 mod shutdown;
 mod tls;

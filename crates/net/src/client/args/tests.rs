@@ -31,6 +31,7 @@ fn args(path: &Path, context: Option<&str>) -> ClientArgs {
     ClientArgs {
         kubeconfig: Some(path.to_owned()),
         context: context.map(str::to_owned),
+        ..ClientArgs::default()
     }
 }
 
@@ -70,7 +71,9 @@ async fn without_the_flag_the_variable_comes_before_the_pod_and_the_home() {
     };
     let error = error_of(&none, &around).await;
     assert!(
-        error.starts_with("no API server configured: give --kubeconfig FILE (the in-cluster account"),
+        error.starts_with(
+            "no API server configured: give --kubeconfig FILE or --server URL (the in-cluster account"
+        ),
         "{error}"
     );
     let around = Surroundings {

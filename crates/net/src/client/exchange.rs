@@ -1,0 +1,94 @@
+//! Connections that are left when a request on them was given up in silence.
+//!
+//! HTTP/2 puts all requests on one connection, and notices by its pings that the other side is gone; but that takes
+//! [`super::PING`] and [`super::PONG`] together, and who has to renew a Lease within 3 s cannot wait for it. So a
+//! request that is given up (by its caller's time-out or ours) after nothing at all was heard on its connection
+//! takes the connection out of the pool: the next request opens its own. What else goes on there, such as a watch,
+//! lives on until the pings have their verdict.
+
+use super::stream::{Activity, SILENT};
+use http::{Extensions, Request};
+use hyper_util::client::legacy::connect::{CaptureConnection, capture_connection};
+use kube::client::Body;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tokio::time::Instant;
+use tower::{Layer, Service};
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ExchangeLayer;
+
+impl<S> Layer<S> for ExchangeLayer {
+    type Service = Exchange<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Exchange { inner }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Exchange<S> {
+    inner: S,
+}
+
+impl<S> Service<Request<Body>> for Exchange<S>
+where
+    S: Service<Request<Body>>,
+    S::Future: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        let open = Open {
+            connection: capture_connection(&mut request),
+            begun: Instant::now(),
+            ended: false,
+        };
+        let answer = self.inner.call(request);
+        Box::pin(async move {
+            let answer = answer.await;
+            open.end();
+            answer
+        })
+    }
+}
+
+/// A request whose response head is awaited.
+struct Open {
+    connection: CaptureConnection,
+    begun: Instant,
+    ended: bool,
+}
+
+impl Open {
+    /// Answered, or failed by itself.
+    fn end(mut self) {
+        self.ended = true;
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if self.ended || self.begun.elapsed() < SILENT {
+            return;
+        }
+        if let Some(connected) = self.connection.connection_metadata().as_ref() {
+            let mut extras = Extensions::new();
+            connected.get_extras(&mut extras);
+            let heard = extras
+                .get::<Activity>()
+                .is_some_and(|activity| activity.heard_since(self.begun));
+            if !heard {
+                tracing::debug!(waited = ?self.begun.elapsed(), "a request was given up in silence, its connection is left");
+                connected.poison();
+            }
+        }
+    }
+}
