@@ -35,6 +35,25 @@ fn built_in_resources_are_found_by_path_and_by_kind() {
 }
 
 #[test]
+fn a_beta_version_does_not_become_the_preferred_one() {
+    let snapshot = Registry::new().snapshot();
+    let group = snapshot
+        .groups()
+        .iter()
+        .find(|group| group.name == "coordination.k8s.io")
+        .expect("the group");
+    let versions: Vec<&str> = group.versions.iter().map(|one| one.version.as_str()).collect();
+    assert_eq!(versions, ["v1", "v1beta1"]);
+    let candidates = snapshot
+        .by_gvr("coordination.k8s.io", "v1beta1", "leasecandidates")
+        .expect("leasecandidates");
+    assert_eq!(
+        (candidates.kind.as_str(), candidates.namespaced),
+        ("LeaseCandidate", true)
+    );
+}
+
+#[test]
 fn both_event_resources_store_the_same_objects() {
     let snapshot = Registry::new().snapshot();
     let events = snapshot.by_gvr("events.k8s.io", "v1", "events").expect("events");

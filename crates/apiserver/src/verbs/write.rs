@@ -209,7 +209,7 @@ fn creates_on_update(context: &Context) -> bool {
     let resource = context.resource.gvr.resource.as_str();
     match context.resource.gvr.group.as_str() {
         "" => matches!(resource, "endpoints" | "events" | "limitranges" | "services"),
-        "coordination.k8s.io" => resource == "leases",
+        "coordination.k8s.io" => true,
         "discovery.k8s.io" => resource == "endpointslices",
         "events.k8s.io" => resource == "events",
         "rbac.authorization.k8s.io" => true,
@@ -223,6 +223,7 @@ fn needs_version(context: &Context) -> bool {
         || matches!(
             context.resource.gvr.resource.as_str(),
             "leases"
+                | "leasecandidates"
                 | "customresourcedefinitions"
                 | "poddisruptionbudgets"
                 | "mutatingwebhookconfigurations"

@@ -50,6 +50,7 @@ pub(super) fn columns(gvk: &Gvk) -> &'static str {
         ("storage.k8s.io", "CSINode") => "Name Drivers:i Age",
         ("policy", "PodDisruptionBudget") => "Name Min_Available Max_Unavailable Allowed_Disruptions:i Age",
         ("coordination.k8s.io", "Lease") => "Name Holder Age",
+        ("coordination.k8s.io", "LeaseCandidate") => "Name LeaseName BinaryVersion EmulationVersion Age",
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => {
             "Name Role Age Users:1 Groups:1 ServiceAccounts:1"
         }
@@ -305,6 +306,13 @@ pub(super) fn cells(gvk: &Gvk, object: &Value, now: Timestamp) -> Vec<Value> {
             old,
         ],
         ("coordination.k8s.io", "Lease") => vec![name, json!(text(spec, "/holderIdentity")), old],
+        ("coordination.k8s.io", "LeaseCandidate") => vec![
+            name,
+            json!(text(spec, "/leaseName")),
+            json!(text(spec, "/binaryVersion")),
+            json!(text(spec, "/emulationVersion")),
+            old,
+        ],
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => {
             let role = format!(
                 "{}/{}",

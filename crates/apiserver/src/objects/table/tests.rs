@@ -279,6 +279,21 @@ fn workloads_and_the_rest() {
         json!({"spec": {"holderIdentity": "me"}}),
     );
     assert_eq!(lease, [json!("x"), json!("me"), json!("60m")]);
+    let candidate = shown(
+        "coordination.k8s.io",
+        "LeaseCandidate",
+        json!({"spec": {"leaseName": "l", "binaryVersion": "1.2.0", "emulationVersion": "1.1.0"}}),
+    );
+    assert_eq!(
+        candidate,
+        [
+            json!("x"),
+            json!("l"),
+            json!("1.2.0"),
+            json!("1.1.0"),
+            json!("60m")
+        ]
+    );
     let budget = shown(
         "policy",
         "PodDisruptionBudget",

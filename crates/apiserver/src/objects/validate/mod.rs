@@ -2,6 +2,7 @@
 
 mod container;
 mod control;
+mod coordination;
 pub(crate) mod errors;
 mod meta;
 pub(crate) mod names;
@@ -70,6 +71,9 @@ pub fn update(gvk: &Gvk, old: &Value, new: &Value) -> Vec<FieldError> {
             control::role_binding_update(old, new, errors_of);
         }
         ("scheduling.k8s.io", "PriorityClass") => other::priority_class_update(old, new, errors_of),
+        ("coordination.k8s.io", "LeaseCandidate") => {
+            coordination::candidate_update(old, new, errors_of);
+        }
         ("apiextensions.k8s.io", "CustomResourceDefinition") => {
             errors
                 .list
@@ -110,7 +114,8 @@ fn content(gvk: &Gvk, object: &Value, errors: &mut Errors) {
         ("", "Secret") => other::secret(object, errors),
         ("", "Node") => other::node(object, errors),
         ("", "Event") => other::event(object, errors),
-        ("coordination.k8s.io", "Lease") => other::lease(object, errors),
+        ("coordination.k8s.io", "Lease") => coordination::lease(object, errors),
+        ("coordination.k8s.io", "LeaseCandidate") => coordination::candidate(object, errors),
         ("policy", "PodDisruptionBudget") => other::budget(object, errors),
         ("", "PersistentVolumeClaim") => storage::claim(object, errors),
         ("", "PersistentVolume") => storage::volume(object, errors),

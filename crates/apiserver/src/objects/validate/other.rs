@@ -135,31 +135,6 @@ pub(super) fn node_update(old: &Value, new: &Value, errors: &mut Errors) {
     }
 }
 
-pub(super) fn lease(object: &Value, errors: &mut Errors) {
-    let spec = &object["spec"];
-    if spec["leaseDurationSeconds"]
-        .as_i64()
-        .is_some_and(|seconds| seconds <= 0)
-    {
-        errors.invalid(
-            "spec.leaseDurationSeconds",
-            &spec["leaseDurationSeconds"],
-            "must be greater than 0",
-        );
-    }
-    if spec["leaseTransitions"].as_i64().is_some_and(|number| number < 0) {
-        errors.invalid(
-            "spec.leaseTransitions",
-            &spec["leaseTransitions"],
-            "must be greater than or equal to 0",
-        );
-    }
-    let holder = spec.get("holderIdentity").and_then(Value::as_str);
-    if holder == Some("") && has(spec, "preferredHolder") {
-        errors.invalid("spec.holderIdentity", &json!(""), "must not be empty");
-    }
-}
-
 pub(super) fn budget(object: &Value, errors: &mut Errors) {
     let spec = &object["spec"];
     if has(spec, "minAvailable") && has(spec, "maxUnavailable") {
