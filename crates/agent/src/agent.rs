@@ -219,10 +219,9 @@ impl Agent {
             own_events.clone(),
             stop.clone(),
         )));
-        let node = settings.node.clone();
         parts.spawn(done(reporter::campaign(
             cloud.clone(),
-            node.clone(),
+            settings.election.clone(),
             zone_object.clone(),
             stands,
             own_events.clone(),
@@ -249,7 +248,7 @@ impl Agent {
         parts.spawn(async move {
             match cloud::stay_registered(cloud, home, registration, own_kubelet, stopped).await {
                 Some(Home { node_uid, zone }) => Err(AgentError::Moved {
-                    node,
+                    node: settings.node.clone(),
                     uid: node_uid,
                     zone,
                 }),

@@ -1,6 +1,9 @@
 //! Flags of `evenkeel agent`.
 
 use clap::{Args, Subcommand, ValueEnum};
+use evenkeel_api::names;
+use evenkeel_election::Config;
+use evenkeel_election::flags::{Defaults, FlagError, LeaderElectArgs};
 use evenkeel_net::client::ClientArgs;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -70,6 +73,9 @@ pub struct RunArgs {
     /// Address of the health, readiness and metrics endpoints; without it there are none.
     #[arg(long, value_name = "IP:PORT")]
     pub admin: Option<SocketAddr>,
+    /// Whether and how to stand for the zone's Lease, which names the agent that writes the zone's reports.
+    #[command(flatten)]
+    pub leader_elect: LeaderElectArgs,
     /// How the API server is found.
     #[command(flatten)]
     pub client: ClientArgs,
@@ -103,6 +109,9 @@ pub struct Settings {
     pub period: Duration,
     /// Check plugins.
     pub checks: Vec<CheckPlugin>,
+    /// How to stand for the zone's Lease, as an identity that begins with this one; `None`: report without it,
+    /// whenever the zone's ranking says so.
+    pub election: Option<Config>,
 }
 
 /// A flag that makes no sense. The message names it.
@@ -114,6 +123,14 @@ pub enum ArgsError {
     /// Nobody could reach the agent.
     #[error("--listen {0} names no address that peers could use: give --advertise IP:PORT")]
     Advertise(SocketAddr),
+    /// The election's flags.
+    #[error(transparent)]
+    Election(#[from] FlagError),
+    /// The zone's Lease cannot be named.
+    #[error(
+        "--leader-elect-resource-name and -namespace cannot be given: an agent stands for its zone's Lease"
+    )]
+    Lease,
 }
 
 impl RunArgs {
@@ -145,7 +162,22 @@ impl RunArgs {
             zone_default: self.zone_default.clone(),
             period: self.heartbeat_period,
             checks: self.check.clone(),
+            election: self.election()?,
         })
+    }
+
+    /// How to stand for the zone's Lease. The name in there is not used: each zone has its own.
+    fn election(&self) -> Result<Option<Config>, ArgsError> {
+        let flags = &self.leader_elect;
+        if flags.leader_elect_resource_name.is_some() || flags.leader_elect_resource_namespace.is_some() {
+            return Err(ArgsError::Lease);
+        }
+        let candidacy = flags.resolve(Defaults {
+            namespace: names::NAMESPACE.to_owned(),
+            name: names::ZONE_LEASE_PREFIX.to_owned(),
+            config: Config::new(self.node.as_deref().unwrap_or_default()),
+        })?;
+        Ok(candidacy.map(|candidacy| candidacy.config))
     }
 }
 
@@ -193,6 +225,31 @@ mod tests {
         assert!(error.to_string().contains("give --advertise"), "{error}");
         let outer = settings("--node a --listen 127.77.0.1:7946 --advertise 127.78.0.1:7946").unwrap();
         assert_eq!(outer.advertise.to_string(), "127.78.0.1:7946");
+    }
+
+    #[test]
+    fn the_stock_flags_set_how_to_stand_for_the_zones_lease() {
+        let base = "--node a --listen 127.77.0.1:7946";
+        let election = |flags: &str| settings(&format!("{base} {flags}")).map(|settings| settings.election);
+        let ours = election("").unwrap().unwrap();
+        assert_eq!(ours, Config::new("a"));
+        let slow = "--leader-elect-lease-duration 15s --leader-elect-renew-deadline 10s --leader-elect-retry-period 2s";
+        let slow = election(slow).unwrap().unwrap();
+        assert_eq!(
+            (slow.lease_duration, slow.renew_deadline, slow.retry_period),
+            (
+                Duration::from_secs(15),
+                Duration::from_secs(10),
+                Duration::from_secs(2)
+            )
+        );
+        assert_eq!(election("--leader-elect=false"), Ok(None));
+        let renamed = election("--leader-elect-resource-name other");
+        assert_eq!(renamed, Err(ArgsError::Lease));
+        let error = election("--leader-elect-renew-deadline 6s")
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("--leader-elect-lease-duration"), "{error}");
     }
 
     #[test]

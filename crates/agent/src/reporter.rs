@@ -4,7 +4,8 @@ use crate::cloud::Cloud;
 use crate::metrics::{Metrics, Result as Outcome};
 use crate::zone::Event;
 use evenkeel_api::names;
-use evenkeel_election::{Config, State};
+use evenkeel_election::lock::LeaseLock;
+use evenkeel_election::{Config, Elector, unique_identity_of};
 use evenkeel_zone::engine::ZoneReport;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{mpsc, watch};
@@ -20,46 +21,80 @@ pub(crate) struct Draft {
 /// Stands for the zone's Lease while the engine wants to, and says whether this agent holds it.
 pub(crate) async fn campaign(
     cloud: Cloud,
-    node: String,
+    election: Option<Config>,
     zone_object: String,
     mut standing: watch::Receiver<bool>,
     events: mpsc::Sender<Event>,
     shutdown: CancellationToken,
 ) {
+    let Some(config) = election else {
+        return without_election(standing, events, shutdown).await;
+    };
     let lease = format!("{}{zone_object}", names::ZONE_LEASE_PREFIX);
-    let config = Config::new(names::NAMESPACE, &lease, &node);
     loop {
         tokio::select! {
             () = shutdown.cancelled() => return,
             wanted = standing.wait_for(|wanted| *wanted) => if wanted.is_err() { return },
         }
         let stop = shutdown.child_token();
-        let mut candidate = match evenkeel_election::run(cloud.client(), config.clone(), stop.clone()) {
+        // A candidate ends with its token only, not with its handle.
+        let _leaves = stop.clone().drop_guard();
+        let candidate = match candidate(&cloud, &lease, &config) {
             Ok(candidate) => candidate,
             Err(error) => {
-                tracing::error!(%error, lease, "cannot stand for the zone's Lease");
+                tracing::error!(error, lease, "cannot stand for the zone's Lease");
                 return;
             }
         };
+        let election = candidate.run(stop.clone());
+        let mut state = election.watch();
         loop {
-            let leading = matches!(*candidate.state.borrow_and_update(), State::Leading { .. });
+            let leading = state.borrow_and_update().leads();
             if events.send(Event::Leading(leading)).await.is_err() {
                 return;
             }
             tokio::select! {
-                changed = candidate.state.changed() => if changed.is_err() { break },
+                changed = state.changed() => if changed.is_err() { break },
                 _ = standing.wait_for(|wanted| !*wanted) => break,
                 () = shutdown.cancelled() => break,
             }
         }
         stop.cancel();
-        if let Err(error) = candidate.done.await {
-            tracing::error!(%error, lease, "the candidate for the zone's Lease ended badly");
-        }
+        let reason = election.stopped().await;
+        tracing::debug!(lease, ?reason, "no longer standing for the zone's Lease");
         if events.send(Event::Leading(false)).await.is_err() {
             return;
         }
     }
+}
+
+/// Leads whenever the engine wants to. Several agents of a zone may then write at once, which costs writes and nothing
+/// else: a report carries its proof, and is written by compare-and-swap.
+async fn without_election(
+    mut standing: watch::Receiver<bool>,
+    events: mpsc::Sender<Event>,
+    shutdown: CancellationToken,
+) {
+    loop {
+        let wanted = *standing.borrow_and_update();
+        if events.send(Event::Leading(wanted)).await.is_err() {
+            return;
+        }
+        tokio::select! {
+            () = shutdown.cancelled() => return,
+            changed = standing.changed() => if changed.is_err() { return },
+        }
+    }
+}
+
+/// This node, with an identity of this campaign: a restarted agent is another candidate.
+fn candidate(cloud: &Cloud, lease: &str, config: &Config) -> Result<Elector, String> {
+    let lock = LeaseLock::new(cloud.client(), names::NAMESPACE, lease).map_err(|error| error.to_string())?;
+    let config = Config {
+        identity: unique_identity_of(&config.identity),
+        ..config.clone()
+    };
+    Elector::new(lock, config).map_err(|error| error.to_string())
 }
 
 /// Writes reports, one at a time, by compare-and-swap. A write that failed is not repeated here: the engine drafts

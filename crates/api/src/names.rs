@@ -53,6 +53,12 @@ pub mod annotations {
     pub const SUPEREDGE_NODE_HEALTH: &str = "superedgehealth/node-health";
     /// On a Node: comma-separated `key:effect` of the taints that Evenkeel added and will remove.
     pub const ADDED_TAINTS: &str = "evenkeel.io/added-taints";
+    /// On whatever a leader writes: the fencing token `UID/TRANSITIONS` of the term that wrote it last.
+    pub const FENCING_TOKEN: &str = "evenkeel.io/fencing-token";
+    /// On a LeaseCandidate: a signed 64-bit integer; the strategy `evenkeel.io/HighestWeight` prefers the highest.
+    pub const ELECTION_WEIGHT: &str = "evenkeel.io/election-weight";
+    /// On a ConfigMap or Endpoints that serves as a lock: client-go's election record as JSON.
+    pub const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
 }
 
 /// Taint keys.

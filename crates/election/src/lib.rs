@@ -1,35 +1,67 @@
-//! Leader election over a Kubernetes Lease, by client-go's rules.
+//! Leader election over a Kubernetes Lease, by client-go's rules, with a write gate.
 //!
-//! The elector is a pure state machine (`core`); the shell feeds it with Lease reads, write results and time.
+//! The elector is a pure state machine ([`core`]); the shell feeds it with reads and writes of a [`Lock`], with time and
+//! with a watch, and opens and closes a [`Gate`] as it says.
 //!
 //! ```no_run
-//! use evenkeel_election::{Config, State, run};
-//! # async fn example(client: kube::Client) -> Result<(), Box<dyn std::error::Error>> {
-//! let shutdown = evenkeel_net::shutdown::on_signals()?;
-//! let config = Config::new("kube-system", "my-controller", &evenkeel_election::unique_identity());
-//! let mut candidate = run(client, config, shutdown.clone())?;
-//! loop {
-//!     match candidate.state.borrow_and_update().clone() {
-//!         State::Leading { token } => println!("leading, stamp writes with {}", token.transitions),
-//!         State::Following { leader } => println!("following {leader:?}"),
-//!         State::Stopped => break,
+//! use evenkeel_election::lock::LeaseLock;
+//! use evenkeel_election::{Config, Elector, State, Work, unique_identity};
+//! use kube::Client;
+//! use tokio_util::sync::CancellationToken;
+//!
+//! async fn lead(client: Client, shutdown: CancellationToken) -> Result<(), Box<dyn std::error::Error>> {
+//!     let lock = LeaseLock::new(client.clone(), "my-system", "my-controller")?;
+//!     let mut election = Elector::new(lock, Config::new(&unique_identity()))?.run(shutdown);
+//!     // Writes through this client fail at once while we do not lead, whichever task they come from.
+//!     let writer = election.gate().client(&client);
+//!     while let Some(state) = election.next().await {
+//!         match state {
+//!             State::Following { leader } => println!("led by {leader:?}"),
+//!             State::Leading { token, .. } => {
+//!                 println!("leading; stamp for writes: {token}");
+//!                 if let Some(work) = election.work() {
+//!                     tokio::spawn(reconcile(writer.clone(), work));
+//!                 }
+//!             }
+//!             State::Lost { loss, .. } => println!("{loss}; writes are refused, the work may stay"),
+//!             State::Recovered { .. } => println!("the same term goes on"),
+//!             State::Stopped { reason } => println!("ended: {reason}"),
+//!         }
 //!     }
-//!     candidate.state.changed().await?;
+//!     Ok(())
 //! }
-//! # Ok(())
-//! # }
+//!
+//! async fn reconcile(_writer: Client, work: Work) {
+//!     work.stopped().await; // The lock is given back once every share in the work is dropped.
+//! }
 //! ```
 //!
-//! Between two state changes a leader's proof can run out faster than any task is scheduled (a paused machine, a
-//! starved runtime). Whoever writes as leader therefore asks [`Leadership::token`] right before, which looks at the
-//! clock itself.
+//! Between two changes of state a leader's proof can run out faster than any task is scheduled (a paused machine, a
+//! starved runtime). The gate therefore asks the clock itself at every write, on a clock that runs through suspend.
 
+mod callbacks;
+mod client;
+pub mod clock;
+mod complaints;
 pub mod core;
-mod leadership;
-mod lease;
-mod requests;
+mod election;
+mod elector;
+pub mod fence;
+#[cfg(feature = "flags")]
+pub mod flags;
+pub mod gate;
+mod health;
+pub mod lock;
+mod metrics;
 mod shell;
+mod work;
 
-pub use crate::core::{Config, ConfigError, FencingToken, State};
-pub use leadership::Leadership;
-pub use shell::{Candidate, run, unique_identity};
+pub use crate::core::{Compat, Config, ConfigError, FencingToken, Loss, OnLoss, State, StopReason};
+pub use callbacks::Callbacks;
+pub use election::Election;
+pub use elector::{Elector, unique_identity, unique_identity_of};
+pub use gate::Gate;
+pub use health::{Health, HealthAdaptor, HealthError};
+pub use lock::Lock;
+pub use metrics::Metrics;
+pub use work::Work;

@@ -1,129 +1,161 @@
-//! The elector on a real Lease: requests, timers, and the state as others see it.
+//! The machine on a real lock: requests, timers, the gate, and the state as others see it.
 
-use crate::core::{Action, Config, ConfigError, Elector, Event, Now, State};
-use crate::leadership::{Leadership, boot_time};
-use crate::lease;
-use crate::requests::Leases;
-use futures::future::{BoxFuture, OptionFuture};
-use futures::stream::StreamExt as _;
-use jiff::Timestamp;
-use kube::Client;
+use crate::callbacks::Notice;
+use crate::clock::Clock;
+use crate::complaints::Complaints;
+use crate::core::{Action, Announcement, Compat, Event, Loss, Machine, Now, ReadResult, State, WriteResult};
+use crate::election::Request;
+use crate::gate::{Claim, Gate};
+use crate::health::Health;
+use crate::lock::{Lock, LockError};
+use crate::metrics::ElectionMetrics;
+use crate::work::Works;
+use futures::future::{BoxFuture, Either, FutureExt as _, OptionFuture, select};
+use futures::stream::{BoxStream, FuturesUnordered, StreamExt as _};
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-/// A running candidate.
-pub struct Candidate {
-    /// The state as it changes. A leader that can no longer prove it leaves `Leading` by itself.
-    pub state: watch::Receiver<State>,
-    /// To be asked before each write; see [`Leadership::token`].
-    pub leadership: Leadership,
-    /// Ends when the candidate has stopped and, where asked for, released.
-    pub done: JoinHandle<()>,
+/// Who hears of changes.
+pub(crate) struct Told {
+    pub(crate) states: mpsc::UnboundedSender<State>,
+    pub(crate) latest: watch::Sender<State>,
+    pub(crate) notices: Option<mpsc::UnboundedSender<Notice>>,
 }
 
-/// Starts a candidate. It campaigns until `shutdown`, also after a loss. The Lease is given back right at
-/// `shutdown`, so cancel that only once the work that leadership guards has ended.
-///
-/// The account needs `get`, `create` and `update` on the Lease; with `list` and `watch` a free Lease is noticed at
-/// once, without them by asking.
-///
-/// # Errors
-/// The configuration is refused with client-go's texts.
-pub fn run(client: Client, config: Config, shutdown: CancellationToken) -> Result<Candidate, ConfigError> {
-    let elector = Elector::new(config.clone())?;
-    let (publish, state) = watch::channel(elector.state().clone());
-    let leadership = Leadership::default();
-    let shell = Shell {
-        leases: Leases::new(client, &config),
-        elector,
-        publish,
-        leadership: leadership.clone(),
-        wake: None,
-        request: None,
-    };
-    Ok(Candidate {
-        state,
-        leadership,
-        done: tokio::spawn(shell.run(shutdown)),
-    })
+/// What became of a request on the lock.
+struct Answer {
+    verb: &'static str,
+    event: Event,
+    failure: Option<LockError>,
+    took: Duration,
 }
 
-/// An identity that no other candidate has: host name and random number.
-pub fn unique_identity() -> String {
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let host = if host.trim().is_empty() {
-        "unknown-host"
-    } else {
-        host.trim()
-    };
-    format!("{host}_{:016x}", rand::random::<u64>())
-}
-
-struct Shell {
-    leases: Leases,
-    elector: Elector,
-    publish: watch::Sender<State>,
-    leadership: Leadership,
-    /// When the elector wants to be woken, in boot time.
+pub(crate) struct Shell {
+    lock: Arc<dyn Lock>,
+    name: String,
+    identity: String,
+    clock: Arc<dyn Clock>,
+    health: Health,
+    gate: Gate,
+    /// Dropped with the shell, also when its task dies: then the gate closes.
+    claim: Option<Claim>,
+    works: Works,
+    metrics: Option<ElectionMetrics>,
+    timeout: Duration,
+    told: Told,
+    /// When the machine wants to be woken.
     wake: Option<Duration>,
     /// The one request under way.
-    request: Option<BoxFuture<'static, Event>>,
+    request: Option<BoxFuture<'static, Answer>>,
+    /// The guarded work as it ends.
+    draining: Option<BoxFuture<'static, ()>>,
+    announcing: FuturesUnordered<BoxFuture<'static, ()>>,
+    complaints: Complaints,
 }
 
 impl Shell {
-    async fn run(mut self, shutdown: CancellationToken) {
-        let mut changes = self.leases.changes();
+    #[expect(clippy::too_many_arguments, reason = "one caller, which has just made them")]
+    pub(crate) fn new(
+        lock: Arc<dyn Lock>,
+        health: Health,
+        gate: Gate,
+        claim: Option<Claim>,
+        works: Works,
+        metrics: Option<ElectionMetrics>,
+        timeout: Duration,
+        told: Told,
+    ) -> Self {
+        let identity = machine(&health).config().identity.clone();
+        Self {
+            name: health.lock.to_string(),
+            clock: Arc::clone(&health.clock),
+            lock,
+            identity,
+            health,
+            gate,
+            claim,
+            works,
+            metrics,
+            timeout,
+            told,
+            wake: None,
+            request: None,
+            draining: None,
+            announcing: FuturesUnordered::new(),
+            complaints: Complaints::default(),
+        }
+    }
+
+    pub(crate) async fn run(
+        mut self,
+        mut asked: mpsc::UnboundedReceiver<Request>,
+        shutdown: CancellationToken,
+    ) {
+        let _closes = Closes {
+            gate: self.gate.clone(),
+            works: self.works.clone(),
+            metrics: self.metrics.clone(),
+            latest: self.told.latest.clone(),
+        };
+        let mut changes = self.changes().fuse();
         let mut cancelled = false;
         self.feed(Event::Wake);
-        while *self.elector.state() != State::Stopped {
-            let deadline = self.elector.valid_until();
-            let next = [self.wake, deadline].into_iter().flatten().min();
-            let timer = OptionFuture::from(next.map(|at| tokio::time::sleep(at.saturating_sub(boot_time()))));
+        while !matches!(machine(&self.health).state(), State::Stopped { .. }) {
+            let timer = OptionFuture::from(self.wake.map(|at| self.clock.sleep_until(at)));
             let event = tokio::select! {
                 biased;
                 () = shutdown.cancelled(), if !cancelled => {
                     cancelled = true;
-                    self.request = None;
                     Event::Cancel
                 }
-                Some(()) = timer => Event::Wake,
+                Some(()) = timer => {
+                    self.wake = None;
+                    Event::Wake
+                }
                 Some(answer) = OptionFuture::from(self.request.as_mut()) => {
                     self.request = None;
-                    answer
+                    self.answered(answer)
+                }
+                Some(()) = OptionFuture::from(self.draining.as_mut()) => {
+                    self.draining = None;
+                    Event::Drained
                 }
                 Some(change) = changes.next() => Event::Seen(change),
-                else => {
-                    // Neither a wait nor a request: the elector never leaves us so.
-                    tracing::error!(lease = %self.leases.describe(), "the elector waits for nothing; asking again");
-                    self.wake = Some(boot_time() + self.leases.timeout());
-                    continue;
-                }
+                Some(Request::StepDown) = asked.recv() => Event::StepDown,
+                Some(()) = self.announcing.next() => continue,
             };
             self.feed(event);
         }
-        self.leadership.set(None);
+        self.gate.close();
+        // Events are worth a moment, not more.
+        let told = async { while self.announcing.next().await.is_some() {} };
+        let patience = self
+            .clock
+            .sleep_until(self.clock.boot().saturating_add(self.timeout));
+        if let Either::Right(_) = select(pin!(told), patience).await {
+            tracing::debug!(lease = self.name, "an Event was not recorded in time");
+        }
+        drop(self.claim.take());
+    }
+
+    fn changes(&self) -> BoxStream<'static, Option<crate::core::Observation>> {
+        match machine(&self.health).config().compat {
+            Compat::Evenkeel => self.lock.changes(),
+            Compat::ClientGo => futures::stream::pending().boxed(),
+        }
     }
 
     fn feed(&mut self, event: Event) {
-        let at = boot_time();
-        // Only the wake itself uses it up: what else happens in the same moment must not swallow it.
-        if event == Event::Wake && self.wake.is_some_and(|wake| at >= wake) {
-            self.wake = None;
-        }
         let now = Now {
-            at,
-            wall: lease::micros(Timestamp::now()),
-            random: rand::random::<f64>(),
+            at: self.clock.boot(),
+            wall: self.clock.wall(),
+            random: self.clock.random(),
         };
-        let actions = self.elector.step(now, event);
-        let proof = match (self.elector.state(), self.elector.valid_until()) {
-            (State::Leading { token }, Some(valid_until)) => Some((token.clone(), valid_until)),
-            _ => None,
-        };
-        // Before anybody hears of the new state.
-        self.leadership.set(proof);
+        let actions = machine(&self.health).step(now, event);
         for action in actions {
             self.act(action);
         }
@@ -131,26 +163,223 @@ impl Shell {
 
     fn act(&mut self, action: Action) {
         match action {
-            Action::Get => self.request = Some(self.leases.get()),
-            Action::Create(record) => self.request = Some(self.leases.create(&record)),
-            Action::Update { record, version } => self.request = Some(self.leases.update(&record, version)),
+            Action::Get => self.request = Some(self.get()),
+            Action::Create(record) => {
+                let request = self.lock.create(record);
+                self.request = Some(self.write("create", request));
+            }
+            Action::Update { record, version } => {
+                let request = self.lock.update(record, version);
+                self.request = Some(self.write("update", request));
+            }
+            Action::Abort => self.request = None,
             Action::Wait { until } => self.wake = Some(until),
-            Action::Lost(loss) => {
-                tracing::warn!(lease = %self.leases.describe(), reason = %loss, "stopped leading");
-            }
-            Action::Publish(state) => {
-                let lease = self.leases.describe();
-                match &state {
-                    State::Leading { token } => {
-                        tracing::info!(%lease, transitions = token.transitions, "became leader");
-                    }
-                    State::Following { leader } => {
-                        tracing::info!(%lease, leader = leader.as_deref().unwrap_or("(none)"), "following");
-                    }
-                    State::Stopped => tracing::debug!(%lease, "candidate stopped"),
+            Action::OpenGate { token, valid_until } => {
+                // A renewal while the work ends begins nothing: a share taken then would not be waited for.
+                if self.draining.is_none() {
+                    self.works.begin(&token);
                 }
-                self.publish.send_replace(state);
+                self.gate.open(token, valid_until);
+                self.measure(|metrics| metrics.leading(true));
             }
+            Action::CloseGate => {
+                self.gate.close();
+                self.measure(|metrics| metrics.leading(false));
+            }
+            Action::Drain => self.draining = Some(self.works.end()),
+            Action::Lost(loss) => {
+                let lease = &self.name;
+                match &loss {
+                    Loss::Cancelled | Loss::EndOfTerm(_) => {
+                        tracing::info!(lease, reason = %loss, "stopped leading");
+                    }
+                    _ => tracing::warn!(lease, reason = %loss, "stopped leading"),
+                }
+                self.measure(ElectionMetrics::lost);
+            }
+            Action::CountSlowPath => self.measure(ElectionMetrics::slow_path),
+            Action::Announce(what) => self.announce(what),
+            Action::NewLeader(leader) => {
+                tracing::info!(lease = self.name, leader, "new leader");
+                self.notice(Notice::NewLeader(leader));
+            }
+            Action::Publish(state) => self.publish(state),
         }
     }
+
+    fn publish(&mut self, state: State) {
+        let lease = &self.name;
+        match &state {
+            State::Leading { token, .. } => {
+                tracing::info!(lease, transitions = token.transitions, "became leader");
+                self.measure(ElectionMetrics::term_begun);
+                if token.transitions == i32::MAX {
+                    tracing::warn!(
+                        lease,
+                        %token,
+                        "the lock cannot count its terms any further, so that later fencing tokens are not greater; \
+                         delete it while no candidate runs: then it is made anew"
+                    );
+                }
+            }
+            State::Recovered { token, .. } => {
+                tracing::info!(lease, transitions = token.transitions, "leadership recovered");
+            }
+            State::Lost { .. } => {
+                tracing::warn!(
+                    lease,
+                    "leadership cannot be proven; writes are refused until it can"
+                );
+            }
+            State::Following { leader } => {
+                tracing::debug!(lease, leader = leader.as_deref().unwrap_or("(none)"), "following");
+            }
+            State::Stopped { reason } => tracing::info!(lease, %reason, "candidate stopped"),
+        }
+        if matches!(state, State::Following { .. } | State::Stopped { .. }) && self.draining.is_none() {
+            // Where nobody waits for the work, it is told all the same.
+            drop(self.works.end());
+        }
+        self.told.latest.send_replace(state.clone());
+        // Nobody need listen.
+        let _ = self.told.states.send(state.clone());
+        self.notice(Notice::State(state));
+    }
+
+    fn notice(&self, notice: Notice) {
+        if let Some(notices) = &self.told.notices
+            && notices.send(notice).is_err()
+        {
+            tracing::error!(lease = self.name, "nobody calls back any more");
+        }
+    }
+
+    fn announce(&mut self, what: Announcement) {
+        let message = what.message(&self.identity);
+        self.announcing.push(self.lock.announce(message));
+    }
+
+    fn measure(&self, measure: impl FnOnce(&ElectionMetrics)) {
+        if let Some(metrics) = &self.metrics {
+            measure(metrics);
+        }
+    }
+
+    fn answered(&mut self, answer: Answer) -> Event {
+        let result = match (&answer.failure, &answer.event) {
+            (None, _) => "ok",
+            (Some(LockError::Conflict), _) => "conflict",
+            (Some(_), _) => "failed",
+        };
+        self.measure(|metrics| metrics.request(answer.verb, result, answer.took));
+        let (lease, verb) = (&self.name, answer.verb);
+        match answer.failure {
+            None => {
+                let ended = match &answer.event {
+                    Event::Written(_) => self.complaints.wrote(),
+                    _ => self.complaints.read(verb),
+                };
+                if ended {
+                    tracing::info!(lease, "the lock can be reached again");
+                }
+            }
+            Some(LockError::Conflict) => {}
+            Some(failure) if self.complaints.is_news(verb, &failure) => {
+                tracing::warn!(lease, %failure, "cannot {verb} the lock; trying again every retry period");
+            }
+            Some(failure) => tracing::debug!(lease, %failure, "cannot {verb} the lock"),
+        }
+        answer.event
+    }
+
+    fn get(&self) -> BoxFuture<'static, Answer> {
+        let request = self.bounded(self.lock.get());
+        async move {
+            let (result, took) = request.await;
+            let (event, failure) = match result {
+                Ok(Some(observation)) => (ReadResult::Found(observation), None),
+                Ok(None) => (ReadResult::Missing, None),
+                Err(failure) => (ReadResult::Failed, Some(failure)),
+            };
+            Answer {
+                verb: "get",
+                event: Event::Read(event),
+                failure,
+                took,
+            }
+        }
+        .boxed()
+    }
+
+    fn write(
+        &self,
+        verb: &'static str,
+        request: BoxFuture<'static, Result<crate::core::Observation, LockError>>,
+    ) -> BoxFuture<'static, Answer> {
+        let request = self.bounded(request);
+        async move {
+            let (result, took) = request.await;
+            let (event, failure) = match result {
+                Ok(observation) => (WriteResult::Done(observation), None),
+                Err(LockError::Conflict) => (WriteResult::Conflict, Some(LockError::Conflict)),
+                Err(failure) => (WriteResult::Failed, Some(failure)),
+            };
+            Answer {
+                verb,
+                event: Event::Written(event),
+                failure,
+                took,
+            }
+        }
+        .boxed()
+    }
+
+    /// A request that ends in time, and how long it took.
+    fn bounded<T: Send + 'static>(
+        &self,
+        request: BoxFuture<'static, Result<T, LockError>>,
+    ) -> impl Future<Output = (Result<T, LockError>, Duration)> + Send + 'static {
+        let clock = Arc::clone(&self.clock);
+        let (timeout, begun) = (self.timeout, self.clock.boot());
+        async move {
+            let expiry = clock.sleep_until(begun.saturating_add(timeout));
+            let result = match select(request, expiry).await {
+                Either::Left((result, _)) => result,
+                Either::Right(_) => Err(LockError::Unreachable(format!(
+                    "no answer within {timeout:?}; check that the API server runs and can be reached from here"
+                ))),
+            };
+            (result, clock.boot().saturating_sub(begun))
+        }
+    }
+}
+
+/// Ends what leadership has begun however the task ends: where it dies, nobody else would.
+struct Closes {
+    gate: Gate,
+    works: Works,
+    metrics: Option<ElectionMetrics>,
+    latest: watch::Sender<State>,
+}
+
+impl Drop for Closes {
+    fn drop(&mut self) {
+        self.gate.close();
+        // Told, not waited for.
+        drop(self.works.end());
+        if let Some(metrics) = &self.metrics {
+            metrics.leading(false);
+        }
+        self.latest.send_if_modified(|state| {
+            let leads = state.leads();
+            if leads {
+                *state = State::Following { leader: None };
+            }
+            leads
+        });
+    }
+}
+
+fn machine(health: &Health) -> MutexGuard<'_, Machine> {
+    health.machine.lock().unwrap_or_else(PoisonError::into_inner)
 }

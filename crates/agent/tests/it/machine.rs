@@ -58,6 +58,7 @@ impl Machine {
             .build()
             .unwrap();
         let settings = Settings {
+            election: Some(evenkeel_election::Config::new(&self.name)),
             node: self.name.clone(),
             advertise: self.address,
             source: None,

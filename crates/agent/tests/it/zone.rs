@@ -185,7 +185,7 @@ impl Zone {
         let holder = lease.spec.unwrap().holder_identity.unwrap();
         self.machines
             .iter()
-            .position(|machine| machine.name == holder)
+            .position(|machine| holder.starts_with(&format!("{}_", machine.name)))
             .unwrap()
     }
 

@@ -8,25 +8,53 @@ pub(crate) const JITTER_FACTOR: f64 = 1.2;
 /// What `leaseDurationSeconds`, an int32, can hold.
 const MAX_LEASE_DURATION: Duration = Duration::from_secs(i32::MAX as u64);
 
+/// Which rules a candidate follows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Compat {
+    /// Ours: wherever they differ from client-go's, on the cautious side, or faster at no risk. See the list at
+    /// [`Machine`](super::Machine).
+    #[default]
+    Evenkeel,
+    /// client-go's, to the letter, where the two differ.
+    ClientGo,
+}
+
+/// What a candidate does once it has lost leadership.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum OnLoss {
+    /// Ends. client-go's behaviour without recovery: a supervisor starts the process anew.
+    Stop,
+    /// Stays in its term with the gate closed and renews as soon as it can. Ends when somebody else has held the lock,
+    /// when it is deleted, or when the recovery deadline has passed.
+    Recover,
+    /// As [`OnLoss::Recover`], but where that would end, the term ends and the candidate campaigns again.
+    #[default]
+    Campaign,
+}
+
 /// Timing and identity of a candidate.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Config {
-    /// Namespace of the Lease.
-    pub namespace: String,
-    /// Name of the Lease.
-    pub name: String,
     /// Identity of this candidate; must differ from every other's.
     pub identity: String,
-    /// For how long others leave an unrenewed Lease alone. Ours default to 5 s. On the wire it is rounded up to
-    /// whole seconds, so that nobody takes the Lease before its holder has given up.
+    /// For how long others leave an unrenewed lock alone. Ours default to 5 s. On the wire it is rounded up to
+    /// whole seconds, so that nobody takes the lock before its holder has given up ([`Compat::ClientGo`] cuts off).
     pub lease_duration: Duration,
     /// After this long without a successful renewal, counted from the start of the last successful request, a
     /// leader stops. Ours default to 3 s.
     pub renew_deadline: Duration,
     /// Time between attempts. Ours default to 1 s.
     pub retry_period: Duration,
-    /// Give the Lease back on a clean stop.
+    /// Give the lock back on a clean stop, once the guarded work has ended.
     pub release_on_cancel: bool,
+    /// What follows a loss.
+    pub on_loss: OnLoss,
+    /// How long after a loss recovery is given up; `None`: never.
+    pub recovery_deadline: Option<Duration>,
+    /// Leave it to a coordinator (KEP-4355) who leads: never create the lock, never take it.
+    pub coordinated: bool,
+    /// Whose rules to follow.
+    pub compat: Compat,
 }
 
 /// A configuration that cannot work.
@@ -35,20 +63,35 @@ pub struct Config {
 pub struct ConfigError(pub String);
 
 impl Config {
-    /// Our timing (5, 3 and 1 s), released on a clean stop.
-    pub fn new(namespace: &str, name: &str, identity: &str) -> Self {
+    /// Our timing (5, 3 and 1 s) and rules, released on a clean stop.
+    pub fn new(identity: &str) -> Self {
         Self {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
             identity: identity.to_owned(),
             lease_duration: Duration::from_secs(5),
             renew_deadline: Duration::from_secs(3),
             retry_period: Duration::from_secs(1),
             release_on_cancel: true,
+            on_loss: OnLoss::default(),
+            recovery_deadline: None,
+            coordinated: false,
+            compat: Compat::default(),
         }
     }
 
-    /// Refuses what client-go refuses, in its order and with its texts; then a Lease without a name.
+    /// client-go's rules with the timing of the Kubernetes components (15, 10 and 2 s), nothing released, ends at a loss.
+    pub fn client_go(identity: &str) -> Self {
+        Self {
+            lease_duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry_period: Duration::from_secs(2),
+            release_on_cancel: false,
+            on_loss: OnLoss::Stop,
+            compat: Compat::ClientGo,
+            ..Self::new(identity)
+        }
+    }
+
+    /// Refuses what client-go refuses, in its order and with its texts.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let jittered = self.retry_period.as_secs_f64() * JITTER_FACTOR;
         let refusals = [
@@ -77,8 +120,10 @@ impl Config {
                 "leaseDuration must be at most 2147483647 s, the largest leaseDurationSeconds",
             ),
             (self.identity.is_empty(), "Lock identity is empty"),
-            (self.namespace.is_empty(), "resourceNamespace is required"),
-            (self.name.is_empty(), "resourceName is required"),
+            (
+                self.coordinated && self.on_loss == OnLoss::Recover,
+                "recovery is not supported with coordinated leader election",
+            ),
         ];
         match refusals.into_iter().find(|(refused, _)| *refused) {
             Some((_, text)) => Err(ConfigError(text.to_owned())),
@@ -86,14 +131,20 @@ impl Config {
         }
     }
 
-    /// For how long one request may take: two fit into the renew deadline, as with client-go's own lock client.
+    /// For how long one request may take: two fit into the renew deadline, as with client-go's own lock client, whose
+    /// least of 1 s holds under [`Compat::ClientGo`].
     pub fn request_timeout(&self) -> Duration {
-        self.renew_deadline / 2
+        let half = self.renew_deadline / 2;
+        match self.compat {
+            Compat::Evenkeel => half,
+            Compat::ClientGo => half.max(Duration::from_secs(1)),
+        }
     }
 
     /// `leaseDurationSeconds` that we write.
     pub(crate) fn wire_seconds(&self) -> i32 {
-        let seconds = self.lease_duration.as_secs() + u64::from(self.lease_duration.subsec_nanos() > 0);
+        let cut_off = self.compat == Compat::ClientGo || self.lease_duration.subsec_nanos() == 0;
+        let seconds = self.lease_duration.as_secs() + u64::from(!cut_off);
         i32::try_from(seconds).unwrap_or(i32::MAX)
     }
 }
@@ -108,14 +159,14 @@ mod tests {
             lease_duration: Duration::from_millis(lease),
             renew_deadline: Duration::from_millis(renew),
             retry_period: Duration::from_millis(retry),
-            ..Config::new("ns", "name", "me")
+            ..Config::new("me")
         }
     }
 
     #[rstest]
     #[case::upstreams_valid(config(15_000, 2_000, 1_000), None)]
     #[case::stock(config(15_000, 10_000, 2_000), None)]
-    #[case::ours(Config::new("ns", "name", "me"), None)]
+    #[case::ours(Config::new("me"), None)]
     #[case::sub_second(config(500, 300, 100), None)]
     #[case::equal(config(10, 10, 1), Some("leaseDuration must be greater than renewDeadline"))]
     #[case::shorter(config(9, 10, 1), Some("leaseDuration must be greater than renewDeadline"))]
@@ -134,8 +185,8 @@ mod tests {
         Some("leaseDuration must be at most 2147483647 s, the largest leaseDurationSeconds")
     )]
     #[case::identity(Config { identity: String::new(), ..config(5, 3, 1) }, Some("Lock identity is empty"))]
-    #[case::namespace(Config { namespace: String::new(), ..config(5, 3, 1) }, Some("resourceNamespace is required"))]
-    #[case::name(Config { name: String::new(), ..config(5, 3, 1) }, Some("resourceName is required"))]
+    #[case::coordinated(Config { coordinated: true, on_loss: OnLoss::Recover, ..config(5, 3, 1) }, Some("recovery is not supported with coordinated leader election"))]
+    #[case::client_gos(Config::client_go("me"), None)]
     fn a_configuration_is_refused_in_client_gos_words(
         #[case] config: Config,
         #[case] expected: Option<&str>,

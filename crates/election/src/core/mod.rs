@@ -1,35 +1,15 @@
-//! The pure elector: a record, a clock reading and an answer go in, requests and waits come out.
+//! The pure elector: a record, a clock reading and an answer go in; requests, waits, and orders to the gate come out.
 
 mod config;
-mod elector;
+mod machine;
 mod record;
+mod state;
+mod token;
 
-pub use config::{Config, ConfigError};
-pub use elector::{Action, Elector, Event, Loss, Now, ReadResult, WriteResult};
+pub use config::{Compat, Config, ConfigError, OnLoss};
+#[cfg(any(test, feature = "sim"))]
+pub(crate) use machine::Rename;
+pub use machine::{Action, Announcement, Event, Machine, Now, ReadResult, WriteResult};
 pub use record::{Observation, Record};
-
-/// Proof of leadership that can be stamped on writes: grows with every change of leader.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FencingToken {
-    /// UID of the Lease object.
-    pub lease_uid: String,
-    /// `leaseTransitions` at the time of taking it.
-    pub transitions: i32,
-}
-
-/// What a candidate is at a time.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
-    /// Somebody else leads, or nobody known.
-    Following {
-        /// Holder of the Lease, if there is one.
-        leader: Option<String>,
-    },
-    /// This candidate leads.
-    Leading {
-        /// Stamp for writes.
-        token: FencingToken,
-    },
-    /// Ended; not running any more.
-    Stopped,
-}
+pub use state::{FencingToken, Loss, State, StopReason};
+pub use token::MalformedToken;

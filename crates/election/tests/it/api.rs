@@ -5,7 +5,7 @@ use crate::rivals::{
     a_crash_is_taken_over_when_the_lease_expires, config, leads, many_candidates_never_lead_together, start,
     start_with, until,
 };
-use evenkeel_election::{Config, State};
+use evenkeel_election::{Config, State, StopReason};
 use evenkeel_testkit::api_server;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{DeleteParams, Patch, PatchParams};
@@ -18,7 +18,7 @@ fn server() -> Client {
 }
 
 fn leases(client: &Client) -> Api<Lease> {
-    Api::namespaced(client.clone(), &config("me").namespace)
+    Api::namespaced(client.clone(), "default")
 }
 
 #[tokio::test]
@@ -51,11 +51,11 @@ async fn a_release_is_seen_without_asking() {
     })
     .await;
     stop_first.cancel();
-    first.done.await.unwrap();
+    first.stopped().await;
     // Its next question would be 40 s away, more than `until` waits; a tenth of that is the spread of rivals.
     until(&mut second, "second takes over", leads).await;
     stop_second.cancel();
-    second.done.await.unwrap();
+    second.stopped().await;
 }
 
 #[tokio::test]
@@ -67,7 +67,7 @@ async fn many() {
 async fn what_stands_in_the_lease_is_what_others_expect() {
     let client = server();
     let (mut me, stop) = start(&client, "me");
-    let State::Leading { token } = until(&mut me, "leads", leads).await else {
+    let State::Leading { token, .. } = until(&mut me, "leads", leads).await else {
         panic!("not leading")
     };
     let lease = leases(&client).get("leader").await.unwrap();
@@ -80,7 +80,7 @@ async fn what_stands_in_the_lease_is_what_others_expect() {
     );
     assert!(spec.acquire_time.is_some() && spec.renew_time.is_some());
     stop.cancel();
-    me.done.await.unwrap();
+    me.stopped().await;
     let spec = leases(&client).get("leader").await.unwrap().spec.unwrap();
     assert_eq!(
         (spec.holder_identity.as_deref(), spec.lease_duration_seconds),
@@ -99,7 +99,7 @@ async fn labels_that_others_put_on_the_lease_stay() {
         .await
         .unwrap();
     stop.cancel();
-    me.done.await.unwrap();
+    me.stopped().await;
     let lease = leases(&client).get("leader").await.unwrap();
     assert_eq!(lease.metadata.labels.unwrap()["team"], "blue");
     assert_eq!(lease.spec.unwrap().holder_identity.as_deref(), Some(""));
@@ -109,7 +109,7 @@ async fn labels_that_others_put_on_the_lease_stay() {
 async fn a_lease_deleted_under_its_leader_means_a_new_token() {
     let client = server();
     let (mut me, _stop) = start(&client, "me");
-    let State::Leading { token: old } = until(&mut me, "leads", leads).await else {
+    let State::Leading { token: old, .. } = until(&mut me, "leads", leads).await else {
         panic!("not leading")
     };
     leases(&client)
@@ -119,7 +119,7 @@ async fn a_lease_deleted_under_its_leader_means_a_new_token() {
     let state = until(
         &mut me,
         "leads anew",
-        |state| matches!(state, State::Leading { token } if token.lease_uid != old.lease_uid),
+        |state| matches!(state, State::Leading { token, .. } if token.lease_uid != old.lease_uid),
     )
     .await;
     assert!(leads(&state));
@@ -157,17 +157,14 @@ async fn an_administrator_can_take_the_lease_away() {
 #[tokio::test]
 async fn an_account_without_rights_is_told_so_and_never_leads() {
     let server = api_server();
-    let (mut nobody, stop) = start(&server.client_as("nobody", &[]), "nobody");
+    let (nobody, stop) = start(&server.client_as("nobody", &[]), "nobody");
     // Somebody with rights leads meanwhile, which shows that the Lease was free to take.
     let (mut me, stop_me) = start(&server.client(), "me");
     until(&mut me, "leads", leads).await;
-    assert_eq!(
-        *nobody.state.borrow_and_update(),
-        State::Following { leader: None }
-    );
+    assert_eq!(nobody.state(), State::Following { leader: None });
     stop.cancel();
     stop_me.cancel();
-    nobody.done.await.unwrap();
-    me.done.await.unwrap();
-    assert_eq!(*nobody.state.borrow(), State::Stopped);
+    let reason = nobody.stopped().await;
+    assert_eq!(reason, Some(StopReason::Cancelled { drained: true }));
+    me.stopped().await;
 }

@@ -1,7 +1,14 @@
 //! Candidates with real requests and real time.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(
+    clippy::print_stderr,
+    reason = "what a test tells when it fails, and its seed"
+)]
 
 mod api;
+mod bad_input;
 mod fake;
+mod locks;
 mod outage;
+mod recovery;
 mod rivals;

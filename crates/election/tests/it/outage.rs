@@ -2,9 +2,9 @@
 
 use crate::fake::{FakeApi, Mood};
 use crate::rivals::{DEADLINE, config, leads, start, until};
-use evenkeel_election::{Config, State, run};
+use evenkeel_election::lock::LeaseLock;
+use evenkeel_election::{Config, Elector, State};
 use std::time::{Duration, Instant};
-use tokio_util::sync::CancellationToken;
 
 #[tokio::test]
 async fn a_leader_whose_requests_hang_stops_by_itself_and_comes_back() {
@@ -14,11 +14,11 @@ async fn a_leader_whose_requests_hang_stops_by_itself_and_comes_back() {
     api.set(Mood::Silent);
     // No request ends in the meantime: it is the clock that ends it.
     until(&mut leader, "leaves", |state| !leads(state)).await;
-    assert_eq!(leader.leadership.token(), None);
+    assert_eq!(leader.gate().token(), None);
     api.set(Mood::Well);
     until(&mut leader, "leads again", leads).await;
     stop.cancel();
-    leader.done.await.unwrap();
+    leader.stopped().await;
     assert_eq!(api.holder().as_deref(), Some(""));
 }
 
@@ -27,11 +27,11 @@ async fn a_proof_ends_even_if_nobody_runs_the_task() {
     let api = FakeApi::default();
     let (mut leader, _stop) = start(&api.client(), "me");
     until(&mut leader, "leads", leads).await;
-    assert!(leader.leadership.token().is_some());
+    assert!(leader.gate().token().is_some());
     // The single-threaded runtime stands still, like a process that was stopped.
     std::thread::sleep(Duration::from_millis(1_100));
-    assert!(leads(&leader.state.borrow()), "no task has run");
-    assert_eq!(leader.leadership.token(), None);
+    assert!(leads(&leader.state()), "no task has run");
+    assert_eq!(leader.gate().token(), None);
 }
 
 #[tokio::test]
@@ -44,16 +44,15 @@ async fn without_rights_a_candidate_goes_on_asking_and_stops_when_told() {
         assert!(Instant::now() < end, "it stopped asking");
         tokio::task::yield_now().await;
     }
-    assert_eq!(*candidate.state.borrow(), State::Following { leader: None });
+    assert_eq!(candidate.state(), State::Following { leader: None });
     api.set(Mood::Well);
     until(&mut candidate, "leads", leads).await;
     api.set(Mood::Silent);
     stop.cancel();
     // The release is given up at the renew deadline.
-    tokio::time::timeout(DEADLINE, candidate.done)
+    tokio::time::timeout(DEADLINE, candidate.stopped())
         .await
-        .expect("it stops")
-        .unwrap();
+        .expect("it stops");
 }
 
 #[tokio::test]
@@ -62,6 +61,7 @@ async fn a_broken_configuration_is_refused() {
         identity: String::new(),
         ..config("me")
     };
-    let refused = run(FakeApi::default().client(), config, CancellationToken::new());
+    let lock = LeaseLock::new(FakeApi::default().client(), "default", "leader").unwrap();
+    let refused = Elector::new(lock, config);
     assert_eq!(refused.err().unwrap().to_string(), "Lock identity is empty");
 }

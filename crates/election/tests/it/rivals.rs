@@ -1,7 +1,8 @@
 //! Several candidates on one Lease.
 
 use crate::fake::FakeApi;
-use evenkeel_election::{Candidate, Config, State, run};
+use evenkeel_election::lock::LeaseLock;
+use evenkeel_election::{Config, Election, Elector, State, StopReason};
 use kube::Client;
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
@@ -15,22 +16,24 @@ pub(crate) fn config(identity: &str) -> Config {
         lease_duration: Duration::from_secs(2),
         renew_deadline: Duration::from_secs(1),
         retry_period: Duration::from_millis(300),
-        ..Config::new("default", "leader", identity)
+        ..Config::new(identity)
     }
 }
 
-pub(crate) fn start(client: &Client, identity: &str) -> (Candidate, CancellationToken) {
+pub(crate) fn start(client: &Client, identity: &str) -> (Election, CancellationToken) {
     start_with(client, config(identity))
 }
 
-pub(crate) fn start_with(client: &Client, config: Config) -> (Candidate, CancellationToken) {
+pub(crate) fn start_with(client: &Client, config: Config) -> (Election, CancellationToken) {
     let shutdown = CancellationToken::new();
-    let candidate = run(client.clone(), config, shutdown.clone()).unwrap();
-    (candidate, shutdown)
+    let lock = LeaseLock::new(client.clone(), "default", "leader").unwrap();
+    let election = Elector::new(lock, config).unwrap().run(shutdown.clone());
+    (election, shutdown)
 }
 
-pub(crate) async fn until(candidate: &mut Candidate, what: &str, wanted: impl Fn(&State) -> bool) -> State {
-    let found = tokio::time::timeout(DEADLINE, candidate.state.wait_for(|state| wanted(state))).await;
+pub(crate) async fn until(candidate: &mut Election, what: &str, wanted: impl Fn(&State) -> bool) -> State {
+    let mut state = candidate.watch();
+    let found = tokio::time::timeout(DEADLINE, state.wait_for(|state| wanted(state))).await;
     found
         .unwrap_or_else(|_| panic!("not within {DEADLINE:?}: {what}"))
         .unwrap()
@@ -38,7 +41,7 @@ pub(crate) async fn until(candidate: &mut Candidate, what: &str, wanted: impl Fn
 }
 
 pub(crate) fn leads(state: &State) -> bool {
-    matches!(state, State::Leading { .. })
+    state.leads()
 }
 
 fn follows(leader: &str) -> impl Fn(&State) -> bool {
@@ -51,10 +54,7 @@ fn follows(leader: &str) -> impl Fn(&State) -> bool {
 }
 
 fn transitions(state: &State) -> i32 {
-    match state {
-        State::Leading { token } => token.transitions,
-        other => panic!("{other:?}"),
-    }
+    state.token().expect("a leader").transitions
 }
 
 pub(crate) async fn a_crash_is_taken_over_when_the_lease_expires(client: Client) {
@@ -62,18 +62,18 @@ pub(crate) async fn a_crash_is_taken_over_when_the_lease_expires(client: Client)
     assert_eq!(transitions(&until(&mut first, "first leads", leads).await), 0);
     let (mut second, stop) = start(&client, "second");
     until(&mut second, "second follows", follows("first")).await;
-    assert_eq!(second.leadership.token(), None);
+    assert_eq!(second.gate().token(), None);
 
-    first.done.abort();
+    first.abort();
     let crash = Instant::now();
     let state = until(&mut second, "second takes over", leads).await;
     let after = crash.elapsed();
     assert_eq!(transitions(&state), 1);
-    assert!(second.leadership.token().is_some());
+    assert!(second.gate().token().is_some());
     // The last renewal was at most the deadline of 1 s before the crash, and is left alone for 2 s.
     assert!(after > Duration::from_millis(950), "{after:?}");
     stop.cancel();
-    second.done.await.unwrap();
+    second.stopped().await;
 }
 
 pub(crate) async fn a_clean_stop_hands_over_without_waiting_for_the_expiry(client: Client) {
@@ -88,16 +88,17 @@ pub(crate) async fn a_clean_stop_hands_over_without_waiting_for_the_expiry(clien
 
     stop_first.cancel();
     let stopped = Instant::now();
-    first.done.await.unwrap();
-    assert_eq!(*first.state.borrow(), State::Stopped);
-    assert_eq!(first.leadership.token(), None);
+    let gate = first.gate().clone();
+    let reason = first.stopped().await;
+    assert_eq!(reason, Some(StopReason::Cancelled { drained: true }));
+    assert_eq!(gate.token(), None);
     let state = until(&mut second, "second takes over", leads).await;
     let after = stopped.elapsed();
     assert_eq!(transitions(&state), 1);
     // One wait of a follower at most, 2.2 periods; the expiry would be a minute away.
     assert!(after < Duration::from_secs(10), "{after:?}");
     stop_second.cancel();
-    second.done.await.unwrap();
+    second.stopped().await;
 }
 
 pub(crate) async fn many_candidates_never_lead_together(client: Client) {
@@ -105,7 +106,7 @@ pub(crate) async fn many_candidates_never_lead_together(client: Client) {
     for round in 0..3 {
         let leader = loop {
             let leading: Vec<usize> = (0..candidates.len())
-                .filter(|i| candidates[*i].0.leadership.token().is_some())
+                .filter(|i| candidates[*i].0.gate().token().is_some())
                 .collect();
             assert!(leading.len() <= 1, "round {round}: {leading:?} lead");
             if let [leader] = leading[..] {
@@ -113,17 +114,16 @@ pub(crate) async fn many_candidates_never_lead_together(client: Client) {
             }
             let changes = candidates
                 .iter_mut()
-                .map(|(candidate, _)| Box::pin(candidate.state.changed()));
+                .map(|(candidate, _)| Box::pin(candidate.next()));
             let change = futures::future::select_all(changes);
-            tokio::time::timeout(DEADLINE, change)
+            let (state, ..) = tokio::time::timeout(DEADLINE, change)
                 .await
-                .expect("somebody leads")
-                .0
-                .unwrap();
+                .expect("somebody leads");
+            assert!(state.is_some(), "a candidate ended");
         };
         let (candidate, stop) = candidates.remove(leader);
         stop.cancel();
-        candidate.done.await.unwrap();
+        candidate.stopped().await;
     }
 }
 

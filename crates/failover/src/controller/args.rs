@@ -3,9 +3,12 @@
 use crate::core::evidence::Timing;
 use crate::core::plan::Config;
 use crate::core::policy::Profile;
-use crate::stock::duration;
 use evenkeel_admission::WebhookAddress;
+use evenkeel_api::names;
+use evenkeel_election::flags::{Candidacy, Defaults, FlagError, LeaderElectArgs};
+use evenkeel_election::{self as election, unique_identity};
 use evenkeel_net::client::ClientArgs;
+use evenkeel_net::duration;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -44,9 +47,9 @@ pub struct ControllerArgs {
         requires = "webhook_listen"
     )]
     pub webhook_address: Option<WebhookAddress>,
-    /// Stand for election; `false` acts at once, for a single replica.
-    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
-    pub leader_elect: bool,
+    /// Whether and how to stand for election.
+    #[command(flatten)]
+    pub leader_elect: LeaderElectArgs,
     /// Name of this replica in the election; made of host name and process without it.
     #[arg(long, value_name = "NAME")]
     pub identity: Option<String>,
@@ -63,6 +66,17 @@ pub enum ProfileArg {
 }
 
 impl ControllerArgs {
+    /// For which Lease to stand; `None`: for none. 5/3/1 s unless flags say otherwise: a crashed leader is replaced
+    /// within 6 s.
+    pub fn candidacy(&self) -> Result<Option<Candidacy>, FlagError> {
+        let identity = self.identity.clone().unwrap_or_else(unique_identity);
+        self.leader_elect.resolve(Defaults {
+            namespace: names::NAMESPACE.to_owned(),
+            name: names::CONTROLLER_LEASE.to_owned(),
+            config: election::Config::new(&identity),
+        })
+    }
+
     /// What the planner is told. `Err` names the flag and what is wrong with it.
     pub fn config(&self) -> Result<Config, String> {
         let renew = millis(self.lease_renew_interval);
@@ -122,6 +136,24 @@ mod tests {
         assert_eq!(config.timing, Timing::default());
         assert_eq!((config.profile, config.default_zone), (Profile::Builtin, None));
         assert_eq!(config.default_toleration_seconds, 300);
+    }
+
+    #[test]
+    fn the_stock_flags_say_for_which_lease_to_stand() {
+        let candidacy = |line| parse(line).unwrap().candidacy();
+        let ours = candidacy("--identity me").unwrap().unwrap();
+        assert_eq!(
+            (ours.namespace.as_str(), ours.name.as_str()),
+            (names::NAMESPACE, names::CONTROLLER_LEASE)
+        );
+        assert_eq!(ours.config, election::Config::new("me"));
+        let other = "--leader-elect-resource-name a --leader-elect-resource-namespace b --leader-elect-recovery-deadline 30s";
+        let other = candidacy(other).unwrap().unwrap();
+        assert_eq!((other.namespace.as_str(), other.name.as_str()), ("b", "a"));
+        assert_eq!(other.config.recovery_deadline, Some(Duration::from_secs(30)));
+        assert_eq!(candidacy("--leader-elect=false"), Ok(None));
+        let refused = candidacy("--leader-elect-retry-period 3s").unwrap_err();
+        assert!(refused.to_string().contains("--leader-elect"), "{refused}");
     }
 
     #[test]

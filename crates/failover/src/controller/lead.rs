@@ -11,7 +11,7 @@ use crate::core::action::Action;
 use crate::core::plan::Planner;
 use crate::core::state::NodeState;
 use evenkeel_api::names;
-use evenkeel_election as election;
+use evenkeel_election::{self as election, State};
 use evenkeel_net::admin::Admin;
 use evenkeel_zone::Millis;
 use futures::StreamExt as _;
@@ -56,6 +56,8 @@ pub(super) struct Controller {
     clock: Clock,
     cache: Cache,
     planner: Option<Planner>,
+    /// Our share in the present term.
+    work: Option<election::Work>,
     dispatch: Dispatch,
     executor: Executor,
     metrics: Metrics,
@@ -105,6 +107,7 @@ impl Controller {
             clock,
             cache: Cache::default(),
             planner: None,
+            work: None,
             dispatch: Dispatch::default(),
             metrics,
             gate,
@@ -121,18 +124,22 @@ impl Controller {
     /// itself.
     pub(super) async fn run(
         mut self,
-        candidate: Option<&election::Candidate>,
+        election: Option<&election::Election>,
         shutdown: CancellationToken,
     ) -> Result<(), ElectionEnded> {
-        let mut role = candidate.map(|candidate| candidate.state.clone());
-        self.gate.leadership = candidate.map(|candidate| candidate.leadership.clone());
-        self.executor = Executor::new(self.client.clone(), self.gate.clone(), self.metrics.clone());
+        let mut role = election.map(election::Election::watch);
+        if let Some(election) = election {
+            // Every write of the planner goes through the gate; reads, and the watches, do not need it.
+            let writer = election.gate().client(&self.client);
+            self.gate.proof = Some(election.gate().clone());
+            self.executor = Executor::new(writer, self.gate.clone(), self.metrics.clone());
+        }
         let mut seen = watch::all(&self.client).ready_chunks(256);
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut look_at = None;
         let outcome = loop {
-            if let Err(ended) = self.follow(role.as_mut()) {
+            if let Err(ended) = self.follow(role.as_mut(), election) {
                 break Err(ended);
             }
             let gathered = async {
@@ -145,7 +152,7 @@ impl Controller {
                 () = shutdown.cancelled() => break Ok(()),
                 changed = role_changed(role.as_mut()) => {
                     if changed.is_err() {
-                        break Err(ElectionEnded);
+                        break Err(ElectionEnded("its task died".to_owned()));
                     }
                     true
                 }
@@ -180,29 +187,47 @@ impl Controller {
                 "stopped with writes under way"
             );
         }
+        self.work = None;
         outcome
     }
 
-    /// Takes over, or lets go, as the election says.
-    fn follow(&mut self, role: Option<&mut channel::Receiver<election::State>>) -> Result<(), ElectionEnded> {
-        let leads = match role.map(|role| role.borrow_and_update().clone()) {
-            None | Some(election::State::Leading { .. }) => true,
-            Some(election::State::Following { .. }) => false,
-            Some(election::State::Stopped) => return Err(ElectionEnded),
+    /// Takes over, pauses, or lets go, as the election says.
+    fn follow(
+        &mut self,
+        role: Option<&mut channel::Receiver<election::State>>,
+        election: Option<&election::Election>,
+    ) -> Result<(), ElectionEnded> {
+        let role = match role.map(|role| role.borrow_and_update().clone()) {
+            None | Some(State::Leading { .. } | State::Recovered { .. }) => Role::Leads,
+            Some(State::Lost { .. }) => Role::Waits,
+            Some(State::Following { .. }) => Role::Follows,
+            Some(State::Stopped { reason }) => return Err(ElectionEnded(reason.to_string())),
         };
-        if leads == self.planner.is_some() {
-            return Ok(());
+        let leads = role == Role::Leads;
+        if leads != self.gate.leading.swap(leads, Ordering::AcqRel) {
+            tracing::info!(leads, "leadership changed");
+            self.metrics.leading.set(i64::from(leads));
         }
-        self.gate.leading.store(leads, Ordering::Release);
-        self.metrics.leading.set(i64::from(leads));
-        // What the last term had under way is refused before its next write; this term remembers nothing of it.
-        self.dispatch.reset();
-        self.planner = leads.then(|| Planner::new(self.settings.config.clone()));
-        if !leads {
+        let work = election.and_then(election::Election::work);
+        let new_term = match (&work, &self.work) {
+            (Some(work), Some(ours)) => work.token() != ours.token(),
+            _ => false,
+        };
+        // A term that is lost and may be recovered keeps its planner: nobody else has acted meanwhile.
+        let over = role == Role::Follows || new_term;
+        if over && self.planner.is_some() {
+            // What the last term had under way is refused before its next write; this one remembers nothing of it.
+            self.dispatch.reset();
+            self.planner = None;
+            self.work = None;
             self.states.clear();
             self.metrics.states(STATES.iter().map(|state| (state, &0)));
         }
-        tracing::info!(leads, "leadership changed");
+        if leads && self.planner.is_none() {
+            self.dispatch.reset();
+            self.planner = Some(Planner::new(self.settings.config.clone()));
+            self.work = work;
+        }
         Ok(())
     }
 
@@ -220,7 +245,11 @@ impl Controller {
         self.audit(now);
         let live = self.cache.world.watch.live_since(now).is_some();
         self.metrics.watch_live.set(i64::from(live));
-        let Some(planner) = &mut self.planner else {
+        let Some(planner) = self
+            .planner
+            .as_mut()
+            .filter(|_| self.gate.leading.load(Ordering::Acquire))
+        else {
             return;
         };
         let cache = &self.cache;
@@ -248,8 +277,11 @@ impl Controller {
             None => LastSigns::default(),
         };
         let executor = self.executor.clone();
+        // The Lease is not given back before this has ended.
+        let work = self.work.clone();
         self.tasks.spawn(async move {
             let outcome = executor.perform(&action, &signs).await;
+            drop(work);
             Ended::Action(Box::new(action), outcome)
         });
     }
@@ -383,9 +415,20 @@ const STATES: [&str; 7] = [
     "Dark",
 ];
 
-/// The election ended although nobody asked for it.
+/// The election ended although nobody asked for it; why.
 #[derive(Debug)]
-pub(super) struct ElectionEnded;
+pub(super) struct ElectionEnded(pub(super) String);
+
+/// What the election lets this replica do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// Plan and write.
+    Leads,
+    /// Keep what it knows: leadership may be recovered.
+    Waits,
+    /// Watch.
+    Follows,
+}
 
 async fn role_changed(
     role: Option<&mut channel::Receiver<election::State>>,

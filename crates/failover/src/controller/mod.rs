@@ -17,22 +17,27 @@ pub use args::{ControllerArgs, ProfileArg};
 
 use crate::core::plan::Config;
 use evenkeel_admission::{WebhookError, WebhookOptions, webhook};
-use evenkeel_api::names;
-use evenkeel_election as election;
+use evenkeel_election::flags::Candidacy;
+use evenkeel_election::lock::LeaseLock;
+use evenkeel_election::{self as election, Elector, HealthAdaptor};
 use evenkeel_net::admin::Admin;
 use evenkeel_net::client::ClientError;
 use kube::Client;
 use std::net::SocketAddr;
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+
+/// For how long beyond the lease duration a stuck election is tolerated, as in the Kubernetes components.
+const HEALTH_TOLERANCE: Duration = Duration::from_secs(20);
 
 /// How a controller is set up.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// What the planner is told.
     pub config: Config,
-    /// Name of this replica in the election; `None`: it leads without one.
-    pub identity: Option<String>,
+    /// For which Lease this replica stands, and how; `None`: it leads without an election.
+    pub candidacy: Option<Candidacy>,
 }
 
 /// Why the controller ended.
@@ -56,8 +61,8 @@ pub enum ControllerError {
         source: std::io::Error,
     },
     /// The election ended by itself.
-    #[error("the election ended; start again")]
-    Election,
+    #[error("the election ended: {0}; start again")]
+    Election(String),
     /// The admin endpoints failed.
     #[error("cannot serve the admin endpoints")]
     Admin(#[source] std::io::Error),
@@ -72,7 +77,7 @@ impl ControllerError {
         match self {
             Self::Config(_) | Self::Listen { .. } => true,
             Self::Client(error) => !matches!(error, ClientError::Build(_)),
-            Self::Election | Self::Admin(_) | Self::Webhook(_) => false,
+            Self::Election(_) | Self::Admin(_) | Self::Webhook(_) => false,
         }
     }
 }
@@ -80,7 +85,13 @@ impl ControllerError {
 /// The process `evenkeel controller`: controller, webhook and admin endpoints, until `shutdown`.
 pub async fn run(args: ControllerArgs, shutdown: CancellationToken) -> Result<(), ControllerError> {
     let config = args.config().map_err(ControllerError::Config)?;
-    let client = args.client.client("evenkeel-controller").await?;
+    let candidacy = args
+        .candidacy()
+        .map_err(|error| ControllerError::Config(error.to_string()))?;
+    let access = args.client.access().await?;
+    let client = access.client("controller")?;
+    // The Lease has connections of its own: renewals must not wait behind the work.
+    let lock_client = access.client("leader-election")?;
     let admin = Admin::new("controller");
     let admin_listener = listen("--admin", args.admin).await?;
     let webhook_options = match (args.webhook_listen, args.webhook_address) {
@@ -90,10 +101,7 @@ pub async fn run(args: ControllerArgs, shutdown: CancellationToken) -> Result<()
         }),
         _ => None,
     };
-    let identity = args
-        .leader_elect
-        .then(|| args.identity.unwrap_or_else(election::unique_identity));
-    let settings = Settings { config, identity };
+    let settings = Settings { config, candidacy };
 
     // Whatever ends first ends the rest.
     let stop = shutdown.child_token();
@@ -108,7 +116,7 @@ pub async fn run(args: ControllerArgs, shutdown: CancellationToken) -> Result<()
         outcome.map_err(ControllerError::Webhook)
     };
     let controller = async {
-        let outcome = control(client.clone(), settings, &admin, stop.clone()).await;
+        let outcome = control(client.clone(), lock_client, settings, &admin, stop.clone()).await;
         stop.cancel();
         outcome
     };
@@ -121,33 +129,40 @@ pub async fn run(args: ControllerArgs, shutdown: CancellationToken) -> Result<()
     controlled.and(webhooked).and(served)
 }
 
-/// The controller alone, until `shutdown`; registers its checks and metrics with `admin`.
+/// The controller alone, until `shutdown`; registers its checks and metrics with `admin`. `lock_client` keeps the Lease.
 pub async fn control(
     client: Client,
+    lock_client: Client,
     settings: Settings,
     admin: &Admin,
     shutdown: CancellationToken,
 ) -> Result<(), ControllerError> {
-    let identity = settings.identity.clone();
-    let controller = lead::Controller::new(client.clone(), settings, admin);
-    let Some(identity) = identity else {
-        return controller
-            .run(None, shutdown)
-            .await
-            .map_err(|lead::ElectionEnded| ControllerError::Election);
+    let candidacy = settings.candidacy.clone();
+    let controller = lead::Controller::new(client, settings, admin);
+    let Some(candidacy) = candidacy else {
+        return controller.run(None, shutdown).await.map_err(ended);
     };
     // The Lease is given back after the last write, not before.
     let resign = CancellationToken::new();
-    // 5/3/1 s: a crashed leader is replaced within 6 s.
-    let config = election::Config::new(names::NAMESPACE, names::CONTROLLER_LEASE, &identity);
-    let candidate = election::run(client, config, resign.clone())
-        .map_err(|error| ControllerError::Config(format!("--identity: {error}")))?;
-    let outcome = controller.run(Some(&candidate), shutdown).await;
+    let lock = LeaseLock::new(lock_client.clone(), &candidacy.namespace, &candidacy.name)
+        .map_err(|error| ControllerError::Config(error.to_string()))?
+        .with_events(lock_client);
+    let election = Elector::new(lock, candidacy.config)
+        .map_err(|error| ControllerError::Config(format!("--identity: {error}")))?
+        .with_metrics(&admin.register(election::Metrics::register))
+        .run(resign.clone());
+    let health = election.health();
+    admin.live(HealthAdaptor::NAME, move || {
+        health.check(HEALTH_TOLERANCE).map_err(|error| error.to_string())
+    });
+    let outcome = controller.run(Some(&election), shutdown).await;
     resign.cancel();
-    if let Err(error) = candidate.done.await {
-        tracing::error!(%error, "the election's task died");
-    }
-    outcome.map_err(|lead::ElectionEnded| ControllerError::Election)
+    election.stopped().await;
+    outcome.map_err(ended)
+}
+
+fn ended(lead::ElectionEnded(why): lead::ElectionEnded) -> ControllerError {
+    ControllerError::Election(why)
 }
 
 async fn listen(flag: &'static str, address: SocketAddr) -> Result<TcpListener, ControllerError> {

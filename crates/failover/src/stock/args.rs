@@ -2,8 +2,8 @@
 
 use super::core::health::Grace;
 use super::core::zones::Rates;
-use super::duration;
 use evenkeel_net::client::ClientArgs;
+use evenkeel_net::duration;
 use jiff::SignedDuration;
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -13,7 +13,6 @@
 pub mod args;
 mod cache;
 pub mod core;
-pub(crate) mod duration;
 mod eviction_worker;
 mod lifecycle_worker;
 mod metrics;

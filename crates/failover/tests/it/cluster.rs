@@ -6,6 +6,7 @@ use evenkeel_api::crd::{
 use evenkeel_api::names;
 use evenkeel_api::zone::{NodeVerdict, VerdictKind, ZoneHealthStatus};
 use evenkeel_apiserver::{ApiServer, Options};
+use evenkeel_election::flags::Candidacy;
 use evenkeel_failover::controller::{Settings, control};
 use evenkeel_failover::core::evidence::Timing;
 use evenkeel_failover::core::plan::Config;
@@ -195,7 +196,11 @@ impl Cluster {
                 default_zone: Some(names::DEFAULT_ZONE.to_owned()),
                 default_toleration_seconds: 300,
             },
-            identity: elect.then(evenkeel_election::unique_identity),
+            candidacy: elect.then(|| Candidacy {
+                namespace: names::NAMESPACE.to_owned(),
+                name: names::CONTROLLER_LEASE.to_owned(),
+                config: evenkeel_election::Config::new(&evenkeel_election::unique_identity()),
+            }),
         };
         let client = self
             .server
@@ -203,7 +208,11 @@ impl Cluster {
         let stop = CancellationToken::new();
         let admin = Admin::new("controller");
         let shutdown = stop.clone();
-        let task = tokio::spawn(async move { control(client, settings, &admin, shutdown).await.unwrap() });
+        let task = tokio::spawn(async move {
+            control(client.clone(), client, settings, &admin, shutdown)
+                .await
+                .unwrap();
+        });
         self.controller = Some((stop, task));
     }
 

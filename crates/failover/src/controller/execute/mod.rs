@@ -8,7 +8,7 @@ use super::cache::LastSigns;
 use super::metrics::Metrics;
 use crate::core::action::{Action, NodeRef};
 use evenkeel_api::names;
-use evenkeel_election::Leadership;
+use evenkeel_election as election;
 use kube::Client;
 use kube::api::PatchParams;
 use std::sync::Arc;
@@ -56,15 +56,12 @@ pub(super) struct Gate {
     /// Set while a term lasts.
     pub(super) leading: Arc<AtomicBool>,
     /// The proof; `None` where there is no election.
-    pub(super) leadership: Option<Leadership>,
+    pub(super) proof: Option<election::Gate>,
 }
 
 impl Gate {
     fn is_open(&self) -> bool {
-        let proven = self
-            .leadership
-            .as_ref()
-            .is_none_or(|leadership| leadership.token().is_some());
+        let proven = self.proof.as_ref().is_none_or(election::Gate::is_open);
         proven && self.leading.load(Ordering::Acquire)
     }
 }

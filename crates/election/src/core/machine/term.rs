@@ -1,0 +1,369 @@
+//! A term: how it is lost, recovered and ended, and how the lock is given back.
+
+use super::{Action, Announcement, Machine, Now, Phase};
+use crate::core::config::OnLoss;
+use crate::core::record::Record;
+use crate::core::state::{FencingToken, Loss, State, StopReason};
+use std::time::Duration;
+
+/// Leadership as far as it is proven.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Lead {
+    pub(super) token: FencingToken,
+    /// Start of the last successful write.
+    pub(super) since: Duration,
+    /// When the proof ends.
+    pub(super) valid_until: Duration,
+    /// Lost and recovered in this term.
+    pub(super) recovered: bool,
+}
+
+/// A term whose leadership cannot be proven at the moment.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Lost {
+    pub(super) lead: Lead,
+    pub(super) loss: Loss,
+    /// The recovery deadline.
+    pub(super) give_up: Option<Duration>,
+}
+
+/// The guarded work was told to end.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Ending {
+    /// It is not waited for any longer; `Duration::MAX`: it is.
+    pub(super) until: Duration,
+    /// What ends the term, where it lasts until the work has ended.
+    pub(super) loss: Loss,
+    pub(super) then: Then,
+}
+
+/// What follows the end of a term.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Then {
+    /// The end of the candidate.
+    Stop(StopReason),
+    /// Another campaign, from this time on.
+    Campaign { not_before: Duration },
+}
+
+/// Attempts that share one renew deadline.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Round {
+    pub(super) deadline: Duration,
+    /// The tick at which the next attempt is due.
+    pub(super) next: Duration,
+}
+
+impl Machine {
+    /// Whether a term of ours goes on, proven or not.
+    pub(super) fn has_term(&self) -> bool {
+        self.lead.is_some() || self.lost.is_some()
+    }
+
+    /// When leadership ends if nothing succeeds before.
+    pub(super) fn lose_at(&self) -> Option<Duration> {
+        let lead = self.lead.as_ref()?;
+        if self.client_go() {
+            self.round.as_ref().map(|round| round.deadline)
+        } else {
+            Some(lead.valid_until)
+        }
+    }
+
+    /// When the attempt under way is given up.
+    pub(super) fn attempt_ends(&self) -> Option<Duration> {
+        matches!(
+            self.phase,
+            Phase::Reading | Phase::Renewing { .. } | Phase::Taking { .. }
+        )
+        .then(|| self.attempt.saturating_add(self.config.renew_deadline))
+    }
+
+    /// What is published now.
+    pub(super) fn current(&self) -> State {
+        if let Phase::Stopped { reason } = &self.phase {
+            return State::Stopped {
+                reason: reason.clone(),
+            };
+        }
+        if let Some(lead) = &self.lead {
+            let (token, valid_until) = (lead.token.clone(), lead.valid_until);
+            return if lead.recovered {
+                State::Recovered { token, valid_until }
+            } else {
+                State::Leading { token, valid_until }
+            };
+        }
+        if let Some(lost) = &self.lost {
+            return State::Lost {
+                token: lost.lead.token.clone(),
+                loss: lost.loss.clone(),
+            };
+        }
+        let holder = self.seen.as_ref().map(|seen| &seen.observation.record);
+        State::Following {
+            leader: holder
+                .filter(|record| !record.holder.is_empty() && !self.is_mine(record))
+                .map(|record| record.holder.clone()),
+        }
+    }
+
+    /// What a record that was read says of our term: `None` where it goes on.
+    pub(super) fn loss_by(&self, record: &Record, uid: &str) -> Option<Loss> {
+        if self.client_go() && self.lost.is_none() {
+            // It goes on trying until the deadline.
+            return None;
+        }
+        let lead = self
+            .lead
+            .as_ref()
+            .or_else(|| self.lost.as_ref().map(|lost| &lost.lead))?;
+        if lead.token.lease_uid != uid && !self.client_go() {
+            Some(Loss::Deleted)
+        } else if record.holder.is_empty() {
+            Some(Loss::Blanked)
+        } else if record.holder != self.config.identity {
+            Some(Loss::OtherHolder(record.holder.clone()))
+        } else if record.transitions != lead.token.transitions && !self.client_go() {
+            Some(Loss::Reassigned)
+        } else {
+            None
+        }
+    }
+
+    /// Ends the proof. Whether the term goes on depends on why.
+    pub(super) fn lose(&mut self, now: Now, loss: Loss, actions: &mut Vec<Action>) {
+        if self.round.take().is_some() {
+            // client-go tells of whom it saw when its round of attempts is over.
+            self.report(actions);
+        }
+        let Some(lead) = self.lead.take() else {
+            if self.lost.is_none() || loss == Loss::Deadline {
+                return;
+            }
+            if self.ending.is_none() {
+                return self.end_term(now, StopReason::Lost(loss), actions);
+            }
+            // The work was told to end already: nothing is left to recover, that is all.
+            self.lost = None;
+            self.abort(now, actions);
+            self.phase = Phase::Draining;
+            return;
+        };
+        actions.extend([Action::CloseGate, Action::Lost(loss.clone())]);
+        if self.ending.is_some() {
+            // The work is being ended already, and nothing would be won by another renewal.
+            self.abort(now, actions);
+            self.phase = Phase::Draining;
+            self.announce_end(actions);
+        } else if loss == Loss::Deadline && self.config.on_loss != OnLoss::Stop {
+            let give_up = |deadline: Duration| now.at.saturating_add(deadline);
+            self.lost = Some(Lost {
+                lead,
+                loss,
+                give_up: self.config.recovery_deadline.map(give_up),
+            });
+            self.announce_end(actions);
+            if self.client_go() {
+                self.abort(now, actions);
+                self.wait(now.at);
+            }
+        } else {
+            self.end_term(now, StopReason::Lost(loss), actions);
+        }
+    }
+
+    /// The term is over, though the guarded work may still run.
+    pub(super) fn end_term(&mut self, now: Now, reason: StopReason, actions: &mut Vec<Action>) {
+        self.abort(now, actions);
+        self.lead = None;
+        self.lost = None;
+        let campaigns = self.config.on_loss == OnLoss::Campaign && reason != StopReason::DuplicateIdentity;
+        let (until, then) = if campaigns {
+            // Two terms of one process must not overlap, however long the first takes to end.
+            (Duration::MAX, Then::Campaign { not_before: now.at })
+        } else {
+            (
+                now.at.saturating_add(self.config.lease_duration),
+                Then::Stop(reason),
+            )
+        };
+        if self.client_go() {
+            return self.give_back(now, then, actions);
+        }
+        self.announce_end(actions);
+        self.phase = Phase::Draining;
+        let loss = Loss::Deadline;
+        self.ending = Some(Ending { until, loss, then });
+        actions.push(Action::Drain);
+    }
+
+    /// Somebody else runs under our identity: whatever stands in the lock may be theirs.
+    pub(super) fn end_as_duplicate(&mut self, now: Now, actions: &mut Vec<Action>) {
+        if self.lead.take().is_some() {
+            actions.extend([Action::CloseGate, Action::Lost(Loss::DuplicateIdentity)]);
+        }
+        if self.ending.is_none() {
+            self.end_term(now, StopReason::DuplicateIdentity, actions);
+        } else {
+            self.phase = Phase::Draining;
+        }
+        if let Some(ending) = &mut self.ending {
+            ending.then = Then::Stop(StopReason::DuplicateIdentity);
+        }
+    }
+
+    pub(super) fn cancel(&mut self, now: Now, actions: &mut Vec<Action>) {
+        let stop = |drained| Then::Stop(StopReason::Cancelled { drained });
+        let until = now.at.saturating_add(self.config.lease_duration);
+        if let Some(ending) = &mut self.ending {
+            if !matches!(ending.then, Then::Stop(_)) {
+                ending.then = stop(true);
+            }
+            ending.until = ending.until.min(until);
+        } else if self.client_go() {
+            let had_term = self.has_term();
+            if self.round.take().is_some() {
+                self.report(actions);
+            }
+            if self.lead.take().is_some() {
+                actions.extend([Action::CloseGate, Action::Lost(Loss::Cancelled)]);
+            }
+            self.abort(now, actions);
+            if had_term {
+                self.give_back(now, stop(true), actions);
+            } else {
+                self.finish(now, stop(true), actions);
+            }
+        } else if self.has_term() {
+            if self.lead.is_none() {
+                // Leadership that comes back now is not wanted any more.
+                self.abort(now, actions);
+                self.phase = Phase::Draining;
+            }
+            self.ending = Some(Ending {
+                until,
+                loss: Loss::Cancelled,
+                then: stop(true),
+            });
+            actions.push(Action::Drain);
+        } else {
+            let may_hold = matches!(self.phase, Phase::Taking { .. });
+            self.abort(now, actions);
+            if may_hold {
+                self.give_back(now, stop(true), actions);
+            } else {
+                self.finish(now, stop(true), actions);
+            }
+        }
+    }
+
+    /// A release is under way; the candidate is to end with it.
+    pub(super) fn stop_after_release(&mut self) {
+        if !matches!(self.then, Some(Then::Stop(_))) {
+            self.then = Some(Then::Stop(StopReason::Cancelled { drained: true }));
+        }
+    }
+
+    /// Hands over. `EndOfTerm`: renewing would be against the coordinator's will.
+    pub(super) fn step_down(&mut self, now: Now, loss: Loss, actions: &mut Vec<Action>) {
+        if self.lead.is_none() || self.ending.is_some() {
+            return;
+        }
+        if matches!(loss, Loss::EndOfTerm(_)) {
+            self.abort(now, actions);
+            self.phase = Phase::Draining;
+        }
+        let until = now.at.saturating_add(self.config.lease_duration);
+        // The others come first; where a coordinator chooses, it may choose us again at once.
+        let not_before = if self.config.coordinated { now.at } else { until };
+        self.ending = Some(Ending {
+            until,
+            loss,
+            then: Then::Campaign { not_before },
+        });
+        actions.push(Action::Drain);
+    }
+
+    /// The guarded work has ended, or has used up its time.
+    pub(super) fn end(&mut self, now: Now, drained: bool, actions: &mut Vec<Action>) {
+        let Some(mut ending) = self.ending.take() else {
+            return;
+        };
+        let may_hold = matches!(self.phase, Phase::Taking { .. } | Phase::Renewing { .. }) || self.holds();
+        self.abort(now, actions);
+        if self.lead.take().is_some() {
+            actions.extend([Action::CloseGate, Action::Lost(ending.loss.clone())]);
+        }
+        self.lost = None;
+        self.announce_end(actions);
+        if !drained && matches!(ending.then, Then::Campaign { .. }) {
+            self.phase = Phase::Draining;
+            ending.until = Duration::MAX;
+            self.ending = Some(ending);
+            return;
+        }
+        if let Then::Stop(StopReason::Cancelled { drained: all }) = &mut ending.then {
+            *all = drained;
+        }
+        let duplicate = ending.then == Then::Stop(StopReason::DuplicateIdentity);
+        if drained && may_hold && !duplicate {
+            self.give_back(now, ending.then, actions);
+        } else {
+            self.finish(now, ending.then, actions);
+        }
+    }
+
+    /// Releases the lock if that is wanted and it is ours, and goes on with `then`.
+    fn give_back(&mut self, now: Now, then: Then, actions: &mut Vec<Action>) {
+        self.lost = None;
+        if !self.config.release_on_cancel {
+            return self.finish(now, then, actions);
+        }
+        self.then = Some(then);
+        self.phase = Phase::ReleaseReading {
+            until: now.at.saturating_add(self.config.renew_deadline),
+        };
+        self.request(Action::Get, actions);
+    }
+
+    /// The release is done, or has failed: then the lock expires.
+    pub(super) fn released(&mut self, now: Now, actions: &mut Vec<Action>) {
+        let then = self.then.take();
+        let then = then.unwrap_or(Then::Stop(StopReason::Cancelled { drained: true }));
+        self.finish(now, then, actions);
+    }
+
+    fn finish(&mut self, now: Now, then: Then, actions: &mut Vec<Action>) {
+        self.announce_end(actions);
+        self.lost = None;
+        match then {
+            Then::Stop(reason) => self.phase = Phase::Stopped { reason },
+            Then::Campaign { not_before } => {
+                self.not_before = self.not_before.max(not_before);
+                self.report(actions);
+                let held = |seen: &super::Seen| !seen.observation.record.holder.is_empty();
+                let next = match self.expiry() {
+                    Some(expiry) if self.seen.as_ref().is_some_and(held) => {
+                        self.jittered(now).min(self.spread(now, expiry.max(now.at)))
+                    }
+                    _ => self.spread(now, now.at),
+                };
+                self.wait(next);
+            }
+        }
+    }
+
+    fn announce_end(&mut self, actions: &mut Vec<Action>) {
+        if std::mem::take(&mut self.announced) {
+            actions.push(Action::Announce(Announcement::StoppedLeading));
+        }
+    }
+
+    /// Whether the record last seen is ours.
+    fn holds(&self) -> bool {
+        self.seen
+            .as_ref()
+            .is_some_and(|seen| self.is_mine(&seen.observation.record))
+    }
+}

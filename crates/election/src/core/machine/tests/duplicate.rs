@@ -1,0 +1,232 @@
+//! One identity, two candidates; and one candidate after another of the same name.
+
+use super::*;
+
+fn renewed(holder: &str, micros: i64) -> Record {
+    Record {
+        renew_time: Some(Timestamp::from_microsecond(1_700_000_000_000_000 + micros).unwrap()),
+        ..taken_by(holder, 10, 3)
+    }
+}
+
+/// What a predecessor of our name left is left alone until it expires: it may run still.
+#[rstest]
+fn a_predecessors_record_is_taken_when_it_has_expired(#[values(false, true)] watches: bool) {
+    let mut world = World::with(baz(), renewed("baz", 0));
+    world.me().watches = watches;
+    world.until(9_999);
+    assert!(!world.me().leads());
+    assert_eq!(
+        world.me().machine.state(),
+        &State::Following {
+            leader: Some("baz".into())
+        }
+    );
+    world.until(10_200);
+    assert!(world.me().leads());
+    assert_eq!(world.transitions(), 4, "a new term");
+    assert_eq!(world.me().machine.state().token(), Some(&token(1, 4)));
+}
+
+/// One that is renewed while we look at it runs now.
+#[rstest]
+#[case::seen_on_the_watch(true)]
+#[case::seen_by_reading(false)]
+fn a_predecessor_that_renews_is_a_duplicate(#[case] watches: bool) {
+    let mut world = World::with(baz(), renewed("baz", 0));
+    world.me().watches = watches;
+    world.until(1_000);
+    world.put(renewed("baz", 1));
+    world.until(60_000);
+    let at = if watches { 1_000 } else { 3_200 };
+    assert_eq!(world.me().stopped(), Some((at, StopReason::DuplicateIdentity)));
+    assert_eq!(world.record(), renewed("baz", 1), "left as it is");
+    assert!(world.me().open().is_empty());
+}
+
+/// A label on it is no renewal.
+#[test]
+fn a_predecessors_record_that_is_only_labelled_is_no_duplicate() {
+    let mut world = World::with(baz(), renewed("baz", 0));
+    world.until(1_000);
+    world.put(renewed("baz", 0));
+    world.until(20_000);
+    assert!(world.me().leads());
+}
+
+/// Somebody writes under our name while we lead: one of the two must go, and it cannot be told which is right.
+#[rstest]
+#[case::seen_on_the_watch(true, 3_000)]
+#[case::seen_by_reading(false, 4_000)]
+fn a_leader_that_finds_a_duplicate_ends(
+    #[case] watches: bool,
+    #[case] at: u64,
+    #[values(OnLoss::Stop, OnLoss::Recover, OnLoss::Campaign)] on_loss: OnLoss,
+) {
+    let mut world = World::new(Config { on_loss, ..baz() });
+    world.me().watches = watches;
+    world.until(3_000);
+    world.put(renewed("baz", 0));
+    world.until(60_000);
+    assert_eq!(world.me().losses(), [(at, Loss::DuplicateIdentity)]);
+    assert_eq!(world.me().stopped(), Some((at, StopReason::DuplicateIdentity)));
+    assert_eq!(world.me().open_ms(), [(0, at)]);
+    assert_eq!(
+        world.record(),
+        renewed("baz", 0),
+        "never released: it may be theirs"
+    );
+}
+
+/// The same while the work of a term that ends anyway ends.
+#[test]
+fn a_duplicate_found_while_work_ends_keeps_us_from_releasing() {
+    let mut world = World::new(baz());
+    world.me().drains_in = Some(ms(5_000));
+    world.me().watches = true;
+    world.until(3_000);
+    world.send(Event::Cancel);
+    world.put(renewed("baz", 0));
+    world.until(60_000);
+    assert_eq!(world.me().stopped(), Some((8_000, StopReason::DuplicateIdentity)));
+    assert_eq!(world.record(), renewed("baz", 0));
+}
+
+/// Two processes of one name on one free lock, ours: at most one acts, and one of them says what is wrong.
+#[rstest]
+fn of_two_with_one_name_at_most_one_leads(
+    #[values(0, 700, 2_500)] later: u64,
+    #[values(false, true)] watches: bool,
+) {
+    let mut world = World::new(baz());
+    world.me().watches = watches;
+    world.until(later);
+    let other = world.add(baz());
+    world.candidates[other].watches = watches;
+    world.until(60_000);
+    let ended = |candidate: &world::Candidate| {
+        candidate
+            .stopped()
+            .is_some_and(|(_, reason)| reason == StopReason::DuplicateIdentity)
+    };
+    assert!(world.candidates.iter().any(ended));
+    let (mine, theirs) = (world.candidates[0].open(), world.candidates[1].open());
+    for (from, to) in &mine {
+        assert!(
+            theirs.iter().all(|(start, end)| to <= start || end <= from),
+            "{mine:?} {theirs:?}"
+        );
+    }
+}
+
+/// client-go cannot tell: both lead (1.7, problem 11).
+#[test]
+fn client_gos_duplicates_both_lead() {
+    let mut world = World::new(upstream_baz());
+    world.until(500);
+    world.add(upstream_baz());
+    world.until(3_000);
+    assert!(world.candidates.iter().all(world::Candidate::leads));
+}
+
+/// A record of ours that is older than the one we know: the store was set back, nobody else wrote.
+#[test]
+fn a_store_that_was_set_back_is_no_duplicate() {
+    let mut world = World::new(baz());
+    world.until(1_000);
+    let old = world.lease.clone();
+    world.until(60_000);
+    world.lease = old;
+    world.until(70_000);
+    assert!(world.me().leads());
+    assert!(world.me().losses().is_empty());
+}
+
+/// Writes of ours whose answers were lost, found later, in any order, are ours: none is a duplicate.
+#[rstest]
+#[case(Fate::Silent)]
+#[case(Fate::ReplyLost)]
+#[case(Fate::Delayed(ms(6_000)))]
+#[case(Fate::Delayed(ms(1_900)))]
+fn our_own_lost_writes_are_no_duplicates(#[case] fate: Fate, #[values(false, true)] watches: bool) {
+    let mut world = World::new(ours("a"));
+    world.me().timeout = Some(ms(5_000));
+    world.me().watches = watches;
+    for turn in 1..20 {
+        world.outages.push(Outage {
+            who: 0,
+            from: turn * 10_000,
+            until: turn * 10_000 + 6_500,
+            fate,
+        });
+    }
+    world.until(220_000);
+    assert_eq!(world.me().stopped(), None);
+    let duplicate = |(_, loss): &(u64, Loss)| *loss == Loss::DuplicateIdentity;
+    assert!(!world.me().losses().iter().any(duplicate));
+    assert!(world.me().leads());
+}
+
+/// A lock that keeps whole seconds cuts our times: they are ours all the same.
+#[test]
+fn our_times_in_whole_seconds_are_ours() {
+    let mut world = World::new(baz());
+    world.at = after(123);
+    world.fates = [Fate::Served, Fate::ReplyLost].into();
+    world.attempt();
+    let mut cut = world.record();
+    let second = |time: Timestamp| Timestamp::from_second(time.as_second()).unwrap();
+    cut.renew_time = cut.renew_time.map(second);
+    world.put(cut);
+    world.attempt();
+    assert!(world.me().leads());
+}
+
+/// The store serves reads and refuses writes for as long as you like (a full etcd, a broken webhook): the record that
+/// stands is ours, however many writes over it have failed since.
+#[rstest]
+#[case::refused(Fate::Refused)]
+#[case::nobody_knows(Fate::Hangs)]
+fn a_store_that_takes_no_writes_makes_no_duplicate(#[case] fate: Fate, #[values(1_000, 100)] retry: u64) {
+    let mut world = World::new(Config {
+        retry_period: ms(retry),
+        on_loss: OnLoss::Campaign,
+        ..ours("a")
+    });
+    world.me().timeout = Some(ms(200));
+    world.until(5_000);
+    world.read_only = Some(fate);
+    world.until(65_000);
+    world.read_only = None;
+    world.until(120_000);
+    assert_eq!(world.me().stopped(), None);
+    assert!(world.me().leads());
+    assert_eq!(
+        world.transitions(),
+        0,
+        "nobody else has led: the term was recovered"
+    );
+}
+
+/// One write was done and not answered, and then nothing works for longer than a few writes.
+#[test]
+fn the_first_of_many_lost_writes_is_ours() {
+    let mut world = World::new(Config {
+        lease_duration: ms(60_000),
+        renew_deadline: ms(50_000),
+        retry_period: ms(1_000),
+        ..ours("a")
+    });
+    world.until(500);
+    world.fates = [Fate::ReplyLost].into();
+    world.outages.push(Outage {
+        who: 0,
+        from: 1_100,
+        until: 45_500,
+        fate: Fate::Refused,
+    });
+    world.fates.push_back(Fate::Refused);
+    world.until(60_000);
+    assert_eq!(world.me().stopped(), None);
+    assert!(world.me().leads());
+}

@@ -1,0 +1,183 @@
+//! What a candidate is made of, and its start.
+
+use crate::callbacks::Callbacks;
+use crate::clock::{Clock, SystemClock};
+use crate::core::{Config, ConfigError, Machine};
+use crate::election::Election;
+use crate::gate::{Claim, Gate, GateInUse};
+use crate::health::{Health, HealthAdaptor};
+use crate::lock::Lock;
+use crate::metrics::Metrics;
+use crate::shell::Shell;
+use crate::work::Works;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// A candidate that does not run yet.
+pub struct Elector {
+    lock: Arc<dyn Lock>,
+    machine: Machine,
+    clock: Arc<dyn Clock>,
+    gate: Option<(Gate, Claim)>,
+    request_timeout: Duration,
+    metrics: Option<Metrics>,
+    callbacks: Option<Callbacks>,
+    watchdog: Option<HealthAdaptor>,
+}
+
+impl Elector {
+    /// A candidate for `lock`.
+    ///
+    /// # Errors
+    /// The configuration is refused with client-go's texts.
+    pub fn new(lock: impl Lock, config: Config) -> Result<Self, ConfigError> {
+        let request_timeout = config.request_timeout();
+        Ok(Self {
+            lock: Arc::new(lock),
+            machine: Machine::new(config)?,
+            clock: Arc::new(SystemClock),
+            gate: None,
+            request_timeout,
+            metrics: None,
+            callbacks: None,
+            watchdog: None,
+        })
+    }
+
+    /// Lets this candidate open and close a gate that clients were built with. Without it, the candidate has one of its
+    /// own ([`Election::gate`]).
+    ///
+    /// # Errors
+    /// Another elector has it: a gate follows one.
+    pub fn with_gate(mut self, gate: &Gate) -> Result<Self, GateInUse> {
+        self.gate = Some((gate.clone(), gate.claim()?));
+        Ok(self)
+    }
+
+    /// Another clock, for tests in virtual time. The gate must go by the same one.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// For how long one request on the lock may take; half of the renew deadline unless set, so that two fit in. Under
+    /// [`Compat::ClientGo`](crate::Compat::ClientGo) at least 1 s, as with its own lock client.
+    #[must_use]
+    pub fn with_request_timeout(mut self, timeout: Duration) -> Self {
+        self.request_timeout = timeout;
+        self
+    }
+
+    /// Counts into the process's metrics.
+    #[must_use]
+    pub fn with_metrics(mut self, metrics: &Metrics) -> Self {
+        self.metrics = Some(metrics.clone());
+        self
+    }
+
+    /// Calls back as client-go does. The states can be read as well.
+    #[must_use]
+    pub fn with_callbacks(mut self, callbacks: Callbacks) -> Self {
+        self.callbacks = Some(callbacks);
+        self
+    }
+
+    /// Has a health check look at this election.
+    #[must_use]
+    pub fn with_watchdog(mut self, watchdog: &HealthAdaptor) -> Self {
+        self.watchdog = Some(watchdog.clone());
+        self
+    }
+
+    /// Starts the candidate, in the present tokio runtime. It campaigns until `shutdown`, or ends by itself as its
+    /// configuration says ([`OnLoss`](crate::OnLoss)).
+    pub fn run(self, shutdown: CancellationToken) -> Election {
+        let (gate, claim) = self.gate.map_or_else(
+            || {
+                let gate = Gate::with_clock(Arc::clone(&self.clock));
+                // Nobody else has seen it yet, and nobody else is to have it.
+                let claim = gate.claim().ok();
+                (gate, claim)
+            },
+            |(gate, claim)| (gate, Some(claim)),
+        );
+        let lock_name = self.lock.describe();
+        let (states_in, states) = mpsc::unbounded_channel();
+        let (latest_in, latest) = watch::channel(self.machine.state().clone());
+        let (requests, asked) = mpsc::unbounded_channel();
+        let works = Works::default();
+        let health = Health {
+            machine: Arc::new(Mutex::new(self.machine)),
+            clock: Arc::clone(&self.clock),
+            lock: lock_name.as_str().into(),
+        };
+        if let Some(watchdog) = self.watchdog {
+            watchdog.watch(health.clone());
+        }
+        let metrics = self
+            .metrics
+            .map(|metrics| metrics.of(&lock_name, &gate, &self.clock));
+        let (notices, callbacks) = match self.callbacks {
+            Some(callbacks) => {
+                let (notices, heard) = mpsc::unbounded_channel();
+                (Some(notices), Some(callbacks.run(works.clone(), heard)))
+            }
+            None => (None, None),
+        };
+        let shell = Shell::new(
+            self.lock,
+            health.clone(),
+            gate.clone(),
+            claim,
+            works.clone(),
+            metrics,
+            self.request_timeout,
+            crate::shell::Told {
+                states: states_in,
+                latest: latest_in,
+                notices,
+            },
+        );
+        let task = tokio::spawn(async move {
+            // Beside the candidate, which must not be held up by a callback that blocks.
+            let mut called = JoinSet::new();
+            if let Some(callbacks) = callbacks {
+                called.spawn(callbacks);
+            }
+            shell.run(asked, shutdown).await;
+            while called.join_next().await.is_some() {}
+        });
+        Election {
+            states,
+            latest,
+            gate,
+            works,
+            health,
+            requests,
+            task,
+        }
+    }
+}
+
+/// An identity that no other candidate has: host name and random number.
+pub fn unique_identity() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = if host.trim().is_empty() {
+        "unknown-host"
+    } else {
+        host.trim()
+    };
+    unique_identity_of(host)
+}
+
+/// An identity that no other candidate has: a name of yours and a random number.
+pub fn unique_identity_of(name: &str) -> String {
+    format!("{name}_{:016x}", rand::random::<u64>())
+}
+
+#[cfg(test)]
+mod tests;

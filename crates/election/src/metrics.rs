@@ -1,0 +1,194 @@
+//! Numbers of elections: client-go's by their names, and ours.
+
+use crate::clock::Clock;
+use crate::gate::Gate;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric as _};
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Which election.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Name {
+    name: String,
+}
+
+/// Which request of which election.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Request {
+    name: String,
+    verb: &'static str,
+    result: &'static str,
+}
+
+/// Metrics of all elections of a process. Cheap to clone.
+///
+/// | name | what |
+/// |---|---|
+/// | `leader_election_master_status{name}` | 1 while leading, else 0 |
+/// | `leader_election_slowpath_total{name}` | renewals that needed a read |
+/// | `leader_election_write_gate_rejections_total{name}` | writes refused because the gate was closed |
+/// | `leader_election_transitions_total{name}` | terms begun by this candidate |
+/// | `leader_election_losses_total{name}` | times leadership was lost |
+/// | `leader_election_request_duration_seconds{name,verb,result}` | requests on the lock; `result` is `ok`, `conflict` or `failed` |
+/// | `leader_election_time_to_deadline_seconds{name}` | for how long leadership is proven from now; 0 when it is not |
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    master_status: Family<Name, Gauge>,
+    slow_path: Family<Name, Counter>,
+    transitions: Family<Name, Counter>,
+    losses: Family<Name, Counter>,
+    requests: Family<Request, Histogram>,
+    gates: Gates,
+}
+
+type Watched = (String, Gate, Arc<dyn Clock>);
+
+/// What is read when somebody asks.
+#[derive(Clone, Default)]
+struct Gates(Arc<Mutex<Vec<Watched>>>);
+
+impl std::fmt::Debug for Gates {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gates").finish_non_exhaustive()
+    }
+}
+
+impl Metrics {
+    /// Registers the metrics, once per process.
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self {
+            master_status: Family::default(),
+            slow_path: Family::default(),
+            transitions: Family::default(),
+            losses: Family::default(),
+            requests: Family::new_with_constructor(|| {
+                Histogram::new([
+                    0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+                ])
+            }),
+            gates: Gates::default(),
+        };
+        let all = registry.sub_registry_with_prefix("leader_election");
+        all.register(
+            "master_status",
+            "Whether this candidate leads",
+            metrics.master_status.clone(),
+        );
+        all.register(
+            "slowpath",
+            "Renewals that needed a read",
+            metrics.slow_path.clone(),
+        );
+        all.register(
+            "transitions",
+            "Terms begun by this candidate",
+            metrics.transitions.clone(),
+        );
+        all.register("losses", "Times leadership was lost", metrics.losses.clone());
+        all.register_with_unit(
+            "request_duration",
+            "Requests on the lock object",
+            Unit::Seconds,
+            metrics.requests.clone(),
+        );
+        registry.register_collector(Box::new(metrics.gates.clone()));
+        metrics
+    }
+
+    /// The numbers of the election called `name`.
+    pub(crate) fn of(&self, name: &str, gate: &Gate, clock: &Arc<dyn Clock>) -> ElectionMetrics {
+        let label = Name {
+            name: name.to_owned(),
+        };
+        let watched = (name.to_owned(), gate.clone(), Arc::clone(clock));
+        let mut gates = self.gates.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // A candidate that campaigns anew under the same name takes the last one's place.
+        gates.retain(|(other, ..)| other != name);
+        gates.push(watched);
+        self.master_status.get_or_create(&label).set(0);
+        drop(self.slow_path.get_or_create(&label));
+        ElectionMetrics {
+            all: self.clone(),
+            label,
+        }
+    }
+}
+
+impl Collector for Gates {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let gates = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if gates.is_empty() {
+            return Ok(());
+        }
+        let label = |name: &String| Name { name: name.clone() };
+        let rejections = ConstCounter::new(0_u64);
+        let mut family = encoder.encode_descriptor(
+            "leader_election_write_gate_rejections",
+            "Writes refused because the gate was closed",
+            None,
+            rejections.metric_type(),
+        )?;
+        for (name, gate, _) in gates.iter() {
+            ConstCounter::new(gate.rejections()).encode(family.encode_family(&label(name))?)?;
+        }
+        let left = ConstGauge::new(0.0_f64);
+        let mut family = encoder.encode_descriptor(
+            "leader_election_time_to_deadline",
+            "For how long leadership is proven from now",
+            Some(&Unit::Seconds),
+            left.metric_type(),
+        )?;
+        for (name, gate, clock) in gates.iter() {
+            let until = gate.valid_until().unwrap_or_default();
+            let left = until.saturating_sub(clock.boot()).as_secs_f64();
+            ConstGauge::new(left).encode(family.encode_family(&label(name))?)?;
+        }
+        Ok(())
+    }
+}
+
+/// The numbers of one election.
+#[derive(Clone, Debug)]
+pub(crate) struct ElectionMetrics {
+    all: Metrics,
+    label: Name,
+}
+
+impl ElectionMetrics {
+    pub(crate) fn leading(&self, leads: bool) {
+        self.all
+            .master_status
+            .get_or_create(&self.label)
+            .set(i64::from(leads));
+    }
+
+    pub(crate) fn slow_path(&self) {
+        self.all.slow_path.get_or_create(&self.label).inc();
+    }
+
+    pub(crate) fn term_begun(&self) {
+        self.all.transitions.get_or_create(&self.label).inc();
+    }
+
+    pub(crate) fn lost(&self) {
+        self.all.losses.get_or_create(&self.label).inc();
+    }
+
+    pub(crate) fn request(&self, verb: &'static str, result: &'static str, took: Duration) {
+        let request = Request {
+            name: self.label.name.clone(),
+            verb,
+            result,
+        };
+        self.all
+            .requests
+            .get_or_create(&request)
+            .observe(took.as_secs_f64());
+    }
+}

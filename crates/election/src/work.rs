@@ -1,0 +1,132 @@
+//! The work that leadership guards: told to end with its term, and waited for before the lock is given back.
+
+use crate::core::FencingToken;
+use futures::future::BoxFuture;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+/// A share in the work of one term. While one is held the lock is not given back, for at most a lease duration after
+/// the work was told to end. Drop it when the work has ended. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Work {
+    token: FencingToken,
+    stop: CancellationToken,
+    _share: TaskTrackerToken,
+}
+
+impl Work {
+    /// The term's stamp for writes.
+    pub fn token(&self) -> &FencingToken {
+        &self.token
+    }
+
+    /// Ends when the term does: finish or give up what is under way, then drop every share. While leadership is only
+    /// lost and may be recovered, the term goes on; its writes are refused meanwhile.
+    pub fn stopped(&self) -> WaitForCancellationFuture<'_> {
+        self.stop.cancelled()
+    }
+
+    /// The same as a token, to hand on.
+    pub fn stop_token(&self) -> CancellationToken {
+        self.stop.clone()
+    }
+}
+
+struct Term {
+    token: FencingToken,
+    stop: CancellationToken,
+    shares: TaskTracker,
+}
+
+/// The present term's work.
+#[derive(Clone, Default)]
+pub(crate) struct Works {
+    term: Arc<Mutex<Option<Term>>>,
+}
+
+impl Works {
+    /// A share in the present term.
+    pub(crate) fn share(&self) -> Option<Work> {
+        let term = self.lock();
+        let term = term.as_ref().filter(|term| !term.stop.is_cancelled())?;
+        Some(Work {
+            token: term.token.clone(),
+            stop: term.stop.clone(),
+            _share: term.shares.token(),
+        })
+    }
+
+    /// A term begins, unless it is the present one.
+    pub(crate) fn begin(&self, token: &FencingToken) {
+        let mut present = self.lock();
+        if present.as_ref().is_some_and(|term| term.token == *token) {
+            return;
+        }
+        let next = Term {
+            token: token.clone(),
+            stop: CancellationToken::new(),
+            shares: TaskTracker::new(),
+        };
+        if let Some(last) = present.replace(next) {
+            last.stop.cancel();
+        }
+    }
+
+    /// The term is over: tells its work to end, and waits until it has.
+    pub(crate) fn end(&self) -> BoxFuture<'static, ()> {
+        let Some(term) = self.lock().take() else {
+            return Box::pin(std::future::ready(()));
+        };
+        term.stop.cancel();
+        term.shares.close();
+        Box::pin(async move { term.shares.wait().await })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Term>> {
+        self.term.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt as _;
+
+    fn token(transitions: i32) -> FencingToken {
+        FencingToken {
+            lease_uid: "u".into(),
+            transitions,
+        }
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_term_waits_for_every_share() {
+        let works = Works::default();
+        assert!(works.share().is_none());
+        works.begin(&token(1));
+        let one = works.share().unwrap();
+        let two = one.clone();
+        works.begin(&token(1));
+        assert!(one.stopped().now_or_never().is_none(), "the same term goes on");
+        let mut ended = works.end();
+        assert!(one.stopped().now_or_never().is_some() && works.share().is_none());
+        assert!((&mut ended).now_or_never().is_none());
+        drop(one);
+        assert!((&mut ended).now_or_never().is_none());
+        drop(two);
+        ended.await;
+        works.end().await;
+    }
+
+    #[tokio::test]
+    async fn another_term_ends_the_last_ones_work() {
+        let works = Works::default();
+        works.begin(&token(1));
+        let old = works.share().unwrap();
+        works.begin(&token(2));
+        assert!(old.stopped().now_or_never().is_some());
+        assert_eq!(*works.share().unwrap().token(), token(2));
+    }
+}
