@@ -54,6 +54,8 @@ mod health;
 pub mod lock;
 mod metrics;
 mod shell;
+#[cfg(any(test, feature = "sim"))]
+pub mod sim;
 mod work;
 
 pub use crate::core::{Compat, Config, ConfigError, FencingToken, Loss, OnLoss, State, StopReason};

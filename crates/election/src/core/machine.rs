@@ -3,6 +3,8 @@
 mod attempt;
 mod change;
 mod event;
+#[cfg(any(test, feature = "sim"))]
+mod rename;
 mod term;
 
 pub use event::{Action, Announcement, Event, Now, ReadResult, WriteResult};

@@ -1,0 +1,156 @@
+//! A model check: every interleaving of two candidates and one register, on a grid of time.
+//!
+//! A *step* is one thing that happens: a request takes effect, is answered or is given up by its sender; a write takes
+//! effect after its sender gave up on it; a candidate wakes, sees a change late or early, ends its work, is told to stop
+//! or to hand over, crashes and starts anew; or time passes, by a number of seconds that each clock chooses for itself
+//! out of [`Grid::advances`]. Nothing *has to* happen at any time, so that delays, lost requests, lost replies, missed
+//! changes, and pauses of a whole process (SIGSTOP, a frozen guest) of any length are all among the interleavings.
+//!
+//! After each step at most one gate may be open, and the token of a gate that opens must be greater than that of every
+//! earlier term of another process over the same lock object.
+//!
+//! States that differ only in when they are, and in the names of versions, UIDs and time stamps, are one
+//! (`core::machine::rename`). The search is breadth first, so that what it finds is a shortest script. It is
+//! our own hundred lines because the library for it, stateright, cannot be had without its web server.
+
+mod names;
+mod node;
+mod search;
+mod state;
+mod step;
+
+pub use search::{Found, Outcome, search};
+pub use state::{State, Violation};
+pub use step::{Step, Trace};
+
+use super::Judge;
+use crate::core::{Config, ConfigError};
+use std::time::Duration;
+
+/// Timing of both candidates, and the steps of time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grid {
+    /// Lease duration, in seconds of the candidate's own clock.
+    pub lease: u64,
+    /// Renew deadline, likewise.
+    pub deadline: u64,
+    /// Retry period, likewise.
+    pub retry: u64,
+    /// By how many seconds a clock may move when time passes. Each clock chooses anew at every such step: the clocks
+    /// drift at will, with a ratio of rates up to that of the largest to the smallest of these.
+    pub advances: &'static [u64],
+}
+
+/// A rule left out, so that the check can be seen to fail without it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mutation {
+    /// None: as built.
+    #[default]
+    None,
+    /// The gate does not look at the clock.
+    NoDeadlineCheck,
+    /// The register takes writes over any version.
+    NoVersionCheck,
+    /// A candidate does not wait for the record of another to expire.
+    Impatient,
+    /// The proof counts from the answer to a request, not from its start.
+    DeadlineFromAnswer,
+}
+
+/// How often the rarer things may happen in one script. Everything else may happen at any time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Budget {
+    /// A process dies and starts anew at once, under its old identity.
+    pub crashes: u8,
+    /// A candidate is told to stop: it ends its work, releases, and starts anew.
+    pub stops: u8,
+    /// A candidate is told to hand over.
+    pub hand_overs: u8,
+    /// An administrator deletes the lock object, once both candidates have seen it. (A process that never saw a lock
+    /// takes it as soon as there is none: crashes and stops in the same script let both gates open.)
+    pub deletions: u8,
+    /// A candidate is told of the lock as it was before it last changed. (As it is, it may be told at any time.)
+    pub stale_changes: u8,
+}
+
+/// What is searched.
+#[derive(Clone, Debug)]
+pub struct Model {
+    /// Timing.
+    pub grid: Grid,
+    /// The rarer things.
+    pub budget: Budget,
+    /// A rule left out.
+    pub mutation: Mutation,
+    /// Steps of a script at most.
+    pub depth: u32,
+}
+
+impl Grid {
+    /// The coarsest one: 3, 2 and 1 s, clocks alike, a step of 1 s.
+    pub const COARSE: Self = Self {
+        lease: 3,
+        deadline: 2,
+        retry: 1,
+        advances: &[1],
+    };
+
+    /// 6, 4 and 2 s; at every step of time each clock moves by 2 or by 3 s. Lease and deadline are as 3 to 2, the
+    /// documented limit for rates.
+    pub const DRIFTING: Self = Self {
+        lease: 6,
+        deadline: 4,
+        retry: 2,
+        advances: &[2, 3],
+    };
+
+    /// Beyond the limit: clocks whose rates are as 2 to 1 with a lease and a deadline that are as 3 to 2.
+    pub const BEYOND: Self = Self {
+        lease: 6,
+        deadline: 4,
+        retry: 2,
+        advances: &[1, 2],
+    };
+
+    fn config(&self, identity: &str) -> Config {
+        Config {
+            lease_duration: Duration::from_secs(self.lease),
+            renew_deadline: Duration::from_secs(self.deadline),
+            retry_period: Duration::from_secs(self.retry),
+            ..Config::new(identity)
+        }
+    }
+}
+
+impl Model {
+    /// Nothing left out.
+    pub fn new(grid: Grid, budget: Budget, depth: u32) -> Self {
+        Self {
+            grid,
+            budget,
+            mutation: Mutation::None,
+            depth,
+        }
+    }
+
+    /// The same with a rule left out.
+    #[must_use]
+    pub fn without(self, mutation: Mutation) -> Self {
+        Self { mutation, ..self }
+    }
+
+    /// Before anything has happened: two candidates that know nothing, and no lock object.
+    pub fn start(&self) -> Result<State, ConfigError> {
+        State::new(self)
+    }
+
+    fn judge(&self) -> Judge {
+        match self.mutation {
+            Mutation::NoDeadlineCheck => Judge::TaskOnly,
+            _ => Judge::Clock,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,278 @@
+//! A state of the model, and what follows each step.
+
+use super::names;
+use super::node::{Flight, Node, Request};
+use super::{Budget, Model, Step};
+use crate::core::{ConfigError, Event, FencingToken, Observation, ReadResult, State as Ended, WriteResult};
+use crate::sim::{Judge, Register};
+use jiff::Timestamp;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Where every clock stands: time passes by moving all that it is compared with.
+pub(super) const NOW: Duration = Duration::from_secs(1_000);
+
+/// Times further back make no difference: no rule looks back for longer than a lease duration.
+pub(super) fn floor(model: &Model) -> Duration {
+    NOW.saturating_sub(Duration::from_secs(2 * model.grid.lease))
+}
+
+/// Two candidates and the lock.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct State {
+    pub(super) nodes: [Arc<Node>; 2],
+    pub(super) register: Register,
+    /// The object as it was before it last changed.
+    pub(super) before: Option<Observation>,
+    /// The newest term, and the candidate whose it is, unless its process has died since.
+    pub(super) newest: Option<(FencingToken, Option<u8>)>,
+    /// What may still happen.
+    pub(super) budget: Budget,
+    judge: Judge,
+    /// Wall clock of the next write.
+    pub(super) next_stamp: Timestamp,
+}
+
+/// What must never be.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Violation {
+    /// Both may write.
+    #[error("both gates are open")]
+    TwoOpenGates,
+    /// A term began with the token of an earlier one, or of somebody else's.
+    #[error("a gate opens with {opened}, and {newest} was there before")]
+    StaleToken {
+        /// Of the gate that opened.
+        opened: FencingToken,
+        /// Of the newest term until then.
+        newest: FencingToken,
+    },
+    /// A machine sent a request before it gave up, or saw answered, the one before.
+    #[error("a second request while one is under way")]
+    TwoRequests,
+}
+
+impl State {
+    pub(super) fn new(model: &Model) -> Result<Self, ConfigError> {
+        let mut state = Self {
+            nodes: [Arc::new(Node::new("a", model)?), Arc::new(Node::new("b", model)?)],
+            register: Register::default(),
+            before: None,
+            newest: None,
+            budget: model.budget,
+            judge: model.judge(),
+            next_stamp: Timestamp::UNIX_EPOCH,
+        };
+        state.pass([0, 0], model);
+        names::settle(&mut state, model);
+        Ok(state)
+    }
+
+    /// Whose gate is open now.
+    pub fn open_gates(&self) -> [bool; 2] {
+        let open = |node: &Node| {
+            node.gate
+                .is_some_and(|until| self.judge == Judge::TaskOnly || NOW < until)
+        };
+        [open(&self.nodes[0]), open(&self.nodes[1])]
+    }
+
+    pub(super) fn judge(&self) -> Judge {
+        self.judge
+    }
+
+    /// Whether, since `earlier`, a term began that is not of the process whose the newest was.
+    pub(super) fn took_over(&self, earlier: &Self) -> bool {
+        match (&self.newest, &earlier.newest) {
+            (Some((_, Some(now))), Some((_, before))) => *before != Some(*now),
+            _ => false,
+        }
+    }
+
+    /// All steps, whether or not they can be taken now.
+    pub(super) fn steps(model: &Model) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for a in model.grid.advances {
+            steps.extend(
+                model
+                    .grid
+                    .advances
+                    .iter()
+                    .map(|b| Step::Pass([*a as u8, *b as u8])),
+            );
+        }
+        steps.extend(Step::of(0));
+        steps.extend(Step::of(1));
+        steps.push(Step::Delete);
+        steps
+    }
+
+    /// What is after a step; `None` if it cannot be taken.
+    pub fn after(&self, step: Step, model: &Model) -> Option<Result<Self, Violation>> {
+        let mut next = self.clone();
+        let done = match step {
+            Step::Pass(by) => {
+                next.pass(by, model);
+                Ok(())
+            }
+            Step::Wake(i) => next.tell(i, Event::Wake, model),
+            Step::Commit(i) => {
+                let node = Arc::make_mut(next.nodes.get_mut(usize::from(i))?);
+                let flight = node.flight.as_mut().filter(|flight| flight.reply.is_none())?;
+                let request = flight.request.clone();
+                let reply = next.change(|register| request.commit(register, model));
+                let node = Arc::make_mut(next.nodes.get_mut(usize::from(i))?);
+                node.flight = Some(Flight {
+                    request: Request::Get,
+                    reply: Some(reply),
+                });
+                Ok(())
+            }
+            Step::Answer(i) => {
+                let node = Arc::make_mut(next.nodes.get_mut(usize::from(i))?);
+                node.flight.as_ref()?.reply.as_ref()?;
+                let reply = node.flight.take()?.reply?;
+                let event = reply.event(model, &node.machine.config().identity);
+                next.tell(i, event, model)
+            }
+            Step::Fail(i) => {
+                let node = Arc::make_mut(next.nodes.get_mut(usize::from(i))?);
+                let failed = match node.flight.as_ref()? {
+                    Flight {
+                        reply: Some(super::node::Reply::Read(_)),
+                        ..
+                    }
+                    | Flight {
+                        request: Request::Get,
+                        reply: None,
+                    } => Event::Read(ReadResult::Failed),
+                    _ => Event::Written(WriteResult::Failed),
+                };
+                node.give_up();
+                next.tell(i, failed, model)
+            }
+            Step::Late(i) => {
+                let late = Arc::make_mut(next.nodes.get_mut(usize::from(i))?).late.take()?;
+                next.change(|register| late.commit(register, model));
+                Ok(())
+            }
+            Step::Change(i) => {
+                let now = next.register.get().ok();
+                next.tell(i, Event::Seen(now), model)
+            }
+            Step::StaleChange(i) => {
+                next.budget.stale_changes = next.budget.stale_changes.checked_sub(1)?;
+                let before = next.before.clone();
+                next.tell(i, Event::Seen(before), model)
+            }
+            Step::Drained(i) => {
+                let node = Arc::make_mut(next.nodes.get_mut(usize::from(i))?);
+                if !std::mem::take(&mut node.draining) {
+                    return None;
+                }
+                next.tell(i, Event::Drained, model)
+            }
+            Step::Crash(i) => {
+                next.budget.crashes = next.budget.crashes.checked_sub(1)?;
+                next.restart(i, model)?;
+                Ok(())
+            }
+            Step::Cancel(i) => {
+                next.budget.stops = next.budget.stops.checked_sub(1)?;
+                next.tell(i, Event::Cancel, model)
+            }
+            Step::HandOver(i) => {
+                next.budget.hand_overs = next.budget.hand_overs.checked_sub(1)?;
+                next.tell(i, Event::StepDown, model)
+            }
+            Step::Delete => {
+                next.budget.deletions = next.budget.deletions.checked_sub(1)?;
+                next.register.get().ok()?;
+                let knows = |node: &Arc<Node>| node.machine.observed().is_some();
+                if !next.nodes.iter().all(knows) {
+                    return None;
+                }
+                next.change(|register| {
+                    let _gone = register.delete();
+                });
+                Ok(())
+            }
+        };
+        if let Err(violation) = done {
+            return Some(Err(violation));
+        }
+        if next.open_gates() == [true, true] {
+            return Some(Err(Violation::TwoOpenGates));
+        }
+        names::settle(&mut next, model);
+        Some(Ok(next))
+    }
+
+    fn pass(&mut self, by: [u8; 2], model: &Model) {
+        for (node, by) in self.nodes.iter_mut().zip(by) {
+            Arc::make_mut(node).pass(Duration::from_secs(by.into()), model);
+        }
+    }
+
+    /// Something happens at the lock.
+    fn change<T>(&mut self, how: impl FnOnce(&mut Register) -> T) -> T {
+        let before = self.register.get().ok();
+        let result = how(&mut self.register);
+        if before != self.register.get().ok() {
+            self.before = before;
+        }
+        result
+    }
+
+    fn tell(&mut self, i: u8, event: Event, model: &Model) -> Result<(), Violation> {
+        let wall = self.next_stamp;
+        let node = Arc::make_mut(&mut self.nodes[usize::from(i)]);
+        let opened = node.step(event, wall, model)?;
+        for token in opened {
+            self.opens(i, token)?;
+        }
+        let node = &self.nodes[usize::from(i)];
+        if matches!(node.machine.state(), Ended::Stopped { .. }) {
+            self.restart(i, model);
+        }
+        Ok(())
+    }
+
+    fn restart(&mut self, i: u8, model: &Model) -> Option<()> {
+        Arc::make_mut(&mut self.nodes[usize::from(i)])
+            .restart(model)
+            .ok()?;
+        if let Some((_, owner)) = &mut self.newest
+            && *owner == Some(i)
+        {
+            *owner = None;
+        }
+        Some(())
+    }
+
+    fn opens(&mut self, i: u8, opened: FencingToken) -> Result<(), Violation> {
+        if let Some((newest, owner)) = &self.newest
+            && newest.lease_uid == opened.lease_uid
+        {
+            let goes_on = opened == *newest && *owner == Some(i);
+            if opened.transitions <= newest.transitions && !goes_on {
+                let newest = newest.clone();
+                return Err(Violation::StaleToken { opened, newest });
+            }
+        }
+        self.newest = Some((opened, Some(i)));
+        Ok(())
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.register.get() {
+            Ok(found) if found.record.holder.is_empty() => write!(f, "released"),
+            Ok(found) => write!(f, "held by {}", found.record.holder),
+            Err(_) => write!(f, "no lock"),
+        }?;
+        write!(f, ", {}", self.gates())
+    }
+}
