@@ -43,6 +43,7 @@ mod callbacks;
 mod client;
 pub mod clock;
 mod complaints;
+pub mod coordinated;
 pub mod core;
 mod election;
 mod elector;
@@ -53,6 +54,7 @@ pub mod gate;
 mod health;
 pub mod lock;
 mod metrics;
+pub mod migration;
 mod shell;
 #[cfg(any(test, feature = "sim"))]
 pub mod sim;

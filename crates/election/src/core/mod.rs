@@ -1,6 +1,7 @@
 //! The pure elector: a record, a clock reading and an answer go in; requests, waits, and orders to the gate come out.
 
 mod config;
+pub mod coordinated;
 mod machine;
 mod record;
 mod state;

@@ -7,8 +7,10 @@
 
 mod api;
 mod bad_input;
+mod coordinated;
 mod fake;
 mod locks;
+mod migration;
 mod outage;
 mod recovery;
 mod rivals;

@@ -1,0 +1,298 @@
+//! Two elections, the second only in the terms of the first.
+
+use super::{Migration, Ownership};
+use crate::{Config, ConfigError, Election, Elector, FencingToken, Gate, Lock, State, StopReason, Work};
+use kube::Client;
+use std::sync::Arc;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// The migration lock, and how to campaign for it.
+pub struct MigrationLock<L> {
+    lock: L,
+    config: Config,
+    ready: Option<CancellationToken>,
+}
+
+impl<L: Lock + Clone> MigrationLock<L> {
+    /// `lock` is the one that [`Migration::lease`] names. The identity may be that of the component's own lock.
+    pub fn new(lock: L, config: Config) -> Self {
+        Self {
+            lock,
+            config,
+            ready: None,
+        }
+    }
+
+    /// Campaigns for it only after `ready` was cancelled: when what the moving work needs is there.
+    #[must_use]
+    pub fn after(mut self, ready: CancellationToken) -> Self {
+        self.ready = Some(ready);
+        self
+    }
+}
+
+/// The elections of a component that takes part in a migration.
+///
+/// It campaigns for its own lock as ever. While it leads there, and only then, it also campaigns for the migration
+/// lock, if any of the moving work is its own. Work that does not move needs the first, moving work needs both: so
+/// neither an older replica of the same component, which knows of no migration and does all the work under its own lock,
+/// nor the component that the work moves to can do it at the same time.
+///
+/// ```no_run
+/// use evenkeel_election::lock::LeaseLock;
+/// use evenkeel_election::migration::{Migrating, Migration, MigrationConfig, MigrationLock};
+/// use evenkeel_election::{Config, Elector, unique_identity};
+/// use tokio_util::sync::CancellationToken;
+///
+/// # async fn route(_client: kube::Client) {}
+/// # async fn example(client: kube::Client, file: MigrationConfig) -> Result<(), Box<dyn std::error::Error>> {
+/// let (shutdown, config) = (CancellationToken::new(), Config::new(&unique_identity()));
+/// let migration = Migration::new(&file, "my-controllers")?;
+/// let own = LeaseLock::new(client.clone(), "kube-system", "my-controllers")?;
+/// let moving = LeaseLock::new(client.clone(), "kube-system", migration.lease())?;
+/// let own = Elector::new(own, config.clone())?;
+/// let elections = Migrating::start(migration, own, MigrationLock::new(moving, config), &shutdown)?;
+/// // For each piece of work, whether it moves or not:
+/// while let Some(share) = elections.lead("route-controller").await {
+///     tokio::select! {
+///         () = route(share.client(&client)) => {}
+///         () = share.stopped() => {}
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct Migrating {
+    migration: Migration,
+    own: Arc<Election>,
+    moving: watch::Receiver<Option<Arc<Moving>>>,
+    task: JoinHandle<()>,
+}
+
+/// The migration election, and the term of the component's own that it rests on.
+struct Moving {
+    election: Election,
+    own: Work,
+}
+
+impl Migrating {
+    /// Starts both. They run until `shutdown`, or until either ends by itself ([`OnLoss::Stop`](crate::OnLoss::Stop), two
+    /// candidates of one identity): then both end.
+    ///
+    /// # Errors
+    /// The configuration of the migration lock is refused, with client-go's texts.
+    pub fn start<L: Lock + Clone>(
+        migration: Migration,
+        own: Elector,
+        moving: MigrationLock<L>,
+        shutdown: &CancellationToken,
+    ) -> Result<Self, ConfigError> {
+        moving.config.validate()?;
+        let stop = shutdown.child_token();
+        let own = Arc::new(own.run(stop.clone()));
+        let (publish, receiver) = watch::channel(None);
+        let driver = Driver {
+            own: Arc::clone(&own),
+            moving,
+            publish,
+            stop,
+        };
+        let task = tokio::spawn(driver.run(migration.has_work()));
+        Ok(Self {
+            migration,
+            own,
+            moving: receiver,
+            task,
+        })
+    }
+
+    /// The election of the component's own lock: its state, health and gate.
+    pub fn own(&self) -> &Election {
+        &self.own
+    }
+
+    /// Waits until this process may do a piece of work, and gives a share in it. `None`: never, because it is another
+    /// component's, or the elections have ended. Ask again when the share has stopped. Cancel safe.
+    pub async fn lead(&self, controller: &str) -> Option<Share> {
+        match self.migration.ownership(controller) {
+            Ownership::Unowned => None,
+            Ownership::NonMigrated => self.lead_own().await,
+            Ownership::Migrated => self.lead_moving().await,
+        }
+    }
+
+    async fn lead_own(&self) -> Option<Share> {
+        let mut states = self.own.watch();
+        loop {
+            let state = states.borrow_and_update().clone();
+            if state.leads()
+                && let Some(work) = self.own.work()
+            {
+                return Some(Share {
+                    guards: vec![Guard::new(work, &self.own)],
+                });
+            }
+            if matches!(state, State::Stopped { .. }) || states.changed().await.is_err() {
+                return None;
+            }
+        }
+    }
+
+    async fn lead_moving(&self) -> Option<Share> {
+        let mut elections = self.moving.clone();
+        loop {
+            let moving = elections.borrow_and_update().clone();
+            let Some(moving) = moving else {
+                // An error: the driver has ended, and with it all terms.
+                elections.changed().await.ok()?;
+                continue;
+            };
+            let mut states = moving.election.watch();
+            let leads = states.borrow_and_update().leads();
+            if leads && let Some(work) = moving.election.work() {
+                let own = Guard::new(moving.own.clone(), &self.own);
+                return Some(Share {
+                    guards: vec![Guard::new(work, &moving.election), own],
+                });
+            }
+            tokio::select! {
+                changed = elections.changed() => changed.ok()?,
+                Ok(()) = states.changed() => {}
+            }
+        }
+    }
+
+    /// Waits for the end of both; why the component's own ended.
+    pub async fn stopped(self) -> Option<StopReason> {
+        if let Err(error) = self.task.await
+            && error.is_panic()
+        {
+            tracing::error!(%error, "the migration's task died");
+        }
+        let mut states = self.own.watch();
+        // An error: the candidate died without a word, which is in the log.
+        let state = states
+            .wait_for(|state| matches!(state, State::Stopped { .. }))
+            .await
+            .ok()?;
+        match &*state {
+            State::Stopped { reason } => Some(reason.clone()),
+            _ => None,
+        }
+    }
+}
+
+/// One lock's term, and its gate.
+#[derive(Clone)]
+struct Guard {
+    work: Work,
+    gate: Gate,
+}
+
+impl Guard {
+    fn new(work: Work, election: &Election) -> Self {
+        Self {
+            work,
+            gate: election.gate().clone(),
+        }
+    }
+}
+
+/// A share in a piece of work, for as long as all the locks that guard it are held. While it is held they are not given
+/// back; drop it when the work has ended. Cheap to clone.
+#[derive(Clone)]
+pub struct Share {
+    /// The lock that says whose work it is comes first.
+    guards: Vec<Guard>,
+}
+
+impl Share {
+    /// Stamp for writes: of the migration lock for moving work, of the component's own for the rest; `None` when one of
+    /// the locks cannot be proven to be held.
+    pub fn token(&self) -> Option<FencingToken> {
+        let tokens: Option<Vec<FencingToken>> = self.guards.iter().map(|guard| guard.gate.token()).collect();
+        tokens?.into_iter().next()
+    }
+
+    /// Ends with the first of the terms: finish or give up what is under way, then drop every share.
+    pub async fn stopped(&self) {
+        let ends = self.guards.iter().map(|guard| Box::pin(guard.work.stopped()));
+        futures::future::select_all(ends).await;
+    }
+
+    /// A client whose writes pass the gates of all locks.
+    pub fn client(&self, client: &Client) -> Client {
+        self.guards
+            .iter()
+            .fold(client.clone(), |client, guard| guard.gate.client(&client))
+    }
+}
+
+/// Runs the migration election in each term of the component's own.
+struct Driver<L> {
+    own: Arc<Election>,
+    moving: MigrationLock<L>,
+    publish: watch::Sender<Option<Arc<Moving>>>,
+    stop: CancellationToken,
+}
+
+impl<L: Lock + Clone> Driver<L> {
+    async fn run(self, has_work: bool) {
+        if !has_work {
+            return;
+        }
+        while let Some(term) = self.term().await {
+            let over = term.stop_token();
+            if let Some(ready) = &self.moving.ready
+                && over.run_until_cancelled(ready.cancelled()).await.is_none()
+            {
+                continue;
+            }
+            if !self.campaign(term).await {
+                self.stop.cancel();
+            }
+        }
+    }
+
+    /// The next term of the component's own lock; `None` when there will be none.
+    async fn term(&self) -> Option<Work> {
+        let mut states = self.own.watch();
+        loop {
+            let state = states.borrow_and_update().clone();
+            if state.leads()
+                && let Some(work) = self.own.work()
+            {
+                return Some(work);
+            }
+            if matches!(state, State::Stopped { .. }) || states.changed().await.is_err() {
+                return None;
+            }
+        }
+    }
+
+    /// One migration election, for as long as the term lasts; whether it did. The share in the term is kept until the
+    /// migration lock was given back, so that the component's own is given back after it.
+    async fn campaign(&self, own: Work) -> bool {
+        let over = own.stop_token();
+        let elector = match Elector::new(self.moving.lock.clone(), self.moving.config.clone()) {
+            Ok(elector) => elector,
+            Err(error) => {
+                tracing::error!(%error, "cannot campaign for the migration lock");
+                return false;
+            }
+        };
+        let election = elector.run(over.clone());
+        let mut states = election.watch();
+        self.publish
+            .send_replace(Some(Arc::new(Moving { election, own })));
+        // An error: the candidate died without a word, which is in the log.
+        let ended = states
+            .wait_for(|state| matches!(state, State::Stopped { .. }))
+            .await;
+        drop(ended);
+        self.publish.send_replace(None);
+        over.is_cancelled()
+    }
+}
