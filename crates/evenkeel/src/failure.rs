@@ -1,5 +1,6 @@
 //! How a command says that it failed: one line, and an exit code.
 
+use clap::error::ErrorKind;
 use std::{error::Error, io::Write as _, process::ExitCode};
 
 /// Exit code of usage and configuration errors: nothing was started, the caller can mend it.
@@ -36,6 +37,16 @@ impl Failure {
         }
     }
 
+    /// What clap says, in one line; help and versions are printed as clap does, and end the process.
+    pub(crate) fn of_usage<T>(parsed: Result<T, clap::Error>) -> Result<T, Self> {
+        parsed.map_err(|error| match error.kind() {
+            ErrorKind::DisplayHelp
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+            | ErrorKind::DisplayVersion => error.exit(),
+            _ => Self::usage(told(&error.to_string())),
+        })
+    }
+
     /// Prints the line to standard error and gives the code.
     pub(crate) fn report(self) -> ExitCode {
         // Nobody is left to hear that standard error is closed.
@@ -59,6 +70,14 @@ fn chain(error: &(dyn Error + 'static)) -> String {
     one_line(&line)
 }
 
+/// clap's message and its tips, without the usage.
+fn told(text: &str) -> String {
+    let text = text.strip_prefix("error: ").unwrap_or(text);
+    let parts = text.split("\n\n").map(str::trim);
+    let parts: Vec<&str> = parts.filter(|part| !part.starts_with("Usage: ")).collect();
+    parts.join("; ")
+}
+
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -80,5 +99,16 @@ mod tests {
         );
         let cause = std::io::Error::other("FILE");
         assert_eq!(Failure::later(&Outer("FILE", cause)).line, "cannot read FILE");
+    }
+
+    #[test]
+    fn what_clap_says_becomes_one_line() {
+        let text = "error: unexpected argument '--leese' found\n\n  tip: a similar argument exists: '--lease'\n\n\
+                    Usage: evenkeel elect\n\nFor more information, try '--help'.\n";
+        assert_eq!(
+            Failure::usage(told(text)).line,
+            "unexpected argument '--leese' found; tip: a similar argument exists: '--lease'; \
+             For more information, try '--help'."
+        );
     }
 }

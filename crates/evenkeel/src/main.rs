@@ -2,9 +2,11 @@
 
 mod failure;
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum as _};
+use evenkeel_election::runner::{self, ElectArgs, keeper::KeeperArgs};
 use evenkeel_net::log::LogArgs;
 use failure::Failure;
+use std::ffi::OsString;
 use std::process::ExitCode;
 use tokio_util::sync::CancellationToken;
 
@@ -22,7 +24,20 @@ struct Cli {
 }
 
 #[derive(Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "one value per process, made once")]
 enum Command {
+    #[command(flatten)]
+    Service(Service),
+    // Told by its arguments.
+    Elect(ElectArgs),
+    /// Not for people: what `elect` puts between itself and its command
+    #[command(hide = true)]
+    ElectKeeper(KeeperArgs),
+}
+
+/// What runs until it is told to stop.
+#[derive(Subcommand)]
+enum Service {
     /// Watch the neighbours of a node, and vote on who is dead
     Agent(evenkeel_agent::AgentArgs),
     /// Decide what becomes of nodes that went silent, and serve the admission webhook
@@ -37,46 +52,76 @@ enum Command {
 
 fn main() -> ExitCode {
     evenkeel_net::init_crypto();
-    let cli = Cli::parse();
-    match start(cli) {
-        Ok(code) => code,
-        Err(failure) => failure.report(),
+    let started = Failure::of_usage(Cli::try_parse()).and_then(|cli| match cli.command {
+        Command::Service(service) => serve(&cli.log, service),
+        Command::Elect(args) => elect(&cli.log, args),
+        Command::ElectKeeper(args) => keep(&cli.log, args),
+    });
+    started.unwrap_or_else(Failure::report)
+}
+
+/// Signals are the command's, too: the runner takes them itself.
+#[tokio::main]
+async fn elect(log: &LogArgs, args: ElectArgs) -> Result<ExitCode, Failure> {
+    let _lines = log.init_unhindered("info").map_err(Failure::usage)?;
+    let ran = runner::run(args, keeper_line(log)).await;
+    let code = ran.map_err(|error| Failure::new(error.exit_code(), &error))?;
+    Ok(ExitCode::from(code))
+}
+
+/// The keeper is on its own: the kernel ties the command's life to its main thread. It must end the command in time,
+/// whether or not anybody reads what it says.
+fn keep(log: &LogArgs, args: KeeperArgs) -> Result<ExitCode, Failure> {
+    let _lines = log.init_unhindered("info").map_err(Failure::usage)?;
+    let kept = runner::keeper::run(args, &keeper_line(log));
+    kept.map_err(|error| Failure::new(error.exit_code(), &error))
+}
+
+/// This program's arguments for a keeper that logs as we do.
+fn keeper_line(log: &LogArgs) -> Vec<OsString> {
+    let mut line: Vec<OsString> = vec!["elect-keeper".into()];
+    if let Some(filter) = &log.log {
+        line.extend(["--log".into(), filter.into()]);
     }
+    if let Some(format) = log.log_format.to_possible_value() {
+        line.extend(["--log-format".into(), format.get_name().into()]);
+    }
+    line
 }
 
 #[tokio::main]
-async fn start(cli: Cli) -> Result<ExitCode, Failure> {
+async fn serve(log: &LogArgs, service: Service) -> Result<ExitCode, Failure> {
     // The lab tells its story on standard output; its children log to files of their own.
-    let level = if matches!(cli.command, Command::Lab(_)) {
+    let level = if matches!(service, Service::Lab(_)) {
         "warn"
     } else {
         "info"
     };
-    cli.log.init(level).map_err(Failure::usage)?;
+    log.init(level).map_err(Failure::usage)?;
     let shutdown = evenkeel_net::shutdown::on_signals().map_err(|error| Failure::later(&error))?;
     evenkeel_lab::stop_with_parent(&shutdown).map_err(|error| Failure::later(&error))?;
-    run(cli.command, shutdown).await
+    run(service, shutdown).await
 }
 
-async fn run(command: Command, shutdown: CancellationToken) -> Result<ExitCode, Failure> {
-    match command {
-        Command::Agent(args) => {
+async fn run(service: Service, shutdown: CancellationToken) -> Result<ExitCode, Failure> {
+    match service {
+        Service::Agent(args) => {
             let ran = evenkeel_agent::run(args, shutdown).await;
             ran.map_err(|error| Failure::new(error.exit_code(), &error))?;
         }
-        Command::Controller(args) => {
+        Service::Controller(args) => {
             let ran = evenkeel_failover::run(args, shutdown).await;
             ran.map_err(|error| Failure::new(if error.is_config() { 2 } else { 1 }, &error))?;
         }
-        Command::NodeLifecycle(args) => {
+        Service::NodeLifecycle(args) => {
             let ran = evenkeel_failover::stock::run(args, shutdown).await;
             ran.map_err(|error| Failure::new(if error.is_config() { 2 } else { 1 }, &error))?;
         }
-        Command::Apiserver(args) => {
+        Service::Apiserver(args) => {
             let ran = evenkeel_apiserver::cli::run(args, shutdown).await;
             ran.map_err(|error| Failure::new(error.exit_code(), &error))?;
         }
-        Command::Lab(args) => {
+        Service::Lab(args) => {
             let ran = evenkeel_lab::run(args, shutdown).await;
             let outcome = ran.map_err(|error| Failure::new(error.code(), &error))?;
             return Ok(ExitCode::from(outcome.code()));

@@ -7,6 +7,8 @@
 )]
 
 mod crash;
+mod elect;
 mod errors;
 mod kubectl;
+mod netns;
 mod support;

@@ -69,7 +69,7 @@ impl Lab {
         let kubeconfig = home.path().join("lab/kubeconfig");
         let args = ClientArgs {
             kubeconfig: Some(kubeconfig),
-            context: None,
+            ..ClientArgs::default()
         };
         let client = eventually("the lab writes its kubeconfig", Duration::from_secs(30), || {
             let args = args.clone();
