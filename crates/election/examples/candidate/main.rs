@@ -1,0 +1,8 @@
+//! A candidate as a process of its own, the counterpart of `interop/clientgo`: same flags, same lines. Tests run the
+//! two against each other, and kill and pause them.
+
+mod program;
+
+fn main() -> anyhow::Result<()> {
+    program::run(std::env::args())
+}
