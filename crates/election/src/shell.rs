@@ -266,10 +266,10 @@ impl Shell {
     }
 
     fn answered(&mut self, answer: Answer) -> Event {
-        let result = match (&answer.failure, &answer.event) {
-            (None, _) => "ok",
-            (Some(LockError::Conflict), _) => "conflict",
-            (Some(_), _) => "failed",
+        let result = match &answer.failure {
+            None => "ok",
+            Some(LockError::Conflict) => "conflict",
+            Some(_) => "failed",
         };
         self.measure(|metrics| metrics.request(answer.verb, result, answer.took));
         let (lease, verb) = (&self.name, answer.verb);
