@@ -55,6 +55,9 @@ pub mod annotations {
     pub const ADDED_TAINTS: &str = "evenkeel.io/added-taints";
     /// On whatever a leader writes: the fencing token `UID/TRANSITIONS` of the term that wrote it last.
     pub const FENCING_TOKEN: &str = "evenkeel.io/fencing-token";
+    /// On a Pod or a pod template: settings of its probes for which Kubernetes has no fields, as YAML or JSON:
+    /// container name, then probe name (`readinessProbe`), then settings. Read in strict mode only.
+    pub const PROBES: &str = "evenkeel.io/probes";
     /// On a LeaseCandidate: a signed 64-bit integer; the strategy `evenkeel.io/HighestWeight` prefers the highest.
     pub const ELECTION_WEIGHT: &str = "evenkeel.io/election-weight";
     /// On a ConfigMap or Endpoints that serves as a lock: client-go's election record as JSON.
@@ -108,6 +111,12 @@ pub mod events {
     pub const EVICTION_HELD: &str = "EvictionHeld";
     /// Evidence of life ended an incident.
     pub const RECOVERED: &str = "NodeRecovered";
+    /// A probe failed, or could not be made (the kubelet's reason).
+    pub const UNHEALTHY: &str = "Unhealthy";
+    /// A probe succeeded with a warning (the kubelet's reason).
+    pub const PROBE_WARNING: &str = "ProbeWarning";
+    /// A container is killed for a failed probe (the kubelet's reason).
+    pub const KILLING: &str = "Killing";
     /// A pod was taken out of endpoints.
     pub const ENDPOINTS_OUT: &str = "EndpointsWithdrawn";
     /// A pod was evicted.

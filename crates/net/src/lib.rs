@@ -2,6 +2,8 @@
 
 pub mod admin;
 pub mod client;
+#[cfg(feature = "cri")]
+pub mod cri;
 pub mod duration;
 pub mod file;
 pub mod log;

@@ -22,7 +22,7 @@ pub enum LogFormat {
 /// Flags of every process. Flatten into a clap struct.
 #[derive(Clone, Debug, clap::Args)]
 pub struct LogArgs {
-    /// Log level or filter, as in `info,evenkeel_zone=debug` [default: info; warn for the lab].
+    /// Log level or filter, as in `info,evenkeel_zone=debug` [default: info; warn for the lab and probes].
     #[arg(long, env = "EVENKEEL_LOG", global = true, value_name = "FILTER")]
     pub log: Option<String>,
     /// Log format.

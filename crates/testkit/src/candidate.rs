@@ -242,30 +242,6 @@ impl Candidate {
     }
 }
 
-/// Builds client-go's candidate and returns the program, which lies in `directory`. Modules are fetched if need be.
-///
-/// # Errors
-/// What Go says.
-pub fn build_clientgo(go: &Path, directory: &Path) -> Result<PathBuf, String> {
-    let program = directory.join("clientgo");
-    let built = std::process::Command::new(go)
-        .args(["build", "-mod=readonly", "-buildvcs=false", "-o"])
-        .arg(&program)
-        .arg(".")
-        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../interop/clientgo"))
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| format!("cannot start {}: {error}", go.display()))?;
-    if built.status.success() {
-        Ok(program)
-    } else {
-        Err(format!(
-            "cannot build interop/clientgo:\n{}",
-            String::from_utf8_lossy(&built.stderr)
-        ))
-    }
-}
-
 /// Time since boot, the time asleep included; the same for every process of the machine.
 pub fn boot_time() -> Duration {
     let time = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("Linux has had CLOCK_BOOTTIME since 2.6.39");

@@ -1,8 +1,11 @@
 //! Test support: conditions awaited with a deadline, skips that are seen, tools that may be missing, an API server
-//! of the test's own, also on links that can be cut, networks that lose packets, and candidates of elections as
-//! processes.
+//! of the test's own, also on links that can be cut, networks that lose packets, candidates of elections as
+//! processes, programs on Kubernetes' own code as peers, and a container runtime.
 
 pub mod candidate;
+pub mod containerd;
+pub mod interop;
+pub mod named;
 pub mod netns;
 mod served;
 

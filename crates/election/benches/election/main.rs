@@ -17,7 +17,8 @@ mod table;
 
 use clap::Parser;
 use evenkeel_testkit::ServedApi;
-use evenkeel_testkit::candidate::{Timing, build_clientgo};
+use evenkeel_testkit::candidate::Timing;
+use evenkeel_testkit::interop::build_clientgo;
 use race::{Kind, race};
 use std::num::NonZeroUsize;
 use std::path::Path;

@@ -11,7 +11,8 @@ mod program;
 mod recorder;
 mod scenario;
 
-use evenkeel_testkit::candidate::{CandidateArgs, Timing, build_clientgo};
+use evenkeel_testkit::candidate::{CandidateArgs, Timing};
+use evenkeel_testkit::interop::build_clientgo;
 use evenkeel_testkit::skipped;
 use history::{Violation, terms};
 use rand::SeedableRng as _;

@@ -1,0 +1,53 @@
+//! Tests by name: documentation that names a test is wrong once the test is gone.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Whether the lines before a function, up to the last item's end, make it a test, with this case.
+fn is_test(source: &str, function: &str, case: Option<&str>) -> bool {
+    let lines: Vec<&str> = source.lines().collect();
+    let named = |line: &&str| {
+        line.trim_start()
+            .trim_start_matches("async ")
+            .starts_with(&format!("fn {function}("))
+    };
+    let Some(place) = lines.iter().position(named) else {
+        return false;
+    };
+    let above: Vec<&str> = lines[..place]
+        .iter()
+        .rev()
+        .take_while(|line| !line.trim().is_empty() && line.trim() != "}")
+        .copied()
+        .collect();
+    let has = |text: &str| above.iter().any(|line| line.trim().starts_with(text));
+    let attribute = ["#[test]", "#[rstest]", "#[tokio::test"]
+        .iter()
+        .any(|text| has(text));
+    attribute && case.is_none_or(|case| has(&format!("#[case::{case}(")))
+}
+
+/// Whether the crate at `root` has a test of this path (`module::test`, or `module::test::case` of a table) below `src`,
+/// or, for `it::…`, below `tests/it`.
+pub fn exists(root: &Path, name: &str) -> bool {
+    let (base, path) = match name.strip_prefix("it::") {
+        Some(path) => (root.join("tests/it"), path),
+        None => (root.join("src"), name),
+    };
+    let parts: Vec<&str> = path.split("::").collect();
+    // The function is the last part, or the one before it where a case is named.
+    [1, 2].into_iter().any(|last| {
+        let Some((module, rest)) = parts.len().checked_sub(last).map(|at| parts.split_at(at)) else {
+            return false;
+        };
+        let file = |parts: &[&str]| {
+            let path: PathBuf = base.join(parts.join("/"));
+            [path.with_extension("rs"), path.join("mod.rs")]
+                .into_iter()
+                .find_map(|path| fs::read_to_string(path).ok())
+        };
+        // Or a module within the file.
+        let source = file(module).or_else(|| file(module.strip_suffix(&["tests"])?));
+        source.is_some_and(|source| is_test(&source, rest[0], rest.get(1).copied()))
+    })
+}
