@@ -2,7 +2,7 @@
 
 use crate::args::CheckPlugin;
 use evenkeel_api::zone::KubeletEndpoint;
-use evenkeel_probe::{Dial, Failure, Outcome, kubelet, tcp};
+use evenkeel_probe::check::{Dial, Failure, Outcome, kubelet, ping};
 use evenkeel_zone::engine::CheckResult;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub(crate) async fn check(
     let dial = Dial { address, source };
     let ping = async {
         if plugins.contains(&CheckPlugin::Ping) {
-            Some(tcp::connect(dial, within).await)
+            Some(ping::connect(dial, within).await)
         } else {
             None
         }

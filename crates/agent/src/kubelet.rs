@@ -1,7 +1,7 @@
 //! The node's own kubelet: does it answer, and with which certificate?
 
 use evenkeel_api::zone::KubeletEndpoint;
-use evenkeel_probe::{Outcome, kubelet};
+use evenkeel_probe::check::{Outcome, kubelet};
 use evenkeel_zone::verdict::Health;
 use std::net::SocketAddr;
 use std::time::Duration;

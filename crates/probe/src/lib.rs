@@ -1,28 +1,31 @@
-//! Probe handlers: is a machine there, and is it the one we mean?
+//! Probes, as a kubelet makes them, and checks of whole machines.
 //!
-//! A check answers one of three things, and only two of them are votes. *Alive with identity*: the other side proved
-//! to hold the key of the node's kubelet, so whatever else is wrong, that node lives. *Failed*: nothing usable came
-//! back. *Alive without identity* is an abstention: something accepted a connection, which after an address change,
-//! behind NAT or behind a load balancer need not be the node.
+//! [`core`] decides, [`handler`] asks, manager runs workers; [`check`] tells whether a machine is there and is the
+//! one that is meant. Handlers and checks connect and speak HTTP by the same code.
 //!
 //! ```
-//! use evenkeel_probe::{Failure, Outcome, tcp};
+//! use evenkeel_probe::core::{Container, Outcome, Port, Target};
+//! use evenkeel_probe::handler::tcp;
 //! use std::time::Duration;
 //!
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {
 //! let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
 //! let address = listener.local_addr().unwrap();
-//! assert_eq!(tcp::connect(address, Duration::from_secs(5)).await, Outcome::Alive { identity: false });
+//! let pod = Target {
+//!     address: Some(address.ip()),
+//!     source: None,
+//!     container: Container::default().into(),
+//!     container_id: "containerd://1".into(),
+//! };
+//! let port = Port::Number(address.port().into());
+//! let outcome = tcp::probe(None, &port, &pod, Duration::from_secs(5)).await;
+//! assert_eq!(outcome, Outcome::success(""));
 //! drop(listener);
-//! assert_eq!(tcp::connect(address, Duration::from_secs(5)).await, Outcome::Failed(Failure::Refused));
+//! let outcome = tcp::probe(None, &port, &pod, Duration::from_secs(5)).await;
+//! assert_eq!(outcome.output, format!("dial tcp {address}: connect: connection refused"));
 //! # });
 //! ```
 
-mod dial;
-pub mod kubelet;
-mod outcome;
-mod pin;
-pub mod tcp;
-
-pub use dial::Dial;
-pub use outcome::{Failure, Outcome};
+pub mod check;
+pub mod core;
+pub mod handler;

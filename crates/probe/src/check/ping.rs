@@ -1,12 +1,12 @@
 //! The TCP check: does anything accept a connection?
 
-use crate::{Dial, Failure, Outcome};
+use super::{Dial, Failure, Outcome};
 use std::time::Duration;
 
 /// Opens a connection and closes it again. Success is [`Outcome::Alive`] without identity. Ends within `timeout`.
 pub async fn connect(dial: impl Into<Dial>, timeout: Duration) -> Outcome {
     match tokio::time::timeout(timeout, dial.into().open()).await {
-        Ok(Ok(_stream)) => Outcome::Alive { identity: false },
+        Ok(Ok(_connection)) => Outcome::Alive { identity: false },
         Ok(Err(failure)) => Outcome::Failed(failure),
         Err(_) => Outcome::Failed(Failure::Timeout),
     }

@@ -4,29 +4,30 @@
 //! commonly have self-signed certificates that change at a restart, so no authority is asked, and a certificate other
 //! than the pinned one is neither a yes nor a no.
 
-use crate::pin::PinVerifier;
-use crate::{Dial, Failure, Outcome};
+use super::pin::PinVerifier;
+use super::{Dial, Failure, Outcome};
+use crate::handler::http::{exchange, reading};
+use crate::handler::wording::Ends;
+use bytes::Bytes;
+use http::header::{ACCEPT, CONNECTION, HOST, HeaderValue, USER_AGENT};
+use http::{HeaderMap, Request, Uri};
+use http_body_util::Empty;
 use rustls::pki_types::ServerName;
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// Longest status line that is read; what follows it is not.
-const STATUS_LINE: u64 = 1024;
-
 /// One TLS handshake and one `GET /healthz`. Any HTTP status (401 as well) from the pinned kubelet is
 /// `Alive { identity: true }`: a locked door has somebody behind it. `pinned_sha256` is the SHA-256 of the
-/// certificate's DER in hex. Ends within `timeout`; reads at most one handshake and one status line.
+/// certificate's DER in hex. Ends within `timeout`; reads at most one handshake and the head of one answer.
 pub async fn check(dial: impl Into<Dial>, pinned_sha256: &str, timeout: Duration) -> Outcome {
     let dial = dial.into();
     let verifier = PinVerifier::new(Some(pinned_sha256));
     let deadline = tokio::time::Instant::now() + timeout;
-    let stream = match tokio::time::timeout_at(deadline, handshake(dial, &verifier)).await {
-        Ok(Ok(stream)) => stream,
+    let (stream, ends) = match tokio::time::timeout_at(deadline, handshake(dial, &verifier)).await {
+        Ok(Ok(shaken)) => shaken,
         Ok(Err(failure)) => {
             return match verifier.presented() {
                 Some(presented) if !presented.eq_ignore_ascii_case(pinned_sha256) => Outcome::WrongIdentity {
@@ -39,9 +40,9 @@ pub async fn check(dial: impl Into<Dial>, pinned_sha256: &str, timeout: Duration
         Err(_) => return Outcome::Failed(Failure::Timeout),
     };
     // From here on the peer has signed this handshake with the kubelet's key.
-    match tokio::time::timeout_at(deadline, healthz(stream, dial)).await {
+    match tokio::time::timeout_at(deadline, healthz(stream, ends)).await {
         Ok(Ok(())) => Outcome::Alive { identity: true },
-        Ok(Err(error)) => Outcome::Failed(Failure::NoStatus(error.to_string())),
+        Ok(Err(error)) => Outcome::Failed(Failure::NoStatus(error)),
         Err(_) => Outcome::Failed(Failure::NoStatus("no answer in time".to_owned())),
     }
 }
@@ -59,49 +60,44 @@ pub async fn fetch_pin(dial: impl Into<Dial>, timeout: Duration) -> Result<Strin
         .ok_or_else(|| Failure::Broken("the handshake showed no certificate".to_owned()))
 }
 
-async fn handshake(dial: Dial, verifier: &Arc<PinVerifier>) -> Result<TlsStream<TcpStream>, Failure> {
+async fn handshake(dial: Dial, verifier: &Arc<PinVerifier>) -> Result<(TlsStream<TcpStream>, Ends), Failure> {
+    let local = |error: std::io::Error| Failure::Local(error.to_string());
     let config = verifier
         .client_config()
         .map_err(|error| Failure::Local(error.to_string()))?;
-    let stream = dial.open().await?;
+    let connection = dial.open().await?;
+    let ends = connection.ends();
+    let stream = connection.into_stream().map_err(local)?;
+    // The end of the handshake and the request are two writes; the second must not wait for the first one's receipt.
+    stream.set_nodelay(true).map_err(local)?;
     TlsConnector::from(Arc::new(config))
         .connect(ServerName::IpAddress(dial.address.ip().into()), stream)
         .await
+        .map(|stream| (stream, ends))
         .map_err(|error| Failure::Broken(error.to_string()))
 }
 
-async fn healthz(mut stream: TlsStream<TcpStream>, dial: Dial) -> io::Result<()> {
-    let request = format!(
-        "GET /healthz HTTP/1.1\r\nHost: {}\r\nUser-Agent: evenkeel-probe/{}\r\nAccept: */*\r\nConnection: close\r\n\r\n",
-        dial.address,
-        env!("CARGO_PKG_VERSION"),
-    );
-    stream.write_all(request.as_bytes()).await?;
-    stream.flush().await?;
-    read_status(&mut stream).await.map(drop)
-}
-
-/// Status code of an HTTP/1 response.
-async fn read_status(stream: impl AsyncRead + Unpin) -> io::Result<u16> {
-    let invalid = |reason: &str| io::Error::new(io::ErrorKind::InvalidData, reason.to_owned());
-    let mut limited = stream.take(STATUS_LINE);
-    let mut line = Vec::new();
-    let mut chunk = [0; 256];
-    while !line.contains(&b'\n') {
-        match limited.read(&mut chunk).await? {
-            0 if limited.limit() == 0 => return Err(invalid("no end of the status line in sight")),
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            count => line.extend_from_slice(&chunk[..count]),
-        }
+/// The error says why there was no status.
+async fn healthz(stream: TlsStream<TcpStream>, ends: Ends) -> Result<(), String> {
+    let host = HeaderValue::try_from(ends.peer.to_string()).map_err(|error| error.to_string())?;
+    let mut request = Request::new(Empty::<Bytes>::new());
+    *request.uri_mut() = Uri::from_static("/healthz");
+    *request.headers_mut() = HeaderMap::from_iter([
+        (HOST, host),
+        (
+            USER_AGENT,
+            HeaderValue::from_static(concat!("evenkeel-probe/", env!("CARGO_PKG_VERSION"))),
+        ),
+        (ACCEPT, HeaderValue::from_static("*/*")),
+        (CONNECTION, HeaderValue::from_static("close")),
+    ]);
+    let exchange = exchange::http1(stream, request)
+        .await
+        .map_err(|fault| reading::no_answer(&fault, ends))?;
+    match exchange.answer().status().as_u16() {
+        100..600 => Ok(()),
+        status => Err(format!("the answer's status {status} is none of HTTP's")),
     }
-    let status = line
-        .strip_prefix(b"HTTP/1.")
-        .and_then(|rest| rest.get(1..5))
-        .and_then(|rest| rest.strip_prefix(b" "))
-        .and_then(|code| std::str::from_utf8(code).ok())
-        .and_then(|code| code.parse::<u16>().ok())
-        .filter(|code| (100..600).contains(code));
-    status.ok_or_else(|| invalid("the answer is not HTTP"))
 }
 
 #[cfg(test)]

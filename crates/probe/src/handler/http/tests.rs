@@ -1,0 +1,7 @@
+mod answers;
+mod failures;
+mod hostile;
+mod redirects;
+pub(crate) mod server;
+mod strict;
+mod tls;
