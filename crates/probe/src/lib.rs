@@ -1,6 +1,6 @@
 //! Probes, as a kubelet makes them, and checks of whole machines.
 //!
-//! [`core`] decides, [`handler`] asks, manager runs workers; [`check`] tells whether a machine is there and is the
+//! [`core`] decides, [`handler`] asks, [`manager`] runs workers; [`check`] tells whether a machine is there and is the
 //! one that is meant. Handlers and checks connect and speak HTTP by the same code.
 //!
 //! ```
@@ -28,4 +28,9 @@
 
 pub mod check;
 pub mod core;
+pub mod events;
 pub mod handler;
+pub mod manager;
+pub mod metrics;
+mod pulse;
+pub mod state;

@@ -1,0 +1,81 @@
+//! Events about probes, on their way to who wants them.
+
+mod api;
+mod correlate;
+mod queue;
+
+pub use api::{ApiSink, Source};
+pub use correlate::{Action, Correlator, Record};
+
+use crate::core::{Event, Role};
+use std::sync::Arc;
+
+/// The container that an event is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventAbout {
+    /// UID of its pod.
+    pub uid: Arc<str>,
+    /// Namespace of its pod.
+    pub namespace: Arc<str>,
+    /// Name of its pod.
+    pub name: Arc<str>,
+    /// Its own name.
+    pub container: Arc<str>,
+    /// Its part in the pod.
+    pub role: Role,
+}
+
+impl EventAbout {
+    /// The container within its pod, as Kubernetes names it: `spec.containers{app}`.
+    pub fn field_path(&self) -> String {
+        let list = match self.role {
+            Role::Regular => "containers",
+            Role::Init | Role::Sidecar => "initContainers",
+        };
+        format!("spec.{list}{{{}}}", self.container)
+    }
+}
+
+/// Takes events.
+///
+/// Called while the manager holds its lock: an implementation never blocks, and never calls the manager.
+pub trait EventSink: Send + Sync + 'static {
+    /// Takes an event about a container.
+    fn record(&self, about: EventAbout, event: Event);
+}
+
+/// Nowhere.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NullSink;
+
+impl EventSink for NullSink {
+    fn record(&self, _about: EventAbout, _event: Event) {}
+}
+
+/// Into the log, warnings as such. Use it with a log writer that does not block.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LogSink;
+
+impl EventSink for LogSink {
+    fn record(&self, about: EventAbout, event: Event) {
+        let EventAbout {
+            namespace,
+            name,
+            container,
+            ..
+        } = &about;
+        let Event {
+            warning,
+            reason,
+            message,
+        } = &event;
+        if *warning {
+            tracing::warn!(%namespace, pod = %name, %container, reason, event = %message, "probe");
+        } else {
+            tracing::info!(%namespace, pod = %name, %container, reason, event = %message, "probe");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
