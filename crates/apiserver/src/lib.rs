@@ -11,10 +11,12 @@
 //! | [`kinds`] | which resources exist: the built-in ones as data, custom ones as they come and go |
 //! | [`store`] | the objects and their history |
 //! | `verbs`, `watch`, `http` | the verbs on the store, the HTTP face |
+//! | [`admit`] | what the server would say to an object, without a server |
 //! | [`server`] | the server as its users hold it |
 //! | [`cli`] | the server as a command |
 
 pub mod access;
+pub mod admit;
 pub mod cli;
 mod http;
 pub mod kinds;

@@ -25,7 +25,7 @@ pub(super) fn list(spec: &Value, list: &str, path: &str, scope: &mut Scope, erro
             errors.duplicate(&format!("{path}.name"), &container["name"]);
         }
         scope.names.push(name.to_owned());
-        let sidecar = text(container, "restartPolicy") == "Always";
+        let sidecar = list == "initContainers" && text(container, "restartPolicy") == "Always";
         if list == "containers" || sidecar {
             for hook in ["postStart", "preStop"] {
                 if has(&container["lifecycle"], hook) {
@@ -43,12 +43,14 @@ pub(super) fn list(spec: &Value, list: &str, path: &str, scope: &mut Scope, erro
                 }
             }
         } else {
+            let why = if list == "ephemeralContainers" {
+                "cannot be set for an Ephemeral Container"
+            } else {
+                "may not be set for init containers without restartPolicy=Always"
+            };
             for name in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
                 if has(container, name) {
-                    errors.forbidden(
-                        &format!("{path}.{name}"),
-                        "may not be set for init containers without restartPolicy=Always",
-                    );
+                    errors.forbidden(&format!("{path}.{name}"), why);
                 }
             }
         }
@@ -368,23 +370,18 @@ fn probe(probe: &Value, path: &str, kind: &str, errors: &mut Errors) {
     }
     if has(probe, "terminationGracePeriodSeconds") {
         let grace = &probe["terminationGracePeriodSeconds"];
+        let path = format!("{path}.terminationGracePeriodSeconds");
+        if grace.as_i64().is_some_and(|seconds| seconds <= 0) {
+            errors.invalid(&path, grace, "must be greater than 0");
+        }
         if kind == "readinessProbe" {
-            errors.forbidden(
-                &format!("{path}.terminationGracePeriodSeconds"),
-                "must not be set for readinessProbes",
-            );
-        } else if grace.as_i64().is_some_and(|seconds| seconds <= 0) {
-            errors.invalid(
-                &format!("{path}.terminationGracePeriodSeconds"),
-                grace,
-                "must be greater than 0",
-            );
+            errors.invalid(&path, grace, "must not be set for readinessProbes");
         }
     }
     if kind != "readinessProbe"
         && probe["successThreshold"]
             .as_i64()
-            .is_some_and(|threshold| threshold > 1)
+            .is_some_and(|threshold| threshold != 1)
     {
         errors.invalid(
             &format!("{path}.successThreshold"),
@@ -419,6 +416,10 @@ fn handler(handler: &Value, path: &str, hook: bool, errors: &mut Errors) {
                 }
                 errors.port_or_name(&format!("{path}.port"), &action["port"]);
                 errors.one_of(&format!("{path}.scheme"), &action["scheme"], &["HTTP", "HTTPS"]);
+                for (_, header) in items(action, "httpHeaders") {
+                    let name = text(header, "name");
+                    errors.invalid_text(&format!("{path}.httpHeaders"), name, names::header_name(name));
+                }
             }
             "tcpSocket" => errors.port_or_name(&format!("{path}.port"), &action["port"]),
             "grpc" => errors.port(&format!("{path}.port"), &action["port"]),

@@ -183,6 +183,18 @@ pub(crate) fn port_name(name: &str) -> Vec<String> {
     errors
 }
 
+/// What is wrong with the name of an HTTP header.
+pub(crate) fn header_name(name: &str) -> Vec<String> {
+    if !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
+        return Vec::new();
+    }
+    vec![regex_error(
+        "a valid HTTP header must consist of alphanumeric characters or '-'",
+        "[-A-Za-z0-9]+",
+        &["X-Header-Name"],
+    )]
+}
+
 /// What is wrong with a path segment used as a name (RBAC objects, endpoints).
 pub(crate) fn path_segment(name: &str) -> Vec<String> {
     if name == "." || name == ".." {

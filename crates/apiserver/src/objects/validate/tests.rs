@@ -181,6 +181,58 @@ fn pods_that_are_refused() {
             ],
         ),
         (
+            with_container(json!({"livenessProbe": {"grpc": {}, "successThreshold": 2}})),
+            vec![
+                "spec.containers[0].livenessProbe.grpc.port: Invalid value: 0: must be between 1 and 65535, inclusive",
+                "spec.containers[0].livenessProbe.successThreshold: Invalid value: 2: must be 1",
+            ],
+        ),
+        (
+            with_container(
+                json!({"startupProbe": {"exec": {}, "successThreshold": -1, "terminationGracePeriodSeconds": 0}}),
+            ),
+            vec![
+                "spec.containers[0].startupProbe.exec.command: Required value",
+                "spec.containers[0].startupProbe.successThreshold: Invalid value: -1: must be greater than or equal to 0",
+                "spec.containers[0].startupProbe.terminationGracePeriodSeconds: Invalid value: 0: must be greater than 0",
+                "spec.containers[0].startupProbe.successThreshold: Invalid value: -1: must be 1",
+            ],
+        ),
+        (
+            with_container(
+                json!({"readinessProbe": {"tcpSocket": {"port": "Bad_Name"}, "terminationGracePeriodSeconds": 5}}),
+            ),
+            vec![
+                "spec.containers[0].readinessProbe.tcpSocket.port: Invalid value: \"Bad_Name\": must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)",
+                "spec.containers[0].readinessProbe.terminationGracePeriodSeconds: Invalid value: 5: must not be set for readinessProbes",
+            ],
+        ),
+        (
+            with_container(
+                json!({"readinessProbe": {"httpGet": {"port": 0, "scheme": "ftp", "httpHeaders": [{"name": "a b", "value": "x"}, {"name": "X-Ok", "value": "x"}]}}}),
+            ),
+            vec![
+                "spec.containers[0].readinessProbe.httpGet.port: Invalid value: 0: must be between 1 and 65535, inclusive",
+                "spec.containers[0].readinessProbe.httpGet.scheme: Unsupported value: \"ftp\": supported values: \"HTTP\", \"HTTPS\"",
+                "spec.containers[0].readinessProbe.httpGet.httpHeaders: Invalid value: \"a b\": a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex used for validation is '[-A-Za-z0-9]+')",
+            ],
+        ),
+        (
+            with_container(json!({"livenessProbe": {"tcpSocket": {"port": "much-too-long-name"}}})),
+            vec![
+                "spec.containers[0].livenessProbe.tcpSocket.port: Invalid value: \"much-too-long-name\": must be no more than 15 characters",
+            ],
+        ),
+        (
+            pod(json!({"containers": [{"name": "c", "image": "x"}],
+                "initContainers": [{"name": "i", "image": "x", "startupProbe": {"tcpSocket": {"port": 1}}}],
+                "ephemeralContainers": [{"name": "e", "image": "x", "readinessProbe": {"tcpSocket": {"port": 1}}}]})),
+            vec![
+                "spec.initContainers[0].startupProbe: Forbidden: may not be set for init containers without restartPolicy=Always",
+                "spec.ephemeralContainers[0].readinessProbe: Forbidden: cannot be set for an Ephemeral Container",
+            ],
+        ),
+        (
             with_container(json!({"readinessProbe": {}})),
             vec!["spec.containers[0].readinessProbe: Required value: must specify a handler type"],
         ),
