@@ -1,4 +1,4 @@
-//! How a command says that it failed: one line, and an exit code.
+//! How a command says that it failed: one line, and an exit code. A manifest has a line for each thing to mend.
 
 use clap::error::ErrorKind;
 use std::{error::Error, io::Write as _, process::ExitCode};
@@ -12,7 +12,7 @@ const LATER: u8 = 1;
 #[derive(Debug)]
 pub(crate) struct Failure {
     code: u8,
-    line: String,
+    lines: Vec<String>,
 }
 
 impl Failure {
@@ -20,7 +20,7 @@ impl Failure {
     pub(crate) fn new(code: u8, error: &(dyn Error + 'static)) -> Self {
         Self {
             code,
-            line: chain(error),
+            lines: vec![chain(error)],
         }
     }
 
@@ -33,7 +33,15 @@ impl Failure {
     pub(crate) fn usage(line: String) -> Self {
         Self {
             code: USAGE,
-            line: one_line(&line),
+            lines: vec![one_line(&line)],
+        }
+    }
+
+    /// Several things that the caller can mend, or one.
+    pub(crate) fn of_lines(code: u8, lines: &[String]) -> Self {
+        Self {
+            code,
+            lines: lines.iter().map(|line| one_line(line)).collect(),
         }
     }
 
@@ -47,10 +55,12 @@ impl Failure {
         })
     }
 
-    /// Prints the line to standard error and gives the code.
+    /// Prints the lines to standard error and gives the code.
     pub(crate) fn report(self) -> ExitCode {
-        // Nobody is left to hear that standard error is closed.
-        let _ = writeln!(std::io::stderr(), "evenkeel: {}", self.line);
+        for line in &self.lines {
+            // Nobody is left to hear that standard error is closed.
+            let _ = writeln!(std::io::stderr(), "evenkeel: {line}");
+        }
         ExitCode::from(self.code)
     }
 }
@@ -94,11 +104,11 @@ mod tests {
     fn a_failure_is_one_line_that_names_every_cause_once() {
         let cause = std::io::Error::other("it is\tgone");
         assert_eq!(
-            Failure::later(&Outer("FILE", cause)).line,
-            "cannot read FILE: it is gone"
+            Failure::later(&Outer("FILE", cause)).lines,
+            ["cannot read FILE: it is gone"]
         );
         let cause = std::io::Error::other("FILE");
-        assert_eq!(Failure::later(&Outer("FILE", cause)).line, "cannot read FILE");
+        assert_eq!(Failure::later(&Outer("FILE", cause)).lines, ["cannot read FILE"]);
     }
 
     #[test]
@@ -106,9 +116,11 @@ mod tests {
         let text = "error: unexpected argument '--leese' found\n\n  tip: a similar argument exists: '--lease'\n\n\
                     Usage: evenkeel elect\n\nFor more information, try '--help'.\n";
         assert_eq!(
-            Failure::usage(told(text)).line,
-            "unexpected argument '--leese' found; tip: a similar argument exists: '--lease'; \
+            Failure::usage(told(text)).lines,
+            [
+                "unexpected argument '--leese' found; tip: a similar argument exists: '--lease'; \
              For more information, try '--help'."
+            ]
         );
     }
 }

@@ -5,6 +5,7 @@ mod failure;
 use clap::{Parser, Subcommand, ValueEnum as _};
 use evenkeel_election::runner::{self, ElectArgs, keeper::KeeperArgs};
 use evenkeel_net::log::LogArgs;
+use evenkeel_probe::cli::{self as probe_cli, ProbeArgs};
 use failure::Failure;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -30,6 +31,8 @@ enum Command {
     Service(Service),
     // Told by its arguments.
     Elect(ElectArgs),
+    // Told by its arguments.
+    Probe(ProbeArgs),
     /// Not for people: what `elect` puts between itself and its command
     #[command(hide = true)]
     ElectKeeper(KeeperArgs),
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
     let started = Failure::of_usage(Cli::try_parse()).and_then(|cli| match cli.command {
         Command::Service(service) => serve(&cli.log, service),
         Command::Elect(args) => elect(&cli.log, args),
+        Command::Probe(args) => probe(&cli.log, args),
         Command::ElectKeeper(args) => keep(&cli.log, args),
     });
     started.unwrap_or_else(Failure::report)
@@ -87,6 +91,25 @@ fn keeper_line(log: &LogArgs) -> Vec<OsString> {
         line.extend(["--log-format".into(), format.get_name().into()]);
     }
     line
+}
+
+/// Manifests are checked by the rules of the embedded API server.
+#[tokio::main]
+async fn probe(log: &LogArgs, args: ProbeArgs) -> Result<ExitCode, Failure> {
+    log.init("warn").map_err(Failure::usage)?;
+    let shutdown = evenkeel_net::shutdown::on_signals().map_err(|error| Failure::later(&error))?;
+    let ran = probe_cli::run(
+        args,
+        &|pod| {
+            evenkeel_apiserver::admit::pod(pod.clone())
+                .err()
+                .unwrap_or_default()
+        },
+        shutdown,
+    )
+    .await;
+    let code = ran.map_err(|error| Failure::of_lines(error.exit_code(), error.lines()))?;
+    Ok(ExitCode::from(code))
 }
 
 #[tokio::main]

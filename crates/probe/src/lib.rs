@@ -27,6 +27,8 @@
 //! ```
 
 pub mod check;
+#[cfg(feature = "cli")]
+pub mod cli;
 pub mod core;
 pub mod events;
 pub mod handler;

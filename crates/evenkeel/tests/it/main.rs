@@ -11,4 +11,5 @@ mod elect;
 mod errors;
 mod kubectl;
 mod netns;
+mod probe;
 mod support;
