@@ -1,0 +1,62 @@
+//! `docs/probe/upstream-cases.md` names tests that exist, and leaves no case without a test or a reason.
+
+use evenkeel_testkit::named::exists;
+use std::fs;
+use std::path::Path;
+
+fn page() -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    fs::read_to_string(root.join("../../docs/probe/upstream-cases.md")).unwrap()
+}
+
+/// Case and what stands beside it.
+fn rows(page: &str) -> Vec<(&str, &str)> {
+    page.lines()
+        .filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |")?.split_once(" | "))
+        .filter(|(case, _)| *case != "upstream")
+        .collect()
+}
+
+fn names(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`')
+        .skip(1)
+        .step_by(2)
+        .filter(|name| name.contains("::"))
+}
+
+#[test]
+fn the_tests_that_are_named_exist() {
+    let page = page();
+    let named: Vec<&str> = rows(&page)
+        .into_iter()
+        .flat_map(|(_, here)| names(here))
+        .collect();
+    assert!(named.len() > 220, "{}", named.len());
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let gone: Vec<&&str> = named.iter().filter(|name| !exists(root, name)).collect();
+    assert!(gone.is_empty(), "{gone:#?}");
+    for nobody in [
+        "core::worker::tests::rounds::a_first_round::no_such_case",
+        "core::worker::tests::rounds::no_such_test",
+        "core::no_such_module::tests::a_first_round",
+    ] {
+        assert!(!exists(root, nobody), "{nobody}");
+    }
+}
+
+/// Beside a case stands a test, or why there is none.
+#[test]
+fn no_case_is_left_out() {
+    let page = page();
+    let rows = rows(&page);
+    assert!(rows.len() > 150, "{}", rows.len());
+    let reasons = ["Cannot apply: ", "Waits for the virtual nodes"];
+    let unexplained: Vec<&str> = rows
+        .into_iter()
+        .filter(|(_, here)| {
+            names(here).next().is_none() && !reasons.iter().any(|reason| here.starts_with(reason))
+        })
+        .map(|(case, _)| case)
+        .collect();
+    assert!(unexplained.is_empty(), "{unexplained:#?}");
+}
