@@ -47,7 +47,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// State of a former prober, where it is not that of [`Builder::state`].
+    /// State of a former prober.
     #[must_use]
     pub fn restored(mut self, snapshot: Snapshot) -> Self {
         self.restored = snapshot;
@@ -61,11 +61,17 @@ impl Builder {
         self
     }
 
-    /// A file from which the state is read now, and into which it is written: at most once per second when something
-    /// has changed, and at the end. Reads at once, blocking.
+    /// A file from which the state is read now, and into which it is written: [`Builder::restored`] and
+    /// [`Builder::keep`] in one. Reads at once, blocking.
     #[must_use]
-    pub fn state(mut self, file: StateFile) -> Self {
-        self.restored = file.load();
+    pub fn state(self, file: StateFile) -> Self {
+        let former = file.load();
+        self.restored(former).keep(file)
+    }
+
+    /// A file into which the state is written: at most once per second when something has changed, and at the end.
+    #[must_use]
+    pub fn keep(mut self, file: StateFile) -> Self {
         self.state = Some(file);
         self
     }

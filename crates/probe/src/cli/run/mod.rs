@@ -66,9 +66,10 @@ pub(super) async fn run(
     let (containers, exec) = Containers::find(&args, &setup, &former, clock.now()).await?;
     let mut builder = Manager::builder(config(args.strict))
         .clock(clock)
-        .events(reporting.sink());
+        .events(reporting.sink())
+        .restored(former);
     if let Some(state) = state {
-        builder = builder.state(state);
+        builder = builder.keep(state);
     }
     let manager = builder.start(Handlers::new(exec), stop.clone());
     let ready = Arc::new(AtomicBool::new(false));
