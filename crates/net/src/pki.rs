@@ -1,8 +1,8 @@
 //! A small certificate authority for the lab, for the webhook and for tests.
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
-    KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData as _, SanType,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair,
+    PKCS_ECDSA_P256_SHA256, PublicKeyData as _, SanType,
 };
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
@@ -11,6 +11,9 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+pub use rcgen::{ExtendedKeyUsagePurpose, KeyUsagePurpose};
+pub use request::Signing;
 
 /// Why a certificate could not be made or read.
 #[derive(Debug, thiserror::Error)]
@@ -209,7 +212,11 @@ impl Ca {
             let certificate_pem = if organisations.is_empty() {
                 certificate.pem()
             } else {
-                subject::with_subject(certificate.der(), common_name, organisations, self.issuer.key())?
+                subject::with_subject(
+                    certificate.der(),
+                    &subject::name(common_name, organisations),
+                    self.issuer.key(),
+                )?
             };
             Ok(Identity {
                 certificate_pem,
@@ -276,6 +283,7 @@ fn base_params(common_name: &str, validity: Validity) -> Result<CertificateParam
     Ok(params)
 }
 
+mod request;
 mod subject;
 #[cfg(test)]
 mod tests;

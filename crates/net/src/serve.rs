@@ -1,39 +1,47 @@
 //! HTTPS listeners.
 
+use self::http::Version;
 use crate::pki::{Identity, PkiError, first_certificate, unreadable};
 use arc_swap::ArcSwap;
-use hyper::body::Incoming;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use room::{Place, Room};
 use rustls::RootCertStore;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::sign::CertifiedKey;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tower::Service as _;
+
+mod http;
+mod room;
 
 /// For how long open requests may go on after `shutdown`; what is open then, such as a watch, is cut.
 const DRAIN: Duration = Duration::from_secs(5);
-/// For how long a peer may take for its TLS handshake.
+/// For how long a peer may take for its TLS handshake, and to say which version of HTTP it speaks where TLS has not.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// For how long a connection may wait for a request head. Longer than the 90 s for which Go's and kube's clients keep
+/// For how long a connection may wait for a request head, or be without a request (HTTP/2). Longer than the 90 s for which Go's and kube's clients keep
 /// idle connections, so that it is they who close, and no request runs into a closing server.
 const IDLE: Duration = Duration::from_secs(120);
 
-/// Serving certificate that can be replaced while connections are open.
+/// Serving certificate that can be replaced while connections are open, like the authority of client certificates.
 #[derive(Clone)]
 pub struct ServerTls {
     current: Arc<ArcSwap<rustls::ServerConfig>>,
+    parts: Arc<Mutex<Parts>>,
+}
+
+/// What a configuration is made of.
+#[derive(Clone)]
+struct Parts {
+    /// `None`: every handshake fails.
+    identity: Option<Identity>,
     client_verifier: Option<Arc<dyn ClientCertVerifier>>,
 }
 
@@ -50,27 +58,97 @@ impl ServerTls {
     /// With `client_ca_pem`, client certificates are verified against it where they are offered (never required). It
     /// may hold several authorities.
     pub fn new(identity: &Identity, client_ca_pem: Option<&str>) -> Result<Self, PkiError> {
-        let client_verifier = client_ca_pem.map(client_verifier).transpose()?;
-        let config = server_config(identity, client_verifier.as_ref())?;
+        Self::made_of(Parts {
+            identity: Some(identity.clone()),
+            client_verifier: client_ca_pem.map(client_verifier).transpose()?,
+        })
+    }
+
+    /// Without a certificate, and so far without an authority of client certificates: every handshake fails until
+    /// [`replace`](Self::replace) brings one.
+    pub fn without_certificate() -> Result<Self, PkiError> {
+        Self::made_of(Parts {
+            identity: None,
+            client_verifier: None,
+        })
+    }
+
+    fn made_of(parts: Parts) -> Result<Self, PkiError> {
+        let config = parts.config()?;
         Ok(Self {
             current: Arc::new(ArcSwap::from_pointee(config)),
-            client_verifier,
+            parts: Arc::new(Mutex::new(parts)),
         })
     }
 
     /// Replaces certificate and key for connections accepted from now on. On an error the old ones stay.
     pub fn replace(&self, identity: &Identity) -> Result<(), PkiError> {
-        self.current
-            .store(Arc::new(server_config(identity, self.client_verifier.as_ref())?));
+        self.change(|parts| parts.identity = Some(identity.clone()))
+    }
+
+    /// Replaces the authorities of client certificates for connections accepted from now on; with `None`, clients are
+    /// not asked for certificates. On an error the old ones stay.
+    pub fn trust(&self, client_ca_pem: Option<&str>) -> Result<(), PkiError> {
+        let verifier = client_ca_pem.map(client_verifier).transpose()?;
+        self.change(|parts| parts.client_verifier = verifier)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Parts)) -> Result<(), PkiError> {
+        // Held until the new configuration is in place, so that two changes cannot undo each other.
+        let mut parts = self.parts();
+        let mut changed = parts.clone();
+        change(&mut changed);
+        self.current.store(Arc::new(changed.config()?));
+        *parts = changed;
         Ok(())
+    }
+
+    fn parts(&self) -> MutexGuard<'_, Parts> {
+        // Nothing is half done when a holder panics: the parts are replaced as a whole.
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl std::fmt::Debug for ServerTls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let parts = self.parts();
         f.debug_struct("ServerTls")
-            .field("verifies_clients", &self.client_verifier.is_some())
+            .field("has_certificate", &parts.identity.is_some())
+            .field("verifies_clients", &parts.client_verifier.is_some())
             .finish_non_exhaustive()
+    }
+}
+
+impl Parts {
+    fn config(&self) -> Result<rustls::ServerConfig, PkiError> {
+        let builder = rustls::ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| unreadable("the TLS settings", &error.to_string()))?;
+        let builder = match &self.client_verifier {
+            Some(verifier) => builder.with_client_cert_verifier(verifier.clone()),
+            None => builder.with_no_client_auth(),
+        };
+        let mut config = match &self.identity {
+            Some(identity) => {
+                let (chain, key) = material(identity)?;
+                builder
+                    .with_single_cert(chain, key)
+                    .map_err(|error| unreadable("the serving certificate with its key", &error.to_string()))?
+            }
+            None => builder.with_cert_resolver(Arc::new(NoCertificate)),
+        };
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(config)
+    }
+}
+
+/// Refuses every handshake.
+#[derive(Debug)]
+struct NoCertificate;
+
+impl ResolvesServerCert for NoCertificate {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        None
     }
 }
 
@@ -95,10 +173,7 @@ fn client_verifier(ca_pem: &str) -> Result<Arc<dyn ClientCertVerifier>, PkiError
         .map_err(|error| refuse(&error))
 }
 
-fn server_config(
-    identity: &Identity,
-    client_verifier: Option<&Arc<dyn ClientCertVerifier>>,
-) -> Result<rustls::ServerConfig, PkiError> {
+fn material(identity: &Identity) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), PkiError> {
     // Says so in our words when there is none at all.
     first_certificate(&identity.certificate_pem)?;
     let chain = CertificateDer::pem_slice_iter(identity.certificate_pem.as_bytes())
@@ -106,18 +181,7 @@ fn server_config(
         .map_err(|error| unreadable("the serving certificate", &error.to_string()))?;
     let key = PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes())
         .map_err(|error| unreadable("the serving key", &error.to_string()))?;
-    let builder = rustls::ServerConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()
-        .map_err(|error| unreadable("the TLS settings", &error.to_string()))?;
-    let builder = match client_verifier {
-        Some(verifier) => builder.with_client_cert_verifier(verifier.clone()),
-        None => builder.with_no_client_auth(),
-    };
-    let mut config = builder
-        .with_single_cert(chain, key)
-        .map_err(|error| unreadable("the serving certificate with its key", &error.to_string()))?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(config)
+    Ok((chain, key))
 }
 
 /// Serves `app` with HTTP/1.1 and HTTP/2 over TLS until `shutdown`, then drains for at most 5 s. A
@@ -146,59 +210,88 @@ async fn serve(
     app: axum::Router,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
-    let graceful = GracefulShutdown::new();
-    let mut connections = JoinSet::new();
-    loop {
-        let accepted = tokio::select! {
-            biased;
-            () = shutdown.cancelled() => break,
-            Some(ended) = connections.join_next() => {
-                report(ended);
-                continue;
-            }
-            accepted = listener.accept() => accepted,
-        };
-        match accepted {
-            Ok((stream, address)) => {
-                let connection = connection(
-                    stream,
-                    address,
-                    tls.as_ref().map(|tls| tls.current.load_full()),
-                    app.clone(),
-                    graceful.watcher(),
-                    shutdown.clone(),
-                );
-                connections.spawn(connection);
-            }
-            Err(error) if is_of_the_peer(&error) => {
-                tracing::debug!(%error, "a connection ended before it was accepted");
-            }
-            Err(error) => {
-                // Out of file descriptors or memory: those who hold them must get a chance to let go.
-                tracing::warn!(%error, "cannot accept connections for the moment");
-                tokio::select! {
-                    () = shutdown.cancelled() => break,
-                    () = tokio::time::sleep(Duration::from_millis(200)) => {}
+    let house = House { tls, app, room: None };
+    house.serve(listener, (), shutdown).await;
+    Ok(())
+}
+
+/// What many listeners have in common: certificate and application. Each of them costs little beside its socket.
+#[derive(Clone, Debug)]
+pub struct House {
+    tls: Option<ServerTls>,
+    app: axum::Router,
+    room: Option<Arc<Room>>,
+}
+
+impl House {
+    /// Without listeners.
+    pub fn new(tls: ServerTls, app: axum::Router) -> Self {
+        Self {
+            tls: Some(tls),
+            app,
+            room: None,
+        }
+    }
+
+    /// Takes so many connections at a time at all of its listeners together, upgraded ones included; further ones are
+    /// closed at once.
+    #[must_use]
+    pub fn at_most(self, connections: usize) -> Self {
+        Self {
+            room: Some(Arc::new(Room::new(connections))),
+            ..self
+        }
+    }
+
+    /// Serves a listener as [`serve_https`] does, until `closing`, then drains for at most 5 s. `tag` is in the
+    /// extensions of each of its requests.
+    pub async fn serve<T>(&self, listener: TcpListener, tag: T, closing: CancellationToken)
+    where
+        T: Clone + Send + Sync + 'static,
+    {
+        let mut connections = JoinSet::new();
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = closing.cancelled() => break,
+                Some(ended) = connections.join_next() => {
+                    report(ended);
+                    continue;
+                }
+                accepted = listener.accept() => accepted,
+            };
+            match accepted {
+                Ok((stream, address)) => {
+                    let place = match &self.room {
+                        None => None,
+                        Some(room) => match room.place(address) {
+                            None => continue,
+                            place => place,
+                        },
+                    };
+                    let tls = self.tls.as_ref().map(|tls| tls.current.load_full());
+                    let (app, tag, closing) = (self.app.clone(), tag.clone(), closing.clone());
+                    connections.spawn(connection(stream, address, place, tls, app, tag, closing));
+                }
+                Err(error) if is_of_the_peer(&error) => {
+                    tracing::debug!(%error, "a connection ended before it was accepted");
+                }
+                Err(error) => {
+                    // Out of file descriptors or memory: those who hold them must get a chance to let go.
+                    tracing::warn!(%error, "cannot accept connections for the moment");
+                    tokio::select! {
+                        () = closing.cancelled() => break,
+                        () = tokio::time::sleep(Duration::from_millis(200)) => {}
+                    }
                 }
             }
         }
-    }
-    drop(listener);
-    let drained = tokio::time::timeout(DRAIN, async {
-        // Tells every connection to finish what it has, then waits until all have ended.
-        graceful.shutdown().await;
+        drop(listener);
+        // Each of them has seen `closing`, too, and ends itself in time.
         while let Some(ended) = connections.join_next().await {
             report(ended);
         }
-    });
-    if drained.await.is_err() {
-        tracing::info!(
-            open = connections.len(),
-            "cutting the connections that did not end by themselves"
-        );
-        connections.shutdown().await;
     }
-    Ok(())
 }
 
 fn report(ended: Result<(), tokio::task::JoinError>) {
@@ -216,28 +309,34 @@ fn is_of_the_peer(error: &io::Error) -> bool {
     )
 }
 
-async fn connection(
+async fn connection<T>(
     stream: TcpStream,
     address: SocketAddr,
+    place: Place,
     tls: Option<Arc<rustls::ServerConfig>>,
     app: axum::Router,
-    watcher: Watcher,
-    shutdown: CancellationToken,
-) {
+    tag: T,
+    closing: CancellationToken,
+) where
+    T: Clone + Send + Sync + 'static,
+{
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%address, %error, "cannot switch off Nagle's algorithm");
+    }
+    if let Err(error) = crate::tcp::keep_alive(&stream) {
+        tracing::debug!(%address, %error, "cannot have the kernel ask whether the peer is there");
     }
     let Some(config) = tls else {
         let peer = PeerIdentity {
             certificate: None,
             address: Some(address),
         };
-        return http(stream, peer, app, watcher).await;
+        return http::serve(stream, None, place, peer, app, tag, closing).await;
     };
     let handshake = tokio::time::timeout(HANDSHAKE, tokio_rustls::TlsAcceptor::from(config).accept(stream));
     let stream = tokio::select! {
         // Nobody waits for an answer on it yet.
-        () = shutdown.cancelled() => return,
+        () = closing.cancelled() => return,
         done = handshake => match done {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
@@ -255,30 +354,6 @@ async fn connection(
         certificate: leaf.map(|leaf| Arc::new(leaf.to_vec())),
         address: Some(address),
     };
-    http(stream, peer, app, watcher).await;
-}
-
-async fn http<S>(stream: S, peer: PeerIdentity, app: axum::Router, watcher: Watcher)
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let address = peer.address;
-    let service = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
-        request.extensions_mut().insert(peer.clone());
-        // A router is always ready, so `call` needs no `ready` before it.
-        app.clone().call(request)
-    });
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(IDLE);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .keep_alive_interval(Duration::from_secs(30))
-        .keep_alive_timeout(Duration::from_secs(20));
-    let served = watcher
-        .watch(builder.serve_connection_with_upgrades(TokioIo::new(stream), service))
-        .await;
-    if let Err(error) = served {
-        tracing::debug!(?address, %error, "connection ended with an error");
-    }
+    let version = Version::of_alpn(stream.get_ref().1.alpn_protocol());
+    http::serve(stream, version, place, peer, app, tag, closing).await;
 }

@@ -16,11 +16,22 @@ const ORGANISATION: [u8; 5] = [0x06, 0x03, 0x55, 0x04, 0x0a];
 /// OBJECT IDENTIFIER 2.5.4.3, commonName, encoded.
 const COMMON_NAME: [u8; 5] = [0x06, 0x03, 0x55, 0x04, 0x03];
 
-/// The same certificate for another subject, signed again by `key`, the issuer's; PEM.
+/// A Name of a common name, unless that is empty, and organisations, DER.
+pub(super) fn name(common_name: &str, organisations: &[&str]) -> Vec<u8> {
+    let mut names = Vec::new();
+    for organisation in organisations {
+        names.extend(attribute(&ORGANISATION, organisation));
+    }
+    if !common_name.is_empty() {
+        names.extend(attribute(&COMMON_NAME, common_name));
+    }
+    element(SEQUENCE, &names)
+}
+
+/// The same certificate for another subject (a Name in DER), signed again by `key`, the issuer's; PEM.
 pub(super) fn with_subject(
     certificate_der: &[u8],
-    common_name: &str,
-    organisations: &[&str],
+    subject: &[u8],
     key: &impl SigningKey,
 ) -> Result<String, rcgen::Error> {
     let (_, certificate) =
@@ -36,12 +47,7 @@ pub(super) fn with_subject(
         return Err(rcgen::Error::CouldNotParseCertificate);
     };
 
-    let mut names = Vec::new();
-    for organisation in organisations {
-        names.extend(attribute(&ORGANISATION, organisation));
-    }
-    names.extend(attribute(&COMMON_NAME, common_name));
-    let signed_part = element(SEQUENCE, &[before, &element(SEQUENCE, &names), after].concat());
+    let signed_part = element(SEQUENCE, &[before, subject, after].concat());
 
     let signature = key.sign(&signed_part)?;
     // A BIT STRING starts with the number of unused bits in its last byte.

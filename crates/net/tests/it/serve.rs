@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::extract::Extension;
 use axum::routing::get as route;
 use evenkeel_net::pki::{Ca, der_sha256};
-use evenkeel_net::serve::{PeerIdentity, ServerTls, serve_http, serve_https};
+use evenkeel_net::serve::{House, PeerIdentity, ServerTls, serve_http, serve_https};
 use futures::StreamExt as _;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -175,6 +175,70 @@ async fn a_replaced_certificate_is_shown_to_new_connections_only() {
 }
 
 #[tokio::test]
+async fn a_certificate_and_the_authority_of_clients_may_come_later() {
+    let (server_ca, first, second) = (ca(), ca(), ca());
+    evenkeel_net::init_crypto();
+    let tls = ServerTls::without_certificate().unwrap();
+    let server = https(tls.clone()).await;
+    let error = connect(server.address, &server_ca, None, &["http/1.1"]).await;
+    assert!(error.is_err(), "a handshake without a certificate");
+    tls.replace(&server_identity(&server_ca, "server")).unwrap();
+
+    let alice = |ca: &Ca| ca.issue_client("alice", &[], validity()).unwrap();
+    let who = async |ca: &Ca| {
+        let stream = connect(server.address, &server_ca, Some(&alice(ca)), &["http/1.1"])
+            .await
+            .ok()?;
+        get(stream, "/who")
+            .await
+            .ok()
+            .map(|(_, text)| !text.starts_with("nobody"))
+    };
+    assert_eq!(who(&first).await, Some(false));
+    tls.trust(Some(first.certificate_pem())).unwrap();
+    assert_eq!((who(&first).await, who(&second).await), (Some(true), None));
+    // Nonsense changes nothing, nor does a new certificate.
+    assert!(tls.trust(Some("x")).is_err());
+    tls.replace(&server_identity(&server_ca, "again")).unwrap();
+    assert_eq!((who(&first).await, who(&second).await), (Some(true), None));
+    tls.trust(Some(second.certificate_pem())).unwrap();
+    assert_eq!((who(&first).await, who(&second).await), (None, Some(true)));
+    tls.trust(None).unwrap();
+    assert_eq!(who(&first).await, Some(false));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_listeners_requests_carry_its_tag() {
+    let ca = ca();
+    let tls = ServerTls::new(&server_identity(&ca, "server"), None).unwrap();
+    let app = Router::new().route(
+        "/tag",
+        route(|Extension(tag): Extension<&'static str>| async move { tag }),
+    );
+    let house = House::new(tls, app);
+    let shutdown = CancellationToken::new();
+    let mut tasks = Vec::new();
+    for tag in ["one", "two"] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (house, closing) = (house.clone(), shutdown.clone());
+        tasks.push(tokio::spawn(
+            async move { house.serve(listener, tag, closing).await },
+        ));
+        let stream = connect(address, &ca, None, &["h2"]).await.unwrap();
+        assert_eq!(get(stream, "/tag").await.unwrap(), (200, tag.to_owned()));
+    }
+    shutdown.cancel();
+    for task in tasks {
+        timeout(DEADLINE, task)
+            .await
+            .expect("the listener stops")
+            .unwrap();
+    }
+}
+
+#[tokio::test]
 async fn unusable_parts_are_named() {
     let ca = ca();
     let good = server_identity(&ca, "server");
@@ -254,4 +318,46 @@ async fn a_watch_is_cut_when_the_drain_is_over() {
     );
     let rest = timeout(DEADLINE, stream.read_to_end(&mut got)).await.unwrap();
     assert!(matches!(rest, Ok(0) | Err(_)), "{rest:?}");
+}
+
+#[tokio::test]
+async fn connections_over_the_bound_are_closed_and_upgraded_ones_count() {
+    let ca = ca();
+    let tls = ServerTls::new(&server_identity(&ca, "server"), None).unwrap();
+    let house = House::new(tls, app()).at_most(1);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let closing = CancellationToken::new();
+    let until = closing.clone();
+    let task = tokio::spawn(async move { house.serve(listener, (), until).await });
+    let mut first = connect(address, &ca, None, &["http/1.1"]).await.unwrap();
+    first
+        .write_all(b"GET /upgrade HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n")
+        .await
+        .unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(timeout(DEADLINE, first.read_u8()).await.unwrap().unwrap());
+    }
+    assert!(head.starts_with(b"HTTP/1.1 101 "));
+    assert!(
+        connect(address, &ca, None, &["http/1.1"]).await.is_err(),
+        "the only place is taken"
+    );
+    drop(first);
+    // The server sees it in its own time.
+    let served = async {
+        loop {
+            if let Ok(stream) = connect(address, &ca, None, &["http/1.1"]).await {
+                return get(stream, "/who").await.unwrap().0;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    assert_eq!(timeout(DEADLINE, served).await.expect("a place comes free"), 200);
+    closing.cancel();
+    timeout(DEADLINE, task)
+        .await
+        .expect("the listener stops")
+        .unwrap();
 }
