@@ -91,6 +91,40 @@ pub mod conditions {
     pub const REASON_STOCK_UNKNOWN: &str = "NodeStatusUnknown";
 }
 
+/// What a virtual node says of its pods: a kubelet's own words.
+pub mod pods {
+    /// Event and refusal: the pod asks for what no virtual node has.
+    pub const UNSUPPORTED: &str = "UnsupportedPodSpec";
+    /// Event: a provider refused the pod (virtual-kubelet's word).
+    pub const PROVIDER_CREATE_FAILED: &str = "ProviderCreateFailed";
+    /// Event: a provider did not take new labels or annotations (virtual-kubelet's word).
+    pub const PROVIDER_UPDATE_FAILED: &str = "ProviderUpdateFailed";
+    /// Event: a provider did not remove a pod (virtual-kubelet's word).
+    pub const PROVIDER_DELETE_FAILED: &str = "ProviderDeleteFailed";
+    /// Event: a container exists.
+    pub const CREATED: &str = "Created";
+    /// Event: a container runs.
+    pub const STARTED: &str = "Started";
+    /// Event: a container could not be started.
+    pub const FAILED: &str = "Failed";
+    /// Event: a container waits before it starts again.
+    pub const BACK_OFF: &str = "BackOff";
+    /// Event: the pod's sandbox could not be made.
+    pub const FAILED_SANDBOX: &str = "FailedCreatePodSandBox";
+    /// Event, and reason of the phase: `activeDeadlineSeconds` is over.
+    pub const DEADLINE: &str = "DeadlineExceeded";
+    /// Waiting: the pod is being made.
+    pub const CONTAINER_CREATING: &str = "ContainerCreating";
+    /// Waiting: init containers come first.
+    pub const POD_INITIALIZING: &str = "PodInitializing";
+    /// Waiting: what the environment refers to is not there.
+    pub const CONFIG_ERROR: &str = "CreateContainerConfigError";
+    /// Waiting: it ended, and starts again later.
+    pub const CRASH_LOOP: &str = "CrashLoopBackOff";
+    /// Terminated: nobody knows how.
+    pub const STATUS_UNKNOWN: &str = "ContainerStatusUnknown";
+}
+
 /// Reasons of the Events we emit.
 pub mod events {
     /// A node was cut off from the cloud and its neighbours vouch for it.
@@ -123,4 +157,111 @@ pub mod events {
     pub const EVICTED: &str = "PodEvicted";
     /// A stateful pod stays: no fence proof.
     pub const NOT_MOVED: &str = "PodNotMoved";
+}
+
+/// Annotations by which a pod says how the simulated provider of virtual nodes is to play it. Each is prefixed with
+/// [`PREFIX`](simulated::PREFIX), and may be followed by `.CONTAINER` to mean one container alone.
+pub mod simulated {
+    /// What all of them begin with.
+    pub const PREFIX: &str = "simulated.evenkeel.io/";
+    /// Time that a container takes to start: `800ms`.
+    pub const START_DELAY: &str = "start-delay";
+    /// Ends with an error this long after the start: `30s`.
+    pub const CRASH_AFTER: &str = "crash-after";
+    /// Ends this long after the start, by itself.
+    pub const EXIT_AFTER: &str = "exit-after";
+    /// Code with which it ends by itself: 0 to 255.
+    pub const EXIT_CODE: &str = "exit-code";
+    /// What stands in the termination message then.
+    pub const EXIT_MESSAGE: &str = "exit-message";
+    /// Time that it takes to heed TERM; more than the grace period: it is killed.
+    pub const STOP_DELAY: &str = "stop-delay";
+    /// Code with which it ends when it heeds TERM: `0` or `143`.
+    pub const STOP_CODE: &str = "stop-code";
+    /// Answers of the readiness probe by time since the start: `not-ready 5s, ready 10s, not-ready`.
+    pub const READINESS: &str = "readiness";
+    /// Answers of the liveness probe: `ok 30s, fail`.
+    pub const LIVENESS: &str = "liveness";
+    /// Answers of the startup probe.
+    pub const STARTUP: &str = "startup";
+    /// Lines that it logs.
+    pub const LOG: &str = "log";
+    /// Time from one line to the next; without, all come at the start.
+    pub const LOG_INTERVAL: &str = "log-interval";
+    /// So many starts fail for the image: `2`, `always`, `always: no such image`.
+    pub const PULL_ERROR: &str = "pull-error";
+    /// So many starts fail otherwise.
+    pub const START_ERROR: &str = "start-error";
+    /// `command`: the container's own command is run by the built-in shell.
+    pub const RUN: &str = "run";
+    /// `true`, or ports: real sockets on the pod's address.
+    pub const SERVE: &str = "serve";
+    /// With sockets: `/healthz` answers 500 this long after the start.
+    pub const HEALTHY_FOR: &str = "healthy-for";
+    /// CPU that it uses, as a quantity.
+    pub const CPU: &str = "cpu";
+    /// Memory that it uses, as a quantity.
+    pub const MEMORY: &str = "memory";
+}
+
+/// Virtual nodes.
+pub mod vnode {
+    /// Component of Events, and field manager of patches.
+    pub const COMPONENT: &str = "evenkeel-vnode";
+    /// Label that all nodes of a fleet have, with the fleet's name: by it their watch finds them.
+    pub const FLEET_LABEL: &str = "vnode.evenkeel.io/fleet";
+    /// Annotation of a virtual Node: labels and annotations that were written last, as JSON of an ObjectMeta
+    /// (virtual-kubelet's).
+    pub const LAST_APPLIED_META: &str = "virtual-kubelet.io/last-applied-object-meta";
+    /// Annotation of a virtual Node: what was written last of the status, as JSON of a NodeStatus (virtual-kubelet's).
+    pub const LAST_APPLIED_STATUS: &str = "virtual-kubelet.io/last-applied-node-status";
+    /// Reason of `Ready=False` on a virtual Node whose provider errs or is silent.
+    pub const REASON_PROVIDER_UNWELL: &str = "ProviderUnwell";
+    /// Label of the Leases by which replicas share virtual nodes; its value is the name of their group.
+    pub const OWNERSHIP_LABEL: &str = "evenkeel.io/node-ownership";
+    /// Annotation of the Lease by which a replica announces itself: among how many slots it shares nodes. It must be the same
+    /// everywhere.
+    pub const OWNERSHIP_SLOTS: &str = "evenkeel.io/node-ownership-slots";
+    /// Key of the taint that virtual nodes get by default; its value is the provider's name.
+    pub const PROVIDER_TAINT: &str = "virtual-kubelet.io/provider";
+    /// Signer of kubelets' serving certificates (Kubernetes').
+    pub const SERVING_SIGNER: &str = "kubernetes.io/kubelet-serving";
+    /// Common name of such a certificate: this, and a name (Kubernetes').
+    pub const SERVING_COMMON_NAME: &str = "system:node:";
+    /// Its organisation (Kubernetes').
+    pub const SERVING_ORGANISATION: &str = "system:nodes";
+    /// Usages that are asked for with a key that is not RSA's, exactly these (Kubernetes').
+    pub const SERVING_USAGES: [&str; 2] = ["digital signature", "server auth"];
+    /// Namespace, name and key of the ConfigMap in which API servers publish the authority of their clients (Kubernetes').
+    pub const CLIENT_CA: (&str, &str, &str) = (
+        "kube-system",
+        "extension-apiserver-authentication",
+        "client-ca-file",
+    );
+    /// Prefix of the Leases by which replicas share nodes, in [`NODE_LEASE_NAMESPACE`](super::NODE_LEASE_NAMESPACE); the fleet's name follows.
+    pub const SLOT_LEASE: &str = "evenkeel-vnode";
+
+    /// Metrics.
+    pub mod metrics {
+        /// Nodes that this replica serves.
+        pub const NODES: &str = "evenkeel_vnode_nodes";
+        /// Those of them that are registered and well.
+        pub const NODES_READY: &str = "evenkeel_vnode_nodes_ready";
+        /// Pods by phase.
+        pub const PODS: &str = "evenkeel_vnode_pods";
+        /// Writes of statuses and removals by result.
+        pub const WRITES: &str = "evenkeel_vnode_status_writes";
+        /// From the decision for a status to its being written, in seconds.
+        pub const WRITE_LATENCY: &str = "evenkeel_vnode_status_write_latency_seconds";
+        /// Pods whose status waits to be written.
+        pub const QUEUE: &str = "evenkeel_vnode_status_queue_length";
+        /// Calls of the provider by call and result.
+        pub const CALLS: &str = "evenkeel_vnode_provider_calls";
+        /// How long they took, in seconds.
+        pub const CALL_DURATION: &str = "evenkeel_vnode_provider_call_duration_seconds";
+        /// Pods that only the provider knew, by what became of them.
+        pub const STRAYS: &str = "evenkeel_vnode_stray_pods";
+        /// Requests to the API server by method and status.
+        pub const REQUESTS: &str = "evenkeel_vnode_api_requests";
+    }
 }

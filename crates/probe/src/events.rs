@@ -10,24 +10,38 @@ pub use correlate::{Action, Correlator, Record};
 use crate::core::{Event, Role};
 use std::sync::Arc;
 
-/// The container that an event is about.
+/// The container, pod or node that an event is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventAbout {
-    /// UID of its pod.
+    /// UID of its pod; of the node.
     pub uid: Arc<str>,
-    /// Namespace of its pod.
+    /// Namespace of its pod. Empty: the event is about the Node `name`.
     pub namespace: Arc<str>,
-    /// Name of its pod.
+    /// Name of its pod; of the node.
     pub name: Arc<str>,
-    /// Its own name.
+    /// Its own name. Empty: the event is about the pod as a whole.
     pub container: Arc<str>,
     /// Its part in the pod.
     pub role: Role,
 }
 
 impl EventAbout {
-    /// The container within its pod, as Kubernetes names it: `spec.containers{app}`.
+    /// A Node. Kubelets put its name where its UID belongs, and so do those who look for its events.
+    pub fn node(name: Arc<str>) -> Self {
+        Self {
+            uid: name.clone(),
+            namespace: "".into(),
+            name,
+            container: "".into(),
+            role: Role::default(),
+        }
+    }
+
+    /// The container within its pod, as Kubernetes names it: `spec.containers{app}`. Empty where it is about none.
     pub fn field_path(&self) -> String {
+        if self.container.is_empty() {
+            return String::new();
+        }
         let list = match self.role {
             Role::Regular => "containers",
             Role::Init | Role::Sidecar => "initContainers",

@@ -2,8 +2,8 @@
 
 use crate::core::engine::Report;
 use crate::core::{
-    Container, ContainerState, ContainerStatus, Event, Kind, Now, Phase, Pod, PodStatus, Role, all_restart,
-    runs_again,
+    BackOff, Container, ContainerState, ContainerStatus, Event, Kind, Now, Phase, Pod, PodStatus, Role,
+    all_restart, kill_grace, runs_again,
 };
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -56,9 +56,6 @@ pub(super) enum Deed {
     Fail,
 }
 
-/// What a kubelet gives a container between TERM and KILL at the least, whatever the manifest says.
-const LEAST_GRACE: Duration = Duration::from_secs(2);
-
 /// The event, and the time that a kubelet gives a container which failed this probe: the probe's own, else the pod's, but
 /// two seconds at the least.
 pub(super) fn kill(pod: &Pod, container: &Container, kind: Kind, grace: Duration) -> Deed {
@@ -69,43 +66,12 @@ pub(super) fn kill(pod: &Pod, container: &Container, kind: Kind, grace: Duration
         container: container.name.clone(),
         kind,
         event: Event::killing(kind, pod, container),
-        grace: own.unwrap_or(grace).max(LEAST_GRACE),
+        grace: kill_grace(container, kind, grace),
         grace_of: match (own, kind) {
             (Some(_), Kind::Startup) => "startupProbe.terminationGracePeriodSeconds",
             (Some(_), _) => "livenessProbe.terminationGracePeriodSeconds",
             (None, _) => "the pod's terminationGracePeriodSeconds",
         },
-    }
-}
-
-/// Delays between restarts as a kubelet makes them (`CrashLoopBackOff`).
-#[derive(Clone, Copy, Debug, Default)]
-struct BackOff {
-    /// The delay before the next restart, and when it was set.
-    next: Option<(Duration, Duration)>,
-}
-
-impl BackOff {
-    const FIRST: Duration = Duration::from_secs(10);
-    const MOST: Duration = Duration::from_secs(300);
-
-    /// How long to wait after an end at `ended`.
-    fn delay(&self, ended: Duration) -> Duration {
-        match self.next {
-            Some((delay, set)) if ended.saturating_sub(set) <= Self::MOST * 2 => delay,
-            _ => Duration::ZERO,
-        }
-    }
-
-    /// The container starts again at `now`, after its end at `ended`.
-    fn advance(&mut self, ended: Duration, now: Duration) {
-        let waited = self.delay(ended);
-        let next = if waited.is_zero() {
-            Self::FIRST
-        } else {
-            (waited * 2).min(Self::MOST)
-        };
-        self.next = Some((next, now));
     }
 }
 
@@ -326,7 +292,7 @@ impl Kubelet {
     /// Starts it again, now or after the back-off.
     fn wait(&mut self, index: usize, now: Now) -> Deed {
         let container = &mut self.containers[index];
-        let delay = container.back_off.delay(now.mono);
+        let delay = container.back_off.delay(now.mono, BackOff::MOST);
         container.again = Some((now.mono, now.mono.saturating_add(delay)));
         if delay.is_zero() {
             return self.start(index, now);
@@ -341,7 +307,9 @@ impl Kubelet {
     fn start(&mut self, index: usize, now: Now) -> Deed {
         let container = &mut self.containers[index];
         let (ended, _) = container.again.take().unwrap_or((now.mono, now.mono));
-        container.back_off.advance(ended, now.mono);
+        container
+            .back_off
+            .advance(ended, now.mono, BackOff::FIRST, BackOff::MOST);
         container.restarts = container.restarts.saturating_add(1);
         container.id = id(&container.spec.name, container.restarts);
         container.state = ContainerState::Running { started_at: now.wall };

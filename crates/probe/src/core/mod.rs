@@ -1,6 +1,7 @@
 //! The pure prober: specifications, status, outcomes and times go in; attempts and what is published come out.
 
 mod attempt;
+mod back_off;
 pub mod engine;
 mod outcome;
 mod pod;
@@ -9,6 +10,7 @@ mod spec;
 mod worker;
 
 pub use attempt::{Attempt, Event, Key, Target};
+pub use back_off::{BackOff, LEAST_GRACE, kill_grace};
 pub use outcome::{Outcome, Reading, Verdict};
 pub use pod::{
     Container, ContainerState, ContainerStatus, Phase, Pod, PodStatus, RestartAction, RestartPolicy,

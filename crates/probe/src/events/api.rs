@@ -38,16 +38,26 @@ pub struct Source {
     pub host: String,
 }
 
-/// Writes events as `v1` Events about the pod, by the rules of client-go's recorder (see [`Correlator`]).
+/// Writes events as `v1` Events about the pod or node, by the rules of client-go's recorder (see [`Correlator`]).
 ///
 /// A thousand may wait; then the oldest go, counted by [`ApiSink::lost`]. Writes that fail for a passing reason are
 /// repeated up to twelve times; the first two seconds after the shutdown are for what still waits.
 #[derive(Clone, Debug)]
 pub struct ApiSink {
-    queue: Arc<Queue<(EventAbout, Event, Now)>>,
+    queue: Arc<Queue<Told>>,
     clock: Clock,
     /// The writer.
     tasks: TaskTracker,
+}
+
+/// An event that waits to be written.
+#[derive(Debug)]
+struct Told {
+    about: EventAbout,
+    event: Event,
+    at: Now,
+    /// Instead of [`Source::host`].
+    host: Option<Arc<str>>,
 }
 
 impl ApiSink {
@@ -73,6 +83,16 @@ impl ApiSink {
         self.tasks.wait().await;
     }
 
+    /// Takes an event that happened on another node than the [`Source`] names: one process may speak for many.
+    pub fn record_on(&self, host: Arc<str>, about: EventAbout, event: Event) {
+        self.queue.push(Told {
+            about,
+            event,
+            at: self.clock.now(),
+            host: Some(host),
+        });
+    }
+
     /// How many events were lost because too many waited.
     pub fn lost(&self) -> u64 {
         self.queue.lost_ever()
@@ -81,7 +101,12 @@ impl ApiSink {
 
 impl EventSink for ApiSink {
     fn record(&self, about: EventAbout, event: Event) {
-        self.queue.push((about, event, self.clock.now()));
+        self.queue.push(Told {
+            about,
+            event,
+            at: self.clock.now(),
+            host: None,
+        });
     }
 }
 
@@ -92,7 +117,7 @@ struct Writer {
 }
 
 impl Writer {
-    async fn run(mut self, queue: Arc<Queue<(EventAbout, Event, Now)>>, shutdown: CancellationToken) {
+    async fn run(mut self, queue: Arc<Queue<Told>>, shutdown: CancellationToken) {
         let working = async {
             // What is being written at the shutdown is written to its end.
             while let Some((item, lost)) = shutdown.run_until_cancelled(queue.next()).await {
@@ -112,28 +137,35 @@ impl Writer {
         }
     }
 
-    async fn take(&mut self, (about, event, now): (EventAbout, Event, Now), lost: u64) {
+    async fn take(&mut self, told: Told, lost: u64) {
+        let Told {
+            about,
+            event,
+            at,
+            host,
+        } = told;
+        let host = host.as_deref().unwrap_or(&self.source.host).to_owned();
         if lost > 0 {
             tracing::warn!(
                 lost,
                 "too many events about probes for the API server, the oldest are lost"
             );
         }
-        match self.correlator.correlate(about, event, now) {
-            Action::Create(record) => self.write(&record, true).await,
-            Action::Patch(record) => self.write(&record, false).await,
+        match self.correlator.correlate(about, event, at) {
+            Action::Create(record) => self.write(&record, &host, true).await,
+            Action::Patch(record) => self.write(&record, &host, false).await,
             Action::Drop => {}
         }
     }
 
-    async fn write(&self, record: &Record, mut new: bool) {
-        let api: Api<Object> = Api::namespaced(self.client.clone(), &record.about.namespace);
+    async fn write(&self, record: &Record, host: &str, mut new: bool) {
+        let api: Api<Object> = Api::namespaced(self.client.clone(), namespace(&record.about));
         let mut pause = BACKOFF;
         let mut tries = 0;
         loop {
             let request = async {
                 if new {
-                    let object = object(record, &self.source);
+                    let object = object(record, &self.source.component, host);
                     api.create(&PostParams::default(), &object).await
                 } else {
                     let patch = raise(record);
@@ -181,23 +213,31 @@ fn may_pass(error: &Error) -> bool {
     }
 }
 
-fn object(record: &Record, source: &Source) -> Object {
-    let EventAbout {
-        uid, namespace, name, ..
-    } = &record.about;
+/// Where events about an object are kept: those about a Node in `default`, since it has no namespace.
+fn namespace(about: &EventAbout) -> &str {
+    if about.namespace.is_empty() {
+        "default"
+    } else {
+        &about.namespace
+    }
+}
+
+fn object(record: &Record, component: &str, host: &str) -> Object {
+    let EventAbout { uid, name, .. } = &record.about;
+    let about_node = record.about.namespace.is_empty();
     Object {
         metadata: ObjectMeta {
             name: Some(record.name.clone()),
-            namespace: Some(namespace.to_string()),
+            namespace: Some(namespace(&record.about).to_owned()),
             ..ObjectMeta::default()
         },
         involved_object: ObjectReference {
             api_version: Some("v1".to_owned()),
-            kind: Some("Pod".to_owned()),
-            namespace: Some(namespace.to_string()),
+            kind: Some(if about_node { "Node" } else { "Pod" }.to_owned()),
+            namespace: (!about_node).then(|| record.about.namespace.to_string()),
             name: Some(name.to_string()),
             uid: Some(uid.to_string()),
-            field_path: Some(record.about.field_path()),
+            field_path: Some(record.about.field_path()).filter(|path| !path.is_empty()),
             resource_version: None,
         },
         type_: Some(if record.event.warning { "Warning" } else { "Normal" }.to_owned()),
@@ -207,11 +247,11 @@ fn object(record: &Record, source: &Source) -> Object {
         first_timestamp: Some(Time(time(record.first))),
         last_timestamp: Some(Time(time(record.last))),
         source: Some(EventSource {
-            component: Some(source.component.clone()),
-            host: Some(source.host.clone()).filter(|host| !host.is_empty()),
+            component: Some(component.to_owned()),
+            host: Some(host.to_owned()).filter(|host| !host.is_empty()),
         }),
-        reporting_component: Some(source.component.clone()),
-        reporting_instance: Some(source.host.clone()).filter(|host| !host.is_empty()),
+        reporting_component: Some(component.to_owned()),
+        reporting_instance: Some(host.to_owned()).filter(|host| !host.is_empty()),
         ..Object::default()
     }
 }

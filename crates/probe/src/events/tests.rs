@@ -118,6 +118,38 @@ async fn an_event_becomes_an_object_about_the_pod_and_its_repetition_a_count() {
 }
 
 #[tokio::test]
+async fn an_event_may_be_about_a_pod_as_a_whole_or_a_node_and_come_from_any_host() {
+    let api = api_server();
+    let sink = ApiSink::start(api.client(), source(), CancellationToken::new());
+    sink.record_on("virtual-7".into(), about("", Role::Regular), unhealthy("x"));
+    sink.record_on(
+        "virtual-7".into(),
+        EventAbout::node("virtual-7".into()),
+        unhealthy("y"),
+    );
+    let found = listed(&api, 2, 1).await;
+    let of = |kind: &str| {
+        let of_kind = |event: &&Object| event.involved_object.kind.as_deref() == Some(kind);
+        found.iter().find(of_kind).unwrap()
+    };
+    assert_eq!(of("Pod").involved_object.field_path, None);
+    let node = &of("Node").involved_object;
+    assert_eq!(
+        (
+            node.name.as_deref(),
+            node.uid.as_deref(),
+            node.namespace.as_deref()
+        ),
+        (Some("virtual-7"), Some("virtual-7"), None)
+    );
+    for event in &found {
+        let host = event.source.as_ref().and_then(|source| source.host.as_deref());
+        assert_eq!(host, Some("virtual-7"));
+        assert_eq!(event.reporting_instance.as_deref(), Some("virtual-7"));
+    }
+}
+
+#[tokio::test]
 async fn an_event_that_somebody_deleted_is_made_again_with_its_count() {
     let api = api_server();
     let sink = ApiSink::start(api.client(), source(), CancellationToken::new());

@@ -5,7 +5,7 @@ mod expand;
 mod local;
 
 pub use cri::Cri;
-pub use expand::{TooLong, expand};
+pub use expand::{MOST_EXPANDED, TooLong, expand, expand_with};
 pub use local::Local;
 
 use super::wording;
@@ -59,7 +59,7 @@ pub fn outcome(ran: Ran) -> Outcome {
 }
 
 /// The kubelet's result for a command whose time was over.
-fn timed_out(command: &[String], timeout: Duration) -> Ran {
+pub fn timed_out(command: &[String], timeout: Duration) -> Ran {
     Ran::TimedOut {
         message: format!(
             "command timed out: {} timed out after {}",

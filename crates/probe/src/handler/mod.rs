@@ -9,6 +9,8 @@ pub mod tcp;
 pub(crate) mod tls;
 pub(crate) mod wording;
 
+pub use wording::quote;
+
 use crate::core::{Attempt, Handler, Outcome, Verdict};
 use std::future::Future;
 use std::sync::Arc;

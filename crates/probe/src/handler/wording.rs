@@ -7,7 +7,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 /// Text in double quotes with escapes, as Go's `%q` has it. Bytes, because answers need not be UTF-8.
-pub(crate) fn quote(text: &[u8]) -> String {
+pub fn quote(text: &[u8]) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
     for chunk in text.utf8_chunks() {

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 
 /// Most bytes of arguments, or of an environment, that come out: more than Linux starts a program with (three quarters
 /// of 8 MiB for both). Values refer to values, so that a page of manifest could mean more than any memory holds.
-const MOST: usize = 6 << 20;
+pub const MOST_EXPANDED: usize = 6 << 20;
 
 /// References make a command, or an environment, longer than any program can be started with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "with its references like $(NAME) replaced it is longer than {MOST} bytes, and no system starts that"
+    "with its references like $(NAME) replaced it is longer than {MOST_EXPANDED} bytes, and no system starts that"
 )]
 pub struct TooLong;
 
@@ -25,28 +25,32 @@ pub fn expand(command: &[String], env: &[(String, String)]) -> Result<Vec<String
         .iter()
         .map(|(name, value)| (name.as_str(), value.as_str()))
         .collect();
-    let mut room = MOST;
+    let mut room = MOST_EXPANDED;
     command
         .iter()
-        .map(|argument| argument_of(argument, |name| values.get(name).copied(), &mut room))
+        .map(|argument| expand_with(argument, |name| values.get(name).copied(), &mut room))
         .collect()
 }
 
 /// An environment whose values may refer to earlier ones.
 pub(super) fn environment(env: &[(String, String)]) -> Result<Vec<(String, String)>, TooLong> {
     let mut known: HashMap<&str, String> = HashMap::new();
-    let mut room = MOST;
+    let mut room = MOST_EXPANDED;
     env.iter()
         .map(|(name, value)| {
-            let value = argument_of(value, |name| known.get(name).map(String::as_str), &mut room)?;
+            let value = expand_with(value, |name| known.get(name).map(String::as_str), &mut room)?;
             known.insert(name, value.clone());
             Ok((name.clone(), value))
         })
         .collect()
 }
 
-/// `room` is how many bytes there may still be.
-fn argument_of<'a>(
+/// One text with `$(NAME)` replaced by what `value` knows, by the rules of [`expand`].
+///
+/// # Errors
+///
+/// `room` is how many bytes there may still be, of all texts that belong together: [`MOST_EXPANDED`] to begin with.
+pub fn expand_with<'a>(
     argument: &str,
     value: impl Fn(&str) -> Option<&'a str>,
     room: &mut usize,
