@@ -4,6 +4,7 @@ mod files;
 #[cfg(test)]
 mod tests;
 
+use crate::kubelet::{KubeletOptions, KubeletTrust, check_authority};
 use crate::server::{ApiServer, Options, ServerError};
 use clap::{Args, ValueEnum};
 use evenkeel_net::pki::{Ca, PkiError, ServerNames};
@@ -51,6 +52,35 @@ pub struct ApiServerArgs {
     /// Who may do what.
     #[arg(long, value_enum, default_value_t = AuthorizationMode::Rbac)]
     pub authorization_mode: AuthorizationMode,
+
+    /// Types of node addresses at which kubelets are called, the preferred one first.
+    #[arg(
+        long,
+        value_name = "TYPES",
+        value_delimiter = ',',
+        default_value = "InternalIP,ExternalIP,Hostname"
+    )]
+    pub kubelet_preferred_address_types: Vec<String>,
+
+    /// Authorities of kubelets' serving certificates, PEM; without it the server's own, which signs requests for
+    /// kubernetes.io/kubelet-serving.
+    #[arg(long, value_name = "FILE", conflicts_with = "kubelet_insecure_tls")]
+    pub kubelet_certificate_authority: Option<PathBuf>,
+
+    /// Accept any serving certificate of a kubelet, as kubeadm's clusters do.
+    #[arg(long)]
+    pub kubelet_insecure_tls: bool,
+
+    /// Approve requests for kubernetes.io/kubelet-serving of a kubelet for its own names, and of those who may approve
+    /// them. Trusts nodes to tell their addresses; those of this server, of another node, and loopback ones without
+    /// --proxy-to-any-address wait for an administrator.
+    #[arg(long)]
+    pub approve_kubelet_serving: bool,
+
+    /// Let nodes/proxy, pods/proxy and services/proxy reach loopback and link-local addresses, too, and
+    /// --approve-kubelet-serving approve loopback ones.
+    #[arg(long)]
+    pub proxy_to_any_address: bool,
 }
 
 /// Who may do what.
@@ -79,6 +109,14 @@ pub enum CliError {
     #[error("--cert-dir {}: {why}; remove ca.crt and ca.key there to have new ones made", path.display())]
     Authority {
         /// The directory.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// `--kubelet-certificate-authority` cannot be read. Nothing was started.
+    #[error("--kubelet-certificate-authority {}: {why}; name a file with PEM certificates", path.display())]
+    KubeletAuthority {
+        /// The file.
         path: PathBuf,
         /// What is wrong.
         why: String,
@@ -114,6 +152,7 @@ impl CliError {
         match self {
             Self::Unwritable { .. }
             | Self::Authority { .. }
+            | Self::KubeletAuthority { .. }
             | Self::PortTaken { .. }
             | Self::Listen { .. } => 2,
             Self::Start(_) | Self::Certificate(_) | Self::Serve(_) => 1,
@@ -140,6 +179,7 @@ async fn run_to(
         Some(dir) => Some(CertDir::open(dir)?),
         None => None,
     };
+    let options = args.options()?;
     let asked = SocketAddr::new(args.bind, args.port);
     let listener = TcpListener::bind(asked)
         .await
@@ -148,7 +188,6 @@ async fn run_to(
         .local_addr()
         .map_err(|error| listen_error(asked, &error))?;
 
-    let options = args.options();
     let server = match certificates.as_ref().and_then(|dir| dir.authority.clone()) {
         Some((certificate, key)) => ApiServer::with_ca(options, Ca::from_pem(&certificate, &key)?)?,
         None => ApiServer::new(options)?,
@@ -178,14 +217,38 @@ async fn run_to(
 }
 
 impl ApiServerArgs {
-    fn options(&self) -> Options {
-        Options {
+    fn options(&self) -> Result<Options, CliError> {
+        Ok(Options {
             default_not_ready_toleration_seconds: self.default_not_ready_toleration_seconds,
             default_unreachable_toleration_seconds: self.default_unreachable_toleration_seconds,
             anonymous_auth: self.anonymous_auth,
             rbac: self.authorization_mode == AuthorizationMode::Rbac,
+            approve_kubelet_serving: self.approve_kubelet_serving,
+            kubelet: KubeletOptions {
+                address_types: self.kubelet_preferred_address_types.clone(),
+                trust: self.kubelet_trust()?,
+                proxy_to_any_address: self.proxy_to_any_address,
+                ..KubeletOptions::default()
+            },
             ..Options::default()
-        }
+        })
+    }
+
+    fn kubelet_trust(&self) -> Result<KubeletTrust, CliError> {
+        let Some(path) = &self.kubelet_certificate_authority else {
+            return Ok(if self.kubelet_insecure_tls {
+                KubeletTrust::Anything
+            } else {
+                KubeletTrust::ServerCa
+            });
+        };
+        let refuse = |why: String| CliError::KubeletAuthority {
+            path: path.clone(),
+            why,
+        };
+        let pem = std::fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
+        check_authority(&pem).map_err(|error| refuse(error.to_string()))?;
+        Ok(KubeletTrust::Authority(pem))
     }
 }
 

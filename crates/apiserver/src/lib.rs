@@ -11,6 +11,8 @@
 //! | [`kinds`] | which resources exist: the built-in ones as data, custom ones as they come and go |
 //! | [`store`] | the objects and their history |
 //! | `verbs`, `watch`, `http` | the verbs on the store, the HTTP face |
+//! | [`kubelet`] | the server as a client of kubelets: logs, exec, proxies, usage |
+//! | `signing` | certificates for those who ask by CertificateSigningRequests |
 //! | [`admit`] | what the server would say to an object, without a server |
 //! | [`server`] | the server as its users hold it |
 //! | [`cli`] | the server as a command |
@@ -18,11 +20,14 @@
 pub mod access;
 pub mod admit;
 pub mod cli;
+mod dial;
 mod http;
 pub mod kinds;
+pub mod kubelet;
 pub mod objects;
 pub mod request;
 pub mod server;
+mod signing;
 pub mod status;
 pub mod store;
 mod verbs;

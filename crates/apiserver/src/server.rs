@@ -6,7 +6,11 @@ use crate::access::Access;
 use crate::access::tokens::KeyError;
 use crate::http::Caller;
 use crate::kinds::Registry;
+use crate::kubelet;
+use crate::kubelet::usage::Measurements;
+use crate::kubelet::{KubeletOptions, Kubelets};
 use crate::request::UserInfo;
+use crate::signing;
 use crate::store::Store;
 use crate::verbs::services::Allocator;
 use base64::Engine;
@@ -41,6 +45,14 @@ pub struct Options {
     pub watch_history: usize,
     /// Namespaces that exist from the start, beside `default`, `kube-system`, `kube-public`, `kube-node-lease`.
     pub namespaces: Vec<String>,
+    /// How kubelets are reached.
+    pub kubelet: KubeletOptions,
+    /// Whether requests for serving certificates are approved where the requester is the kubelet that they are for, or
+    /// may approve them anyway. This trusts nodes: they write the addresses themselves by which it is decided. Names
+    /// and addresses of this server, of another node, and loopback ones unless
+    /// [`proxy_to_any_address`](KubeletOptions::proxy_to_any_address) is set, are left to an administrator.
+    /// Off in kube-apiserver, where somebody has to decide.
+    pub approve_kubelet_serving: bool,
 }
 
 impl Default for Options {
@@ -54,6 +66,8 @@ impl Default for Options {
             git_version: "v1.36.2".to_owned(),
             watch_history: 65_536,
             namespaces: Vec::new(),
+            kubelet: KubeletOptions::default(),
+            approve_kubelet_serving: false,
         }
     }
 }
@@ -93,6 +107,9 @@ pub(crate) struct Shared {
     pub(crate) services: Allocator,
     pub(crate) ca: Ca,
     pub(crate) admin: Admin,
+    pub(crate) kubelets: Kubelets,
+    pub(crate) usage: Arc<Measurements>,
+    pub(crate) signing: signing::controller::State,
 }
 
 /// Why a server could not be made.
@@ -129,7 +146,12 @@ impl ApiServer {
 
     /// The same with an authority that exists already.
     pub fn with_ca(options: Options, ca: Ca) -> Result<Self, ServerError> {
+        let identity = ca.issue_client(kubelet::USER, kubelet::GROUPS, valid_for(10 * YEAR))?;
+        let kubelets = Kubelets::new(&options.kubelet, &identity, ca.certificate_pem())?;
         let inner = Shared {
+            kubelets,
+            usage: Arc::default(),
+            signing: signing::controller::State::default(),
             registry: Registry::new(),
             store: Store::new(options.watch_history),
             access: Access::new(&options)?,
@@ -229,6 +251,7 @@ impl ApiServer {
             IpAddr::V4(bootstrap::KUBERNETES_ADDRESS),
             listener.local_addr()?.ip(),
         ]);
+        self.inner.signing.serves(&names);
         let ca = &self.inner.ca;
         let identity = ca
             .issue_server("kube-apiserver", &names, valid_for(10 * YEAR))

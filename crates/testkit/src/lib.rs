@@ -78,6 +78,48 @@ pub fn kubectl() -> Option<PathBuf> {
     tool("EVENKEEL_KUBECTL", "kubectl")
 }
 
+/// Every `kubectl` there is: `$EVENKEEL_KUBECTL` alone, or the ones on the PATH with the versions beside them, which
+/// some distributions install as `kubectl.1.NN`. Sorted, none twice.
+pub fn kubectls() -> Vec<PathBuf> {
+    if std::env::var_os("EVENKEEL_KUBECTL").is_some_and(|named| !named.is_empty()) {
+        return kubectl().into_iter().collect();
+    }
+    kubectls_on(&std::env::var_os("PATH").unwrap_or_default())
+}
+
+fn kubectls_on(path: &std::ffi::OsStr) -> Vec<PathBuf> {
+    let mut found = std::collections::BTreeSet::new();
+    for directory in std::env::split_paths(path) {
+        let Ok(program) = directory.join("kubectl").canonicalize() else {
+            continue;
+        };
+        let beside = program.parent().map(std::fs::read_dir);
+        for entry in [std::fs::read_dir(&directory)]
+            .into_iter()
+            .chain(beside)
+            .flatten()
+            .flatten()
+            .flatten()
+        {
+            let name = entry.file_name();
+            let version = name.to_str().and_then(|name| name.strip_prefix("kubectl"));
+            let digits = |version: &str| {
+                version.is_empty()
+                    || version
+                        .strip_prefix(".1.")
+                        .is_some_and(|minor| minor.parse::<u8>().is_ok())
+            };
+            if version.is_some_and(digits)
+                && let Ok(file) = entry.path().canonicalize()
+                && is_executable(&file)
+            {
+                found.insert(file);
+            }
+        }
+    }
+    found.into_iter().collect()
+}
+
 /// The Go tool chain: `$EVENKEEL_GO`, or the first on the PATH.
 pub fn go() -> Option<PathBuf> {
     tool("EVENKEEL_GO", "go")
@@ -114,6 +156,33 @@ fn is_executable(file: &Path) -> bool {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn every_kubectl_is_found_once_by_its_real_name() {
+        let (bin, real) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        for (name, mode) in [
+            ("kubectl", 0o755),
+            ("kubectl.1.30", 0o755),
+            ("kubectl.1.31", 0o644),
+            ("kubectl.bak", 0o755),
+            ("kubectl-plugin", 0o755),
+        ] {
+            let file = real.path().join(name);
+            std::fs::write(&file, "#!/bin/sh\n").unwrap();
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+        }
+        std::os::unix::fs::symlink(real.path().join("kubectl"), bin.path().join("kubectl")).unwrap();
+        let path = std::env::join_paths([bin.path(), real.path()]).unwrap();
+        let real = real.path().canonicalize().unwrap();
+        assert_eq!(
+            kubectls_on(&path),
+            [real.join("kubectl"), real.join("kubectl.1.30")]
+        );
+        assert_eq!(
+            kubectls_on(bin.path().join("none").as_os_str()),
+            Vec::<PathBuf>::new()
+        );
+    }
 
     #[test]
     fn the_first_executable_on_the_path_is_found() {

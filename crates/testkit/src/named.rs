@@ -28,8 +28,20 @@ fn is_test(source: &str, function: &str, case: Option<&str>) -> bool {
 }
 
 /// Whether the crate at `root` has a test of this path (`module::test`, or `module::test::case` of a table) below `src`,
-/// or, for `it::…`, below `tests/it`.
+/// or, for `it::…`, below `tests/it`. A test of a crate beside it has that crate's folder before its path.
 pub fn exists(root: &Path, name: &str) -> bool {
+    let elsewhere = || {
+        let (neighbour, path) = name.split_once("::")?;
+        let neighbour = root.parent()?.join(neighbour);
+        neighbour
+            .join("Cargo.toml")
+            .is_file()
+            .then(|| is_in(&neighbour, path))
+    };
+    is_in(root, name) || elsewhere().unwrap_or(false)
+}
+
+fn is_in(root: &Path, name: &str) -> bool {
     let (base, path) = match name.strip_prefix("it::") {
         Some(path) => (root.join("tests/it"), path),
         None => (root.join("src"), name),

@@ -1,6 +1,6 @@
 //! An API server on a real socket, reached over links that can be cut.
 
-use crate::{ApiServer, api_server};
+use crate::{ApiServer, Options, api_server_with};
 use evenkeel_net::pki::ServerNames;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,12 @@ pub struct ServedApi {
 impl ServedApi {
     /// Starts a fresh one.
     pub async fn start() -> Self {
-        let server = api_server();
+        Self::with(Options::default()).await
+    }
+
+    /// The same with options.
+    pub async fn with(options: Options) -> Self {
+        let server = api_server_with(options);
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("it is bound");
         let stop = CancellationToken::new();

@@ -2,6 +2,7 @@
 
 use crate::access::errors::unauthorized;
 use crate::access::tokens::{TokenError, TokenIssuer, Verified};
+use crate::access::websocket;
 use crate::request::{Reader, UserInfo};
 use crate::server::StaticToken;
 use crate::status::ApiResult;
@@ -49,7 +50,14 @@ impl Authenticator {
         if let Some(user) = client_certificate.and_then(certificate_user) {
             return Ok(authenticated(user));
         }
-        if let Some(token) = bearer(headers) {
+        let token = match bearer(headers) {
+            Some(token) => Some(token),
+            None => websocket::token(headers).map_err(|why| {
+                tracing::debug!(why, "the token of a websocket request cannot be read");
+                unauthorized()
+            })?,
+        };
+        if let Some(token) = token {
             return self
                 .token(&token, &[], reader, now)
                 .map(|verified| verified.user)
@@ -135,7 +143,9 @@ fn bearer(headers: &HeaderMap) -> Option<String> {
 fn certificate_user(der: &[u8]) -> Option<UserInfo> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
     let subject = certificate.subject();
-    let name = subject.iter_common_name().next()?.as_str().ok()?;
+    // The last of several, as in Go, and as the signing of requests and kubelets have it: whoever is approved under
+    // one name must not be let in under another.
+    let name = subject.iter_common_name().last()?.as_str().ok()?;
     if name.is_empty() {
         return None;
     }
@@ -210,6 +220,32 @@ mod tests {
         );
     }
 
+    #[rstest]
+    #[case::known(
+        "base64url.bearer.authorization.k8s.io.czNjcmV0, v5.channel.k8s.io",
+        Ok("admin")
+    )]
+    #[case::unknown("v5.channel.k8s.io, base64url.bearer.authorization.k8s.io.bm9wZQ", Err(401))]
+    #[case::alone("base64url.bearer.authorization.k8s.io.czNjcmV0", Err(401))]
+    #[case::no_token("v5.channel.k8s.io", Ok(ANONYMOUS))]
+    fn websockets_of_browsers_name_a_token_among_their_protocols(
+        #[case] protocols: &str,
+        #[case] expected: Result<&str, u16>,
+    ) {
+        let mut headers = headers(None);
+        headers.insert(http::header::CONNECTION, "Upgrade".parse().unwrap());
+        headers.insert(http::header::UPGRADE, "websocket".parse().unwrap());
+        headers.insert(http::header::SEC_WEBSOCKET_PROTOCOL, protocols.parse().unwrap());
+        let got =
+            authenticator(true).authenticate(&headers, None, &Objects::default(), Timestamp::UNIX_EPOCH);
+        assert_eq!(
+            got.as_ref()
+                .map(|user| user.name.as_str())
+                .map_err(|error| error.code),
+            expected
+        );
+    }
+
     #[test]
     fn a_certificate_names_user_and_groups() {
         let key = rcgen::KeyPair::generate().unwrap();
@@ -232,5 +268,21 @@ mod tests {
             (user.name.as_str(), user.groups),
             ("jane", vec!["devs".to_owned(), AUTHENTICATED.to_owned()])
         );
+    }
+
+    #[test]
+    fn the_last_of_several_names_is_the_user() {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::default();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params
+            .distinguished_name
+            .push(rcgen::DnType::CommonName, "victim");
+        // rcgen keeps one value per type; by its number the type is another one for it.
+        let common_name = rcgen::DnType::CustomDnType(vec![2, 5, 4, 3]);
+        params.distinguished_name.push(common_name, "system:node:n1");
+        let certificate = params.self_signed(&key).unwrap();
+        let user = certificate_user(certificate.der()).unwrap();
+        assert_eq!(user.name, "system:node:n1");
     }
 }

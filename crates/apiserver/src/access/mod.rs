@@ -3,6 +3,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`authn`] | who asks: certificates, tokens, anonymous; and impersonation |
+//! | `websocket` | bearer tokens among the subprotocols of websockets |
 //! | [`tokens`] | ServiceAccount tokens: issued and verified |
 //! | [`rbac`] | may they: RBAC, and the objects a fresh cluster has |
 //! | [`review`] | access and identity reviews, as a client asks for them |
@@ -21,6 +22,7 @@ pub mod review;
 mod testing;
 pub mod tokens;
 pub(crate) mod uid;
+pub(crate) mod websocket;
 
 use crate::request::{Reader, UserInfo};
 use crate::server::Options;
@@ -33,7 +35,7 @@ pub struct Access {
     /// Who asks.
     pub authenticator: authn::Authenticator,
     /// May they.
-    pub authorizer: rbac::Authorizer,
+    pub authorizer: Arc<rbac::Authorizer>,
     /// ServiceAccount tokens.
     pub tokens: Arc<tokens::TokenIssuer>,
     /// What is changed or refused on the way in.
@@ -46,11 +48,12 @@ impl Access {
     /// With a fresh signing key for ServiceAccount tokens.
     pub fn new(options: &Options) -> Result<Self, tokens::KeyError> {
         let tokens = Arc::new(tokens::TokenIssuer::new()?);
+        let authorizer = Arc::new(rbac::Authorizer::new(options.rbac));
         Ok(Self {
             authenticator: authn::Authenticator::new(&options.tokens, tokens.clone(), options.anonymous_auth),
-            authorizer: rbac::Authorizer::new(options.rbac),
+            admission: admission::Admission::new(options, authorizer.clone()),
+            authorizer,
             tokens,
-            admission: admission::Admission::new(options),
             openapi: openapi::OpenApi::default(),
         })
     }

@@ -140,7 +140,8 @@ fn flags_become_options() {
         "--anonymous-auth=false",
         "--authorization-mode=always-allow",
     ])
-    .options();
+    .options()
+    .unwrap();
     assert_eq!(
         (
             options.default_unreachable_toleration_seconds,
@@ -157,4 +158,51 @@ fn a_wildcard_address_is_reached_at_the_loopback() {
     assert_eq!(url("0.0.0.0:1".parse().unwrap()), "https://127.0.0.1:1");
     assert_eq!(url("[::]:1".parse().unwrap()), "https://[::1]:1");
     assert_eq!(url("10.0.0.1:1".parse().unwrap()), "https://10.0.0.1:1");
+}
+
+#[test]
+fn flags_say_how_kubelets_are_reached() {
+    let plain = args(&[]).options().unwrap();
+    assert_eq!(plain.kubelet, KubeletOptions::default());
+    assert!(!plain.approve_kubelet_serving);
+    let set = args(&[
+        "--kubelet-preferred-address-types",
+        "Hostname,InternalIP",
+        "--kubelet-insecure-tls",
+        "--approve-kubelet-serving",
+        "--proxy-to-any-address",
+    ]);
+    let set = set.options().unwrap();
+    assert_eq!(set.kubelet.address_types, ["Hostname", "InternalIP"]);
+    assert_eq!(set.kubelet.trust, KubeletTrust::Anything);
+    assert!(set.approve_kubelet_serving && set.kubelet.proxy_to_any_address);
+}
+
+#[test]
+fn an_authority_of_kubelets_that_cannot_be_read_is_the_callers_mistake() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("ca.crt");
+    let flag = ["--kubelet-certificate-authority", file.to_str().unwrap()];
+    for text in [None, Some("no certificate")] {
+        if let Some(text) = text {
+            std::fs::write(&file, text).unwrap();
+        }
+        let error = args(&flag).options().unwrap_err();
+        assert_eq!(error.exit_code(), 2, "{error}");
+        assert!(
+            error.to_string().starts_with("--kubelet-certificate-authority "),
+            "{error}"
+        );
+    }
+    let ca = Ca::new(
+        "kubelets",
+        evenkeel_net::pki::Validity {
+            from: 0,
+            until: 4_000_000_000,
+        },
+    )
+    .unwrap();
+    std::fs::write(&file, ca.certificate_pem()).unwrap();
+    let trust = args(&flag).options().unwrap().kubelet.trust;
+    assert_eq!(trust, KubeletTrust::Authority(ca.certificate_pem().to_owned()));
 }

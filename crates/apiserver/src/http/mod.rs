@@ -5,6 +5,7 @@
 pub(crate) mod body;
 pub(crate) mod negotiate;
 pub(crate) mod nonresource;
+pub(crate) mod protobuf;
 pub(crate) mod query;
 pub(crate) mod respond;
 pub(crate) mod route;
@@ -13,6 +14,7 @@ use crate::request::{RequestInfo, UserInfo};
 use crate::server::Shared;
 use crate::status::{ApiError, ApiResult};
 use crate::verbs;
+use crate::verbs::connect::{self, Connect};
 use crate::verbs::context::Context;
 use axum::body::Body;
 use http::request::Parts;
@@ -38,8 +40,8 @@ pub(crate) async fn handle(
     request: Request<Body>,
     shutdown: Option<CancellationToken>,
 ) -> Response<Body> {
-    let (parts, body) = request.into_parts();
-    let mut response = match answer(server, caller, &parts, body, shutdown).await {
+    let (mut parts, body) = request.into_parts();
+    let mut response = match answer(server, caller, &mut parts, body, shutdown).await {
         Ok(response) => response,
         Err(error) => respond::error(&error),
     };
@@ -61,7 +63,7 @@ fn header_text<'a>(headers: &'a HeaderMap, name: &header::HeaderName) -> &'a str
 async fn answer(
     server: Arc<Shared>,
     caller: Caller,
-    parts: &Parts,
+    parts: &mut Parts,
     body: Body,
     shutdown: Option<CancellationToken>,
 ) -> ApiResult<Response<Body>> {
@@ -86,6 +88,17 @@ async fn answer(
         .ok_or_else(ApiError::no_such_resource)?
         .clone();
     verbs::check_path(&resource, &info)?;
+    if connect::is_connect(&info) {
+        let connect = Connect {
+            server: &server,
+            resource: &resource,
+            info: &info,
+            query: &query,
+            user: &user,
+            shutdown,
+        };
+        return connect::run(connect, parts, body).await;
+    }
     let accept = header_text(&parts.headers, &header::ACCEPT);
     let mut form = negotiate::negotiate(Some(accept), shows_list(&info))?;
     form.pretty = query.flag("pretty");
@@ -99,12 +112,18 @@ async fn answer(
     let gzip = header_text(&parts.headers, &header::ACCEPT_ENCODING)
         .split(',')
         .any(|coding| coding.trim().starts_with("gzip"));
+    let mut body = body::read(body).await?;
+    let mut media = media;
+    if media == protobuf::MEDIA && protobuf::reads(&resource) {
+        body = protobuf::to_json(&body)?.into();
+        "application/json".clone_into(&mut media);
+    }
     let context = Arc::new(Context {
         info,
         resource,
         query,
         user,
-        body: body::read(body).await?,
+        body,
         content_type: media,
         user_agent: header_text(&parts.headers, &header::USER_AGENT).to_owned(),
         form,

@@ -37,7 +37,7 @@ pub(crate) fn request_info(method: &Method, path: &str, query: &Query) -> Reques
     let resource = parts.next().unwrap_or_default();
     let mut name = parts.next().unwrap_or_default();
     let subresource = parts.next().unwrap_or_default();
-    // What follows a subresource (a proxy path) is not told apart: such subresources are not served.
+    // What follows a subresource is the path of a proxy, which reads it for itself.
     let mut verb = match *method {
         Method::POST => "create",
         Method::GET | Method::HEAD => "get",

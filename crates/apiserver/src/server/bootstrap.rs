@@ -31,10 +31,13 @@ pub(super) fn fill(server: &Shared) {
             server,
             json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": name}}),
         );
+        // So that their token volumes can be made: likewise.
+        add(server, root_ca(name, server.ca.certificate_pem()));
     }
     for object in rbac::bootstrap_objects() {
         add(server, object);
     }
+    add(server, authentication(server.ca.certificate_pem()));
     let service = kubernetes_service();
     server.services.hold(&service);
     add(server, service);
@@ -46,6 +49,24 @@ fn namespace(name: &str) -> Value {
         "apiVersion": "v1", "kind": "Namespace",
         "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
         "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"},
+    })
+}
+
+/// The authority of the server's own certificate, which pods are given together with their tokens.
+fn root_ca(namespace: &str, ca: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "kube-root-ca.crt", "namespace": namespace},
+        "data": {"ca.crt": ca},
+    })
+}
+
+/// Where kubelets and extension servers find the authority of client certificates.
+fn authentication(ca: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "extension-apiserver-authentication", "namespace": "kube-system"},
+        "data": {"client-ca-file": ca},
     })
 }
 

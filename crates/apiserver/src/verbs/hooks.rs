@@ -1,12 +1,14 @@
 //! What a write to some kinds brings with it, and subresources that other modules answer.
 
 use super::context::{Answer, Context, rfc3339};
+use super::rules::Part;
 use crate::access::review::{self, Review};
 use crate::http::body;
 use crate::objects::crd;
 use crate::objects::strict::{self, FieldValidation};
 use crate::request::Gvk;
 use crate::server::Shared;
+use crate::signing::{self, controller};
 use crate::status::{ApiError, ApiResult};
 use crate::store::{Table, resource_version};
 use jiff::Timestamp;
@@ -22,6 +24,11 @@ const ATTEMPTS: usize = 32;
 fn is_definition(context: &Context) -> bool {
     let gvr = &context.resource.gvr;
     gvr.group == "apiextensions.k8s.io" && gvr.resource == "customresourcedefinitions"
+}
+
+fn is_signing_request(context: &Context) -> bool {
+    let gvr = &context.resource.gvr;
+    gvr.group == signing::GROUP && gvr.resource == signing::RESOURCE
 }
 
 fn is_core(context: &Context, resource: &str) -> bool {
@@ -40,6 +47,25 @@ pub(crate) fn prepare_create(context: &Context, object: &mut Value) {
             "conditions": null, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": stored,
         });
     }
+    if is_signing_request(context) {
+        // Who asks is what the server knows, whatever the request says.
+        if let Some(spec) = object["spec"].as_object_mut() {
+            for member in ["username", "uid", "groups", "extra"] {
+                spec.remove(member);
+            }
+        }
+        let known = review::describe(&context.user);
+        for (member, value) in known.as_object().into_iter().flatten() {
+            object["spec"][member] = value.clone();
+        }
+    }
+}
+
+/// Before a new state is validated.
+pub(crate) fn prepare_update(context: &Context, part: Part, old: &Value, new: &mut Value) {
+    if is_signing_request(context) && matches!(part, Part::Status | Part::Approval) {
+        controller::prepare_conditions(part == Part::Status, old, new, Timestamp::now());
+    }
 }
 
 /// After a create.
@@ -47,10 +73,24 @@ pub(crate) fn created(context: &Context, object: &Arc<Value>) {
     if is_definition(context) {
         establish(&context.server, object);
     }
+    sign(context, &Value::Null, object);
+}
+
+/// Requests for certificates are answered as soon as they can be.
+fn sign(context: &Context, old: &Value, new: &Value) {
+    let name = new["metadata"]["name"].as_str().unwrap_or_default();
+    if is_signing_request(context) {
+        controller::written(&context.server, name);
+    }
+    let addresses = |node: &Value| node["status"]["addresses"].clone();
+    if is_core(context, "nodes") && (old.is_null() || addresses(old) != addresses(new)) {
+        controller::node_written(&context.server, name);
+    }
 }
 
 /// After an update.
 pub(crate) fn updated(context: &Context, old: &Value, new: &Arc<Value>) {
+    sign(context, old, new);
     if !is_definition(context) {
         return;
     }

@@ -7,10 +7,12 @@
 //! | `convert` | between the version served and the version stored |
 //! | `read`, `write`, `patch`, `delete` | the verbs |
 //! | `scale`, `binding`, `eviction`, `finalize` | subresources with a verb of their own |
+//! | `connect` | subresources behind which a kubelet or a pod answers |
 //! | `services` | addresses and ports that Services are given |
 //! | `hooks` | what a write to some kinds brings with it |
 
 pub(crate) mod binding;
+pub(crate) mod connect;
 pub(crate) mod context;
 pub(crate) mod convert;
 pub(crate) mod delete;
@@ -26,6 +28,7 @@ pub(crate) mod write;
 
 use crate::access::review;
 use crate::kinds::Resource;
+use crate::kubelet::usage;
 use crate::request::RequestInfo;
 use crate::status::{ApiError, ApiResult};
 use context::{Answer, Context};
@@ -78,6 +81,8 @@ pub(crate) async fn run(context: &Arc<Context>) -> ApiResult<Answer> {
         ("", "create") if review::is_review(group, resource) => hooks::review(context),
         ("", "create") if (group, resource) == ("", "bindings") => binding::create(context).await,
         ("", "create") => write::create(context).await,
+        ("", "get") if group == usage::GROUP => usage::get(context).await,
+        ("", "list") if group == usage::GROUP => usage::list(context).await,
         ("", "get") => read::get(context),
         ("", "list") => read::list(context),
         ("", "watch") => crate::watch::watch(context),

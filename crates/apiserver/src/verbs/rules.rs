@@ -109,6 +109,7 @@ impl<'a> Rules<'a> {
             (Self::Builtin { stored, .. }, Part::Main) => validate::update(stored, old, new),
             (Self::Custom(kind), Part::Status) => kind.validate_status_update(old, new),
             (Self::Custom(kind), _) => kind.validate_update(old, new),
+            (Self::Builtin { stored, .. }, Part::Approval) => validate::approval_update(stored, old, new),
             // What these parts may change is grafted on the old object; the rest cannot differ.
             (Self::Builtin { stored, .. }, _) => validate::status_update(stored, old, new),
         }

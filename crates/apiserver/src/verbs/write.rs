@@ -358,6 +358,7 @@ pub(crate) async fn replace(
 fn check_update(context: &Context, part: Part, stored: &Value, mut new: Value) -> ApiResult<Value> {
     let rules = context.rules()?;
     rules.prepare_update(part, stored, &mut new);
+    hooks::prepare_update(context, part, stored, &mut new);
     services::carry_over(context, stored, &mut new);
     context.valid(&new, rules.validate_update(part, stored, &new))?;
     Ok(new)

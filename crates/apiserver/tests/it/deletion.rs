@@ -96,7 +96,7 @@ async fn propagation_is_left_to_a_garbage_collector() {
 
 #[tokio::test]
 async fn a_collection_is_deleted_by_its_labels() {
-    let api = Api::<ConfigMap>::default_namespaced(server().client());
+    let api = crate::config_maps(server().client()).await;
     for (name, group) in [("a", "1"), ("b", "2")] {
         let mut map = config_map(name);
         map.metadata.labels = Some([("g".to_owned(), group.to_owned())].into());

@@ -3,12 +3,14 @@
 mod custom;
 mod deletion;
 mod eviction;
+mod kubelet;
 mod objects;
 mod served;
+mod signing;
 mod watches;
 
 use evenkeel_apiserver::{ApiServer, Options};
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod};
 use kube::api::{Api, PostParams};
 use serde_json::json;
 
@@ -19,6 +21,17 @@ fn server() -> ApiServer {
 
 fn config_map(name: &str) -> ConfigMap {
     serde_json::from_value(json!({"metadata": {"name": name}, "data": {"k": "v"}})).expect("a ConfigMap")
+}
+
+/// ConfigMaps of a namespace that has none: the namespaces from the start hold the server's authority.
+async fn config_maps(client: kube::Client) -> Api<ConfigMap> {
+    let namespace: Namespace =
+        serde_json::from_value(json!({"metadata": {"name": "empty"}})).expect("a Namespace");
+    Api::<Namespace>::all(client.clone())
+        .create(&PostParams::default(), &namespace)
+        .await
+        .expect("a new namespace");
+    Api::namespaced(client, "empty")
 }
 
 fn pod(name: &str, node: Option<&str>) -> Pod {

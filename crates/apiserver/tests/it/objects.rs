@@ -52,7 +52,7 @@ async fn the_second_of_two_writers_is_told_to_read_again() {
 
 #[tokio::test]
 async fn pages_show_one_state_however_long_they_take() {
-    let api = Api::<ConfigMap>::default_namespaced(server().client());
+    let api = crate::config_maps(server().client()).await;
     for name in ["a", "b", "c", "d"] {
         api.create(&PostParams::default(), &config_map(name))
             .await

@@ -85,7 +85,7 @@ async fn a_past_that_is_forgotten_is_gone() {
 
 #[tokio::test]
 async fn a_streamed_list_ends_with_a_mark() {
-    let api = Api::<ConfigMap>::default_namespaced(server().client());
+    let api = crate::config_maps(server().client()).await;
     api.create(&PostParams::default(), &config_map("a"))
         .await
         .expect("a new name");
@@ -116,7 +116,7 @@ async fn a_streamed_list_ends_with_a_mark() {
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_ends_at_its_time_with_a_bookmark_before() {
-    let api = Api::<ConfigMap>::default_namespaced(server().client());
+    let api = crate::config_maps(server().client()).await;
     let params = WatchParams::default().timeout(200);
     let before = tokio::time::Instant::now();
     let seen: Vec<String> = api
@@ -136,7 +136,7 @@ async fn a_watch_ends_at_its_time_with_a_bookmark_before() {
 async fn every_watcher_sees_every_event() {
     const WATCHERS: usize = 200;
     let server = server();
-    let api = Api::<ConfigMap>::default_namespaced(server.client());
+    let api = crate::config_maps(server.client()).await;
     let mut streams = Vec::new();
     for _ in 0..WATCHERS {
         streams.push(

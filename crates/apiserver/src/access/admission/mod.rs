@@ -1,10 +1,11 @@
 //! What is changed or refused on the way in.
 //!
 //! Built-in plugins, in upstream's order: NamespaceLifecycle, ServiceAccount, TaintNodesByCondition, Priority,
-//! DefaultTolerationSeconds, StorageObjectInUseProtection, DefaultStorageClass; then MutatingAdmissionWebhook, and
-//! ValidatingAdmissionWebhook. Not built: NodeRestriction (a kubelet may write other nodes), LimitRanger,
+//! DefaultTolerationSeconds, StorageObjectInUseProtection, DefaultStorageClass; then MutatingAdmissionWebhook,
+//! CertificateApproval, CertificateSigning, CertificateSubjectRestriction and ValidatingAdmissionWebhook. Not built: NodeRestriction (a kubelet may write other nodes), LimitRanger,
 //! ResourceQuota, admission policies.
 
+mod certificates;
 mod namespace;
 mod pods;
 mod service_account;
@@ -13,15 +14,18 @@ mod storage;
 mod tests;
 mod webhook;
 
+use crate::access::rbac::Authorizer;
 use crate::request::{Attributes, Reader};
 use crate::server::Options;
 use crate::status::ApiResult;
 use serde_json::Value;
+use std::sync::Arc;
 
 /// Built-in plugins and webhooks.
 pub struct Admission {
     tolerations: pods::TolerationSeconds,
     webhooks: webhook::Webhooks,
+    authorizer: Arc<Authorizer>,
 }
 
 /// Lines for `Warning` headers, without code and quotes.
@@ -29,13 +33,14 @@ pub type Warnings = Vec<String>;
 
 impl Admission {
     /// Plugins with the settings of `options`.
-    pub fn new(options: &Options) -> Self {
+    pub fn new(options: &Options, authorizer: Arc<Authorizer>) -> Self {
         Self {
             tolerations: pods::TolerationSeconds {
                 not_ready: options.default_not_ready_toleration_seconds,
                 unreachable: options.default_unreachable_toleration_seconds,
             },
             webhooks: webhook::Webhooks::default(),
+            authorizer,
         }
     }
 
@@ -52,9 +57,10 @@ impl Admission {
         self.webhooks.mutate(attributes, reader, redefault, &again).await
     }
 
-    /// Validating webhooks, all at once.
+    /// Validating plugins, then validating webhooks, all at once.
     pub async fn validate(&self, attributes: &Attributes, reader: &dyn Reader) -> ApiResult<Warnings> {
         pods::validate_priority_class(attributes, reader)?;
+        certificates::validate(attributes, &self.authorizer, reader)?;
         self.webhooks.validate(attributes, reader).await
     }
 

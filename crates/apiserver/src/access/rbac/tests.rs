@@ -242,7 +242,7 @@ fn aggregated_roles_hold_the_rules_of_those_they_select() {
             .len()
     };
     let (view, edit, admin) = (
-        own("system:aggregate-to-view"),
+        own("system:aggregate-to-view") + own("system:aggregated-metrics-reader"),
         own("system:aggregate-to-edit"),
         own("system:aggregate-to-admin"),
     );

@@ -60,7 +60,9 @@ pub(super) fn prepare(gvk: &Gvk, object: &mut Value) {
 /// What an update of the main resource keeps or derives.
 pub(super) fn prepare_update(gvk: &Gvk, old: &Value, new: &mut Value) {
     match (gvk.group.as_str(), gvk.kind.as_str()) {
-        ("", "Namespace") => restore(old, new, "spec"),
+        ("", "Namespace") | ("certificates.k8s.io", "CertificateSigningRequest") => {
+            restore(old, new, "spec");
+        }
         ("apiextensions.k8s.io", "CustomResourceDefinition") => store_versions(new),
         ("", "Service") => {
             keep_allocated(&old["spec"], &mut new["spec"]);

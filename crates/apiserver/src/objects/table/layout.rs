@@ -60,9 +60,13 @@ pub(super) fn columns(gvk: &Gvk) -> &'static str {
         ) => "Name Webhooks:i Age",
         ("scheduling.k8s.io", "PriorityClass") => "Name Value:i Global-Default:b Age PreemptionPolicy",
         ("node.k8s.io", "RuntimeClass") => "Name Handler Age",
+        ("certificates.k8s.io", "CertificateSigningRequest") => {
+            "Name Age SignerName Requestor RequestedDuration Condition"
+        }
         ("networking.k8s.io", "IngressClass") => "Name Controller Parameters Age",
         ("networking.k8s.io", "NetworkPolicy") => "Name Pod-Selector Age",
         ("networking.k8s.io", "Ingress") => "Name Class Hosts Address Ports Age",
+        ("metrics.k8s.io", _) => "Name cpu memory Window",
         _ => "Name Created_At:d",
     }
 }
@@ -95,6 +99,17 @@ pub(super) fn cells(gvk: &Gvk, object: &Value, now: Timestamp) -> Vec<Value> {
             ]
         }
         ("", "Endpoints") => vec![name, json!(endpoints(object)), old],
+        ("certificates.k8s.io", "CertificateSigningRequest") => vec![
+            name,
+            old,
+            json!(or(text(spec, "/signerName"), NONE)),
+            json!(text(spec, "/username")),
+            json!(match spec["expirationSeconds"].as_i64() {
+                Some(seconds) => human_duration(seconds),
+                None => NONE.to_owned(),
+            }),
+            json!(signing_status(status)),
+        ],
         ("discovery.k8s.io", "EndpointSlice") => vec![
             name,
             object["addressType"].clone(),
@@ -519,6 +534,29 @@ fn completions(object: &Value) -> String {
         None if parallelism > 1 => format!("{succeeded}/1 of {parallelism}"),
         None => format!("{succeeded}/1"),
     }
+}
+
+fn signing_status(status: &Value) -> String {
+    let has = |kind: &str| {
+        items(status, "/conditions")
+            .iter()
+            .any(|one| text(one, "/type") == kind)
+    };
+    let mut shown = if has("Denied") {
+        "Denied"
+    } else if has("Approved") {
+        "Approved"
+    } else {
+        "Pending"
+    }
+    .to_owned();
+    if has("Failed") {
+        shown.push_str(",Failed");
+    }
+    if !text(status, "/certificate").is_empty() {
+        shown.push_str(",Issued");
+    }
+    shown
 }
 
 fn job_status(object: &Value) -> &'static str {

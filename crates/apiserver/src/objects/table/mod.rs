@@ -6,6 +6,7 @@ mod node;
 mod pod;
 #[cfg(test)]
 mod tests;
+pub(crate) mod usage;
 
 use crate::request::Gvk;
 use jiff::Timestamp;
@@ -75,6 +76,10 @@ pub fn row(gvk: &Gvk, object: &Value, now: Timestamp) -> Row {
         ("", "Pod") => pod::row(object, now),
         ("", "Node") => Row {
             cells: node::cells(object, now),
+            conditions: Vec::new(),
+        },
+        ("metrics.k8s.io", _) => Row {
+            cells: usage::cells(object),
             conditions: Vec::new(),
         },
         _ => Row {

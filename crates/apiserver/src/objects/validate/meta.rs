@@ -15,6 +15,8 @@ fn name_errors(gvk: &Gvk, name: &str) -> Vec<String> {
     match (gvk.group.as_str(), gvk.kind.as_str()) {
         ("", "Namespace" | "Service") => names::dns_label(name),
         ("rbac.authorization.k8s.io", _) => names::path_segment(name),
+        // Any name is good.
+        ("certificates.k8s.io", "CertificateSigningRequest") => Vec::new(),
         // Its name is an identity, which may hold an underscore.
         ("coordination.k8s.io", "LeaseCandidate") => names::config_key(name),
         _ => names::dns_subdomain(name),

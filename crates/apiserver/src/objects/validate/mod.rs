@@ -10,6 +10,7 @@ mod other;
 mod pod;
 mod selector;
 mod service;
+mod signing;
 mod storage;
 #[cfg(test)]
 mod tests;
@@ -28,6 +29,9 @@ pub fn create(gvk: &Gvk, object: &Value) -> Vec<FieldError> {
     content(gvk, object, &mut errors);
     if gvk.kind == "CustomResourceDefinition" {
         errors.list.extend(super::crd::validate_definition(object));
+    }
+    if is_signing_request(gvk) {
+        signing::request(object, None, &mut errors);
     }
     errors.list
 }
@@ -71,6 +75,10 @@ pub fn update(gvk: &Gvk, old: &Value, new: &Value) -> Vec<FieldError> {
             control::role_binding_update(old, new, errors_of);
         }
         ("scheduling.k8s.io", "PriorityClass") => other::priority_class_update(old, new, errors_of),
+        ("certificates.k8s.io", "CertificateSigningRequest") => {
+            signing::request(new, Some(old), errors_of);
+            signing::update(signing::Way::Main, old, new, errors_of);
+        }
         ("coordination.k8s.io", "LeaseCandidate") => {
             coordination::candidate_update(old, new, errors_of);
         }
@@ -94,7 +102,26 @@ pub fn status_update(gvk: &Gvk, old: &Value, new: &Value) -> Vec<FieldError> {
     {
         workload::status(kind, new, &mut errors);
     }
+    if is_signing_request(gvk) {
+        signing::request(new, Some(old), &mut errors);
+        signing::update(signing::Way::Status, old, new, &mut errors);
+    }
     errors.list
+}
+
+/// Validates an update of `/approval`.
+pub fn approval_update(gvk: &Gvk, old: &Value, new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    meta::update(old, new, &mut errors);
+    if is_signing_request(gvk) {
+        signing::request(new, Some(old), &mut errors);
+        signing::update(signing::Way::Approval, old, new, &mut errors);
+    }
+    errors.list
+}
+
+fn is_signing_request(gvk: &Gvk) -> bool {
+    gvk.group == "certificates.k8s.io" && gvk.kind == "CertificateSigningRequest"
 }
 
 /// What is checked of every version of an object.

@@ -2,6 +2,7 @@
 //! at once, each reused.
 
 use super::tls;
+use crate::dial::{dial_error, tls_error};
 use crate::request::Reader;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -309,36 +310,4 @@ fn answer(status: StatusCode, text: bool, body: Bytes) -> Result<Bytes, CallErro
         code if code >= 500 => format!("an error on the server (\"{said}\") has prevented the request from succeeding"),
         code => format!("the server responded with the status code {code} but did not return more information"),
     }))
-}
-
-fn dial_error(host: &str, error: &std::io::Error) -> String {
-    let why = match error.kind() {
-        std::io::ErrorKind::ConnectionRefused => "connect: connection refused".to_owned(),
-        std::io::ErrorKind::HostUnreachable => "connect: no route to host".to_owned(),
-        std::io::ErrorKind::NetworkUnreachable => "connect: network is unreachable".to_owned(),
-        std::io::ErrorKind::TimedOut => "i/o timeout".to_owned(),
-        _ => error.to_string(),
-    };
-    format!("dial tcp {host}: {why}")
-}
-
-fn tls_error(error: &std::io::Error) -> String {
-    use rustls::CertificateError as Bad;
-    let inner = error
-        .get_ref()
-        .and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    let why = match inner {
-        Some(rustls::Error::InvalidCertificate(bad)) => match bad {
-            Bad::UnknownIssuer | Bad::BadSignature => "certificate signed by unknown authority",
-            Bad::Expired | Bad::ExpiredContext { .. } | Bad::NotValidYet | Bad::NotValidYetContext { .. } => {
-                "certificate has expired or is not yet valid"
-            }
-            Bad::NotValidForName | Bad::NotValidForNameContext { .. } => {
-                "certificate is not valid for the server's name"
-            }
-            _ => return format!("tls: failed to verify certificate: x509: {bad:?}"),
-        },
-        _ => return format!("tls: {error}"),
-    };
-    format!("tls: failed to verify certificate: x509: {why}")
 }

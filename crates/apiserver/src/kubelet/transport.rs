@@ -1,0 +1,221 @@
+//! Which certificates are shown to kubelets, and which are accepted of them.
+
+use super::address::{self, Place};
+use super::{KubeletOptions, KubeletTrust};
+use crate::dial::{self, Connection};
+use evenkeel_net::pki::{Identity, PkiError};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{ResolvesClientCert, WebPkiServerVerifier};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use std::sync::Arc;
+
+/// How kubelets and pods are reached.
+pub(crate) struct Kubelets {
+    pub(crate) options: KubeletOptions,
+    verifying: Arc<ClientConfig>,
+    unverified: Arc<ClientConfig>,
+    strangers: Arc<ClientConfig>,
+}
+
+/// What is spoken to a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transport {
+    /// TLS with the server's client certificate; the kubelet's certificate is verified as the options say.
+    Kubelet,
+    /// The same without verification, where a client of the log asked for that.
+    UnverifiedKubelet,
+    /// TLS without certificate and verification: pods, services, other ports of a node.
+    Tls,
+    /// No TLS.
+    Plain,
+}
+
+/// A peer.
+#[derive(Clone, Debug)]
+pub(crate) struct Endpoint {
+    pub(crate) transport: Transport,
+    /// Name or address that the certificate must be for.
+    pub(crate) host: String,
+    pub(crate) port: String,
+}
+
+impl Endpoint {
+    /// The kubelet at a place.
+    pub(crate) fn kubelet(place: &Place) -> Self {
+        Self {
+            transport: Transport::Kubelet,
+            host: place.host.clone(),
+            port: place.port.to_string(),
+        }
+    }
+
+    /// `HOST:PORT`
+    pub(crate) fn authority(&self) -> String {
+        address::join(&self.host, &self.port)
+    }
+
+    /// `SCHEME://HOST:PORT`
+    pub(crate) fn url(&self) -> String {
+        let scheme = match self.transport {
+            Transport::Plain => "http",
+            Transport::Kubelet | Transport::UnverifiedKubelet | Transport::Tls => "https",
+        };
+        format!("{scheme}://{}", self.authority())
+    }
+}
+
+impl Kubelets {
+    /// Shows `identity` to kubelets; `server_ca` is the authority of [`KubeletTrust::ServerCa`].
+    pub(crate) fn new(
+        options: &KubeletOptions,
+        identity: &Identity,
+        server_ca: &str,
+    ) -> Result<Self, PkiError> {
+        let verifying = match &options.trust {
+            KubeletTrust::ServerCa => Some(verifier(server_ca)?),
+            KubeletTrust::Authority(pem) => Some(verifier(pem)?),
+            KubeletTrust::Anything => None,
+        };
+        let verifying = verifying.unwrap_or_else(anything);
+        Ok(Self {
+            options: options.clone(),
+            verifying: config(verifying, Some(identity))?,
+            unverified: config(anything(), Some(identity))?,
+            strangers: config(anything(), None)?,
+        })
+    }
+
+    /// Opens a connection to a peer.
+    pub(crate) async fn open(&self, endpoint: &Endpoint) -> Result<Box<dyn Connection>, String> {
+        let tls = match endpoint.transport {
+            Transport::Kubelet => Some(self.verifying.clone()),
+            Transport::UnverifiedKubelet => Some(self.unverified.clone()),
+            Transport::Tls => Some(self.strangers.clone()),
+            Transport::Plain => None,
+        };
+        dial::open(&endpoint.authority(), &endpoint.host, tls).await
+    }
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::aws_lc_rs::default_provider())
+}
+
+fn unusable(what: &str, reason: &dyn std::fmt::Display) -> PkiError {
+    PkiError::Read {
+        what: what.to_owned(),
+        reason: reason.to_string(),
+    }
+}
+
+fn verifier(ca_pem: &str) -> Result<Arc<dyn ServerCertVerifier>, PkiError> {
+    let refuse = |reason: &dyn std::fmt::Display| unusable("the authority of kubelets", reason);
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(ca_pem.as_bytes()) {
+        roots
+            .add(certificate.map_err(|error| refuse(&error))?)
+            .map_err(|error| refuse(&error))?;
+    }
+    if roots.is_empty() {
+        return Err(refuse(&"no CERTIFICATE in the PEM text"));
+    }
+    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider())
+        .build()
+        .map_err(|error| refuse(&error))?;
+    Ok(verifier)
+}
+
+/// Whether a text is good for [`KubeletTrust::Authority`].
+pub(crate) fn check_authority(ca_pem: &str) -> Result<(), PkiError> {
+    verifier(ca_pem).map(|_verifier| ())
+}
+
+fn config(
+    verifier: Arc<dyn ServerCertVerifier>,
+    identity: Option<&Identity>,
+) -> Result<Arc<ClientConfig>, PkiError> {
+    let what = "the client certificate for kubelets";
+    let builder = ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| unusable(what, &error))?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier);
+    let Some(identity) = identity else {
+        return Ok(Arc::new(builder.with_no_client_auth()));
+    };
+    let chain = CertificateDer::pem_slice_iter(identity.certificate_pem.as_bytes())
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| unusable(what, &error))?;
+    let key =
+        PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes()).map_err(|error| unusable(what, &error))?;
+    let key = rustls::sign::CertifiedKey::from_der(chain, key, &provider())
+        .map_err(|error| unusable(what, &error))?;
+    Ok(Arc::new(
+        builder.with_client_cert_resolver(Arc::new(Shown(Arc::new(key)))),
+    ))
+}
+
+/// Shows the certificate to whoever asks for one, whatever authorities the peer names: as Go does with a certificate
+/// that was chosen by configuration.
+#[derive(Debug)]
+struct Shown(Arc<rustls::sign::CertifiedKey>);
+
+impl ResolvesClientCert for Shown {
+    fn resolve(
+        &self,
+        _authorities: &[&[u8]],
+        _schemes: &[SignatureScheme],
+    ) -> Option<Arc<rustls::sign::CertifiedKey>> {
+        Some(self.0.clone())
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
+}
+
+fn anything() -> Arc<dyn ServerCertVerifier> {
+    Arc::new(Anything(provider().signature_verification_algorithms))
+}
+
+/// Accepts every certificate whose key the peer has.
+#[derive(Debug)]
+struct Anything(WebPkiSupportedAlgorithms);
+
+impl ServerCertVerifier for Anything {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        rustls::crypto::verify_tls12_signature(message, certificate, signed, &self.0)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        rustls::crypto::verify_tls13_signature(message, certificate, signed, &self.0)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_schemes()
+    }
+}

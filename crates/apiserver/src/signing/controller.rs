@@ -1,0 +1,343 @@
+//! Approval, signing and removal of requests.
+//!
+//! In a cluster these are controllers of kube-controller-manager; here they run right after the write that makes them
+//! necessary, so that a client finds the certificate as soon as its request is approved.
+
+use super::own;
+use super::request::{self, Request};
+use super::signers::{self, KUBELET_CLIENT, KUBELET_SERVING};
+use super::{GROUP, RESOURCE};
+use crate::request::{Reader, RequestInfo, UserInfo};
+use crate::server::Shared;
+use crate::store::{Table, key, resource_version};
+use crate::verbs::context::rfc3339;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use evenkeel_net::pki::{ServerNames, Signing};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Mutex, PoisonError};
+
+/// Times that a request is written against concurrent writers.
+const ATTEMPTS: usize = 32;
+/// Seconds between looks for old requests; upstream's number.
+const SWEEP: i64 = 3_600;
+
+/// What the controllers remember.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    inner: Mutex<Inner>,
+    /// What the server's own certificates are for.
+    own: Mutex<own::Names>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// When old requests were looked for.
+    swept: i64,
+    /// Requests for serving certificates that wait for their node, by the node's name.
+    waiting: HashMap<String, BTreeSet<String>>,
+}
+
+impl State {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The server serves with a certificate for these names from now on: no node gets one for them by itself.
+    pub(crate) fn serves(&self, names: &ServerNames) {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner).add(names);
+    }
+
+    /// Whether a certificate for one of these names could pass for the server's own.
+    fn is_own(&self, names: &request::Names, loopback_is_of_nodes: bool) -> bool {
+        self.own
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .include_any(names, loopback_is_of_nodes)
+    }
+}
+
+fn table() -> Table {
+    Table::new(GROUP, RESOURCE)
+}
+
+/// After a write of a request.
+pub(crate) fn written(server: &Shared, name: &str) {
+    let now = Timestamp::now();
+    sweep(server, now);
+    for _ in 0..ATTEMPTS {
+        let Some(stored) = server.store.get(&table(), &key("", name)) else {
+            return;
+        };
+        let Some(next) = next(server, &stored, now) else {
+            return;
+        };
+        // A failure means that somebody else wrote it in the meantime.
+        let _ = server
+            .store
+            .update(&table(), &key("", name), resource_version(&stored), next);
+    }
+}
+
+/// After a node was made, or has other addresses: requests that waited for it are looked at again.
+pub(crate) fn node_written(server: &Shared, node: &str) {
+    let waiting = server.signing.lock().waiting.remove(node);
+    for name in waiting.into_iter().flatten() {
+        written(server, &name);
+    }
+}
+
+/// The next state of a request; `None` where there is nothing to do.
+fn next(server: &Shared, stored: &Value, now: Timestamp) -> Option<Value> {
+    if signers::is_issued(stored) || signers::has(stored, "Denied") || signers::has(stored, "Failed") {
+        return None;
+    }
+    let spec = &stored["spec"];
+    let signer = spec["signerName"].as_str().unwrap_or_default();
+    let parsed = match request::parse(&spec["request"]) {
+        Ok(parsed) => parsed,
+        Err(error) => {
+            tracing::warn!(%error, "a stored signing request cannot be read");
+            return None;
+        }
+    };
+    let usages = signers::usages(spec);
+    let permitted = signers::permitted(signer, &parsed, &usages)?;
+    let mut next = stored.clone();
+    if !signers::has(stored, "Approved") {
+        permitted.ok()?;
+        let message = approves(server, stored, signer, &parsed)?;
+        add_condition(&mut next, "Approved", "AutoApproved", message, now);
+        return Some(next);
+    }
+    let signed = permitted.and_then(|()| sign(server, spec, &parsed, &usages, now));
+    match signed {
+        Ok(certificate) => next["status"]["certificate"] = json!(STANDARD.encode(certificate)),
+        Err(why) => add_condition(&mut next, "Failed", "SignerValidationFailure", &why, now),
+    }
+    Some(next)
+}
+
+fn add_condition(object: &mut Value, kind: &str, reason: &str, message: &str, now: Timestamp) {
+    let condition = json!({
+        "type": kind, "status": "True", "reason": reason, "message": message,
+        "lastUpdateTime": rfc3339(now), "lastTransitionTime": rfc3339(now),
+    });
+    match object["status"]["conditions"].as_array_mut() {
+        Some(conditions) => conditions.push(condition),
+        None => object["status"]["conditions"] = json!([condition]),
+    }
+}
+
+fn sign(
+    server: &Shared,
+    spec: &Value,
+    request: &Request,
+    usages: &[&str],
+    now: Timestamp,
+) -> Result<String, String> {
+    let (key_usages, extended_key_usages) = signers::x509_usages(usages)?;
+    let ends = server.ca.expires().map_err(|error| error.to_string())?;
+    let asked = spec["expirationSeconds"].as_i64();
+    let validity = signers::validity(asked, now.as_second(), ends)
+        .ok_or("the certificate of the authority has expired")?;
+    let signing = Signing {
+        common_name: &request.common_name,
+        organisations: request.organizations.iter().map(String::as_str).collect(),
+        public_key: &request.public_key,
+        names: (&request.names).into(),
+        emails: request.emails.clone(),
+        uris: request.uris.clone(),
+        key_usages,
+        extended_key_usages,
+        validity,
+    };
+    server.ca.sign(&signing).map_err(|error| {
+        let cause = std::error::Error::source(&error).map(ToString::to_string);
+        format!("{error}: {}", cause.unwrap_or_default())
+    })
+}
+
+/// Who asked.
+fn requester(spec: &Value) -> UserInfo {
+    let text = |name: &str| spec[name].as_str().unwrap_or_default().to_owned();
+    UserInfo {
+        name: text("username"),
+        uid: text("uid"),
+        groups: serde_json::from_value(spec["groups"].clone()).unwrap_or_default(),
+        extra: serde_json::from_value(spec["extra"].clone()).unwrap_or_default(),
+    }
+}
+
+/// The message of the approval, if the server itself approves.
+fn approves(server: &Shared, stored: &Value, signer: &str, request: &Request) -> Option<&'static str> {
+    let user = requester(&stored["spec"]);
+    let may = |info: RequestInfo| {
+        let authorizer = &server.access.authorizer;
+        authorizer.authorize(&user, &info, &server.store).allowed
+    };
+    if signer == KUBELET_CLIENT {
+        let to_create = |subresource: &str| RequestInfo {
+            is_resource: true,
+            verb: "create".to_owned(),
+            group: GROUP.to_owned(),
+            version: "*".to_owned(),
+            resource: RESOURCE.to_owned(),
+            subresource: subresource.to_owned(),
+            ..RequestInfo::default()
+        };
+        if user.name == request.common_name && may(to_create("selfnodeclient")) {
+            return Some("Auto approving self kubelet client certificate after SubjectAccessReview.");
+        }
+        return may(to_create("nodeclient"))
+            .then_some("Auto approving kubelet client certificate after SubjectAccessReview.");
+    }
+    if signer != KUBELET_SERVING || !server.options.approve_kubelet_serving {
+        return None;
+    }
+    // Who may approve the request by hand need not do so.
+    let name = stored["metadata"]["name"].as_str().unwrap_or_default();
+    let to_write = RequestInfo {
+        is_resource: true,
+        verb: "update".to_owned(),
+        group: GROUP.to_owned(),
+        version: "*".to_owned(),
+        resource: RESOURCE.to_owned(),
+        subresource: "approval".to_owned(),
+        name: name.to_owned(),
+        ..RequestInfo::default()
+    };
+    if may(to_write) && (may(approval(KUBELET_SERVING)) || may(approval("kubernetes.io/*"))) {
+        return Some("Auto approving kubelet serving certificate of a requester that may approve it.");
+    }
+    let node = request.common_name.strip_prefix("system:node:")?;
+    let is_node = user.name == request.common_name && user.groups.iter().any(|group| group == "system:nodes");
+    let loopback_is_of_nodes = server.kubelets.options.proxy_to_any_address;
+    if !is_node || server.signing.is_own(&request.names, loopback_is_of_nodes) {
+        return None;
+    }
+    // Waiting comes before looking, so that a node made in between is not missed.
+    let wait = |waits: bool| {
+        let mut inner = server.signing.lock();
+        let names = inner.waiting.entry(node.to_owned()).or_default();
+        if waits {
+            names.insert(name.to_owned());
+        } else {
+            names.remove(name);
+        }
+        if names.is_empty() {
+            inner.waiting.remove(node);
+        }
+    };
+    wait(true);
+    let found = Reader::get(&server.store, "", "nodes", "", node);
+    if !found.is_some_and(|found| own::are_of(&found, &request.names))
+        || own::are_of_another(
+            &Reader::list(&server.store, "", "nodes", None),
+            node,
+            &request.names,
+        )
+    {
+        return None;
+    }
+    wait(false);
+    Some("Auto approving kubelet serving certificate: all names are the node's own.")
+}
+
+/// The right to approve requests for a signer.
+pub(crate) fn approval(signer: &str) -> RequestInfo {
+    on_signer("approve", signer)
+}
+
+/// A right on a signer.
+pub(crate) fn on_signer(verb: &str, signer: &str) -> RequestInfo {
+    RequestInfo {
+        is_resource: true,
+        verb: verb.to_owned(),
+        group: GROUP.to_owned(),
+        version: "*".to_owned(),
+        resource: "signers".to_owned(),
+        name: signer.to_owned(),
+        ..RequestInfo::default()
+    }
+}
+
+/// Removes what is old, at most once an hour.
+fn sweep(server: &Shared, now: Timestamp) {
+    {
+        let mut inner = server.signing.lock();
+        if now.as_second() - inner.swept < SWEEP {
+            return;
+        }
+        inner.swept = now.as_second();
+    }
+    for (key, object) in server.store.list(&table(), None).items {
+        if signers::is_old(&object, now) {
+            // A failure means that somebody else removed it or wrote it.
+            let _ = server.store.delete(&table(), &key, resource_version(&object));
+        }
+    }
+}
+
+/// Before a new state of `/status` or `/approval` is validated: what the server fills in.
+pub(crate) fn prepare_conditions(keeps_approval: bool, old: &Value, new: &mut Value, now: Timestamp) {
+    if keeps_approval {
+        for kind in ["Approved", "Denied"] {
+            keep(kind, old, new);
+        }
+    }
+    let conditions = new
+        .pointer_mut("/status/conditions")
+        .and_then(Value::as_array_mut);
+    for condition in conditions.into_iter().flatten() {
+        let absent = |time: &Value| time.as_str().is_none_or(str::is_empty);
+        if absent(&condition["lastUpdateTime"]) {
+            condition["lastUpdateTime"] = json!(rfc3339(now));
+        }
+        if absent(&condition["lastTransitionTime"]) {
+            let before = old["status"]["conditions"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .find(|one| {
+                    one["type"] == condition["type"]
+                        && one["status"] == condition["status"]
+                        && !absent(&one["lastTransitionTime"])
+                });
+            condition["lastTransitionTime"] = match before {
+                Some(before) => before["lastTransitionTime"].clone(),
+                None => json!(rfc3339(now)),
+            };
+        }
+    }
+}
+
+/// Conditions of a type stay as they were, unless one was added or removed, which validation then refuses.
+fn keep(kind: &str, old: &Value, new: &mut Value) {
+    let of_kind = |object: &Value| -> Vec<Value> {
+        let conditions = object["status"]["conditions"].as_array();
+        conditions
+            .into_iter()
+            .flatten()
+            .filter(|one| one["type"] == kind)
+            .cloned()
+            .collect()
+    };
+    let before = of_kind(old);
+    if before.len() != of_kind(new).len() {
+        return;
+    }
+    let mut before = before.into_iter();
+    let conditions = new
+        .pointer_mut("/status/conditions")
+        .and_then(Value::as_array_mut);
+    for condition in conditions.into_iter().flatten() {
+        if condition["type"] == kind
+            && let Some(kept) = before.next()
+        {
+            *condition = kept;
+        }
+    }
+}
