@@ -1,0 +1,326 @@
+//! The transition function of a pod.
+
+use super::conditions::Since;
+use super::post::Posting;
+use super::prober::Probing;
+use super::record::Record;
+use super::recorded;
+use super::spec::{Role, Spec, specs};
+use super::{Action, Input};
+use crate::core::{Event, Now};
+use crate::provider::{ContainerId, Refusal, Sandbox};
+use evenkeel_api::names::pods::{PROVIDER_CREATE_FAILED, UNSUPPORTED};
+use evenkeel_probe::core::{Phase, RestartRule};
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What all pods of a fleet share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Scheme of container IDs.
+    pub runtime: String,
+    /// `status.hostIP` and `hostIPs`.
+    pub host_addresses: Vec<std::net::IpAddr>,
+    /// First delay before a container that ended starts again, doubled each time. Kubelet: 10 s.
+    pub back_off: Duration,
+    /// The most of it. Kubelet: 300 s (`CrashLoopBackOff`'s `maxContainerRestartPeriod`).
+    pub back_off_max: Duration,
+    /// How soon a status that somebody else has changed is put right. Kubelet: 10 s.
+    pub reconcile: Duration,
+}
+
+/// A pod's state as far as it does not stand in the object. Small: an idle pod is to take 1 KiB at the most.
+#[derive(Debug)]
+pub struct Machine {
+    pub(super) stage: Stage,
+    pub(super) call: Option<Call>,
+    /// How often the present call has failed in a row, and when it is made again.
+    pub(super) tries: u8,
+    pub(super) due: Duration,
+    /// The provider may have something of the pod.
+    pub(super) held: bool,
+    /// The object is gone.
+    pub(super) gone: bool,
+    /// The machine has asked to be forgotten.
+    pub(super) forgotten: bool,
+    /// It was over before this process came, and is left alone.
+    pub(super) left_alone: bool,
+    /// All init containers are done, or were at some time.
+    pub(super) initialised: bool,
+    /// A rule wants all containers to run again: first all must end.
+    pub(super) restarting_all: bool,
+    /// The refusal is yet to be recorded.
+    pub(super) refused: Option<Box<Refusal>>,
+    /// Why the pod cannot be created at present.
+    pub(super) trouble: Option<Box<str>>,
+    /// How the pod is going to end.
+    pub(super) fate: Option<Box<Fate>>,
+    /// How it has ended; final.
+    pub(super) over: Option<Phase>,
+    /// What the status says.
+    pub(super) phase: Phase,
+    /// `status.startTime`, in seconds since 1970.
+    pub(super) started_at: Option<i64>,
+    /// Since when it ends, on the clock that does not jump.
+    pub(super) ending: Option<Duration>,
+    pub(super) sandbox: Sandbox,
+    pub(super) records: Vec<Record>,
+    pub(super) rules: Vec<(Arc<str>, Vec<RestartRule>)>,
+    pub(super) since: [Since; 6],
+    /// Digest of what the provider was told of labels, annotations, tolerations.
+    pub(super) told: u64,
+    pub(super) posting: Posting,
+    pub(super) probing: Probing,
+    /// When the last step was.
+    pub(super) stepped: Duration,
+    /// The time that was asked for.
+    pub(super) wake: Option<Duration>,
+}
+
+/// What there is of the pod at the provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Perhaps something: it must be asked.
+    Unknown,
+    /// Nothing yet.
+    Absent,
+    /// A sandbox, perhaps with containers.
+    Up,
+    /// Nothing any more.
+    Removed,
+}
+
+/// A question about the pod as a whole that is not answered yet. There is one at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Call {
+    Adopt,
+    Create,
+    Update,
+    Delete,
+    Remove,
+}
+
+/// How a pod is going to end, whatever its containers do.
+#[derive(Debug)]
+pub(super) struct Fate {
+    pub(super) phase: Phase,
+    pub(super) reason: String,
+    pub(super) message: String,
+}
+
+impl Machine {
+    /// A pod that just came. `refused`: why it cannot run here.
+    pub fn new(pod: &Pod, refused: Option<Refusal>) -> Self {
+        let status = pod.status.as_ref();
+        let recorded = status
+            .and_then(|status| status.phase.as_deref())
+            .unwrap_or_default();
+        let over = recorded::is_over(recorded).then(|| super::phase::parse(recorded));
+        let was_run = recorded::was_run(pod);
+        let records = specs(pod);
+        let records = records.iter().map(|spec| Record::new(spec.name, spec.role));
+        let fate = refused.as_ref().map(|refusal| {
+            Box::new(Fate {
+                phase: Phase::Failed,
+                reason: refusal.reason.clone(),
+                message: format!("Pod was rejected: {}", refusal.message),
+            })
+        });
+        Self {
+            stage: if was_run && over.is_none() && refused.is_none() {
+                Stage::Unknown
+            } else {
+                Stage::Absent
+            },
+            call: None,
+            tries: 0,
+            due: Duration::ZERO,
+            held: was_run,
+            gone: false,
+            forgotten: false,
+            left_alone: over.is_some(),
+            initialised: false,
+            restarting_all: false,
+            refused: refused.map(Box::new),
+            trouble: None,
+            fate,
+            over,
+            phase: over.unwrap_or_default(),
+            started_at: status
+                .and_then(|status| status.start_time.as_ref())
+                .map(|time| time.0.as_second()),
+            ending: None,
+            sandbox: Sandbox::default(),
+            records: records.collect(),
+            rules: Vec::new(),
+            since: Since::recorded(pod),
+            told: 0,
+            posting: Posting::default(),
+            probing: Probing::default(),
+            stepped: Duration::ZERO,
+            wake: None,
+        }
+    }
+
+    /// Tells the machine of `restartPolicyRules`, by container: the typed pod does not have them. To be called before the
+    /// first [`Machine::step`], for pods that have any; [`evenkeel_probe::manifest::pod`] reads them.
+    #[must_use]
+    pub fn with_rules(mut self, rules: Vec<(Arc<str>, Vec<RestartRule>)>) -> Self {
+        self.rules = rules;
+        self.rules.retain(|(_, rules)| !rules.is_empty());
+        self
+    }
+
+    /// The pod was there already when this process began to serve its node: the provider is asked whether it runs, even if
+    /// no status says so. A process may die between a start and the first status.
+    #[must_use]
+    pub fn found(mut self) -> Self {
+        if self.stage == Stage::Absent && self.over.is_none() && self.fate.is_none() {
+            self.stage = Stage::Unknown;
+            self.held = true;
+        }
+        self
+    }
+
+    /// Notes what happened to the pod and says what is to be done.
+    pub fn step(&mut self, settings: &Settings, pod: &Pod, input: Input, now: Now) -> Vec<Action> {
+        if self.forgotten {
+            return Vec::new();
+        }
+        let specs = specs(pod);
+        let world = World {
+            settings,
+            pod,
+            specs: &specs,
+            now,
+        };
+        let mut out = Vec::new();
+        self.stepped = now.mono;
+        self.follow(&world);
+        self.note(&world, input, &mut out);
+        self.plan(&world, &mut out);
+        out
+    }
+
+    /// The status as it should be. Conditions that are not a kubelet's are not in it.
+    pub fn status(&self, settings: &Settings, pod: &Pod, now: Now) -> PodStatus {
+        let specs = specs(pod);
+        self.build(&World {
+            settings,
+            pod,
+            specs: &specs,
+            now,
+        })
+    }
+
+    /// ID of a container's newest instance; with `previous`, of the one before it.
+    pub fn container_id(&self, container: &str, previous: bool) -> Option<ContainerId> {
+        let record = self.records.iter().find(|record| &*record.name == container)?;
+        let ended = record.ended.as_deref().map(|ended| &ended.id);
+        let older = record.older.as_deref().map(|ended| &ended.id);
+        let id = match (record.run(), previous) {
+            (Some(run), false) => Some(&run.id),
+            (Some(_), true) | (None, false) => ended,
+            // A container that waits to start again is asked for its last words as the previous one, too.
+            (None, true) if record.wait.is_some() => ended,
+            (None, true) => older,
+        };
+        id.filter(|id| !id.is_empty()).map(|id| ContainerId(id.clone()))
+    }
+
+    /// Addresses of the sandbox, once there is one.
+    pub fn sandbox(&self) -> Option<&Sandbox> {
+        (self.stage == Stage::Up).then_some(&self.sandbox)
+    }
+
+    /// Nothing is under way and nothing is due within a second: the shell may keep the object packed.
+    pub fn is_settled(&self) -> bool {
+        let soon = self.stepped.saturating_add(Duration::from_secs(1));
+        self.call.is_none()
+            && !self.posting.is_under_way()
+            && self.records.iter().all(Record::is_at_rest)
+            && self.wake.is_none_or(|at| at > soon)
+    }
+
+    /// A pod's containers are what its specification says: ephemeral ones come later.
+    fn follow(&mut self, world: &World<'_>) {
+        let same = self.records.len() == world.specs.len()
+            && self
+                .records
+                .iter()
+                .zip(world.specs)
+                .all(|(record, spec)| *record.name == *spec.name);
+        if same {
+            return;
+        }
+        let mut old = std::mem::take(&mut self.records);
+        for spec in world.specs {
+            let known = old.iter().position(|record| *record.name == *spec.name);
+            let record = known.map_or_else(
+                || Record::new(spec.name, spec.role),
+                |index| old.swap_remove(index),
+            );
+            self.records.push(record);
+        }
+    }
+
+    /// Whether anything of it runs or is about to.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.records.iter().all(Record::is_idle)
+    }
+
+    /// Says once that the pod was refused.
+    pub(super) fn say_refusal(&mut self, out: &mut Vec<Action>) {
+        let Some(refusal) = self.refused.take() else {
+            return;
+        };
+        let (reason, message) = if refusal.reason == UNSUPPORTED {
+            (UNSUPPORTED, refusal.message)
+        } else {
+            (
+                PROVIDER_CREATE_FAILED,
+                format!("{}: {}", refusal.reason, refusal.message),
+            )
+        };
+        out.push(Action::Record {
+            container: None,
+            event: Event {
+                warning: true,
+                reason,
+                message,
+            },
+        });
+    }
+}
+
+/// What a step looks at.
+#[derive(Clone, Copy)]
+pub(super) struct World<'a> {
+    pub(super) settings: &'a Settings,
+    pub(super) pod: &'a Pod,
+    pub(super) specs: &'a [Spec<'a>],
+    pub(super) now: Now,
+}
+
+impl World<'_> {
+    /// The object asks to be deleted.
+    pub(super) fn is_deleting(&self) -> bool {
+        self.pod.metadata.deletion_timestamp.is_some()
+    }
+
+    /// A number in `[0, 1)` that is this pod's for this try: no two pods go in lockstep, and a replay comes to the same.
+    pub(super) fn chance(&self, tries: u8) -> f64 {
+        let mut hasher = DefaultHasher::new();
+        (&self.pod.metadata.uid, tries).hash(&mut hasher);
+        let bytes = hasher.finish().to_be_bytes();
+        f64::from(u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])) / (f64::from(u32::MAX) + 1.0)
+    }
+
+    pub(super) fn has_init(&self) -> bool {
+        self.specs
+            .iter()
+            .any(|spec| matches!(spec.role, Role::Init | Role::Sidecar))
+    }
+}

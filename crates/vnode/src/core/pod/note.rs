@@ -1,0 +1,307 @@
+//! Taking note of what happened.
+
+use super::machine::{Call, Fate, Machine, Stage, World};
+use super::record::{Ended, Life, Wait, lost, pause, steady};
+use super::recorded;
+use super::spec::Role;
+use super::words::{note, warning};
+use super::{Action, Input, Trouble};
+use crate::provider::{Exit, Fault, FaultKind, PodState, Sandbox, Started};
+use evenkeel_api::names::pods::{
+    CONFIG_ERROR, CREATED, FAILED, FAILED_SANDBOX, PROVIDER_DELETE_FAILED, PROVIDER_UPDATE_FAILED, STARTED,
+};
+use evenkeel_probe::core::Phase;
+use std::time::Duration;
+
+/// Exit code of a container that could never be started (a container runtime's own).
+const NEVER: i32 = 128;
+
+impl Machine {
+    pub(super) fn note(&mut self, world: &World<'_>, input: Input, out: &mut Vec<Action>) {
+        match input {
+            Input::Seen => self.posting.sees(world.pod),
+            Input::Gone => self.gone = true,
+            Input::Adopted(result) => {
+                if self.answers(Call::Adopt) {
+                    self.adopted(world, result);
+                }
+            }
+            Input::Created(result) => {
+                if self.answers(Call::Create) {
+                    self.created(world, result, out);
+                }
+            }
+            Input::Updated(result) => {
+                if self.answers(Call::Update) {
+                    match result {
+                        Ok(()) => self.tries = 0,
+                        Err(fault) => {
+                            out.push(warning(None, PROVIDER_UPDATE_FAILED, fault.message));
+                            self.later(world);
+                            // Somebody who cannot do it now is told again; who cannot do it ever is not.
+                            if fault.kind == FaultKind::Later {
+                                self.told = 0;
+                            }
+                        }
+                    }
+                }
+            }
+            Input::Started { container, result } => self.started(world, &container, result, out),
+            Input::Stopped { container, result } => self.stopped(world, &container, result),
+            Input::Deleted(result) => {
+                if self.answers(Call::Delete) {
+                    match result {
+                        Err(fault) if fault.kind != FaultKind::NotFound => {
+                            if self.tries == 0 {
+                                out.push(warning(None, PROVIDER_DELETE_FAILED, fault.message));
+                            }
+                            self.later(world);
+                        }
+                        Ok(()) | Err(_) => {
+                            self.tries = 0;
+                            self.held = false;
+                            self.stage = Stage::Removed;
+                        }
+                    }
+                }
+            }
+            Input::Posted(posted) => self.posting.posted(posted, world.now),
+            Input::Removed(gone) => {
+                if self.answers(Call::Remove) {
+                    if gone {
+                        self.gone = true;
+                    } else {
+                        self.later(world);
+                    }
+                }
+            }
+            Input::Observed { container, observed } => {
+                if let Some(record) = self.records.iter_mut().find(|record| record.name == container) {
+                    match self.stage {
+                        Stage::Unknown => record.early = Some(Box::new(observed)),
+                        Stage::Up => record.observes(observed, world.now),
+                        Stage::Absent | Stage::Removed => {}
+                    }
+                }
+            }
+            Input::Probed {
+                container,
+                id,
+                kind,
+                reading,
+            } => {
+                let record = self.records.iter_mut().find(|record| record.name == container);
+                if let Some(run) = record
+                    .and_then(|record| record.run_mut())
+                    .filter(|run| run.id == id)
+                {
+                    run.readings[kind as usize] = Some(reading);
+                }
+            }
+            Input::Tick => self.wake = None,
+        }
+    }
+
+    /// Whether this call is under way; it is not any more.
+    fn answers(&mut self, call: Call) -> bool {
+        let asked = self.call == Some(call);
+        if asked {
+            self.call = None;
+        }
+        asked
+    }
+
+    /// The call is made again after a while.
+    fn later(&mut self, world: &World<'_>) {
+        let pause = pause(self.tries, world.chance(self.tries));
+        self.after(pause, world);
+    }
+
+    /// Likewise, after this pause.
+    fn after(&mut self, pause: Duration, world: &World<'_>) {
+        self.due = world.now.mono.saturating_add(pause);
+        self.tries = self.tries.saturating_add(1);
+    }
+
+    fn adopted(&mut self, world: &World<'_>, result: Result<Option<PodState>, Fault>) {
+        let state = match result {
+            Ok(state) => state,
+            Err(fault) if fault.kind == FaultKind::NotFound => None,
+            // Whatever there is of it, it is to go.
+            Err(_) if self.gone => return,
+            Err(_) => return self.later(world),
+        };
+        self.tries = 0;
+        for (record, spec) in self.records.iter_mut().zip(world.specs) {
+            recorded::take_over(record, world.pod, spec.image, state.as_ref(), world.now);
+            if let Some(early) = record.early.take() {
+                record.observes(*early, world.now);
+            }
+        }
+        let regular = |role: Role| role == Role::Regular;
+        self.initialised = self
+            .records
+            .iter()
+            .any(|record| regular(record.role) && record.has_history());
+        if let Some(state) = state {
+            self.stage = Stage::Up;
+            self.sandbox = state.sandbox;
+            return;
+        }
+        self.stage = Stage::Absent;
+        // A new sandbox is initialised anew, unless nothing is going to run in it.
+        let view = self.view(world);
+        let mut rest = self.records.iter().filter(|record| regular(record.role));
+        if rest.any(|record| self.will_run(&view, record)) {
+            self.initialised = false;
+            for record in self.records.iter_mut().filter(|record| record.role == Role::Init) {
+                let again = record.ended.as_ref().is_some_and(|ended| ended.code == 0);
+                record.again |= again;
+            }
+        }
+    }
+
+    fn created(&mut self, world: &World<'_>, result: Result<Sandbox, Trouble>, out: &mut Vec<Action>) {
+        let trouble = match result {
+            Ok(sandbox) => {
+                self.tries = 0;
+                self.trouble = None;
+                self.stage = Stage::Up;
+                self.sandbox = sandbox;
+                return;
+            }
+            Err(trouble) => trouble,
+        };
+        self.trouble = None;
+        let again = steady(world.chance(self.tries));
+        let fault = match trouble {
+            Trouble::Fault(fault) => fault,
+            // Who found it out has recorded it.
+            Trouble::Config(_) => return self.after(again, world),
+            Trouble::Volume(_) => return self.later(world),
+        };
+        let message = format!("Failed to create pod sandbox: {}", fault.message);
+        out.push(warning(None, FAILED_SANDBOX, message));
+        match fault.kind {
+            FaultKind::Later | FaultKind::NotFound => {
+                self.trouble = Some(fault.message.into());
+                self.after(again, world);
+            }
+            FaultKind::Never | FaultKind::Invalid | FaultKind::Unsupported => self.doom(Fate {
+                phase: Phase::Failed,
+                reason: fault.reason,
+                message: fault.message,
+            }),
+        }
+    }
+
+    /// The pod ends this way, unless it is ending in another already.
+    pub(super) fn doom(&mut self, fate: Fate) {
+        if self.fate.is_none() && self.over.is_none() {
+            self.fate = Some(Box::new(fate));
+        }
+    }
+
+    fn started(
+        &mut self,
+        world: &World<'_>,
+        container: &str,
+        result: Result<Started, Trouble>,
+        out: &mut Vec<Action>,
+    ) {
+        let Some(record) = self.records.iter_mut().find(|record| *record.name == *container) else {
+            return;
+        };
+        let Life::Starting(image) = &record.life else {
+            return;
+        };
+        let image = image.clone();
+        record.life = Life::Idle;
+        let name = Some(record.name.clone());
+        let early = record.early.take();
+        let trouble = match result {
+            Ok(started) => {
+                self.initialised |= record.role == Role::Regular;
+                record.runs(started, image);
+                if let Some(early) = early {
+                    record.observes(*early, world.now);
+                }
+                out.push(note(name.clone(), CREATED, "Container created".to_owned()));
+                out.push(note(name, STARTED, "Container started".to_owned()));
+                return;
+            }
+            Err(trouble) => trouble,
+        };
+        let now = world.now;
+        let tries = record.tries;
+        record.tries = tries.saturating_add(1);
+        let chance = world.chance(tries);
+        let (reason, message, delay) = match trouble {
+            Trouble::Volume(_) => (None, String::new(), pause(tries, chance)),
+            Trouble::Config(message) => (Some(CONFIG_ERROR.to_owned()), message, steady(chance)),
+            Trouble::Fault(fault) => {
+                out.push(warning(name, FAILED, format!("Error: {}", fault.message)));
+                match fault.kind {
+                    FaultKind::Later | FaultKind::NotFound => {
+                        let settings = world.settings;
+                        let delay = settings.back_off.saturating_mul(1 << tries.min(20));
+                        (
+                            Some(fault.reason),
+                            fault.message,
+                            delay.min(settings.back_off_max),
+                        )
+                    }
+                    FaultKind::Never | FaultKind::Invalid | FaultKind::Unsupported => {
+                        record.restarts = record.next_attempt();
+                        record.wait = None;
+                        record.tries = 0;
+                        record.again = false;
+                        let failed = Ended {
+                            code: NEVER,
+                            reason: fault.reason,
+                            message: fault.message,
+                            at: Some(super::record::timestamp(now)),
+                            ..Ended::lost("".into(), image, "".into())
+                        };
+                        return record.push(failed, now);
+                    }
+                }
+            }
+        };
+        record.wait = Some(Box::new(Wait {
+            reason,
+            message,
+            due: now.mono.saturating_add(delay),
+            image,
+        }));
+        if let Some(early) = early {
+            // The answer says no, the provider that it runs: the provider knows.
+            record.observes(*early, now);
+        }
+    }
+
+    fn stopped(&mut self, world: &World<'_>, container: &str, result: Result<Exit, Fault>) {
+        let now = world.now;
+        let Some(record) = self.records.iter_mut().find(|record| *record.name == *container) else {
+            return;
+        };
+        let Some(stop) = record
+            .run_mut()
+            .and_then(|run| run.stop.as_mut())
+            .filter(|stop| stop.asked)
+        else {
+            return;
+        };
+        match result {
+            Ok(exit) => record.ends(exit, now),
+            Err(fault) if fault.kind == FaultKind::NotFound => record.ends(lost(now), now),
+            Err(_) => {
+                stop.asked = false;
+                stop.due = now
+                    .mono
+                    .saturating_add(pause(stop.tries, world.chance(stop.tries)));
+                stop.tries = stop.tries.saturating_add(1);
+            }
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! What is to be done about the pod as a whole.
+
+use super::machine::{Call, Fate, Machine, Stage, World};
+use super::record::{Life, Stop};
+use super::recorded;
+use super::spec::{Role, seconds_of};
+use super::words::note;
+use super::{Action, phase};
+use evenkeel_api::names::events::KILLING;
+use evenkeel_api::names::pods::DEADLINE;
+use evenkeel_probe::core::{LEAST_GRACE, Phase};
+use k8s_openapi::api::core::v1::Pod;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
+/// What a kubelet gives a pod at the least, even one that is deleted by force; each of its containers has
+/// [`LEAST_GRACE`].
+const LEAST_POD_GRACE: Duration = Duration::from_secs(1);
+
+impl Machine {
+    /// Looks at everything and says what is to be done that is not under way.
+    pub(super) fn plan(&mut self, world: &World<'_>, out: &mut Vec<Action>) {
+        self.say_refusal(out);
+        self.heed_others(world);
+        self.keep_deadline(world, out);
+        self.notice_the_end(world);
+        if self.is_ending(world) {
+            self.end(world, out);
+        } else {
+            self.advance(world, out);
+        }
+        self.post(world, out);
+        if self.is_ending(world) {
+            self.leave(world, out);
+        }
+        self.tell_prober(world, out);
+        if self.forgotten {
+            out.push(Action::Forget);
+            return;
+        }
+        self.set_wake(world, out);
+    }
+
+    /// Whether the pod is to end, or has.
+    pub(super) fn is_ending(&self, world: &World<'_>) -> bool {
+        self.gone || self.fate.is_some() || self.over.is_some() || world.is_deleting()
+    }
+
+    /// Somebody else has ended the pod: the API server's terminal phase is final.
+    fn heed_others(&mut self, world: &World<'_>) {
+        let Some(status) = &world.pod.status else { return };
+        let theirs = status.phase.as_deref().unwrap_or_default();
+        if self.left_alone || !recorded::is_over(theirs) || self.posting.is_older(world.pod) {
+            return;
+        }
+        let theirs = phase::parse(theirs);
+        if self.over == Some(theirs) {
+            return;
+        }
+        if self.over.is_some() {
+            self.over = Some(theirs);
+        }
+        self.fate = Some(Box::new(Fate {
+            phase: theirs,
+            reason: status.reason.clone().unwrap_or_default(),
+            message: status.message.clone().unwrap_or_default(),
+        }));
+    }
+
+    /// When `activeDeadlineSeconds` are over, on the wall clock in seconds.
+    fn deadline(&self, world: &World<'_>) -> Option<i64> {
+        let seconds = world.pod.spec.as_ref()?.active_deadline_seconds?;
+        Some(self.started_at?.saturating_add(seconds))
+    }
+
+    fn keep_deadline(&mut self, world: &World<'_>, out: &mut Vec<Action>) {
+        let wall = i64::try_from(world.now.wall.as_secs()).unwrap_or(i64::MAX);
+        if self.stage != Stage::Unknown && !self.left_alone {
+            self.started_at.get_or_insert(wall);
+        }
+        let over = self.deadline(world).is_some_and(|deadline| deadline <= wall);
+        if !over || self.is_ending(world) || self.stage == Stage::Unknown {
+            return;
+        }
+        let message = "Pod was active on the node longer than the specified deadline";
+        out.push(note(None, DEADLINE, message.to_owned()));
+        self.doom(Fate {
+            phase: Phase::Failed,
+            reason: DEADLINE.to_owned(),
+            message: message.to_owned(),
+        });
+    }
+
+    /// Containers that are done for good end the pod.
+    fn notice_the_end(&mut self, world: &World<'_>) {
+        if self.is_ending(world) || self.stage == Stage::Unknown {
+            return;
+        }
+        if let Some(phase) = self.finished(world) {
+            self.doom(Fate {
+                phase,
+                reason: String::new(),
+                message: String::new(),
+            });
+        }
+    }
+
+    fn advance(&mut self, world: &World<'_>, out: &mut Vec<Action>) {
+        let ready = self.call.is_none() && self.due <= world.now.mono;
+        match self.stage {
+            Stage::Unknown if ready => {
+                self.told = told(world.pod);
+                self.ask(Call::Adopt, Action::Adopt, out);
+            }
+            Stage::Absent if ready => {
+                self.held = true;
+                self.told = told(world.pod);
+                self.ask(Call::Create, Action::Create, out);
+            }
+            Stage::Up => {
+                let told = told(world.pod);
+                if ready && self.told != told {
+                    self.told = told;
+                    self.ask(Call::Update, Action::Update, out);
+                }
+                self.run_containers(world, out);
+            }
+            Stage::Unknown | Stage::Absent | Stage::Removed => {}
+        }
+    }
+
+    fn ask(&mut self, call: Call, action: Action, out: &mut Vec<Action>) {
+        self.call = Some(call);
+        out.push(action);
+    }
+
+    /// Ends what runs: regular containers at once, sidecars after them in reverse order.
+    fn end(&mut self, world: &World<'_>, out: &mut Vec<Action>) {
+        let now = world.now.mono;
+        if self.ending.is_none() {
+            self.ending = Some(now);
+            // What was put off for another call is not put off for the last ones.
+            self.due = Duration::ZERO;
+            self.tries = 0;
+        }
+        if self.stage == Stage::Unknown && !self.gone {
+            if self.call.is_none() && self.due <= now {
+                self.told = told(world.pod);
+                self.ask(Call::Adopt, Action::Adopt, out);
+            }
+            return;
+        }
+        self.restarting_all = false;
+        let others = self
+            .records
+            .iter()
+            .all(|record| record.role == Role::Sidecar || record.is_idle());
+        for index in (0..self.records.len()).rev() {
+            let sidecar = self.records[index].role == Role::Sidecar;
+            if !sidecar {
+                self.stop_for_good(index, world, out);
+            } else if others {
+                self.stop_for_good(index, world, out);
+                if !self.records[index].is_idle() {
+                    break;
+                }
+            }
+        }
+        if self.is_quiet() && self.call != Some(Call::Create) && self.over.is_none() {
+            self.over = Some(self.last_phase());
+        }
+    }
+
+    /// Time between TERM and KILL for the pod. A pod that was deleted by force, or whose deletion nobody saw, has it all the
+    /// same: its containers know nothing of how it was deleted.
+    fn grace(world: &World<'_>) -> Duration {
+        let metadata = world.pod.metadata.deletion_grace_period_seconds;
+        let deletion = metadata.filter(|_| world.is_deleting());
+        let own = world
+            .pod
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.termination_grace_period_seconds);
+        seconds_of(deletion.or(own).unwrap_or(30)).max(LEAST_POD_GRACE)
+    }
+
+    fn stop_for_good(&mut self, index: usize, world: &World<'_>, out: &mut Vec<Action>) {
+        let pod_grace = Self::grace(world);
+        let now = world.now.mono;
+        let gone_by = now.saturating_sub(self.ending.unwrap_or(now));
+        let grace = pod_grace.saturating_sub(gone_by).max(LEAST_GRACE);
+        let record = &mut self.records[index];
+        let name = record.name.clone();
+        let Life::Running(run) = &mut record.life else {
+            return;
+        };
+        let first = run.stop.is_none();
+        let stop = run.stop.get_or_insert_with(|| {
+            Box::new(Stop {
+                asked: false,
+                pod_grace: None,
+                grace,
+                tries: 0,
+                due: now,
+            })
+        });
+        let hurry = match stop.pod_grace {
+            Some(before) => pod_grace < before,
+            // It is being killed already: in time, or not.
+            None => stop.asked && grace < stop.grace,
+        };
+        if hurry {
+            stop.due = now;
+        } else if stop.asked || stop.due > now {
+            return;
+        }
+        stop.grace = stop.grace.min(grace);
+        stop.pod_grace = Some(pod_grace);
+        stop.asked = true;
+        let (id, grace) = (run.id.clone(), stop.grace);
+        if first {
+            out.push(note(
+                Some(name.clone()),
+                KILLING,
+                format!("Stopping container {name}"),
+            ));
+        }
+        out.push(Action::Stop {
+            container: name,
+            id,
+            grace,
+        });
+    }
+
+    /// Once nothing runs: the pod leaves the provider, then the API server, if it is to.
+    fn leave(&mut self, world: &World<'_>, out: &mut Vec<Action>) {
+        if !self.is_quiet() || self.call.is_some() || !(self.gone || world.is_deleting()) {
+            return;
+        }
+        let due = self.due <= world.now.mono;
+        match self.stage {
+            Stage::Unknown if !self.gone => {}
+            Stage::Unknown | Stage::Absent | Stage::Up if self.held => {
+                if due {
+                    self.ask(Call::Delete, Action::Delete, out);
+                }
+            }
+            Stage::Unknown | Stage::Absent | Stage::Up | Stage::Removed => {
+                self.stage = Stage::Removed;
+                if self.gone {
+                    self.forgotten = true;
+                } else if due && !self.posting.is_under_way() {
+                    self.ask(Call::Remove, Action::Remove, out);
+                }
+            }
+        }
+    }
+
+    /// Asks to be woken when the next thing is due.
+    fn set_wake(&mut self, world: &World<'_>, out: &mut Vec<Action>) {
+        let now = world.now;
+        let mut due = Vec::new();
+        if self.call.is_none() {
+            due.push(self.due);
+        }
+        let ending = self.is_ending(world);
+        for record in &self.records {
+            match &record.life {
+                Life::Idle if !ending => due.extend(record.wait.as_ref().map(|wait| wait.due)),
+                Life::Running(run) => {
+                    due.extend(run.stop.as_ref().filter(|stop| !stop.asked).map(|stop| stop.due));
+                }
+                Life::Idle | Life::Starting(_) => {}
+            }
+        }
+        if let Some(deadline) = self.deadline(world).filter(|_| !ending) {
+            let deadline = seconds_of(deadline);
+            due.push(now.mono.saturating_add(deadline.saturating_sub(now.wall)));
+        }
+        if !self.left_alone && !self.gone {
+            due.extend(self.posting.due());
+        }
+        let next = due.into_iter().filter(|due| *due > now.mono).min();
+        if let Some(next) = next.filter(|next| self.wake != Some(*next)) {
+            out.push(Action::Wake(next.saturating_sub(now.mono)));
+            self.wake = Some(next);
+        }
+    }
+}
+
+/// Digest of what may change of a pod that runs, but for its containers.
+fn told(pod: &Pod) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    pod.metadata.labels.hash(&mut hasher);
+    pod.metadata.annotations.hash(&mut hasher);
+    for toleration in pod.spec.iter().flat_map(|spec| spec.tolerations.iter().flatten()) {
+        toleration.key.hash(&mut hasher);
+        toleration.operator.hash(&mut hasher);
+        toleration.value.hash(&mut hasher);
+        toleration.effect.hash(&mut hasher);
+        toleration.toleration_seconds.hash(&mut hasher);
+    }
+    hasher.finish()
+}

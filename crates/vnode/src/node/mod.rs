@@ -1,0 +1,114 @@
+//! Carries out what a node's machine asks for.
+//!
+//! A request takes at most ten seconds. Registrations, which come by the thousand when a process starts or an outage ends, take
+//! turns; the wait for a turn does not count.
+
+mod requests;
+
+pub(crate) use requests::is_absent;
+
+#[cfg(test)]
+mod tests;
+
+use crate::core::lease;
+use crate::core::node::{Action, Input, Refused};
+use crate::provider::{Fault, FaultKind, Provider};
+use evenkeel_api::names;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{DeleteParams, Preconditions};
+use kube::{Api, Client};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+
+/// The longest that one request, or all of a registration, may take.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// Registrations at once, over all nodes whose hands are copies of one.
+const REGISTRATIONS: usize = 64;
+
+/// The hand of all nodes that one client writes for. Cheap to clone.
+#[derive(Clone)]
+pub struct Hand {
+    nodes: Api<Node>,
+    leases: Api<Lease>,
+    provider: Arc<dyn Provider>,
+    turns: Arc<Semaphore>,
+}
+
+impl Hand {
+    /// Writes by way of `client`, whose gate refuses once another replica may serve the node.
+    pub fn new(client: Client, provider: Arc<dyn Provider>) -> Self {
+        Self {
+            nodes: Api::all(client.clone()),
+            leases: Api::namespaced(client, names::NODE_LEASE_NAMESPACE),
+            provider,
+            turns: Arc::new(Semaphore::new(REGISTRATIONS)),
+        }
+    }
+
+    /// The same with another client: its registrations take turns with this one's.
+    #[must_use]
+    pub fn with_client(&self, client: Client) -> Self {
+        Self {
+            turns: Arc::clone(&self.turns),
+            ..Self::new(client, Arc::clone(&self.provider))
+        }
+    }
+
+    /// Does it and tells how it went; `None` for actions without an answer, which are the caller's to do. Never takes
+    /// longer than 10 s once a registration's turn has come. A request that the gate refuses has failed like any other.
+    pub async fn perform(&self, node: &str, action: Action) -> Option<Input> {
+        Some(match action {
+            Action::Ping => {
+                let answer = tokio::time::timeout(DEADLINE, self.provider.ping(node)).await;
+                Input::Pinged(answer.unwrap_or_else(|_| {
+                    let message = format!("the provider has not answered a ping within {DEADLINE:?}");
+                    Err(Fault::new(FaultKind::Later, "Timeout", message))
+                }))
+            }
+            Action::Register(wanted) => {
+                // Closed by nobody: without a turn it is done all the same.
+                let _turn = self.turns.acquire().await;
+                let work = requests::register(&self.nodes, node, &wanted);
+                Input::Written(within(work).await.map(Box::new))
+            }
+            Action::Post(patch) => {
+                let work = requests::post(&self.nodes, node, &patch);
+                Input::Written(within(work).await.map(Box::new))
+            }
+            Action::Lease(request) => {
+                let work = requests::lease(&self.leases, node, request);
+                let answer = tokio::time::timeout(DEADLINE, work).await;
+                Input::Lease(answer.unwrap_or_else(|_| lease::Answer::Failed(no_answer())))
+            }
+            Action::Record(..) | Action::Wake(_) => return None,
+        })
+    }
+
+    /// Deletes Node and Lease. What is gone already is no error.
+    pub async fn delete(&self, node: &str) -> kube::Result<()> {
+        let found = match self.nodes.get_metadata(node).await {
+            Ok(found) => found.metadata.uid,
+            Err(kube::Error::Api(status)) if is_absent(&status) => None,
+            Err(error) => return Err(error),
+        };
+        if let Some(uid) = found {
+            let exact = DeleteParams::default().preconditions(Preconditions {
+                uid: Some(uid),
+                resource_version: None,
+            });
+            requests::gone(self.nodes.delete(node, &exact).await)?;
+        }
+        requests::gone(self.leases.delete(node, &DeleteParams::default()).await)
+    }
+}
+
+async fn within<T>(work: impl Future<Output = Result<T, Refused>>) -> Result<T, Refused> {
+    let answer = tokio::time::timeout(DEADLINE, work).await;
+    answer.unwrap_or_else(|_| Err(Refused::Failed(no_answer())))
+}
+
+fn no_answer() -> String {
+    format!("the API server has not answered within {DEADLINE:?}")
+}
