@@ -8,14 +8,21 @@
 //! |---|---|
 //! | [`core`] | **pure** rules: a pod's life, its status, environment, a node's life, its Lease |
 //! | [`provider`] | what a provider is asked, and what it tells |
+//! | [`fleet`] | many nodes in one process: one watch, one timer wheel, one actor per node |
 //! | [`node`] | registration, Lease, status and serving address of one node |
+//! | [`pods`] | the pods of one node: the actor that carries out what [`core::pod`] decides |
 //! | [`objects`] | ConfigMaps, Secrets, Services and tokens that pods refer to |
+//! | [`server`] | the kubelet's HTTP API |
 //! | [`ownership`] | which replica serves which node |
 
 pub mod core;
+pub mod fleet;
 pub mod node;
 pub mod objects;
 pub mod ownership;
+pub mod pods;
 pub mod provider;
+pub mod server;
 
+pub use fleet::{Fleet, Options};
 pub use provider::Provider;

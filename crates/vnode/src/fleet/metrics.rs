@@ -1,0 +1,248 @@
+//! Numbers of a fleet.
+
+use evenkeel_api::names::vnode::metrics as names;
+use kube::Client;
+use kube::client::Body;
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+use std::borrow::Cow;
+use std::time::Duration;
+
+/// The metrics of a fleet; clones are the same ones.
+#[derive(Clone, Debug)]
+pub(crate) struct Metrics {
+    nodes: Gauge,
+    nodes_ready: Gauge,
+    pods: Family<Phased, Gauge>,
+    writes: Family<Written, Counter>,
+    latency: Histogram,
+    queue: Gauge,
+    calls: Family<Called, Counter>,
+    durations: Family<Named, Histogram>,
+    strays: Family<Stray, Counter>,
+    requests: Family<Requested, Counter>,
+}
+
+/// `status.phase` of a pod.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, EncodeLabelValue)]
+pub(crate) enum Phase {
+    #[default]
+    Pending,
+    Running,
+    Succeeded,
+    Failed,
+    Unknown,
+}
+
+impl Phase {
+    pub(crate) fn of(phase: Option<&str>) -> Self {
+        match phase {
+            None | Some("Pending") => Self::Pending,
+            Some("Running") => Self::Running,
+            Some("Succeeded") => Self::Succeeded,
+            Some("Failed") => Self::Failed,
+            Some(_) => Self::Unknown,
+        }
+    }
+}
+
+/// How a write ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+pub(crate) enum WriteResult {
+    /// The status is written.
+    Written,
+    /// The object is deleted.
+    Removed,
+    /// The object was gone or another.
+    Overtaken,
+    /// The API server will not have it.
+    Refused,
+    /// To be tried again.
+    Failed,
+}
+
+/// How a provider's call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+pub(crate) enum CallResult {
+    /// Well.
+    Ok,
+    /// With a fault.
+    Fault,
+    /// Not before its deadline.
+    Late,
+    /// With a panic.
+    Panicked,
+    /// With an answer that cannot be.
+    Nonsense,
+}
+
+/// What became of a pod that only the provider knew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+pub(crate) enum StrayResult {
+    /// Seen for the first time.
+    Sighted,
+    /// Deleted from the provider.
+    Deleted,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Phased {
+    phase: Phase,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Written {
+    result: WriteResult,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Called {
+    call: &'static str,
+    result: CallResult,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Named {
+    call: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Stray {
+    result: StrayResult,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Requested {
+    method: Cow<'static, str>,
+    code: u16,
+}
+
+/// 1 ms to 131 s.
+fn buckets() -> Histogram {
+    Histogram::new(exponential_buckets(0.001, 2.0, 18))
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        Self {
+            nodes: Gauge::default(),
+            nodes_ready: Gauge::default(),
+            pods: Family::default(),
+            writes: Family::default(),
+            latency: buckets(),
+            queue: Gauge::default(),
+            calls: Family::default(),
+            durations: Family::new_with_constructor(buckets),
+            strays: Family::default(),
+            requests: Family::default(),
+        }
+    }
+
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        registry.register(names::NODES, "Nodes that this replica serves", self.nodes.clone());
+        registry.register(
+            names::NODES_READY,
+            "Nodes that are registered and well",
+            self.nodes_ready.clone(),
+        );
+        registry.register(names::PODS, "Pods by phase", self.pods.clone());
+        registry.register(names::WRITES, "Writes of pods by result", self.writes.clone());
+        registry.register(
+            names::WRITE_LATENCY,
+            "From the decision for a status to its being written",
+            self.latency.clone(),
+        );
+        registry.register(
+            names::QUEUE,
+            "Pods whose status waits to be written",
+            self.queue.clone(),
+        );
+        registry.register(names::CALLS, "Calls of the provider", self.calls.clone());
+        registry.register(
+            names::CALL_DURATION,
+            "How long calls of the provider took",
+            self.durations.clone(),
+        );
+        registry.register(
+            names::STRAYS,
+            "Pods that only the provider knew",
+            self.strays.clone(),
+        );
+        registry.register(
+            names::REQUESTS,
+            "Requests to the API server",
+            self.requests.clone(),
+        );
+    }
+
+    pub(crate) fn nodes(&self, more: i64) {
+        self.nodes.inc_by(more);
+    }
+
+    pub(crate) fn nodes_ready(&self, more: i64) {
+        self.nodes_ready.inc_by(more);
+    }
+
+    /// A pod's phase is another now; `None` before it came and after it went.
+    pub(crate) fn phase(&self, before: Option<Phase>, after: Option<Phase>) {
+        if before == after {
+            return;
+        }
+        if let Some(phase) = before {
+            self.pods.get_or_create(&Phased { phase }).dec();
+        }
+        if let Some(phase) = after {
+            self.pods.get_or_create(&Phased { phase }).inc();
+        }
+    }
+
+    pub(crate) fn wrote(&self, result: WriteResult, latency: Duration) {
+        self.writes.get_or_create(&Written { result }).inc();
+        if result == WriteResult::Written {
+            self.latency.observe(latency.as_secs_f64());
+        }
+    }
+
+    pub(crate) fn queue(&self, length: usize) {
+        self.queue.set(i64::try_from(length).unwrap_or(i64::MAX));
+    }
+
+    pub(crate) fn called(&self, call: &'static str, result: CallResult, took: Duration) {
+        self.calls.get_or_create(&Called { call, result }).inc();
+        self.durations
+            .get_or_create(&Named { call })
+            .observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn stray(&self, result: StrayResult) {
+        self.strays.get_or_create(&Stray { result }).inc();
+    }
+
+    /// A client that does what `client` does, with its requests counted.
+    pub(crate) fn counting(&self, client: &Client) -> Client {
+        let (inner, requests) = (client.clone(), self.requests.clone());
+        let send = tower::service_fn(move |request: http::Request<Body>| {
+            let (client, requests) = (inner.clone(), requests.clone());
+            let method = match request.method().as_str() {
+                "GET" => Cow::Borrowed("GET"),
+                "POST" => Cow::Borrowed("POST"),
+                "PATCH" => Cow::Borrowed("PATCH"),
+                "PUT" => Cow::Borrowed("PUT"),
+                "DELETE" => Cow::Borrowed("DELETE"),
+                other => Cow::Owned(other.to_owned()),
+            };
+            async move {
+                let answer = client.send(request).await;
+                // 0: none came.
+                let code = answer.as_ref().map_or(0, |answer| answer.status().as_u16());
+                requests.get_or_create(&Requested { method, code }).inc();
+                answer
+            }
+        });
+        Client::new(send, client.default_namespace().to_owned())
+    }
+}

@@ -1,0 +1,245 @@
+//! Probes of all pods, by one manager.
+
+use super::directory::{Directory, Handle};
+use super::events::{Events, OfProbes};
+use crate::core::pod::{Input, ProbeOrder};
+use crate::pods::{Message, panic_text};
+use crate::provider::{ContainerId, ExecIo, PodId, Provider};
+use evenkeel_probe::core::engine::Config;
+use evenkeel_probe::core::{Attempt, Handler, Outcome, Target, Verdict};
+use evenkeel_probe::handler::exec::{Execute, Ran, timed_out};
+use evenkeel_probe::handler::{Handlers, Prober};
+use evenkeel_probe::manager::Manager;
+use evenkeel_probe::manifest;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::Pod;
+use prometheus_client::registry::Registry;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::AsyncWrite;
+use tokio_util::sync::CancellationToken;
+
+/// The prober, as actors use it.
+#[derive(Clone, Debug)]
+pub(crate) struct Probes {
+    manager: Manager,
+    directory: Arc<Directory>,
+}
+
+impl Probes {
+    /// Starts the prober, and a task that tells actors what it publishes.
+    pub(crate) fn start(
+        provider: Arc<dyn Provider>,
+        directory: Arc<Directory>,
+        config: Config,
+        events: Events,
+        stop: CancellationToken,
+    ) -> Self {
+        let asks = Asks {
+            provider,
+            directory: directory.clone(),
+        };
+        let sink = OfProbes {
+            events,
+            directory: directory.clone(),
+        };
+        let manager = Manager::builder(config).events(Arc::new(sink)).start(asks, stop);
+        let mut changes = manager.subscribe();
+        let told = directory.clone();
+        // Ends with the manager.
+        tokio::spawn(async move {
+            while let Some(change) = changes.next().await {
+                let Some((pod, handle)) = told.probed(&change.key.pod) else {
+                    continue;
+                };
+                let input = Input::Probed {
+                    container: change.key.container,
+                    id: change.container_id,
+                    kind: change.key.kind,
+                    reading: change.reading,
+                };
+                handle.send(Message::Told(pod.uid, Box::new(input)));
+            }
+        });
+        Self { manager, directory }
+    }
+
+    /// What a pod's machine wants of the prober. Pods without probes are never given to it.
+    pub(crate) fn order(&self, id: &PodId, pod: &Pod, handle: &Arc<Handle>, order: ProbeOrder) {
+        match order {
+            ProbeOrder::Watch => self.watch(id, pod, handle),
+            ProbeOrder::Status(status) => {
+                if self.directory.probed(&id.uid).is_some() {
+                    // What comes of it is told like every change.
+                    self.manager.update_status(&id.uid, status);
+                }
+            }
+            ProbeOrder::Terminating => self.manager.stop_liveness_and_startup(&id.uid),
+            ProbeOrder::Forget => self.forget(id),
+        }
+    }
+
+    fn watch(&self, id: &PodId, pod: &Pod, handle: &Arc<Handle>) {
+        if !has_probes(pod) {
+            return;
+        }
+        let converted = match manifest::convert(pod) {
+            Ok(converted) => Arc::new(converted),
+            Err(error) => {
+                tracing::warn!(pod = %id, uid = %id.uid, %error, "its probes cannot be made");
+                return;
+            }
+        };
+        if self.directory.probed(&id.uid).is_some() {
+            self.manager.update_pod(converted);
+        } else {
+            self.directory.probe(id.clone(), handle.clone());
+            self.manager.add_pod(converted);
+        }
+    }
+
+    pub(crate) fn forget(&self, id: &PodId) {
+        if self.directory.unprobe(&id.uid) {
+            self.manager.remove_pod(&id.uid);
+        }
+    }
+
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        self.manager.register(registry);
+    }
+
+    /// Waits until nothing is probed any more, after the stop.
+    pub(crate) async fn stopped(&self) {
+        self.manager.stopped().await;
+    }
+}
+
+fn has_probes(pod: &Pod) -> bool {
+    let spec = pod.spec.iter();
+    let containers = spec.flat_map(|spec| {
+        spec.containers
+            .iter()
+            .chain(spec.init_containers.iter().flatten())
+    });
+    let mut containers = containers;
+    containers.any(|container| {
+        container.startup_probe.is_some()
+            || container.readiness_probe.is_some()
+            || container.liveness_probe.is_some()
+    })
+}
+
+/// Makes attempts: the provider's way where it has one, else a kubelet's; commands run in the provider's container.
+struct Asks {
+    provider: Arc<dyn Provider>,
+    directory: Arc<Directory>,
+}
+
+/// What an attempt may take beyond its time, until it counts as lost.
+const SLACK: Duration = Duration::from_secs(2);
+
+impl Prober for Asks {
+    async fn probe(&self, attempt: &Attempt) -> Outcome {
+        let Some((pod, _)) = self.directory.probed(&attempt.key.pod) else {
+            return Outcome::error(Verdict::Unknown, "the pod is over");
+        };
+        let most = attempt.probe.timeout.saturating_mul(attempt.tries()) + SLACK;
+        let asking = AssertUnwindSafe(self.ask(pod, attempt)).catch_unwind();
+        match tokio::time::timeout(most, asking).await {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(panic)) => {
+                let panic = panic_text(&*panic);
+                tracing::error!(key = %attempt.key, panic, "the provider has panicked");
+                Outcome::error(Verdict::Unknown, format!("the provider panicked: {panic}"))
+            }
+            Err(_) => Outcome::error(
+                Verdict::Unknown,
+                format!("the provider did not answer within {most:?}"),
+            ),
+        }
+    }
+}
+
+impl Asks {
+    async fn ask(&self, pod: PodId, attempt: &Attempt) -> Outcome {
+        if !matches!(attempt.probe.handler, Handler::Exec { .. })
+            && let Some(asked) = self.provider.probe(&pod, attempt)
+        {
+            return asked.await;
+        }
+        let exec = InContainer {
+            provider: self.provider.clone(),
+            pod,
+        };
+        Handlers::new(Arc::new(exec)).probe(attempt).await
+    }
+}
+
+/// Runs commands in a pod's containers.
+struct InContainer {
+    provider: Arc<dyn Provider>,
+    pod: PodId,
+}
+
+impl Execute for InContainer {
+    fn execute<'a>(
+        &'a self,
+        target: &'a Target,
+        command: &'a [String],
+        timeout: Duration,
+    ) -> BoxFuture<'a, Ran> {
+        Box::pin(async move {
+            let container = ContainerId(target.container_id.clone());
+            let (stdout, stderr) = (Capture::default(), Capture::default());
+            let io = ExecIo {
+                stdin: None,
+                stdout: Some(Box::new(stdout.clone())),
+                stderr: Some(Box::new(stderr.clone())),
+                terminal: None,
+            };
+            let running = self.provider.exec(&self.pod, &container, command, io);
+            match tokio::time::timeout(timeout, running).await {
+                Err(_) => timed_out(command, timeout),
+                Ok(Err(fault)) => Ran::Failed { error: fault.message },
+                Ok(Ok(code)) => {
+                    let mut output = stdout.take();
+                    output.extend(stderr.take());
+                    output.truncate(Outcome::OUTPUT);
+                    Ran::Exited { code, output }
+                }
+            }
+        })
+    }
+}
+
+/// Keeps the beginning of what is written, and takes the rest.
+#[derive(Clone, Debug, Default)]
+struct Capture(Arc<Mutex<Vec<u8>>>);
+
+impl Capture {
+    fn take(&self) -> Vec<u8> {
+        // What is written is complete before anything could panic.
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl AsyncWrite for Capture {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = Outcome::OUTPUT.saturating_sub(kept.len());
+        kept.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,189 @@
+//! Calls of a provider: with a deadline, with panics caught, and counted.
+
+use crate::fleet::metrics::{CallResult, Metrics};
+use crate::provider::{Fault, FaultKind};
+use evenkeel_election::Gate;
+use futures::FutureExt as _;
+use std::any::Any;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+
+/// Reason of a fault made of a panic.
+pub(crate) const PANICKED: &str = "ProviderPanicked";
+/// Reason of a fault made of silence.
+pub(crate) const LATE: &str = "ProviderTimeout";
+/// Reason of a fault made of an answer that cannot be.
+pub(crate) const NONSENSE: &str = "ProviderNonsense";
+
+/// Reason of a fault made of a gate that is closed.
+pub(crate) const FENCED: &str = "NodeNotOurs";
+
+/// Tasks on behalf of one node. Nothing of them is left when it is stopped.
+#[derive(Clone)]
+pub(crate) struct Calls {
+    tasks: TaskTracker,
+    stop: CancellationToken,
+    metrics: Metrics,
+    /// Of the node's slot: while it is closed another replica may serve the node. `None` where there is no other.
+    gate: Option<Gate>,
+}
+
+impl Calls {
+    pub(crate) fn new(stop: CancellationToken, metrics: Metrics, gate: Option<Gate>) -> Self {
+        Self {
+            tasks: TaskTracker::new(),
+            stop,
+            metrics,
+            gate,
+        }
+    }
+
+    /// Does something in a task of its own until the node is stopped. A panic ends the task alone, with a log line.
+    pub(crate) fn spawn(&self, what: &'static str, work: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.stop.clone();
+        self.tasks.spawn(async move {
+            let work = AssertUnwindSafe(stop.run_until_cancelled_owned(work)).catch_unwind();
+            if let Err(panic) = work.await {
+                tracing::error!(what, panic = panic_text(&*panic), "a task of a node has panicked");
+            }
+        });
+    }
+
+    /// Asks the provider. The call runs in a task of its own, so that one that blocks its thread is late like any other;
+    /// it is told to end when it is late, when its node is stopped, and when nobody waits for it any more. While the
+    /// slot's gate is closed it is not made at all.
+    pub(crate) async fn ask<T, F>(&self, call: &'static str, deadline: Duration, asked: F) -> Result<T, Fault>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Fault>> + Send + 'static,
+    {
+        if self.gate.as_ref().is_some_and(|gate| gate.check().is_err()) {
+            let message = format!("the provider was not asked to {call}: another replica may serve the node");
+            return Err(Fault::new(FaultKind::Later, FENCED, message));
+        }
+        let begun = Instant::now();
+        let task = AbortOnDropHandle::new(self.tasks.spawn(asked));
+        let (result, answer) = match tokio::time::timeout(deadline, task).await {
+            Ok(Ok(Ok(answer))) => (CallResult::Ok, Ok(answer)),
+            Ok(Ok(Err(fault))) => {
+                let result = match fault.reason.as_str() {
+                    NONSENSE => CallResult::Nonsense,
+                    _ => CallResult::Fault,
+                };
+                (result, Err(fault))
+            }
+            Ok(Err(end)) => {
+                let text = match end.try_into_panic() {
+                    Ok(panic) => panic_text(&*panic),
+                    Err(end) => end.to_string(),
+                };
+                tracing::error!(call, panic = text, "the provider has panicked");
+                let message = format!("the provider panicked in {call}: {text}");
+                let fault = Fault::new(FaultKind::Later, PANICKED, message);
+                (CallResult::Panicked, Err(fault))
+            }
+            Err(_) => {
+                let message = format!("the provider did not answer {call} within {deadline:?}");
+                (CallResult::Late, Err(Fault::new(FaultKind::Later, LATE, message)))
+            }
+        };
+        self.metrics.called(call, result, begun.elapsed());
+        answer
+    }
+
+    /// Waits until nothing is left, for `most` at the longest; tells whether nothing is. To be called once all is
+    /// stopped.
+    pub(crate) async fn ended(&self, most: Duration) -> bool {
+        self.tasks.close();
+        tokio::time::timeout(most, self.tasks.wait()).await.is_ok()
+    }
+}
+
+/// What a panic said.
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned());
+    text.unwrap_or_else(|| "without a message".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn calls() -> Calls {
+        Calls::new(CancellationToken::new(), Metrics::new(), None)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_hangs_is_a_fault_that_may_pass() {
+        let asked = std::future::pending::<Result<(), Fault>>();
+        let fault = calls()
+            .ask("create", Duration::from_secs(120), asked)
+            .await
+            .unwrap_err();
+        assert_eq!((fault.kind, fault.reason.as_str()), (FaultKind::Later, LATE));
+        assert!(fault.message.contains("create within 120s"), "{fault}");
+    }
+
+    #[tokio::test]
+    async fn nothing_is_asked_while_another_replica_may_serve_the_node() {
+        let gate = Gate::new();
+        let calls = Calls::new(CancellationToken::new(), Metrics::new(), Some(gate.clone()));
+        let asked = || async { Ok::<_, Fault>(()) };
+        let refused = async |calls: &Calls| {
+            let fault = calls.ask("delete", Duration::from_secs(9), asked()).await;
+            let fault = fault.unwrap_err();
+            (fault.kind, fault.reason)
+        };
+        let fenced = (FaultKind::Later, FENCED.to_owned());
+        assert_eq!(refused(&calls).await, fenced);
+        let term = evenkeel_election::FencingToken {
+            lease_uid: "uid".to_owned(),
+            transitions: 1,
+        };
+        gate.open(term, Duration::MAX);
+        assert!(calls.ask("delete", Duration::from_secs(9), asked()).await.is_ok());
+        gate.close();
+        assert_eq!(refused(&calls).await, fenced);
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_a_fault_that_may_pass() {
+        let panics = async || -> Result<(), Fault> { panic!("no such base") };
+        let fault = calls()
+            .ask("start", Duration::from_secs(9), panics())
+            .await
+            .unwrap_err();
+        assert_eq!((fault.kind, fault.reason.as_str()), (FaultKind::Later, PANICKED));
+        assert!(fault.message.ends_with("start: no such base"), "{fault}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_left_of_a_node_that_is_stopped() {
+        let stop = CancellationToken::new();
+        let calls = Calls::new(stop.clone(), Metrics::new(), None);
+        let (held, mut dropped) = tokio::sync::oneshot::channel::<()>();
+        let asking = calls.clone();
+        calls.spawn("a call", async move {
+            let asked = async move {
+                let _held = held;
+                std::future::pending::<Result<(), Fault>>().await
+            };
+            let _ = asking.ask("stop", Duration::from_secs(600), asked).await;
+        });
+        tokio::task::yield_now().await;
+        assert!(dropped.try_recv().is_err());
+        stop.cancel();
+        assert!(calls.ended(Duration::from_secs(2)).await);
+        assert!(matches!(
+            dropped.try_recv(),
+            Err(tokio::sync::oneshot::error::TryRecvError::Closed)
+        ));
+    }
+}

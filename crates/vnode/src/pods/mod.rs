@@ -1,0 +1,26 @@
+//! The pods of one node.
+//!
+//! Each node has an actor: a task with a mailbox, which drives the node's machine and its pods'. It never waits for
+//! anything but its mailbox: what machines ask for is done in tasks of their own, whose ends come back as messages.
+
+mod actor;
+mod asked;
+mod call;
+mod check;
+mod entry;
+mod limit;
+mod look;
+#[cfg(test)]
+mod memory;
+mod message;
+mod node;
+mod packed;
+mod perform;
+mod strays;
+mod writer;
+
+pub(crate) use actor::{Actor, Duty};
+pub(crate) use call::{Calls, panic_text};
+pub(crate) use limit::Limit;
+pub(crate) use message::{Ask, Message, OwnList, Seen};
+pub(crate) use writer::Writers;

@@ -1,0 +1,199 @@
+//! What a provider's call is made of: what the pod refers to, the call itself, what is made of its end.
+
+use super::check;
+use super::entry::Call;
+use super::packed::Packed;
+use super::{Calls, panic_text};
+use crate::core::env::Place;
+use crate::core::pod::{Input, Trouble};
+use crate::fleet::common::{Common, timestamp};
+use crate::provider::{
+    ContainerId, Exit, Fault, FaultKind, PodId, PodRequest, PodState, Provider, Sandbox, StartRequest,
+    Started,
+};
+use futures::FutureExt as _;
+use k8s_openapi::api::core::v1::Pod;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a call needs. The pod is unpacked when it is its turn: a hundred thousand may wait.
+pub(super) struct Errand {
+    pub(super) common: Arc<Common>,
+    pub(super) calls: Calls,
+    pub(super) id: PodId,
+    pub(super) packed: Packed,
+    pub(super) sandbox: Sandbox,
+    pub(super) place: Place,
+    /// ID of the container's instance so far.
+    pub(super) former: Option<ContainerId>,
+}
+
+impl Errand {
+    /// Does it, whatever happens; the answer for the machine.
+    pub(super) async fn run(self, call: &Call) -> Input {
+        let id = self.id.clone();
+        let attempt = AssertUnwindSafe(self.attempt(call)).catch_unwind();
+        attempt.await.unwrap_or_else(|panic| {
+            let panic = panic_text(&*panic);
+            tracing::error!(pod = %id, uid = %id.uid, ?call, panic, "a call was not made, there is a defect");
+            fault(call, defect(format!("cannot be done: {panic}")))
+        })
+    }
+
+    async fn attempt(self, call: &Call) -> Input {
+        let common = self.common.clone();
+        match call {
+            Call::Create | Call::Start { .. } => common.limit.run(|| self.perform(call)).await,
+            Call::Adopt | Call::Update => common.looks.run(|| self.perform(call)).await,
+            Call::Stop { .. } | Call::Delete => self.perform(call).await,
+        }
+    }
+
+    async fn perform(self, call: &Call) -> Input {
+        let provider = self.common.provider.clone();
+        match call {
+            Call::Adopt => Input::Adopted(self.adopt(provider).await),
+            Call::Create => Input::Created(self.create(provider).await),
+            Call::Update => Input::Updated(self.update(provider).await),
+            Call::Start { container, attempt } => Input::Started {
+                container: container.clone(),
+                result: self.start(provider, container, *attempt).await,
+            },
+            Call::Stop { container, id, grace } => Input::Stopped {
+                container: container.clone(),
+                result: self.stop(provider, ContainerId(id.clone()), *grace).await,
+            },
+            Call::Delete => {
+                let (deadline, id) = (self.common.options.call, self.id);
+                let asked = async move { provider.delete(&id).await };
+                Input::Deleted(self.calls.ask("delete", deadline, asked).await)
+            }
+        }
+    }
+
+    fn request(&self) -> Result<PodRequest, Fault> {
+        let pod = self.packed.open().map_err(|error| defect(error.to_string()))?;
+        Ok(PodRequest {
+            id: self.id.clone(),
+            pod: Arc::new(pod),
+        })
+    }
+
+    async fn adopt(self, provider: Arc<dyn Provider>) -> Result<Option<PodState>, Fault> {
+        let (request, clock) = (self.request()?, self.common.clock);
+        let asked = async move {
+            let mut state = provider.status(&request).await?;
+            if let Some(state) = &mut state {
+                check::state(&request.pod, state, timestamp(clock.now()))
+                    .map_err(|why| check::fault("status", &request.id, why))?;
+            }
+            Ok(state)
+        };
+        self.calls.ask("status", self.common.options.call, asked).await
+    }
+
+    async fn update(self, provider: Arc<dyn Provider>) -> Result<(), Fault> {
+        let request = self.request()?;
+        let asked = async move { provider.update(&request).await };
+        self.calls.ask("update", self.common.options.call, asked).await
+    }
+
+    async fn create(self, provider: Arc<dyn Provider>) -> Result<Sandbox, Trouble> {
+        let request = self.request().map_err(Trouble::Fault)?;
+        if has_volumes(&request.pod) {
+            let (volumes, events) = self.common.objects.volumes(&request.pod, &self.place).await;
+            self.common.events.about_pod(&self.id, events);
+            volumes?;
+        }
+        let asked = async move {
+            let sandbox = provider.create(&request).await?;
+            check::sandbox(&sandbox).map_err(|why| check::fault("create", &request.id, why))?;
+            Ok(sandbox)
+        };
+        let created = self.calls.ask("create", self.common.options.call, asked).await;
+        created.map_err(Trouble::Fault)
+    }
+
+    async fn start(
+        self,
+        provider: Arc<dyn Provider>,
+        container: &str,
+        attempt: u32,
+    ) -> Result<Started, Trouble> {
+        let pod = self.request().map_err(Trouble::Fault)?;
+        let (resolved, events) = self
+            .common
+            .objects
+            .container(&pod.pod, container, &self.place)
+            .await;
+        self.common.events.about_pod(&self.id, events);
+        let request = StartRequest {
+            pod,
+            container: Arc::new(resolved?),
+            attempt,
+            sandbox: self.sandbox,
+        };
+        let (former, clock) = (self.former, self.common.clock);
+        let asked = async move {
+            let mut started = provider.start(&request).await?;
+            let former = former.as_ref().map(|former| &*former.0);
+            check::started(&mut started, former, timestamp(clock.now()))
+                .map_err(|why| check::fault("start", &request.pod.id, why))?;
+            Ok(started)
+        };
+        let started = self.calls.ask("start", self.common.options.call, asked).await;
+        started.map_err(Trouble::Fault)
+    }
+
+    async fn stop(
+        self,
+        provider: Arc<dyn Provider>,
+        container: ContainerId,
+        grace: Duration,
+    ) -> Result<Exit, Fault> {
+        let (id, clock) = (self.id, self.common.clock);
+        let deadline = self.common.options.call.saturating_add(grace);
+        let asked = async move {
+            let mut exit = provider.stop(&id, &container, grace).await?;
+            check::exit(&mut exit, timestamp(clock.now())).map_err(|why| check::fault("stop", &id, why))?;
+            Ok(exit)
+        };
+        self.calls.ask("stop", deadline, asked).await
+    }
+}
+
+/// Something that cannot happen has happened here, not at the provider.
+fn defect(message: String) -> Fault {
+    Fault::new(FaultKind::Later, "InternalError", message)
+}
+
+fn has_volumes(pod: &Pod) -> bool {
+    let spec = pod.spec.as_ref();
+    spec.and_then(|spec| spec.volumes.as_ref())
+        .is_some_and(|volumes| !volumes.is_empty())
+}
+
+/// The answer to a call that is not waited for any more, since its pod ends.
+pub(super) fn interrupted(call: &Call) -> Input {
+    let message = "the pod ends, the call is not waited for any more";
+    fault(call, Fault::new(FaultKind::Later, "PodEnds", message))
+}
+
+/// The answer to a call that was not made.
+fn fault(call: &Call, fault: Fault) -> Input {
+    match call {
+        Call::Adopt => Input::Adopted(Err(fault)),
+        Call::Create => Input::Created(Err(Trouble::Fault(fault))),
+        Call::Update => Input::Updated(Err(fault)),
+        Call::Start { container, .. } => Input::Started {
+            container: container.clone(),
+            result: Err(Trouble::Fault(fault)),
+        },
+        Call::Stop { container, .. } => Input::Stopped {
+            container: container.clone(),
+            result: Err(fault),
+        },
+        Call::Delete => Input::Deleted(Err(fault)),
+    }
+}

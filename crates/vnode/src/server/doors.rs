@@ -1,0 +1,229 @@
+//! One listener per node: requests do not name the node, so the address must.
+
+use super::Node;
+use evenkeel_net::serve::{House, ServerTls};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// Where doors are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Address on which all of them are; it or the addresses behind it are the nodes'.
+    pub address: IpAddr,
+    /// Each node gets the lowest port from this on that is free; 0: any.
+    pub first_port: u16,
+}
+
+/// A node's door could not be opened. Worth a retry where ports or file descriptors come free again.
+#[derive(Debug, thiserror::Error)]
+pub enum DoorError {
+    /// No socket.
+    #[error("cannot listen for node {node} on {address}: {source}")]
+    Listen {
+        /// Whose door.
+        node: Arc<str>,
+        /// Where.
+        address: SocketAddr,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// No port is left.
+    #[error("cannot listen for node {node}: all ports of {address} from {first_port} on are taken")]
+    NoPort {
+        /// Whose door.
+        node: Arc<str>,
+        /// Where.
+        address: IpAddr,
+        /// The first that was tried.
+        first_port: u16,
+    },
+}
+
+/// The doors of a fleet. Cheap to clone.
+#[derive(Clone)]
+pub struct Doors {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    settings: Settings,
+    house: House,
+    open: Mutex<Open>,
+    tasks: TaskTracker,
+    shutdown: CancellationToken,
+}
+
+/// The doors that are open.
+#[derive(Default)]
+struct Open {
+    doors: HashMap<Arc<str>, Door>,
+    /// Their ports.
+    taken: HashSet<u16>,
+    /// All ports from the first to below this are ours; 0 before the first was opened.
+    lowest: u16,
+}
+
+/// A node's door.
+struct Door {
+    address: SocketAddr,
+    closing: CancellationToken,
+}
+
+impl Doors {
+    /// None yet. All lead to `app` with `tls`, until `shutdown`.
+    pub fn new(settings: Settings, tls: ServerTls, app: axum::Router, shutdown: CancellationToken) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                settings,
+                house: House::new(tls, app).at_most(most_connections()),
+                open: Mutex::default(),
+                tasks: TaskTracker::new(),
+                shutdown,
+            }),
+        }
+    }
+
+    /// Opens a node's door and tells where it is. One that is open stays as it is. Call it inside a tokio runtime.
+    pub fn open(&self, node: &str) -> Result<SocketAddr, DoorError> {
+        let shared = &self.shared;
+        let mut open = shared.open();
+        if let Some(door) = open.doors.get(node) {
+            return Ok(door.address);
+        }
+        let name: Arc<str> = node.into();
+        let (listener, address) = shared.listen(&name, &mut open)?;
+        let closing = shared.shutdown.child_token();
+        let tag = Node {
+            name: name.clone(),
+            closing: closing.clone(),
+            streams: shared.tasks.clone(),
+        };
+        let (house, until) = (shared.house.clone(), closing.clone());
+        shared
+            .tasks
+            .spawn(async move { house.serve(listener, tag, until).await });
+        open.taken.insert(address.port());
+        open.doors.insert(name, Door { address, closing });
+        Ok(address)
+    }
+
+    /// Closes a node's door: its streams end, requests under way have 5 s. A node without one is no error.
+    pub fn close(&self, node: &str) {
+        let mut open = self.shared.open();
+        if let Some(door) = open.doors.remove(node) {
+            open.taken.remove(&door.address.port());
+            open.lowest = open.lowest.min(door.address.port());
+            door.closing.cancel();
+        }
+    }
+
+    /// Where a node's door is, if it is open.
+    pub fn address(&self, node: &str) -> Option<SocketAddr> {
+        self.shared.open().doors.get(node).map(|door| door.address)
+    }
+
+    /// How many are open.
+    pub fn len(&self) -> usize {
+        self.shared.open().doors.len()
+    }
+
+    /// Whether none is open.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// After the shutdown: waits until all connections and streams have ended, which are cut after 5 s.
+    pub async fn closed(&self) {
+        self.shared.tasks.close();
+        self.shared.tasks.wait().await;
+    }
+}
+
+impl std::fmt::Debug for Doors {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Doors")
+            .field("settings", &self.shared.settings)
+            .field("open", &self.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn open(&self) -> MutexGuard<'_, Open> {
+        // Whole entries come and go: a holder that panics leaves nothing half done.
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn listen(&self, node: &Arc<str>, open: &mut Open) -> Result<(TcpListener, SocketAddr), DoorError> {
+        let Settings { address, first_port } = self.settings;
+        let bind = |port| {
+            let address = SocketAddr::new(address, port);
+            listener(address).map_err(|source| DoorError::Listen {
+                node: node.clone(),
+                address,
+                source,
+            })
+        };
+        if first_port == 0 {
+            return bind(0);
+        }
+        let mut ours = true;
+        for port in open.lowest.max(first_port)..=u16::MAX {
+            if open.taken.contains(&port) {
+                continue;
+            }
+            if std::mem::take(&mut ours) {
+                open.lowest = port;
+            }
+            match bind(port) {
+                // Somebody else's, for the moment.
+                Err(DoorError::Listen { source, .. }) if source.kind() == io::ErrorKind::AddrInUse => {}
+                bound => return bound,
+            }
+        }
+        Err(DoorError::NoPort {
+            node: node.clone(),
+            address,
+            first_port,
+        })
+    }
+}
+
+fn listener(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
+    // Sets SO_REUSEADDR on Unix: a restart finds its ports free.
+    let listener = std::net::TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    let listener = TcpListener::from_std(listener)?;
+    let address = listener.local_addr()?;
+    Ok((listener, address))
+}
+
+/// How many connections all doors take together, so that whoever opens them leaves files for doors and for the process
+/// itself.
+fn most_connections() -> usize {
+    /// Where the system tells no limit.
+    const DEFAULT: usize = 4_096;
+    match getrlimit(Resource::RLIMIT_NOFILE) {
+        Ok((soft, _)) => usize::try_from(soft / 2).unwrap_or(usize::MAX),
+        Err(error) => {
+            tracing::warn!(%error, most = DEFAULT, "cannot learn the limit of open files; bounding connections");
+            DEFAULT
+        }
+    }
+}
+
+/// Raises the limit of open files to what the system allows this process, and tells it: each door is one.
+pub fn raise_file_limit() -> io::Result<u64> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    if soft < hard {
+        setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
+    }
+    Ok(hard)
+}

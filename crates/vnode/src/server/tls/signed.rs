@@ -1,0 +1,330 @@
+//! A certificate of the cluster's signer `kubernetes.io/kubelet-serving`.
+//!
+//! Nobody approves such requests by himself: the log says what to approve. Renewed when 70-90 % of its life are over, asked
+//! for anew when the nodes have an address that it lacks; what is served with stays until the new one is there.
+
+mod held;
+
+use evenkeel_api::names::vnode as names;
+use evenkeel_net::file::{WriteError, write_secret};
+use evenkeel_net::log::causes;
+use evenkeel_net::pki::{Identity, PkiError};
+use evenkeel_net::serve::ServerTls;
+use held::Held;
+use jiff::Timestamp;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::certificates::v1::{
+    CertificateSigningRequest, CertificateSigningRequestCondition, CertificateSigningRequestSpec,
+};
+use kube::api::{ObjectMeta, PostParams};
+use kube::{Api, Client};
+use rand::Rng as _;
+use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, PKCS_ECDSA_P256_SHA256, SanType};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+/// How certificates are asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The certificate's common name is `system:node:` and this. One certificate serves all nodes of the process.
+    pub name: String,
+    /// File in which certificate and key outlive the process; without it, each start asks anew.
+    pub keep: Option<PathBuf>,
+    /// Time between looks at a request. 5 s.
+    pub poll: Duration,
+    /// For how long a request waits for its certificate before it is made anew. 15 min, as the kubelet's.
+    pub patience: Duration,
+    /// Wait after the first failure, doubled with each one that follows up to 1 h, less up to half of it by chance. 30 s.
+    pub back_off: Duration,
+}
+
+impl Settings {
+    /// The usual, for a process of this name, nothing kept.
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            keep: None,
+            poll: Duration::from_secs(5),
+            patience: Duration::from_secs(15 * 60),
+            back_off: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Why there is no (new) certificate; all are worth a retry.
+#[derive(Debug, thiserror::Error)]
+enum SigningError {
+    #[error("cannot make a request for a certificate")]
+    Make(#[source] rcgen::Error),
+    #[error("cannot create a CertificateSigningRequest")]
+    Create(#[source] kube::Error),
+    #[error("CertificateSigningRequest {name} was {what}: {why}")]
+    Refused {
+        name: String,
+        /// Denied or failed.
+        what: String,
+        why: String,
+    },
+    #[error("CertificateSigningRequest {name} is gone")]
+    Gone { name: String },
+    #[error(
+        "CertificateSigningRequest {name} has no certificate after {after:?}: kubectl certificate approve {name}"
+    )]
+    Unapproved { name: String, after: Duration },
+    #[error("the certificate of CertificateSigningRequest {name} is of no use")]
+    Unusable {
+        name: String,
+        #[source]
+        source: PkiError,
+    },
+}
+
+/// Keeps `tls` in certificates until `shutdown`. `addresses` are those at which nodes are served; as long as there are
+/// none, nothing is asked for.
+pub async fn follow(
+    settings: Settings,
+    client: Client,
+    tls: ServerTls,
+    mut addresses: watch::Receiver<BTreeSet<IpAddr>>,
+    shutdown: CancellationToken,
+) {
+    let signed = Signed {
+        requests: Api::all(client),
+        settings,
+        tls,
+    };
+    shutdown.run_until_cancelled(signed.follow(&mut addresses)).await;
+}
+
+struct Signed {
+    settings: Settings,
+    requests: Api<CertificateSigningRequest>,
+    tls: ServerTls,
+}
+
+/// What ended a wait.
+enum Woken {
+    /// Time is over.
+    Over,
+    /// The addresses have changed.
+    Changed,
+}
+
+impl Signed {
+    async fn follow(&self, addresses: &mut watch::Receiver<BTreeSet<IpAddr>>) {
+        let mut held = self.kept().await;
+        let mut failures = 0;
+        loop {
+            let wanted = addresses.borrow_and_update().clone();
+            let rest = match &held {
+                _ if wanted.is_empty() => Duration::MAX,
+                Some(held) if held.names.covers(&wanted) => held.rest(Timestamp::now()),
+                _ => Duration::ZERO,
+            };
+            if !rest.is_zero() {
+                // In parts, for clocks that are set.
+                wait(rest.min(Duration::from_secs(3_600)), addresses).await;
+                continue;
+            }
+            let asked = tokio::select! {
+                asked = self.ask(&wanted) => asked,
+                () = changed(addresses) => continue,
+            };
+            match asked {
+                Ok(new) => {
+                    tracing::info!(until = %new.until, "serving with a certificate of the cluster's signer");
+                    self.keep(&new.identity).await;
+                    held = Some(new);
+                    failures = 0;
+                }
+                Err(error) => {
+                    let rest = back_off(self.settings.back_off, failures);
+                    tracing::warn!(error = causes(&error), again_in = ?rest, "no serving certificate");
+                    failures = failures.saturating_add(1);
+                    if let Woken::Changed = wait(rest, addresses).await {
+                        failures = 0;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Asks for a certificate, waits for it, and serves with it.
+    async fn ask(&self, wanted: &BTreeSet<IpAddr>) -> Result<Held, SigningError> {
+        let (request, key) = request(&self.settings.name, wanted).map_err(SigningError::Make)?;
+        let object = CertificateSigningRequest {
+            metadata: ObjectMeta {
+                generate_name: Some("csr-".to_owned()),
+                ..ObjectMeta::default()
+            },
+            spec: CertificateSigningRequestSpec {
+                request: ByteString(request.into_bytes()),
+                signer_name: names::SERVING_SIGNER.to_owned(),
+                usages: Some(names::SERVING_USAGES.map(str::to_owned).to_vec()),
+                ..CertificateSigningRequestSpec::default()
+            },
+            status: None,
+        };
+        let created = self.requests.create(&PostParams::default(), &object).await;
+        let created = created.map_err(SigningError::Create)?;
+        let name = created.metadata.name.unwrap_or_default();
+        tracing::info!("the serving certificate waits for approval: kubectl certificate approve {name}");
+
+        let patience = self.settings.patience;
+        let answer = tokio::time::timeout(patience, self.answer(&name, created.metadata.uid.as_deref()));
+        let certificate = answer.await.unwrap_or(Err(SigningError::Unapproved {
+            name: name.clone(),
+            after: patience,
+        }))?;
+        let unusable = |source| SigningError::Unusable {
+            name: name.clone(),
+            source,
+        };
+        let identity = Identity {
+            certificate_pem: String::from_utf8_lossy(&certificate).into_owned(),
+            key_pem: key.serialize_pem(),
+        };
+        let mut held = Held::read(identity, chance()).map_err(unusable)?;
+        // Refuses a certificate for another key.
+        self.tls.replace(&held.identity).map_err(unusable)?;
+        // A signer that leaves names out is not asked for them time and again.
+        held.names.extend(wanted);
+        Ok(held)
+    }
+
+    /// The certificate, once it is there.
+    async fn answer(&self, name: &str, uid: Option<&str>) -> Result<Vec<u8>, SigningError> {
+        loop {
+            tokio::time::sleep(self.settings.poll).await;
+            let found = match self.requests.get_opt(name).await {
+                Ok(Some(found)) if found.metadata.uid.as_deref() == uid => found,
+                Ok(_) => {
+                    return Err(SigningError::Gone {
+                        name: name.to_owned(),
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(request = name, error = causes(&error), "cannot read a request");
+                    continue;
+                }
+            };
+            let Some(status) = found.status else { continue };
+            if let Some(refusal) = status.conditions.iter().flatten().find(|one| refuses(one)) {
+                return Err(SigningError::Refused {
+                    name: name.to_owned(),
+                    what: refusal.type_.to_lowercase(),
+                    why: format!(
+                        "{} {}",
+                        refusal.reason.as_deref().unwrap_or_default(),
+                        refusal.message.as_deref().unwrap_or_default()
+                    ),
+                });
+            }
+            if let Some(ByteString(certificate)) = status.certificate
+                && !certificate.is_empty()
+            {
+                return Ok(certificate);
+            }
+        }
+    }
+
+    /// What an earlier process kept, if it can still be served with.
+    async fn kept(&self) -> Option<Held> {
+        let path = self.settings.keep.as_ref()?;
+        let text = match tokio::fs::read_to_string(path).await {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
+            Err(error) => {
+                tracing::warn!(file = %path.display(), %error, "cannot read the certificate kept there");
+                return None;
+            }
+        };
+        let identity = Identity {
+            certificate_pem: text.clone(),
+            key_pem: text,
+        };
+        let served = Held::read(identity, chance()).and_then(|held| {
+            self.tls.replace(&held.identity)?;
+            Ok(held)
+        });
+        match served {
+            Ok(held) if held.until > Timestamp::now() => Some(held),
+            // It is served with all the same: better than nothing.
+            Ok(_) => {
+                tracing::info!(file = %path.display(), "the certificate kept there has expired");
+                None
+            }
+            Err(error) => {
+                let error = causes(&error);
+                tracing::warn!(file = %path.display(), error, "the certificate kept there is of no use");
+                None
+            }
+        }
+    }
+
+    async fn keep(&self, identity: &Identity) {
+        let Some(path) = self.settings.keep.clone() else {
+            return;
+        };
+        let text = format!("{}{}", identity.certificate_pem, identity.key_pem);
+        let written = tokio::task::spawn_blocking(move || write_secret(&path, text.as_bytes())).await;
+        let problem: Option<WriteError> = match written {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error),
+            Err(error) => return tracing::error!(%error, "keeping the serving certificate failed"),
+        };
+        if let Some(error) = problem {
+            tracing::warn!(error = causes(&error), "the serving certificate is not kept");
+        }
+    }
+}
+
+/// Which part of its life a certificate is served with before it is renewed: not the same everywhere.
+fn chance() -> f64 {
+    rand::rng().random_range(0.7..=0.9)
+}
+
+fn back_off(first: Duration, failures: u32) -> Duration {
+    let rest = first.saturating_mul(2_u32.saturating_pow(failures));
+    rest.min(Duration::from_secs(3_600))
+        .mul_f64(rand::rng().random_range(0.5..=1.0))
+}
+
+async fn wait(rest: Duration, addresses: &mut watch::Receiver<BTreeSet<IpAddr>>) -> Woken {
+    tokio::select! {
+        () = tokio::time::sleep(rest) => Woken::Over,
+        () = changed(addresses) => Woken::Changed,
+    }
+}
+
+/// Never, once nobody can change them any more.
+async fn changed(addresses: &mut watch::Receiver<BTreeSet<IpAddr>>) {
+    if addresses.changed().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+fn refuses(condition: &CertificateSigningRequestCondition) -> bool {
+    matches!(condition.type_.as_str(), "Denied" | "Failed") && condition.status != "False"
+}
+
+/// A request, PEM, and its key.
+fn request(name: &str, addresses: &BTreeSet<IpAddr>) -> Result<(String, KeyPair), rcgen::Error> {
+    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params
+        .distinguished_name
+        .push(DnType::OrganizationName, names::SERVING_ORGANISATION);
+    params.distinguished_name.push(
+        DnType::CommonName,
+        format!("{}{name}", names::SERVING_COMMON_NAME),
+    );
+    params.subject_alt_names = addresses.iter().copied().map(SanType::IpAddress).collect();
+    let request = params.serialize_request(&key)?.pem()?;
+    Ok((request, key))
+}
