@@ -14,6 +14,7 @@
 //! | [`objects`] | ConfigMaps, Secrets, Services and tokens that pods refer to |
 //! | [`server`] | the kubelet's HTTP API |
 //! | [`ownership`] | which replica serves which node |
+//! | [`simulated`] | a provider without containers, for tests and the lab |
 
 pub mod core;
 pub mod fleet;
@@ -23,6 +24,7 @@ pub mod ownership;
 pub mod pods;
 pub mod provider;
 pub mod server;
+pub mod simulated;
 
 pub use fleet::{Fleet, Options};
 pub use provider::Provider;

@@ -6,5 +6,10 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod cluster;
+mod container_probe;
 mod fleet;
+mod lifecycle;
 mod stream;
+mod upstream_cases;
+mod virtual_kubelet;

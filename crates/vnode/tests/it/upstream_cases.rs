@@ -1,0 +1,52 @@
+//! `docs/vnode/upstream-cases.md` names tests that exist, and leaves no case without a test or a reason.
+
+use evenkeel_testkit::named::exists;
+use std::fs;
+use std::path::Path;
+
+fn page() -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    fs::read_to_string(root.join("../../docs/vnode/upstream-cases.md")).unwrap()
+}
+
+/// Case and what stands beside it.
+fn rows(page: &str) -> Vec<(&str, &str)> {
+    page.lines()
+        .filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |")?.split_once(" | "))
+        .filter(|(case, _)| *case != "upstream")
+        .collect()
+}
+
+fn names(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`')
+        .skip(1)
+        .step_by(2)
+        .filter(|name| name.contains("::"))
+}
+
+#[test]
+fn the_tests_that_are_named_exist() {
+    let page = page();
+    let named: Vec<&str> = rows(&page)
+        .into_iter()
+        .flat_map(|(_, here)| names(here))
+        .collect();
+    assert!(named.len() > 100, "{}", named.len());
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let gone: Vec<&&str> = named.iter().filter(|name| !exists(root, name)).collect();
+    assert!(gone.is_empty(), "{gone:#?}");
+}
+
+/// Beside a case stands a test, or why there is none.
+#[test]
+fn no_case_is_left_out() {
+    let page = page();
+    let rows = rows(&page);
+    assert!(rows.len() > 90, "{}", rows.len());
+    let unexplained: Vec<&str> = rows
+        .into_iter()
+        .filter(|(_, here)| names(here).next().is_none() && !here.starts_with("Cannot apply: "))
+        .map(|(case, _)| case)
+        .collect();
+    assert!(unexplained.is_empty(), "{unexplained:#?}");
+}
