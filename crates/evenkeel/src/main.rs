@@ -47,6 +47,8 @@ enum Service {
     Controller(evenkeel_failover::ControllerArgs),
     /// Stand in for the stock node lifecycle and taint eviction controllers
     NodeLifecycle(evenkeel_failover::stock::NodeLifecycleArgs),
+    // Told by its arguments.
+    Vnode(evenkeel_vnode::cli::VnodeArgs),
     /// Serve an embedded Kubernetes API, for tests
     Apiserver(evenkeel_apiserver::cli::ApiServerArgs),
     /// Run a zone of simulated nodes with real agents, and break it
@@ -123,7 +125,7 @@ async fn serve(log: &LogArgs, service: Service) -> Result<ExitCode, Failure> {
     log.init(level).map_err(Failure::usage)?;
     let shutdown = evenkeel_net::shutdown::on_signals().map_err(|error| Failure::later(&error))?;
     evenkeel_lab::stop_with_parent(&shutdown).map_err(|error| Failure::later(&error))?;
-    run(service, shutdown).await
+    Box::pin(run(service, shutdown)).await
 }
 
 async fn run(service: Service, shutdown: CancellationToken) -> Result<ExitCode, Failure> {
@@ -139,6 +141,10 @@ async fn run(service: Service, shutdown: CancellationToken) -> Result<ExitCode, 
         Service::NodeLifecycle(args) => {
             let ran = evenkeel_failover::stock::run(args, shutdown).await;
             ran.map_err(|error| Failure::new(if error.is_config() { 2 } else { 1 }, &error))?;
+        }
+        Service::Vnode(args) => {
+            let ran = evenkeel_vnode::cli::run(args, shutdown).await;
+            ran.map_err(|error| Failure::new(error.exit_code(), &error))?;
         }
         Service::Apiserver(args) => {
             let ran = evenkeel_apiserver::cli::run(args, shutdown).await;

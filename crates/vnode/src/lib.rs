@@ -16,6 +16,8 @@
 //! | [`ownership`] | which replica serves which node |
 //! | [`simulated`] | a provider without containers, for tests and the lab |
 
+#[cfg(feature = "cli")]
+pub mod cli;
 pub mod core;
 pub mod fleet;
 pub mod node;

@@ -13,3 +13,4 @@ mod kubectl;
 mod netns;
 mod probe;
 mod support;
+mod vnode;

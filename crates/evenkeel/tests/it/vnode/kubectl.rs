@@ -1,0 +1,348 @@
+//! kubectl, every version that is here, by the API server's proxy and the kubelet API of a virtual node.
+
+use super::world::{SOON, World};
+use evenkeel_testkit::{eventually, kubectls, skipped};
+use nix::pty::{Winsize, openpty};
+use serde_json::json;
+use std::fmt::Display;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::process::Command;
+
+/// Machines may be busy; a kubectl that hangs fails the test.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A kubectl that speaks one of the protocols, as far as its version has a choice.
+struct Kubectl {
+    program: PathBuf,
+    websockets: bool,
+    kubeconfig: PathBuf,
+    home: tempfile::TempDir,
+}
+
+impl Display for Kubectl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} (websockets: {})", self.program.display(), self.websockets)
+    }
+}
+
+impl Kubectl {
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .env("HOME", self.home.path())
+            .env("KUBECONFIG", &self.kubeconfig)
+            .env("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", self.websockets.to_string())
+            .env("KUBECTL_PORT_FORWARD_WEBSOCKETS", self.websockets.to_string())
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        command
+    }
+
+    async fn output(&self, arguments: &[&str]) -> Output {
+        let run = tokio::time::timeout(PATIENCE, self.command(arguments).output()).await;
+        run.unwrap_or_else(|_| panic!("{self}: {arguments:?} hangs"))
+            .expect("kubectl starts")
+    }
+
+    async fn succeeds(&self, arguments: &[&str]) -> String {
+        let output = self.output(arguments).await;
+        let (out, err) = (text(&output.stdout), text(&output.stderr));
+        assert!(output.status.success(), "{self}: {arguments:?}: {out}{err}");
+        out
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn all(world: &World, test: &str) -> Vec<Kubectl> {
+    let programs = kubectls();
+    if programs.is_empty() {
+        skipped(test, "no kubectl on PATH");
+    }
+    let kubectl = |program: &Path, websockets| Kubectl {
+        program: program.to_owned(),
+        websockets,
+        kubeconfig: world.kubeconfig.clone(),
+        home: tempfile::tempdir().expect("a temporary directory"),
+    };
+    let both = |program: &PathBuf| [kubectl(program, false), kubectl(program, true)];
+    programs.iter().flat_map(both).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kubectl_reaches_into_containers() {
+    let world = World::start().await;
+    let kubectls = all(&world, "kubectl_reaches_into_containers");
+    let Some(first) = kubectls.first() else {
+        return;
+    };
+    let _vnode = world.vnode("kubectl", 2, &[]);
+    world.ready(2).await;
+    let talks = json!({"annotations": {
+        "simulated.evenkeel.io/log": "line {n}",
+        "simulated.evenkeel.io/log-interval": "50ms",
+    }});
+    let ports =
+        json!({"containers": [{"name": "app", "image": "app:1", "ports": [{"containerPort": 8080}]}]});
+    world.pod("talker", 0, talks, ports).await;
+    let echoes = json!({"annotations": {"simulated.evenkeel.io/run": "command"}});
+    let reads = json!({"containers": [{"name": "app", "image": "app:1", "stdin": true,
+        "command": ["sh", "-c", "while read line; do echo got $line; done"]}]});
+    world.pod("echo", 1, echoes, reads).await;
+    world.all_ready().await;
+    eventually("the kubelet API has its certificate", SOON, || async {
+        first
+            .output(&["logs", "talker"])
+            .await
+            .status
+            .success()
+            .then_some(())
+    })
+    .await;
+
+    for kubectl in &kubectls {
+        follows_logs(kubectl).await;
+        runs_commands(kubectl).await;
+        copies_files(kubectl).await;
+        works_in_a_terminal(kubectl).await;
+        attaches(kubectl).await;
+        forwards_ports(kubectl).await;
+    }
+    let top = first.succeeds(&["top", "nodes"]).await;
+    assert!(top.contains("vnode-0") && top.contains("vnode-1"), "{top}");
+    let top = first.succeeds(&["top", "pods", "--containers"]).await;
+    assert!(top.contains("talker") && top.contains("app"), "{top}");
+}
+
+async fn follows_logs(kubectl: &Kubectl) {
+    let mut child = kubectl
+        .command(&["logs", "-f", "--tail=3", "talker"])
+        .spawn()
+        .expect("kubectl starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+    let mut numbers = Vec::new();
+    while numbers.len() < 8 {
+        let line = tokio::time::timeout(PATIENCE, lines.next_line()).await;
+        let line = line.unwrap_or_else(|_| panic!("{kubectl}: no more lines after {numbers:?}"));
+        let line = line
+            .expect("output is text")
+            .unwrap_or_else(|| panic!("{kubectl}: logs -f ended: {numbers:?}"));
+        let number = line
+            .strip_prefix("line ")
+            .and_then(|number| number.parse::<u64>().ok());
+        numbers.push(number.unwrap_or_else(|| panic!("{kubectl}: {line:?}")));
+    }
+    assert!(
+        numbers.windows(2).all(|pair| pair[1] == pair[0] + 1),
+        "{kubectl}: {numbers:?}"
+    );
+}
+
+async fn runs_commands(kubectl: &Kubectl) {
+    let output = kubectl
+        .output(&[
+            "exec",
+            "talker",
+            "--",
+            "sh",
+            "-c",
+            "echo out; echo err >&2; exit 3",
+        ])
+        .await;
+    assert_eq!(
+        text(&output.stdout),
+        "out\n",
+        "{kubectl}: {}",
+        text(&output.stderr)
+    );
+    assert!(
+        text(&output.stderr).starts_with("err\n"),
+        "{kubectl}: {}",
+        text(&output.stderr)
+    );
+    assert_eq!(output.status.code(), Some(3), "{kubectl}");
+
+    let mut child = kubectl
+        .command(&["exec", "-i", "talker", "--", "cat"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("kubectl starts");
+    let mut stdin = child.stdin.take().expect("it is piped");
+    let sent: Vec<u8> = (0..1_000_000_u32).map(|index| (index % 251) as u8).collect();
+    let write = async {
+        stdin.write_all(&sent).await.expect("cat reads to the end");
+        drop(stdin);
+    };
+    let both = async { tokio::join!(write, child.wait_with_output()).1 };
+    let output = tokio::time::timeout(PATIENCE, both).await;
+    let output = output
+        .unwrap_or_else(|_| panic!("{kubectl}: exec -i cat hangs"))
+        .expect("it is our child");
+    assert!(
+        output.stdout == sent,
+        "{kubectl}: {} of {} bytes came back",
+        output.stdout.len(),
+        sent.len()
+    );
+}
+
+async fn copies_files(kubectl: &Kubectl) {
+    let here = kubectl.home.path();
+    let contents = "what is copied\n".repeat(10_000);
+    std::fs::create_dir_all(here.join("tree/sub")).expect("the directory is writable");
+    std::fs::write(here.join("tree/sub/file"), &contents).expect("the directory is writable");
+    let tree = here.join("tree");
+    let there = "talker:/tmp/copied";
+    kubectl
+        .succeeds(&["cp", tree.to_str().expect("a text"), there])
+        .await;
+    let shown = kubectl
+        .succeeds(&["exec", "talker", "--", "cat", "/tmp/copied/sub/file"])
+        .await;
+    assert_eq!(shown, contents, "{kubectl}");
+    let back = here.join("back");
+    kubectl
+        .succeeds(&["cp", there, back.to_str().expect("a text")])
+        .await;
+    let read = std::fs::read_to_string(back.join("sub/file"));
+    assert_eq!(read.expect("it was copied"), contents, "{kubectl}");
+    kubectl
+        .succeeds(&["exec", "talker", "--", "rm", "-rf", "/tmp/copied"])
+        .await;
+}
+
+async fn works_in_a_terminal(kubectl: &Kubectl) {
+    let size = Winsize {
+        ws_row: 17,
+        ws_col: 91,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    let pty = openpty(Some(&size), None).expect("a pseudo-terminal");
+    let end = || Stdio::from(pty.slave.try_clone().expect("the handle can be copied"));
+    let mut child = kubectl
+        .command(&["exec", "-it", "talker", "--", "sh"])
+        .stdin(end())
+        .stdout(end())
+        .stderr(end())
+        .spawn()
+        .expect("kubectl starts");
+    let seen = Arc::new(Mutex::new(String::new()));
+    let master = || std::fs::File::from(pty.master.try_clone().expect("the handle can be copied"));
+    let (mut screen, shown) = (master(), seen.clone());
+    // Ends with the terminal.
+    let reader = std::thread::spawn(move || {
+        let mut buffer = [0; 1024];
+        while let Ok(count @ 1..) = screen.read(&mut buffer) {
+            shown
+                .lock()
+                .expect("nobody panics with it")
+                .push_str(&text(&buffer[..count]));
+        }
+    });
+    let shows = async |wanted: &str| {
+        eventually(&format!("{kubectl} shows {wanted:?}"), PATIENCE, || async {
+            seen.lock()
+                .expect("nobody panics with it")
+                .contains(wanted)
+                .then_some(())
+        })
+        .await;
+    };
+    let mut keys = tokio::fs::File::from_std(master());
+    let mut types = async |line: &str| {
+        keys.write_all(line.as_bytes())
+            .await
+            .expect("the terminal is open");
+        keys.flush().await.expect("the terminal is open");
+    };
+    // A size comes a moment after the prompt.
+    types("while test \"$(stty size)\" != \"17 91\"; do sleep 0.05; done; echo si''ze is here\r").await;
+    shows("size is here").await;
+    types("echo no\x7f\x7fyes it ed''its\r").await;
+    shows("yes it edits").await;
+    types("sleep 1000\r").await;
+    shows("sleep 1000").await;
+    types("\x03").await;
+    types("echo inter''rupted\r").await;
+    shows("interrupted").await;
+    types("exit 5\r").await;
+    let ended = tokio::time::timeout(PATIENCE, child.wait()).await;
+    let ended = ended
+        .unwrap_or_else(|_| panic!("{kubectl}: the shell does not end"))
+        .expect("it is our child");
+    assert_eq!(ended.code(), Some(5), "{kubectl}: {:?}", seen.lock());
+    drop((keys, pty));
+    reader.join().expect("it only reads");
+}
+
+async fn attaches(kubectl: &Kubectl) {
+    let mut child = kubectl
+        .command(&["attach", "-i", "echo"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("kubectl starts");
+    let mut stdin = child.stdin.take().expect("it is piped");
+    let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+    let word = format!("{}-{}", kubectl.program.display(), kubectl.websockets);
+    stdin
+        .write_all(format!("{word}\n").as_bytes())
+        .await
+        .expect("it reads");
+    let wanted = format!("got {word}");
+    loop {
+        let line = tokio::time::timeout(PATIENCE, lines.next_line()).await;
+        let line = line
+            .unwrap_or_else(|_| panic!("{kubectl}: attach shows nothing"))
+            .expect("output is text");
+        if line.unwrap_or_else(|| panic!("{kubectl}: attach ended")) == wanted {
+            return;
+        }
+    }
+}
+
+async fn forwards_ports(kubectl: &Kubectl) {
+    let mut child = kubectl
+        .command(&["port-forward", "--address", "127.0.0.1", "pod/talker", ":8080"])
+        .spawn()
+        .expect("kubectl starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+    let line = tokio::time::timeout(PATIENCE, lines.next_line()).await;
+    let line = line
+        .unwrap_or_else(|_| panic!("{kubectl}: port-forward says nothing"))
+        .expect("output is text");
+    let line = line.unwrap_or_else(|| panic!("{kubectl}: port-forward ended"));
+    let port = line
+        .split("127.0.0.1:")
+        .nth(1)
+        .and_then(|rest| rest.split(' ').next()?.parse::<u16>().ok());
+    let port = port.unwrap_or_else(|| panic!("{kubectl}: {line:?}"));
+    let ask = async || {
+        let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", port))
+            .await
+            .expect("it listens");
+        let request = b"GET / HTTP/1.1\r\nHost: talker\r\nConnection: close\r\n\r\n";
+        stream.write_all(request).await.expect("it reads");
+        let mut answer = String::new();
+        stream
+            .read_to_string(&mut answer)
+            .await
+            .expect("an answer that ends");
+        answer
+    };
+    let answers = tokio::time::timeout(PATIENCE, futures::future::join3(ask(), ask(), ask())).await;
+    let (one, two, three) = answers.unwrap_or_else(|_| panic!("{kubectl}: no answer through the port"));
+    for answer in [one, two, three] {
+        assert!(answer.starts_with("HTTP/1.1 200"), "{kubectl}: {answer}");
+    }
+}

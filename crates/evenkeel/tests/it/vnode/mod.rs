@@ -1,0 +1,6 @@
+//! `evenkeel vnode` from outside: real processes, real sockets, real kubectl.
+
+mod kubectl;
+mod replicas;
+mod restart;
+mod world;

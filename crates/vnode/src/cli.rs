@@ -1,0 +1,206 @@
+//! `evenkeel vnode`: a fleet as a process.
+
+mod args;
+
+pub use args::{ProviderArg, Taint, VnodeArgs};
+
+use crate::fleet::{Fleet, Options};
+use crate::ownership::Sharing;
+use crate::provider::{NodeTemplate, Provider};
+use crate::server::doors;
+use crate::server::kubelet::{Certificate, Clients, KubeletApi, KubeletApiError};
+use crate::server::tls::{files, signed};
+use crate::simulated::{self, Simulated};
+use evenkeel_election::unique_identity_of;
+use evenkeel_net::admin::Admin;
+use evenkeel_net::client::{Access, ClientError};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use tokio::net::{TcpListener, UdpSocket};
+use tokio_util::sync::CancellationToken;
+
+/// Why the process ended.
+#[derive(Debug, thiserror::Error)]
+pub enum VnodeError {
+    /// A flag does not make sense.
+    #[error("{0}")]
+    Config(String),
+    /// There is no API server to be found.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The admin address cannot be listened on.
+    #[error("--admin {address}: cannot listen there")]
+    Listen {
+        /// Address as given.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The kubelet API's files are of no use.
+    #[error("the kubelet API cannot be served")]
+    Kubelet(#[from] KubeletApiError),
+    /// The admin endpoints failed.
+    #[error("cannot serve the admin endpoints")]
+    Admin(#[source] std::io::Error),
+}
+
+impl VnodeError {
+    /// 2 where flags or surroundings have to be changed, 1 where something failed later.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Client(ClientError::Build(_)) | Self::Admin(_) => 1,
+            Self::Config(_) | Self::Listen { .. } | Self::Client(_) | Self::Kubelet(_) => 2,
+        }
+    }
+}
+
+/// The process `evenkeel vnode`, until `shutdown`. Nodes and pods stay as they are.
+pub async fn run(args: VnodeArgs, shutdown: CancellationToken) -> Result<(), VnodeError> {
+    let nodes = args.node_names().map_err(VnodeError::Config)?;
+    let candidacy = args
+        .candidacy()
+        .map_err(|error| VnodeError::Config(error.to_string()))?;
+    let access = args.client.access().await?;
+    let client = access.client("vnode")?;
+    let address = match args.address {
+        Some(address) => address,
+        None => own_address(&access).await?,
+    };
+    let listener = TcpListener::bind(args.admin)
+        .await
+        .map_err(|source| VnodeError::Listen {
+            address: args.admin,
+            source,
+        })?;
+    let kubelet = match kubelet_api(&args, address) {
+        Some(api) => Some(api.prepare().await?),
+        None => None,
+    };
+
+    match doors::raise_file_limit() {
+        // A listener for each node, and connections besides.
+        Ok(limit) if kubelet.is_some() && limit < nodes.len() as u64 + 1024 => tracing::warn!(
+            limit,
+            nodes = nodes.len(),
+            "the limit of open files is too low for a kubelet API of each node: raise it (ulimit -Hn), or use --no-kubelet-api"
+        ),
+        Ok(_) => {}
+        Err(error) => tracing::warn!(%error, "cannot raise the limit of open files"),
+    }
+    let provider = provider(&args);
+    let mut options = Options::new(args.provider.name(), &*provider, vec![address]);
+    options.selector.clone_from(&args.pod_selector);
+    options.nodes.lease.interval = args.lease_renew_interval;
+    options.nodes.lease.duration = args.lease_renew_interval * 4;
+    if let Some(candidacy) = candidacy {
+        options.sharing = Sharing::Slots {
+            slots: args.slots,
+            namespace: candidacy.namespace,
+            name: candidacy.name,
+            election: candidacy.config,
+        };
+    }
+    // Whatever ends first ends the rest.
+    let stop = shutdown.child_token();
+    options.kubelet = kubelet.map(|prepared| prepared.begin(&client, &stop));
+    let fleet = Fleet::start(client, provider, options, stop.clone());
+    for node in &nodes {
+        fleet.add(node);
+    }
+    tracing::info!(
+        nodes = nodes.len(),
+        provider = args.provider.name(),
+        %address,
+        admin = %listener.local_addr().unwrap_or(args.admin),
+        "serving virtual nodes"
+    );
+    let admin = Admin::new("vnode");
+    admin.register(|registry| fleet.register(registry));
+    let settled = fleet.clone();
+    admin.ready("nodes", move || {
+        if settled.is_settled() {
+            Ok(())
+        } else {
+            Err("of some nodes the pods are not known yet, or nothing was heard".to_owned())
+        }
+    });
+    let served = admin.serve(listener, stop.clone()).await;
+    stop.cancel();
+    fleet.stopped().await;
+    served.map_err(VnodeError::Admin)
+}
+
+fn provider(args: &VnodeArgs) -> Arc<dyn Provider> {
+    match args.provider {
+        ProviderArg::Simulated => Arc::new(Simulated::new(simulated::Settings {
+            start_delay: args.simulated_start_delay,
+            template: NodeTemplate {
+                taints: args.taints(),
+                ..NodeTemplate::default()
+            },
+            ..simulated::Settings::default()
+        })),
+    }
+}
+
+fn kubelet_api(args: &VnodeArgs, address: IpAddr) -> Option<KubeletApi> {
+    if args.no_kubelet_api {
+        return None;
+    }
+    let certificate =
+        if let (Some(certificate), Some(key)) = (&args.tls_cert_file, &args.tls_private_key_file) {
+            Certificate::Files(files::Files {
+                certificate: certificate.clone(),
+                key: key.clone(),
+            })
+        } else {
+            let name = args
+                .identity
+                .clone()
+                .unwrap_or_else(|| unique_identity_of("vnode"));
+            Certificate::Signed(signed::Settings::new(&name), [address].into())
+        };
+    Some(KubeletApi {
+        doors: doors::Settings {
+            address,
+            first_port: args.kubelet_port,
+        },
+        certificate,
+        clients: args
+            .client_ca_file
+            .clone()
+            .map_or(Clients::Published, Clients::File),
+    })
+}
+
+/// The address by which this machine reaches the API server: a datagram socket's, to which nothing is sent.
+async fn own_address(access: &Access) -> Result<IpAddr, VnodeError> {
+    let uri = &access.config().cluster_url;
+    let unknown = |why: String| {
+        VnodeError::Config(format!(
+            "--address: cannot tell by which address nodes are reached ({why}); name it"
+        ))
+    };
+    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+    let port = uri.port_u16().unwrap_or(443);
+    let found = async {
+        let mut last = std::io::Error::other(format!("{host} has no address"));
+        for to in tokio::net::lookup_host((host.as_str(), port)).await? {
+            let any: IpAddr = if to.is_ipv4() {
+                std::net::Ipv4Addr::UNSPECIFIED.into()
+            } else {
+                std::net::Ipv6Addr::UNSPECIFIED.into()
+            };
+            let socket = UdpSocket::bind((any, 0)).await?;
+            match socket.connect(to).await {
+                Ok(()) => return socket.local_addr().map(|address| address.ip()),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    };
+    found
+        .await
+        .map_err(|error: std::io::Error| unknown(error.to_string()))
+}

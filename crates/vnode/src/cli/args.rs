@@ -1,0 +1,286 @@
+//! Flags of `evenkeel vnode`.
+
+use evenkeel_api::names;
+use evenkeel_election::flags::{Candidacy, Defaults, FlagError, LeaderElectArgs};
+use evenkeel_election::{self as election, unique_identity};
+use evenkeel_net::client::ClientArgs;
+use evenkeel_net::duration;
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Virtual nodes, many in one process.
+///
+/// Registers nodes and runs the pods that are bound to them by way of a provider. Ended by a signal it leaves nodes and
+/// pods as they are: the next process takes them over.
+#[derive(Clone, Debug, clap::Args)]
+pub struct VnodeArgs {
+    /// Where the API server is.
+    #[command(flatten)]
+    pub client: ClientArgs,
+    /// What runs the pods.
+    #[arg(long, value_name = "NAME")]
+    pub provider: ProviderArg,
+    /// How many nodes; they are called PREFIX-0, PREFIX-1 and so on.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=50_000))]
+    pub nodes: u32,
+    /// What the names of nodes begin with.
+    #[arg(long, value_name = "PREFIX", default_value = "vnode")]
+    pub node_prefix: String,
+    /// Name of a node, instead of --nodes; repeatable.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["nodes", "node_prefix"])]
+    pub node_name: Vec<String>,
+    /// Taint that new nodes get, KEY[=VALUE]:EFFECT; repeatable. Without it `virtual-kubelet.io/provider=PROVIDER:NoSchedule`.
+    #[arg(long, value_name = "TAINT", value_parser = taint)]
+    pub taint: Vec<Taint>,
+    /// New nodes get no taint.
+    #[arg(long, conflicts_with = "taint")]
+    pub no_taint: bool,
+    /// Address that nodes publish, and that their kubelet API listens on; without it the one by which this machine reaches
+    /// the API server.
+    #[arg(long, value_name = "IP")]
+    pub address: Option<IpAddr>,
+    /// Port of the first node's kubelet API; the others follow. 0: any free ports.
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    pub kubelet_port: u16,
+    /// Serve no kubelet API: no logs, exec, attach, port-forward, metrics.
+    #[arg(long)]
+    pub no_kubelet_api: bool,
+    /// Serving certificate of the kubelet API (PEM), read again when it changes; without it one is requested from the cluster
+    /// (signer `kubernetes.io/kubelet-serving`).
+    #[arg(long, value_name = "FILE", requires = "tls_private_key_file")]
+    pub tls_cert_file: Option<PathBuf>,
+    /// Its private key (PEM).
+    #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
+    pub tls_private_key_file: Option<PathBuf>,
+    /// Authorities of client certificates that the kubelet API accepts (PEM); without it those that the API server publishes.
+    #[arg(long, value_name = "FILE")]
+    pub client_ca_file: Option<PathBuf>,
+    /// Only pods with these labels are run.
+    #[arg(long, value_name = "SELECTOR")]
+    pub pod_selector: Option<String>,
+    /// Time between renewals of a node's Lease; the Lease lasts four times as long.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse)]
+    pub lease_renew_interval: Duration,
+    /// How long a simulated container takes to start.
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration::parse)]
+    pub simulated_start_delay: Duration,
+    /// Where /healthz, /livez, /readyz and /metrics are served.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9860")]
+    pub admin: SocketAddr,
+    /// Whether and how to share the nodes with other replicas.
+    #[command(flatten)]
+    pub leader_elect: LeaderElectArgs,
+    /// Into how many slots the nodes fall, each with a Lease of its own; the same for all replicas.
+    #[arg(long, value_name = "NUMBER", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub slots: u16,
+    /// Name of this replica in the election; made of host name and process without it.
+    #[arg(long, value_name = "NAME")]
+    pub identity: Option<String>,
+}
+
+/// What runs the pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum ProviderArg {
+    /// Nothing runs: pods start, log, serve, crash and end as their annotations say.
+    Simulated,
+}
+
+impl ProviderArg {
+    /// As on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Simulated => "simulated",
+        }
+    }
+}
+
+/// A taint as kubectl writes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taint {
+    /// Key.
+    pub key: String,
+    /// Value, or empty.
+    pub value: String,
+    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    pub effect: String,
+}
+
+fn taint(text: &str) -> Result<Taint, String> {
+    let (rest, effect) = text
+        .rsplit_once(':')
+        .ok_or("a taint is KEY=VALUE:EFFECT or KEY:EFFECT")?;
+    if !matches!(effect, "NoSchedule" | "PreferNoSchedule" | "NoExecute") {
+        return Err(format!(
+            "effect {effect:?}: must be NoSchedule, PreferNoSchedule or NoExecute"
+        ));
+    }
+    let (key, value) = rest.split_once('=').unwrap_or((rest, ""));
+    if key.is_empty() {
+        return Err("a taint needs a key".to_owned());
+    }
+    Ok(Taint {
+        key: key.to_owned(),
+        value: value.to_owned(),
+        effect: effect.to_owned(),
+    })
+}
+
+impl VnodeArgs {
+    /// Names of the nodes. `Err` names the flag and what is wrong with it.
+    pub fn node_names(&self) -> Result<BTreeSet<String>, String> {
+        let named: Vec<String> = if self.node_name.is_empty() {
+            (0..self.nodes)
+                .map(|index| format!("{}-{index}", self.node_prefix))
+                .collect()
+        } else {
+            self.node_name.clone()
+        };
+        let flag = if self.node_name.is_empty() {
+            "--node-prefix"
+        } else {
+            "--node-name"
+        };
+        for name in &named {
+            if !is_subdomain(name) {
+                return Err(format!(
+                    "{flag}: {name:?} is no name for a node: use lower-case letters, digits, '-' and '.', 253 characters at most"
+                ));
+            }
+        }
+        let count = named.len();
+        let names: BTreeSet<String> = named.into_iter().collect();
+        if names.len() < count {
+            return Err("--node-name: the same name is given twice".to_owned());
+        }
+        Ok(names)
+    }
+
+    /// Taints of new nodes.
+    pub fn taints(&self) -> Vec<(String, String, String)> {
+        if self.no_taint {
+            return Vec::new();
+        }
+        if self.taint.is_empty() {
+            let key = names::vnode::PROVIDER_TAINT.to_owned();
+            return vec![(key, self.provider.name().to_owned(), "NoSchedule".to_owned())];
+        }
+        let parts = |taint: &Taint| (taint.key.clone(), taint.value.clone(), taint.effect.clone());
+        self.taint.iter().map(parts).collect()
+    }
+
+    /// For which Leases to stand; `None`: this process alone serves all nodes. 10/7/2 s unless flags say otherwise: the nodes of a
+    /// replica that died are served again within 15 s.
+    pub fn candidacy(&self) -> Result<Option<Candidacy>, FlagError> {
+        let identity = self.identity.clone().unwrap_or_else(unique_identity);
+        let mut config = election::Config::new(&identity);
+        config.lease_duration = Duration::from_secs(10);
+        config.renew_deadline = Duration::from_secs(7);
+        config.retry_period = Duration::from_secs(2);
+        self.leader_elect.resolve(Defaults {
+            // Every cluster has it, and these are Leases of nodes, too.
+            namespace: names::NODE_LEASE_NAMESPACE.to_owned(),
+            name: format!("{}-{}", names::vnode::SLOT_LEASE, self.provider.name()),
+            config,
+        })
+    }
+}
+
+/// RFC 1123 subdomain, as the API server wants it of nodes.
+fn is_subdomain(name: &str) -> bool {
+    let label = |label: &str| {
+        let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        let bytes = label.as_bytes();
+        !bytes.is_empty()
+            && bytes.iter().all(|&byte| inner(byte) || byte == b'-')
+            && bytes.first().is_some_and(|&byte| inner(byte))
+            && bytes.last().is_some_and(|&byte| inner(byte))
+    };
+    name.len() <= 253 && name.split('.').all(label)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use rstest::rstest;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        vnode: VnodeArgs,
+    }
+
+    fn parse(line: &str) -> Result<VnodeArgs, clap::Error> {
+        let words = std::iter::once("evenkeel").chain(line.split_whitespace());
+        Cli::try_parse_from(words).map(|cli| cli.vnode)
+    }
+
+    #[test]
+    fn nodes_are_numbered_from_zero() {
+        let args = parse("--provider simulated --nodes 3 --node-prefix edge").unwrap();
+        let names: Vec<_> = args.node_names().unwrap().into_iter().collect();
+        assert_eq!(names, ["edge-0", "edge-1", "edge-2"]);
+    }
+
+    #[test]
+    fn nodes_may_be_named_one_by_one() {
+        let args = parse("--provider simulated --node-name b --node-name a.c").unwrap();
+        let names: Vec<_> = args.node_names().unwrap().into_iter().collect();
+        assert_eq!(names, ["a.c", "b"]);
+    }
+
+    #[rstest]
+    #[case("--node-prefix Edge", "--node-prefix: \"Edge-0\"")]
+    #[case("--node-name a --node-name a", "given twice")]
+    #[case("--node-name -", "no name for a node")]
+    #[case("--node-name a..b", "no name for a node")]
+    fn a_bad_name_is_refused_with_its_flag(#[case] line: &str, #[case] words: &str) {
+        let args = parse(&format!("--provider simulated {line}")).unwrap();
+        let error = args.node_names().unwrap_err();
+        assert!(error.contains(words), "{error}");
+    }
+
+    #[rstest]
+    #[case("", &[("virtual-kubelet.io/provider", "simulated", "NoSchedule")])]
+    #[case("--no-taint", &[])]
+    #[case("--taint a=b:NoExecute --taint c:PreferNoSchedule", &[("a", "b", "NoExecute"), ("c", "", "PreferNoSchedule")])]
+    fn taints(#[case] line: &str, #[case] expected: &[(&str, &str, &str)]) {
+        let got = parse(&format!("--provider simulated {line}")).unwrap().taints();
+        let got: Vec<_> = got
+            .iter()
+            .map(|(key, value, effect)| (key.as_str(), value.as_str(), effect.as_str()))
+            .collect();
+        assert_eq!(got, expected);
+    }
+
+    #[rstest]
+    #[case("--provider docker", "simulated")]
+    #[case("--provider simulated --nodes 0", "1..=50000")]
+    #[case("--provider simulated --taint a", "KEY=VALUE:EFFECT")]
+    #[case("--provider simulated --taint a:Never", "NoExecute")]
+    #[case("--provider simulated --taint =b:NoExecute", "needs a key")]
+    #[case("--provider simulated --tls-cert-file a", "--tls-private-key-file")]
+    #[case("--nodes 1", "--provider")]
+    fn a_wrong_flag_is_named_with_what_to_write(#[case] line: &str, #[case] words: &str) {
+        let error = parse(line).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    }
+
+    #[test]
+    fn a_dead_replica_is_missed_for_ten_seconds_unless_flags_say_otherwise() {
+        let candidacy = |line: &str| {
+            parse(&format!("--provider simulated {line}"))
+                .unwrap()
+                .candidacy()
+        };
+        let ours = candidacy("--identity me").unwrap().unwrap();
+        assert_eq!(
+            (ours.namespace.as_str(), ours.name.as_str()),
+            (names::NODE_LEASE_NAMESPACE, "evenkeel-vnode-simulated")
+        );
+        assert_eq!(ours.config.lease_duration, Duration::from_secs(10));
+        assert_eq!(candidacy("--leader-elect=false"), Ok(None));
+    }
+}
