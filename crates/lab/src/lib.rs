@@ -5,7 +5,7 @@
 //! | [`command`] | `evenkeel lab`: its flags, and what each command does |
 //! | [`world`] | a running lab, started in order and stopped in order |
 //! | [`switch`] | the network: every packet between nodes, or between a node and the cloud, crosses it |
-//! | [`cluster`] | workload controllers and simulated kubelets |
+//! | [`cluster`] | workload controllers, and the nodes' kubelets |
 //! | [`supervise`] | agents, controller and stand-in as child processes that never outlive the lab |
 //! | [`directory`] | the lab's directory: one lab at a time, files that only their owner reads |
 //! | [`control`] | orders to a running lab over a Unix socket |

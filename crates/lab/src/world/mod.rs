@@ -1,4 +1,4 @@
-//! A running lab: API server, workload controllers, simulated kubelets, network, and Evenkeel's own processes.
+//! A running lab: API server, workload controllers, kubelets, network, and Evenkeel's own processes.
 
 mod credentials;
 mod faults;
@@ -16,7 +16,7 @@ use crate::{
     switch::{Plan, Switch, SwitchError},
 };
 use evenkeel_api::{AgentStatus, FailoverPolicy, NodeIncident, ZoneHealth};
-use evenkeel_apiserver::{ApiServer, Options};
+use evenkeel_apiserver::{ApiServer, Options, kubelet::KubeletOptions};
 use evenkeel_net::pki::{PkiError, ServerNames};
 use kube::{Client, CustomResourceExt as _};
 use node::LabNode;
@@ -189,6 +189,11 @@ impl World {
         let api = ApiServer::new(Options {
             default_not_ready_toleration_seconds: toleration,
             default_unreachable_toleration_seconds: toleration,
+            kubelet: KubeletOptions {
+                // Where all nodes of the lab are: on loopback.
+                proxy_to_any_address: true,
+                ..KubeletOptions::default()
+            },
             ..Options::default()
         })
         .map_err(|error| WorldError::ApiServer(error.to_string()))?;
@@ -307,6 +312,7 @@ impl World {
         self.children.cancel();
         let agents = self.nodes.iter().filter_map(|node| node.agent.as_ref());
         futures::future::join_all(self.cloud.children().chain(agents).map(Supervised::stopped)).await;
+        futures::future::join_all(self.nodes.iter().map(LabNode::stop)).await;
         self.shutdown.cancel();
         self.tasks.close();
         if tokio::time::timeout(Duration::from_secs(10), self.tasks.wait())

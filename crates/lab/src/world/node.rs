@@ -1,27 +1,18 @@
-//! One node: its kubelet as a task, its agent as a process.
+//! One node: its kubelet on a machine of its own, its agent as a process.
 
 use super::{World, WorldError};
 use crate::{
-    cluster::kubelet::{self, KubeletConfig},
+    cluster::kubelet::{KubeletConfig, Machine},
     supervise::Supervised,
 };
 use evenkeel_apiserver::ApiServer;
-use evenkeel_net::{
-    client::ClientArgs,
-    pki::{Identity, ServerNames, Validity},
-    serve::ServerTls,
-};
+use evenkeel_net::pki::{Identity, ServerNames, Validity};
+use evenkeel_vnode::simulated::address::Cidr;
 use std::{
-    collections::BTreeMap,
     net::IpAddr,
     path::{Path, PathBuf},
     sync::Mutex,
-    time::Duration,
 };
-use tokio::{net::TcpListener, task::JoinHandle};
-
-/// Kubernetes' own intervals of a kubelet.
-const LEASE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A node of the lab.
 pub(super) struct LabNode {
@@ -29,7 +20,9 @@ pub(super) struct LabNode {
     name: String,
     folder: PathBuf,
     serving: Identity,
-    kubelet: Mutex<Option<JoinHandle<()>>>,
+    clients: String,
+    pods: Cidr,
+    kubelet: Mutex<Option<Machine>>,
     pub(super) agent: Option<Supervised>,
 }
 
@@ -50,11 +43,18 @@ impl LabNode {
             ips: vec![plan.outer(index).into(), plan.inner(index).into()],
         };
         let serving = api.ca().issue_server(&user, &names, validity())?;
+        let pods = format!("10.244.{index}.0/24");
+        let pods = pods.parse().map_err(|reason| WorldError::Kubelet {
+            node: name.clone(),
+            reason,
+        })?;
         Ok(Self {
             index,
             name,
             folder,
             serving,
+            clients: api.ca().certificate_pem().to_owned(),
+            pods,
             kubelet: Mutex::default(),
             agent: None,
         })
@@ -77,42 +77,23 @@ impl LabNode {
 
     /// Starts the kubelet, and the agent if it was switched off.
     pub(super) async fn boot(&self, world: &World) -> Result<(), WorldError> {
-        let failed = |reason: String| WorldError::Kubelet {
-            node: self.name.clone(),
-            reason,
-        };
         let plan = world.switch.plan();
-        let args = ClientArgs {
-            kubeconfig: Some(self.folder.join("kubelet.kubeconfig")),
-            ..ClientArgs::default()
-        };
-        let client = args
-            .client("kubelet")
-            .await
-            .map_err(|error| failed(error.to_string()))?;
-        let address = (plan.inner(self.index), plan.kubelet_port);
-        let listener = TcpListener::bind(address)
-            .await
-            .map_err(|error| failed(format!("cannot listen on {}:{}: {error}", address.0, address.1)))?;
-        let tls = ServerTls::new(&self.serving, None).map_err(|error| failed(error.to_string()))?;
         let config = KubeletConfig {
             name: self.name.clone(),
-            index: self.index,
+            pods: self.pods,
+            listen: (plan.inner(self.index), plan.kubelet_port).into(),
             address: IpAddr::V4(plan.outer(self.index)),
-            port: plan.kubelet_port,
-            labels: BTreeMap::new(),
-            lease_interval: LEASE_INTERVAL,
-            status_interval: LEASE_INTERVAL,
+            kubeconfig: self.folder.join("kubelet.kubeconfig"),
+            serving: self.serving.clone(),
+            clients: self.clients.clone(),
             boot_id: format!("{:032x}", rand::random::<u128>()),
+            log: world.directory.log(&format!("kubelet-{}", self.name)),
         };
-        let shutdown = world.shutdown.clone();
-        let name = self.name.clone();
-        let task = tokio::spawn(async move {
-            if let Err(error) = Box::pin(kubelet::run(config, client, listener, tls, shutdown)).await {
-                tracing::error!(node = name, %error, "the kubelet failed");
-            }
-        });
-        *self.running() = Some(task);
+        let machine = Machine::boot(config).await.map_err(|error| WorldError::Kubelet {
+            node: self.name.clone(),
+            reason: error.to_string(),
+        })?;
+        *self.kubelet() = Some(machine);
         if let Some(agent) = &self.agent {
             agent.power_on();
         }
@@ -124,26 +105,21 @@ impl LabNode {
         if let Some(agent) = &self.agent {
             agent.power_off();
         }
-        let task = self.running().take();
-        if let Some(task) = task {
-            task.abort();
-            // Aborted is what it should be; its listener is free once it is joined.
-            let _ = task.await;
+        self.stop().await;
+    }
+
+    /// Ends the kubelet, and waits until its address is free.
+    pub(super) async fn stop(&self) {
+        let machine = self.kubelet().take();
+        if let Some(machine) = machine {
+            machine.power_off().await;
         }
     }
 
-    fn running(&self) -> std::sync::MutexGuard<'_, Option<JoinHandle<()>>> {
+    fn kubelet(&self) -> std::sync::MutexGuard<'_, Option<Machine>> {
         self.kubelet
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-}
-
-impl Drop for LabNode {
-    fn drop(&mut self) {
-        if let Some(task) = self.running().take() {
-            task.abort();
-        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod control;
 mod directory;
+mod kubelet;
 mod supervise;
 mod switch;
 mod world;

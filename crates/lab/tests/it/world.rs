@@ -18,7 +18,7 @@ use std::{
 };
 use tokio_util::sync::CancellationToken;
 
-const SOON: Duration = Duration::from_secs(60);
+pub(crate) const SOON: Duration = Duration::from_secs(60);
 
 #[derive(Parser)]
 struct StandIn {
@@ -27,7 +27,7 @@ struct StandIn {
 }
 
 /// Started as `program node-lifecycle FLAGS…`: passes the flags on to the test of this name in this binary.
-fn program(place: &Path) -> PathBuf {
+pub(crate) fn program(place: &Path) -> PathBuf {
     let script = format!(
         "#!/bin/sh\nshift\nLAB_TEST_FLAGS=\"$*\" exec {} world::the_lab_without_agents --exact --nocapture\n",
         std::env::current_exe().unwrap().display()
@@ -38,7 +38,7 @@ fn program(place: &Path) -> PathBuf {
     path
 }
 
-fn settings(place: &Path, program: PathBuf, subnet: u8) -> Settings {
+pub(crate) fn settings(place: &Path, program: PathBuf, subnet: u8) -> Settings {
     Settings {
         nodes: 3,
         prefix: "shore".to_owned(),
@@ -52,13 +52,13 @@ fn settings(place: &Path, program: PathBuf, subnet: u8) -> Settings {
     }
 }
 
-fn kill(node: &str) -> Fault {
+pub(crate) fn kill(node: &str) -> Fault {
     Fault::Kill {
         node: node.to_owned(),
     }
 }
 
-fn heal() -> Fault {
+pub(crate) fn heal() -> Fault {
     Fault::Heal { node: None }
 }
 

@@ -1,0 +1,256 @@
+//! A node's kubelet: a fleet of one virtual node, with simulated containers, on a machine of its own.
+//!
+//! It is what `evenkeel vnode` runs, so that pods, probes, logs and exec are as on any virtual node. It reaches the API
+//! server through its node's cloud link like a real one: a cut link silences it. The machine is a thread with a runtime
+//! of its own, which holds every task, timer and socket of the kubelet. Power goes by dropping it: nothing is said to
+//! anybody, and nothing is left that could write.
+
+use evenkeel_net::{
+    client::ClientArgs,
+    log::causes,
+    pki::{Identity, PkiError},
+    serve::ServerTls,
+};
+use evenkeel_vnode::{
+    Fleet, Options,
+    provider::NodeTemplate,
+    server::{
+        doors,
+        kubelet::{Certificate, Clients, KubeletApi, KubeletApiError},
+    },
+    simulated::{self, NodeSettings, Simulated, address::Cidr},
+};
+use std::{
+    collections::BTreeMap,
+    io,
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+use tokio::sync::oneshot;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// Time from binding to running: image there, container started.
+const START_DELAY: Duration = Duration::from_millis(800);
+/// Time a well-behaved container needs to end.
+const STOP_DELAY: Duration = Duration::from_millis(500);
+/// Kubernetes' own time between renewals of a node's Lease, which lasts four times as long.
+const LEASE_INTERVAL: Duration = Duration::from_secs(10);
+/// Between two looks whether the kubelet listens.
+const LOOK: Duration = Duration::from_millis(5);
+/// The Kubernetes that the lab's API server speaks.
+const VERSION: &str = "v1.36.2";
+
+/// One simulated node.
+#[derive(Clone)]
+pub struct KubeletConfig {
+    /// Node name.
+    pub name: String,
+    /// Addresses of its pods.
+    pub pods: Cidr,
+    /// Where it listens; the port is the published one, too.
+    pub listen: SocketAddr,
+    /// Published address (InternalIP).
+    pub address: IpAddr,
+    /// How it reaches the API server.
+    pub kubeconfig: PathBuf,
+    /// Serving certificate.
+    pub serving: Identity,
+    /// The authority of its clients' certificates, PEM.
+    pub clients: String,
+    /// Changes with every boot.
+    pub boot_id: String,
+    /// File to which it logs, after what it logged before.
+    pub log: PathBuf,
+}
+
+/// Why a kubelet did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum BootError {
+    /// Its address is taken. Worth a retry once its owner is gone.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// No thread, or no runtime on it.
+    #[error("cannot start a machine for it: {0}")]
+    Machine(#[source] io::Error),
+    /// It cannot log.
+    #[error("cannot write its log {}: {source}", path.display())]
+    Log {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// Its kubeconfig is of no use.
+    #[error("cannot use its kubeconfig: {0}")]
+    Client(String),
+    /// Its certificate is of no use.
+    #[error(transparent)]
+    Pki(#[from] PkiError),
+    /// Its API cannot be served.
+    #[error(transparent)]
+    Api(#[from] KubeletApiError),
+    /// It ended before it had begun; the log says why.
+    #[error("it ended while it started")]
+    Ended,
+}
+
+/// A kubelet that runs. Dropping it takes its power and does not wait.
+pub struct Machine {
+    power: DropGuard,
+    off: oneshot::Receiver<()>,
+}
+
+impl Machine {
+    /// Starts a kubelet and waits until it listens; it registers its node by and by.
+    pub async fn boot(config: KubeletConfig) -> Result<Self, BootError> {
+        // A door that finds its port taken would be opened on the next one.
+        let address = config.listen;
+        drop(std::net::TcpListener::bind(address).map_err(|source| BootError::Listen { address, source })?);
+        let log = log(&config)?;
+        let (power, (dark, off)) = (CancellationToken::new(), oneshot::channel());
+        let (begun, started) = oneshot::channel();
+        let (machine, powered) = (config.name.clone(), power.clone());
+        std::thread::Builder::new()
+            .name(machine)
+            .spawn(move || {
+                // All that is done on this thread.
+                let _log = tracing::dispatcher::set_default(&log);
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+                let runtime = match runtime {
+                    Ok(runtime) => runtime,
+                    Err(error) => {
+                        // Nobody waits where the lab ends in a hurry, here and below.
+                        let _ = begun.send(Err(BootError::Machine(error)));
+                        return;
+                    }
+                };
+                runtime.block_on(powered.run_until_cancelled(run(config, begun)));
+                // Whatever the kubelet is doing ends here, at once.
+                runtime.shutdown_background();
+                let _ = dark.send(());
+            })
+            .map_err(BootError::Machine)?;
+        let power = power.drop_guard();
+        started.await.map_err(|_| BootError::Ended)??;
+        Ok(Self { power, off })
+    }
+
+    /// Takes its power, and waits until nothing of it is left and its address is free.
+    pub async fn power_off(self) {
+        drop(self.power);
+        // A machine that broke is off as well.
+        let _ = self.off.await;
+    }
+}
+
+/// What a kubelet says is not the lab's own business: as from a process of its own, it goes to a file.
+fn log(config: &KubeletConfig) -> Result<tracing::Dispatch, BootError> {
+    let path = &config.log;
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
+    let file = file.map_err(|source| BootError::Log {
+        path: path.clone(),
+        source,
+    })?;
+    let lines = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::INFO)
+        .with_ansi(false)
+        .with_writer(Arc::new(file));
+    Ok(lines.finish().into())
+}
+
+/// Runs until it is dropped. Tells when it has begun, or why it does not; nobody may be there to hear it.
+async fn run(config: KubeletConfig, begun: oneshot::Sender<Result<(), BootError>>) {
+    match start(config).await {
+        Ok(_fleet) => {
+            let _ = begun.send(Ok(()));
+            std::future::pending::<()>().await;
+        }
+        Err(error) => {
+            let _ = begun.send(Err(error));
+        }
+    }
+}
+
+async fn start(config: KubeletConfig) -> Result<Fleet, BootError> {
+    let args = ClientArgs {
+        kubeconfig: Some(config.kubeconfig.clone()),
+        ..ClientArgs::default()
+    };
+    let client = args
+        .client("kubelet")
+        .await
+        .map_err(|error| BootError::Client(causes(&error)))?;
+    let provider = Arc::new(Simulated::new(simulated::Settings {
+        start_delay: START_DELAY,
+        stop_delay: STOP_DELAY,
+        template: template(&config),
+        nodes: BTreeMap::from([(
+            config.name.clone(),
+            NodeSettings {
+                range: Some(config.pods),
+                boot: Some(config.boot_id),
+            },
+        )]),
+        ..simulated::Settings::default()
+    }));
+    let mut options = Options::new(&config.name, &*provider, vec![config.address]);
+    VERSION.clone_into(&mut options.nodes.version);
+    options.nodes.lease.interval = LEASE_INTERVAL;
+    options.nodes.lease.duration = LEASE_INTERVAL * 4;
+    let api = KubeletApi {
+        doors: doors::Settings {
+            address: config.listen.ip(),
+            first_port: config.listen.port(),
+        },
+        certificate: Certificate::Given(ServerTls::new(&config.serving, Some(&config.clients))?),
+        clients: Clients::AsGiven,
+    };
+    // It ends with its machine alone.
+    let never = CancellationToken::new();
+    options.kubelet = Some(api.prepare().await?.begin(&client, &never));
+    let fleet = Fleet::start(client, provider, options, never);
+    fleet.add(&config.name);
+    // A machine that has booted answers at its kubelet's address.
+    while fleet.served() == 0 {
+        tokio::time::sleep(LOOK).await;
+    }
+    Ok(fleet)
+}
+
+fn template(config: &KubeletConfig) -> NodeTemplate {
+    let text = |pairs: &[(&str, &str)]| {
+        let pairs = pairs
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        pairs.collect::<BTreeMap<_, _>>()
+    };
+    NodeTemplate {
+        // It stands for a machine with an agent. What is labelled as a virtual node would be in no roster.
+        labels: text(&[
+            ("type", "machine"),
+            ("beta.kubernetes.io/os", "linux"),
+            ("beta.kubernetes.io/arch", "amd64"),
+        ]),
+        architecture: "amd64".to_owned(),
+        capacity: text(&[
+            ("cpu", "4"),
+            ("memory", "8Gi"),
+            ("pods", "110"),
+            ("ephemeral-storage", "64Gi"),
+        ]),
+        addresses: vec![
+            ("InternalIP".to_owned(), config.address.to_string()),
+            ("Hostname".to_owned(), config.name.clone()),
+        ],
+        ..NodeTemplate::default()
+    }
+}
