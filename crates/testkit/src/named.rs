@@ -3,6 +3,22 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// The rows of a page's tables of two columns: upstream's case, and what stands beside it here.
+pub fn rows(page: &str) -> Vec<(&str, &str)> {
+    page.lines()
+        .filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |")?.split_once(" | "))
+        .filter(|(case, _)| *case != "upstream")
+        .collect()
+}
+
+/// The tests that a text names.
+pub fn names(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`')
+        .skip(1)
+        .step_by(2)
+        .filter(|name| name.contains("::"))
+}
+
 /// Whether the lines before a function, up to the last item's end, make it a test, with this case.
 fn is_test(source: &str, function: &str, case: Option<&str>) -> bool {
     let lines: Vec<&str> = source.lines().collect();

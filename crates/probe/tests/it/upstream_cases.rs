@@ -1,27 +1,12 @@
 //! `docs/probe/upstream-cases.md` names tests that exist, and leaves no case without a test or a reason.
 
-use evenkeel_testkit::named::exists;
+use evenkeel_testkit::named::{exists, names, rows};
 use std::fs;
 use std::path::Path;
 
 fn page() -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     fs::read_to_string(root.join("../../docs/probe/upstream-cases.md")).unwrap()
-}
-
-/// Case and what stands beside it.
-fn rows(page: &str) -> Vec<(&str, &str)> {
-    page.lines()
-        .filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |")?.split_once(" | "))
-        .filter(|(case, _)| *case != "upstream")
-        .collect()
-}
-
-fn names(text: &str) -> impl Iterator<Item = &str> {
-    text.split('`')
-        .skip(1)
-        .step_by(2)
-        .filter(|name| name.contains("::"))
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Flags of `evenkeel vnode`.
 
+use crate::core::env::is_subdomain;
 use evenkeel_api::names;
 use evenkeel_election::flags::{Candidacy, Defaults, FlagError, LeaderElectArgs};
 use evenkeel_election::{self as election, unique_identity};
@@ -185,19 +186,6 @@ impl VnodeArgs {
             config,
         })
     }
-}
-
-/// RFC 1123 subdomain, as the API server wants it of nodes.
-fn is_subdomain(name: &str) -> bool {
-    let label = |label: &str| {
-        let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-        let bytes = label.as_bytes();
-        !bytes.is_empty()
-            && bytes.iter().all(|&byte| inner(byte) || byte == b'-')
-            && bytes.first().is_some_and(|&byte| inner(byte))
-            && bytes.last().is_some_and(|&byte| inner(byte))
-    };
-    name.len() <= 253 && name.split('.').all(label)
 }
 
 #[cfg(test)]

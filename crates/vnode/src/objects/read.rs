@@ -189,9 +189,7 @@ fn requests<T: Resource<DynamicType = ()>>(namespace: &str) -> Requests {
 fn of_client(error: kube::Error) -> ReadError {
     match error {
         // A proxy's 404 says nothing about the object.
-        kube::Error::Api(status) if status.code == 404 && status.reason == "NotFound" => {
-            ReadError::NotFound(status.message)
-        }
+        kube::Error::Api(status) if crate::node::is_absent(&status) => ReadError::NotFound(status.message),
         kube::Error::Api(status) => ReadError::Refused {
             code: status.code,
             message: status.message,
