@@ -109,6 +109,8 @@ pub mod pods {
     pub const FAILED: &str = "Failed";
     /// Event: a container waits before it starts again.
     pub const BACK_OFF: &str = "BackOff";
+    /// Event: a container could not be ended.
+    pub const FAILED_KILL: &str = "FailedKillPod";
     /// Event: the pod's sandbox could not be made.
     pub const FAILED_SANDBOX: &str = "FailedCreatePodSandBox";
     /// Event, and reason of the phase: `activeDeadlineSeconds` is over.
@@ -263,5 +265,78 @@ pub mod vnode {
         pub const STRAYS: &str = "evenkeel_vnode_stray_pods";
         /// Requests to the API server by method and status.
         pub const REQUESTS: &str = "evenkeel_vnode_api_requests";
+    }
+}
+
+/// Koupleless: bases as virtual nodes, modules as pods.
+pub mod koupleless {
+    /// Annotation of a Node: all that is known of its base, as JSON.
+    pub const BASE: &str = "koupleless.evenkeel.io/base";
+    /// Field manager of patches of Nodes by the discovery of bases.
+    pub const DISCOVERY: &str = "evenkeel-koupleless-discovery";
+    /// Annotation of a Node: which modules were installed, and for which pod, as JSON.
+    pub const MODULES: &str = "koupleless.evenkeel.io/modules";
+    /// Condition of a pod: all of its modules are installed.
+    pub const INSTALLED: &str = "module.koupleless.io/installed";
+    /// Condition of a pod, for readiness gates: all of its modules are ready.
+    pub const READY: &str = "module.koupleless.io/ready";
+    /// Label of what belongs to Koupleless: which part it is.
+    pub const COMPONENT_LABEL: &str = "virtual-kubelet.koupleless.io/component";
+    /// Value of [`COMPONENT_LABEL`] on the nodes of bases.
+    pub const VNODE: &str = "vnode";
+    /// Label with the environment: processes of one environment leave the others' objects alone.
+    pub const ENV_LABEL: &str = "virtual-kubelet.koupleless.io/env";
+    /// Label with the cluster of bases that a node, or a Deployment of modules, belongs to.
+    pub const CLUSTER_LABEL: &str = "base.koupleless.io/cluster-name";
+
+    /// Healing of bases that run out of metaspace.
+    pub mod healing {
+        /// Reporting component of Events, and field manager of patches.
+        pub const COMPONENT: &str = "evenkeel-koupleless-healing";
+        /// ConfigMap in the controller's namespace that holds who is being healed, across all replicas.
+        pub const CONFIG_MAP: &str = "koupleless-healing";
+        /// Its key; the value is JSON.
+        pub const ENTRIES: &str = "entries";
+        /// Taint of a base without metaspace: key, value, effect.
+        pub const TAINT: (&str, &str, &str) =
+            ("schedule.koupleless.io/metaspace-overload", "True", "NoExecute");
+        /// Event: a base has used too much of its metaspace for several readings.
+        pub const OVERLOAD: &str = "MetaspaceOverload";
+        /// Event: healing waits for a place in the budget, or does not get on.
+        pub const HELD: &str = "HealingHeld";
+        /// Event: the node has its taint, pods leave.
+        pub const BEGUN: &str = "HealingBegun";
+        /// Event: no pod is left that does not tolerate the taint.
+        pub const DRAINED: &str = "HealingDrained";
+        /// Event: what was left of our modules is uninstalled.
+        pub const UNINSTALLED: &str = "HealingUninstalled";
+        /// Event: the base's pod is being evicted.
+        pub const REPLACING: &str = "HealingReplacesBase";
+        /// Event: the taint is gone.
+        pub const ENDED: &str = "HealingEnded";
+        /// Event: healing ended without having helped.
+        pub const GAVE_UP: &str = "HealingGaveUp";
+    }
+
+    /// Deployments whose replicas follow the number of bases.
+    pub mod peer {
+        /// Reporting component of Events, and field manager of patches.
+        pub const COMPONENT: &str = "evenkeel-koupleless-peers";
+        /// Lease of the replica that sets replicas, in the controller's namespace.
+        pub const LEASE: &str = "evenkeel-koupleless-peers";
+        /// Value of [`COMPONENT_LABEL`](super::COMPONENT_LABEL) on Deployments of modules.
+        pub const MODULE_DEPLOYMENT: &str = "module-deployment";
+        /// Label with the strategy of a Deployment of modules.
+        pub const STRATEGY_LABEL: &str = "virtual-kubelet.koupleless.io/strategy";
+        /// Its value: one replica per base.
+        pub const STRATEGY: &str = "peer";
+        /// Label by which, with the value `true`, a Deployment keeps its own replicas.
+        pub const OPT_OUT_LABEL: &str = "virtual-kubelet.koupleless.io/replicas-control";
+        /// Annotation of pods: the lowest goes first when replicas are lowered (Kubernetes').
+        pub const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+        /// Annotation of a pod on a lost base: the deletion cost that it had before; empty for none.
+        pub const FORMER_COST: &str = "koupleless.evenkeel.io/former-deletion-cost";
+        /// Event: the replicas of a Deployment were set to the number of bases.
+        pub const SCALED: &str = "ReplicasFollowBases";
     }
 }

@@ -17,10 +17,13 @@ pub(crate) mod common;
 pub(crate) mod directory;
 mod events;
 mod host;
+mod letters;
 pub(crate) mod metrics;
 mod probes;
 mod read;
 mod supervise;
+#[cfg(test)]
+pub(crate) mod tests;
 mod watch;
 pub(crate) mod wheel;
 
@@ -65,6 +68,8 @@ pub struct Options {
     pub call: Duration,
     /// Calls that create and start, at a time, over all nodes. 256.
     pub starts: usize,
+    /// Calls that look and tell, likewise: after a restart there is one for each pod. 256.
+    pub looks: usize,
     /// Writers of statuses. 32.
     pub writers: usize,
     /// What all pods share.
@@ -134,6 +139,7 @@ impl Options {
             selector: None,
             call: Duration::from_secs(120),
             starts: 256,
+            looks: 256,
             writers: 32,
             pods: Arc::new(pod::Settings {
                 runtime: runtime.name.clone(),
@@ -141,6 +147,7 @@ impl Options {
                 back_off: Duration::from_secs(10),
                 back_off_max: Duration::from_secs(300),
                 reconcile: Duration::from_secs(10),
+                conditions: Vec::new(),
             }),
             nodes: node::Settings {
                 runtime: format!("{}://{}", runtime.name, runtime.version),
@@ -270,6 +277,11 @@ impl Fleet {
     /// How many nodes this replica serves.
     pub fn served(&self) -> usize {
         self.inner.common.directory.len()
+    }
+
+    /// Whether this replica serves a node. One that is added is served a little later, or by another replica.
+    pub fn serves(&self, node: &str) -> bool {
+        self.inner.common.directory.node(node).is_some()
     }
 
     /// Whether of all nodes that this replica serves the pods are known and a first ping was answered, or failed. What a

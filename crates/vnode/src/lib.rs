@@ -16,6 +16,10 @@
 //! | [`ownership`] | which replica serves which node |
 //! | [`simulated`] | a provider without containers, for tests and the lab |
 
+// The library's own tests share a provider with those of its users, who call it by its name.
+#[cfg(test)]
+extern crate self as evenkeel_vnode;
+
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod core;

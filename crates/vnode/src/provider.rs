@@ -289,6 +289,10 @@ pub trait Host: Send + Sync + 'static {
     /// Takes note of a change. Returns at once; may be called from anywhere.
     fn report(&self, report: Report);
 
+    /// A client of the API server for what concerns a node. Its writes are refused once the node is not served here any
+    /// more. `None`: it is not.
+    fn client(&self, node: &str) -> Option<kube::Client>;
+
     /// Contents of a pod's volumes as they are now. Nobody keeps them: ask when they are read.
     fn volumes<'a>(&'a self, pod: &'a PodId) -> BoxFuture<'a, Result<Arc<Volumes>, Fault>>;
 
@@ -351,8 +355,10 @@ pub struct Fault {
 pub enum FaultKind {
     /// It may work later: tried again with back-off.
     Later,
-    /// It never will: the container or pod has failed.
+    /// It never will: the container has failed, or the pod if it was about the pod.
     Never,
+    /// It never will, and the pod as a whole has failed by it, whatever its restart policy.
+    Fatal,
     /// There is no such pod or container.
     NotFound,
     /// The request itself is wrong (a bad command, a closed port).

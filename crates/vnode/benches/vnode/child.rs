@@ -1,5 +1,7 @@
 //! Processes of this program in another role, and what the kernel says of them.
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
@@ -51,6 +53,11 @@ impl Role {
         }
     }
 
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id().try_into().unwrap()), signal).unwrap();
+    }
+
     /// A figure of `/proc/PID/status` in bytes.
     pub(crate) fn memory(&self, figure: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
@@ -75,6 +82,8 @@ impl Role {
 impl Drop for Role {
     fn drop(&mut self) {
         drop(self.orders.take());
+        // One that is stopped hears of it only when it goes on.
+        self.signal(Signal::SIGCONT);
         let _ = self.child.wait();
     }
 }

@@ -1,7 +1,10 @@
 //! The fleet as a process.
 
 use super::child::serve_orders;
+use super::witness::Witness;
+use evenkeel_api::names::NODE_LEASE_NAMESPACE;
 use evenkeel_net::client::ClientArgs;
+use evenkeel_vnode::ownership::Sharing;
 use evenkeel_vnode::server::doors;
 use evenkeel_vnode::server::kubelet::{Certificate, Clients, KubeletApi};
 use evenkeel_vnode::server::tls::signed;
@@ -10,11 +13,23 @@ use evenkeel_vnode::{Fleet, Options, Provider};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// First word of its command line.
 pub(crate) const ROLE: &str = "play-fleet";
+
+/// Prefix of the Leases of slots.
+pub(crate) const GROUP: &str = "evenkeel-vnode-bench";
+
+/// One of several that share the nodes.
+pub(crate) struct Replica {
+    pub(crate) identity: String,
+    /// Where its provider writes down what it is asked.
+    pub(crate) record: PathBuf,
+}
 
 /// Name of a node by number.
 pub(crate) fn node_name(index: usize) -> String {
@@ -22,10 +37,10 @@ pub(crate) fn node_name(index: usize) -> String {
 }
 
 /// Serves so many nodes until standard input ends; each order is answered with all metrics.
-pub(crate) fn play(kubeconfig: &str, nodes: usize) {
+pub(crate) fn play(kubeconfig: &str, nodes: usize, replica: Option<Replica>) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let shutdown = CancellationToken::new();
-    let fleet = runtime.block_on(start(kubeconfig, nodes, &shutdown));
+    let fleet = runtime.block_on(start(kubeconfig, nodes, replica, &shutdown));
     let mut registry = Registry::default();
     fleet.register(&mut registry);
     serve_orders("ready", |_| {
@@ -37,7 +52,12 @@ pub(crate) fn play(kubeconfig: &str, nodes: usize) {
     runtime.block_on(fleet.stopped());
 }
 
-async fn start(kubeconfig: &str, nodes: usize, shutdown: &CancellationToken) -> Fleet {
+async fn start(
+    kubeconfig: &str,
+    nodes: usize,
+    replica: Option<Replica>,
+    shutdown: &CancellationToken,
+) -> Fleet {
     let flags = ClientArgs {
         kubeconfig: Some(kubeconfig.into()),
         ..ClientArgs::default()
@@ -45,8 +65,17 @@ async fn start(kubeconfig: &str, nodes: usize, shutdown: &CancellationToken) -> 
     doors::raise_file_limit().unwrap();
     let client = flags.client("vnode").await.unwrap();
     let address: IpAddr = Ipv4Addr::LOCALHOST.into();
-    let provider: Arc<dyn Provider> = Arc::new(Simulated::new(simulated::Settings::default()));
+    let simulated = Simulated::new(simulated::Settings::default());
+    let provider: Arc<dyn Provider> = match &replica {
+        None => Arc::new(simulated),
+        Some(replica) => Arc::new(Witness::new(simulated, &replica.record)),
+    };
     let mut options = Options::new("bench", &*provider, vec![address]);
+    if let Some(replica) = replica {
+        options.sharing = Sharing::slots(NODE_LEASE_NAMESPACE, GROUP, &replica.identity);
+        // So that the record tells of every second.
+        options.nodes.ping = Duration::from_secs(1);
+    }
     // As `evenkeel vnode` has it.
     let kubelet = KubeletApi {
         doors: doors::Settings {

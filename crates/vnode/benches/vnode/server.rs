@@ -12,12 +12,7 @@ pub(crate) const ROLE: &str = "play-server";
 /// Serves until standard input ends; writes an administrator's kubeconfig into the file.
 pub(crate) fn play(kubeconfig: &str) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let options = Options {
-        // A hundred thousand pods come and change within seconds.
-        watch_history: 1 << 20,
-        ..Options::default()
-    };
-    let api = ApiServer::new(options).unwrap();
+    let api = ApiServer::new(Options::default()).unwrap();
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
     let url = format!("https://{}", listener.local_addr().unwrap());
     let text = api.kubeconfig(&url, "admin", &["system:masters"]).unwrap();

@@ -76,7 +76,7 @@ pub struct Place {
     /// `status.podIP`, `status.podIPs`.
     pub pod_addresses: Vec<IpAddr>,
     /// The node's allocatable, which stands for limits that a container does not have.
-    pub allocatable: BTreeMap<String, String>,
+    pub allocatable: Arc<BTreeMap<String, String>>,
 }
 
 /// A container ready to start, or the message of its `CreateContainerConfigError`; and what is to be recorded.
@@ -222,7 +222,7 @@ fn is_literal(variable: &k8s_openapi::api::core::v1::EnvVar) -> bool {
 }
 
 /// Whether it is a DNS name as objects have it: no `/`, which would lead a request elsewhere.
-pub(crate) fn is_subdomain(name: &str) -> bool {
+pub fn is_subdomain(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     name.len() <= 253
         && name.split('.').all(|label| {

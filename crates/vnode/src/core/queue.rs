@@ -172,7 +172,7 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
         match &mut item.state {
             State::Waits { at, place } => {
                 self.waiting.remove(&(*at, *place, key.clone()));
-                self.items.remove(key);
+                self.remove(key);
             }
             State::Worked { again, forgotten } => {
                 *again = None;
@@ -212,9 +212,17 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
             return None;
         };
         let failures = item.failures;
-        self.items.remove(key);
+        self.remove(key);
         self.working -= 1;
         Some((again, forgotten, failures))
+    }
+
+    fn remove(&mut self, key: &K) {
+        self.items.remove(key);
+        // A rush leaves no empty table behind.
+        if self.items.len() < self.items.capacity() / 8 {
+            self.items.shrink_to(self.items.len() * 2);
+        }
     }
 }
 

@@ -14,17 +14,16 @@ use crate::provider::Provider;
 use evenkeel_probe::manager::Clock;
 use jiff::Timestamp;
 use kube::Client;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
+use std::hash::Hash;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Semaphore;
 
-/// Calls that look and tell, at a time: after a restart there is one for each pod.
-const LOOKS: usize = 256;
 /// Pods that are kept unpacked at a time: 10 KiB each.
 const AT_HAND: usize = 2048;
-/// Namespaces whose names are kept once, before those that nobody uses any more are let go.
-const NAMESPACES: usize = 1024;
+/// Values that are kept once, before those that nobody uses any more are let go.
+const ALIKE: usize = 1024;
 
 /// What all actors of a fleet share.
 pub(crate) struct Common {
@@ -49,7 +48,36 @@ pub(crate) struct Common {
     /// Room for pods that are kept unpacked.
     pub(crate) at_hand: Arc<Semaphore>,
     pub(crate) watch: Watching,
-    namespaces: Mutex<HashSet<Arc<str>>>,
+    namespaces: Alike<str>,
+    resources: Alike<Resources>,
+}
+
+/// Amounts by resource.
+pub(crate) type Resources = BTreeMap<String, String>;
+
+/// Values of which nodes and pods have few different ones, each kept once.
+#[derive(Debug)]
+struct Alike<T: ?Sized>(Mutex<HashSet<Arc<T>>>);
+
+impl<T: ?Sized + Eq + Hash> Alike<T> {
+    fn new() -> Self {
+        Self(Mutex::new(HashSet::new()))
+    }
+
+    /// The one that is kept, which is made if there is none like it.
+    fn share(&self, value: &T, make: impl FnOnce(&T) -> Arc<T>) -> Arc<T> {
+        // Insertions and removals are complete before anything could panic.
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known.get(value) {
+            return known.clone();
+        }
+        if known.len() >= ALIKE {
+            known.retain(|known| Arc::strong_count(known) > 1);
+        }
+        let value = make(value);
+        known.insert(value.clone());
+        value
+    }
 }
 
 /// The state of the pods' watch.
@@ -97,7 +125,7 @@ impl Common {
         Self {
             objects: Objects::new(parts.client.clone()),
             limit: Limit::new(parts.options.starts),
-            looks: Limit::new(LOOKS),
+            looks: Limit::new(parts.options.looks),
             hand: Hand::new(parts.client.clone(), parts.provider.clone()),
             provider: parts.provider,
             options: parts.options,
@@ -111,23 +139,20 @@ impl Common {
             probes: parts.probes,
             at_hand: Arc::new(Semaphore::new(AT_HAND)),
             watch: Watching::default(),
-            namespaces: Mutex::default(),
+            namespaces: Alike::new(),
+            resources: Alike::new(),
         }
     }
 
     /// A namespace's name, shared by all of its pods.
     pub(crate) fn namespace(&self, name: &str) -> Arc<str> {
-        // Insertions and removals are complete before anything could panic.
-        let mut known = self.namespaces.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = known.get(name) {
-            return known.clone();
-        }
-        if known.len() >= NAMESPACES {
-            known.retain(|name| Arc::strong_count(name) > 1);
-        }
-        let name: Arc<str> = name.into();
-        known.insert(name.clone());
-        name
+        self.namespaces.share(name, |name| name.into())
+    }
+
+    /// What a node has, shared by all nodes that have the same.
+    pub(crate) fn resources(&self, resources: &Resources) -> Arc<Resources> {
+        self.resources
+            .share(resources, |resources| Arc::new(resources.clone()))
     }
 }
 

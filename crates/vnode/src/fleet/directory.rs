@@ -1,20 +1,23 @@
 //! Which actor serves which node, and which pods are probed.
 
+use super::letters::Letters;
+use crate::ownership::Term;
 use crate::pods::Message;
 use crate::provider::PodId;
+use kube::Client;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use tokio::sync::mpsc;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// A node's actor, as others see it.
-#[derive(Debug)]
 pub(crate) struct Handle {
     /// Unique in the process: a node that is served, lost and served again has another.
     pub(crate) id: u64,
     /// The node's name.
     pub(crate) name: Arc<str>,
-    mailbox: mpsc::UnboundedSender<Message>,
+    /// For how long it serves.
+    pub(crate) term: Term,
+    letters: Letters<Message>,
     /// The list of pods before which the actor came: what later ones say it hears in full.
     since: AtomicU32,
     /// All pods of the node are known to the actor.
@@ -26,32 +29,60 @@ pub(crate) struct Handle {
     /// The provider has answered a ping, or failed to in time.
     heard: AtomicBool,
     ill: Mutex<Option<Arc<str>>>,
+    /// Behind the gate of the node's slot.
+    client: OnceLock<Arc<Client>>,
+}
+
+impl std::fmt::Debug for Handle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Handle")
+            .field("id", &self.id)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Handle {
-    pub(crate) fn new(id: u64, name: Arc<str>) -> (Arc<Self>, mpsc::UnboundedReceiver<Message>) {
-        let (mailbox, received) = mpsc::unbounded_channel();
-        let handle = Self {
+    /// Of an actor that serves during a term.
+    pub(crate) fn during(id: u64, name: Arc<str>, term: Term) -> (Arc<Self>, Mailbox) {
+        let handle = Arc::new(Self {
             id,
             name,
-            mailbox,
+            term,
+            letters: Letters::new(),
             since: AtomicU32::new(0),
             listed: AtomicBool::new(false),
             listing: AtomicBool::new(false),
             registered: AtomicBool::new(false),
             heard: AtomicBool::new(false),
             ill: Mutex::new(Some("the node is not registered yet".into())),
-        };
-        (Arc::new(handle), received)
+            client: OnceLock::new(),
+        });
+        (handle.clone(), Mailbox(handle))
+    }
+
+    /// By which the node is served.
+    pub(crate) fn set_client(&self, client: &Arc<Client>) {
+        // Once, by who made the handle.
+        let _ = self.client.set(client.clone());
+    }
+
+    pub(crate) fn client(&self) -> Option<Client> {
+        self.client.get().map(|client| Client::clone(client))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn new(id: u64, name: Arc<str>) -> (Arc<Self>, Mailbox) {
+        Self::during(id, name, Term::default())
     }
 
     /// Into the mailbox; an actor that has ended hears nothing.
     pub(crate) fn send(&self, message: Message) {
-        let _ = self.mailbox.send(message);
+        self.letters.put(message);
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        !self.mailbox.is_closed()
+        !self.letters.is_closed()
     }
 
     /// From now on all pods of the node are known.
@@ -92,6 +123,36 @@ impl Handle {
     /// A single assignment is done under it.
     fn lock(&self) -> MutexGuard<'_, Option<Arc<str>>> {
         self.ill.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where an actor finds what it is told. Closed when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Mailbox(Arc<Handle>);
+
+impl Mailbox {
+    /// The next message; waits for one. `None` once closed and empty. Cancel safe.
+    pub(crate) async fn recv(&self) -> Option<Message> {
+        self.0.letters.take().await
+    }
+
+    /// The next message, if there is one.
+    #[cfg(test)]
+    pub(crate) fn try_recv(&self) -> Option<Message> {
+        self.0.letters.try_take()
+    }
+
+    /// From now on the actor hears nothing.
+    pub(crate) fn close(&self) {
+        self.0.letters.close();
+    }
+}
+
+impl Drop for Mailbox {
+    fn drop(&mut self) {
+        self.close();
+        // A message may hold its node's handle.
+        while self.0.letters.try_take().is_some() {}
     }
 }
 
@@ -213,20 +274,20 @@ mod tests {
     #[test]
     fn a_node_that_comes_in_the_midst_of_a_list_is_not_told_that_it_was_complete() {
         let directory = Directory::default();
-        let (early, mut told) = Handle::new(1, "early".into());
-        let (late, mut not_told) = Handle::new(2, "late".into());
+        let (early, told) = Handle::new(1, "early".into());
+        let (late, not_told) = Handle::new(2, "late".into());
         directory.add(&early);
         assert_eq!(directory.list_begins(), 1);
         directory.add(&late);
         let unlisted: Vec<u64> = directory.unlisted().iter().map(|handle| handle.id).collect();
         assert_eq!(unlisted, [2]);
         directory.list_ends();
-        assert!(matches!(told.try_recv(), Ok(Message::Listed(1))));
-        assert!(not_told.try_recv().is_err());
+        assert!(matches!(told.try_recv(), Some(Message::Listed(1))));
+        assert!(not_told.try_recv().is_none());
         assert_eq!(directory.list_begins(), 2);
         assert!(directory.unlisted().is_empty());
         directory.list_ends();
-        assert!(matches!(not_told.try_recv(), Ok(Message::Listed(2))));
+        assert!(matches!(not_told.try_recv(), Some(Message::Listed(2))));
     }
 
     #[test]

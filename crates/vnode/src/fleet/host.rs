@@ -62,6 +62,10 @@ impl Host for FleetHost {
         }
     }
 
+    fn client(&self, node: &str) -> Option<kube::Client> {
+        self.common()?.directory.node(node)?.client()
+    }
+
     fn volumes<'a>(&'a self, pod: &'a PodId) -> BoxFuture<'a, Result<Arc<Volumes>, Fault>> {
         Box::pin(async move {
             let (common, object, place) = self.pod(pod).await?;

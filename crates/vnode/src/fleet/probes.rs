@@ -144,19 +144,22 @@ const SLACK: Duration = Duration::from_secs(2);
 
 impl Prober for Asks {
     async fn probe(&self, attempt: &Attempt) -> Outcome {
-        let Some((pod, _)) = self.directory.probed(&attempt.key.pod) else {
+        let Some((pod, handle)) = self.directory.probed(&attempt.key.pod) else {
             return Outcome::error(Verdict::Unknown, "the pod is over");
         };
         let most = attempt.probe.timeout.saturating_mul(attempt.tries()) + SLACK;
         let asking = AssertUnwindSafe(self.ask(pod, attempt)).catch_unwind();
-        match tokio::time::timeout(most, asking).await {
-            Ok(Ok(outcome)) => outcome,
-            Ok(Err(panic)) => {
+        let asking = handle.term.run(tokio::time::timeout(most, asking));
+        match asking.await {
+            // It counts for nothing, and the pod is forgotten in a moment.
+            None => Outcome::error(Verdict::Unknown, "its node is not served here any more"),
+            Some(Ok(Ok(outcome))) => outcome,
+            Some(Ok(Err(panic))) => {
                 let panic = panic_text(&*panic);
                 tracing::error!(key = %attempt.key, panic, "the provider has panicked");
                 Outcome::error(Verdict::Unknown, format!("the provider panicked: {panic}"))
             }
-            Err(_) => Outcome::error(
+            Some(Err(_)) => Outcome::error(
                 Verdict::Unknown,
                 format!("the provider did not answer within {most:?}"),
             ),
@@ -241,5 +244,88 @@ impl AsyncWrite for Capture {
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         Poll::Ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet::tests::fake::{Fake, Trick, World};
+    use crate::ownership::Term;
+    use evenkeel_election::{FencingToken, Gate};
+    use evenkeel_probe::core::{Compat, Container, Key, Kind, Probe, Role};
+    use std::pin::pin;
+
+    fn attempt() -> Attempt {
+        let handler = Handler::Exec {
+            command: vec!["true".to_owned()],
+        };
+        let container = Container {
+            name: "app".into(),
+            role: Role::Regular,
+            restart_policy: None,
+            restart_rules: Vec::new(),
+            ports: Vec::new(),
+            env: Vec::new(),
+            startup: None,
+            readiness: None,
+            liveness: None,
+        };
+        Attempt {
+            ticket: 0,
+            key: Key {
+                pod: "uid".into(),
+                container: "app".into(),
+                kind: Kind::Liveness,
+            },
+            target: Target {
+                address: None,
+                source: None,
+                container: Arc::new(container),
+                container_id: "fake://1".into(),
+            },
+            probe: Arc::new(Probe::new(handler)),
+            compat: Compat::Kubelet,
+            lag: Duration::ZERO,
+        }
+    }
+
+    #[tokio::test]
+    async fn no_probe_is_begun_or_goes_on_for_a_node_that_another_replica_may_serve() {
+        let (world, gate) = (Arc::new(World::default()), Gate::new());
+        let term = Term::new(CancellationToken::new(), Some(gate.clone()));
+        let (handle, _mailbox) = Handle::during(1, "node".into(), term.clone());
+        let asks = Asks {
+            provider: Fake::new(&world, 1),
+            directory: Arc::default(),
+        };
+        let id = PodId {
+            uid: "uid".into(),
+            namespace: "default".into(),
+            name: "web".into(),
+            node: "node".into(),
+        };
+        asks.directory.probe(id, handle);
+        let begun = || world.count("exec", "default/web");
+        let outcome = asks.probe(&attempt()).await;
+        assert_eq!((outcome.verdict, begun()), (Verdict::Unknown, 0));
+        assert!(outcome.error.is_some(), "it counts for nothing");
+        let token = FencingToken {
+            lease_uid: "uid".to_owned(),
+            transitions: 1,
+        };
+        gate.open(token, Duration::MAX);
+        assert_eq!(
+            (asks.probe(&attempt()).await.verdict, begun()),
+            (Verdict::Success, 1)
+        );
+        world.trick("exec", "default/web", &[Trick::Hang]);
+        let attempt = attempt();
+        let mut probing = pin!(asks.probe(&attempt));
+        assert!(probing.as_mut().now_or_never().is_none());
+        assert_eq!(world.under_way("exec"), 1);
+        term.stop().cancel();
+        assert_eq!(probing.await.verdict, Verdict::Unknown);
+        assert_eq!((world.under_way("exec"), begun()), (0, 2));
     }
 }

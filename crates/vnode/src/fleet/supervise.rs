@@ -3,13 +3,12 @@
 use super::common::Common;
 use super::directory::Handle;
 use crate::node::Hand;
-use crate::ownership::{Change, Ownership};
+use crate::ownership::{Change, Ownership, Term};
 use crate::pods::{Actor, Duty, panic_text};
 use crate::server::doors::Doors;
 use evenkeel_election::Gate;
 use evenkeel_net::log::causes;
 use futures::FutureExt as _;
-use kube::Client;
 use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
@@ -51,7 +50,7 @@ pub(crate) struct Supervisor {
     deleted: mpsc::UnboundedSender<Deleted>,
     deletions: mpsc::UnboundedReceiver<Deleted>,
     /// Slots that are ours.
-    slots: HashMap<u16, Client>,
+    slots: HashMap<u16, Hand>,
     actors: HashMap<Arc<str>, Serving>,
     next: Arc<AtomicU64>,
 }
@@ -133,9 +132,9 @@ impl Supervisor {
                     attempt.cancel();
                 }
                 if self.wanted.insert(node.clone())
-                    && let Some(client) = self.slots.get(&self.ownership.slot(&node)).cloned()
+                    && let Some(hand) = self.slots.get(&self.ownership.slot(&node)).cloned()
                 {
-                    self.serve(node, client);
+                    self.serve(node, hand);
                 }
             }
             Order::Remove(node, delete) => {
@@ -156,13 +155,14 @@ impl Supervisor {
         match change {
             Change::Gained { slot, client, .. } => {
                 tracing::info!(slot, "nodes of a slot are ours");
-                self.slots.insert(slot, client.clone());
+                let hand = self.common.hand.with_client(client);
+                self.slots.insert(slot, hand.clone());
                 let ours = self
                     .wanted
                     .iter()
                     .filter(|node| self.ownership.slot(node) == slot);
                 for node in ours.cloned().collect::<Vec<_>>() {
-                    self.serve(node, client.clone());
+                    self.serve(node, hand.clone());
                 }
                 for node in self.doomed_of(slot) {
                     self.delete(&node);
@@ -205,13 +205,12 @@ impl Supervisor {
     /// Deletes a doomed node's objects if its slot is ours, until that succeeds or somebody ends it. A node of this name
     /// that comes again is registered after that.
     fn delete(&mut self, node: &Arc<str>) {
-        let Some(client) = self.slots.get(&self.ownership.slot(node)).cloned() else {
+        let Some(hand) = self.slots.get(&self.ownership.slot(node)).cloned() else {
             // Who owns the slot deletes, and so do we once we own it.
             return;
         };
         let attempt = CancellationToken::new();
         self.doomed.insert(node.clone(), Some(attempt.clone()));
-        let hand = self.common.hand.with_client(client);
         let served = self.end(node);
         let (stop, ended) = (CancellationToken::new(), CancellationToken::new());
         stop.cancel();
@@ -238,7 +237,7 @@ impl Supervisor {
         }
     }
 
-    fn serve(&mut self, node: Arc<str>, client: Client) {
+    fn serve(&mut self, node: Arc<str>, hand: Hand) {
         let former = self.actors.remove(&node);
         if former.as_ref().is_some_and(|former| !former.stop.is_cancelled()) {
             // Ours already, by a slot that came twice.
@@ -251,7 +250,7 @@ impl Supervisor {
             came: self.came.clone(),
             doors: self.doors.clone(),
             next: self.next.clone(),
-            client,
+            hand,
             gate: self.ownership.gate(self.ownership.slot(&node)),
             stop: stop.clone(),
         };
@@ -289,7 +288,7 @@ struct Stage {
     doors: Option<Doors>,
     /// Number of the next actor.
     next: Arc<AtomicU64>,
-    client: Client,
+    hand: Hand,
     gate: Option<Gate>,
     stop: CancellationToken,
 }
@@ -316,23 +315,23 @@ impl Stage {
     /// Serves by one actor; tells whether it has ended as it should.
     async fn act(&self, node: &Arc<str>) -> bool {
         let number = self.next.fetch_add(1, Ordering::Relaxed) + 1;
-        let (handle, mailbox) = Handle::new(number, node.clone());
-        let address = self.doors.as_ref().and_then(|doors| open(doors, node));
+        // What an actor that had a defect has begun ends with it.
+        let term = Term::new(self.stop.child_token(), self.gate.clone());
+        let _stop = term.stop().clone().drop_guard();
+        let address = self.doors.as_ref().and_then(|doors| open(doors, node, &term));
+        let (handle, mailbox) = Handle::during(number, node.clone(), term);
+        handle.set_client(self.hand.client());
         self.common.directory.add(&handle);
         self.came.notify_one();
-        // What an actor that had a defect has begun ends with it.
-        let stop = self.stop.child_token();
-        let _stop = stop.clone().drop_guard();
         let duty = Duty {
             common: self.common.clone(),
-            client: self.client.clone(),
-            gate: self.gate.clone(),
+            hand: self.hand.clone(),
             handle: handle.clone(),
             mailbox,
             address,
-            stop,
         };
-        let serving = AssertUnwindSafe(async { Box::new(Actor::new(duty)).run().await });
+        let serving = Box::pin(async move { Box::new(Actor::new(duty)).run().await });
+        let serving = AssertUnwindSafe(serving);
         let served = serving.catch_unwind().await.unwrap_or_else(|panic| {
             let panic = panic_text(&*panic);
             tracing::error!(%node, panic, "a node's actor has panicked in its beginning or its end");
@@ -351,8 +350,8 @@ impl Stage {
 
 /// Where a node's kubelet API listens. A node without one is served all the same: its pods need it less than they need
 /// to run.
-fn open(doors: &Doors, node: &str) -> Option<SocketAddr> {
-    match doors.open(node) {
+fn open(doors: &Doors, node: &str, term: &Term) -> Option<SocketAddr> {
+    match doors.open_during(node, term) {
         Ok(address) => Some(address),
         Err(error) => {
             tracing::error!(node, %error, "a node has no kubelet API: no logs, exec, attach, port-forward, metrics");

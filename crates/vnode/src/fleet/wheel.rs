@@ -3,7 +3,7 @@
 use super::directory::Handle;
 use crate::pods::Message;
 use futures::StreamExt as _;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::time::{DelayQueue, delay_queue};
 
 /// What a timer is for.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timer {
     /// The node's machine.
     Node,
@@ -66,38 +66,41 @@ impl Wheel {
 
 async fn turn(mut orders: mpsc::UnboundedReceiver<Order>, stop: CancellationToken) {
     let mut queue: DelayQueue<(Arc<Handle>, Timer)> = DelayQueue::new();
-    let mut known: HashMap<u64, HashMap<Timer, delay_queue::Key>> = HashMap::new();
+    // By the actor's number.
+    let mut known: BTreeMap<(u64, Timer), delay_queue::Key> = BTreeMap::new();
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
             order = orders.recv() => match order {
                 None => return,
                 Some(Order::Set(handle, timer, at)) => {
-                    let keys = known.entry(handle.id).or_default();
-                    if let Some(key) = keys.get(&timer) {
+                    let of = (handle.id, timer);
+                    if let Some(key) = known.get(&of) {
                         queue.reset_at(key, at);
                     } else {
-                        let key = queue.insert_at((handle, timer.clone()), at);
-                        keys.insert(timer, key);
+                        let key = queue.insert_at((handle, of.1.clone()), at);
+                        known.insert(of, key);
                     }
                 }
                 Some(Order::Clear(id, timer)) => {
-                    if let Some(key) = known.get_mut(&id).and_then(|keys| keys.remove(&timer)) {
+                    if let Some(key) = known.remove(&(id, timer)) {
                         queue.remove(&key);
                     }
                 }
                 Some(Order::ClearAll(id)) => {
-                    for key in known.remove(&id).unwrap_or_default().into_values() {
+                    // The first timer of this actor, and of the next.
+                    let all = (id, Timer::Node)..(id + 1, Timer::Node);
+                    let of: Vec<_> = known.range(all).map(|(of, _)| of.clone()).collect();
+                    for key in of.iter().filter_map(|of| known.remove(of)) {
                         queue.remove(&key);
                     }
                 }
             },
             Some(expired) = queue.next(), if !queue.is_empty() => {
                 let (handle, timer) = expired.into_inner();
-                if let Some(keys) = known.get_mut(&handle.id) {
-                    keys.remove(&timer);
-                }
-                handle.send(Message::Tick(timer));
+                let of = (handle.id, timer);
+                known.remove(&of);
+                handle.send(Message::Tick(of.1));
             }
         }
     }
@@ -114,8 +117,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn times_come_in_order_and_a_later_word_replaces_an_earlier_one() {
         let wheel = Wheel::start(CancellationToken::new());
-        let (one, mut told) = Handle::new(1, "one".into());
-        let (two, mut other) = Handle::new(2, "two".into());
+        let (one, told) = Handle::new(1, "one".into());
+        let (two, other) = Handle::new(2, "two".into());
         for (timer, delay) in [
             (Timer::Node, 10),
             (pod("a"), 20),
@@ -137,7 +140,7 @@ mod tests {
             assert_eq!((timer, begun.elapsed().as_secs()), (expected, after));
         }
         tokio::time::sleep(Duration::from_secs(60)).await;
-        assert!(told.try_recv().is_err() && other.try_recv().is_err());
+        assert!(told.try_recv().is_none() && other.try_recv().is_none());
         wheel.set(&one, pod("a"), Duration::ZERO);
         assert!(matches!(told.recv().await, Some(Message::Tick(Timer::Pod(_)))));
     }

@@ -30,6 +30,11 @@ const REGISTRATIONS: usize = 64;
 /// The hand of all nodes that one client writes for. Cheap to clone.
 #[derive(Clone)]
 pub struct Hand {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    client: Arc<Client>,
     nodes: Api<Node>,
     leases: Api<Lease>,
     provider: Arc<dyn Provider>,
@@ -39,21 +44,32 @@ pub struct Hand {
 impl Hand {
     /// Writes by way of `client`, whose gate refuses once another replica may serve the node.
     pub fn new(client: Client, provider: Arc<dyn Provider>) -> Self {
-        Self {
-            nodes: Api::all(client.clone()),
-            leases: Api::namespaced(client, names::NODE_LEASE_NAMESPACE),
-            provider,
-            turns: Arc::new(Semaphore::new(REGISTRATIONS)),
-        }
+        Self::taking_turns(client, provider, Arc::new(Semaphore::new(REGISTRATIONS)))
     }
 
     /// The same with another client: its registrations take turns with this one's.
     #[must_use]
     pub fn with_client(&self, client: Client) -> Self {
+        let Shared { provider, turns, .. } = &*self.shared;
+        Self::taking_turns(client, Arc::clone(provider), Arc::clone(turns))
+    }
+
+    fn taking_turns(client: Client, provider: Arc<dyn Provider>, turns: Arc<Semaphore>) -> Self {
+        let shared = Shared {
+            nodes: Api::all(client.clone()),
+            leases: Api::namespaced(client.clone(), names::NODE_LEASE_NAMESPACE),
+            client: Arc::new(client),
+            provider,
+            turns,
+        };
         Self {
-            turns: Arc::clone(&self.turns),
-            ..Self::new(client, Arc::clone(&self.provider))
+            shared: Arc::new(shared),
         }
+    }
+
+    /// The client. Shared, since one of kube's takes half a kibibyte.
+    pub(crate) fn client(&self) -> &Arc<Client> {
+        &self.shared.client
     }
 
     /// Does it and tells how it went; `None` for actions without an answer, which are the caller's to do. Never takes
@@ -61,7 +77,7 @@ impl Hand {
     pub async fn perform(&self, node: &str, action: Action) -> Option<Input> {
         Some(match action {
             Action::Ping => {
-                let answer = tokio::time::timeout(DEADLINE, self.provider.ping(node)).await;
+                let answer = tokio::time::timeout(DEADLINE, self.shared.provider.ping(node)).await;
                 Input::Pinged(answer.unwrap_or_else(|_| {
                     let message = format!("the provider has not answered a ping within {DEADLINE:?}");
                     Err(Fault::new(FaultKind::Later, "Timeout", message))
@@ -69,16 +85,16 @@ impl Hand {
             }
             Action::Register(wanted) => {
                 // Closed by nobody: without a turn it is done all the same.
-                let _turn = self.turns.acquire().await;
-                let work = requests::register(&self.nodes, node, &wanted);
+                let _turn = self.shared.turns.acquire().await;
+                let work = requests::register(&self.shared.nodes, node, &wanted);
                 Input::Written(within(work).await.map(Box::new))
             }
             Action::Post(patch) => {
-                let work = requests::post(&self.nodes, node, &patch);
+                let work = requests::post(&self.shared.nodes, node, &patch);
                 Input::Written(within(work).await.map(Box::new))
             }
             Action::Lease(request) => {
-                let work = requests::lease(&self.leases, node, request);
+                let work = requests::lease(&self.shared.leases, node, request);
                 let answer = tokio::time::timeout(DEADLINE, work).await;
                 Input::Lease(answer.unwrap_or_else(|_| lease::Answer::Failed(no_answer())))
             }
@@ -88,7 +104,7 @@ impl Hand {
 
     /// Deletes Node and Lease. What is gone already is no error.
     pub async fn delete(&self, node: &str) -> kube::Result<()> {
-        let found = match self.nodes.get_metadata(node).await {
+        let found = match self.shared.nodes.get_metadata(node).await {
             Ok(found) => found.metadata.uid,
             Err(kube::Error::Api(status)) if is_absent(&status) => None,
             Err(error) => return Err(error),
@@ -98,9 +114,9 @@ impl Hand {
                 uid: Some(uid),
                 resource_version: None,
             });
-            requests::gone(self.nodes.delete(node, &exact).await)?;
+            requests::gone(self.shared.nodes.delete(node, &exact).await)?;
         }
-        requests::gone(self.leases.delete(node, &DeleteParams::default()).await)
+        requests::gone(self.shared.leases.delete(node, &DeleteParams::default()).await)
     }
 }
 

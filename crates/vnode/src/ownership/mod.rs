@@ -28,9 +28,12 @@ mod members;
 mod plan;
 mod share;
 mod slot;
+mod term;
 
 #[cfg(test)]
 mod tests;
+
+pub use term::Term;
 
 use evenkeel_election::{Config, ConfigError, Gate, OnLoss, Work};
 use kube::Client;

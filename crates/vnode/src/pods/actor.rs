@@ -12,22 +12,18 @@ use crate::core::env::Place;
 use crate::core::node as core_node;
 use crate::core::pod as core_pod;
 use crate::core::pod::{Action, Input, Machine, ProbeOrder, Settings};
-use crate::fleet::common::Common;
-use crate::fleet::directory::Handle;
+use crate::fleet::common::{Common, Resources};
+use crate::fleet::directory::{Handle, Mailbox};
 use crate::fleet::metrics::Phase;
 use crate::fleet::wheel::Timer;
 use crate::node::Hand;
 use crate::provider::{NodeTemplate, PodId, Refusal};
-use evenkeel_election::Gate;
 use k8s_openapi::api::core::v1::Pod;
-use kube::Client;
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
 
 /// How long tasks of a node that is stopped may take to end. They are told to at once; what is left then blocks its thread.
 const ENDING: Duration = Duration::from_secs(2);
@@ -36,13 +32,12 @@ const ENDING: Duration = Duration::from_secs(2);
 pub(crate) struct Actor {
     pub(super) common: Arc<Common>,
     pub(super) handle: Arc<Handle>,
-    mailbox: mpsc::UnboundedReceiver<Message>,
-    stop: CancellationToken,
-    pub(super) client: Client,
+    mailbox: Mailbox,
     pub(super) hand: Hand,
     pub(super) calls: Calls,
     pub(super) node: core_node::Machine,
-    pub(super) template: Arc<NodeTemplate>,
+    /// The node's, which stands for limits that a container does not have.
+    allocatable: Arc<Resources>,
     pub(super) address: Option<SocketAddr>,
     pub(super) ready: bool,
     pub(super) fault: Option<Arc<str>>,
@@ -67,7 +62,7 @@ struct Gathered {
 
 #[derive(Debug)]
 struct Held {
-    packed: Packed,
+    packed: Packed<Pod>,
     version: u64,
     rules: Rules,
 }
@@ -77,38 +72,32 @@ type Rules = Vec<(Arc<str>, Vec<evenkeel_probe::core::RestartRule>)>;
 /// What an actor is made for.
 pub(crate) struct Duty {
     pub(crate) common: Arc<Common>,
-    pub(crate) client: Client,
     /// Of the node's slot.
-    pub(crate) gate: Option<Gate>,
+    pub(crate) hand: Hand,
     pub(crate) handle: Arc<Handle>,
-    pub(crate) mailbox: mpsc::UnboundedReceiver<Message>,
+    pub(crate) mailbox: Mailbox,
     pub(crate) address: Option<SocketAddr>,
-    pub(crate) stop: CancellationToken,
 }
 
 impl Actor {
     pub(crate) fn new(duty: Duty) -> Self {
         let Duty {
             common,
-            client,
-            gate,
+            hand,
             handle,
             mailbox,
             address,
-            stop,
         } = duty;
-        let template = Arc::new(template(&common, &handle.name));
+        let template = template(&common, &handle.name);
         let settings = settings(&common, &template);
         Self {
-            node: core_node::Machine::new(&handle.name, NodeTemplate::clone(&template)),
-            hand: common.hand.with_client(client.clone()),
-            calls: Calls::new(stop.clone(), common.metrics.clone(), gate),
+            allocatable: common.resources(allocatable(&template)),
+            node: core_node::Machine::new(&handle.name, template),
+            hand,
+            calls: Calls::new(handle.term.clone(), common.metrics.clone()),
             common,
             handle,
             mailbox,
-            stop,
-            client,
-            template,
             address,
             ready: false,
             fault: None,
@@ -126,12 +115,13 @@ impl Actor {
     pub(crate) async fn run(mut self: Box<Self>) -> bool {
         self.common.metrics.nodes(1);
         let begin = core_node::Input::Begin(self.address);
-        let stop = self.stop.clone();
+        let stop = self.handle.term.stop().clone();
         let mut well = self.guarded(|actor| actor.step_node(begin));
         while well && let Some(Some(message)) = stop.run_until_cancelled(self.mailbox.recv()).await {
             well = self.guarded(|actor| actor.take(message));
         }
-        self.end().await;
+        // It has room of its own, which nobody needs before.
+        Box::pin(self.end()).await;
         well
     }
 
@@ -145,9 +135,9 @@ impl Actor {
         done.is_ok()
     }
 
-    async fn end(mut self: Box<Self>) {
+    async fn end(self: Box<Self>) {
         // It is, unless there was a defect.
-        self.stop.cancel();
+        self.handle.term.stop().cancel();
         self.mailbox.close();
         self.common.directory.remove(&self.handle);
         self.common.wheel.clear_all(&self.handle);
@@ -159,7 +149,7 @@ impl Actor {
         if !self.calls.ended(ENDING).await {
             tracing::error!(
                 node = %self.handle.name,
-                "a call of the provider blocks its thread and does not end with its node"
+                "a call or a stream of the provider blocks its thread and does not end with its node"
             );
         }
         let release = AssertUnwindSafe(|| self.common.provider.release(&self.handle.name));
@@ -194,6 +184,8 @@ impl Actor {
             Message::Strays(list) => self.compare(*list),
             Message::Stray(uid, deleted) => self.stray(&uid, deleted),
             Message::Ask(ask) => self.answer(*ask),
+            #[cfg(test)]
+            Message::Defect => panic!("a defect for a test"),
         }
     }
 
@@ -467,9 +459,11 @@ impl Actor {
                 let phase = Phase::of(status.phase.as_deref());
                 common.metrics.phase(Some(entry.phase), Some(phase));
                 entry.phase = phase;
-                common.writers.post(&entry.id, &self.client, &self.handle, status);
+                common
+                    .writers
+                    .post(&entry.id, self.hand.client(), &self.handle, &status);
             }
-            Action::Remove => common.writers.remove(&entry.id, &self.client, &self.handle),
+            Action::Remove => common.writers.remove(&entry.id, self.hand.client(), &self.handle),
             Action::Record { container, event } => {
                 common.events.record(&entry.id, pod, container.as_deref(), event);
             }
@@ -526,25 +520,36 @@ impl Actor {
 
     pub(super) fn errand(&self, entry: &Entry, call: &Call) -> Errand {
         let sandbox = entry.machine.sandbox().cloned().unwrap_or_default();
-        let former = match call {
-            Call::Start { container, .. } => entry.machine.container_id(container, false),
-            _ => None,
+        let taken = match call {
+            Call::Start { .. } => {
+                let taken = entry.machine.container_ids();
+                taken.map(|(container, id)| (container.into(), id)).collect()
+            }
+            _ => Vec::new(),
         };
         Errand {
             common: self.common.clone(),
             calls: self.calls.clone(),
             id: entry.id.clone(),
             packed: entry.packed.clone(),
-            place: place(&self.settings, &self.template, &sandbox.addresses),
+            place: self.place(&sandbox.addresses),
             sandbox,
-            former,
+            taken,
         }
     }
 
     /// Where a pod runs.
     pub(super) fn place_of(&self, entry: &Entry) -> Place {
         let addresses = entry.machine.sandbox().map(|sandbox| &sandbox.addresses[..]);
-        place(&self.settings, &self.template, addresses.unwrap_or_default())
+        self.place(addresses.unwrap_or_default())
+    }
+
+    fn place(&self, addresses: &[IpAddr]) -> Place {
+        Place {
+            host_addresses: self.settings.host_addresses.clone(),
+            pod_addresses: addresses.to_vec(),
+            allocatable: self.allocatable.clone(),
+        }
     }
 
     pub(super) fn settings(&self) -> &Settings {
@@ -552,9 +557,9 @@ impl Actor {
     }
 
     /// The provider publishes something else.
-    pub(super) fn set_template(&mut self, template: NodeTemplate) {
-        self.template = Arc::new(template);
-        self.settings = settings(&self.common, &self.template);
+    pub(super) fn set_template(&mut self, template: &NodeTemplate) {
+        self.allocatable = self.common.resources(allocatable(template));
+        self.settings = settings(&self.common, template);
     }
 
     /// Whether a pod is known, or was until a moment ago.
@@ -574,16 +579,11 @@ fn was_let_in(pod: &Pod) -> bool {
     core_pod::was_run(pod) || phase.is_some_and(core_pod::is_over)
 }
 
-fn place(settings: &Settings, template: &NodeTemplate, addresses: &[IpAddr]) -> Place {
-    let allocatable = if template.allocatable.is_empty() {
+fn allocatable(template: &NodeTemplate) -> &Resources {
+    if template.allocatable.is_empty() {
         &template.capacity
     } else {
         &template.allocatable
-    };
-    Place {
-        host_addresses: settings.host_addresses.clone(),
-        pod_addresses: addresses.to_vec(),
-        allocatable: allocatable.clone(),
     }
 }
 

@@ -1,16 +1,16 @@
 //! Calls of a provider: with a deadline, with panics caught, and counted.
 
 use crate::fleet::metrics::{CallResult, Metrics};
+use crate::ownership::Term;
 use crate::provider::{Fault, FaultKind};
-use evenkeel_election::Gate;
 use futures::FutureExt as _;
 use std::any::Any;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+use tokio_util::task::AbortOnDropHandle;
 
 /// Reason of a fault made of a panic.
 pub(crate) const PANICKED: &str = "ProviderPanicked";
@@ -22,30 +22,30 @@ pub(crate) const NONSENSE: &str = "ProviderNonsense";
 /// Reason of a fault made of a gate that is closed.
 pub(crate) const FENCED: &str = "NodeNotOurs";
 
-/// Tasks on behalf of one node. Nothing of them is left when it is stopped.
+/// Tasks on behalf of one node. Nothing of them is left when it is stopped. Cheap to clone: each task has one.
 #[derive(Clone)]
 pub(crate) struct Calls {
-    tasks: TaskTracker,
-    stop: CancellationToken,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    term: Term,
     metrics: Metrics,
-    /// Of the node's slot: while it is closed another replica may serve the node. `None` where there is no other.
-    gate: Option<Gate>,
 }
 
 impl Calls {
-    pub(crate) fn new(stop: CancellationToken, metrics: Metrics, gate: Option<Gate>) -> Self {
+    pub(crate) fn new(term: Term, metrics: Metrics) -> Self {
         Self {
-            tasks: TaskTracker::new(),
-            stop,
-            metrics,
-            gate,
+            shared: Arc::new(Shared { term, metrics }),
         }
     }
 
     /// Does something in a task of its own until the node is stopped. A panic ends the task alone, with a log line.
     pub(crate) fn spawn(&self, what: &'static str, work: impl Future<Output = ()> + Send + 'static) {
-        let stop = self.stop.clone();
-        self.tasks.spawn(async move {
+        let stop = self.shared.term.stop().clone();
+        // Unboxed, it would take its room in each of the futures around it.
+        let work = Box::pin(work);
+        self.shared.term.tasks().spawn(async move {
             let work = AssertUnwindSafe(stop.run_until_cancelled_owned(work)).catch_unwind();
             if let Err(panic) = work.await {
                 tracing::error!(what, panic = panic_text(&*panic), "a task of a node has panicked");
@@ -61,12 +61,13 @@ impl Calls {
         T: Send + 'static,
         F: Future<Output = Result<T, Fault>> + Send + 'static,
     {
-        if self.gate.as_ref().is_some_and(|gate| gate.check().is_err()) {
+        let gate = self.shared.term.gate();
+        if gate.is_some_and(|gate| gate.check().is_err()) {
             let message = format!("the provider was not asked to {call}: another replica may serve the node");
             return Err(Fault::new(FaultKind::Later, FENCED, message));
         }
         let begun = Instant::now();
-        let task = AbortOnDropHandle::new(self.tasks.spawn(asked));
+        let task = AbortOnDropHandle::new(self.shared.term.tasks().spawn(asked));
         let (result, answer) = match tokio::time::timeout(deadline, task).await {
             Ok(Ok(Ok(answer))) => (CallResult::Ok, Ok(answer)),
             Ok(Ok(Err(fault))) => {
@@ -91,15 +92,14 @@ impl Calls {
                 (CallResult::Late, Err(Fault::new(FaultKind::Later, LATE, message)))
             }
         };
-        self.metrics.called(call, result, begun.elapsed());
+        self.shared.metrics.called(call, result, begun.elapsed());
         answer
     }
 
-    /// Waits until nothing is left, for `most` at the longest; tells whether nothing is. To be called once all is
-    /// stopped.
+    /// Waits until nothing is left, streams and probes of the node included, for `most` at the longest; tells whether
+    /// nothing is. To be called once all is stopped.
     pub(crate) async fn ended(&self, most: Duration) -> bool {
-        self.tasks.close();
-        tokio::time::timeout(most, self.tasks.wait()).await.is_ok()
+        self.shared.term.ended(most).await
     }
 }
 
@@ -115,9 +115,11 @@ pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use evenkeel_election::Gate;
+    use tokio_util::sync::CancellationToken;
 
     fn calls() -> Calls {
-        Calls::new(CancellationToken::new(), Metrics::new(), None)
+        Calls::new(Term::default(), Metrics::new())
     }
 
     #[tokio::test(start_paused = true)]
@@ -134,7 +136,10 @@ mod tests {
     #[tokio::test]
     async fn nothing_is_asked_while_another_replica_may_serve_the_node() {
         let gate = Gate::new();
-        let calls = Calls::new(CancellationToken::new(), Metrics::new(), Some(gate.clone()));
+        let calls = Calls::new(
+            Term::new(CancellationToken::new(), Some(gate.clone())),
+            Metrics::new(),
+        );
         let asked = || async { Ok::<_, Fault>(()) };
         let refused = async |calls: &Calls| {
             let fault = calls.ask("delete", Duration::from_secs(9), asked()).await;
@@ -167,7 +172,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nothing_is_left_of_a_node_that_is_stopped() {
         let stop = CancellationToken::new();
-        let calls = Calls::new(stop.clone(), Metrics::new(), None);
+        let calls = Calls::new(Term::new(stop.clone(), None), Metrics::new());
         let (held, mut dropped) = tokio::sync::oneshot::channel::<()>();
         let asking = calls.clone();
         calls.spawn("a call", async move {

@@ -2,11 +2,14 @@
 //! Times in the future alone are corrected: clocks differ, and what happened did happen.
 
 use super::call::NONSENSE;
-use crate::provider::{Doing, Exit, Fault, FaultKind, Observed, PodId, PodState, Sandbox, Started};
+use crate::provider::{
+    ContainerId, Doing, Exit, Fault, FaultKind, Observed, PodId, PodState, Sandbox, Started,
+};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// How far a provider's clock may be ahead of ours.
 const AHEAD: SignedDuration = SignedDuration::from_mins(1);
@@ -77,14 +80,28 @@ fn is_nobodys(address: IpAddr) -> bool {
     address.is_unspecified() || address.is_multicast()
 }
 
-/// The answer to `start`. `former`: the ID before it.
-pub(crate) fn started(started: &mut Started, former: Option<&str>, now: Timestamp) -> Checked {
-    id(&started.id.0)?;
-    if former == Some(&*started.id.0) {
+/// The answer to `start` of a container. `scheme`: of the provider's IDs; `taken`: the IDs that the pod's containers have so
+/// far, by name.
+pub(crate) fn started(
+    started: &mut Started,
+    container: &str,
+    scheme: &str,
+    taken: &[(Arc<str>, ContainerId)],
+    now: Timestamp,
+) -> Checked {
+    let new = &*started.id.0;
+    id(new)?;
+    if new.split_once("://").is_none_or(|(theirs, _)| theirs != scheme) {
         return Err(format!(
-            "the new container has the ID of the one before it, {:?}",
-            started.id.0
+            "{new:?} is of another runtime: this one's are {scheme}://ID"
         ));
+    }
+    if let Some((holder, _)) = taken.iter().find(|(_, known)| *known.0 == *new) {
+        return Err(if **holder == *container {
+            format!("the new container has the ID of the one before it, {new:?}")
+        } else {
+            format!("container {holder:?} has the ID {new:?} already")
+        });
     }
     started.at = time("startedAt", started.at, now);
     Ok(())
@@ -137,7 +154,6 @@ fn time(what: &str, at: Timestamp, now: Timestamp) -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::provider::ContainerId;
     use serde_json::json;
 
     fn pod() -> Pod {
@@ -230,8 +246,20 @@ mod tests {
             image_id: String::new(),
             at: at(0),
         };
-        assert_eq!(started(&mut new, Some("a://1"), at(0)), Ok(()));
-        assert!(started(&mut new, Some("a://2"), at(0)).is_err());
+        let taken = |app: &str, log: &str| {
+            let of = |name: &str, id: &str| (Arc::from(name), ContainerId(id.into()));
+            [of("app", app), of("log", log)]
+        };
+        let mut check = |scheme, taken: &[_]| started(&mut new, "app", scheme, taken, at(0));
+        assert_eq!(check("a", &taken("a://1", "a://3")), Ok(()));
+        for (scheme, taken, why) in [
+            ("a", taken("a://2", "a://3"), "the one before it"),
+            ("a", taken("a://1", "a://2"), "container \"log\" has"),
+            ("b", taken("a://1", "a://3"), "another runtime"),
+        ] {
+            let found = check(scheme, &taken).unwrap_err();
+            assert!(found.contains(why), "{found:?} for {why:?}");
+        }
         let mut ended = Exit {
             code: 0,
             reason: String::new(),

@@ -23,7 +23,7 @@ pub(super) struct Entry {
     /// `metadata.resourceVersion` as a number, 0 where it is none: later ones are larger (KEP-5504).
     pub(super) version: u64,
     pub(super) machine: Machine,
-    pub(super) packed: Packed,
+    pub(super) packed: Packed<Pod>,
     /// The object unpacked, while there is something to do; with its place among those that are.
     pub(super) open: Option<(Arc<Pod>, OwnedSemaphorePermit)>,
     /// The object is gone from the API server.

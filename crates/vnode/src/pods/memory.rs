@@ -1,8 +1,9 @@
-//! What a pod costs while nothing happens to it.
+//! What a pod costs while nothing happens to it, and while it waits for its turn.
 
 use super::Seen;
-use super::entry::Entry;
+use super::entry::{Call, Entry};
 use super::packed::tests::typical;
+use super::perform::Errand;
 use crate::core::Now;
 use crate::core::pod::{Action, Input, Machine, Posted, Settings};
 use crate::provider::{ContainerId, Doing, Observed, PodId, PodState, Sandbox};
@@ -18,6 +19,7 @@ fn settings() -> Settings {
         back_off: Duration::from_secs(10),
         back_off_max: Duration::from_secs(300),
         reconcile: Duration::from_secs(10),
+        conditions: Vec::new(),
     }
 }
 
@@ -69,6 +71,18 @@ fn settled(number: usize, namespace: &Arc<str>, node: &Arc<str>) -> Box<Entry> {
     }
     assert!(entry.machine.is_settled());
     entry
+}
+
+/// Bytes of what a function's future holds.
+fn future_of<A, F: Future>(_: impl FnOnce(A) -> F) -> usize {
+    size_of::<F>()
+}
+
+/// When many pods start at once, there is such a task for each of them.
+#[test]
+fn a_call_that_waits_for_its_turn_takes_little() {
+    let bytes = future_of(|(errand, call): (Errand, &'static Call)| errand.run(call));
+    assert!(bytes <= 2048, "{bytes} bytes");
 }
 
 /// Resident memory of this process, in bytes.

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// A message to a node's actor. Small: each of ten thousand mailboxes has room for 32.
+/// A message to a node's actor. Small: mailboxes hold many.
 #[derive(Debug)]
 pub(crate) enum Message {
     /// A pod came or changed; the number of the list that it belongs to.
@@ -43,6 +43,9 @@ pub(crate) enum Message {
     Stray(Arc<str>, bool),
     /// Somebody wants to know something.
     Ask(Box<Ask>),
+    /// The actor is to show a defect.
+    #[cfg(test)]
+    Defect,
 }
 
 /// A pod as it came from the API server.

@@ -90,8 +90,8 @@ impl Actor {
     /// The provider says that the node may have changed.
     pub(super) fn stirred(&mut self) {
         let published = template(&self.common, &self.handle.name);
-        if published != *self.template {
-            self.set_template(published.clone());
+        if !self.node.publishes(&published) {
+            self.set_template(&published);
             self.step_node(Input::Template(Box::new(published), self.address));
         }
         self.step_node(Input::Stirred);

@@ -1,24 +1,27 @@
-//! Objects at rest: JSON, deflated with a dictionary of what all pods have in common.
+//! Pods and statuses at rest: JSON, deflated with a dictionary of what all pods have in common.
 //!
 //! A typed [`Pod`] of one container takes about 10 KiB of memory; its JSON 3 to 4 KiB; deflated with the dictionary
 //! below 1 KiB. Packing costs about as much processor time as encoding does.
 
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress};
-use k8s_openapi::api::core::v1::Pod;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::cell::RefCell;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// A pod at rest. Clones share the bytes.
+/// An object at rest. Clones share the bytes.
 #[derive(Clone, Debug)]
-pub(crate) struct Packed {
+pub(crate) struct Packed<T> {
     bytes: Arc<[u8]>,
     /// Length of the JSON.
     length: u32,
+    object: PhantomData<fn() -> T>,
 }
 
-/// Why a pod cannot be unpacked; it was packed by this process, so that it is a defect of ours.
+/// Why an object cannot be unpacked; it was packed by this process, so that it is a defect of ours.
 #[derive(Debug, thiserror::Error)]
-#[error("a packed pod of {length} bytes cannot be unpacked: {reason}")]
+#[error("a packed object of {length} bytes cannot be unpacked: {reason}")]
 pub(crate) struct Damaged {
     length: u32,
     reason: String,
@@ -33,20 +36,21 @@ thread_local! {
     static INFLATE: RefCell<Decompress> = RefCell::new(Decompress::new(true));
 }
 
-impl Packed {
-    /// Packs a pod.
-    pub(crate) fn new(pod: &Pod) -> Self {
-        let json = serde_json::to_vec(pod).expect("a Pod has string keys alone, and so is JSON");
+impl<T: Serialize + DeserializeOwned> Packed<T> {
+    /// Packs an object.
+    pub(crate) fn new(object: &T) -> Self {
+        let json = serde_json::to_vec(object).expect("objects have string keys alone, and so are JSON");
         let length = u32::try_from(json.len()).expect("the API server takes no object of 4 GiB");
         let bytes = DEFLATE.with_borrow_mut(|deflate| deflated(deflate, &json));
         Self {
             bytes: bytes.map_or_else(|| json.into(), Into::into),
             length,
+            object: PhantomData,
         }
     }
 
-    /// The pod.
-    pub(crate) fn open(&self) -> Result<Pod, Damaged> {
+    /// The object.
+    pub(crate) fn open(&self) -> Result<T, Damaged> {
         let damaged = |reason: String| Damaged {
             length: self.length,
             reason,

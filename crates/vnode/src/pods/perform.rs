@@ -22,11 +22,11 @@ pub(super) struct Errand {
     pub(super) common: Arc<Common>,
     pub(super) calls: Calls,
     pub(super) id: PodId,
-    pub(super) packed: Packed,
+    pub(super) packed: Packed<Pod>,
     pub(super) sandbox: Sandbox,
     pub(super) place: Place,
-    /// ID of the container's instance so far.
-    pub(super) former: Option<ContainerId>,
+    /// IDs that the pod's containers have, by name, where one is to be started.
+    pub(super) taken: Vec<(Arc<str>, ContainerId)>,
 }
 
 impl Errand {
@@ -41,12 +41,13 @@ impl Errand {
         })
     }
 
+    /// What is done is boxed: of the many that wait for their turn each would have room for all of it.
     async fn attempt(self, call: &Call) -> Input {
         let common = self.common.clone();
         match call {
-            Call::Create | Call::Start { .. } => common.limit.run(|| self.perform(call)).await,
-            Call::Adopt | Call::Update => common.looks.run(|| self.perform(call)).await,
-            Call::Stop { .. } | Call::Delete => self.perform(call).await,
+            Call::Create | Call::Start { .. } => common.limit.run(|| Box::pin(self.perform(call))).await,
+            Call::Adopt | Call::Update => common.looks.run(|| Box::pin(self.perform(call))).await,
+            Call::Stop { .. } | Call::Delete => Box::pin(self.perform(call)).await,
         }
     }
 
@@ -134,12 +135,18 @@ impl Errand {
             attempt,
             sandbox: self.sandbox,
         };
-        let (former, clock) = (self.former, self.common.clock);
+        let (taken, clock) = (self.taken, self.common.clock);
         let asked = async move {
             let mut started = provider.start(&request).await?;
-            let former = former.as_ref().map(|former| &*former.0);
-            check::started(&mut started, former, timestamp(clock.now()))
-                .map_err(|why| check::fault("start", &request.pod.id, why))?;
+            let scheme = provider.runtime().name;
+            check::started(
+                &mut started,
+                &request.container.name,
+                &scheme,
+                &taken,
+                timestamp(clock.now()),
+            )
+            .map_err(|why| check::fault("start", &request.pod.id, why))?;
             Ok(started)
         };
         let started = self.calls.ask("start", self.common.options.call, asked).await;

@@ -2,9 +2,10 @@
 //!
 //! Of a pod the latest status is written, never an earlier one after it, and never to another pod of its name: the
 //! patch holds the UID, and the API server refuses one that does not match. A pod that cannot be written waits with
-//! back-off and holds nobody up.
+//! back-off and holds nobody up. What waits is packed: when many pods start at once, it is a hundred thousand statuses.
 
 use super::Message;
+use super::packed::Packed;
 use crate::core::pod::{Input, Posted};
 use crate::core::queue::{Policy, Queue};
 use crate::fleet::directory::Handle;
@@ -57,23 +58,34 @@ struct Shared {
 struct State {
     queue: Queue<Arc<str>>,
     /// What is to be written of each pod, by UID.
-    jobs: HashMap<Arc<str>, Job>,
+    jobs: HashMap<Arc<str>, Box<Job>>,
+}
+
+impl State {
+    /// The work on a pod is over.
+    fn finish(&mut self, uid: &str) {
+        self.jobs.remove(uid);
+        // A rush leaves no empty table behind.
+        if self.jobs.len() < self.jobs.capacity() / 8 {
+            self.jobs.shrink_to(self.jobs.len() * 2);
+        }
+    }
 }
 
 /// What is to be written of a pod.
 struct Job {
     pod: PodId,
-    client: Client,
+    client: Arc<Client>,
     handle: Arc<Handle>,
-    /// And when it was decided.
-    status: Option<(Box<PodStatus>, Instant)>,
+    /// The patch, and when it was decided.
+    status: Option<(Packed<Value>, Instant)>,
     /// Once the status is written.
     remove: bool,
 }
 
 /// A single request.
 enum Work {
-    Status(Box<PodStatus>, Instant),
+    Status(Packed<Value>, Instant),
     Remove,
 }
 
@@ -98,21 +110,22 @@ impl Writers {
     }
 
     /// The status is to be this. Replaces an earlier one that is not written yet.
-    pub(crate) fn post(&self, pod: &PodId, client: &Client, handle: &Arc<Handle>, status: Box<PodStatus>) {
+    pub(crate) fn post(&self, pod: &PodId, client: &Arc<Client>, handle: &Arc<Handle>, status: &PodStatus) {
+        let patch = Packed::new(&body(pod, status));
         self.shared.add(pod, client, handle, |job| {
-            job.status = Some((status, Instant::now()));
+            job.status = Some((patch, Instant::now()));
         });
     }
 
     /// The object is to be deleted, after what is still to be written.
-    pub(crate) fn remove(&self, pod: &PodId, client: &Client, handle: &Arc<Handle>) {
+    pub(crate) fn remove(&self, pod: &PodId, client: &Arc<Client>, handle: &Arc<Handle>) {
         self.shared.add(pod, client, handle, |job| job.remove = true);
     }
 
     /// Nothing is to be written any more. A write that is under way may still arrive.
     pub(crate) fn forget(&self, uid: &Arc<str>) {
         let mut state = self.shared.lock();
-        state.jobs.remove(uid);
+        state.finish(uid);
         state.queue.forget(uid);
     }
 
@@ -132,14 +145,16 @@ impl Shared {
         self.origin.elapsed()
     }
 
-    fn add(&self, pod: &PodId, client: &Client, handle: &Arc<Handle>, change: impl FnOnce(&mut Job)) {
+    fn add(&self, pod: &PodId, client: &Arc<Client>, handle: &Arc<Handle>, change: impl FnOnce(&mut Job)) {
         let mut state = self.lock();
-        let job = state.jobs.entry(pod.uid.clone()).or_insert_with(|| Job {
-            pod: pod.clone(),
-            client: client.clone(),
-            handle: handle.clone(),
-            status: None,
-            remove: false,
+        let job = state.jobs.entry(pod.uid.clone()).or_insert_with(|| {
+            Box::new(Job {
+                pod: pod.clone(),
+                client: client.clone(),
+                handle: handle.clone(),
+                status: None,
+                remove: false,
+            })
         });
         change(job);
         state.queue.add(pod.uid.clone(), self.now());
@@ -175,7 +190,7 @@ impl Shared {
     fn take(
         &self,
     ) -> (
-        Option<(Arc<str>, PodId, Client, Arc<Handle>, Work)>,
+        Option<(Arc<str>, PodId, Arc<Client>, Arc<Handle>, Work)>,
         Option<Duration>,
     ) {
         let mut state = self.lock();
@@ -194,7 +209,7 @@ impl Shared {
             if let Some((pod, client, handle, work)) = work {
                 return (Some((uid, pod, client, handle, work)), None);
             }
-            state.jobs.remove(&uid);
+            state.finish(&uid);
             state.queue.done(&uid, now);
         }
         (None, state.queue.due())
@@ -203,7 +218,10 @@ impl Shared {
     async fn perform(&self, uid: &Arc<str>, pod: &PodId, client: &Client, handle: &Arc<Handle>, work: Work) {
         let (end, latency) = match &work {
             Work::Status(status, decided) => {
-                let end = timed(patch(client, pod, status)).await;
+                let end = match status.open() {
+                    Ok(body) => timed(patch(client, pod, body)).await,
+                    Err(damaged) => End::Refused(damaged.to_string()),
+                };
                 (end, decided.elapsed())
             }
             Work::Remove => (timed(delete(client, pod)).await, Duration::ZERO),
@@ -286,7 +304,7 @@ impl Shared {
         }
         let more = job.status.is_some() || job.remove;
         if !more {
-            state.jobs.remove(uid);
+            state.finish(uid);
         }
         state.queue.done(uid, now);
         if more {
@@ -350,7 +368,7 @@ struct Metadata {
     finalizers: Vec<String>,
 }
 
-async fn patch(client: &Client, pod: &PodId, status: &PodStatus) -> kube::Result<End> {
+async fn patch(client: &Client, pod: &PodId, body: Value) -> kube::Result<End> {
     let params = PatchParams {
         field_manager: Some(COMPONENT.to_owned()),
         ..PatchParams::default()
@@ -359,7 +377,7 @@ async fn patch(client: &Client, pod: &PodId, status: &PodStatus) -> kube::Result
         "status",
         &pod.name,
         &params,
-        &Patch::Strategic(body(pod, status)),
+        &Patch::Strategic(body),
     );
     let request = request.map_err(Error::BuildRequest)?;
     let written: Written = client.request(request).await?;

@@ -15,7 +15,7 @@ pub(super) fn status(fault: &Fault) -> StatusCode {
         FaultKind::NotFound => StatusCode::NOT_FOUND,
         FaultKind::Invalid => StatusCode::BAD_REQUEST,
         FaultKind::Unsupported => StatusCode::NOT_IMPLEMENTED,
-        FaultKind::Later | FaultKind::Never => StatusCode::INTERNAL_SERVER_ERROR,
+        FaultKind::Later | FaultKind::Never | FaultKind::Fatal => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
 
@@ -50,15 +50,16 @@ pub(super) async fn guarded<T>(
 ) -> Result<T, Fault> {
     // Nothing of ours is shared with what may be half done: the future is dropped after a panic.
     let caught = AssertUnwindSafe(question).catch_unwind();
-    tokio::select! {
-        answer = caught => answer.unwrap_or_else(|_| {
+    match node.term.run(caught).await {
+        Some(Ok(answer)) => answer,
+        Some(Err(_)) => {
             tracing::error!(node = %node.name, what, "a provider panicked");
-            Err(Fault::new(FaultKind::Never, "ProviderPanicked", format!("{what}: the provider panicked")))
-        }),
-        () = node.closing.cancelled() => Err(Fault::new(
-            FaultKind::Later,
-            "NodeMoved",
-            format!("node {:?} is no longer served here", node.name),
-        )),
+            let message = format!("{what}: the provider panicked");
+            Err(Fault::new(FaultKind::Never, "ProviderPanicked", message))
+        }
+        None => {
+            let message = format!("node {:?} is no longer served here", node.name);
+            Err(Fault::new(FaultKind::Later, "NodeMoved", message))
+        }
     }
 }

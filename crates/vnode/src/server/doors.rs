@@ -1,6 +1,7 @@
 //! One listener per node: requests do not name the node, so the address must.
 
 use super::Node;
+use crate::ownership::Term;
 use evenkeel_net::serve::{House, ServerTls};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::collections::{HashMap, HashSet};
@@ -92,6 +93,12 @@ impl Doors {
 
     /// Opens a node's door and tells where it is. One that is open stays as it is. Call it inside a tokio runtime.
     pub fn open(&self, node: &str) -> Result<SocketAddr, DoorError> {
+        self.open_during(node, &Term::default())
+    }
+
+    /// The same for as long as the node is served: with the term streams end, and nothing is asked of the provider by this
+    /// door any more. The port stays taken until [`Self::close`].
+    pub fn open_during(&self, node: &str, term: &Term) -> Result<SocketAddr, DoorError> {
         let shared = &self.shared;
         let mut open = shared.open();
         if let Some(door) = open.doors.get(node) {
@@ -99,16 +106,22 @@ impl Doors {
         }
         let name: Arc<str> = node.into();
         let (listener, address) = shared.listen(&name, &mut open)?;
-        let closing = shared.shutdown.child_token();
+        let term = term.part();
+        let closing = term.stop().clone();
         let tag = Node {
             name: name.clone(),
-            closing: closing.clone(),
+            term,
             streams: shared.tasks.clone(),
         };
-        let (house, until) = (shared.house.clone(), closing.clone());
-        shared
-            .tasks
-            .spawn(async move { house.serve(listener, tag, until).await });
+        let (house, until, shutdown) = (shared.house.clone(), closing.clone(), shared.shutdown.clone());
+        shared.tasks.spawn(async move {
+            let mut serving = std::pin::pin!(house.serve(listener, tag, until.clone()));
+            tokio::select! {
+                () = &mut serving => return,
+                () = shutdown.cancelled() => until.cancel(),
+            }
+            serving.await;
+        });
         open.taken.insert(address.port());
         open.doors.insert(name, Door { address, closing });
         Ok(address)

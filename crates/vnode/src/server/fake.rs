@@ -76,7 +76,7 @@ impl Fake {
         };
         let node = Node {
             name: "n".into(),
-            closing: CancellationToken::new(),
+            term: crate::ownership::Term::default(),
             streams: tokio_util::task::TaskTracker::new(),
         };
         routes(self.clone(), settings).layer(axum::Extension(node))

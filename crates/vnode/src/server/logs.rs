@@ -4,6 +4,7 @@ mod missing;
 mod options;
 
 use super::{Node, Server, Wanted, call, text};
+use crate::ownership::Term;
 use crate::provider::{FaultKind, LogStream};
 use axum::Extension;
 use axum::body::Body;
@@ -17,7 +18,6 @@ use jiff::Timestamp;
 use options::Bad;
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
-use tokio_util::sync::CancellationToken;
 
 /// Bad queries are refused before anything is looked up, as the kubelet does.
 pub(super) async fn container(
@@ -71,7 +71,7 @@ pub(super) async fn container(
     let opening = server.backend.provider().logs(&pod, &id, &query.options);
     match call::ask(&node, server.settings.call, "opening logs", opening).await {
         Ok(stream) => {
-            let body = Body::from_stream(output(stream, query.options.limit, node.closing));
+            let body = Body::from_stream(output(stream, query.options.limit, node.term));
             ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], body).into_response()
         }
         Err(fault) => call::refusal(fault),
@@ -83,18 +83,15 @@ pub(super) async fn container(
 fn output(
     stream: LogStream,
     limit: Option<u64>,
-    closing: CancellationToken,
+    term: Term,
 ) -> impl Stream<Item = Result<Bytes, Infallible>> {
     let stream = AssertUnwindSafe(stream).catch_unwind().fuse();
     unfold(Some((stream, limit.unwrap_or(u64::MAX))), move |state| {
-        let closing = closing.clone();
+        let term = term.clone();
         async move {
             let (mut stream, left) = state?;
             loop {
-                let next = tokio::select! {
-                    () = closing.cancelled() => return None,
-                    next = stream.next() => next?,
-                };
+                let next = term.run(stream.next()).await??;
                 let last_words = match next {
                     Ok(Ok(chunk)) if chunk.is_empty() => continue,
                     Ok(Ok(mut chunk)) => {
@@ -121,7 +118,7 @@ mod tests {
     use futures::{FutureExt as _, stream};
 
     async fn read(stream: LogStream, limit: Option<u64>) -> String {
-        let chunks: Vec<_> = output(stream, limit, CancellationToken::new()).collect().await;
+        let chunks: Vec<_> = output(stream, limit, Term::default()).collect().await;
         chunks
             .into_iter()
             .flat_map(|chunk| chunk.unwrap())
@@ -152,11 +149,16 @@ mod tests {
 
     #[tokio::test]
     async fn a_node_that_moves_ends_its_logs() {
-        let closing = CancellationToken::new();
-        let mut log = output(follow(&["one\n"]), None, closing.clone()).boxed();
+        let term = Term::default();
+        let mut log = output(follow(&["one\n", "two\n"]), None, term.clone()).boxed();
         assert!(log.next().await.is_some());
+        // Nothing more is read of it, even where there is something.
+        term.stop().cancel();
+        assert!(log.next().await.is_none());
+        let term = Term::default();
+        let mut log = output(follow(&[]), None, term.clone()).boxed();
         assert!(log.next().now_or_never().is_none());
-        closing.cancel();
+        term.stop().cancel();
         assert!(log.next().await.is_none());
     }
 }

@@ -17,6 +17,7 @@ pub mod stream;
 mod streams;
 pub mod tls;
 
+use crate::ownership::Term;
 use crate::provider::{ContainerId, Fault, PodId, Provider};
 use auth::Auth;
 use axum::Router;
@@ -28,7 +29,6 @@ use http::{StatusCode, header};
 use k8s_openapi::api::core::v1::Pod;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 /// What the server asks of who runs the pods.
@@ -98,8 +98,8 @@ impl Default for Settings {
 pub struct Node {
     /// Name of the node.
     pub name: Arc<str>,
-    /// Cancelled when the node is served here no more: streams end then.
-    pub closing: CancellationToken,
+    /// For how long the node is served here: then streams end, and nothing more is asked of the provider.
+    pub term: Term,
     /// The tasks of its streams: connections that were upgraded and are no requests any more.
     pub streams: TaskTracker,
 }
@@ -118,7 +118,7 @@ pub fn router(backend: Arc<dyn Backend>, settings: Settings, auth: Auth) -> Rout
 }
 
 /// The paths alone.
-fn routes(backend: Arc<dyn Backend>, settings: Settings) -> Router {
+pub(crate) fn routes(backend: Arc<dyn Backend>, settings: Settings) -> Router {
     /// Methods of streams: WebSocket clients come with GET, SPDY's with POST.
     const STREAM: MethodFilter = MethodFilter::GET.or(MethodFilter::POST);
     let mut router = Router::new()

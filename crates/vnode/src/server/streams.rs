@@ -2,6 +2,7 @@
 
 use super::stream::{attach as join, port_forward as forward, remote_command};
 use super::{Node, Server, Wanted, call, json, text};
+use crate::ownership::Term;
 use crate::provider::{ContainerId, Duplex, ExecIo, Fault, FaultKind, PodId};
 use axum::Extension;
 use axum::extract::{Path, Query, Request, State};
@@ -13,7 +14,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tokio_util::sync::WaitForCancellationFutureOwned;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 /// A container in a path.
 #[derive(Debug, Deserialize)]
@@ -107,7 +109,7 @@ pub(super) async fn port_forward(
         Box::pin(async move {
             let connecting = provider.port_forward(&pod, port);
             let inner = call::ask(&node, deadline, "connecting to a port", connecting).await?;
-            let ends: Box<dyn Duplex> = Box::new(Ends::with(inner, node.closing));
+            let ends: Box<dyn Duplex> = Box::new(Ends::with(inner, node.term));
             Ok(ends)
         })
     })
@@ -224,14 +226,23 @@ impl AsyncWrite for Collected {
 struct Ends {
     inner: Box<dyn Duplex>,
     closed: Pin<Box<WaitForCancellationFutureOwned>>,
+    term: Term,
+    /// Behind `inner`, which is dropped before it.
+    _share: TaskTrackerToken,
 }
 
 impl Ends {
-    fn with(inner: Box<dyn Duplex>, closing: CancellationToken) -> Self {
+    fn with(inner: Box<dyn Duplex>, term: Term) -> Self {
         Self {
             inner,
-            closed: Box::pin(closing.cancelled_owned()),
+            closed: Box::pin(term.stop().clone().cancelled_owned()),
+            _share: term.share(),
+            term,
         }
+    }
+
+    fn is_over(&mut self, cx: &mut Context<'_>) -> bool {
+        self.closed.as_mut().poll(cx).is_ready() || self.term.is_over()
     }
 }
 
@@ -241,7 +252,7 @@ impl AsyncRead for Ends {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.closed.as_mut().poll(cx).is_ready() {
+        if self.is_over(cx) {
             return Poll::Ready(Ok(()));
         }
         Pin::new(&mut self.inner).poll_read(cx, buffer)
@@ -250,7 +261,7 @@ impl AsyncRead for Ends {
 
 impl AsyncWrite for Ends {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        if self.closed.as_mut().poll(cx).is_ready() {
+        if self.is_over(cx) {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
         Pin::new(&mut self.inner).poll_write(cx, bytes)
@@ -273,13 +284,13 @@ mod tests {
     #[tokio::test]
     async fn a_nodes_connection_neither_reads_nor_writes_once_the_node_is_closed() {
         let (mut pod, inner) = tokio::io::duplex(8);
-        let closing = CancellationToken::new();
-        let mut ends = Ends::with(Box::new(inner), closing.clone());
+        let term = Term::default();
+        let mut ends = Ends::with(Box::new(inner), term.clone());
         ends.write_all(b"before").await.unwrap();
         pod.write_all(b"unread").await.unwrap();
         // More than fits: it waits when the node is closed.
         let stuck = async { ends.write_all(b"0123456789").await };
-        let (written, ()) = tokio::join!(stuck, async { closing.cancel() });
+        let (written, ()) = tokio::join!(stuck, async { term.stop().cancel() });
         assert_eq!(written.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
         let mut read = Vec::new();
         assert_eq!(ends.read_to_end(&mut read).await.unwrap(), 0);

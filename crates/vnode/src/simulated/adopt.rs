@@ -1,7 +1,7 @@
 //! Takes up what an earlier process ran, by what the API server last recorded.
 
 use super::life::note_hostname;
-use super::shape::{Shape, find};
+use super::shape::{Shape, find, volumes};
 use super::table::{Instance, Record, exit};
 use super::{Simulated, identity};
 use crate::provider::{Exit, Fault, FaultKind, PodRequest, PodState};
@@ -61,9 +61,9 @@ impl Simulated {
             };
             let shape = Shape::of(&request.pod, &container, part)
                 .map_err(|error| Fault::new(FaultKind::Invalid, "InvalidSimulation", error))?;
-            let shape = inner.shapes.share(shape);
+            let (shape, volumes) = (inner.shapes.share(shape), volumes(&container));
             for life in lives(status, &boot) {
-                let mut instance = Instance::new(life.number, life.started, shape.clone());
+                let mut instance = Instance::new(life.number, life.started, shape.clone(), volumes.clone());
                 instance.ended = life.ended.map(Box::new);
                 if instance.ended.is_none() && instance.end().is_some_and(|at| at <= now) {
                     // It ended while nobody looked.

@@ -2,7 +2,7 @@
 
 use super::identity;
 use super::plan::Failing;
-use super::shape::{Shape, find};
+use super::shape::{Shape, find, volumes};
 use super::table::{Instance, Record, exit};
 use super::timers::Due;
 use super::{Inner, Simulated, no_container, no_pod};
@@ -138,7 +138,8 @@ impl Simulated {
             tokio::time::sleep(delay).await;
         }
         let number: u64 = rand::random();
-        let instance = Instance::new(number, inner.now(), shape.clone());
+        let volumes = volumes(&request.container);
+        let instance = Instance::new(number, inner.now(), shape.clone(), volumes);
         let started = {
             let mut table = inner.table();
             let (record, boot) = table.pod(&id.uid).ok_or_else(|| no_pod(id))?;

@@ -51,13 +51,15 @@ impl Simulated {
             .files
             .get_or_insert_with(|| Arc::new(PodFiles::new(inner.files.clone())))
             .clone();
-        let shape = record.instance(number)?.shape.clone();
+        let instance = record.instance(number)?;
+        let (shape, volumes) = (instance.shape.clone(), instance.volumes.clone());
         Some(Session {
             view: View {
                 files,
                 host: inner.host.get().cloned(),
                 pod: record.id.clone(),
                 shape: shape.clone(),
+                volumes,
                 number,
                 hostname: record.hostname().into(),
                 address: record.address,

@@ -51,8 +51,8 @@ pub struct Once(pub bool);
 /// A volume that a container sees.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Mount {
-    /// Which.
-    pub volume: String,
+    /// Which, by its place in [`volumes`].
+    pub volume: usize,
     /// Where, without a slash at the end.
     pub path: String,
     /// What of it: `subPath`, expanded.
@@ -96,6 +96,7 @@ impl Shape {
                 Some((u16::try_from(port.container_port).ok()?, name.into()))
             })
             .collect();
+        let volumes = volumes(container);
         let asked = [
             (Kind::Startup, &container.startup_probe),
             (Kind::Readiness, &container.readiness_probe),
@@ -118,7 +119,10 @@ impl Shape {
                 .iter()
                 .flatten()
                 .map(|mount| Mount {
-                    volume: mount.name.clone(),
+                    volume: volumes
+                        .iter()
+                        .position(|name| **name == *mount.name)
+                        .unwrap_or_default(),
                     path: mount.mount_path.trim_end_matches('/').to_owned(),
                     sub_path: sub_path(mount.sub_path.as_deref(), mount.sub_path_expr.as_deref(), &env),
                     read_only: mount.read_only == Some(true),
@@ -161,6 +165,18 @@ impl Shape {
         ports.dedup();
         ports
     }
+}
+
+/// Names of the volumes that a container sees, each once, in the order of its mounts. They are no part of its shape:
+/// for each pod the API server makes up a name of the volume with its token.
+pub fn volumes(container: &Container) -> Arc<[Box<str>]> {
+    let mut names: Vec<Box<str>> = Vec::new();
+    for mount in container.volume_mounts.iter().flatten() {
+        if names.iter().all(|name| **name != *mount.name) {
+            names.push(mount.name.as_str().into());
+        }
+    }
+    names.into()
 }
 
 /// `subPathExpr` knows `$(NAME)` alone.
@@ -303,6 +319,25 @@ mod tests {
         assert_eq!(
             (shape.mounts[0].path.as_str(), shape.mounts[0].sub_path.as_str()),
             ("/data", "x/a")
+        );
+    }
+
+    #[test]
+    fn names_of_volumes_make_no_other_shape() {
+        let named = |token: &str| {
+            let mounts = json!([{"name": "data", "mountPath": "/data"}, {"name": token, "mountPath": "/token"},
+                {"name": "data", "mountPath": "/more", "subPath": "more"}]);
+            let pod = json!({"spec": {"containers": [{"name": "web", "volumeMounts": mounts}]}});
+            let pod: Pod = serde_json::from_value(pod).unwrap();
+            let (container, part) = find(&pod, "web").unwrap();
+            (Shape::of(&pod, &container, part).unwrap(), volumes(&container))
+        };
+        let (one, names) = named("kube-api-access-x7k2p");
+        assert_eq!(one, named("kube-api-access-q9z4m").0);
+        let seen = one.mounts.iter().map(|mount| &*names[mount.volume]);
+        assert_eq!(
+            seen.collect::<Vec<_>>(),
+            ["data", "kube-api-access-x7k2p", "data"]
         );
     }
 

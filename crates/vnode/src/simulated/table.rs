@@ -63,6 +63,8 @@ pub(super) struct Instance {
     pub(super) number: u64,
     pub(super) started: Timestamp,
     pub(super) shape: Arc<Shape>,
+    /// Names of the volumes that it sees.
+    pub(super) volumes: Arc<[Box<str>]>,
     pub(super) ended: Option<Box<Exit>>,
     /// What only containers that do something have.
     pub(super) live: Option<Box<Live>>,
@@ -70,11 +72,12 @@ pub(super) struct Instance {
 
 impl Instance {
     /// A container that runs.
-    pub(super) fn new(number: u64, started: Timestamp, shape: Arc<Shape>) -> Self {
+    pub(super) fn new(number: u64, started: Timestamp, shape: Arc<Shape>, volumes: Arc<[Box<str>]>) -> Self {
         Self {
             number,
             started,
             shape,
+            volumes,
             ended: None,
             live: None,
         }

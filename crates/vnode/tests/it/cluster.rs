@@ -12,6 +12,7 @@ use evenkeel_vnode::{Fleet, Options, Provider};
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::{ContainerStatus, Event, Node, Pod};
 use kube::api::{DeleteParams, PostParams, WatchEvent, WatchParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, ResourceExt as _};
 use prometheus_client::registry::Registry;
 use serde_json::{Map, Value, json};
@@ -24,7 +25,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 pub(super) const DEADLINE: Duration = Duration::from_secs(60);
 
 pub(super) struct Cluster {
-    _api: ServedApi,
+    api: ServedApi,
     pub(super) client: Client,
     pub(super) provider: Simulated,
     pub(super) fleet: Fleet,
@@ -82,7 +83,7 @@ impl Cluster {
         let mut registry = Registry::default();
         fleet.register(&mut registry);
         let cluster = Self {
-            _api: api,
+            api,
             client,
             provider,
             fleet,
@@ -114,6 +115,13 @@ impl Cluster {
                 .then_some(())
         })
         .await;
+    }
+
+    /// Pods by way of a client that can upgrade requests: it does not speak HTTP/2.
+    pub(super) async fn streaming_pods(&self) -> Api<Pod> {
+        let kubeconfig = Kubeconfig::read_from(self.api.direct("streams")).unwrap();
+        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+        Api::namespaced(Client::try_from(config.unwrap()).unwrap(), "default")
     }
 
     pub(super) fn pods(&self) -> Api<Pod> {

@@ -9,6 +9,7 @@
 mod cluster;
 mod container_probe;
 mod fleet;
+mod handover;
 mod lifecycle;
 mod stream;
 mod upstream_cases;

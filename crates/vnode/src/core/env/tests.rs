@@ -95,7 +95,8 @@ fn place() -> Place {
         allocatable: BTreeMap::from([
             ("cpu".to_owned(), "4".to_owned()),
             ("memory".to_owned(), "8Gi".to_owned()),
-        ]),
+        ])
+        .into(),
     }
 }
 

@@ -160,6 +160,11 @@ impl Machine {
         self.uid.is_some() && self.unwell.is_none() && self.ready == Some(true)
     }
 
+    /// Whether this is what its provider publishes, as far as it was told.
+    pub fn publishes(&self, template: &NodeTemplate) -> bool {
+        self.template == Template::of(template)
+    }
+
     /// UID of the Node, once registered.
     pub fn uid(&self) -> Option<&str> {
         self.uid.as_deref()

@@ -3,7 +3,7 @@
 use crate::provider::{NodeHealth, NodeTemplate};
 
 /// A template as JSON. Empty: the default.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Template(Box<[u8]>);
 
 impl Template {

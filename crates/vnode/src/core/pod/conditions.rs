@@ -18,6 +18,24 @@ pub(super) const OWN: [&str; 6] = [
     "AllContainersRestarting",
 ];
 
+/// A condition that a fleet's pods have beside the kubelet's: for readiness gates, or for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Extra {
+    /// Its type: `module.koupleless.io/ready`.
+    pub kind: String,
+    /// When it is True.
+    pub holds: Holds,
+}
+
+/// When an extra condition is True.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holds {
+    /// While all containers run that are neither init containers nor ephemeral.
+    ContainersRunning,
+    /// As `ContainersReady`.
+    ContainersReady,
+}
+
 /// What a condition says, and since when (seconds since 1970).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Since {
@@ -25,24 +43,29 @@ pub(super) struct Since {
     at: i64,
 }
 
+/// Of the kubelet's conditions, and of the extra ones in the order of the settings.
+#[derive(Clone, Debug)]
+pub(super) struct Times {
+    pub(super) own: [Since; 6],
+    extra: Vec<Since>,
+}
+
 impl Since {
-    /// As the status has them.
-    pub(super) fn recorded(pod: &Pod) -> [Self; 6] {
+    /// As the status has it.
+    fn recorded(pod: &Pod, name: &str) -> Self {
         let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
-        OWN.map(|name| {
-            let found = conditions
-                .into_iter()
-                .flatten()
-                .find(|condition| condition.type_ == name);
-            let time = found.and_then(|condition| condition.last_transition_time.as_ref());
-            match (found, time) {
-                (Some(condition), Some(time)) => Self {
-                    known: Some(condition.status == "True"),
-                    at: time.0.as_second(),
-                },
-                _ => Self::default(),
-            }
-        })
+        let found = conditions
+            .into_iter()
+            .flatten()
+            .find(|condition| condition.type_ == name);
+        let time = found.and_then(|condition| condition.last_transition_time.as_ref());
+        match (found, time) {
+            (Some(condition), Some(time)) => Self {
+                known: Some(condition.status == "True"),
+                at: time.0.as_second(),
+            },
+            _ => Self::default(),
+        }
     }
 
     fn at(self, now: bool, wall: i64) -> Self {
@@ -56,7 +79,18 @@ impl Since {
     }
 }
 
+impl Times {
+    /// As the status has them.
+    pub(super) fn recorded(pod: &Pod) -> Self {
+        Self {
+            own: OWN.map(|name| Since::recorded(pod, name)),
+            extra: Vec::new(),
+        }
+    }
+}
+
 /// Status, reason and message.
+#[derive(Clone)]
 struct Finding {
     holds: bool,
     reason: String,
@@ -83,11 +117,20 @@ impl Finding {
 
 impl Machine {
     /// The conditions, with the times since when they are as they are.
-    pub(super) fn conditions(&self, world: &World<'_>, phase: Phase) -> (Vec<PodCondition>, [Since; 6]) {
+    pub(super) fn conditions(&self, world: &World<'_>, phase: Phase) -> (Vec<PodCondition>, Times) {
         let wall = i64::try_from(world.now.wall.as_secs()).unwrap_or(i64::MAX);
-        let mut since = self.since;
-        let mut conditions = Vec::with_capacity(OWN.len());
+        let mut times = self.since.clone();
+        let extras = &world.settings.conditions;
+        let mut conditions = Vec::with_capacity(OWN.len() + extras.len());
         let containers = self.containers_ready(world, phase);
+        let extra: Vec<Finding> = extras
+            .iter()
+            .map(|extra| match extra.holds {
+                Holds::ContainersReady => containers.clone(),
+                Holds::ContainersRunning => self.containers_running(world, phase),
+            })
+            .collect();
+        let ready = || ready(world, &containers, extras.iter().zip(&extra));
         let findings = if self.has_containers_to_show() {
             [
                 Some(Finding {
@@ -95,29 +138,68 @@ impl Machine {
                     ..Finding::yes()
                 }),
                 Some(self.initialized(world, phase)),
-                Some(ready(world, &containers)),
-                Some(containers),
+                Some(ready()),
+                Some(containers.clone()),
                 Some(Finding::yes()),
                 self.restarting(phase),
             ]
         } else {
             [None, None, None, None, Some(Finding::yes()), None]
         };
-        for (index, finding) in findings.into_iter().enumerate() {
-            let Some(finding) = finding else { continue };
-            since[index] = since[index].at(finding.holds, wall);
+        let mut push = |kind: &str, finding: Finding, since: &mut Since| {
+            *since = since.at(finding.holds, wall);
             let text = |text: String| (!text.is_empty()).then_some(text);
             conditions.push(PodCondition {
-                type_: OWN[index].to_owned(),
+                type_: kind.to_owned(),
                 status: if finding.holds { "True" } else { "False" }.to_owned(),
                 reason: text(finding.reason),
                 message: text(finding.message),
                 last_probe_time: None,
-                last_transition_time: jiff::Timestamp::from_second(since[index].at).ok().map(Time),
+                last_transition_time: jiff::Timestamp::from_second(since.at).ok().map(Time),
                 observed_generation: super::status::generation(world.pod),
             });
+        };
+        for ((kind, finding), since) in OWN.iter().zip(findings).zip(&mut times.own) {
+            if let Some(finding) = finding {
+                push(kind, finding, since);
+            }
         }
-        (conditions, since)
+        if self.has_containers_to_show() {
+            times.extra.resize_with(extras.len(), Since::default);
+            for ((kind, finding), since) in extras.iter().zip(extra).zip(&mut times.extra) {
+                if since.known.is_none() {
+                    *since = Since::recorded(world.pod, &kind.kind);
+                }
+                push(&kind.kind, finding, since);
+            }
+        }
+        (conditions, times)
+    }
+
+    /// All that are to run do, ready or not.
+    fn containers_running(&self, world: &World<'_>, phase: Phase) -> Finding {
+        if matches!(phase, Phase::Failed | Phase::Succeeded) {
+            return self.containers_ready(world, phase);
+        }
+        let both = self.records.iter().zip(world.specs);
+        let idle = both.filter(|(record, _)| {
+            matches!(record.role, Role::Sidecar | Role::Regular) && record.run().is_none()
+        });
+        let mut names = Vec::new();
+        let mut why = String::new();
+        for (record, spec) in idle {
+            names.push(spec.name);
+            if let Some(wait) = record.wait.as_deref().filter(|wait| !wait.message.is_empty()) {
+                for text in [", ", spec.name, ": ", &wait.message] {
+                    why.push_str(text);
+                }
+            }
+        }
+        if names.is_empty() {
+            return Finding::yes();
+        }
+        let message = format!("containers that do not run: {}{why}", list(&names));
+        Finding::no("ContainersNotRunning", message)
     }
 
     fn containers_ready(&self, world: &World<'_>, phase: Phase) -> Finding {
@@ -165,7 +247,7 @@ impl Machine {
             };
         }
         // Who was initialised once stays so, whatever starts again.
-        if self.initialised || self.since[1].known == Some(true) {
+        if self.initialised || self.since.own[1].known == Some(true) {
             return Finding::yes();
         }
         let mut incomplete = Vec::new();
@@ -207,8 +289,12 @@ impl Machine {
     }
 }
 
-/// `Ready`: what `ContainersReady` says, and the readiness gates.
-fn ready(world: &World<'_>, containers: &Finding) -> Finding {
+/// `Ready`: what `ContainersReady` says, and the readiness gates. Of the extra conditions the object may show old ones.
+fn ready<'a>(
+    world: &World<'_>,
+    containers: &Finding,
+    extra: impl Iterator<Item = (&'a Extra, &'a Finding)> + Clone,
+) -> Finding {
     if !containers.holds {
         return Finding::no(&containers.reason, containers.message.clone());
     }
@@ -218,6 +304,15 @@ fn ready(world: &World<'_>, containers: &Finding) -> Finding {
     let mut missing = Vec::new();
     for gate in spec.iter().flat_map(|spec| spec.readiness_gates.iter().flatten()) {
         let gate = &gate.condition_type;
+        let ours = extra.clone().find(|(one, _)| one.kind == *gate);
+        if let Some((_, finding)) = ours {
+            if !finding.holds {
+                missing.push(format!(
+                    "the status of pod readiness gate {gate:?} is not \"True\", but False"
+                ));
+            }
+            continue;
+        }
         let found = conditions
             .into_iter()
             .flatten()

@@ -1,6 +1,6 @@
 //! The transition function of a pod.
 
-use super::conditions::Since;
+use super::conditions::{Extra, Times};
 use super::post::Posting;
 use super::prober::Probing;
 use super::record::Record;
@@ -29,6 +29,8 @@ pub struct Settings {
     pub back_off_max: Duration,
     /// How soon a status that somebody else has changed is put right. Kubelet: 10 s.
     pub reconcile: Duration,
+    /// Conditions beside the kubelet's.
+    pub conditions: Vec<Extra>,
 }
 
 /// A pod's state as far as it does not stand in the object. Small: an idle pod is to take 1 KiB at the most.
@@ -68,7 +70,7 @@ pub struct Machine {
     pub(super) sandbox: Sandbox,
     pub(super) records: Vec<Record>,
     pub(super) rules: Vec<(Arc<str>, Vec<RestartRule>)>,
-    pub(super) since: [Since; 6],
+    pub(super) since: Times,
     /// Digest of what the provider was told of labels, annotations, tolerations.
     pub(super) told: u64,
     pub(super) posting: Posting,
@@ -155,7 +157,7 @@ impl Machine {
             sandbox: Sandbox::default(),
             records: records.collect(),
             rules: Vec::new(),
-            since: Since::recorded(pod),
+            since: Times::recorded(pod),
             told: 0,
             posting: Posting::default(),
             probing: Probing::default(),
@@ -228,6 +230,12 @@ impl Machine {
             (None, true) => older,
         };
         id.filter(|id| !id.is_empty()).map(|id| ContainerId(id.clone()))
+    }
+
+    /// IDs of all containers' newest instances, by name.
+    pub fn container_ids(&self) -> impl Iterator<Item = (&str, ContainerId)> {
+        let records = self.records.iter();
+        records.filter_map(|record| Some((&*record.name, self.container_id(&record.name, false)?)))
     }
 
     /// Addresses of the sandbox, once there is one.

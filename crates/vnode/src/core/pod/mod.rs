@@ -27,5 +27,6 @@ mod tests;
 mod words;
 
 pub use action::{Action, Input, Posted, ProbeOrder, Trouble};
+pub use conditions::{Extra, Holds};
 pub use machine::{Machine, Settings};
 pub(crate) use recorded::{is_over, was_run};

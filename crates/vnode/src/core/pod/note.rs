@@ -8,7 +8,8 @@ use super::words::{note, warning};
 use super::{Action, Input, Trouble};
 use crate::provider::{Exit, Fault, FaultKind, PodState, Sandbox, Started};
 use evenkeel_api::names::pods::{
-    CONFIG_ERROR, CREATED, FAILED, FAILED_SANDBOX, PROVIDER_DELETE_FAILED, PROVIDER_UPDATE_FAILED, STARTED,
+    CONFIG_ERROR, CREATED, FAILED, FAILED_KILL, FAILED_SANDBOX, PROVIDER_DELETE_FAILED,
+    PROVIDER_UPDATE_FAILED, STARTED,
 };
 use evenkeel_probe::core::Phase;
 use std::time::Duration;
@@ -47,7 +48,7 @@ impl Machine {
                 }
             }
             Input::Started { container, result } => self.started(world, &container, result, out),
-            Input::Stopped { container, result } => self.stopped(world, &container, result),
+            Input::Stopped { container, result } => self.stopped(world, &container, result, out),
             Input::Deleted(result) => {
                 if self.answers(Call::Delete) {
                     match result {
@@ -187,11 +188,13 @@ impl Machine {
                 self.trouble = Some(fault.message.into());
                 self.after(again, world);
             }
-            FaultKind::Never | FaultKind::Invalid | FaultKind::Unsupported => self.doom(Fate {
-                phase: Phase::Failed,
-                reason: fault.reason,
-                message: fault.message,
-            }),
+            FaultKind::Never | FaultKind::Fatal | FaultKind::Invalid | FaultKind::Unsupported => {
+                self.doom(Fate {
+                    phase: Phase::Failed,
+                    reason: fault.reason,
+                    message: fault.message,
+                });
+            }
         }
     }
 
@@ -251,7 +254,15 @@ impl Machine {
                             delay.min(settings.back_off_max),
                         )
                     }
-                    FaultKind::Never | FaultKind::Invalid | FaultKind::Unsupported => {
+                    kind @ (FaultKind::Never
+                    | FaultKind::Fatal
+                    | FaultKind::Invalid
+                    | FaultKind::Unsupported) => {
+                        let fate = (kind == FaultKind::Fatal).then(|| Fate {
+                            phase: Phase::Failed,
+                            reason: fault.reason.clone(),
+                            message: fault.message.clone(),
+                        });
                         record.restarts = record.next_attempt();
                         record.wait = None;
                         record.tries = 0;
@@ -263,7 +274,11 @@ impl Machine {
                             at: Some(super::record::timestamp(now)),
                             ..Ended::lost("".into(), image, "".into())
                         };
-                        return record.push(failed, now);
+                        record.push(failed, now);
+                        if let Some(fate) = fate {
+                            self.doom(fate);
+                        }
+                        return;
                     }
                 }
             }
@@ -280,11 +295,18 @@ impl Machine {
         }
     }
 
-    fn stopped(&mut self, world: &World<'_>, container: &str, result: Result<Exit, Fault>) {
+    fn stopped(
+        &mut self,
+        world: &World<'_>,
+        container: &str,
+        result: Result<Exit, Fault>,
+        out: &mut Vec<Action>,
+    ) {
         let now = world.now;
         let Some(record) = self.records.iter_mut().find(|record| *record.name == *container) else {
             return;
         };
+        let record_name = record.name.clone();
         let Some(stop) = record
             .run_mut()
             .and_then(|run| run.stop.as_mut())
@@ -295,7 +317,16 @@ impl Machine {
         match result {
             Ok(exit) => record.ends(exit, now),
             Err(fault) if fault.kind == FaultKind::NotFound => record.ends(lost(now), now),
-            Err(_) => {
+            Err(fault) => {
+                // Once is enough: each further try says the same.
+                if stop.tries == 0 {
+                    let name = Some(record_name.clone());
+                    out.push(warning(
+                        name,
+                        FAILED_KILL,
+                        format!("error killing pod: {}", fault.message),
+                    ));
+                }
                 stop.asked = false;
                 stop.due = now
                     .mono

@@ -22,7 +22,11 @@ impl Machine {
         if self.left_alone || self.stage == Stage::Unknown {
             let mut status = world.pod.status.clone().unwrap_or_default();
             if let Some(conditions) = &mut status.conditions {
-                conditions.retain(|condition| super::conditions::OWN.contains(&&*condition.type_));
+                let extra = &world.settings.conditions;
+                conditions.retain(|condition| {
+                    super::conditions::OWN.contains(&&*condition.type_)
+                        || extra.iter().any(|extra| extra.kind == condition.type_)
+                });
             }
             return status;
         }

@@ -34,7 +34,7 @@ fn found() -> Found {
 
 fn place() -> Place {
     Place {
-        allocatable: BTreeMap::from([("memory".to_owned(), "1Gi".to_owned())]),
+        allocatable: BTreeMap::from([("memory".to_owned(), "1Gi".to_owned())]).into(),
         ..Place::default()
     }
 }

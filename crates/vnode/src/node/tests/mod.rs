@@ -1,23 +1,21 @@
 //! The hand and the machine together, against an API server.
 
-mod provider;
-
 use super::*;
 use crate::core::Now;
 use crate::core::node::{Machine, Settings};
-use crate::provider::{NodeHealth, NodeTemplate};
+use crate::fleet::tests::fake::{Fake, Trick, World};
+use crate::provider::NodeTemplate;
 use evenkeel_election::{FencingToken, Gate};
 use evenkeel_testkit::{ApiServer, api_server};
 use k8s_openapi::api::core::v1::{NodeCondition, Taint};
 use kube::api::{Patch, PatchParams, PostParams};
-use provider::Pinged;
 use serde_json::{Value, json};
 
 /// A node whose machine is driven by hand, in time of its own.
 struct Bench {
     api: ApiServer,
     hand: Hand,
-    provider: Arc<Pinged>,
+    world: Arc<World>,
     machine: Machine,
     settings: Settings,
     at: Duration,
@@ -36,11 +34,11 @@ impl Bench {
     }
 
     fn on(api: ApiServer, template: NodeTemplate) -> Self {
-        let provider = Arc::new(Pinged::default());
+        let world = Arc::new(World::default());
         Self {
-            hand: Hand::new(api.client(), provider.clone()),
+            hand: Hand::new(api.client(), Fake::new(&world, 1)),
             api,
-            provider,
+            world,
             machine: Machine::new("n1", template),
             settings: Settings::default(),
             at: Duration::from_secs(1_700_000_000),
@@ -248,7 +246,7 @@ async fn a_provider_that_errs_or_is_silent_makes_the_node_not_ready_and_its_leas
     let mut bench = Bench::new(template()).await;
     bench.pass(MINUTE).await;
     let renewed = bench.lease().await.spec.unwrap().renew_time;
-    bench.provider.answers(Err("the base is gone"));
+    bench.world.trick("ping", "n1", &[Trick::Later; 100]);
     bench.pass(MINUTE).await;
     let ready = bench.condition("Ready").await.unwrap();
     assert_eq!(
@@ -257,10 +255,10 @@ async fn a_provider_that_errs_or_is_silent_makes_the_node_not_ready_and_its_leas
             ready.reason.as_deref(),
             ready.message.as_deref()
         ),
-        ("False", Some("ProviderUnwell"), Some("the base is gone"))
+        ("False", Some("ProviderUnwell"), Some("it may work later"))
     );
     assert!(bench.lease().await.spec.unwrap().renew_time > renewed);
-    bench.provider.answers(Ok(NodeHealth::default()));
+    bench.world.trick("ping", "n1", &[]);
     bench.pass(MINUTE).await;
     assert_eq!(bench.condition("Ready").await.unwrap().status, "True");
 }
@@ -268,7 +266,7 @@ async fn a_provider_that_errs_or_is_silent_makes_the_node_not_ready_and_its_leas
 #[tokio::test(start_paused = true)]
 async fn a_silent_provider_is_given_ten_seconds() {
     let bench = Bench::on(api_server(), template());
-    bench.provider.falls_silent();
+    bench.world.trick("ping", "n1", &[Trick::Hang]);
     let answer = bench.hand.perform("n1", Action::Ping).await;
     let Some(Input::Pinged(Err(fault))) = answer else {
         panic!("{answer:?}")

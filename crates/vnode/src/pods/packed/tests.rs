@@ -1,4 +1,5 @@
 use super::*;
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 
 /// A pod of a Deployment as an API server has it once it runs.
@@ -72,9 +73,9 @@ fn what_is_packed_comes_out_as_it_was_whatever_its_size() {
 #[test]
 fn bytes_that_are_damaged_are_an_error_and_harm_nothing_that_comes_after() {
     let good = Packed::new(&typical(1));
-    let cut = Packed {
+    let cut = Packed::<Pod> {
         bytes: good.bytes[..good.bytes.len() / 2].into(),
-        length: good.length,
+        ..good.clone()
     };
     assert!(cut.open().is_err());
     assert_eq!(good.open().unwrap(), typical(1));

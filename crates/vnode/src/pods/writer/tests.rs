@@ -1,4 +1,5 @@
 use super::*;
+use crate::fleet::directory::Mailbox;
 use evenkeel_testkit::{ApiServer, api_server, eventually};
 use k8s_openapi::api::core::v1::PodCondition;
 use kube::Api;
@@ -11,7 +12,7 @@ struct Bench {
     api: ApiServer,
     writers: Writers,
     handle: Arc<Handle>,
-    mailbox: mpsc::UnboundedReceiver<Message>,
+    mailbox: Mailbox,
     _stop: tokio_util::sync::DropGuard,
 }
 
@@ -26,6 +27,10 @@ impl Bench {
             mailbox,
             _stop: stop.drop_guard(),
         }
+    }
+
+    fn client(&self) -> Arc<Client> {
+        Arc::new(self.api.client())
     }
 
     fn pods(&self) -> Api<Pod> {
@@ -46,8 +51,8 @@ impl Bench {
     }
 
     fn post(&self, pod: &PodId, status: Value) {
-        let status = Box::new(serde_json::from_value(status).unwrap());
-        self.writers.post(pod, &self.api.client(), &self.handle, status);
+        let status: PodStatus = serde_json::from_value(status).unwrap();
+        self.writers.post(pod, &self.client(), &self.handle, &status);
     }
 
     async fn told(&mut self) -> (Arc<str>, Input) {
@@ -119,7 +124,7 @@ async fn a_newer_pod_of_the_same_name_is_neither_written_nor_deleted() {
     let newer = bench.pod("web", json!({})).await;
     bench.post(&former, json!({"phase": "Failed"}));
     assert_eq!(bench.told().await.1, Input::Posted(Posted::Overtaken));
-    bench.writers.remove(&former, &bench.api.client(), &bench.handle);
+    bench.writers.remove(&former, &bench.client(), &bench.handle);
     assert_eq!(bench.told().await.1, Input::Removed(true));
     let found = bench.pods().get("web").await.unwrap();
     assert_eq!(found.metadata.uid.as_deref(), Some(&*newer.uid));
@@ -133,7 +138,7 @@ async fn a_removal_comes_after_the_status_and_tells_of_finalizers() {
         .pod("held", json!({"metadata": {"finalizers": ["example.com/hold"]}}))
         .await;
     bench.post(&pod, json!({"phase": "Succeeded"}));
-    bench.writers.remove(&pod, &bench.api.client(), &bench.handle);
+    bench.writers.remove(&pod, &bench.client(), &bench.handle);
     assert!(matches!(bench.told().await.1, Input::Posted(Posted::Done(_))));
     assert_eq!(bench.told().await.1, Input::Removed(false));
     assert_eq!(bench.status("held").await.phase.as_deref(), Some("Succeeded"));
@@ -143,14 +148,14 @@ async fn a_removal_comes_after_the_status_and_tells_of_finalizers() {
         .patch("held", &kube::api::PatchParams::default(), &Patch::Merge(release))
         .await
         .unwrap();
-    bench.writers.remove(&pod, &bench.api.client(), &bench.handle);
+    bench.writers.remove(&pod, &bench.client(), &bench.handle);
     assert_eq!(bench.told().await.1, Input::Removed(true));
 }
 
 /// An API server of which each request is answered by hand.
 type Asked = mpsc::UnboundedReceiver<(String, tokio::sync::oneshot::Sender<u16>)>;
 
-fn by_hand() -> (Client, Asked) {
+fn by_hand() -> (Arc<Client>, Asked) {
     let (ask, asked) = mpsc::unbounded_channel();
     let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
         let ask = ask.clone();
@@ -166,7 +171,7 @@ fn by_hand() -> (Client, Asked) {
             Ok::<_, std::convert::Infallible>(http::Response::builder().status(code).body(body).unwrap())
         }
     });
-    (Client::new(service, "default"), asked)
+    (Arc::new(Client::new(service, "default")), asked)
 }
 
 fn id(uid: &str) -> PodId {
@@ -178,26 +183,26 @@ fn id(uid: &str) -> PodId {
     }
 }
 
-fn phase(phase: &str) -> Box<PodStatus> {
-    Box::new(PodStatus {
+fn phase(phase: &str) -> PodStatus {
+    PodStatus {
         phase: Some(phase.to_owned()),
         ..PodStatus::default()
-    })
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_latest_status_wins_and_failures_are_repeated_with_it() {
     let (client, mut asked) = by_hand();
-    let (handle, mut mailbox) = Handle::new(1, "node".into());
+    let (handle, mailbox) = Handle::new(1, "node".into());
     let stop = CancellationToken::new();
     let writers = Writers::start(2, Metrics::new(), stop.clone());
     let pod = id("a");
-    writers.post(&pod, &client, &handle, phase("One"));
+    writers.post(&pod, &client, &handle, &phase("One"));
     let (body, answer) = asked.recv().await.unwrap();
     assert!(body.contains("One") && body.contains(r#""uid":"a""#), "{body}");
     // While it is written: nothing else is, and of these two only the later will be.
-    writers.post(&pod, &client, &handle, phase("Two"));
-    writers.post(&pod, &client, &handle, phase("Three"));
+    writers.post(&pod, &client, &handle, &phase("Two"));
+    writers.post(&pod, &client, &handle, &phase("Three"));
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(asked.try_recv().is_err());
     answer.send(503).unwrap();
@@ -208,7 +213,7 @@ async fn the_latest_status_wins_and_failures_are_repeated_with_it() {
         matches!(mailbox.recv().await, Some(Message::Told(_, input)) if *input == Input::Posted(Posted::Done("7".to_owned())))
     );
     tokio::time::sleep(Duration::from_secs(120)).await;
-    assert!(asked.try_recv().is_err() && mailbox.try_recv().is_err());
+    assert!(asked.try_recv().is_err() && mailbox.try_recv().is_none());
     stop.cancel();
     writers.stopped().await;
 }
@@ -216,10 +221,10 @@ async fn the_latest_status_wins_and_failures_are_repeated_with_it() {
 #[tokio::test(start_paused = true)]
 async fn a_status_that_the_api_server_refuses_is_told_and_not_repeated() {
     let (client, mut asked) = by_hand();
-    let (handle, mut mailbox) = Handle::new(1, "node".into());
+    let (handle, mailbox) = Handle::new(1, "node".into());
     let writers = Writers::start(1, Metrics::new(), CancellationToken::new());
     for code in [403, 422] {
-        writers.post(&id("bad"), &client, &handle, phase("Bad"));
+        writers.post(&id("bad"), &client, &handle, &phase("Bad"));
         asked.recv().await.unwrap().1.send(code).unwrap();
         let Some(Message::Told(_, input)) = mailbox.recv().await else {
             panic!("an answer")
@@ -233,12 +238,12 @@ async fn a_status_that_the_api_server_refuses_is_told_and_not_repeated() {
 #[tokio::test(start_paused = true)]
 async fn pods_that_cannot_be_written_hold_nobody_up_and_a_silent_server_is_asked_again() {
     let (client, mut asked) = by_hand();
-    let (handle, mut mailbox) = Handle::new(1, "node".into());
+    let (handle, mailbox) = Handle::new(1, "node".into());
     let writers = Writers::start(1, Metrics::new(), CancellationToken::new());
-    writers.post(&id("bad"), &client, &handle, phase("Bad"));
+    writers.post(&id("bad"), &client, &handle, &phase("Bad"));
     let (_, answer) = asked.recv().await.unwrap();
     answer.send(500).unwrap();
-    writers.post(&id("good"), &client, &handle, phase("Good"));
+    writers.post(&id("good"), &client, &handle, &phase("Good"));
     let (body, answer) = asked.recv().await.unwrap();
     assert!(body.contains("Good"), "{body}");
     answer.send(200).unwrap();
@@ -252,7 +257,7 @@ async fn pods_that_cannot_be_written_hold_nobody_up_and_a_silent_server_is_asked
     writers.forget(&"bad".into());
     answer.send(500).unwrap();
     tokio::time::sleep(Duration::from_secs(120)).await;
-    assert!(asked.try_recv().is_err() && mailbox.try_recv().is_err());
+    assert!(asked.try_recv().is_err() && mailbox.try_recv().is_none());
 }
 
 #[tokio::test]

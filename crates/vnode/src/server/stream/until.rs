@@ -21,7 +21,7 @@ impl Task {
     pub(super) fn of(request: &Request) -> Self {
         let node = request.extensions().get::<Node>();
         Self {
-            closing: node.map(|node| node.closing.clone()).unwrap_or_default(),
+            closing: node.map(|node| node.term.stop().clone()).unwrap_or_default(),
             _waited_for: node.map(|node| node.streams.token()),
         }
     }
@@ -49,7 +49,7 @@ mod tests {
     async fn streams_that_do_not_end_with_their_node_are_cut_and_waited_for() {
         let node = Node {
             name: "n".into(),
-            closing: CancellationToken::new(),
+            term: crate::ownership::Term::default(),
             streams: TaskTracker::new(),
         };
         let mut request = Request::new(Body::empty());
@@ -60,7 +60,7 @@ mod tests {
         tokio::spawn(task.run(std::future::pending()));
         tokio::time::sleep(10 * GOODBYE).await;
         assert_eq!(node.streams.len(), 1);
-        node.closing.cancel();
+        node.term.stop().cancel();
         tokio::time::timeout(2 * GOODBYE, node.streams.wait())
             .await
             .expect("it is cut");

@@ -123,7 +123,7 @@ impl Kubelet {
         request.extensions_mut().insert(peer);
         request.extensions_mut().insert(Node {
             name: node.into(),
-            closing: CancellationToken::new(),
+            term: crate::ownership::Term::default(),
             streams: tokio_util::task::TaskTracker::new(),
         });
         let response = self.0.clone().oneshot(request).await.unwrap();

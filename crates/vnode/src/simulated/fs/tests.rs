@@ -1,7 +1,7 @@
 use super::*;
 use crate::core::volume::{Contents, File, TokenSource, Volume};
 use crate::simulated::clock::Clock;
-use crate::simulated::shape::{Shape, find};
+use crate::simulated::shape::{self, Shape, find};
 use crate::simulated::tests::fixture::{Framework, pod_with};
 use jiff::Timestamp;
 use serde_json::json;
@@ -50,6 +50,7 @@ fn view(files: &Arc<PodFiles>, mounts: serde_json::Value) -> View {
         host: Some(Arc::new(framework)),
         pod: pod.id.clone(),
         shape: Arc::new(Shape::of(&pod.pod, &container, part).unwrap()),
+        volumes: shape::volumes(&container),
         number: 1,
         hostname: "a".into(),
         address: Some("10.64.7.2".parse().unwrap()),

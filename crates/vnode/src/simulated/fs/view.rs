@@ -24,6 +24,8 @@ pub struct View {
     pub pod: PodId,
     /// Which container.
     pub shape: Arc<Shape>,
+    /// Names of the volumes that it sees.
+    pub volumes: Arc<[Box<str>]>,
     /// Which of its lives.
     pub number: u64,
     /// Name in the network.
@@ -80,7 +82,7 @@ impl View {
                 .map_err(|fault| Trouble::Failed(fault.message))?,
             None => Arc::default(),
         };
-        let volume = mount.volume.clone();
+        let volume = self.volume(mount).to_owned();
         let limit = match volumes.0.get(&volume) {
             Some(Volume::Files(_)) => {
                 return Ok(Place::Held {
@@ -98,6 +100,10 @@ impl View {
             limit,
             read_only: mount.read_only,
         })
+    }
+
+    fn volume(&self, mount: &Mount) -> &str {
+        self.volumes.get(mount.volume).map_or("", |name| name)
     }
 
     /// Folders that are there because something is mounted below them.
@@ -151,7 +157,7 @@ impl View {
                     .or_insert_with(|| Tree::new(now));
                 tree.limit = *limit;
                 let mounts = self.shape.mounts.iter();
-                for Mount { sub_path, .. } in mounts.filter(|mount| mount.volume == *volume) {
+                for Mount { sub_path, .. } in mounts.filter(|mount| self.volume(mount) == volume) {
                     // What is mounted by a part of its path is made, as the kubelet does.
                     make_all(tree, sub_path, &mut trees.quota, now)?;
                 }

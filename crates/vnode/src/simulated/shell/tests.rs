@@ -1,7 +1,7 @@
 use super::*;
 use crate::simulated::clock::Clock;
 use crate::simulated::fs::{PodFiles, Pool, View};
-use crate::simulated::shape::{Shape, find};
+use crate::simulated::shape::{Shape, find, volumes};
 use crate::simulated::tests::fixture::pod_with;
 use rstest::rstest;
 use serde_json::json;
@@ -32,6 +32,7 @@ fn session(tty: Option<Arc<Tty>>) -> (Session, Arc<Heard>) {
             host: None,
             pod: pod.id.clone(),
             shape: Arc::new(Shape::of(&pod.pod, &container, part).unwrap()),
+            volumes: volumes(&container),
             number: 1,
             hostname: "a".into(),
             address: None,

@@ -25,6 +25,10 @@ impl Host for Framework {
         self.reports.lock().unwrap().push(report);
     }
 
+    fn client(&self, _: &str) -> Option<kube::Client> {
+        None
+    }
+
     fn volumes<'a>(&'a self, _: &'a PodId) -> BoxFuture<'a, Result<Arc<Volumes>, Fault>> {
         let volumes = Arc::new(self.volumes.lock().unwrap().clone());
         Box::pin(async move { Ok(volumes) })

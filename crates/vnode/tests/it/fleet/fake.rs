@@ -7,7 +7,7 @@ use evenkeel_vnode::provider::{
     StartRequest, Started,
 };
 use futures::future::BoxFuture;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::Ipv4Addr;
@@ -27,6 +27,10 @@ pub(crate) enum Trick {
     Panic,
     /// An answer that cannot be.
     Nonsense,
+    /// A start whose container has the ID of another container of the pod.
+    Taken,
+    /// A start whose container has the ID of another runtime.
+    Foreign,
 }
 
 /// What several providers, one per replica, have in common.
@@ -41,10 +45,14 @@ struct State {
     /// Replica, call and subject (`NAMESPACE/NAME`, `NAMESPACE/NAME/CONTAINER` or a node).
     calls: Vec<(u32, &'static str, String)>,
     tricks: HashMap<(&'static str, String), VecDeque<Trick>>,
+    /// What calls are under way: replica, call, node.
+    under_way: Vec<(u32, &'static str, String)>,
+    /// Of a call that is watched: how often it gives way to others before it goes on, and how many of it there were at a time.
+    watched: HashMap<&'static str, (usize, usize)>,
     containers: u32,
     /// Who serves a node.
     owners: BTreeMap<String, u32>,
-    /// Calls about nodes that another replica had not given back.
+    /// Calls about nodes that another replica had not given back, and nodes given back amid calls.
     trespasses: Vec<String>,
 }
 
@@ -72,6 +80,23 @@ impl World {
     pub(crate) fn trick(&self, call: &'static str, subject: &str, tricks: &[Trick]) {
         let tricks = tricks.iter().copied().collect();
         self.lock().tricks.insert((call, subject.to_owned()), tricks);
+    }
+
+    /// From now on so many calls of a kind could be under way at a time, if they were let: each gives way to others.
+    pub(crate) fn watch(&self, call: &'static str) {
+        self.lock().watched.insert(call, (20, 0));
+    }
+
+    /// How many of a call that is watched have been under way at a time.
+    pub(crate) fn most(&self, call: &str) -> usize {
+        self.lock().watched.get(call).map_or(0, |(_, most)| *most)
+    }
+
+    /// How many of a call are under way.
+    pub(crate) fn under_way(&self, call: &str) -> usize {
+        let state = self.lock();
+        let under_way = state.under_way.iter().filter(|(_, made, _)| *made == call);
+        under_way.count()
     }
 
     /// How often something was asked, by whom ever.
@@ -153,9 +178,13 @@ impl Fake {
         host.report(report);
     }
 
-    /// Notes a call; does its trick, if it has one. Tells whether the answer must be nonsense.
-    async fn asked(&self, call: &'static str, subject: String, node: &str) -> Result<bool, Fault> {
-        let trick = {
+    /// Notes a call; does its trick, if it has one. Tells what nonsense the answer must be.
+    async fn asked(&self, call: &'static str, subject: String, node: &str) -> Result<Option<Trick>, Fault> {
+        let under_way = UnderWay {
+            world: self.world.clone(),
+            what: (self.replica, call, node.to_owned()),
+        };
+        let (trick, pauses) = {
             let mut state = self.world.lock();
             state.calls.push((self.replica, call, subject.clone()));
             let owner = *state.owners.entry(node.to_owned()).or_insert(self.replica);
@@ -163,16 +192,44 @@ impl Fake {
                 let trespass = format!("{call} {subject} by {} on {node} of {owner}", self.replica);
                 state.trespasses.push(trespass);
             }
+            state.under_way.push(under_way.what.clone());
+            let count = state
+                .under_way
+                .iter()
+                .filter(|(_, made, _)| *made == call)
+                .count();
+            let pauses = state.watched.get_mut(call).map_or(0, |(pauses, most)| {
+                *most = count.max(*most);
+                *pauses
+            });
             let tricks = state.tricks.get_mut(&(call, subject.clone()));
-            tricks.and_then(VecDeque::pop_front)
+            (tricks.and_then(VecDeque::pop_front), pauses)
         };
+        for _ in 0..pauses {
+            tokio::task::yield_now().await;
+        }
         match trick {
-            None => Ok(false),
-            Some(Trick::Nonsense) => Ok(true),
+            None => Ok(None),
+            Some(nonsense @ (Trick::Nonsense | Trick::Taken | Trick::Foreign)) => Ok(Some(nonsense)),
             Some(Trick::Later) => Err(Fault::new(FaultKind::Later, "ErrFake", "it may work later")),
             Some(Trick::Never) => Err(Fault::new(FaultKind::Never, "ErrFake", "it never will")),
             Some(Trick::Hang) => std::future::pending().await,
             Some(Trick::Panic) => panic!("told to panic in {call} {subject}"),
+        }
+    }
+}
+
+/// A call that has not ended.
+struct UnderWay {
+    world: Arc<World>,
+    what: (u32, &'static str, String),
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let mut state = self.world.lock();
+        if let Some(at) = state.under_way.iter().position(|what| *what == self.what) {
+            state.under_way.swap_remove(at);
         }
     }
 }
@@ -246,7 +303,7 @@ impl Provider for Fake {
             let nonsense = self.asked("status", pod.id.to_string(), &pod.id.node).await?;
             let state = self.world.lock();
             let mut known = state.pods.get(&pod.id.uid).map(|pod| pod.state.clone());
-            if nonsense {
+            if nonsense.is_some() {
                 let observed = Observed {
                     id: ContainerId("fake://nobody".into()),
                     doing: Doing::Running {
@@ -263,7 +320,7 @@ impl Provider for Fake {
     fn create<'a>(&'a self, pod: &'a PodRequest) -> BoxFuture<'a, Result<Sandbox, Fault>> {
         Box::pin(async move {
             let nonsense = self.asked("create", pod.id.to_string(), &pod.id.node).await?;
-            if nonsense {
+            if nonsense.is_some() {
                 let addresses = vec![Ipv4Addr::UNSPECIFIED.into()];
                 return Ok(Sandbox { addresses });
             }
@@ -297,11 +354,24 @@ impl Provider for Fake {
             let nonsense = self.asked("start", subject, &id.node).await?;
             let mut state = self.world.lock();
             state.containers += 1;
-            let container = ContainerId(format!("fake://{}", state.containers).into());
-            let mut at = Timestamp::now();
-            if nonsense {
-                at += SignedDuration::from_hours(1);
-            } else if let Some(pod) = state.pods.get_mut(&id.uid) {
+            let number = state.containers;
+            let at = Timestamp::now();
+            let pod = state.pods.get_mut(&id.uid);
+            let name = match nonsense {
+                None => format!("fake://{number}"),
+                Some(Trick::Foreign) => format!("docker://{number}"),
+                Some(Trick::Taken) => {
+                    let others = pod.iter().flat_map(|pod| &pod.state.containers);
+                    let mut others = others.filter(|(name, _)| **name != request.container.name);
+                    let (_, other) = others.next().expect("another container runs");
+                    other.id.to_string()
+                }
+                Some(_) => number.to_string(),
+            };
+            let container = ContainerId(name.into());
+            if nonsense.is_none()
+                && let Some(pod) = pod
+            {
                 let observed = Observed {
                     id: container.clone(),
                     doing: Doing::Running { since: at },
@@ -341,6 +411,14 @@ impl Provider for Fake {
     fn release(&self, node: &str) {
         let mut state = self.world.lock();
         state.calls.push((self.replica, "release", node.to_owned()));
+        let amid = state
+            .under_way
+            .iter()
+            .filter(|(by, _, on)| *by == self.replica && on == node);
+        let amid: Vec<String> = amid
+            .map(|(_, call, _)| format!("{node} was released amid {call}"))
+            .collect();
+        state.trespasses.extend(amid);
         if state.owners.get(node) == Some(&self.replica) {
             state.owners.remove(node);
         }

@@ -2,6 +2,7 @@
 
 use super::fake::Trick;
 use super::*;
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_goes_wrong_for_a_while_is_tried_again_and_harms_nobody_else() {
@@ -45,6 +46,7 @@ async fn a_pod_that_hangs_is_told_of_and_goes_in_spite_of_it() {
     bench.delete("web").await;
     bench.is_gone("web").await;
     assert!(bench.world.pods().is_empty());
+    assert_eq!(bench.world.under_way("start"), 0, "nobody waits for it any more");
     bench.end().await;
 }
 
@@ -95,4 +97,48 @@ async fn a_node_whose_provider_is_ill_is_not_ready_and_its_neighbour_is() {
     .await;
     bench.node_is_ready("virtual-2").await;
     bench.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_that_is_answered_with_nonsense_is_an_error_of_that_container_alone() {
+    let bench = Bench::new(&["virtual-1"]).await;
+    let two =
+        json!({"spec": {"containers": [{"name": "good", "image": "i"}, {"name": "app", "image": "i"}]}});
+    let answers = [
+        (Trick::Nonsense, "is no container ID"),
+        (Trick::Foreign, "of another runtime"),
+        (Trick::Taken, "container \"good\" has the ID"),
+    ];
+    for (trick, why) in answers {
+        let name = format!("{trick:?}").to_lowercase();
+        let subject = format!("default/{name}/app");
+        bench.world.trick("start", &subject, &[trick; 1000]);
+        bench.pod(&name, "virtual-1", two.clone()).await;
+        let pod = bench
+            .until("the answer is refused, and its sibling runs", &name, |pod| {
+                let (app, good) = (container(pod, "app"), container(pod, "good"));
+                waiting(app).is_some_and(|(reason, _)| reason == "ProviderNonsense")
+                    && good.is_some_and(|good| good.ready)
+            })
+            .await;
+        let (_, message) = waiting(container(&pod, "app")).unwrap();
+        assert!(message.contains(why), "{message:?} for {why:?}");
+        assert!(bench.world.count("start", &subject) > 0);
+        assert_eq!(bench.world.count("start", &format!("default/{name}/good")), 1);
+    }
+    // Once the provider talks sense all is well.
+    bench.world.trick("start", "default/taken/app", &[]);
+    bench.is_ready("taken").await;
+    bench.end().await;
+}
+
+fn container<'a>(pod: &'a Pod, name: &str) -> Option<&'a ContainerStatus> {
+    let statuses = pod.status.as_ref()?.container_statuses.as_ref()?;
+    statuses.iter().find(|status| status.name == name)
+}
+
+/// Why a container waits: reason and message.
+fn waiting(container: Option<&ContainerStatus>) -> Option<(&str, &str)> {
+    let waiting = container?.state.as_ref()?.waiting.as_ref()?;
+    Some((waiting.reason.as_deref()?, waiting.message.as_deref()?))
 }

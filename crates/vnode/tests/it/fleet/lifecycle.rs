@@ -35,6 +35,26 @@ async fn a_pod_is_created_started_reported_and_removed_as_soon_as_it_has_ended()
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_watch_that_falls_behind_begins_anew_and_misses_no_pod() {
+    // Of each kind the server remembers a single event.
+    let api = evenkeel_testkit::api_server_with(evenkeel_apiserver::Options {
+        watch_history: 1,
+        ..evenkeel_apiserver::Options::default()
+    });
+    let world = Arc::new(World::default());
+    let bench = Bench::again(api, world.clone(), Fake::new(&world, 1), &["virtual-1"]);
+    bench.node_is_ready("virtual-1").await;
+    let names: Vec<String> = (0..60).map(|number| format!("web-{number}")).collect();
+    let created = names.iter().map(|name| bench.pod(name, "virtual-1", json!({})));
+    futures::future::join_all(created).await;
+    for name in &names {
+        bench.is_ready(name).await;
+        assert_eq!(bench.world.count("start", &format!("default/{name}/app")), 1);
+    }
+    bench.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_pod_of_that_name_that_comes_after_it_is_another() {
     let bench = Bench::new(&["virtual-1"]).await;
     for round in 1..=3 {

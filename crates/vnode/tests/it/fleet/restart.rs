@@ -2,6 +2,8 @@
 
 use super::fake::Trick;
 use super::*;
+use evenkeel_vnode::Options;
+use kube::api::{Patch, PatchParams};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_next_process_adopts_everything_and_changes_nothing() {
@@ -78,4 +80,83 @@ async fn a_pod_that_was_deleted_while_nobody_served_its_node_ends() {
     next.is_gone("web").await;
     assert_eq!(next.world.count("stop", "default/web"), 1);
     next.end().await;
+}
+
+// On one thread, so that it is certain what could be under way at a time.
+#[tokio::test]
+async fn what_runs_is_asked_for_so_much_at_a_time_and_no_more() {
+    let bench = Bench::new(&["virtual-1", "virtual-2"]).await;
+    let names: Vec<String> = (0..24).map(|number| format!("web-{number}")).collect();
+    for (number, name) in names.iter().enumerate() {
+        bench
+            .pod(name, ["virtual-1", "virtual-2"][number % 2], json!({}))
+            .await;
+    }
+    for name in &names {
+        bench.is_ready(name).await;
+    }
+    bench.end().await;
+
+    let fake = Fake::new(&bench.world, 2);
+    let options = Options {
+        looks: 3,
+        ..options(&fake)
+    };
+    bench.world.watch("status");
+    let next = Bench::with(
+        bench.api.clone(),
+        bench.world.clone(),
+        fake,
+        options,
+        &["virtual-1", "virtual-2"],
+    );
+    for name in &names {
+        let subject = format!("default/{name}");
+        eventually("it is asked for", DEADLINE, async || {
+            (next.world.asked_by(2, &subject) > 0).then_some(())
+        })
+        .await;
+    }
+    assert_eq!(next.world.most("status"), 3);
+    next.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_is_over_and_kept_by_a_finalizer_is_not_begun_again_by_the_next_list() {
+    let bench = Bench::new(&["virtual-1"]).await;
+    let kept = json!({"metadata": {"finalizers": ["example.com/keeps-it"]}});
+    bench.pod("web", "virtual-1", kept).await;
+    bench.is_ready("web").await;
+    bench.delete("web").await;
+    let over = bench
+        .until("it is over", "web", |pod| {
+            let meta = &pod.metadata;
+            phase(pod) == "Succeeded" && meta.deletion_grace_period_seconds == Some(0)
+        })
+        .await;
+    assert_eq!(bench.world.count("delete", "default/web"), 1);
+    // A second node takes another watch, whose list shows all pods once more.
+    bench.fleet.add("virtual-2");
+    bench.pod("elsewhere", "virtual-2", json!({})).await;
+    bench.is_ready("elsewhere").await;
+    bench.pod("after", "virtual-1", json!({})).await;
+    bench.is_ready("after").await;
+    let now = bench.pods().get("web").await.unwrap();
+    assert_eq!(now.status, over.status);
+    let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    bench
+        .pods()
+        .patch("web", &PatchParams::default(), &free)
+        .await
+        .unwrap();
+    bench.is_gone("web").await;
+    for (call, subject) in [
+        ("create", "default/web"),
+        ("start", "default/web/app"),
+        ("stop", "default/web"),
+        ("delete", "default/web"),
+    ] {
+        assert_eq!(bench.world.count(call, subject), 1, "{call}");
+    }
+    bench.end().await;
 }

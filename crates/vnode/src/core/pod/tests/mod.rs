@@ -51,6 +51,7 @@
 mod adoption;
 mod containers;
 mod deletion;
+mod extra;
 mod lifecycle;
 mod posting;
 mod probes;
@@ -85,6 +86,7 @@ fn settings() -> Settings {
         back_off: Duration::from_secs(10),
         back_off_max: Duration::from_secs(300),
         reconcile: Duration::from_secs(10),
+        conditions: Vec::new(),
     }
 }
 
