@@ -1,6 +1,7 @@
 //! Evenkeel's command line: each sub-command is a thin face on a crate.
 
 mod failure;
+mod vnode;
 
 use clap::{Parser, Subcommand, ValueEnum as _};
 use evenkeel_election::runner::{self, ElectArgs, keeper::KeeperArgs};
@@ -48,7 +49,7 @@ enum Service {
     /// Stand in for the stock node lifecycle and taint eviction controllers
     NodeLifecycle(evenkeel_failover::stock::NodeLifecycleArgs),
     // Told by its arguments.
-    Vnode(evenkeel_vnode::cli::VnodeArgs),
+    Vnode(Box<vnode::VnodeArgs>),
     /// Serve an embedded Kubernetes API, for tests
     Apiserver(evenkeel_apiserver::cli::ApiServerArgs),
     /// Run a zone of simulated nodes with real agents, and break it
@@ -143,7 +144,7 @@ async fn run(service: Service, shutdown: CancellationToken) -> Result<ExitCode, 
             ran.map_err(|error| Failure::new(if error.is_config() { 2 } else { 1 }, &error))?;
         }
         Service::Vnode(args) => {
-            let ran = evenkeel_vnode::cli::run(args, shutdown).await;
+            let ran = vnode::run(*args, shutdown).await;
             ran.map_err(|error| Failure::new(error.exit_code(), &error))?;
         }
         Service::Apiserver(args) => {

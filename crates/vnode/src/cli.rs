@@ -2,7 +2,7 @@
 
 mod args;
 
-pub use args::{ProviderArg, Taint, VnodeArgs};
+pub use args::{ServeArgs, SimulatedArgs, Taint};
 
 use crate::fleet::{Fleet, Options};
 use crate::ownership::Sharing;
@@ -55,11 +55,50 @@ impl VnodeError {
     }
 }
 
-/// The process `evenkeel vnode`, until `shutdown`. Nodes and pods stay as they are.
-pub async fn run(args: VnodeArgs, shutdown: CancellationToken) -> Result<(), VnodeError> {
-    let nodes = args.node_names().map_err(VnodeError::Config)?;
+/// Name of the simulated provider.
+pub const SIMULATED: &str = "simulated";
+
+/// What a provider is made with.
+#[derive(Debug)]
+pub struct Surroundings<'a> {
+    /// How the API server is reached.
+    pub access: &'a Access,
+    /// Where the nodes' kubelet APIs listen.
+    pub address: IpAddr,
+    /// The end of the process.
+    pub stop: &'a CancellationToken,
+}
+
+/// A provider, ready to be served.
+pub struct Prepared {
+    /// Who runs the pods.
+    pub provider: Arc<dyn Provider>,
+    /// How many nodes there may be, for the limit of open files.
+    pub nodes: usize,
+    /// Changes the usual options.
+    pub change: Box<dyn FnOnce(&mut Options) + Send>,
+    /// Called once with the fleet; what it spawns ends with [`Surroundings::stop`]. It adds the nodes.
+    pub begin: Box<dyn FnOnce(&Fleet) + Send>,
+}
+
+impl std::fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Prepared")
+            .field("nodes", &self.nodes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Virtual nodes of one provider as a process, until `shutdown`. Nodes and pods stay as they are. `name`: the provider's,
+/// and its fleet's.
+pub async fn run(
+    args: ServeArgs,
+    name: &'static str,
+    prepare: impl AsyncFnOnce(Surroundings<'_>) -> Result<Prepared, VnodeError>,
+    shutdown: CancellationToken,
+) -> Result<(), VnodeError> {
     let candidacy = args
-        .candidacy()
+        .candidacy(name)
         .map_err(|error| VnodeError::Config(error.to_string()))?;
     let access = args.client.access().await?;
     let client = access.client("vnode")?;
@@ -67,6 +106,19 @@ pub async fn run(args: VnodeArgs, shutdown: CancellationToken) -> Result<(), Vno
         Some(address) => address,
         None => own_address(&access).await?,
     };
+    // Whatever ends first ends the rest.
+    let stop = shutdown.child_token();
+    let surroundings = Surroundings {
+        access: &access,
+        address,
+        stop: &stop,
+    };
+    let Prepared {
+        provider,
+        nodes,
+        change,
+        begin,
+    } = prepare(surroundings).await?;
     let listener = TcpListener::bind(args.admin)
         .await
         .map_err(|source| VnodeError::Listen {
@@ -80,17 +132,19 @@ pub async fn run(args: VnodeArgs, shutdown: CancellationToken) -> Result<(), Vno
 
     match doors::raise_file_limit() {
         // A listener for each node, and connections besides.
-        Ok(limit) if kubelet.is_some() && limit < nodes.len() as u64 + 1024 => tracing::warn!(
+        Ok(limit) if kubelet.is_some() && limit < nodes as u64 + 1024 => tracing::warn!(
             limit,
-            nodes = nodes.len(),
+            nodes,
             "the limit of open files is too low for a kubelet API of each node: raise it (ulimit -Hn), or use --no-kubelet-api"
         ),
         Ok(_) => {}
         Err(error) => tracing::warn!(%error, "cannot raise the limit of open files"),
     }
-    let provider = provider(&args);
-    let mut options = Options::new(args.provider.name(), &*provider, vec![address]);
-    options.selector.clone_from(&args.pod_selector);
+    let mut options = Options::new(name, &*provider, vec![address]);
+    change(&mut options);
+    if args.pod_selector.is_some() {
+        options.selector.clone_from(&args.pod_selector);
+    }
     options.nodes.lease.interval = args.lease_renew_interval;
     options.nodes.lease.duration = args.lease_renew_interval * 4;
     if let Some(candidacy) = candidacy {
@@ -101,21 +155,16 @@ pub async fn run(args: VnodeArgs, shutdown: CancellationToken) -> Result<(), Vno
             election: candidacy.config,
         };
     }
-    // Whatever ends first ends the rest.
-    let stop = shutdown.child_token();
     options.kubelet = kubelet.map(|prepared| prepared.begin(&client, &stop));
     let fleet = Fleet::start(client, provider, options, stop.clone());
-    for node in &nodes {
-        fleet.add(node);
-    }
+    let admin = Admin::new("vnode");
+    begin(&fleet);
     tracing::info!(
-        nodes = nodes.len(),
-        provider = args.provider.name(),
+        provider = name,
         %address,
         admin = %listener.local_addr().unwrap_or(args.admin),
         "serving virtual nodes"
     );
-    let admin = Admin::new("vnode");
     admin.register(|registry| fleet.register(registry));
     let settled = fleet.clone();
     admin.ready("nodes", move || {
@@ -131,20 +180,30 @@ pub async fn run(args: VnodeArgs, shutdown: CancellationToken) -> Result<(), Vno
     served.map_err(VnodeError::Admin)
 }
 
-fn provider(args: &VnodeArgs) -> Arc<dyn Provider> {
-    match args.provider {
-        ProviderArg::Simulated => Arc::new(Simulated::new(simulated::Settings {
-            start_delay: args.simulated_start_delay,
-            template: NodeTemplate {
-                taints: args.taints(),
-                ..NodeTemplate::default()
-            },
-            ..simulated::Settings::default()
-        })),
-    }
+/// The simulated provider, with the nodes that the flags name.
+pub fn simulated(args: &SimulatedArgs) -> Result<Prepared, VnodeError> {
+    let nodes = args.node_names().map_err(VnodeError::Config)?;
+    let provider = Simulated::new(simulated::Settings {
+        start_delay: args.simulated_start_delay,
+        template: NodeTemplate {
+            taints: args.taints(),
+            ..NodeTemplate::default()
+        },
+        ..simulated::Settings::default()
+    });
+    Ok(Prepared {
+        provider: Arc::new(provider),
+        nodes: nodes.len(),
+        change: Box::new(|_| {}),
+        begin: Box::new(move |fleet| {
+            for node in &nodes {
+                fleet.add(node);
+            }
+        }),
+    })
 }
 
-fn kubelet_api(args: &VnodeArgs, address: IpAddr) -> Option<KubeletApi> {
+fn kubelet_api(args: &ServeArgs, address: IpAddr) -> Option<KubeletApi> {
     if args.no_kubelet_api {
         return None;
     }

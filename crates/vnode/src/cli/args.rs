@@ -11,33 +11,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Virtual nodes, many in one process.
-///
-/// Registers nodes and runs the pods that are bound to them by way of a provider. Ended by a signal it leaves nodes and
-/// pods as they are: the next process takes them over.
+/// What all providers have in common.
 #[derive(Clone, Debug, clap::Args)]
-pub struct VnodeArgs {
+pub struct ServeArgs {
     /// Where the API server is.
     #[command(flatten)]
     pub client: ClientArgs,
-    /// What runs the pods.
-    #[arg(long, value_name = "NAME")]
-    pub provider: ProviderArg,
-    /// How many nodes; they are called PREFIX-0, PREFIX-1 and so on.
-    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=50_000))]
-    pub nodes: u32,
-    /// What the names of nodes begin with.
-    #[arg(long, value_name = "PREFIX", default_value = "vnode")]
-    pub node_prefix: String,
-    /// Name of a node, instead of --nodes; repeatable.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["nodes", "node_prefix"])]
-    pub node_name: Vec<String>,
-    /// Taint that new nodes get, KEY[=VALUE]:EFFECT; repeatable. Without it `virtual-kubelet.io/provider=PROVIDER:NoSchedule`.
-    #[arg(long, value_name = "TAINT", value_parser = taint)]
-    pub taint: Vec<Taint>,
-    /// New nodes get no taint.
-    #[arg(long, conflicts_with = "taint")]
-    pub no_taint: bool,
     /// Address that nodes publish, and that their kubelet API listens on; without it the one by which this machine reaches
     /// the API server.
     #[arg(long, value_name = "IP")]
@@ -64,9 +43,6 @@ pub struct VnodeArgs {
     /// Time between renewals of a node's Lease; the Lease lasts four times as long.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse)]
     pub lease_renew_interval: Duration,
-    /// How long a simulated container takes to start.
-    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration::parse)]
-    pub simulated_start_delay: Duration,
     /// Where /healthz, /livez, /readyz and /metrics are served.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9860")]
     pub admin: SocketAddr,
@@ -81,20 +57,28 @@ pub struct VnodeArgs {
     pub identity: Option<String>,
 }
 
-/// What runs the pods.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum ProviderArg {
-    /// Nothing runs: pods start, log, serve, crash and end as their annotations say.
-    Simulated,
-}
-
-impl ProviderArg {
-    /// As on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Simulated => "simulated",
-        }
-    }
+/// The simulated provider's own.
+#[derive(Clone, Debug, clap::Args)]
+pub struct SimulatedArgs {
+    /// simulated: how many nodes; they are called PREFIX-0, PREFIX-1 and so on.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=50_000))]
+    pub nodes: u32,
+    /// simulated: what the names of nodes begin with.
+    #[arg(long, value_name = "PREFIX", default_value = "vnode")]
+    pub node_prefix: String,
+    /// simulated: name of a node, instead of --nodes; repeatable.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["nodes", "node_prefix"])]
+    pub node_name: Vec<String>,
+    /// simulated: taint that new nodes get, KEY[=VALUE]:EFFECT; repeatable. Without it
+    /// `virtual-kubelet.io/provider=simulated:NoSchedule`.
+    #[arg(long, value_name = "TAINT", value_parser = taint)]
+    pub taint: Vec<Taint>,
+    /// simulated: new nodes get no taint.
+    #[arg(long, conflicts_with = "taint")]
+    pub no_taint: bool,
+    /// simulated: how long a container takes to start.
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration::parse)]
+    pub simulated_start_delay: Duration,
 }
 
 /// A taint as kubectl writes it.
@@ -128,7 +112,7 @@ fn taint(text: &str) -> Result<Taint, String> {
     })
 }
 
-impl VnodeArgs {
+impl SimulatedArgs {
     /// Names of the nodes. `Err` names the flag and what is wrong with it.
     pub fn node_names(&self) -> Result<BTreeSet<String>, String> {
         let named: Vec<String> = if self.node_name.is_empty() {
@@ -165,15 +149,17 @@ impl VnodeArgs {
         }
         if self.taint.is_empty() {
             let key = names::vnode::PROVIDER_TAINT.to_owned();
-            return vec![(key, self.provider.name().to_owned(), "NoSchedule".to_owned())];
+            return vec![(key, super::SIMULATED.to_owned(), "NoSchedule".to_owned())];
         }
         let parts = |taint: &Taint| (taint.key.clone(), taint.value.clone(), taint.effect.clone());
         self.taint.iter().map(parts).collect()
     }
+}
 
+impl ServeArgs {
     /// For which Leases to stand; `None`: this process alone serves all nodes. 10/7/2 s unless flags say otherwise: the nodes of a
     /// replica that died are served again within 15 s.
-    pub fn candidacy(&self) -> Result<Option<Candidacy>, FlagError> {
+    pub fn candidacy(&self, provider: &str) -> Result<Option<Candidacy>, FlagError> {
         let identity = self.identity.clone().unwrap_or_else(unique_identity);
         let mut config = election::Config::new(&identity);
         config.lease_duration = Duration::from_secs(10);
@@ -182,7 +168,7 @@ impl VnodeArgs {
         self.leader_elect.resolve(Defaults {
             // Every cluster has it, and these are Leases of nodes, too.
             namespace: names::NODE_LEASE_NAMESPACE.to_owned(),
-            name: format!("{}-{}", names::vnode::SLOT_LEASE, self.provider.name()),
+            name: format!("{}-{provider}", names::vnode::SLOT_LEASE),
             config,
         })
     }
@@ -197,24 +183,30 @@ mod tests {
     #[derive(Parser)]
     struct Cli {
         #[command(flatten)]
-        vnode: VnodeArgs,
+        serve: ServeArgs,
+        #[command(flatten)]
+        simulated: SimulatedArgs,
     }
 
-    fn parse(line: &str) -> Result<VnodeArgs, clap::Error> {
+    fn cli(line: &str) -> Result<Cli, clap::Error> {
         let words = std::iter::once("evenkeel").chain(line.split_whitespace());
-        Cli::try_parse_from(words).map(|cli| cli.vnode)
+        Cli::try_parse_from(words)
+    }
+
+    fn parse(line: &str) -> Result<SimulatedArgs, clap::Error> {
+        cli(line).map(|cli| cli.simulated)
     }
 
     #[test]
     fn nodes_are_numbered_from_zero() {
-        let args = parse("--provider simulated --nodes 3 --node-prefix edge").unwrap();
+        let args = parse("--nodes 3 --node-prefix edge").unwrap();
         let names: Vec<_> = args.node_names().unwrap().into_iter().collect();
         assert_eq!(names, ["edge-0", "edge-1", "edge-2"]);
     }
 
     #[test]
     fn nodes_may_be_named_one_by_one() {
-        let args = parse("--provider simulated --node-name b --node-name a.c").unwrap();
+        let args = parse("--node-name b --node-name a.c").unwrap();
         let names: Vec<_> = args.node_names().unwrap().into_iter().collect();
         assert_eq!(names, ["a.c", "b"]);
     }
@@ -225,7 +217,7 @@ mod tests {
     #[case("--node-name -", "no name for a node")]
     #[case("--node-name a..b", "no name for a node")]
     fn a_bad_name_is_refused_with_its_flag(#[case] line: &str, #[case] words: &str) {
-        let args = parse(&format!("--provider simulated {line}")).unwrap();
+        let args = parse(line).unwrap();
         let error = args.node_names().unwrap_err();
         assert!(error.contains(words), "{error}");
     }
@@ -235,7 +227,7 @@ mod tests {
     #[case("--no-taint", &[])]
     #[case("--taint a=b:NoExecute --taint c:PreferNoSchedule", &[("a", "b", "NoExecute"), ("c", "", "PreferNoSchedule")])]
     fn taints(#[case] line: &str, #[case] expected: &[(&str, &str, &str)]) {
-        let got = parse(&format!("--provider simulated {line}")).unwrap().taints();
+        let got = parse(line).unwrap().taints();
         let got: Vec<_> = got
             .iter()
             .map(|(key, value, effect)| (key.as_str(), value.as_str(), effect.as_str()))
@@ -244,13 +236,11 @@ mod tests {
     }
 
     #[rstest]
-    #[case("--provider docker", "simulated")]
-    #[case("--provider simulated --nodes 0", "1..=50000")]
-    #[case("--provider simulated --taint a", "KEY=VALUE:EFFECT")]
-    #[case("--provider simulated --taint a:Never", "NoExecute")]
-    #[case("--provider simulated --taint =b:NoExecute", "needs a key")]
-    #[case("--provider simulated --tls-cert-file a", "--tls-private-key-file")]
-    #[case("--nodes 1", "--provider")]
+    #[case("--nodes 0", "1..=50000")]
+    #[case("--taint a", "KEY=VALUE:EFFECT")]
+    #[case("--taint a:Never", "NoExecute")]
+    #[case("--taint =b:NoExecute", "needs a key")]
+    #[case("--tls-cert-file a", "--tls-private-key-file")]
     fn a_wrong_flag_is_named_with_what_to_write(#[case] line: &str, #[case] words: &str) {
         let error = parse(line).map(|_| ()).unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
@@ -258,11 +248,7 @@ mod tests {
 
     #[test]
     fn a_dead_replica_is_missed_for_ten_seconds_unless_flags_say_otherwise() {
-        let candidacy = |line: &str| {
-            parse(&format!("--provider simulated {line}"))
-                .unwrap()
-                .candidacy()
-        };
+        let candidacy = |line: &str| cli(line).unwrap().serve.candidacy("simulated");
         let ours = candidacy("--identity me").unwrap().unwrap();
         assert_eq!(
             (ours.namespace.as_str(), ours.name.as_str()),

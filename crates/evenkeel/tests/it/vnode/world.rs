@@ -85,6 +85,14 @@ impl World {
 
     /// A process of so many virtual nodes, called `vnode-0` and so on.
     pub(super) fn vnode(&self, identity: &str, nodes: usize, more: &[&str]) -> Vnode {
+        let nodes = nodes.to_string();
+        let mut line = vec!["--simulated-start-delay", "10ms", "--nodes", &nodes];
+        line.extend(more);
+        self.serve(identity, "simulated", &line)
+    }
+
+    /// A process of virtual nodes by a provider.
+    pub(super) fn serve(&self, identity: &str, provider: &str, more: &[&str]) -> Vnode {
         let log = self.api.home.path().join(format!("{identity}.log"));
         let output = File::options()
             .create(true)
@@ -92,23 +100,8 @@ impl World {
             .open(&log)
             .expect("the directory is writable");
         let child = evenkeel()
-            .args([
-                "vnode",
-                "--provider",
-                "simulated",
-                "--simulated-start-delay",
-                "10ms",
-                "--admin",
-                "127.0.0.1:0",
-            ])
-            .args([
-                "--address",
-                "127.0.0.1",
-                "--identity",
-                identity,
-                "--nodes",
-                &nodes.to_string(),
-            ])
+            .args(["vnode", "--provider", provider, "--admin", "127.0.0.1:0"])
+            .args(["--address", "127.0.0.1", "--identity", identity])
             .env("EVENKEEL_KUBECONFIG", &self.kubeconfig)
             .args(more)
             .stdout(output.try_clone().expect("the handle can be copied"))
