@@ -1,12 +1,19 @@
 //! Test support: conditions awaited with a deadline, skips that are seen, tools that may be missing, an API server
 //! of the test's own, also on links that can be cut, networks that lose packets, candidates of elections as
-//! processes, programs on Kubernetes' own code as peers, and a container runtime.
+//! processes, programs on Kubernetes' own code as peers, a container runtime, and (feature `arklet`) fake Koupleless
+//! bases and an MQTT broker.
 
+#[cfg(feature = "arklet")]
+pub mod arklet;
 pub mod candidate;
 pub mod containerd;
 pub mod interop;
+pub mod koupleless;
+#[cfg(feature = "arklet")]
+pub mod mqtt;
 pub mod named;
 pub mod netns;
+mod ports;
 mod served;
 
 pub use evenkeel_apiserver::{ApiServer, Options};

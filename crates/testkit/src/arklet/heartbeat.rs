@@ -1,0 +1,134 @@
+//! The heartbeat of the HTTP tunnel, as the JDK's own HTTP client sends it.
+
+use super::Identity;
+use super::json::{Enums, Json};
+use super::live::{Inner, Live};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+/// Where heartbeats go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Endpoint {
+    /// `host:port`.
+    host: String,
+    path: String,
+    interval: Duration,
+}
+
+impl Endpoint {
+    /// Of `http://host:port`, with or without a path; heartbeats go to `heartbeat` below it.
+    pub(crate) fn new(url: &str, interval: Duration) -> Self {
+        let rest = url.strip_prefix("http://").unwrap_or(url);
+        let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let path = match path.trim_end_matches('/') {
+            "" => String::new(),
+            path => format!("/{path}"),
+        };
+        Self {
+            host: host.to_owned(),
+            path: format!("{path}/heartbeat"),
+            interval,
+        }
+    }
+}
+
+/// What became of heartbeats.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Heartbeats {
+    /// Answered with 200.
+    pub accepted: u64,
+    /// Answered otherwise, or not at all.
+    pub failed: u64,
+}
+
+/// Sends heartbeats for as long as the base lives, to where it is told.
+pub(crate) fn run(live: &Arc<Live>) {
+    let inner = live.inner.clone();
+    live.spawn(async move {
+        let mut told = inner.heartbeat.subscribe();
+        loop {
+            let endpoint = told.borrow_and_update().clone();
+            let beating = async {
+                match endpoint {
+                    Some(endpoint) => beat(&inner, &endpoint).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                changed = told.changed() => if changed.is_err() { return },
+                () = beating => {}
+            }
+        }
+    });
+}
+
+async fn beat(inner: &Inner, endpoint: &Endpoint) {
+    let mut ticks = interval(endpoint.interval);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    let mut beats = inner.beats.subscribe();
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => {}
+            changed = beats.changed() => if changed.is_err() { return },
+        }
+        let request = request(&endpoint.host, &endpoint.path, &inner.identity, inner.told_port);
+        let status = send(&endpoint.host, &request).await;
+        let mut ledger = inner.ledger();
+        match status {
+            Ok(200) => ledger.heartbeats.accepted += 1,
+            Ok(_) | Err(_) => ledger.heartbeats.failed += 1,
+        }
+    }
+}
+
+/// The request to the byte.
+pub(crate) fn request(host: &str, path: &str, identity: &Identity, port: u16) -> String {
+    let body = status(identity, port).write(Enums::Text);
+    format!(
+        "POST {path} HTTP/1.1\r\nContent-Type: application/json\r\nUser-Agent: Java/17.0.15\r\nHost: {host}\r\n\
+         Accept: text/html, image/gif, image/jpeg, */*; q=0.2\r\nConnection: keep-alive\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+/// What a base tells of itself, which is always `activated`.
+pub(crate) fn status(identity: &Identity, port: u16) -> Json {
+    Json::bean([
+        ("baseMetadata", metadata(identity)),
+        ("localHostName", Json::text(&identity.host_name)),
+        ("localIP", Json::text(&identity.local_ip)),
+        ("port", Json::Int(port.into())),
+        ("state", Json::text("activated")),
+    ])
+}
+
+/// Who a base is.
+pub(crate) fn metadata(identity: &Identity) -> Json {
+    Json::bean([
+        ("clusterName", Json::text(&identity.cluster)),
+        ("identity", Json::text(&identity.id)),
+        ("name", Json::text(&identity.name)),
+        ("version", Json::text(&identity.version)),
+    ])
+}
+
+/// Sends it; returns the status code.
+async fn send(host: &str, request: &str) -> io::Result<u16> {
+    let connecting = TcpStream::connect(host);
+    let mut stream = timeout(Duration::from_secs(30), connecting).await??;
+    let exchange = async {
+        stream.write_all(request.as_bytes()).await?;
+        let mut answer = Vec::new();
+        while !answer.contains(&b'\n') && stream.read_buf(&mut answer).await? > 0 {}
+        let line = String::from_utf8_lossy(&answer).into_owned();
+        line.split(' ')
+            .nth(1)
+            .and_then(|code| code.parse().ok())
+            .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
+    };
+    timeout(Duration::from_secs(10), exchange).await?
+}
