@@ -6,10 +6,19 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod alert;
 mod decoder;
+mod discovery;
 mod golden;
+mod heal;
 mod http;
 mod http_hostile;
+mod modules;
 mod mqtt;
+mod peer;
 mod server;
 
+use std::time::Duration;
+
+/// Nothing that a test waits for takes longer.
+const DEADLINE: Duration = Duration::from_secs(60);

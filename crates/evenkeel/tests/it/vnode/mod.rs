@@ -1,5 +1,6 @@
 //! `evenkeel vnode` from outside: real processes, real sockets, real kubectl.
 
+mod koupleless;
 mod kubectl;
 mod replicas;
 mod restart;

@@ -1,0 +1,314 @@
+//! `evenkeel vnode --provider koupleless` with a real base: Java, arklet, jars.
+
+use super::world::{SOON, Vnode, World, identity, is_ready, pod_is_ready};
+use evenkeel_testkit::koupleless::{self, Built, JavaBase, MqttSetup, Setup};
+use evenkeel_testkit::mqtt::{Mosquitto, MosquittoSetup};
+use evenkeel_testkit::{eventually, skipped};
+use k8s_openapi::api::core::v1::{Event, Node, Pod};
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use std::net::TcpListener;
+use std::time::Duration;
+
+/// For what takes a base, a controller and a node's Lease their time.
+const LONG: Duration = Duration::from_secs(120);
+
+const NODE: &str = "vnode.base-1.dev";
+
+/// A port for heartbeats, free a moment ago.
+fn port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has ports");
+    listener.local_addr().expect("it is bound").port()
+}
+
+/// The real base, or why there is none here.
+fn built(test: &str) -> Option<Built> {
+    match koupleless::build() {
+        Ok(built) => Some(built),
+        Err(why) => {
+            skipped(test, &why.to_string());
+            None
+        }
+    }
+}
+
+struct Scene {
+    world: World,
+    port: u16,
+}
+
+impl Scene {
+    async fn start() -> Self {
+        let world = World::start().await;
+        world
+            .apply(include_str!("../../../../../deploy/koupleless.yaml"))
+            .await;
+        Self { world, port: port() }
+    }
+
+    /// The process, with exactly the rights of the manifest.
+    async fn serve(&self, identity: &str, more: &[&str]) -> Vnode {
+        let account = self.world.account("evenkeel-system", "evenkeel-koupleless").await;
+        let account = account.display().to_string();
+        let heartbeat = format!("127.0.0.1:{}", self.port);
+        let mut line = vec!["--kubeconfig", &account, "--heartbeat", &heartbeat];
+        line.extend(more);
+        self.world.serve(identity, "koupleless", &line)
+    }
+
+    async fn base(&self, built: &Built, more: Setup) -> JavaBase {
+        let setup = Setup {
+            heartbeat: Some(format!("http://127.0.0.1:{}", self.port)),
+            ..more
+        };
+        built.start(setup).await
+    }
+
+    async fn node(&self, what: &str, deadline: Duration, holds: impl Fn(&Node) -> bool) -> Node {
+        let nodes: Api<Node> = Api::all(self.world.client.clone());
+        eventually(&format!("node {NODE} {what}"), deadline, async || {
+            let node = nodes.get_opt(NODE).await.expect("the API server answers")?;
+            holds(&node).then_some(node)
+        })
+        .await
+    }
+
+    /// A pod of modules: name, version, URL.
+    async fn pod(&self, name: &str, modules: &[(&str, &str, String)]) {
+        let containers: Vec<Value> = modules
+            .iter()
+            .map(|(module, version, url)| {
+                json!({"name": module, "image": url, "env": [{"name": "BIZ_VERSION", "value": version}]})
+            })
+            .collect();
+        let pod = json!({
+            "metadata": {"name": name, "labels": {"virtual-kubelet.koupleless.io/component": "module"}},
+            "spec": {"nodeName": NODE, "containers": containers,
+                "readinessGates": [{"conditionType": "module.koupleless.io/ready"}]},
+        });
+        let pod: Pod = serde_json::from_value(pod).expect("a pod");
+        let created = self.world.pods_api().create(&PostParams::default(), &pod).await;
+        created.expect("the pod is valid");
+    }
+
+    async fn until(&self, name: &str, what: &str, holds: impl Fn(&Pod) -> bool) -> Pod {
+        eventually(&format!("pod {name} {what}"), LONG, async || {
+            let found = self.world.pods_api().get_opt(name).await;
+            let pod = found.expect("the API server answers")?;
+            holds(&pod).then_some(pod)
+        })
+        .await
+    }
+
+    async fn delete(&self, name: &str) {
+        let deleted = self.world.pods_api().delete(name, &DeleteParams::default()).await;
+        deleted.expect("it is there");
+        eventually(&format!("pod {name} is gone"), SOON, async || {
+            let found = self.world.pods_api().get_opt(name).await;
+            found.expect("the API server answers").is_none().then_some(())
+        })
+        .await;
+    }
+
+    async fn event(&self, about: &str, text: &str) {
+        let events: Api<Event> = Api::namespaced(self.world.client.clone(), "default");
+        eventually(&format!("an event of {about} says {text:?}"), LONG, async || {
+            let all = events
+                .list(&ListParams::default())
+                .await
+                .expect("the API server answers");
+            let says = |event: &Event| {
+                event.involved_object.name.as_deref() == Some(about)
+                    && event.message.as_deref().unwrap_or_default().contains(text)
+            };
+            all.items.iter().any(says).then_some(())
+        })
+        .await;
+    }
+}
+
+/// Status of a node's `Ready`.
+fn ready(node: &Node) -> &str {
+    let conditions = node
+        .status
+        .iter()
+        .flat_map(|status| status.conditions.iter().flatten());
+    let mut ready = conditions.filter(|condition| condition.type_ == "Ready");
+    ready.next().map_or("", |condition| condition.status.as_str())
+}
+
+/// Names and states of a base's modules.
+async fn modules(base: &JavaBase) -> Vec<(String, String)> {
+    let answer = base.post("queryAllBiz", &json!({})).await;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let modules = answer["data"].as_array().cloned().unwrap_or_default();
+    let mut modules: Vec<_> = modules
+        .iter()
+        .map(|module| {
+            let id = format!("{}:{}", text(&module["bizName"]), text(&module["bizVersion"]));
+            (id, text(&module["bizState"]).to_ascii_lowercase())
+        })
+        .collect();
+    modules.sort();
+    modules
+}
+
+fn activated(id: &str) -> (String, String) {
+    (id.to_owned(), "activated".to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_real_base_runs_modules_as_pods() {
+    let Some(built) = built("a_real_base_runs_modules_as_pods") else {
+        return;
+    };
+    let scene = Scene::start().await;
+    let first = scene.serve("first", &["--heartbeat-from-anywhere"]).await;
+    let mut base = scene.base(&built, Setup::default()).await;
+    let node = scene.node("is Ready", LONG, is_ready).await;
+    let labels = node.metadata.labels.expect("it has labels");
+    assert_eq!(labels["base.koupleless.io/cluster-name"], "default");
+
+    // Install, and a group of three.
+    scene
+        .pod("good", &[("good", "1.0.0", built.jar("good", "1.0.0"))])
+        .await;
+    let group = ["one", "two", "three"].map(|name| (name, "1.0.0", built.jar(name, "1.0.0")));
+    scene.pod("group", &group).await;
+    scene.until("good", "is Ready", pod_is_ready).await;
+    scene.until("group", "is Ready", pod_is_ready).await;
+    assert_eq!(modules(&base).await.len(), 4);
+
+    // A failing install, with its cause.
+    scene
+        .pod("failing", &[("failing", "1.0.0", built.jar("failing", "1.0.0"))])
+        .await;
+    let failing = scene
+        .until("failing", "waits", |pod| {
+            let statuses = pod
+                .status
+                .iter()
+                .flat_map(|status| status.container_statuses.iter().flatten());
+            statuses.into_iter().any(|status| {
+                let state = status.state.as_ref().and_then(|state| state.waiting.as_ref());
+                state.is_some_and(|waiting| waiting.reason.as_deref() == Some("InstallFailed"))
+            })
+        })
+        .await;
+    assert!(!pod_is_ready(&failing));
+    scene.event("failing", "could not be installed").await;
+    scene.delete("failing").await;
+
+    // Another process takes over: nothing is installed again.
+    let pods = scene.world.pods().await;
+    first.kill();
+    let second = scene.serve("second", &["--heartbeat-from-anywhere"]).await;
+    let holder = |node: &Node| super::world::port(node);
+    let before = holder(&scene.node("is there", SOON, |_| true).await);
+    scene
+        .node("is served by the other", LONG, |node| {
+            holder(node) != before && is_ready(node)
+        })
+        .await;
+    let after = scene.world.pods().await;
+    for (name, pod) in &pods {
+        assert_eq!(identity(pod), identity(&after[name]), "{name}");
+    }
+
+    // A second version takes over from the first.
+    scene
+        .pod("newer", &[("good", "2.0.0", built.jar("good", "2.0.0"))])
+        .await;
+    scene.until("newer", "is Ready", pod_is_ready).await;
+    scene
+        .until("good", "is not ready", |pod| !pod_is_ready(pod))
+        .await;
+    scene.delete("good").await;
+    assert!(modules(&base).await.contains(&activated("good:2.0.0")));
+
+    // The base is restarted: its modules come again.
+    base.restart().await;
+    let again = scene
+        .until("newer", "was installed again", |pod| {
+            let statuses = pod
+                .status
+                .iter()
+                .flat_map(|status| status.container_statuses.iter().flatten());
+            pod_is_ready(pod) && statuses.into_iter().all(|status| status.restart_count == 1)
+        })
+        .await;
+    assert!(again.metadata.deletion_timestamp.is_none());
+    assert!(modules(&base).await.contains(&activated("good:2.0.0")));
+
+    // The base is killed: Unknown first, and then its pods go, so that they can come elsewhere.
+    base.kill();
+    scene
+        .node("is Unknown", LONG, |node| ready(node) == "Unknown")
+        .await;
+    eventually("the pods are gone", LONG, async || {
+        scene.world.pods().await.is_empty().then_some(())
+    })
+    .await;
+    let nodes: Api<Node> = Api::all(scene.world.client.clone());
+    eventually("the node is gone", LONG, async || {
+        nodes
+            .get_opt(NODE)
+            .await
+            .expect("the API server answers")
+            .is_none()
+            .then_some(())
+    })
+    .await;
+    second.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_real_base_is_reached_through_a_real_broker() {
+    let test = "a_real_base_is_reached_through_a_real_broker";
+    let Some(built) = built(test) else { return };
+    let Some(broker) = Mosquitto::start(&MosquittoSetup::default()) else {
+        return skipped(test, "no mosquitto on PATH");
+    };
+    let scene = Scene::start().await;
+    let address = broker.address();
+    let mqtt = address.to_string();
+    let _process = scene
+        .serve("mqtt", &["--no-heartbeat", "--mqtt-broker", &mqtt])
+        .await;
+    let setup = Setup {
+        mqtt: Some(MqttSetup::open(address)),
+        env: "dev".to_owned(),
+        ..Setup::default()
+    };
+    let base = built.start(setup).await;
+    scene.node("is Ready", LONG, is_ready).await;
+    scene
+        .pod("good", &[("good", "1.0.0", built.jar("good", "1.0.0"))])
+        .await;
+    scene.until("good", "is Ready", pod_is_ready).await;
+    assert_eq!(modules(&base).await, [activated("good:1.0.0")]);
+    // A new jar for the same version: the old one goes, the new one comes.
+    let jar = built.jar("good", "1.0.0");
+    let again = scene.world.api.home.path().join("again.jar");
+    std::fs::copy(jar.strip_prefix("file://").expect("a file's URL"), &again).expect("the jar can be copied");
+    let image = format!("file://{}", again.display());
+    let patch = json!({"spec": {"containers": [{"name": "good", "image": image}]}});
+    let patched = scene
+        .world
+        .pods_api()
+        .patch("good", &PatchParams::default(), &Patch::Strategic(patch))
+        .await;
+    patched.expect("an image may change");
+    scene
+        .until("good", "was installed again", |pod| {
+            let statuses = pod
+                .status
+                .iter()
+                .flat_map(|status| status.container_statuses.iter().flatten());
+            pod_is_ready(pod) && statuses.into_iter().all(|status| status.restart_count == 1)
+        })
+        .await;
+    scene.delete("good").await;
+    assert_eq!(modules(&base).await, []);
+}

@@ -1,0 +1,148 @@
+//! What goes into a machine and comes out of it.
+
+use super::{Note, Reading};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a machine is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// What a machine that begins finds on the node: whether the taint is there.
+    Found {
+        /// It is.
+        tainted: bool,
+    },
+    /// An answer to `health`. `None`: the base could not measure itself; the last reading stands.
+    Health(Option<Reading>),
+    /// What is known of the base otherwise.
+    Base {
+        /// It has not been heard of for too long.
+        silent: bool,
+        /// `metadata.uid` of the pod that it runs in.
+        pod: Option<Arc<str>>,
+    },
+    /// The answer to the action under way.
+    Answer(Answer),
+    /// The base's node is no more.
+    Gone,
+    /// Time has passed.
+    Tick,
+}
+
+/// What is to be done. Each is answered once, with [`Answer::Failed`] if nothing better is known, and may be repeated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Take a place in the budget, or keep the one that is held.
+    Acquire,
+    /// Set the taint.
+    Taint,
+    /// Look which pods are still there, and whether the taint is.
+    Look,
+    /// Uninstall what is left of our modules.
+    Uninstall,
+    /// Evict the pod of this UID, in which the base runs, by the Eviction API of the cluster that it is in.
+    Replace(Arc<str>),
+    /// Take the taint off; one that is not there is fine.
+    Untaint,
+    /// Give the place in the budget back; one that is not held is fine.
+    Release,
+}
+
+/// What came of an action.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It is done.
+    Done,
+    /// There is no place; these nodes have them.
+    Full(String),
+    /// What a look showed. It began after it was asked for.
+    Seen {
+        /// Pods that must leave for the taint and have not.
+        pods: usize,
+        /// The taint is there.
+        tainted: bool,
+    },
+    /// So many of our modules are left.
+    Left(usize),
+    /// The pod is no more: there is nothing to evict.
+    NoPod,
+    /// A disruption budget does not allow it now.
+    Refused(String),
+    /// It failed, or nobody knows.
+    Failed(String),
+}
+
+/// How a healing ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The metaspace is back.
+    Recovered,
+    /// The base is a new one.
+    Replaced,
+    /// The pods did not leave in time.
+    GaveUp,
+}
+
+/// Where a healing stands. Times are those of the inputs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Nothing is wrong, or nothing is known.
+    Well,
+    /// The taint was found at the start: readings decide whether a healing goes on.
+    Adopted,
+    /// It waits for a place in the budget.
+    Asking,
+    /// The taint is being set.
+    Tainting {
+        /// Then the place is asked for anew.
+        until: Duration,
+    },
+    /// Pods leave; the cluster evicts them.
+    Draining {
+        /// Then it gives up.
+        until: Duration,
+        /// Pods at the last look.
+        pods: Option<usize>,
+    },
+    /// What is left of our modules is being uninstalled.
+    Uninstalling {
+        /// Then it goes on without.
+        until: Duration,
+    },
+    /// The base is empty, and may show that its metaspace is back.
+    Settling {
+        /// Then the base is replaced.
+        until: Duration,
+    },
+    /// Its pod is being evicted.
+    Replacing {
+        /// A last look has shown that no pod has come since.
+        sure: bool,
+    },
+    /// A new base is expected.
+    Waiting {
+        /// Then the eviction is asked for again.
+        until: Duration,
+    },
+    /// The base is empty, and no pod of it is known: somebody has to restart it.
+    Spent,
+    /// The taint is being taken off.
+    Untainting(Outcome),
+    /// The place in the budget is being given back. `None`: no taint was set.
+    Releasing(Option<Outcome>),
+    /// The node is no more.
+    Gone,
+}
+
+/// What a machine answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Output {
+    /// What is to be done.
+    pub action: Option<Action>,
+    /// What people are told.
+    pub notes: Vec<Note>,
+    /// When the machine wants a [`Input::Tick`], if nothing else comes.
+    pub wake: Option<Duration>,
+    /// The node is no more and nothing is left to do: the machine can be dropped.
+    pub finished: bool,
+}

@@ -1,0 +1,187 @@
+//! Modules as they stand in a pod.
+
+use super::Profile;
+use crate::arklet::ModuleId;
+use evenkeel_vnode::provider::Refusal;
+use k8s_openapi::api::core::v1::{Container, Pod};
+use std::sync::Arc;
+
+/// A module that is to be installed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Module {
+    /// Which.
+    pub key: ModuleId,
+    /// Where its jar is: the container's image.
+    pub url: Arc<str>,
+}
+
+/// The modules of a pod, in the order of its containers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Modules(pub Vec<Module>);
+
+/// Reason of pods that cannot be modules.
+pub const INVALID: &str = "InvalidModule";
+
+/// Protocols of jars: what `java.net.URL` of a base can open.
+const PROTOCOLS: [&str; 4] = ["http", "https", "file", "ftp"];
+
+impl Modules {
+    /// Reads a pod: each container is a module, its name the module's, its image the URL of the jar, its version the literal
+    /// value of the environment variable that the profile names.
+    pub fn of(pod: &Pod, profile: &Profile) -> Result<Self, Refusal> {
+        let spec = pod.spec.as_ref();
+        let mut problems = Vec::new();
+        for (index, container) in spec
+            .iter()
+            .flat_map(|spec| spec.init_containers.iter().flatten())
+            .enumerate()
+        {
+            problems.push(format!(
+                "spec.initContainers[{index}] ({}): a module has no init containers",
+                container.name
+            ));
+        }
+        let mut modules = Vec::new();
+        for (index, container) in spec.iter().flat_map(|spec| &spec.containers).enumerate() {
+            match module(container, profile) {
+                Ok(module) => modules.push(module),
+                Err(problem) => problems.push(format!("spec.containers[{index}]{problem}")),
+            }
+        }
+        if problems.is_empty() {
+            return Ok(Self(modules));
+        }
+        Err(Refusal {
+            reason: INVALID.to_owned(),
+            message: problems.join("; "),
+        })
+    }
+
+    /// What tells them apart.
+    pub fn ids(&self) -> Vec<ModuleId> {
+        self.0.iter().map(|module| module.key.clone()).collect()
+    }
+
+    /// The module of this name.
+    pub fn named(&self, name: &str) -> Option<&Module> {
+        self.0.iter().find(|module| module.key.name == name)
+    }
+}
+
+/// The module that a container is. `Err`: the field and what is wrong with it.
+pub fn module(container: &Container, profile: &Profile) -> Result<Module, String> {
+    let url = container.image.as_deref().unwrap_or_default();
+    let protocol = url.split_once(':').map_or("", |(protocol, _)| protocol);
+    if !PROTOCOLS.iter().any(|one| one.eq_ignore_ascii_case(protocol)) {
+        return Err(format!(
+            ".image: {url:?} is no URL of a module's jar; write http://, https:// or file:// before it"
+        ));
+    }
+    let version = version(container, profile)?;
+    Ok(Module {
+        key: ModuleId::new(container.name.as_str(), version),
+        url: url.into(),
+    })
+}
+
+fn version<'a>(container: &'a Container, profile: &Profile) -> Result<&'a str, String> {
+    let names = profile.version;
+    for (index, variable) in container.env.iter().flatten().enumerate() {
+        if !names.contains(&variable.name.as_str()) {
+            continue;
+        }
+        if variable.value_from.is_some() {
+            return Err(format!(
+                ".env[{index}].valueFrom: the version in {} must be a literal value",
+                variable.name
+            ));
+        }
+    }
+    let value = |name: &&str| {
+        let mut all = container.env.iter().flatten();
+        all.find(|variable| variable.name == **name)?.value.as_deref()
+    };
+    names
+        .iter()
+        .find_map(value)
+        .map(str::trim)
+        .filter(|version| !version.is_empty())
+        .ok_or_else(|| {
+            format!(
+                ".env: the module's version is missing; set {}",
+                names.join(" or ")
+            )
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::profile::{KOUPLELESS, V2_DESIGN};
+    use super::*;
+    use rstest::rstest;
+    use serde_json::json;
+
+    fn pod(spec: serde_json::Value) -> Pod {
+        serde_json::from_value(json!({"metadata": {"name": "p"}, "spec": spec})).unwrap()
+    }
+
+    fn container(image: &str, env: serde_json::Value) -> serde_json::Value {
+        json!({"name": "biz1", "image": image, "env": env})
+    }
+
+    #[test]
+    fn a_container_is_a_module() {
+        let env = json!([{"name": "BIZ_VERSION", "value": "0.0.1"}]);
+        let pod = pod(json!({"containers": [container("file:///opt/biz1.jar", env)]}));
+        let modules = Modules::of(&pod, &KOUPLELESS).unwrap();
+        let found = modules.named("biz1").unwrap();
+        assert_eq!(
+            (found.key.to_string().as_str(), &*found.url),
+            ("biz1:0.0.1", "file:///opt/biz1.jar")
+        );
+        assert_eq!(modules.ids().len(), 1);
+    }
+
+    #[rstest]
+    #[case(&KOUPLELESS, "1")]
+    #[case(&V2_DESIGN, "2")]
+    fn each_profile_has_its_own_variable_first(#[case] profile: &Profile, #[case] version: &str) {
+        let env = json!([{"name": "BIZ_VERSION", "value": "1"}, {"name": "MODULE_VERSION", "value": "2"}]);
+        let pod = pod(json!({"containers": [container("http://h/a.jar", env)]}));
+        assert_eq!(Modules::of(&pod, profile).unwrap().0[0].key.version, version);
+    }
+
+    #[rstest]
+    #[case(container("/opt/biz1.jar", json!([])), "spec.containers[0].image: \"/opt/biz1.jar\" is no URL")]
+    #[case(container("nginx:1.27", json!([])), "is no URL of a module's jar")]
+    #[case(container("file:///a.jar", json!([])), "spec.containers[0].env: the module's version is missing; set BIZ_VERSION or MODULE_VERSION")]
+    #[case(container("file:///a.jar", json!([{"name": "BIZ_VERSION", "value": " "}])), "version is missing")]
+    #[case(
+        container("file:///a.jar", json!([{"name": "BIZ_VERSION", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}])),
+        "spec.containers[0].env[0].valueFrom: the version in BIZ_VERSION must be a literal value"
+    )]
+    fn what_is_no_module_is_refused_with_its_field(
+        #[case] container: serde_json::Value,
+        #[case] words: &str,
+    ) {
+        let refusal = Modules::of(&pod(json!({"containers": [container]})), &KOUPLELESS).unwrap_err();
+        assert_eq!(refusal.reason, INVALID);
+        assert!(refusal.message.contains(words), "{}", refusal.message);
+    }
+
+    #[test]
+    fn init_containers_are_refused() {
+        let env = json!([{"name": "BIZ_VERSION", "value": "0.0.1"}]);
+        let one = container("file:///a.jar", env);
+        let refusal = Modules::of(
+            &pod(json!({"initContainers": [one], "containers": [one]})),
+            &KOUPLELESS,
+        )
+        .unwrap_err();
+        assert!(
+            refusal.message.contains("spec.initContainers[0] (biz1)"),
+            "{}",
+            refusal.message
+        );
+    }
+}

@@ -1,0 +1,456 @@
+//! The bases that are known, what is known of each, and whether it lives.
+//!
+//! Sources say what they see ([`Sighting`]); what follows from it is told as [`Event`]s. Of each base the words of its sources
+//! are merged by its identity. A base lives in four steps:
+//!
+//! ```text
+//!            25 s of silence            proof, or 60 s of silence
+//!   Alive ───────────────────▶ Silent ───────────────────────────▶ Lost ──▶ gone
+//!     ▲  ╲                        │  (pods are evicted from here on) │
+//!     │   ╲────────── proof, deactivation ──────────────────────────▶│
+//!     └────────────────── any sign of life ──────────────────────────┘
+//! ```
+//!
+//! * *Proof* is that its pod was deleted or has ended (by UID), or, in silence, that its port refuses connections or somebody
+//!   else answers there.
+//! * Silence alone proves nothing while a kubelet reports the base's pod Ready: then the link is cut, not the base. It stays
+//!   Silent for as long as that lasts, and its node is never removed.
+//! * After proof the node stays until 60 s of silence, so that a base that restarts finds it again. After a deactivation it
+//!   goes as soon as it has no pods, after 60 s at the latest.
+//! * Only the replica that serves a node judges its base. Whoever begins to serve one begins with a full measure of silence, and
+//!   time in which this process itself did not run counts for nobody's silence.
+
+mod admit;
+mod adopt;
+mod event;
+mod life;
+mod merge;
+mod newcomers;
+mod pods;
+mod sighting;
+
+#[cfg(test)]
+mod tests;
+
+pub use admit::Refused;
+pub use event::{Change, Event, Evidence, Life, Why};
+pub use sighting::{PodSeen, PodState, Sighting, Word};
+
+use super::{Base, Connection, Endpoint, Identity, Profile};
+use merge::{Said, Says};
+use newcomers::Newcomers;
+use pods::Pods;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A name that stock bases give where they know none.
+pub const UNNAMED: &str = "TO_BE_IMPLEMENTED";
+
+/// Times and bounds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// After so long without a sign of life the link to a base counts as cut. 25 s, as in the released controller: two
+    /// heartbeats of 12 s.
+    pub silent: Duration,
+    /// After so long without a sign of life a base counts as gone. 60 s.
+    pub gone: Duration,
+    /// So long after its pod's end a base's words may still be under way, and do not revive it. 3 s.
+    pub late: Duration,
+    /// A ready pod of which no base has said a word waits so long before it counts as a base with its address for its
+    /// identity: it may have another one, and says so every 12 s. 15 s.
+    pub word: Duration,
+    /// A pause between two calls of [`Registry::tick`] beyond this is this process' own and counts for nobody's silence. 5 s.
+    pub pause: Duration,
+    /// Port of arklet where nobody says another. 1238.
+    pub port: u16,
+    /// Bases at most. 50,000.
+    pub most: usize,
+    /// Unknown bases per peer and minute at most, if not in known pods. 60.
+    pub newcomers: u32,
+    /// Whether a base that speaks over HTTP must do so from the address that it claims, or claim that of a known base pod.
+    /// Without, anybody who reaches the server may have this process connect anywhere.
+    pub check_addresses: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            silent: Duration::from_secs(25),
+            gone: Duration::from_secs(60),
+            late: Duration::from_secs(3),
+            word: Duration::from_secs(15),
+            pause: Duration::from_secs(5),
+            port: 1238,
+            most: 50_000,
+            newcomers: 60,
+            check_addresses: true,
+        }
+    }
+}
+
+/// All bases.
+#[derive(Debug)]
+pub struct Registry {
+    settings: Settings,
+    profile: Arc<Profile>,
+    env: Arc<str>,
+    bases: BTreeMap<Identity, Entry>,
+    nodes: HashMap<Arc<str>, Identity>,
+    /// Bases by their address.
+    addresses: HashMap<IpAddr, BTreeSet<Identity>>,
+    /// Bases by the UID of their pod.
+    links: HashMap<Arc<str>, Identity>,
+    pods: Pods,
+    newcomers: Newcomers,
+    /// Nodes that are being removed, and since when: what is still written of them is no sign of anything.
+    doomed: HashMap<Arc<str>, Duration>,
+    /// Time never goes back.
+    now: Duration,
+    ticked: Option<Duration>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    node: Arc<str>,
+    base: Arc<Base>,
+    says: Says,
+    /// Last sign of life.
+    heard: Duration,
+    life: Life,
+    /// Since when it is lost.
+    lost: Duration,
+    /// Since when it says that it does not serve.
+    deactivated: Option<Duration>,
+    /// Its pod's end, and when that was learned.
+    ended: Option<(Duration, Evidence)>,
+    /// This process serves its node.
+    ours: bool,
+    /// Its Node has been seen.
+    seen: bool,
+    /// What its Node recorded last.
+    record: Option<Base>,
+    /// Pods on its node, where known.
+    pods: Option<usize>,
+}
+
+impl Registry {
+    /// Without bases. `env`: the environment that this process serves.
+    pub fn new(settings: Settings, profile: Arc<Profile>, env: &str) -> Self {
+        Self {
+            newcomers: Newcomers::new(settings.newcomers),
+            settings,
+            profile,
+            env: env.into(),
+            bases: BTreeMap::new(),
+            nodes: HashMap::new(),
+            addresses: HashMap::new(),
+            links: HashMap::new(),
+            pods: Pods::default(),
+            doomed: HashMap::new(),
+            now: Duration::ZERO,
+            ticked: None,
+        }
+    }
+
+    /// Takes note of a sighting. `now`: by a clock that never jumps. `Err`: it is not believed, and changes nothing.
+    pub fn see(&mut self, sighting: Sighting, now: Duration) -> Result<Vec<Event>, Refused> {
+        self.now = self.now.max(now);
+        let mut events = Vec::new();
+        let out = &mut events;
+        match sighting {
+            Sighting::Heartbeat { word, port, peer } => {
+                let port = if port == 0 { self.settings.port } else { port };
+                self.word(word, Connection::Http(port), Some(peer.to_canonical()), out)?;
+            }
+            Sighting::Heart(word) => self.word(word, Connection::Mqtt, None, out)?,
+            Sighting::Node { node, record } => self.node(&node, record, out)?,
+            Sighting::NodeGone(node) => self.node_gone(&node, out),
+            Sighting::Pod(seen) => self.pod(seen, out),
+            Sighting::PodDeleted(uid) => self.pod_ended(&uid, Evidence::PodDeleted, out),
+            Sighting::PodForgotten(uid) => self.pod_forgotten(&uid, out),
+            Sighting::Answered {
+                identity,
+                endpoint,
+                says,
+            } => self.answered(&identity, endpoint, says, out),
+            Sighting::PortRefused { identity, socket } => {
+                self.absent(&identity, socket, Evidence::PortRefused(socket), out);
+            }
+            Sighting::Served { node, here } => self.served(&node, here, out),
+            Sighting::Pods { node, count } => {
+                if let Some(identity) = self.nodes.get(&node).cloned()
+                    && let Some(entry) = self.bases.get_mut(&identity)
+                {
+                    entry.pods = Some(count);
+                    self.judge(&identity, out);
+                }
+            }
+        }
+        Ok(events)
+    }
+
+    /// What follows from the time alone. To be called every second. Bases that only their pods tell of may be refused, too.
+    pub fn tick(&mut self, now: Duration) -> (Vec<Event>, Vec<Refused>) {
+        self.now = self.now.max(now);
+        let slept = self.now.saturating_sub(self.ticked.unwrap_or(self.now));
+        self.ticked = Some(self.now);
+        if slept > self.settings.pause {
+            for entry in self.bases.values_mut() {
+                entry.heard = (entry.heard + slept).min(self.now);
+            }
+        }
+        self.newcomers.forget(self.now);
+        let (now, gone) = (self.now, self.settings.gone);
+        self.doomed.retain(|_, since| now.saturating_sub(*since) < gone);
+        let (mut events, mut refused) = (Vec::new(), Vec::new());
+        let due: Vec<Identity> = self.due().cloned().collect();
+        for identity in due {
+            self.judge(&identity, &mut events);
+        }
+        self.found(&mut events, &mut refused);
+        (events, refused)
+    }
+
+    /// The base of a node.
+    pub fn base(&self, node: &str) -> Option<&Arc<Base>> {
+        self.of(node).map(|entry| &entry.base)
+    }
+
+    /// Whether the base of a node lives.
+    pub fn life(&self, node: &str) -> Option<&Life> {
+        self.of(node).map(|entry| &entry.life)
+    }
+
+    /// The node of a base.
+    pub fn node_of(&self, identity: &Identity) -> Option<&Arc<str>> {
+        self.bases.get(identity).map(|entry| &entry.node)
+    }
+
+    /// All nodes with their bases, in the order of identities.
+    pub fn nodes(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Base>)> {
+        self.bases.values().map(|entry| (&entry.node, &entry.base))
+    }
+
+    /// Whether this process serves a node, as far as it was told.
+    pub fn is_ours(&self, node: &str) -> bool {
+        self.of(node).is_some_and(|entry| entry.ours)
+    }
+
+    /// For how long nothing was heard of the base of a node.
+    pub fn silence(&self, node: &str, now: Duration) -> Option<Duration> {
+        Some(now.max(self.now).saturating_sub(self.of(node)?.heard))
+    }
+
+    /// Nodes of which no Node has been seen, and whether they are ours.
+    pub fn unseen(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Base>, bool)> {
+        let unseen = self.bases.values().filter(|entry| !entry.seen);
+        unseen.map(|entry| (&entry.node, &entry.base, entry.ours))
+    }
+
+    /// Nodes that record something else than what is known, and whether they are ours.
+    pub fn outdated(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Base>, bool)> {
+        let outdated = |entry: &&Entry| entry.record.as_ref().is_some_and(|record| *record != *entry.base);
+        let entries = self.bases.values().filter(outdated);
+        entries.map(|entry| (&entry.node, &entry.base, entry.ours))
+    }
+
+    /// How many bases there are.
+    pub fn len(&self) -> usize {
+        self.bases.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.bases.is_empty()
+    }
+
+    fn of(&self, node: &str) -> Option<&Entry> {
+        self.bases.get(self.nodes.get(node)?)
+    }
+
+    /// A base speaks.
+    fn word(
+        &mut self,
+        word: Word,
+        by: Connection,
+        peer: Option<IpAddr>,
+        out: &mut Vec<Event>,
+    ) -> Result<(), Refused> {
+        let identity = word.identity.clone();
+        let known = self.bases.get(&identity).map(|entry| entry.base.endpoint.address);
+        let own = || identity.as_str().parse().ok();
+        let claimed = word.address.or(peer).or(known).or_else(own);
+        let address = claimed.ok_or_else(|| Refused::NoAddress(identity.clone()))?;
+        let address = address.to_canonical();
+        self.may_speak(&identity, address, peer)?;
+        if !word.active {
+            self.deactivated(&identity, out);
+            return Ok(());
+        }
+        let said = Said {
+            name: word.name,
+            version: word.version,
+            cluster: word.cluster,
+            host_name: word.host_name,
+            endpoint: Endpoint { address, by },
+            at: self.now,
+        };
+        self.speaks(&identity, said, peer, out)
+    }
+
+    /// A base has given word that it serves, and may.
+    fn speaks(
+        &mut self,
+        identity: &Identity,
+        said: Said,
+        peer: Option<IpAddr>,
+        out: &mut Vec<Event>,
+    ) -> Result<(), Refused> {
+        let address = said.endpoint.address;
+        let socket = said.endpoint.socket();
+        let pod = self.pods.of(identity, address).map(|pod| pod.uid.clone());
+        if self.bases.contains_key(identity) {
+            if self.is_late(identity, pod.is_some()) {
+                return Ok(());
+            }
+            self.revived(identity, |says| says.put(said), out);
+        } else {
+            let peer = peer.filter(|_| pod.is_none());
+            let says = Says::word(said);
+            self.add(identity, says, None, peer, out)?;
+        }
+        if let Some(uid) = pod {
+            self.pods.unmute(&uid);
+        }
+        self.rename(identity, address, socket, out);
+        Ok(())
+    }
+
+    /// Adds a base that is known from now on.
+    fn add(
+        &mut self,
+        identity: &Identity,
+        says: Says,
+        adopted: Option<(&Arc<str>, Base)>,
+        peer: Option<IpAddr>,
+        out: &mut Vec<Event>,
+    ) -> Result<(), Refused> {
+        let address = says.address().or_else(|| self.pods.address_of(identity));
+        let address = address.ok_or_else(|| Refused::NoAddress(identity.clone()))?;
+        let pod = self.pods.of(identity, address);
+        let base = says.merged(identity, pod, None, None, self.now, &self.settings);
+        let base = Arc::new(base.ok_or_else(|| Refused::NoAddress(identity.clone()))?);
+        let node = match &adopted {
+            Some((node, _)) => (*node).clone(),
+            None => self.profile.node_name(&base, &self.env).into(),
+        };
+        if let Some(other) = self.nodes.get(&node) {
+            return Err(Refused::SameNode {
+                node,
+                identity: identity.clone(),
+                other: other.clone(),
+            });
+        }
+        if self.bases.len() >= self.settings.most {
+            return Err(Refused::Full(self.settings.most));
+        }
+        if let Some(peer) = peer {
+            self.newcomers.admit(peer, self.now)?;
+        }
+        let entry = Entry {
+            node: node.clone(),
+            base: base.clone(),
+            says,
+            heard: self.now,
+            life: Life::Alive,
+            lost: self.now,
+            deactivated: None,
+            ended: None,
+            ours: false,
+            seen: adopted.is_some(),
+            record: adopted.map(|(_, record)| record),
+            pods: None,
+        };
+        self.doomed.remove(&node);
+        self.nodes.insert(node, identity.clone());
+        self.index(identity, None, Some(&base));
+        out.push(entry.event(Change::Online));
+        self.bases.insert(identity.clone(), entry);
+        Ok(())
+    }
+
+    fn remove(&mut self, identity: &Identity, change: Change, out: &mut Vec<Event>) {
+        let Some(entry) = self.bases.remove(identity) else {
+            return;
+        };
+        self.nodes.remove(&entry.node);
+        if matches!(change, Change::Gone(_)) {
+            self.doomed.insert(entry.node.clone(), self.now);
+        }
+        self.index(identity, Some(&entry.base), None);
+        if entry.deactivated.is_some()
+            && let Some(pod) = &entry.base.pod
+        {
+            // Its pod alone does not bring it back.
+            self.pods.mute(&pod.uid);
+        }
+        out.push(entry.event(change));
+    }
+
+    /// Merges anew what is known of a base.
+    fn refresh(&mut self, identity: &Identity, out: &mut Vec<Event>) {
+        let Some(entry) = self.bases.get_mut(identity) else {
+            return;
+        };
+        let address = entry.says.address().unwrap_or(entry.base.endpoint.address);
+        let pod = self.pods.of(identity, address);
+        let ended = entry.ended.as_ref().and(entry.base.pod.as_ref());
+        let former = Some(&*entry.base);
+        let merged = entry
+            .says
+            .merged(identity, pod, ended, former, self.now, &self.settings);
+        let Some(base) = merged.filter(|base| *base != *entry.base) else {
+            return;
+        };
+        let base = Arc::new(base);
+        let from = std::mem::replace(&mut entry.base, base.clone());
+        out.push(entry.event(Change::Changed { from: from.clone() }));
+        self.index(identity, Some(&from), Some(&base));
+    }
+
+    fn index(&mut self, identity: &Identity, from: Option<&Base>, to: Option<&Base>) {
+        if let Some(from) = from {
+            let address = from.endpoint.address;
+            if let Some(there) = self.addresses.get_mut(&address) {
+                there.remove(identity);
+                if there.is_empty() {
+                    self.addresses.remove(&address);
+                }
+            }
+            if let Some(pod) = &from.pod
+                && self.links.get(&pod.uid) == Some(identity)
+            {
+                self.links.remove(&pod.uid);
+            }
+        }
+        if let Some(to) = to {
+            let there = self.addresses.entry(to.endpoint.address).or_default();
+            there.insert(identity.clone());
+            if let Some(pod) = &to.pod {
+                self.links.insert(pod.uid.clone(), identity.clone());
+            }
+        }
+    }
+}
+
+impl Entry {
+    fn event(&self, change: Change) -> Event {
+        Event {
+            node: self.node.clone(),
+            base: self.base.clone(),
+            change,
+        }
+    }
+}

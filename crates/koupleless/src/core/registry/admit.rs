@@ -1,0 +1,181 @@
+//! Whose word counts.
+
+use super::{Life, Registry};
+use crate::core::Identity;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Why a sighting is not believed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// It cannot be reached.
+    #[error("base {0} does not say its address, and it is not known otherwise")]
+    NoAddress(Identity),
+    /// Nobody can have this address.
+    #[error("base {identity} says that its address is {address}, which no base can have")]
+    Unusable {
+        /// Who speaks.
+        identity: Identity,
+        /// What it claims.
+        address: IpAddr,
+    },
+    /// It speaks for another address.
+    #[error(
+        "base {identity} says that its address is {address}, but speaks from {peer}, and no base pod has that address; \
+         if addresses are translated on the way, let base pods be watched or switch off the check of addresses"
+    )]
+    NotItsAddress {
+        /// Who speaks.
+        identity: Identity,
+        /// What it claims.
+        address: IpAddr,
+        /// From where it speaks.
+        peer: IpAddr,
+    },
+    /// The pod at its address is declared to be another base.
+    #[error("base {identity} speaks for {address}, but the pod {pod} there is declared to be another base")]
+    PodOfAnother {
+        /// Who speaks.
+        identity: Identity,
+        /// For which address.
+        address: IpAddr,
+        /// `NAMESPACE/NAME` of the pod.
+        pod: String,
+    },
+    /// Its identity is the address of another pod.
+    #[error("{identity} is the address of the base pod {pod}, and {address} speaks")]
+    AddressOfAnother {
+        /// Who is meant.
+        identity: Identity,
+        /// Who speaks.
+        address: IpAddr,
+        /// `NAMESPACE/NAME` of the pod.
+        pod: String,
+    },
+    /// A base of this identity lives elsewhere.
+    #[error(
+        "base {identity} lives at {at}; {address} takes it over once that one is silent, or if it is a base pod's \
+         address; if these are two bases give them two identities"
+    )]
+    LivesElsewhere {
+        /// Who is meant.
+        identity: Identity,
+        /// Where it lives.
+        at: IpAddr,
+        /// Who speaks.
+        address: IpAddr,
+    },
+    /// Two identities make one name of a node.
+    #[error("base {identity} would have the node {node}, which is the node of base {other}")]
+    SameNode {
+        /// Name of the node.
+        node: Arc<str>,
+        /// Who comes second.
+        identity: Identity,
+        /// Whose it is.
+        other: Identity,
+    },
+    /// Two Nodes record the same base.
+    #[error(
+        "base {identity} has the node {node}; the Node {other} says that it is its own and is left alone"
+    )]
+    TwoNodes {
+        /// Who is meant.
+        identity: Identity,
+        /// Its node.
+        node: Arc<str>,
+        /// The other Node.
+        other: Arc<str>,
+    },
+    /// There are too many bases.
+    #[error("there are {0} bases already, no more are taken on")]
+    Full(usize),
+    /// A peer makes up bases.
+    #[error("{peer} has spoken for {most} unknown bases within a minute, no more are taken on from there")]
+    Flood {
+        /// Who speaks.
+        peer: IpAddr,
+        /// The limit.
+        most: u32,
+    },
+}
+
+impl Refused {
+    /// Whether another one than the owner of the identity seems to speak, rather than that there is no room.
+    pub fn is_forged(&self) -> bool {
+        !matches!(self, Self::NoAddress(_) | Self::Full(_) | Self::Flood { .. })
+    }
+}
+
+impl Registry {
+    /// Whether who is at `address` may speak for a base. `peer`: from where it speaks, where that can be told.
+    pub(super) fn may_speak(
+        &self,
+        identity: &Identity,
+        address: IpAddr,
+        peer: Option<IpAddr>,
+    ) -> Result<(), Refused> {
+        let identity = || identity.clone();
+        if address.is_unspecified() || address.is_multicast() || is_broadcast(address) {
+            return Err(Refused::Unusable {
+                identity: identity(),
+                address,
+            });
+        }
+        let is_pods = self.pods.is_address(address);
+        if let Some(peer) = peer.filter(|_| self.settings.check_addresses)
+            && peer != address
+            && !is_pods
+        {
+            return Err(Refused::NotItsAddress {
+                identity: identity(),
+                address,
+                peer,
+            });
+        }
+        if let Some(pod) = self.pods.other_at(address, &identity()) {
+            return Err(Refused::PodOfAnother {
+                identity: identity(),
+                address,
+                pod,
+            });
+        }
+        if let Ok(named) = identity().as_str().parse::<IpAddr>()
+            && named.to_canonical() != address
+            && let Some(pod) = self.pods.at(named.to_canonical())
+        {
+            return Err(Refused::AddressOfAnother {
+                identity: identity(),
+                address,
+                pod: pod.path(),
+            });
+        }
+        self.may_move(&identity(), address)
+    }
+
+    /// Whether a base may be at this address from now on.
+    fn may_move(&self, identity: &Identity, address: IpAddr) -> Result<(), Refused> {
+        let Some(entry) = self.bases.get(identity) else {
+            return Ok(());
+        };
+        let at = entry.base.endpoint.address;
+        let quiet = self.now.saturating_sub(entry.heard) >= self.settings.silent;
+        if at == address || quiet || entry.life != Life::Alive || entry.deactivated.is_some() {
+            return Ok(());
+        }
+        let holder = entry.base.pod.as_ref().and_then(|pod| self.pods.get(&pod.uid));
+        let holder_is_proven = holder.is_some_and(|pod| pod.ready && pod.address == Some(at));
+        if self.pods.is_address(address) && !holder_is_proven {
+            return Ok(());
+        }
+        Err(Refused::LivesElsewhere {
+            identity: identity.clone(),
+            at,
+            address,
+        })
+    }
+}
+
+fn is_broadcast(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V4(address) if address.is_broadcast())
+}

@@ -1,0 +1,202 @@
+use super::*;
+use rstest::rstest;
+
+const A: &str = "192.0.2.2";
+const B: &str = "192.0.2.3";
+
+fn from(peer: &str, identity: &str, address: &str) -> Sighting {
+    Sighting::Heartbeat {
+        word: word(identity, address),
+        port: 1238,
+        peer: ip(peer),
+    }
+}
+
+#[test]
+fn nobody_speaks_for_another_address() {
+    let mut room = Room::new();
+    let refused = room.refused(from(B, A, A));
+    assert!(matches!(refused, Refused::NotItsAddress { .. }), "{refused}");
+    assert!(refused.is_forged());
+}
+
+#[test]
+fn addresses_are_translated_on_the_way_to_where_base_pods_are_known() {
+    let mut room = Room::new();
+    room.see(pod("u", A, PodState::NotReady));
+    assert_eq!(room.see(from(B, A, A)), [Change::Online]);
+}
+
+#[test]
+fn the_check_of_addresses_can_be_switched_off() {
+    let settings = Settings {
+        check_addresses: false,
+        ..Settings::default()
+    };
+    let mut room = Room::with(settings, KOUPLELESS);
+    assert_eq!(room.see(from(B, A, A)), [Change::Online]);
+}
+
+#[rstest]
+#[case("0.0.0.0")]
+#[case("255.255.255.255")]
+#[case("224.0.0.1")]
+#[case("::")]
+#[case("ff02::1")]
+fn addresses_that_nobody_has_are_refused_in_any_case(#[case] address: &str) {
+    let settings = Settings {
+        check_addresses: false,
+        ..Settings::default()
+    };
+    let mut room = Room::with(settings, KOUPLELESS);
+    let refused = room.refused(from(B, "a", address));
+    assert!(matches!(refused, Refused::Unusable { .. }), "{refused}");
+}
+
+#[test]
+fn a_living_identity_stays_where_it_is_and_a_silent_one_may_move() {
+    let mut room = Room::new();
+    room.see(heartbeat("shop", A));
+    room.serve("shop");
+    let refused = room.refused(heartbeat("shop", B));
+    assert!(matches!(refused, Refused::LivesElsewhere { .. }), "{refused}");
+    room.pass(20);
+    room.refused(heartbeat("shop", B));
+    assert_eq!(
+        room.pass(5),
+        [Change::Silent],
+        "the newcomer is no sign of its life"
+    );
+    let changes = room.see(heartbeat("shop", B));
+    assert!(
+        matches!(&changes[..], [Change::Changed { from }, Change::Back] if from.endpoint.address == ip(A)),
+        "{changes:?}"
+    );
+    assert_eq!(room.base("shop").endpoint, http(B, 1238));
+}
+
+#[test]
+fn a_base_pods_address_takes_a_living_identity_over() {
+    let mut room = Room::new();
+    room.see(heartbeat("shop", A));
+    room.serve("shop");
+    room.see(pod("u", B, PodState::NotReady));
+    assert!(room.see(heartbeat("shop", B)).iter().all(is_changed));
+    assert_eq!(room.base("shop").endpoint.address, ip(B));
+    assert_eq!(room.base("shop").pod, Some(pod_ref("u")));
+}
+
+#[test]
+fn of_two_base_pods_with_one_identity_the_first_has_it() {
+    let mut room = Room::new();
+    room.see(pod("u", A, PodState::Ready));
+    room.see(pod("v", B, PodState::Ready));
+    room.see(heartbeat("shop", A));
+    room.serve("shop");
+    let refused = room.refused(heartbeat("shop", B));
+    assert!(matches!(refused, Refused::LivesElsewhere { .. }), "{refused}");
+}
+
+#[test]
+fn a_pod_that_is_declared_to_be_a_base_is_no_other() {
+    let mut room = Room::new();
+    room.see(declared("u", A, "shop"));
+    let refused = room.refused(heartbeat("other", A));
+    assert!(matches!(refused, Refused::PodOfAnother { .. }), "{refused}");
+    assert_eq!(room.see(heartbeat("shop", A)), [Change::Online]);
+}
+
+#[test]
+fn nobody_takes_the_address_of_another_base_pod_for_its_name() {
+    let mut room = Room::new();
+    room.see(pod("u", A, PodState::Ready));
+    let refused = room.refused(heartbeat(A, B));
+    assert!(matches!(refused, Refused::AddressOfAnother { .. }), "{refused}");
+}
+
+#[test]
+fn nobody_deactivates_another_base() {
+    let mut room = Room::served(A);
+    let forged = Sighting::Heartbeat {
+        word: Word {
+            active: false,
+            ..word(A, A)
+        },
+        port: 1238,
+        peer: ip(B),
+    };
+    room.refused(forged);
+    room.refused(deactivation(A, B));
+    assert_eq!(room.life(A), Life::Alive);
+}
+
+#[test]
+fn two_bases_never_share_a_node() {
+    // Characters that no name can hold make a digest of the identity necessary, so that names collide by adoption alone.
+    let mut room = Room::new();
+    let node: Arc<str> = KOUPLELESS.node_name(&record("shop", B), "dev").into();
+    room.see(Sighting::Node {
+        node: node.clone(),
+        record: record("other", A),
+    });
+    let refused = room.refused(heartbeat("shop", B));
+    assert!(matches!(refused, Refused::SameNode { .. }), "{refused}");
+    let refused = room.refused(Sighting::Node {
+        node,
+        record: record("shop", B),
+    });
+    assert!(matches!(refused, Refused::SameNode { .. }), "{refused}");
+    let refused = room.refused(Sighting::Node {
+        node: "another".into(),
+        record: record("other", A),
+    });
+    assert!(matches!(refused, Refused::TwoNodes { .. }), "{refused}");
+}
+
+fn record(identity: &str, address: &str) -> Base {
+    Base {
+        identity: id(identity),
+        name: None,
+        version: None,
+        cluster: None,
+        host_name: None,
+        endpoint: http(address, 1238),
+        pod: None,
+    }
+}
+
+#[test]
+fn bases_are_bounded() {
+    let settings = Settings {
+        most: 2,
+        ..Settings::default()
+    };
+    let mut room = Room::with(settings, KOUPLELESS);
+    room.see(heartbeat("a", A));
+    room.see(heartbeat("b", A));
+    assert_eq!(room.refused(heartbeat("c", A)), Refused::Full(2));
+    assert_eq!(room.see(heartbeat("a", A)), [], "those that are known go on");
+}
+
+#[test]
+fn a_peer_cannot_make_up_bases_without_end() {
+    let settings = Settings {
+        newcomers: 2,
+        ..Settings::default()
+    };
+    let mut room = Room::with(settings, KOUPLELESS);
+    for identity in ["a", "b"] {
+        room.see(heartbeat(identity, A));
+    }
+    let refused = room.refused(heartbeat("c", A));
+    assert!(matches!(refused, Refused::Flood { .. }), "{refused}");
+    assert!(!refused.is_forged());
+    assert_eq!(room.see(heartbeat("a", A)), [], "those that are known go on");
+    assert_eq!(
+        room.see(heartbeat("c", B)),
+        [Change::Online],
+        "and so do other peers"
+    );
+    room.pass(60);
+    assert!(room.see(heartbeat("d", A)).contains(&Change::Online));
+}

@@ -1,0 +1,80 @@
+//! What bases say by way of the MQTT broker.
+
+use super::Hub;
+use super::heartbeat::word;
+use crate::arklet::heartbeat::Metadata;
+use crate::arklet::mqtt::{Event, What};
+use crate::core::registry::Sighting;
+use crate::core::{Connection, Identity};
+use std::sync::Arc;
+use tokio::sync::mpsc;
+
+/// Told when a base asks what it should run.
+pub type Wanted = Arc<dyn Fn(Metadata) + Send + Sync>;
+
+/// What the client of the broker hears.
+pub struct Hearts {
+    /// As [`MqttTunnel::new`](crate::arklet::mqtt::MqttTunnel::new) gives it.
+    pub events: mpsc::Receiver<Event>,
+    /// Who answers bases that ask for their baseline. Returns at once.
+    pub wanted: Option<Wanted>,
+}
+
+impl std::fmt::Debug for Hearts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hearts").finish_non_exhaustive()
+    }
+}
+
+/// Listens until the client has ended.
+pub(super) async fn listen(hub: Arc<Hub>, mut hearts: Hearts) {
+    while let Some(event) = hearts.events.recv().await {
+        if !event.environment.eq_ignore_ascii_case(&hub.env) {
+            continue;
+        }
+        let identity = match Identity::new(&event.identity) {
+            Ok(identity) => identity,
+            Err(error) => {
+                tracing::debug!(%error, "a base on MQTT is passed over");
+                continue;
+            }
+        };
+        match event.what {
+            // A broker with access rules vouches for the topic, for nothing else.
+            What::Heart(heartbeat) if heartbeat.metadata.identity == event.identity => {
+                match word(&heartbeat) {
+                    Ok(word) => hub.saw(Sighting::Heart(word)),
+                    Err(error) => tracing::debug!(%identity, %error, "a heart is passed over"),
+                }
+            }
+            What::BaselineWanted(metadata) if metadata.identity == event.identity => {
+                if let Some(wanted) = &hearts.wanted {
+                    wanted(metadata);
+                }
+            }
+            What::Heart(_) | What::BaselineWanted(_) => {
+                tracing::debug!(%identity, "a message in the name of another base is passed over");
+            }
+            What::Health(_) => hub.answered_by_broker(&identity),
+        }
+    }
+}
+
+impl Hub {
+    /// A base that is reached by the broker has answered.
+    fn answered_by_broker(&self, identity: &Identity) {
+        let endpoint = {
+            let state = self.lock();
+            let node = state.registry.node_of(identity);
+            let base = node.and_then(|node| state.registry.base(node));
+            base.map(|base| base.endpoint.clone())
+        };
+        if let Some(endpoint) = endpoint.filter(|endpoint| endpoint.by == Connection::Mqtt) {
+            self.saw(Sighting::Answered {
+                identity: identity.clone(),
+                endpoint,
+                says: None,
+            });
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Who hears of bases beside the virtual nodes: healing, and people.
+
+use crate::alert::Alerts;
+use crate::arklet::ModuleId;
+use crate::arklet::health::{Health, Limit};
+use crate::core::Base;
+use crate::core::alert::{Alert, Scene};
+use crate::core::heal::Reading;
+use crate::core::registry::{Change, Event};
+use crate::discovery::Discovery;
+use crate::heal::{Healer, Healing, Modules};
+use crate::provider::{Koupleless, Witness};
+use evenkeel_vnode::provider::Fault;
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Passes on what is heard.
+pub(super) struct Ears {
+    alerts: Option<Alerts>,
+    healer: Option<Healer>,
+    bases: kube::Client,
+    provider: Koupleless,
+    discovery: Discovery,
+    /// Of nodes that are served here.
+    healings: Mutex<HashMap<Arc<str>, Healing>>,
+}
+
+impl Ears {
+    pub(super) fn new(
+        alerts: Option<Alerts>,
+        healer: Option<Healer>,
+        bases: kube::Client,
+        provider: Koupleless,
+        discovery: Discovery,
+    ) -> Self {
+        Self {
+            alerts,
+            healer,
+            bases,
+            provider,
+            discovery,
+            healings: Mutex::default(),
+        }
+    }
+
+    /// What became of a base.
+    pub(super) fn follow(&self, event: &Event) {
+        let mut healings = self.healings();
+        match &event.change {
+            Change::Gone(_) => {
+                if let Some(healing) = healings.remove(&event.node) {
+                    healing.gone();
+                }
+            }
+            Change::Left => {
+                healings.remove(&event.node);
+            }
+            change => {
+                if let Some(healing) = healings.get(&event.node) {
+                    let silent = matches!(change, Change::Silent | Change::Lost(_));
+                    healing.base(silent, event.base.pod.clone());
+                }
+            }
+        }
+    }
+
+    fn healings(&self) -> MutexGuard<'_, HashMap<Arc<str>, Healing>> {
+        self.healings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Witness for Ears {
+    fn health(&self, node: &str, health: &Health) {
+        let Some(healer) = &self.healer else { return };
+        let mut healings = self.healings();
+        let node: Arc<str> = node.into();
+        let healing = healings.entry(node.clone()).or_insert_with(|| {
+            let modules = Arc::new(Left {
+                provider: self.provider.clone(),
+                node: node.clone(),
+            });
+            let healing = healer.base(&node, self.bases.clone(), modules);
+            let pod = self.discovery.base(&node).and_then(|base| base.pod.clone());
+            healing.base(false, pod);
+            healing
+        });
+        healing.health(health.jvm.as_ref().map(|jvm| Reading {
+            used: jvm.metaspace_used,
+            committed: jvm.metaspace_committed,
+            max: jvm.metaspace_max.map(|max| match max {
+                Limit::Unlimited => -1,
+                Limit::Bytes(bytes) => i64::try_from(bytes).unwrap_or(i64::MAX),
+            }),
+            uptime: jvm.uptime,
+        }));
+    }
+
+    fn not_installed(&self, base: &Base, module: &ModuleId, fault: &Fault) {
+        let scene = match fault.reason.as_str() {
+            "ManifestMismatch" => Scene::ManifestMismatch,
+            "InstallFailed" | "InstallTimeout" => Scene::InstallFailed,
+            // Of the base, or of the pod: told elsewhere.
+            _ => return,
+        };
+        if let Some(alerts) = &self.alerts {
+            alerts.raise(Alert {
+                scene,
+                base: base.identity.to_string(),
+                module: Some(module.to_string()),
+                message: fault.message.clone(),
+                at: Timestamp::now(),
+            });
+        }
+    }
+
+    fn released(&self, node: &str) {
+        self.healings().remove(node);
+    }
+}
+
+/// What is left of our modules on a base.
+struct Left {
+    provider: Koupleless,
+    node: Arc<str>,
+}
+
+impl Modules for Left {
+    fn uninstall(&self) -> BoxFuture<'static, Result<usize, String>> {
+        let (provider, node) = (self.provider.clone(), self.node.clone());
+        Box::pin(async move { provider.purge(&node).await.map_err(|fault| fault.message) })
+    }
+}

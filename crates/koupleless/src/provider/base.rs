@@ -1,0 +1,164 @@
+//! What is remembered of a base.
+
+use super::Settings;
+use crate::arklet::health::Health;
+use crate::arklet::{ModuleId, ModuleList};
+use crate::core::{Base, Claims};
+use evenkeel_vnode::provider::{ContainerId, Doing, PodId};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+use tokio::sync::{Mutex as Lock, OwnedMutexGuard, Semaphore};
+
+/// All bases of which something is remembered, by node.
+#[derive(Default)]
+pub(super) struct Table {
+    nodes: Mutex<HashMap<Arc<str>, Arc<Memory>>>,
+}
+
+impl Table {
+    pub(super) fn of(&self, node: &str, settings: &Settings) -> Arc<Memory> {
+        let mut nodes = self.lock();
+        if let Some(memory) = nodes.get(node) {
+            return memory.clone();
+        }
+        let memory = Arc::new(Memory::new(settings.operations));
+        nodes.insert(node.into(), memory.clone());
+        memory
+    }
+
+    pub(super) fn forget(&self, node: &str) {
+        self.lock().remove(node);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<Memory>>> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A base with what is remembered of it.
+#[derive(Clone)]
+pub(super) struct Bound {
+    pub(super) node: Arc<str>,
+    pub(super) base: Arc<Base>,
+    pub(super) memory: Arc<Memory>,
+}
+
+/// What is remembered of a base. Each lock is held for a moment alone, but those of operations.
+pub(super) struct Memory {
+    state: Mutex<State>,
+    /// Operations under way at a time.
+    operations: Arc<Semaphore>,
+    /// One operation at a time for all versions of a name: they switch each other off and on.
+    names: Mutex<HashMap<String, Weak<Lock<()>>>>,
+    /// Held while the journal is read or written.
+    pub(super) journal: Lock<()>,
+    /// Held while the base is looked at, so that one answer serves all who ask.
+    pub(super) look: Lock<()>,
+}
+
+/// The part that changes.
+#[derive(Default)]
+pub(super) struct State {
+    /// Who has which module.
+    pub(super) claims: Claims,
+    /// The journal was read.
+    pub(super) read: bool,
+    /// Changes of the claims so far, and how many of them are written.
+    pub(super) changes: u64,
+    pub(super) written: u64,
+    /// Pods of which something is being removed: who wants their modules must wait, not fail.
+    pub(super) leaving: HashSet<Arc<str>>,
+    /// What runs, as it was last told to the framework.
+    pub(super) running: HashMap<ModuleId, Running>,
+    /// What the base held when it was last asked.
+    pub(super) seen: Option<(Instant, Arc<ModuleList>)>,
+    /// What it said of its health last.
+    pub(super) health: Option<Arc<Health>>,
+    /// Names of modules that are being changed.
+    pub(super) busy: HashSet<String>,
+}
+
+/// A module that runs.
+#[derive(Clone)]
+pub(super) struct Running {
+    pub(super) pod: PodId,
+    pub(super) container: ContainerId,
+    /// When it was created, in milliseconds by the base's clock: another creation is another instance.
+    pub(super) created: Option<i64>,
+    /// As last told.
+    pub(super) doing: Doing,
+}
+
+impl Memory {
+    fn new(operations: usize) -> Self {
+        Self {
+            state: Mutex::default(),
+            operations: Arc::new(Semaphore::new(operations.max(1))),
+            names: Mutex::default(),
+            journal: Lock::default(),
+            look: Lock::default(),
+        }
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a module's turn.
+    pub(super) async fn turn(self: &Arc<Self>, of: &str) -> Turn {
+        let lock = {
+            let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+            names.retain(|_, lock| lock.strong_count() > 0);
+            if let Some(lock) = names.get(of).and_then(Weak::upgrade) {
+                lock
+            } else {
+                let lock = Arc::new(Lock::default());
+                names.insert(of.to_owned(), Arc::downgrade(&lock));
+                lock
+            }
+        };
+        // First the name, so that who waits for it takes nobody else's place.
+        let name = lock.lock_owned().await;
+        let place = self.operations.clone().acquire_owned().await.ok();
+        self.state().busy.insert(of.to_owned());
+        Turn {
+            memory: self.clone(),
+            of: of.to_owned(),
+            _name: name,
+            _place: place,
+        }
+    }
+
+    /// Whether it is time for another look.
+    pub(super) fn is_stale(&self, after: Duration) -> bool {
+        let state = self.state();
+        let after = if state.busy.is_empty() { after } else { after / 2 };
+        state.seen.as_ref().is_none_or(|(at, _)| at.elapsed() >= after)
+    }
+}
+
+impl State {
+    /// What a container's ID stands for.
+    pub(super) fn module(&self, pod: &PodId, container: &ContainerId) -> Option<ModuleId> {
+        let found = self
+            .running
+            .iter()
+            .find(|(_, running)| running.container == *container && running.pod.uid == pod.uid);
+        found.map(|(id, _)| id.clone())
+    }
+}
+
+/// The right to change one module of a base.
+pub(super) struct Turn {
+    memory: Arc<Memory>,
+    of: String,
+    _name: OwnedMutexGuard<()>,
+    _place: Option<tokio::sync::OwnedSemaphorePermit>,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.memory.state().busy.remove(&self.of);
+    }
+}

@@ -1,0 +1,76 @@
+//! Pods of bases that are gone.
+
+use super::{Inner, Life};
+use evenkeel_api::names::events::EVICTED;
+use evenkeel_vnode::provider::{Fault, FaultKind};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DeleteParams, ListParams, Preconditions};
+use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::{Client, Resource as _, ResourceExt as _};
+
+impl Inner {
+    pub(super) async fn evict(&self, node: &str) -> Result<usize, Fault> {
+        let Life::Lost(why) = self.bases.life(node) else {
+            // It is back: nothing moves.
+            return Ok(0);
+        };
+        let Some(client) = self.host.get().and_then(|host| host.client(node)) else {
+            return Ok(0);
+        };
+        let failed = |what: &str, error: &kube::Error| {
+            let message = format!("node {node}: cannot {what}: {error}");
+            Fault::new(FaultKind::Later, "EvictionFailed", message)
+        };
+        let here = ListParams::default().fields(&format!("spec.nodeName={node}"));
+        let all: Api<Pod> = Api::all(client.clone());
+        let pods = all
+            .list(&here)
+            .await
+            .map_err(|error| failed("list its pods", &error))?;
+        let mut gone = 0;
+        for pod in pods
+            .items
+            .iter()
+            .filter(|pod| pod.metadata.deletion_timestamp.is_none())
+        {
+            let Some(uid) = pod.uid() else { continue };
+            let namespace = pod.namespace().unwrap_or_default();
+            let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
+            let how = DeleteParams {
+                preconditions: Some(Preconditions {
+                    uid: Some(uid),
+                    resource_version: None,
+                }),
+                ..DeleteParams::default()
+            };
+            match pods.delete(&pod.name_any(), &how).await {
+                Ok(_) => gone += 1,
+                // Gone, or another of its name.
+                Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => continue,
+                Err(error) => return Err(failed("delete a pod", &error)),
+            }
+            tracing::warn!(node, pod = %format!("{namespace}/{}", pod.name_any()), why, "pod of a lost base deleted");
+            record(&client, pod, &why).await;
+        }
+        Ok(gone)
+    }
+}
+
+/// An Event that cannot be written changes nothing.
+async fn record(client: &Client, pod: &Pod, why: &str) {
+    let reporter = Reporter {
+        controller: "evenkeel-koupleless".to_owned(),
+        instance: None,
+    };
+    let event = Event {
+        type_: EventType::Warning,
+        reason: EVICTED.to_owned(),
+        note: Some(format!("the base is gone: {why}")),
+        action: "Evict".to_owned(),
+        secondary: None,
+    };
+    let recorder = Recorder::new(client.clone(), reporter);
+    if let Err(error) = recorder.publish(&event, &pod.object_ref(&())).await {
+        tracing::warn!(%error, pod = pod.name_any(), "cannot record why a pod was deleted");
+    }
+}

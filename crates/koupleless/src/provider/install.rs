@@ -1,0 +1,265 @@
+//! Modules come.
+
+use super::base::{Bound, Running};
+use super::{Activation, Inner, invalid, journal};
+use crate::arklet::{Install, Module, ModuleId, ModuleState, Outcome, Tunnel};
+use crate::core::Modules;
+use crate::core::module::{self, Module as Wanted};
+use evenkeel_vnode::provider::{
+    ContainerId, Doing, Fault, FaultKind, PodId, PodRequest, Report, Sandbox, StartRequest, Started,
+};
+use jiff::Timestamp;
+use std::time::{Duration, Instant};
+use tracing::Instrument as _;
+
+/// Pauses while another operation, or a module's start, is waited for.
+const PAUSE: Duration = Duration::from_millis(500);
+
+impl Inner {
+    /// Claims a pod's modules, and notes that before any is installed.
+    pub(super) async fn create(&self, request: &PodRequest) -> Result<Sandbox, Fault> {
+        let bound = self.bound(&request.id.node)?;
+        let modules = Modules::of(&request.pod, &self.settings.profile).map_err(invalid)?;
+        self.claim(&bound, &request.id, &modules.ids()).await?;
+        Ok(Self::sandbox(&bound.base))
+    }
+
+    /// Claims modules for a pod. One that another pod has is not had: the pod fails, or waits if the other is leaving.
+    pub(super) async fn claim(&self, bound: &Bound, pod: &PodId, modules: &[ModuleId]) -> Result<(), Fault> {
+        self.read_journal(bound).await?;
+        {
+            let mut state = bound.memory.state();
+            let owner = journal::owner(pod);
+            if let Err((module, other)) = state.claims.claim(&owner, modules) {
+                let leaving = state.leaving.contains(&other.uid);
+                let kind = if leaving {
+                    FaultKind::Later
+                } else {
+                    FaultKind::Never
+                };
+                let message = format!("module {module} on {} belongs to pod {}", bound.base, other.pod);
+                return Err(Fault::new(kind, "ModuleClaimed", message));
+            }
+            // It comes, whatever of it went before.
+            state.leaving.remove(&pod.uid);
+            state.changed();
+        }
+        self.write_journal(bound).await
+    }
+
+    /// Installs a module, unless it is there.
+    pub(super) async fn start(&self, request: &StartRequest) -> Result<Started, Fault> {
+        let pod = &request.pod.id;
+        let bound = self.bound(&pod.node)?;
+        let module = module::module(&request.container, &self.settings.profile).map_err(|problem| {
+            Fault::new(FaultKind::Never, module::INVALID, format!("container{problem}"))
+        })?;
+        let span = tracing::info_span!("install", %pod, uid = %pod.uid, base = %bound.base.identity, module = %module.key);
+        let began = Instant::now();
+        let result = self
+            .install(&bound, pod, &module, request)
+            .instrument(span.clone())
+            .await;
+        span.in_scope(|| match &result {
+            Ok(_) => tracing::info!(took = ?began.elapsed(), "module installed"),
+            Err(fault) => tracing::warn!(took = ?began.elapsed(), reason = fault.reason, "{}", fault.message),
+        });
+        if let (Err(fault), Some(witness)) = (&result, self.witness.get()) {
+            witness.not_installed(&bound.base, &module.key, fault);
+        }
+        result
+    }
+
+    async fn install(
+        &self,
+        bound: &Bound,
+        pod: &PodId,
+        wanted: &Wanted,
+        request: &StartRequest,
+    ) -> Result<Started, Fault> {
+        // A new image of a pod that runs is a module that it has not claimed yet.
+        self.claim(bound, pod, std::slice::from_ref(&wanted.key)).await?;
+        let _turn = bound.memory.turn(&wanted.key.name).await;
+        let install = Install {
+            args: request.container.args.clone().unwrap_or_default(),
+            envs: environment(request),
+            ..Install::new(wanted.key.clone(), &*wanted.url)
+        };
+        let deadline = Instant::now() + self.settings.install;
+        let mut found = self.ask(bound, &install, deadline).await?;
+        if found.state == ModuleState::Deactivated && self.settings.activation == Activation::Switch {
+            found = self.activate(bound, found).await?;
+        }
+        Ok(self.runs(bound, pod, wanted, &found))
+    }
+
+    /// Asks until the module is there, or the base has refused it.
+    async fn ask(&self, bound: &Bound, install: &Install, deadline: Instant) -> Result<Module, Fault> {
+        let id = install.id.as_ref().expect("a container has a name and a version");
+        let base = &bound.base;
+        let target = self.target(base);
+        let tunnel = self.tunnels.to(base)?;
+        let mut removed = false;
+        loop {
+            let outcome = tunnel.install(&target, install).await;
+            let why = match outcome {
+                Ok(Outcome::Done { modules }) => {
+                    self.bases.answered(&bound.node);
+                    if let Some(module) = modules.into_iter().find(|module| module.id == *id) {
+                        return Ok(module);
+                    }
+                    "the base says that it is installed, and does not list it".to_owned()
+                }
+                Ok(Outcome::Mismatch { found, .. }) => {
+                    self.bases.answered(&bound.node);
+                    return Err(self.mismatch(bound, tunnel, id, &found).await);
+                }
+                Ok(Outcome::Failed(failure)) => {
+                    self.bases.answered(&bound.node);
+                    let message = format!("module {id} could not be installed on {base}: {failure}");
+                    return Err(self.failed("InstallFailed", message));
+                }
+                Ok(other) => {
+                    self.bases.answered(&bound.node);
+                    other.to_string()
+                }
+                Err(error) if error.may_have_run() => evenkeel_net::log::causes(&error),
+                Err(error) => return Err(self.fault(bound, &error)),
+            };
+            // It may be there already: installed by an earlier process, by an answer that got lost, or by somebody else.
+            match self.look_now(bound).await?.get(id) {
+                Some(module) => match &module.state {
+                    ModuleState::Activated | ModuleState::Deactivated => return Ok(module.clone()),
+                    ModuleState::Broken if !removed => {
+                        // Its identity is blocked until it is removed.
+                        removed = true;
+                        self.remove(bound, id).await?;
+                        continue;
+                    }
+                    ModuleState::Broken => {
+                        let cause = module.latest().map(|record| record.message.as_str());
+                        let cause = cause.and_then(crate::arklet::cause::of_trace).unwrap_or(why);
+                        let message = format!("module {id} is broken on {base}: {cause}");
+                        return Err(self.failed("InstallFailed", message));
+                    }
+                    _ => {}
+                },
+                None if Instant::now() >= deadline => {}
+                None => tracing::debug!(%base, module = %id, why, "not there yet"),
+            }
+            if Instant::now() + PAUSE >= deadline {
+                let message = format!("module {id} did not come to be on {base} in time: {why}");
+                return Err(Fault::new(FaultKind::Later, "InstallTimeout", message));
+            }
+            tokio::time::sleep(jitter(PAUSE)).await;
+        }
+    }
+
+    /// The jar holds another module: what it is goes again, unless it is somebody's.
+    async fn mismatch(
+        &self,
+        bound: &Bound,
+        tunnel: &dyn Tunnel,
+        asked: &ModuleId,
+        found: &[ModuleId],
+    ) -> Fault {
+        let target = self.target(&bound.base);
+        for stray in found {
+            if bound.memory.state().claims.owner(stray).is_some() {
+                continue;
+            }
+            let why = match tunnel.uninstall(&target, stray).await {
+                Ok(outcome) if outcome.is_gone() => continue,
+                Ok(outcome) => outcome.to_string(),
+                Err(error) => evenkeel_net::log::causes(&error),
+            };
+            tracing::warn!(base = %bound.base, module = %stray, why, "a module that nobody asked for stays");
+        }
+        let found: Vec<_> = found.iter().map(ToString::to_string).collect();
+        let found = if found.is_empty() {
+            "something else".to_owned()
+        } else {
+            found.join(", ")
+        };
+        let message = format!(
+            "the jar's manifest says {found}, the container {asked}: name it as Ark-Biz-Name and set its version to Ark-Biz-Version"
+        );
+        let kind = self.failed("", String::new()).kind;
+        let kind = if kind == FaultKind::Later {
+            FaultKind::Never
+        } else {
+            kind
+        };
+        Fault::new(kind, "ManifestMismatch", message)
+    }
+
+    /// Makes a module the version that serves.
+    async fn activate(&self, bound: &Bound, module: Module) -> Result<Module, Fault> {
+        let target = self.target(&bound.base);
+        let tunnel = self.tunnels.to(&bound.base)?;
+        match tunnel.switch(&target, &module.id).await {
+            Ok(Outcome::Done { .. }) => {}
+            Ok(outcome) => {
+                tracing::warn!(base = %bound.base, module = %module.id, %outcome, "a new version does not serve");
+                return Ok(module);
+            }
+            // Over MQTT there is no such command.
+            Err(crate::arklet::TunnelError::Unsupported { .. }) => return Ok(module),
+            Err(error) => return Err(self.fault(bound, &error)),
+        }
+        let list = self.look_now(bound).await?;
+        Ok(list.get(&module.id).cloned().unwrap_or(module))
+    }
+
+    /// Takes note of a module that is installed; a version that does not serve is told of at once.
+    fn runs(&self, bound: &Bound, pod: &PodId, wanted: &Wanted, module: &Module) -> Started {
+        let now = Timestamp::now();
+        let doing = super::look::doing(module, now);
+        let created = module.created_ms();
+        let container = self.container_id(bound, &wanted.key, module);
+        let running = Running {
+            pod: pod.clone(),
+            container: container.clone(),
+            created,
+            doing: doing.clone(),
+        };
+        bound.memory.state().running.insert(wanted.key.clone(), running);
+        if matches!(doing, Doing::Stalled { .. })
+            && let Some(host) = self.host.get()
+        {
+            host.report(Report::Container {
+                pod: pod.clone(),
+                name: wanted.key.name.as_str().into(),
+                observed: evenkeel_vnode::provider::Observed {
+                    id: container.clone(),
+                    doing: doing.clone(),
+                },
+            });
+        }
+        Started {
+            id: container,
+            image_id: wanted.url.to_string(),
+            at: doing.since().unwrap_or(now),
+        }
+    }
+
+    pub(super) fn container_id(&self, bound: &Bound, id: &ModuleId, module: &Module) -> ContainerId {
+        let since = module.created_ms().unwrap_or_default();
+        let profile = &self.settings.profile;
+        let id = profile.container_id(bound.base.endpoint.address, &id.name, &id.version, since);
+        ContainerId(format!("arklet://{id}").into())
+    }
+}
+
+/// What stands in the container's environment beside the version.
+fn environment(request: &StartRequest) -> std::collections::BTreeMap<String, String> {
+    let variables = request.container.env.iter().flatten();
+    variables
+        .filter_map(|variable| Some((variable.name.clone(), variable.value.clone()?)))
+        .collect()
+}
+
+/// Up to a half more, so that those who wait do not go in lockstep.
+fn jitter(pause: Duration) -> Duration {
+    pause.mul_f64(1.0 + rand::random::<f64>() / 2.0)
+}

@@ -1,0 +1,174 @@
+//! Who has which module of a base, in an annotation of its Node.
+//!
+//! `koupleless.evenkeel.io/modules` holds a JSON object, `NAME:VERSION` to `NAMESPACE/NAME/UID` of the pod. It is written
+//! before a module is installed and after it was removed, by whoever serves the node.
+
+use super::Inner;
+use super::base::{Bound, State};
+use crate::arklet::ModuleId;
+use crate::core::Base;
+use crate::core::claims::{Claims, Owner};
+use evenkeel_api::names::koupleless::{BASE, MODULES};
+use evenkeel_vnode::provider::{Fault, FaultKind, PodId};
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::json;
+use std::collections::BTreeMap;
+
+/// The annotation that says all that is known of a base.
+pub fn record(base: &Base) -> Option<(String, String)> {
+    // It has no maps with keys that are no strings.
+    let text = serde_json::to_string(base).ok()?;
+    Some((BASE.to_owned(), text))
+}
+
+/// Reads the journal of a Node. What cannot be read is left out: it is removed by nobody then.
+pub fn read(node: &Node) -> Vec<(ModuleId, Owner)> {
+    let annotations = node.metadata.annotations.as_ref();
+    let text = annotations.and_then(|all| all.get(MODULES));
+    let entries: BTreeMap<String, String> = match text.map(|text| serde_json::from_str(text)) {
+        None => return Vec::new(),
+        Some(Ok(entries)) => entries,
+        Some(Err(error)) => {
+            let node = node.metadata.name.as_deref().unwrap_or_default();
+            tracing::warn!(node, %error, "cannot read the annotation {MODULES}: modules that it named are left alone");
+            return Vec::new();
+        }
+    };
+    let entry = |(module, owner): (String, String)| {
+        // A version may have colons, a name cannot: it is a container's.
+        let (name, version) = module.split_once(':')?;
+        let (pod, uid) = owner.rsplit_once('/')?;
+        pod.split_once('/')?;
+        let owner = Owner {
+            uid: uid.into(),
+            pod: pod.to_owned(),
+        };
+        Some((ModuleId::new(name, version), owner))
+    };
+    entries.into_iter().filter_map(entry).collect()
+}
+
+/// Text of the annotation.
+pub fn write(claims: &Claims) -> String {
+    let entries: BTreeMap<String, String> = claims
+        .all()
+        .into_iter()
+        .map(|(id, owner)| (id.to_string(), format!("{}/{}", owner.pod, owner.uid)))
+        .collect();
+    json!(entries).to_string()
+}
+
+/// A pod as the journal has it.
+pub fn owner(pod: &PodId) -> Owner {
+    Owner {
+        uid: pod.uid.clone(),
+        pod: pod.to_string(),
+    }
+}
+
+impl Inner {
+    /// Reads the journal unless it was read.
+    pub(super) async fn read_journal(&self, bound: &Bound) -> Result<(), Fault> {
+        if bound.memory.state().read {
+            return Ok(());
+        }
+        let _held = bound.memory.journal.lock().await;
+        if bound.memory.state().read {
+            return Ok(());
+        }
+        let nodes: Api<Node> = Api::all(self.client(bound)?);
+        let node = nodes.get_opt(&bound.node).await.map_err(|error| {
+            let message = format!(
+                "cannot read which modules of {} belong to whom: {error}",
+                bound.base
+            );
+            Fault::new(FaultKind::Later, "JournalUnread", message)
+        })?;
+        let mut state = bound.memory.state();
+        for (module, owner) in node.iter().flat_map(read) {
+            // Two pods cannot have the same: keys of an object are unique.
+            let _ = state.claims.claim(&owner, &[module]);
+        }
+        state.read = true;
+        Ok(())
+    }
+
+    /// Writes the journal unless somebody else has done so since the last change.
+    pub(super) async fn write_journal(&self, bound: &Bound) -> Result<(), Fault> {
+        let wanted = bound.memory.state().changes;
+        let _held = bound.memory.journal.lock().await;
+        let (changes, text) = {
+            let state = bound.memory.state();
+            if state.written >= wanted {
+                return Ok(());
+            }
+            (state.changes, write(&state.claims))
+        };
+        let nodes: Api<Node> = Api::all(self.client(bound)?);
+        let patch = Patch::Merge(json!({"metadata": {"annotations": {MODULES: text}}}));
+        nodes
+            .patch(&bound.node, &PatchParams::default(), &patch)
+            .await
+            .map_err(|error| {
+                let message = format!(
+                    "cannot note which modules of {} belong to whom: {error}",
+                    bound.base
+                );
+                Fault::new(FaultKind::Later, "JournalUnwritten", message)
+            })?;
+        let mut state = bound.memory.state();
+        state.written = state.written.max(changes);
+        Ok(())
+    }
+
+    /// A client that writes only as long as the node is ours.
+    fn client(&self, bound: &Bound) -> Result<kube::Client, Fault> {
+        let host = self.host.get();
+        host.and_then(|host| host.client(&bound.node)).ok_or_else(|| {
+            let message = format!("node {} is not served here any more", bound.node);
+            Fault::new(FaultKind::Later, "NotServed", message)
+        })
+    }
+}
+
+impl State {
+    /// The claims have changed.
+    pub(super) fn changed(&mut self) {
+        self.changes += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(text: &str) -> Node {
+        let value = json!({"metadata": {"name": "n", "annotations": {MODULES: text}}});
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn a_journal_is_read_as_it_was_written() {
+        let mut claims = Claims::default();
+        let owner = Owner {
+            uid: "u-1".into(),
+            pod: "shop/web".to_owned(),
+        };
+        let modules = [ModuleId::new("biz1", "0.0.1"), ModuleId::new("biz2", "1:2")];
+        claims.claim(&owner, &modules).unwrap();
+        let text = write(&claims);
+        assert_eq!(text, r#"{"biz1:0.0.1":"shop/web/u-1","biz2:1:2":"shop/web/u-1"}"#);
+        let read = read(&node(&text));
+        assert_eq!(read, modules.map(|module| (module, owner.clone())));
+    }
+
+    #[test]
+    fn what_cannot_be_read_belongs_to_nobody() {
+        assert!(read(&node("[]")).is_empty());
+        assert!(read(&node("{")).is_empty());
+        assert!(read(&node(r#"{"a":"b"}"#)).is_empty());
+        let mixed = read(&node(r#"{"a:1":"ns/p/u","b":"ns/p/u","c:1":"p/u","d:1":""}"#));
+        assert_eq!(mixed.len(), 1, "{mixed:?}");
+    }
+}

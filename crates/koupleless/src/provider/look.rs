@@ -1,0 +1,272 @@
+//! What bases hold and how they are.
+
+use super::base::{Bound, Running, State};
+use super::remove::LOST;
+use super::{Inner, Life, invalid};
+use crate::arklet::health::Health;
+use crate::arklet::health::Limit;
+use crate::arklet::{Module, ModuleList, ModuleState, cause};
+use crate::core::Modules;
+use evenkeel_vnode::provider::{Doing, Exit, Fault, NodeHealth, Observed, PodRequest, PodState, Report};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::NodeCondition;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Metaspace in a Node's status moves in steps of this part of its maximum, so that a status is written when it matters.
+const STEPS: u64 = 32;
+
+impl Inner {
+    /// How a base is. A base that does not answer is not ill for that: who finds bases says when one is silent for too
+    /// long.
+    pub(super) async fn ping(self: &Arc<Self>, node: &str) -> Result<NodeHealth, Fault> {
+        let bound = self.bound(node)?;
+        let tunnel = self.tunnels.to(&bound.base)?;
+        match tunnel.health(&self.target(&bound.base)).await {
+            Ok(health) => {
+                self.bases.answered(node);
+                if let Some(witness) = self.witness.get() {
+                    witness.health(node, &health);
+                }
+                let mut state = bound.memory.state();
+                let kept = state.health.as_ref().and_then(|health| health.jvm.clone());
+                let jvm = health.jvm.or(kept);
+                state.health = Some(Arc::new(Health { jvm, ..health }));
+                drop(state);
+                if bound.memory.is_stale(self.settings.look) {
+                    self.watch(bound.clone());
+                }
+            }
+            Err(error) => {
+                let fault = self.fault(&bound, &error);
+                tracing::debug!(node, reason = fault.reason, "{}", fault.message);
+            }
+        }
+        let health = bound.memory.state().health.clone();
+        let mut answer = self.published(health.as_deref());
+        match self.bases.life(node) {
+            Life::Alive => {}
+            Life::Silent(why) => answer.conditions.push(ready("Unknown", "BaseSilent", &why)),
+            Life::Lost(why) => answer.conditions.push(ready("Unknown", "BaseLost", &why)),
+        }
+        Ok(answer)
+    }
+
+    /// Looks at what a base holds and tells the framework of it, without anybody's waiting.
+    fn watch(self: &Arc<Self>, bound: Bound) {
+        let inner = self.clone();
+        tokio::spawn(async move {
+            if let Err(fault) = inner.look_now(&bound).await {
+                tracing::debug!(node = %bound.node, reason = fault.reason, "{}", fault.message);
+            }
+        });
+    }
+
+    /// What a base holds now. The framework is told of changes on the way.
+    pub(super) async fn look_now(&self, bound: &Bound) -> Result<Arc<ModuleList>, Fault> {
+        let asked = Instant::now();
+        let _held = bound.memory.look.lock().await;
+        if let Some((at, list)) = &bound.memory.state().seen
+            && *at > asked
+        {
+            // Asked after we came, answered while we waited.
+            return Ok(list.clone());
+        }
+        let began = Instant::now();
+        let tunnel = self.tunnels.to(&bound.base)?;
+        let list = tunnel
+            .modules(&self.target(&bound.base))
+            .await
+            .map_err(|error| self.fault(bound, &error))?;
+        self.bases.answered(&bound.node);
+        for one in &list.unreadable {
+            tracing::warn!(base = %bound.base, entry = one.excerpt, "an entry of the list of modules cannot be read");
+        }
+        let list = Arc::new(list);
+        let reports = {
+            let mut state = bound.memory.state();
+            state.seen = Some((began, list.clone()));
+            compare(bound, &mut state, &list)
+        };
+        if let Some(host) = self.host.get() {
+            for report in reports {
+                host.report(report);
+            }
+        }
+        Ok(list)
+    }
+
+    /// What has become of a pod that an earlier process ran.
+    pub(super) async fn status(&self, request: &PodRequest) -> Result<Option<PodState>, Fault> {
+        let bound = self.bound(&request.id.node)?;
+        let modules = Modules::of(&request.pod, &self.settings.profile).map_err(invalid)?;
+        self.read_journal(&bound).await?;
+        let list = self.look_now(&bound).await?;
+        let ours = |module: &crate::core::module::Module| {
+            let state = bound.memory.state();
+            let owner = state.claims.owner(&module.key);
+            owner.is_none_or(|owner| owner.uid == request.id.uid)
+        };
+        let now = Timestamp::now();
+        let mut state = PodState {
+            sandbox: Self::sandbox(&bound.base),
+            containers: BTreeMap::new(),
+        };
+        let mut found = Vec::new();
+        for wanted in modules.0.iter().filter(|module| ours(module)) {
+            let Some(module) = list.get(&wanted.key) else {
+                continue;
+            };
+            if matches!(module.state, ModuleState::Resolved | ModuleState::Unresolved) {
+                // Somebody installs it; who starts it waits for that.
+                continue;
+            }
+            let running = Running {
+                pod: request.id.clone(),
+                container: self.container_id(&bound, &wanted.key, module),
+                created: module.created_ms(),
+                doing: doing(module, now),
+            };
+            let observed = Observed {
+                id: running.container.clone(),
+                doing: running.doing.clone(),
+            };
+            state.containers.insert(wanted.key.name.clone(), observed);
+            found.push((wanted.key.clone(), running));
+        }
+        let claimed = !bound.memory.state().claims.of(&request.id.uid).is_empty();
+        if found.is_empty() && !claimed {
+            return Ok(None);
+        }
+        self.adopt(&bound, &request.id, &modules.ids()).await?;
+        bound.memory.state().running.extend(found);
+        Ok(Some(state))
+    }
+
+    /// Capacity by what the base says of itself.
+    fn published(&self, health: Option<&Health>) -> NodeHealth {
+        let pods = self
+            .settings
+            .pods
+            .unwrap_or(self.settings.profile.pods)
+            .to_string();
+        let mut capacity = BTreeMap::from([("pods".to_owned(), pods)]);
+        if let Some(count) = health.and_then(|health| health.cpu.as_ref()?.count) {
+            capacity.insert("cpu".to_owned(), count.to_string());
+        }
+        let mut allocatable = capacity.clone();
+        if let Some(jvm) = health.and_then(|health| health.jvm.as_ref())
+            && let Some(Limit::Bytes(max)) = jvm.metaspace_max
+        {
+            let committed = jvm.metaspace_committed.unwrap_or_default().min(max);
+            let step = (max / STEPS).max(1);
+            let committed = committed.div_ceil(step).saturating_mul(step).min(max);
+            let kib = |bytes: u64| format!("{}Ki", bytes / 1024);
+            capacity.insert("memory".to_owned(), kib(max));
+            allocatable.insert("memory".to_owned(), kib(max - committed));
+        }
+        NodeHealth {
+            conditions: Vec::new(),
+            capacity: Some(capacity),
+            allocatable: Some(allocatable),
+        }
+    }
+}
+
+/// What has changed since it was last told.
+fn compare(bound: &Bound, state: &mut State, list: &ModuleList) -> Vec<Report> {
+    let State { running, busy, .. } = state;
+    let now = Timestamp::now();
+    let mut reports = Vec::new();
+    running.retain(|id, known| {
+        // Who is being changed is told of by who changes it.
+        if busy.contains(&id.name) {
+            return true;
+        }
+        let module = list.get(id);
+        let same =
+            module.is_some_and(|module| known.created.is_none() || module.created_ms() == known.created);
+        let doing = match module {
+            Some(module) if same => doing(module, now),
+            _ => Doing::Ended(lost(bound, id, module.is_some(), now)),
+        };
+        let ended = matches!(doing, Doing::Ended(_));
+        if doing != known.doing {
+            known.doing = doing.clone();
+            reports.push(Report::Container {
+                pod: known.pod.clone(),
+                name: id.name.as_str().into(),
+                observed: Observed {
+                    id: known.container.clone(),
+                    doing,
+                },
+            });
+        }
+        !ended
+    });
+    reports
+}
+
+/// A module that somebody else has removed.
+fn lost(bound: &Bound, id: &crate::arklet::ModuleId, again: bool, now: Timestamp) -> Exit {
+    let how = if again { "was installed anew" } else { "is gone" };
+    Exit {
+        code: LOST,
+        reason: "ModuleLost".to_owned(),
+        message: format!(
+            "module {id} {how} on {}: the base was restarted, or somebody has removed the module",
+            bound.base
+        ),
+        started_at: None,
+        at: now,
+    }
+}
+
+/// A module's state as a container's.
+pub(super) fn doing(module: &Module, now: Timestamp) -> Doing {
+    let latest = module.latest();
+    let time = |ms: Option<i64>| {
+        ms.and_then(|ms| Timestamp::from_millisecond(ms).ok())
+            .map_or(now, |at| at.min(now))
+    };
+    let since = time(module.created_ms());
+    let text = latest.map(|record| record.message.clone()).unwrap_or_default();
+    match &module.state {
+        ModuleState::Activated => Doing::Running { since },
+        ModuleState::Broken => Doing::Ended(Exit {
+            code: 1,
+            reason: latest.map_or_else(|| "Broken".to_owned(), |record| record.reason.as_str().to_owned()),
+            message: cause::of_trace(&text).unwrap_or(text),
+            started_at: Some(since),
+            at: time(latest.and_then(|record| record.changed_ms)),
+        }),
+        ModuleState::Stopped => Doing::Ended(Exit {
+            code: 0,
+            reason: "Completed".to_owned(),
+            message: text,
+            started_at: Some(since),
+            at: time(latest.and_then(|record| record.changed_ms)),
+        }),
+        ModuleState::Deactivated => Doing::Stalled {
+            since,
+            reason: "Deactivated".to_owned(),
+            message: "another version of the module serves".to_owned(),
+        },
+        state @ (ModuleState::Unresolved | ModuleState::Resolved | ModuleState::Other(_)) => Doing::Stalled {
+            since,
+            reason: "NotActivated".to_owned(),
+            message: format!("the module is {state}"),
+        },
+    }
+}
+
+fn ready(status: &str, reason: &str, message: &str) -> NodeCondition {
+    NodeCondition {
+        type_: "Ready".to_owned(),
+        status: status.to_owned(),
+        reason: Some(reason.to_owned()),
+        message: Some(message.to_owned()),
+        ..NodeCondition::default()
+    }
+}

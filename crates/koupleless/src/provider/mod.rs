@@ -1,0 +1,409 @@
+//! Modules as containers: what the virtual nodes ask, asked of bases.
+//!
+//! A base is a node, a pod's containers are modules on it. Starting one installs it, ending one removes it; what a base holds
+//! beyond that is nobody's business here: modules that it came with, or that somebody installed by hand, are never touched.
+//!
+//! What belongs to which pod stands in an annotation of the Node (the [`journal`]), written before the first
+//! install: a process that takes a node over knows what it may remove.
+
+mod base;
+mod evict;
+mod install;
+pub mod journal;
+mod look;
+mod remote;
+mod remove;
+
+mod usage;
+
+use crate::arklet::health::Health;
+use crate::arklet::{ModuleId, Tunnel, TunnelError};
+use crate::core::profile::FailedInstall;
+use crate::core::{Base, Connection, Modules, Profile};
+use base::{Bound, Table};
+use evenkeel_vnode::provider::{
+    ContainerId, Duplex, ExecIo, Exit, Fault, FaultKind, Host, LogOptions, LogStream, NodeHealth, NodeStats,
+    NodeTemplate, PodId, PodRequest, PodState, Provider, Refusal, Report, Runtime, Sandbox, StartRequest,
+    Started,
+};
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::Pod;
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// How modules are run.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Names and figures.
+    pub profile: Arc<Profile>,
+    /// The environment that this process serves: part of names and topics.
+    pub env: String,
+    /// Capacity of a node in pods; the profile's without.
+    pub pods: Option<u32>,
+    /// Time between looks at what a base holds, at least. Half of it while something is under way. 15 s.
+    pub look: Duration,
+    /// What becomes of a module that is installed beside another version of it, and does not serve.
+    pub activation: Activation,
+    /// Operations at a time on one base. Of one module there is one at a time. 4.
+    pub operations: usize,
+    /// How long an install may take in one go, waiting for another operation included. 5 min.
+    pub install: Duration,
+    /// What stands in each line of a base's log that is a module's, with `{module}` for its name: only such lines, and those
+    /// without any such mark that follow them, are shown as the module's log. Without it the whole log is shown.
+    pub log_mark: Option<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            profile: Arc::new(crate::core::profile::KOUPLELESS),
+            env: "dev".to_owned(),
+            pods: None,
+            look: Duration::from_secs(15),
+            activation: Activation::default(),
+            operations: 4,
+            install: Duration::from_secs(300),
+            log_mark: None,
+        }
+    }
+}
+
+/// What becomes of a module that is installed beside another version of it, and does not serve.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Activation {
+    /// It takes over from the other version (`switchBiz`). Over MQTT, which has no such command, it stays as it is.
+    #[default]
+    Switch,
+    /// It stays as it is: its container is not ready until somebody switches.
+    Keep,
+}
+
+/// What is known of bases by whoever finds them.
+pub trait Bases: Send + Sync + 'static {
+    /// The base that is this node.
+    fn base(&self, node: &str) -> Option<Arc<Base>>;
+
+    /// Whether it lives.
+    fn life(&self, node: &str) -> Life;
+
+    /// It has answered.
+    fn answered(&self, node: &str);
+
+    /// Its address refuses connections: no process listens there.
+    fn refused(&self, node: &str);
+}
+
+/// Hears what happens to bases and modules, beside what the framework is told. Must not block.
+pub trait Witness: Send + Sync + 'static {
+    /// What a base said of its health.
+    fn health(&self, node: &str, health: &Health);
+
+    /// A module could not be installed.
+    fn not_installed(&self, base: &Base, module: &ModuleId, fault: &Fault);
+
+    /// A node is not served here any more.
+    fn released(&self, node: &str);
+}
+
+/// Whether a base lives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// It was heard of lately.
+    Alive,
+    /// It was not heard of for so long that its state is not known; why, for people. Nothing is moved for that.
+    Silent(String),
+    /// It is gone, and its modules with it; by which evidence.
+    Lost(String),
+}
+
+/// Ways to bases.
+#[derive(Clone)]
+pub struct Tunnels {
+    /// To their own HTTP servers.
+    pub http: Arc<dyn Tunnel>,
+    /// By way of a broker.
+    pub mqtt: Option<Arc<dyn Tunnel>>,
+}
+
+impl Tunnels {
+    fn to(&self, base: &Base) -> Result<&dyn Tunnel, Fault> {
+        match (base.endpoint.by, &self.mqtt) {
+            (Connection::Http(_), _) => Ok(&*self.http),
+            (Connection::Mqtt, Some(mqtt)) => Ok(&**mqtt),
+            (Connection::Mqtt, None) => {
+                let message = format!("{base} is reached by an MQTT broker, and none is set");
+                Err(Fault::new(FaultKind::Later, "BaseUnreachable", message))
+            }
+        }
+    }
+}
+
+/// Installs modules into bases. Cheap to clone.
+#[derive(Clone)]
+pub struct Koupleless(Arc<Inner>);
+
+struct Inner {
+    settings: Settings,
+    bases: Arc<dyn Bases>,
+    tunnels: Tunnels,
+    /// Of the cluster that bases run in as pods.
+    pods: Option<kube::Client>,
+    host: OnceLock<Arc<dyn Host>>,
+    witness: OnceLock<Arc<dyn Witness>>,
+    table: Table,
+}
+
+impl std::fmt::Debug for Koupleless {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Koupleless")
+            .field("settings", &self.0.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Koupleless {
+    /// A provider for these bases. `pods`: a client of the cluster in which bases run as pods, for `logs`, `exec` and
+    /// `attach`.
+    pub fn new(
+        settings: Settings,
+        bases: Arc<dyn Bases>,
+        tunnels: Tunnels,
+        pods: Option<kube::Client>,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            settings,
+            bases,
+            tunnels,
+            pods,
+            host: OnceLock::new(),
+            witness: OnceLock::new(),
+            table: Table::default(),
+        }))
+    }
+
+    /// Lets somebody hear what happens; to be called before the fleet starts, once.
+    pub fn let_hear(&self, witness: Arc<dyn Witness>) {
+        // Whoever comes second hears nothing.
+        let _ = self.0.witness.set(witness);
+    }
+
+    /// What is known of a base has changed: its Node is brought up to date at once.
+    pub fn stir(&self, node: &str) {
+        if let Some(host) = self.0.host.get() {
+            host.report(Report::Node { name: node.into() });
+        }
+    }
+
+    /// Removes all modules of a base that were installed for pods, whether their pods are there or not; how many remain.
+    pub async fn purge(&self, node: &str) -> Result<usize, Fault> {
+        self.0.purge(node).await
+    }
+
+    /// Deletes the pods of a node whose base is gone, as far as the node is served here; how many were there. Each is deleted by
+    /// its UID, with an Event that says why.
+    pub async fn evict(&self, node: &str) -> Result<usize, Fault> {
+        self.0.evict(node).await
+    }
+}
+
+impl Inner {
+    /// The base of a node, with what is remembered of it.
+    fn bound(&self, node: &str) -> Result<Bound, Fault> {
+        let base = self.bases.base(node).ok_or_else(|| {
+            let message = format!("no base is known for node {node}");
+            Fault::new(FaultKind::Later, "BaseUnknown", message)
+        })?;
+        let memory = self.table.of(node, &self.settings);
+        Ok(Bound {
+            node: node.into(),
+            base,
+            memory,
+        })
+    }
+
+    /// How a base is addressed.
+    fn target(&self, base: &Base) -> crate::arklet::Base {
+        crate::arklet::Base {
+            identity: base.identity.to_string(),
+            environment: self.settings.env.clone(),
+            address: base.socket(),
+        }
+    }
+
+    /// A call without an outcome, as the framework takes it; the base is held to be alive or not by it.
+    fn fault(&self, bound: &Bound, error: &TunnelError) -> Fault {
+        let reason = match error {
+            TunnelError::Connect { source, .. } => {
+                if source.kind() == std::io::ErrorKind::ConnectionRefused {
+                    self.bases.refused(&bound.node);
+                }
+                "BaseUnreachable"
+            }
+            TunnelError::NoBroker { .. } => "BaseUnreachable",
+            TunnelError::Silent { .. } | TunnelError::Unfinished { .. } => "BaseTimeout",
+            TunnelError::Busy { .. } => "BaseBusy",
+            TunnelError::RecordLost { .. } => "BaseRestarted",
+            TunnelError::Invalid { .. } | TunnelError::Unsupported { .. } => "InvalidModule",
+            TunnelError::Broken { .. }
+            | TunnelError::Status { .. }
+            | TunnelError::TooLong { .. }
+            | TunnelError::Unreadable { .. }
+            | TunnelError::Refused { .. } => "BaseError",
+        };
+        let kind = match error {
+            TunnelError::Invalid { .. } | TunnelError::Unsupported { .. } => FaultKind::Never,
+            _ => FaultKind::Later,
+        };
+        Fault::new(kind, reason, evenkeel_net::log::causes(error))
+    }
+
+    /// A failed install, as the profile has it.
+    fn failed(&self, reason: &str, message: String) -> Fault {
+        let kind = match self.settings.profile.failed_install {
+            FailedInstall::Waits => FaultKind::Later,
+            FailedInstall::FailsPod => FaultKind::Fatal,
+        };
+        Fault::new(kind, reason, message)
+    }
+
+    fn sandbox(base: &Base) -> Sandbox {
+        Sandbox {
+            addresses: vec![base.endpoint.address],
+        }
+    }
+}
+
+fn invalid(refusal: Refusal) -> Fault {
+    Fault::new(FaultKind::Never, &refusal.reason, refusal.message)
+}
+
+impl Provider for Koupleless {
+    fn runtime(&self) -> Runtime {
+        Runtime {
+            name: "arklet".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+    }
+
+    fn connect(&self, host: Arc<dyn Host>) {
+        // One fleet has it.
+        let _ = self.0.host.set(host);
+    }
+
+    fn node(&self, name: &str) -> NodeTemplate {
+        let Some(base) = self.0.bases.base(name) else {
+            return NodeTemplate::default();
+        };
+        let settings = &self.0.settings;
+        let profile = &settings.profile;
+        let pods = settings.pods.unwrap_or(profile.pods);
+        let addresses = if profile.base_address {
+            let host = base.host_name.clone().unwrap_or_else(|| name.to_owned());
+            vec![
+                ("InternalIP".to_owned(), base.endpoint.address.to_string()),
+                ("Hostname".to_owned(), host),
+            ]
+        } else {
+            Vec::new()
+        };
+        NodeTemplate {
+            labels: profile.labels(&base, &settings.env),
+            annotations: journal::record(&base).into_iter().collect(),
+            taints: profile.taints(&base, &settings.env),
+            capacity: BTreeMap::from([("pods".to_owned(), pods.to_string())]),
+            addresses,
+            provider_id: format!("koupleless://{}", base.identity),
+            ..NodeTemplate::default()
+        }
+    }
+
+    fn ping<'a>(&'a self, node: &'a str) -> BoxFuture<'a, Result<NodeHealth, Fault>> {
+        Box::pin(self.0.ping(node))
+    }
+
+    fn admit(&self, pod: &Pod) -> Result<(), Refusal> {
+        Modules::of(pod, &self.0.settings.profile).map(drop)
+    }
+
+    fn list<'a>(&'a self, node: &'a str) -> BoxFuture<'a, Result<Vec<PodId>, Fault>> {
+        Box::pin(self.0.list(node))
+    }
+
+    fn status<'a>(&'a self, pod: &'a PodRequest) -> BoxFuture<'a, Result<Option<PodState>, Fault>> {
+        Box::pin(self.0.status(pod))
+    }
+
+    fn create<'a>(&'a self, pod: &'a PodRequest) -> BoxFuture<'a, Result<Sandbox, Fault>> {
+        Box::pin(self.0.create(pod))
+    }
+
+    fn update<'a>(&'a self, _: &'a PodRequest) -> BoxFuture<'a, Result<(), Fault>> {
+        // Labels, annotations and tolerations are nothing to a base; a new image is a new container.
+        Box::pin(async { Ok(()) })
+    }
+
+    fn start<'a>(&'a self, request: &'a StartRequest) -> BoxFuture<'a, Result<Started, Fault>> {
+        Box::pin(self.0.start(request))
+    }
+
+    fn stop<'a>(
+        &'a self,
+        pod: &'a PodId,
+        container: &'a ContainerId,
+        _: Duration,
+    ) -> BoxFuture<'a, Result<Exit, Fault>> {
+        Box::pin(self.0.stop(pod, container))
+    }
+
+    fn release(&self, node: &str) {
+        self.0.table.forget(node);
+        if let Some(witness) = self.0.witness.get() {
+            witness.released(node);
+        }
+    }
+
+    fn delete<'a>(&'a self, pod: &'a PodId) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(self.0.delete(pod))
+    }
+
+    fn logs<'a>(
+        &'a self,
+        pod: &'a PodId,
+        container: &'a ContainerId,
+        options: &'a LogOptions,
+    ) -> BoxFuture<'a, Result<LogStream, Fault>> {
+        Box::pin(self.0.logs(pod, container, options))
+    }
+
+    fn exec<'a>(
+        &'a self,
+        pod: &'a PodId,
+        _: &'a ContainerId,
+        command: &'a [String],
+        io: ExecIo,
+    ) -> BoxFuture<'a, Result<i32, Fault>> {
+        Box::pin(self.0.exec(pod, command, io))
+    }
+
+    fn attach<'a>(
+        &'a self,
+        pod: &'a PodId,
+        _: &'a ContainerId,
+        io: ExecIo,
+    ) -> BoxFuture<'a, Result<i32, Fault>> {
+        Box::pin(self.0.attach(pod, io))
+    }
+
+    fn port_forward<'a>(
+        &'a self,
+        pod: &'a PodId,
+        port: u16,
+    ) -> BoxFuture<'a, Result<Box<dyn Duplex>, Fault>> {
+        Box::pin(self.0.port_forward(pod, port))
+    }
+
+    fn stats<'a>(&'a self, node: &'a str) -> BoxFuture<'a, Result<NodeStats, Fault>> {
+        Box::pin(std::future::ready(self.0.stats(node)))
+    }
+}

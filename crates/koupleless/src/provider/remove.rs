@@ -1,0 +1,180 @@
+//! Modules go.
+
+use super::base::Bound;
+use super::{Inner, Life, journal};
+use crate::arklet::{ModuleId, Outcome};
+use evenkeel_vnode::provider::{ContainerId, Exit, Fault, FaultKind, PodId};
+use jiff::Timestamp;
+
+impl Inner {
+    /// All pods of which the journal knows something.
+    pub(super) async fn list(&self, node: &str) -> Result<Vec<PodId>, Fault> {
+        let bound = self.bound(node)?;
+        self.read_journal(&bound).await?;
+        let state = bound.memory.state();
+        let mut pods: Vec<PodId> = Vec::new();
+        for (_, owner) in state.claims.all() {
+            let Some((namespace, name)) = owner.pod.split_once('/') else {
+                continue;
+            };
+            if pods.iter().all(|pod| pod.uid != owner.uid) {
+                pods.push(PodId {
+                    uid: owner.uid.clone(),
+                    namespace: namespace.into(),
+                    name: name.into(),
+                    node: bound.node.clone(),
+                });
+            }
+        }
+        Ok(pods)
+    }
+
+    /// Removes a module.
+    pub(super) async fn stop(&self, pod: &PodId, container: &ContainerId) -> Result<Exit, Fault> {
+        let exit = |message: String| Exit {
+            code: 0,
+            reason: "Completed".to_owned(),
+            message,
+            started_at: None,
+            at: Timestamp::now(),
+        };
+        if let Life::Lost(why) = self.bases.life(&pod.node) {
+            return Ok(Exit {
+                code: LOST,
+                reason: "BaseLost".to_owned(),
+                ..exit(why)
+            });
+        }
+        let bound = self.bound(&pod.node)?;
+        let module = {
+            let mut state = bound.memory.state();
+            state.leaving.insert(pod.uid.clone());
+            state.module(pod, container)
+        };
+        // One that is not known has ended; what there is of the pod goes with it.
+        let Some(module) = module else {
+            let message = format!(
+                "container {container} of pod {pod} is not known on {}",
+                bound.base
+            );
+            return Err(Fault::new(FaultKind::NotFound, "ContainerNotFound", message));
+        };
+        let turn = bound.memory.turn(&module.name).await;
+        self.remove(&bound, &module).await?;
+        drop(turn);
+        {
+            let mut state = bound.memory.state();
+            state.running.remove(&module);
+            state.claims.release(&pod.uid, &module);
+            state.changed();
+        }
+        self.write_journal(&bound).await?;
+        Ok(exit(String::new()))
+    }
+
+    /// Removes all that is left of a pod.
+    pub(super) async fn delete(&self, pod: &PodId) -> Result<(), Fault> {
+        if matches!(self.bases.life(&pod.node), Life::Lost(_)) {
+            return Ok(());
+        }
+        let Ok(bound) = self.bound(&pod.node) else {
+            // Nobody knows the base: there is nothing to be removed from.
+            return Ok(());
+        };
+        self.read_journal(&bound).await?;
+        let modules = {
+            let mut state = bound.memory.state();
+            state.leaving.insert(pod.uid.clone());
+            state.claims.of(&pod.uid)
+        };
+        for module in &modules {
+            let turn = bound.memory.turn(&module.name).await;
+            self.remove(&bound, module).await?;
+            drop(turn);
+            let mut state = bound.memory.state();
+            state.running.remove(module);
+            state.claims.release(&pod.uid, module);
+            state.changed();
+        }
+        if !modules.is_empty() {
+            self.write_journal(&bound).await?;
+        }
+        bound.memory.state().leaving.remove(&pod.uid);
+        Ok(())
+    }
+
+    /// Removes everything that was installed for pods.
+    pub(super) async fn purge(&self, node: &str) -> Result<usize, Fault> {
+        let bound = self.bound(node)?;
+        self.read_journal(&bound).await?;
+        let owned: Vec<ModuleId> = {
+            let state = bound.memory.state();
+            state.claims.all().into_iter().map(|(id, _)| id.clone()).collect()
+        };
+        let mut left = 0;
+        for module in &owned {
+            let turn = bound.memory.turn(&module.name).await;
+            let removed = self.remove(&bound, module).await;
+            drop(turn);
+            if let Err(fault) = removed {
+                tracing::warn!(node, reason = fault.reason, "{}", fault.message);
+                left += 1;
+            }
+        }
+        // Containers whose modules are gone are told of.
+        self.look_now(&bound).await?;
+        Ok(left)
+    }
+
+    /// Has a module removed. One that is not there is removed.
+    pub(super) async fn remove(&self, bound: &Bound, module: &ModuleId) -> Result<(), Fault> {
+        let tunnel = self.tunnels.to(&bound.base)?;
+        let outcome = tunnel.uninstall(&self.target(&bound.base), module).await;
+        let outcome = match outcome {
+            Ok(outcome) => outcome,
+            Err(error) if error.may_have_run() => {
+                let why = self.fault(bound, &error);
+                if self.look_now(bound).await?.get(module).is_none() {
+                    return Ok(());
+                }
+                return Err(why);
+            }
+            Err(error) => return Err(self.fault(bound, &error)),
+        };
+        self.bases.answered(&bound.node);
+        if outcome.is_gone() {
+            tracing::info!(base = %bound.base.identity, %module, "module removed");
+            return Ok(());
+        }
+        let reason = match outcome {
+            Outcome::Conflict { .. } | Outcome::IllegalState { .. } => "ModuleBusy",
+            _ => "UninstallFailed",
+        };
+        let message = format!(
+            "module {module} could not be removed from {}: {outcome}",
+            bound.base
+        );
+        Err(Fault::new(FaultKind::Later, reason, message))
+    }
+
+    /// Takes note of a pod's modules that an earlier process, or another controller, has installed.
+    pub(super) async fn adopt(&self, bound: &Bound, pod: &PodId, modules: &[ModuleId]) -> Result<(), Fault> {
+        let owner = journal::owner(pod);
+        let known = {
+            let state = bound.memory.state();
+            modules.iter().all(|module| {
+                state
+                    .claims
+                    .owner(module)
+                    .is_some_and(|known| known.uid == owner.uid)
+            })
+        };
+        if known {
+            return Ok(());
+        }
+        self.claim(bound, pod, modules).await
+    }
+}
+
+/// Exit code of a module whose base is gone.
+pub(super) const LOST: i32 = 137;

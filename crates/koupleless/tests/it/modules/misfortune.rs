@@ -1,0 +1,310 @@
+//! What may go wrong with bases and modules, and whom it affects.
+
+use super::world::{DEADLINE, World, condition, condition_of_node, phase, restarts, waits};
+use evenkeel_api::names::koupleless::{INSTALLED, MODULES, READY};
+use evenkeel_koupleless::core::profile::V2_DESIGN;
+use evenkeel_koupleless::provider::Life;
+use evenkeel_testkit::arklet::{BizState, Jar, Start, Thrown};
+use evenkeel_testkit::eventually;
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::json;
+
+fn failing(version: &str) -> Jar {
+    let thrown = Thrown::new("java.lang.IllegalStateException", "boom from bad");
+    Jar::new("bad", version).start(Start::Fails(thrown))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_install_is_seen_with_its_cause_and_tried_again() {
+    let world = World::new().await;
+    let url = world.jar(failing("1"));
+    let (base, node) = world.base("a").await;
+    world.pod("p", &node, &[("bad", "1", &url)]).await;
+    let pod = world
+        .until("waits with the cause", "p", |pod| {
+            waits(pod, "bad").is_some_and(|(reason, message)| {
+                reason == "InstallFailed" && message.contains("boom from bad")
+            })
+        })
+        .await;
+    assert_eq!((phase(&pod), condition(&pod, INSTALLED)), ("Pending", "False"));
+    world.event("p", "Failed", "boom from bad").await;
+    eventually("it is tried again", DEADLINE, async || {
+        (base.requests("installBiz") > 1).then_some(())
+    })
+    .await;
+    // The jar is mended.
+    world.jars.put(&url, Jar::new("bad", "1"));
+    world.is_ready("p").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn by_the_design_article_a_failed_install_fails_the_pod() {
+    let world = World::with(V2_DESIGN).await;
+    let url = world.jar(failing("1"));
+    let (_base, node) = world.base("a").await;
+    world.pod("p", &node, &[("bad", "1", &url)]).await;
+    let pod = world.until("has failed", "p", |pod| phase(pod) == "Failed").await;
+    assert_eq!(condition(&pod, INSTALLED), "False");
+    let status = pod.status.unwrap();
+    assert_eq!(status.reason.as_deref(), Some("InstallFailed"));
+    assert!(status.message.unwrap().contains("boom from bad"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broken_module_that_a_base_keeps_is_removed_before_the_next_try() {
+    let world = World::new().await;
+    let url = world.jar(failing("1"));
+    let jars = world.jars.clone();
+    let (base, node) = world
+        .base_with("a", move |setup| {
+            setup.flags.auto_uninstall_when_failed = false;
+            setup.jars = jars;
+        })
+        .await;
+    world.pod("p", &node, &[("bad", "1", &url)]).await;
+    world
+        .until("waits", "p", |pod| {
+            waits(pod, "bad").is_some_and(|(reason, _)| reason == "InstallFailed")
+        })
+        .await;
+    assert_eq!(base.state("bad", "1"), Some(BizState::Broken));
+    world.jars.put(&url, Jar::new("bad", "1"));
+    world.is_ready("p").await;
+    assert!(base.requests("uninstallBiz") > 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_pods_with_one_module_the_second_fails_and_is_told_who_has_it() {
+    let world = World::new().await;
+    let url = world.jar(Jar::new("biz1", "1"));
+    let (base, node) = world.base("a").await;
+    world.pod("first", &node, &[("biz1", "1", &url)]).await;
+    world.is_ready("first").await;
+    world.pod("second", &node, &[("biz1", "1", &url)]).await;
+    let second = world
+        .until("has failed", "second", |pod| phase(pod) == "Failed")
+        .await;
+    let status = second.status.unwrap();
+    assert_eq!(status.reason.as_deref(), Some("ModuleClaimed"));
+    assert!(status.message.unwrap().contains("belongs to pod default/first"));
+    // Its end is nothing to the first.
+    world.delete("second").await;
+    world.is_gone("second").await;
+    assert_eq!(base.state("biz1", "1"), Some(BizState::Activated));
+    assert_eq!(
+        (base.requests("installBiz"), base.requests("uninstallBiz")),
+        (1, 0)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_jar_that_is_another_module_is_refused_and_does_not_stay() {
+    let world = World::new().await;
+    let url = world.jar(Jar::new("biz2", "0.0.1"));
+    let (base, node) = world.base("a").await;
+    world.pod("p", &node, &[("zzz", "7", &url)]).await;
+    world
+        .event(
+            "p",
+            "Failed",
+            "the jar's manifest says biz2:0.0.1, the container zzz:7",
+        )
+        .await;
+    eventually("the stray is gone", DEADLINE, async || {
+        base.modules().is_empty().then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_base_that_was_restarted_gets_its_modules_again() {
+    let world = World::new().await;
+    let url = world.jar(Jar::new("biz1", "1"));
+    let (base, node) = world.base("a").await;
+    world.pod("p", &node, &[("biz1", "1", &url)]).await;
+    world.is_ready("p").await;
+    base.restart().await;
+    let pod = world
+        .until("runs again", "p", |pod| {
+            restarts(pod, "biz1") == 1 && condition(pod, READY) == "True"
+        })
+        .await;
+    let last = &pod.status.as_ref().unwrap().container_statuses.as_ref().unwrap()[0].last_state;
+    let ended = last.as_ref().unwrap().terminated.as_ref().unwrap();
+    assert_eq!(ended.reason.as_deref(), Some("ModuleLost"));
+    assert_eq!(base.state("biz1", "1"), Some(BizState::Activated));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn modules_that_nobody_here_installed_are_never_removed() {
+    let world = World::new().await;
+    let hand = world.jar(Jar::new("hand", "1"));
+    let url = world.jar(Jar::new("biz1", "1"));
+    let (base, node) = world.base("a").await;
+    base.install_by_hand(&hand).await;
+    let pod = world.pod("p", &node, &[("biz1", "1", &url)]).await;
+    world.is_ready("p").await;
+    // Its object goes without a word while nobody serves the node.
+    let mut world = world;
+    world.end().await;
+    let now = DeleteParams {
+        grace_period_seconds: Some(0),
+        ..DeleteParams::default()
+    };
+    let name = pod.metadata.name.as_deref().unwrap();
+    world.pods().delete(name, &now).await.unwrap();
+    world.begin().await;
+    eventually("what was left over is removed", DEADLINE, async || {
+        base.state("biz1", "1").is_none().then_some(())
+    })
+    .await;
+    assert_eq!(base.state("hand", "1"), Some(BizState::Activated));
+    let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(world.client.clone());
+    eventually("the journal is empty", DEADLINE, async || {
+        let node = nodes.get(&node).await.unwrap();
+        (node.metadata.annotations.unwrap()[MODULES] == "{}").then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_base_that_hangs_delays_no_other() {
+    let world = World::new().await;
+    let url = world.jar(Jar::new("biz1", "1"));
+    let (hung, first) = world.base("a").await;
+    let (well, second) = world.base("b").await;
+    hung.hang();
+    let asked = hung.requests("installBiz") + hung.requests("queryAllBiz");
+    world.pod("stuck", &first, &[("biz1", "1", &url)]).await;
+    // What the pod has there, or to install it: whichever comes first is not answered.
+    eventually("it is asked", DEADLINE, async || {
+        (hung.requests("installBiz") + hung.requests("queryAllBiz") > asked).then_some(())
+    })
+    .await;
+    world.pod("p", &second, &[("biz1", "1", &url)]).await;
+    world.is_ready("p").await;
+    assert_eq!(well.requests("installBiz"), 1);
+    let stuck = world.until("is there", "stuck", |_| true).await;
+    assert_ne!(condition(&stuck, "Ready"), "True");
+    hung.serve();
+    world.is_ready("stuck").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_module_that_cannot_stop_is_told_of_and_its_pod_stays() {
+    let world = World::new().await;
+    let thrown = Thrown::new("java.lang.IllegalStateException", "not now");
+    let url = world.jar(Jar::new("biz1", "1").stop_fails(thrown));
+    let jars = world.jars.clone();
+    let (base, node) = world
+        .base_with("a", move |setup| {
+            setup.flags.remove_when_stop_failed = false;
+            setup.jars = jars;
+        })
+        .await;
+    world.pod("p", &node, &[("biz1", "1", &url)]).await;
+    world.is_ready("p").await;
+    world.delete("p").await;
+    world
+        .event("p", "FailedKillPod", "module biz1:1 could not be removed")
+        .await;
+    assert_eq!(base.state("biz1", "1"), Some(BizState::Broken));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_of_a_base_that_is_gone_end_at_once() {
+    let world = World::new().await;
+    let url = world.jar(Jar::new("biz1", "1"));
+    let (base, node) = world.base("a").await;
+    world.pod("p", &node, &[("biz1", "1", &url)]).await;
+    world.is_ready("p").await;
+    base.kill().await;
+    eventually("its port refuses", DEADLINE, async || {
+        (world.known.refusals(&node) > 0).then_some(())
+    })
+    .await;
+    let silent = world.node(&node, "is there", |_| true).await;
+    assert_eq!(
+        condition_of_node(&silent),
+        "True",
+        "a refused connection alone decides nothing here"
+    );
+    world
+        .known
+        .is(&node, Life::Silent("nothing heard for 25 s".to_owned()));
+    world
+        .node(&node, "is Unknown", |node| condition_of_node(node) == "Unknown")
+        .await;
+    let pod = world.is_ready("p").await;
+    assert_eq!(restarts(&pod, "biz1"), 0, "a silent base moves nothing");
+    world
+        .known
+        .is(&node, Life::Lost("its port refuses connections".to_owned()));
+    world.delete("p").await;
+    world.is_gone("p").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn garbage_for_answers_harms_its_own_base_alone() {
+    let world = World::new().await;
+    let url = world.jar(Jar::new("biz1", "1"));
+    let (bad, first) = world.base("a").await;
+    let (_well, second) = world.base("b").await;
+    // From here on pods are new ones: nobody asks first what an earlier process may have left of them.
+    world.pod("known", &first, &[("biz1", "1", &url)]).await;
+    world.is_ready("known").await;
+    world.delete("known").await;
+    world.is_gone("known").await;
+    for answer in [
+        "",
+        "\0\0",
+        "HTTP/1.1 200 OK\r\n\r\n{",
+        "HTTP/1.1 200 OK\r\n\r\n[]",
+        "HTTP/1.1 200 OK\r\n\r\n{}",
+    ] {
+        bad.garble(answer);
+        let name = format!("p{}", answer.len());
+        world.pod(&name, &first, &[("biz1", "1", &url)]).await;
+        world
+            .until("waits with a reason", &name, |pod| {
+                waits(pod, "biz1")
+                    .is_some_and(|(reason, message)| reason.starts_with("Base") && message.contains("base"))
+            })
+            .await;
+        bad.serve();
+        world.is_ready(&name).await;
+        world.delete(&name).await;
+        world.is_gone(&name).await;
+    }
+    world.pod("q", &second, &[("biz1", "1", &url)]).await;
+    world.is_ready("q").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn foreign_conditions_and_labels_of_a_node_stay() {
+    let world = World::new().await;
+    let (base, node) = world.base("a").await;
+    let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(world.client.clone());
+    let theirs = json!({"metadata": {"labels": {"theirs": "x"}},
+        "status": {"conditions": [{"type": "Theirs", "status": "True"}]}});
+    nodes
+        .patch(&node, &PatchParams::default(), &Patch::Strategic(&theirs))
+        .await
+        .unwrap();
+    nodes
+        .patch_status(&node, &PatchParams::default(), &Patch::Strategic(&theirs))
+        .await
+        .unwrap();
+    base.metaspace(32 << 20, 128 << 20);
+    let node = world
+        .node(&node, "tells its metaspace", |node| {
+            let capacity = node.status.as_ref().unwrap().capacity.as_ref().unwrap();
+            capacity.get("memory").is_some_and(|memory| memory.0 == "128Mi")
+        })
+        .await;
+    assert_eq!(node.metadata.labels.unwrap()["theirs"], "x");
+    let conditions = node.status.unwrap().conditions.unwrap();
+    assert!(conditions.iter().any(|condition| condition.type_ == "Theirs"));
+}

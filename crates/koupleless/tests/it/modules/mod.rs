@@ -1,0 +1,5 @@
+//! Modules as containers, on fake bases that answer as real ones do to the byte.
+
+mod lifecycle;
+mod misfortune;
+mod world;
