@@ -4,7 +4,6 @@ mod base;
 mod broker;
 mod conversation;
 mod misfortune;
-mod mosquitto;
 mod security;
 
 use evenkeel_koupleless::arklet::mqtt::{Event, MqttOptions, What};

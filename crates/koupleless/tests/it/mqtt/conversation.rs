@@ -2,11 +2,11 @@
 
 use super::base::FakeBase;
 use super::broker::{Broker, Manners, topic};
-use super::mosquitto::{self, Mosquitto};
 use super::{Controller, SECONDS, base, heart, options};
 use crate::golden::{batch, modules, outcome, recording};
 use evenkeel_koupleless::arklet::mqtt::What;
 use evenkeel_koupleless::arklet::{Install, ModuleId, Tunnel as _};
+use evenkeel_testkit::mqtt::{Mosquitto, MosquittoSetup};
 use evenkeel_testkit::{eventually, skipped};
 use rumqttc::QoS;
 use serde_json::Value;
@@ -123,11 +123,10 @@ async fn the_recorded_operations_over_our_broker() {
 
 #[tokio::test]
 async fn the_recorded_operations_over_mosquitto() {
-    if mosquitto::find().is_none() {
+    let Some(broker) = Mosquitto::start(&MosquittoSetup::default()) else {
         return skipped("the_recorded_operations_over_mosquitto", "no mosquitto");
-    }
-    let broker = Mosquitto::start("allow_anonymous true", &[]).await;
-    the_recorded_operations(broker.address).await;
+    };
+    the_recorded_operations(broker.address()).await;
 }
 
 /// After the broker came back without memory.
@@ -159,19 +158,18 @@ async fn subscriptions_are_made_again_after_our_broker_restarted() {
 
 #[tokio::test]
 async fn subscriptions_are_made_again_after_mosquitto_restarted() {
-    if mosquitto::find().is_none() {
+    let Some(broker) = Mosquitto::start(&MosquittoSetup::default()) else {
         return skipped(
             "subscriptions_are_made_again_after_mosquitto_restarted",
             "no mosquitto",
         );
-    }
-    let mut broker = Mosquitto::start("allow_anonymous true", &[]).await;
-    let peer = recorded_base(broker.address).await;
-    let mut controller = Controller::start(options(broker.address));
+    };
+    let peer = recorded_base(broker.address()).await;
+    let mut controller = Controller::start(options(broker.address()));
     controller.until(true).await;
     broker.stop();
     controller.until(false).await;
-    broker.again().await;
+    broker.restart();
     all_is_heard_again(&mut controller, &peer).await;
 }
 
@@ -202,11 +200,10 @@ async fn what_our_broker_kept_is_not_believed() {
 
 #[tokio::test]
 async fn what_mosquitto_kept_is_not_believed() {
-    if mosquitto::find().is_none() {
+    let Some(broker) = Mosquitto::start(&MosquittoSetup::default()) else {
         return skipped("what_mosquitto_kept_is_not_believed", "no mosquitto");
-    }
-    let broker = Mosquitto::start("allow_anonymous true", &[]).await;
-    what_was_kept_is_not_believed(broker.address).await;
+    };
+    what_was_kept_is_not_believed(broker.address()).await;
 }
 
 #[tokio::test]

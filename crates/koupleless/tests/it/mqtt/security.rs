@@ -1,10 +1,10 @@
 //! Who may connect, and to whom.
 
 use super::broker::{Broker, Manners};
-use super::mosquitto::{self, Mosquitto};
 use super::{Controller, SECONDS, options};
 use evenkeel_koupleless::arklet::mqtt::{Credentials, MqttOptions, Password, TlsFiles};
 use evenkeel_net::pki::{Ca, Identity, ServerNames, Validity};
+use evenkeel_testkit::mqtt::{Mosquitto, MosquittoSetup, MosquittoTls};
 use evenkeel_testkit::{eventually, skipped};
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject as _;
@@ -124,18 +124,26 @@ async fn only_verified_brokers_are_spoken_to_over_tls() {
 
 #[tokio::test]
 async fn only_verified_mosquittos_are_spoken_to_over_tls() {
-    if mosquitto::find().is_none() {
-        return skipped("only_verified_mosquittos_are_spoken_to_over_tls", "no mosquitto");
-    }
     let authority = Authority::new();
-    let lines = "user root\nallow_anonymous true\ncafile DIR/ca.pem\ncertfile DIR/server.pem\nkeyfile DIR/server.key\nrequire_certificate true";
-    let files = [
-        ("ca.pem", authority.ca.certificate_pem()),
-        ("server.pem", &authority.server.certificate_pem),
-        ("server.key", &authority.server.key_pem),
-    ];
-    let broker = Mosquitto::start(lines, &files).await;
-    only_verified_brokers_are_spoken_to(broker.address, &authority).await;
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, content: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        path
+    };
+    let tls = MosquittoTls {
+        certificate: file("server.pem", &authority.server.certificate_pem),
+        key: file("server.key", &authority.server.key_pem),
+        client_authority: Some(file("ca.pem", authority.ca.certificate_pem())),
+    };
+    let setup = MosquittoSetup {
+        tls: Some(tls),
+        ..MosquittoSetup::default()
+    };
+    let Some(broker) = Mosquitto::start(&setup) else {
+        return skipped("only_verified_mosquittos_are_spoken_to_over_tls", "no mosquitto");
+    };
+    only_verified_brokers_are_spoken_to(broker.address(), &authority).await;
 }
 
 #[tokio::test]
