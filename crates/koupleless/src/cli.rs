@@ -13,9 +13,9 @@ pub struct KouplelessArgs {
     /// koupleless: names to use.
     #[arg(long, value_name = "PROFILE", default_value = "koupleless", value_parser = profile)]
     pub profile: &'static Profile,
-    /// koupleless: environment that is served: part of nodes' names, taints and MQTT topics.
-    #[arg(long, value_name = "NAME", default_value = "dev", env = "ENV")]
-    pub base_env: String,
+    /// koupleless: environment that is served: part of nodes' names, taints and MQTT topics. Without it $ENV, then `dev`.
+    #[arg(long, value_name = "NAME")]
+    pub base_env: Option<String>,
     /// koupleless: where bases send heartbeats (`POST /heartbeat`) and ask for baselines (`POST /queryBaseline`).
     #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:7777")]
     pub heartbeat: SocketAddr,
@@ -31,30 +31,20 @@ pub struct KouplelessArgs {
     /// koupleless: MQTT broker, HOST or HOST:PORT; without it bases are reached over HTTP alone.
     #[arg(long, value_name = "HOST[:PORT]")]
     pub mqtt_broker: Option<String>,
-    /// koupleless: user name at the broker.
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "MQTT_USERNAME",
-        requires = "mqtt_password_file"
-    )]
+    /// koupleless: user name at the broker. Without it $MQTT_USERNAME.
+    #[arg(long, value_name = "NAME")]
     pub mqtt_username: Option<String>,
     /// koupleless: file with the password.
     #[arg(long, value_name = "FILE")]
     pub mqtt_password_file: Option<PathBuf>,
-    /// koupleless: authorities (PEM) of the broker's certificate; with it the connection is TLS.
-    #[arg(long, value_name = "FILE", env = "MQTT_CA_PATH")]
+    /// koupleless: authorities (PEM) of the broker's certificate; with it the connection is TLS. Without it $MQTT_CA_PATH.
+    #[arg(long, value_name = "FILE")]
     pub mqtt_ca_file: Option<PathBuf>,
-    /// koupleless: client certificate (PEM) for the broker.
-    #[arg(long, value_name = "FILE", env = "MQTT_CLIENT_CRT_PATH", requires_all = ["mqtt_key_file", "mqtt_ca_file"])]
+    /// koupleless: client certificate (PEM) for the broker. Without it $MQTT_CLIENT_CRT_PATH.
+    #[arg(long, value_name = "FILE")]
     pub mqtt_cert_file: Option<PathBuf>,
-    /// koupleless: its key (PEM).
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "MQTT_CLIENT_KEY_PATH",
-        requires = "mqtt_cert_file"
-    )]
+    /// koupleless: its key (PEM). Without it $MQTT_CLIENT_KEY_PATH.
+    #[arg(long, value_name = "FILE")]
     pub mqtt_key_file: Option<PathBuf>,
     /// koupleless: watch pods with these labels: they are bases.
     #[arg(long, value_name = "SELECTOR")]
@@ -77,15 +67,15 @@ pub struct KouplelessArgs {
     /// koupleless: what stands in each line of a base's log that is a module's, with {module} for its name.
     #[arg(long, value_name = "TEXT")]
     pub log_mark: Option<String>,
-    /// koupleless: replicas of Deployments with the strategy `peer` follow the number of bases.
-    #[arg(long, env = "ENABLE_MODULE_REPLICAS_SYNC_WITH_BASE", value_parser = clap::builder::BoolishValueParser::new(),
-        num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
+    /// koupleless: replicas of Deployments with the strategy `peer` follow the number of bases; also with
+    /// $ENABLE_MODULE_REPLICAS_SYNC_WITH_BASE=true.
+    #[arg(long)]
     pub peers: bool,
     /// koupleless: heal bases that run out of metaspace: taint, drain, uninstall, evict the base's pod.
     #[arg(long)]
     pub heal: bool,
-    /// koupleless: webhooks that hear of failures, `;` between them.
-    #[arg(long, value_name = "URLS", env = "REPORT_HOOKS", hide_env_values = true)]
+    /// koupleless: webhooks that hear of failures, `;` between them. Without it $REPORT_HOOKS.
+    #[arg(long, value_name = "URLS")]
     pub report_hooks: Option<String>,
 }
 

@@ -1,6 +1,8 @@
 //! Everything joined: bases that are found become nodes, what is heard of them reaches whom it concerns.
 
 mod ears;
+#[cfg(test)]
+mod tests;
 
 use crate::alert::{self, Alerts, AlertsError};
 use crate::arklet::mqtt::{Credentials, MqttError, MqttOptions, MqttTunnel, Password, TlsFiles};
@@ -27,7 +29,7 @@ use evenkeel_vnode::core::pod::{Extra, Holds};
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -36,6 +38,11 @@ use tokio_util::sync::CancellationToken;
 const CALL: Duration = Duration::from_secs(600);
 /// Between two tries to evict the pods of a lost base.
 const AGAIN: Duration = Duration::from_secs(2);
+/// The longest pause between two looks for pods of a base that stays lost.
+const AGAIN_MOST: Duration = Duration::from_secs(30);
+/// So long a base that asks for its baseline may take to be served, and between two looks whether it is.
+const SERVED: Duration = Duration::from_secs(60);
+const SERVED_AGAIN: Duration = Duration::from_millis(500);
 /// Of one attempt to send an alert.
 const ALERT: Duration = Duration::from_secs(10);
 /// Value of the component label on pods of modules.
@@ -116,6 +123,7 @@ impl Process {
                 "--base-silent must be less than --base-gone".to_owned(),
             ));
         }
+        let args = &with_environment(args, |name| std::env::var(name).ok())?;
         let client = access.client("koupleless")?;
         let bases = match &args.base_kubeconfig {
             Some(file) => {
@@ -127,7 +135,7 @@ impl Process {
             }
             None => client.clone(),
         };
-        let env = args.base_env.clone();
+        let env = args.base_env.clone().unwrap_or_default();
         let profile = Arc::new(args.profile.clone());
         let rules = registry::Settings {
             silent: args.base_silent,
@@ -150,13 +158,20 @@ impl Process {
             sources.heartbeats = Some(door(args, &deployments).await?);
         }
         let mut mqtt = None;
+        let serving: Arc<OnceLock<Koupleless>> = Arc::default();
         if let Some(options) = broker(args, identity)? {
             let (tunnel, link, events) = MqttTunnel::new(options)?;
             let ending = stop.clone();
             tokio::spawn(async move { link.run(ending).await });
             sources.hearts = Some(Hearts {
                 events,
-                wanted: Some(wanted(deployments.clone(), tunnel.clone(), stop.clone())),
+                wanted: Some(wanted(
+                    deployments.clone(),
+                    tunnel.clone(),
+                    discovery.clone(),
+                    serving.clone(),
+                    stop.clone(),
+                )),
             });
             mqtt = Some(tunnel);
         }
@@ -192,6 +207,8 @@ impl Process {
         };
         let found = Arc::new(Found(discovery.clone()));
         let provider = Koupleless::new(settings, found, tunnels, Some(bases.clone()));
+        // Nobody has set it before.
+        let _ = serving.set(provider.clone());
         let healer = args.heal.then(|| {
             let options = heal::Options {
                 settings: crate::core::heal::Settings::default(),
@@ -291,6 +308,39 @@ impl Process {
     }
 }
 
+/// Flags that are not given are read from the released controller's variables; an empty one is none.
+fn with_environment(
+    args: &KouplelessArgs,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<KouplelessArgs, ProcessError> {
+    let variable = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
+    let mut args = args.clone();
+    // In a shell $ENV is a start-up file.
+    let env = || variable("ENV").filter(|value| !value.contains('/'));
+    args.base_env = args.base_env.or_else(env).or_else(|| Some("dev".to_owned()));
+    if args.mqtt_broker.is_some() {
+        args.mqtt_username = args.mqtt_username.or_else(|| variable("MQTT_USERNAME"));
+        let file = |name: &str| variable(name).map(std::path::PathBuf::from);
+        args.mqtt_ca_file = args.mqtt_ca_file.or_else(|| file("MQTT_CA_PATH"));
+        args.mqtt_cert_file = args.mqtt_cert_file.or_else(|| file("MQTT_CLIENT_CRT_PATH"));
+        args.mqtt_key_file = args.mqtt_key_file.or_else(|| file("MQTT_CLIENT_KEY_PATH"));
+    }
+    args.report_hooks = args.report_hooks.or_else(|| variable("REPORT_HOOKS"));
+    let peers = variable("ENABLE_MODULE_REPLICAS_SYNC_WITH_BASE");
+    args.peers |= peers.is_some_and(|value| value.eq_ignore_ascii_case("true"));
+    let flag = |text: &str| Err(ProcessError::Flag(text.to_owned()));
+    if args.mqtt_username.is_some() != args.mqtt_password_file.is_some() {
+        return flag("--mqtt-username and --mqtt-password-file go together");
+    }
+    if args.mqtt_cert_file.is_some() != args.mqtt_key_file.is_some() {
+        return flag("--mqtt-cert-file and --mqtt-key-file go together");
+    }
+    if args.mqtt_cert_file.is_some() && args.mqtt_ca_file.is_none() {
+        return flag("--mqtt-cert-file needs --mqtt-ca-file: without it there is no TLS");
+    }
+    Ok(args)
+}
+
 /// Where heartbeats are taken.
 async fn door(args: &KouplelessArgs, deployments: &Arc<Deployments>) -> Result<Door, ProcessError> {
     let tokens = args
@@ -332,7 +382,12 @@ fn broker(args: &KouplelessArgs, identity: &str) -> Result<Option<MqttOptions>, 
         _ => (broker.as_str(), usual),
     };
     let client_id = format!("koupleless@@@{identity}");
-    let mut options = MqttOptions::new(host.trim_matches(['[', ']']), port, client_id, &args.base_env);
+    let mut options = MqttOptions::new(
+        host.trim_matches(['[', ']']),
+        port,
+        client_id,
+        args.base_env.as_deref().unwrap_or_default(),
+    );
     options.credentials = args
         .mqtt_username
         .clone()
@@ -348,10 +403,13 @@ fn broker(args: &KouplelessArgs, identity: &str) -> Result<Option<MqttOptions>, 
     Ok(Some(options))
 }
 
-/// Answers bases that ask for their baseline over MQTT.
+/// Answers bases that ask for their baseline over MQTT. All replicas hear them, and the one that serves a base's node
+/// answers: a base that asks is not known to anybody yet, so that is waited for.
 fn wanted(
     deployments: Arc<Deployments>,
     tunnel: MqttTunnel,
+    discovery: Discovery,
+    serving: Arc<OnceLock<Koupleless>>,
     stop: CancellationToken,
 ) -> crate::discovery::mqtt::Wanted {
     Arc::new(move |metadata| {
@@ -372,7 +430,22 @@ fn wanted(
             pod: None,
         };
         let (deployments, tunnel) = (deployments.clone(), tunnel.clone());
+        let (discovery, serving) = (discovery.clone(), serving.clone());
         tokio::spawn(stop.clone().run_until_cancelled_owned(async move {
+            let is_ours = async {
+                loop {
+                    let node = discovery.node_of(&base.identity);
+                    let provider = serving.get();
+                    if node.is_some_and(|node| provider.is_some_and(|provider| provider.serves(&node))) {
+                        return;
+                    }
+                    tokio::time::sleep(SERVED_AGAIN).await;
+                }
+            };
+            if tokio::time::timeout(SERVED, is_ours).await.is_err() {
+                tracing::debug!(base = %base.identity, "a base that asks for its baseline is served by another replica");
+                return;
+            }
             if let Err(error) = baseline::answer(&*deployments, &tunnel, &base).await {
                 tracing::warn!(base = %base.identity, error = evenkeel_net::log::causes(&error), "a base has no baseline");
             }
@@ -410,11 +483,15 @@ impl Publisher for MqttTunnel {
     }
 }
 
-/// Evicts until it is done, or the base is back.
+/// Evicts for as long as the base is lost: pods may still be bound to its node.
 async fn evict(provider: Koupleless, node: Arc<str>) {
-    while let Err(fault) = provider.evict(&node).await {
-        tracing::warn!(%node, reason = fault.reason, "{}, trying again", fault.message);
-        tokio::time::sleep(AGAIN).await;
+    let mut pause = AGAIN;
+    while provider.is_lost(&node) {
+        if let Err(fault) = provider.evict(&node).await {
+            tracing::warn!(%node, reason = fault.reason, "{}, trying again", fault.message);
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(AGAIN_MOST);
     }
 }
 
@@ -472,9 +549,9 @@ impl Bases for Found {
         }
     }
 
-    fn answered(&self, node: &str) {
+    fn answered(&self, node: &str, says: Option<&str>) {
         if let Some(base) = self.0.base(node) {
-            self.0.answered(node, &base.endpoint, None);
+            self.0.answered(node, &base.endpoint, says);
         }
     }
 

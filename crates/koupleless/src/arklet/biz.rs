@@ -194,9 +194,13 @@ impl Module {
         latest(&self.records)
     }
 
-    /// When it came to be, by the base's clock: the time of its first record.
+    /// When it came to be, by the base's clock. `None` where only later records are told, as over MQTT.
     pub fn created_ms(&self) -> Option<i64> {
-        self.records.first().and_then(|record| record.changed_ms)
+        let first = self.records.first()?;
+        let young = matches!(first.state, ModuleState::Unresolved | ModuleState::Resolved);
+        first
+            .changed_ms
+            .filter(|_| young || first.reason == Reason::Created)
     }
 }
 
@@ -330,5 +334,18 @@ mod tests {
         assert_eq!(module.state, ModuleState::Activated, "taken from the records");
         assert_eq!(module.latest().unwrap().reason, Reason::Started);
         assert_eq!(module.created_ms(), Some(10));
+    }
+
+    #[test]
+    fn when_a_module_came_to_be_is_not_told_by_its_latest_record() {
+        let module = |record: serde_json::Value| {
+            Module::read(
+                &json!({"bizName": "a", "bizVersion": "1", "bizState": "ACTIVATED", "bizStateRecords": [record]}),
+            )
+        };
+        let created = json!({"changeTime": 1, "reason": "CREATED", "state": "RESOLVED"});
+        let started = json!({"changeTime": 2, "reason": "STARTED", "state": "ACTIVATED"});
+        assert_eq!(module(created).unwrap().created_ms(), Some(1));
+        assert_eq!(module(started).unwrap().created_ms(), None);
     }
 }

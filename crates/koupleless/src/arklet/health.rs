@@ -11,6 +11,8 @@ use std::time::Duration;
 /// How a base is.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Health {
+    /// What the base that has answered calls itself, where it says so.
+    pub identity: Option<String>,
     /// Absent if the base cannot measure itself.
     pub jvm: Option<Jvm>,
     /// Absent likewise.
@@ -90,6 +92,7 @@ impl Health {
         };
         let plugins = health.get("pluginListInfo").and_then(Value::as_array);
         Ok(Self {
+            identity: None,
             jvm: object("jvm").map(Jvm::read),
             cpu: object("cpu").map(Cpu::read),
             master: object("masterBizInfo").and_then(|value| Module::read(value).ok()),

@@ -203,7 +203,12 @@ impl Tunnel for HttpTunnel {
     fn health<'a>(&'a self, base: &'a Base) -> BoxFuture<'a, Result<Health, TunnelError>> {
         async move {
             let request = Request::Health(HealthQuery::default());
-            self.ask(base, &request, Health::read).await
+            let envelope = self.call(base, &request, self.options.query).await?;
+            let health = answered(base, request.command(), &envelope, Health::read)?;
+            Ok(Health {
+                identity: envelope.base_identity,
+                ..health
+            })
         }
         .boxed()
     }

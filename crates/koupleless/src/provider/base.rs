@@ -139,6 +139,13 @@ impl Memory {
 }
 
 impl State {
+    /// A pod has a module no more.
+    pub(super) fn forget(&mut self, uid: &str, module: &ModuleId) {
+        self.running.remove(module);
+        self.claims.release(uid, module);
+        self.changed();
+    }
+
     /// What a container's ID stands for.
     pub(super) fn module(&self, pod: &PodId, container: &ContainerId) -> Option<ModuleId> {
         let found = self

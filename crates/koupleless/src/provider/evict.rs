@@ -34,6 +34,9 @@ impl Inner {
             .filter(|pod| pod.metadata.deletion_timestamp.is_none())
         {
             let Some(uid) = pod.uid() else { continue };
+            if !matches!(self.bases.life(node), Life::Lost(_)) {
+                break;
+            }
             let namespace = pod.namespace().unwrap_or_default();
             let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
             let how = DeleteParams {

@@ -90,7 +90,7 @@ impl Inner {
         if found.state == ModuleState::Deactivated && self.settings.activation == Activation::Switch {
             found = self.activate(bound, found).await?;
         }
-        Ok(self.runs(bound, pod, wanted, &found))
+        Ok(self.runs(bound, request, wanted, &found))
     }
 
     /// Asks until the module is there, or the base has refused it.
@@ -104,25 +104,19 @@ impl Inner {
             let outcome = tunnel.install(&target, install).await;
             let why = match outcome {
                 Ok(Outcome::Done { modules }) => {
-                    self.bases.answered(&bound.node);
                     if let Some(module) = modules.into_iter().find(|module| module.id == *id) {
                         return Ok(module);
                     }
                     "the base says that it is installed, and does not list it".to_owned()
                 }
                 Ok(Outcome::Mismatch { found, .. }) => {
-                    self.bases.answered(&bound.node);
                     return Err(self.mismatch(bound, tunnel, id, &found).await);
                 }
                 Ok(Outcome::Failed(failure)) => {
-                    self.bases.answered(&bound.node);
                     let message = format!("module {id} could not be installed on {base}: {failure}");
                     return Err(self.failed("InstallFailed", message));
                 }
-                Ok(other) => {
-                    self.bases.answered(&bound.node);
-                    other.to_string()
-                }
+                Ok(other) => other.to_string(),
                 Err(error) if error.may_have_run() => evenkeel_net::log::causes(&error),
                 Err(error) => return Err(self.fault(bound, &error)),
             };
@@ -212,11 +206,12 @@ impl Inner {
     }
 
     /// Takes note of a module that is installed; a version that does not serve is told of at once.
-    fn runs(&self, bound: &Bound, pod: &PodId, wanted: &Wanted, module: &Module) -> Started {
+    fn runs(&self, bound: &Bound, request: &StartRequest, wanted: &Wanted, module: &Module) -> Started {
+        let pod = &request.pod.id;
         let now = Timestamp::now();
-        let doing = super::look::doing(module, now);
+        let doing = super::look::doing(module, now, now);
         let created = module.created_ms();
-        let container = self.container_id(bound, &wanted.key, module);
+        let container = self.container_id(bound, &wanted.key, module, request.attempt);
         let running = Running {
             pod: pod.clone(),
             container: container.clone(),
@@ -243,11 +238,26 @@ impl Inner {
         }
     }
 
-    pub(super) fn container_id(&self, bound: &Bound, id: &ModuleId, module: &Module) -> ContainerId {
-        let since = module.created_ms().unwrap_or_default();
+    /// A container's ID. Of two instances of a module it is never the same: where the profile, or the base, tells no time,
+    /// restarts are counted.
+    pub(super) fn container_id(
+        &self,
+        bound: &Bound,
+        id: &ModuleId,
+        module: &Module,
+        attempt: u32,
+    ) -> ContainerId {
+        let since = module.created_ms();
         let profile = &self.settings.profile;
-        let id = profile.container_id(bound.base.endpoint.address, &id.name, &id.version, since);
-        ContainerId(format!("arklet://{id}").into())
+        let address = bound.base.endpoint.address;
+        let text = profile.container_id(address, &id.name, &id.version, since.unwrap_or_default());
+        let told = since.is_some() && profile.container_id.contains("{since}");
+        let count = if told || attempt == 0 {
+            String::new()
+        } else {
+            format!(":{attempt}")
+        };
+        ContainerId(format!("arklet://{text}{count}").into())
     }
 }
 

@@ -5,9 +5,11 @@ use super::remove::LOST;
 use super::{Inner, Life, invalid};
 use crate::arklet::health::Health;
 use crate::arklet::health::Limit;
-use crate::arklet::{Module, ModuleList, ModuleState, cause};
+use crate::arklet::{Module, ModuleId, ModuleList, ModuleState, cause};
 use crate::core::Modules;
-use evenkeel_vnode::provider::{Doing, Exit, Fault, NodeHealth, Observed, PodRequest, PodState, Report};
+use evenkeel_vnode::provider::{
+    ContainerId, Doing, Exit, Fault, NodeHealth, Observed, PodRequest, PodState, Report,
+};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::NodeCondition;
 use std::collections::BTreeMap;
@@ -25,7 +27,7 @@ impl Inner {
         let tunnel = self.tunnels.to(&bound.base)?;
         match tunnel.health(&self.target(&bound.base)).await {
             Ok(health) => {
-                self.bases.answered(node);
+                self.bases.answered(node, health.identity.as_deref());
                 if let Some(witness) = self.witness.get() {
                     witness.health(node, &health);
                 }
@@ -79,7 +81,6 @@ impl Inner {
             .modules(&self.target(&bound.base))
             .await
             .map_err(|error| self.fault(bound, &error))?;
-        self.bases.answered(&bound.node);
         for one in &list.unreadable {
             tracing::warn!(base = %bound.base, entry = one.excerpt, "an entry of the list of modules cannot be read");
         }
@@ -124,9 +125,9 @@ impl Inner {
             }
             let running = Running {
                 pod: request.id.clone(),
-                container: self.container_id(&bound, &wanted.key, module),
+                container: self.recorded_id(&bound, request, &wanted.key, module),
                 created: module.created_ms(),
-                doing: doing(module, now),
+                doing: doing(module, now, recorded_since(request, &wanted.key).unwrap_or(now)),
             };
             let observed = Observed {
                 id: running.container.clone(),
@@ -142,6 +143,33 @@ impl Inner {
         self.adopt(&bound, &request.id, &modules.ids()).await?;
         bound.memory.state().running.extend(found);
         Ok(Some(state))
+    }
+
+    /// The ID of a container that runs already: the one that was recorded, unless the base says that this is another
+    /// instance.
+    fn recorded_id(
+        &self,
+        bound: &Bound,
+        request: &PodRequest,
+        id: &ModuleId,
+        module: &Module,
+    ) -> ContainerId {
+        let status = request.pod.status.as_ref();
+        let mut all = status
+            .iter()
+            .flat_map(|status| status.container_statuses.iter().flatten());
+        let known = all.find(|status| status.name == id.name);
+        let attempt = known.map_or(0, |status| {
+            u32::try_from(status.restart_count).unwrap_or_default()
+        });
+        let computed = self.container_id(bound, id, module, attempt);
+        let told = module.created_ms().is_some() && self.settings.profile.container_id.contains("{since}");
+        let recorded = known.and_then(|status| status.container_id.as_deref());
+        let head = format!("arklet://{}:{id}", bound.base.endpoint.address);
+        match recorded {
+            Some(recorded) if !told && recorded.starts_with(&head) => ContainerId(recorded.into()),
+            _ => computed,
+        }
     }
 
     /// Capacity by what the base says of itself.
@@ -174,6 +202,15 @@ impl Inner {
     }
 }
 
+/// When a container began, as it was recorded.
+fn recorded_since(request: &PodRequest, id: &ModuleId) -> Option<Timestamp> {
+    let status = request.pod.status.as_ref()?;
+    let mut all = status.container_statuses.iter().flatten();
+    let known = all.find(|status| status.name == id.name)?;
+    let running = known.state.as_ref()?.running.as_ref()?;
+    running.started_at.as_ref().map(|time| time.0)
+}
+
 /// What has changed since it was last told.
 fn compare(bound: &Bound, state: &mut State, list: &ModuleList) -> Vec<Report> {
     let State { running, busy, .. } = state;
@@ -185,10 +222,14 @@ fn compare(bound: &Bound, state: &mut State, list: &ModuleList) -> Vec<Report> {
             return true;
         }
         let module = list.get(id);
-        let same =
-            module.is_some_and(|module| known.created.is_none() || module.created_ms() == known.created);
+        // Where either time is not told, nothing speaks for another instance.
+        let differs = |module: &Module| {
+            let times = known.created.zip(module.created_ms());
+            times.is_some_and(|(before, now)| before != now)
+        };
+        let same = module.is_some_and(|module| !differs(module));
         let doing = match module {
-            Some(module) if same => doing(module, now),
+            Some(module) if same => doing(module, now, known.doing.since().unwrap_or(now)),
             _ => Doing::Ended(lost(bound, id, module.is_some(), now)),
         };
         let ended = matches!(doing, Doing::Ended(_));
@@ -223,14 +264,14 @@ fn lost(bound: &Bound, id: &crate::arklet::ModuleId, again: bool, now: Timestamp
     }
 }
 
-/// A module's state as a container's.
-pub(super) fn doing(module: &Module, now: Timestamp) -> Doing {
+/// A module's state as a container's. `since`: when it began, where the base does not say so.
+pub(super) fn doing(module: &Module, now: Timestamp, since: Timestamp) -> Doing {
     let latest = module.latest();
     let time = |ms: Option<i64>| {
         ms.and_then(|ms| Timestamp::from_millisecond(ms).ok())
             .map_or(now, |at| at.min(now))
     };
-    let since = time(module.created_ms());
+    let since = module.created_ms().map_or(since, |ms| time(Some(ms)));
     let text = latest.map(|record| record.message.clone()).unwrap_or_default();
     match &module.state {
         ModuleState::Activated => Doing::Running { since },

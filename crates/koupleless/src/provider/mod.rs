@@ -87,8 +87,8 @@ pub trait Bases: Send + Sync + 'static {
     /// Whether it lives.
     fn life(&self, node: &str) -> Life;
 
-    /// It has answered.
-    fn answered(&self, node: &str);
+    /// It has answered; `says`: what it calls itself, where it says so.
+    fn answered(&self, node: &str, says: Option<&str>);
 
     /// Its address refuses connections: no process listens there.
     fn refused(&self, node: &str);
@@ -195,7 +195,17 @@ impl Koupleless {
         }
     }
 
-    /// Removes all modules of a base that were installed for pods, whether their pods are there or not; how many remain.
+    /// Whether a node is served here.
+    pub fn serves(&self, node: &str) -> bool {
+        self.0.host.get().is_some_and(|host| host.client(node).is_some())
+    }
+
+    /// Whether a node's base is gone.
+    pub fn is_lost(&self, node: &str) -> bool {
+        matches!(self.0.bases.life(node), Life::Lost(_))
+    }
+
+    /// Removes all modules of a base that were installed for pods, but for those whose pods stay on it; how many remain.
     pub async fn purge(&self, node: &str) -> Result<usize, Fault> {
         self.0.purge(node).await
     }

@@ -5,6 +5,10 @@ use super::{Inner, Life, journal};
 use crate::arklet::{ModuleId, Outcome};
 use evenkeel_vnode::provider::{ContainerId, Exit, Fault, FaultKind, PodId};
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, ListParams};
+use std::collections::HashSet;
+use std::sync::Arc;
 
 impl Inner {
     /// All pods of which the journal knows something.
@@ -39,6 +43,13 @@ impl Inner {
             at: Timestamp::now(),
         };
         if let Life::Lost(why) = self.bases.life(&pod.node) {
+            // Should the base come back, its modules are anybody's.
+            if let Ok(bound) = self.bound(&pod.node) {
+                let mut state = bound.memory.state();
+                if let Some(module) = state.module(pod, container) {
+                    state.forget(&pod.uid, &module);
+                }
+            }
             return Ok(Exit {
                 code: LOST,
                 reason: "BaseLost".to_owned(),
@@ -61,22 +72,16 @@ impl Inner {
         };
         let turn = bound.memory.turn(&module.name).await;
         self.remove(&bound, &module).await?;
+        // Before its turn is over: nobody is to find that it is gone.
+        bound.memory.state().forget(&pod.uid, &module);
         drop(turn);
-        {
-            let mut state = bound.memory.state();
-            state.running.remove(&module);
-            state.claims.release(&pod.uid, &module);
-            state.changed();
-        }
         self.write_journal(&bound).await?;
         Ok(exit(String::new()))
     }
 
     /// Removes all that is left of a pod.
     pub(super) async fn delete(&self, pod: &PodId) -> Result<(), Fault> {
-        if matches!(self.bases.life(&pod.node), Life::Lost(_)) {
-            return Ok(());
-        }
+        let lost = matches!(self.bases.life(&pod.node), Life::Lost(_));
         let Ok(bound) = self.bound(&pod.node) else {
             // Nobody knows the base: there is nothing to be removed from.
             return Ok(());
@@ -88,28 +93,48 @@ impl Inner {
             state.claims.of(&pod.uid)
         };
         for module in &modules {
+            if lost {
+                bound.memory.state().forget(&pod.uid, module);
+                continue;
+            }
             let turn = bound.memory.turn(&module.name).await;
             self.remove(&bound, module).await?;
+            bound.memory.state().forget(&pod.uid, module);
             drop(turn);
-            let mut state = bound.memory.state();
-            state.running.remove(module);
-            state.claims.release(&pod.uid, module);
-            state.changed();
         }
-        if !modules.is_empty() {
-            self.write_journal(&bound).await?;
-        }
+        self.write_journal(&bound).await?;
         bound.memory.state().leaving.remove(&pod.uid);
         Ok(())
     }
 
-    /// Removes everything that was installed for pods.
+    /// UIDs of the pods that are on a node and not on their way out.
+    async fn pods_on(&self, node: &str) -> Result<HashSet<Arc<str>>, Fault> {
+        let fault = |why: String| {
+            let message = format!("cannot tell which pods are on node {node}: {why}");
+            Fault::new(FaultKind::Later, "PodsUnknown", message)
+        };
+        let client = self.host.get().and_then(|host| host.client(node));
+        let client = client.ok_or_else(|| fault("it is not served here".to_owned()))?;
+        let here = ListParams::default().fields(&format!("spec.nodeName={node}"));
+        let pods: Api<Pod> = Api::all(client);
+        let list = pods.list(&here).await.map_err(|error| fault(error.to_string()))?;
+        let stays = list
+            .items
+            .into_iter()
+            .filter(|pod| pod.metadata.deletion_timestamp.is_none());
+        Ok(stays.filter_map(|pod| pod.metadata.uid.map(Arc::from)).collect())
+    }
+
+    /// Removes what was installed for pods that are not there any more, or on their way out.
     pub(super) async fn purge(&self, node: &str) -> Result<usize, Fault> {
         let bound = self.bound(node)?;
         self.read_journal(&bound).await?;
+        let there = self.pods_on(node).await?;
         let owned: Vec<ModuleId> = {
             let state = bound.memory.state();
-            state.claims.all().into_iter().map(|(id, _)| id.clone()).collect()
+            let all = state.claims.all().into_iter();
+            let left = all.filter(|(_, owner)| !there.contains(&owner.uid));
+            left.map(|(id, _)| id.clone()).collect()
         };
         let mut left = 0;
         for module in &owned {
@@ -141,7 +166,6 @@ impl Inner {
             }
             Err(error) => return Err(self.fault(bound, &error)),
         };
-        self.bases.answered(&bound.node);
         if outcome.is_gone() {
             tracing::info!(base = %bound.base.identity, %module, "module removed");
             return Ok(());

@@ -244,6 +244,32 @@ async fn pods_of_a_base_that_is_gone_end_at_once() {
         .is(&node, Life::Lost("its port refuses connections".to_owned()));
     world.delete("p").await;
     world.is_gone("p").await;
+    // It comes back, and what the lost pod had is free.
+    base.restart().await;
+    world.known.is(&node, Life::Alive);
+    world.pod("next", &node, &[("biz1", "1", &url)]).await;
+    world.is_ready("next").await;
+    assert_eq!(base.requests("uninstallBiz"), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_profile_without_times_in_its_ids_restarts_modules_all_the_same() {
+    let world = World::with(V2_DESIGN).await;
+    let url = world.jar(Jar::new("biz1", "1"));
+    let (base, node) = world.base("a").await;
+    world.pod("p", &node, &[("biz1", "1", &url)]).await;
+    world.is_ready("p").await;
+    base.restart().await;
+    let pod = world
+        .until("runs again", "p", |pod| {
+            restarts(pod, "biz1") == 1 && condition(pod, READY) == "True"
+        })
+        .await;
+    let status = &pod.status.as_ref().unwrap().container_statuses.as_ref().unwrap()[0];
+    assert_eq!(
+        status.container_id.as_deref(),
+        Some("arklet://127.0.0.1:biz1:1:1")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -50,7 +50,7 @@ impl Bases for Known {
         bases.get(node).map_or(Life::Alive, |(_, life)| life.clone())
     }
 
-    fn answered(&self, _: &str) {}
+    fn answered(&self, _: &str, _: Option<&str>) {}
 
     fn refused(&self, node: &str) {
         self.refused.lock().unwrap().push(node.to_owned());
