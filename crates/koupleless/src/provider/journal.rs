@@ -6,21 +6,13 @@
 use super::Inner;
 use super::base::{Bound, State};
 use crate::arklet::ModuleId;
-use crate::core::Base;
 use crate::core::claims::{Claims, Owner};
-use evenkeel_api::names::koupleless::{BASE, MODULES};
+use evenkeel_api::names::koupleless::MODULES;
 use evenkeel_vnode::provider::{Fault, FaultKind, PodId};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 use std::collections::BTreeMap;
-
-/// The annotation that says all that is known of a base.
-pub fn record(base: &Base) -> Option<(String, String)> {
-    // It has no maps with keys that are no strings.
-    let text = serde_json::to_string(base).ok()?;
-    Some((BASE.to_owned(), text))
-}
 
 /// Reads the journal of a Node. What cannot be read is left out: it is removed by nobody then.
 pub fn read(node: &Node) -> Vec<(ModuleId, Owner)> {

@@ -20,6 +20,7 @@ use crate::arklet::health::Health;
 use crate::arklet::{ModuleId, Tunnel, TunnelError};
 use crate::core::profile::FailedInstall;
 use crate::core::{Base, Connection, Modules, Profile};
+use crate::discovery::nodes::annotation;
 use base::{Bound, Table};
 use evenkeel_vnode::provider::{
     ContainerId, Duplex, ExecIo, Exit, Fault, FaultKind, Host, LogOptions, LogStream, NodeHealth, NodeStats,
@@ -319,7 +320,7 @@ impl Provider for Koupleless {
         };
         NodeTemplate {
             labels: profile.labels(&base, &settings.env),
-            annotations: journal::record(&base).into_iter().collect(),
+            annotations: BTreeMap::from([annotation(&base)]),
             taints: profile.taints(&base, &settings.env),
             capacity: BTreeMap::from([("pods".to_owned(), pods.to_string())]),
             addresses,
