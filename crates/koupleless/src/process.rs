@@ -29,7 +29,7 @@ use evenkeel_vnode::core::pod::{Extra, Holds};
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -86,8 +86,6 @@ pub struct Process {
     client: kube::Client,
     ears: Arc<Ears>,
     alerts: Option<Alerts>,
-    mqtt: Option<MqttTunnel>,
-    deployments: Arc<Deployments>,
     peers: bool,
     env: String,
     namespace: String,
@@ -158,7 +156,6 @@ impl Process {
             sources.heartbeats = Some(door(args, &deployments).await?);
         }
         let mut mqtt = None;
-        let serving: Arc<OnceLock<Koupleless>> = Arc::default();
         if let Some(options) = broker(args, identity)? {
             let (tunnel, link, events) = MqttTunnel::new(options)?;
             let ending = stop.clone();
@@ -169,7 +166,6 @@ impl Process {
                     deployments.clone(),
                     tunnel.clone(),
                     discovery.clone(),
-                    serving.clone(),
                     stop.clone(),
                 )),
             });
@@ -203,12 +199,10 @@ impl Process {
         };
         let tunnels = Tunnels {
             http: Arc::new(HttpTunnel::default()),
-            mqtt: mqtt.clone().map(|tunnel| Arc::new(tunnel) as _),
+            mqtt: mqtt.map(|tunnel| Arc::new(tunnel) as _),
         };
         let found = Arc::new(Found(discovery.clone()));
         let provider = Koupleless::new(settings, found, tunnels, Some(bases.clone()));
-        // Nobody has set it before.
-        let _ = serving.set(provider.clone());
         let healer = args.heal.then(|| {
             let options = heal::Options {
                 settings: crate::core::heal::Settings::default(),
@@ -235,8 +229,6 @@ impl Process {
             client,
             ears,
             alerts,
-            mqtt,
-            deployments,
             peers: args.peers,
             env,
             namespace: namespace.to_owned(),
@@ -303,8 +295,6 @@ impl Process {
             );
             tokio::spawn(keeping);
         }
-        // Held by what was spawned.
-        drop((self.mqtt, self.deployments));
     }
 }
 
@@ -409,7 +399,6 @@ fn wanted(
     deployments: Arc<Deployments>,
     tunnel: MqttTunnel,
     discovery: Discovery,
-    serving: Arc<OnceLock<Koupleless>>,
     stop: CancellationToken,
 ) -> crate::discovery::mqtt::Wanted {
     Arc::new(move |metadata| {
@@ -430,13 +419,12 @@ fn wanted(
             pod: None,
         };
         let (deployments, tunnel) = (deployments.clone(), tunnel.clone());
-        let (discovery, serving) = (discovery.clone(), serving.clone());
+        let discovery = discovery.clone();
         tokio::spawn(stop.clone().run_until_cancelled_owned(async move {
             let is_ours = async {
                 loop {
                     let node = discovery.node_of(&base.identity);
-                    let provider = serving.get();
-                    if node.is_some_and(|node| provider.is_some_and(|provider| provider.serves(&node))) {
+                    if node.is_some_and(|node| discovery.judges(&node)) {
                         return;
                     }
                     tokio::time::sleep(SERVED_AGAIN).await;
