@@ -20,15 +20,17 @@ pub struct Owner {
 }
 
 impl Claims {
-    /// Claims modules for a pod, all of them or none, beside what it has. `Err`: which of them somebody else has, and who.
-    pub fn claim(&mut self, owner: &Owner, modules: &[ModuleId]) -> Result<(), (ModuleId, Owner)> {
+    /// Claims modules for a pod, all of them or none, beside what it has; tells whether it had not all of them. `Err`: which
+    /// of them somebody else has, and who.
+    pub fn claim(&mut self, owner: &Owner, modules: &[ModuleId]) -> Result<bool, (ModuleId, Owner)> {
         let taken = |id: &&ModuleId| self.owners.get(*id).is_some_and(|other| other.uid != owner.uid);
         if let Some(id) = modules.iter().find(taken) {
             return Err((id.clone(), self.owners[id].clone()));
         }
+        let before = self.owners.len();
         self.owners
             .extend(modules.iter().map(|id| (id.clone(), owner.clone())));
-        Ok(())
+        Ok(self.owners.len() > before)
     }
 
     /// Gives a module back, if this pod has it.

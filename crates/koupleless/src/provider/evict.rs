@@ -14,25 +14,12 @@ impl Inner {
             // It is back: nothing moves.
             return Ok(0);
         };
-        let Some(client) = self.host.get().and_then(|host| host.client(node)) else {
+        let Ok(client) = self.client(node) else {
+            // Whoever serves the node evicts.
             return Ok(0);
         };
-        let failed = |what: &str, error: &kube::Error| {
-            let message = format!("node {node}: cannot {what}: {error}");
-            Fault::new(FaultKind::Later, "EvictionFailed", message)
-        };
-        let here = ListParams::default().fields(&format!("spec.nodeName={node}"));
-        let all: Api<Pod> = Api::all(client.clone());
-        let pods = all
-            .list(&here)
-            .await
-            .map_err(|error| failed("list its pods", &error))?;
         let mut gone = 0;
-        for pod in pods
-            .items
-            .iter()
-            .filter(|pod| pod.metadata.deletion_timestamp.is_none())
-        {
+        for pod in &self.pods_on(node, &client).await? {
             let Some(uid) = pod.uid() else { continue };
             if !matches!(self.bases.life(node), Life::Lost(_)) {
                 break;
@@ -50,12 +37,27 @@ impl Inner {
                 Ok(_) => gone += 1,
                 // Gone, or another of its name.
                 Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => continue,
-                Err(error) => return Err(failed("delete a pod", &error)),
+                Err(error) => {
+                    let message = format!("node {node}: cannot delete a pod: {error}");
+                    return Err(Fault::new(FaultKind::Later, "EvictionFailed", message));
+                }
             }
             tracing::warn!(node, pod = %format!("{namespace}/{}", pod.name_any()), why, "pod of a lost base deleted");
             record(&client, pod, &why).await;
         }
         Ok(gone)
+    }
+
+    /// The pods that are on a node and not on their way out.
+    pub(super) async fn pods_on(&self, node: &str, client: &Client) -> Result<Vec<Pod>, Fault> {
+        let here = ListParams::default().fields(&format!("spec.nodeName={node}"));
+        let pods: Api<Pod> = Api::all(client.clone());
+        let mut list = pods.list(&here).await.map_err(|error| {
+            let message = format!("node {node}: cannot list its pods: {error}");
+            Fault::new(FaultKind::Later, "PodsUnknown", message)
+        })?;
+        list.items.retain(|pod| pod.metadata.deletion_timestamp.is_none());
+        Ok(list.items)
     }
 }
 

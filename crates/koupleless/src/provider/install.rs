@@ -5,6 +5,7 @@ use super::{Activation, Inner, invalid, journal};
 use crate::arklet::{Install, Module, ModuleId, ModuleState, Outcome, Tunnel};
 use crate::core::Modules;
 use crate::core::module::{self, Module as Wanted};
+use crate::core::profile::FailedInstall;
 use evenkeel_vnode::provider::{
     ContainerId, Doing, Fault, FaultKind, PodId, PodRequest, Report, Sandbox, StartRequest, Started,
 };
@@ -29,20 +30,22 @@ impl Inner {
         self.read_journal(bound).await?;
         {
             let mut state = bound.memory.state();
-            let owner = journal::owner(pod);
-            if let Err((module, other)) = state.claims.claim(&owner, modules) {
-                let leaving = state.leaving.contains(&other.uid);
-                let kind = if leaving {
-                    FaultKind::Later
-                } else {
-                    FaultKind::Never
-                };
-                let message = format!("module {module} on {} belongs to pod {}", bound.base, other.pod);
-                return Err(Fault::new(kind, "ModuleClaimed", message));
+            match state.claims.claim(&journal::owner(pod), modules) {
+                Ok(false) => {}
+                Ok(true) => state.changed(),
+                Err((module, other)) => {
+                    let leaving = state.leaving.contains(&other.uid);
+                    let kind = if leaving {
+                        FaultKind::Later
+                    } else {
+                        FaultKind::Never
+                    };
+                    let message = format!("module {module} on {} belongs to pod {}", bound.base, other.pod);
+                    return Err(Fault::new(kind, "ModuleClaimed", message));
+                }
             }
             // It comes, whatever of it went before.
             state.leaving.remove(&pod.uid);
-            state.changed();
         }
         self.write_journal(bound).await
     }
@@ -121,25 +124,24 @@ impl Inner {
                 Err(error) => return Err(self.fault(bound, &error)),
             };
             // It may be there already: installed by an earlier process, by an answer that got lost, or by somebody else.
-            match self.look_now(bound).await?.get(id) {
-                Some(module) => match &module.state {
-                    ModuleState::Activated | ModuleState::Deactivated => return Ok(module.clone()),
-                    ModuleState::Broken if !removed => {
-                        // Its identity is blocked until it is removed.
-                        removed = true;
-                        self.remove(bound, id).await?;
-                        continue;
-                    }
-                    ModuleState::Broken => {
-                        let cause = module.latest().map(|record| record.message.as_str());
-                        let cause = cause.and_then(crate::arklet::cause::of_trace).unwrap_or(why);
-                        let message = format!("module {id} is broken on {base}: {cause}");
-                        return Err(self.failed("InstallFailed", message));
-                    }
-                    _ => {}
-                },
-                None if Instant::now() >= deadline => {}
-                None => tracing::debug!(%base, module = %id, why, "not there yet"),
+            let list = self.look_now(bound).await?;
+            match list.get(id).map(|module| (module, &module.state)) {
+                Some((module, ModuleState::Activated | ModuleState::Deactivated)) => {
+                    return Ok(module.clone());
+                }
+                Some((_, ModuleState::Broken)) if !removed => {
+                    // Its identity is blocked until it is removed.
+                    removed = true;
+                    self.remove(bound, id).await?;
+                    continue;
+                }
+                Some((module, ModuleState::Broken)) => {
+                    let cause = module.latest().map(|record| record.message.as_str());
+                    let cause = cause.and_then(crate::arklet::cause::of_trace).unwrap_or(why);
+                    let message = format!("module {id} is broken on {base}: {cause}");
+                    return Err(self.failed("InstallFailed", message));
+                }
+                Some(_) | None => tracing::debug!(%base, module = %id, why, "not there yet"),
             }
             if Instant::now() + PAUSE >= deadline {
                 let message = format!("module {id} did not come to be on {base} in time: {why}");
@@ -178,11 +180,10 @@ impl Inner {
         let message = format!(
             "the jar's manifest says {found}, the container {asked}: name it as Ark-Biz-Name and set its version to Ark-Biz-Version"
         );
-        let kind = self.failed("", String::new()).kind;
-        let kind = if kind == FaultKind::Later {
-            FaultKind::Never
-        } else {
-            kind
+        // Another try would find the same jar.
+        let kind = match self.settings.profile.failed_install {
+            FailedInstall::Waits => FaultKind::Never,
+            FailedInstall::FailsPod => FaultKind::Fatal,
         };
         Fault::new(kind, "ManifestMismatch", message)
     }

@@ -69,7 +69,7 @@ impl Inner {
         if bound.memory.state().read {
             return Ok(());
         }
-        let nodes: Api<Node> = Api::all(self.client(bound)?);
+        let nodes: Api<Node> = Api::all(self.client(&bound.node)?);
         let node = nodes.get_opt(&bound.node).await.map_err(|error| {
             let message = format!(
                 "cannot read which modules of {} belong to whom: {error}",
@@ -97,7 +97,7 @@ impl Inner {
             }
             (state.changes, write(&state.claims))
         };
-        let nodes: Api<Node> = Api::all(self.client(bound)?);
+        let nodes: Api<Node> = Api::all(self.client(&bound.node)?);
         let patch = Patch::Merge(json!({"metadata": {"annotations": {MODULES: text}}}));
         nodes
             .patch(&bound.node, &PatchParams::default(), &patch)
@@ -115,10 +115,10 @@ impl Inner {
     }
 
     /// A client that writes only as long as the node is ours.
-    fn client(&self, bound: &Bound) -> Result<kube::Client, Fault> {
+    pub(super) fn client(&self, node: &str) -> Result<kube::Client, Fault> {
         let host = self.host.get();
-        host.and_then(|host| host.client(&bound.node)).ok_or_else(|| {
-            let message = format!("node {} is not served here any more", bound.node);
+        host.and_then(|host| host.client(node)).ok_or_else(|| {
+            let message = format!("node {node} is not served here any more");
             Fault::new(FaultKind::Later, "NotServed", message)
         })
     }

@@ -3,8 +3,7 @@
 use super::base::{Bound, Running, State};
 use super::remove::LOST;
 use super::{Inner, Life, invalid};
-use crate::arklet::health::Health;
-use crate::arklet::health::Limit;
+use crate::arklet::health::{Health, Limit};
 use crate::arklet::{Module, ModuleId, ModuleList, ModuleState, cause};
 use crate::core::Modules;
 use evenkeel_vnode::provider::{
@@ -140,7 +139,7 @@ impl Inner {
         if found.is_empty() && !claimed {
             return Ok(None);
         }
-        self.adopt(&bound, &request.id, &modules.ids()).await?;
+        self.claim(&bound, &request.id, &modules.ids()).await?;
         bound.memory.state().running.extend(found);
         Ok(Some(state))
     }

@@ -196,11 +196,6 @@ impl Koupleless {
         }
     }
 
-    /// Whether a node is served here.
-    pub fn serves(&self, node: &str) -> bool {
-        self.0.host.get().is_some_and(|host| host.client(node).is_some())
-    }
-
     /// Whether a node's base is gone.
     pub fn is_lost(&self, node: &str) -> bool {
         matches!(self.0.bases.life(node), Life::Lost(_))

@@ -1,14 +1,11 @@
 //! Modules go.
 
 use super::base::Bound;
-use super::{Inner, Life, journal};
+use super::{Inner, Life};
 use crate::arklet::{ModuleId, Outcome};
 use evenkeel_vnode::provider::{ContainerId, Exit, Fault, FaultKind, PodId};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, ListParams};
 use std::collections::HashSet;
-use std::sync::Arc;
 
 impl Inner {
     /// All pods of which the journal knows something.
@@ -107,33 +104,19 @@ impl Inner {
         Ok(())
     }
 
-    /// UIDs of the pods that are on a node and not on their way out.
-    async fn pods_on(&self, node: &str) -> Result<HashSet<Arc<str>>, Fault> {
-        let fault = |why: String| {
-            let message = format!("cannot tell which pods are on node {node}: {why}");
-            Fault::new(FaultKind::Later, "PodsUnknown", message)
-        };
-        let client = self.host.get().and_then(|host| host.client(node));
-        let client = client.ok_or_else(|| fault("it is not served here".to_owned()))?;
-        let here = ListParams::default().fields(&format!("spec.nodeName={node}"));
-        let pods: Api<Pod> = Api::all(client);
-        let list = pods.list(&here).await.map_err(|error| fault(error.to_string()))?;
-        let stays = list
-            .items
-            .into_iter()
-            .filter(|pod| pod.metadata.deletion_timestamp.is_none());
-        Ok(stays.filter_map(|pod| pod.metadata.uid.map(Arc::from)).collect())
-    }
-
     /// Removes what was installed for pods that are not there any more, or on their way out.
     pub(super) async fn purge(&self, node: &str) -> Result<usize, Fault> {
         let bound = self.bound(node)?;
         self.read_journal(&bound).await?;
-        let there = self.pods_on(node).await?;
+        let pods = self.pods_on(node, &self.client(node)?).await?;
+        let there: HashSet<&str> = pods
+            .iter()
+            .filter_map(|pod| pod.metadata.uid.as_deref())
+            .collect();
         let owned: Vec<ModuleId> = {
             let state = bound.memory.state();
             let all = state.claims.all().into_iter();
-            let left = all.filter(|(_, owner)| !there.contains(&owner.uid));
+            let left = all.filter(|(_, owner)| !there.contains(&*owner.uid));
             left.map(|(id, _)| id.clone()).collect()
         };
         let mut left = 0;
@@ -179,24 +162,6 @@ impl Inner {
             bound.base
         );
         Err(Fault::new(FaultKind::Later, reason, message))
-    }
-
-    /// Takes note of a pod's modules that an earlier process, or another controller, has installed.
-    pub(super) async fn adopt(&self, bound: &Bound, pod: &PodId, modules: &[ModuleId]) -> Result<(), Fault> {
-        let owner = journal::owner(pod);
-        let known = {
-            let state = bound.memory.state();
-            modules.iter().all(|module| {
-                state
-                    .claims
-                    .owner(module)
-                    .is_some_and(|known| known.uid == owner.uid)
-            })
-        };
-        if known {
-            return Ok(());
-        }
-        self.claim(bound, pod, modules).await
     }
 }
 
