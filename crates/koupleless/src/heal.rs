@@ -14,6 +14,7 @@ use crate::core::heal::{Action, Answer, Input, Machine, Note, Output, Phase, Rea
 use crate::events::{self, Events};
 use evenkeel_api::names::koupleless::healing::COMPONENT;
 use evenkeel_net::log::causes;
+use evenkeel_vnode::ownership::Term;
 use futures::future::BoxFuture;
 use kube::Client;
 use places::Places;
@@ -100,14 +101,16 @@ impl Healer {
         }
     }
 
-    /// Begins to look after a base. `bases` reaches the cluster that its pod is in, which may be another one.
-    pub fn base(&self, node: &str, bases: Client, modules: Arc<dyn Modules>) -> Healing {
+    /// Begins to look after a base, whose node is served during `term`: nothing is done for it after that, but its place in the
+    /// budget is given back. `bases` reaches the cluster that its pod is in, which may be another one.
+    pub fn base(&self, node: &str, bases: Client, modules: Arc<dyn Modules>, term: Term) -> Healing {
         let (told, hears) = mpsc::unbounded_channel();
         let keeper = Keeper {
             shared: Arc::clone(&self.shared),
             node: node.into(),
             bases,
             modules,
+            term,
             machine: Machine::new(self.shared.options.settings.clone()),
             start: Instant::now(),
             pod: None,
@@ -145,6 +148,7 @@ struct Keeper {
     node: Arc<str>,
     bases: Client,
     modules: Arc<dyn Modules>,
+    term: Term,
     machine: Machine,
     start: Instant,
     pod: Option<PodRef>,
@@ -245,6 +249,8 @@ impl Keeper {
         let shared = Arc::clone(&self.shared);
         let (node, bases) = (Arc::clone(&self.node), self.bases.clone());
         let (pod, modules) = (self.pod.clone(), Arc::clone(&self.modules));
+        // The place of a node that is gone for good is given back: nobody serves that node.
+        let term = (!matches!(action, Action::Release)).then(|| self.term.clone());
         let acting = async move {
             let client = &shared.client;
             match action {
@@ -269,6 +275,11 @@ impl Keeper {
                     None => Answer::Failed("another pod is known meanwhile".to_owned()),
                 },
             }
+        };
+        let acting = async move {
+            let Some(term) = term else { return acting.await };
+            let answer = term.run(acting).await;
+            answer.unwrap_or_else(|| Answer::Failed("another replica may serve the node".to_owned()))
         };
         Box::pin(async move {
             let answered = tokio::time::timeout(DEADLINE, acting).await;

@@ -14,6 +14,7 @@ pub use io::{Duplex, ExecIo, LogOptions, LogStream, Streams, TerminalSize};
 pub use stats::{ContainerStats, NodeStats, PodStats};
 
 use crate::core::volume::{TokenSource, Volumes};
+use crate::ownership::Term;
 use evenkeel_probe::core::{Attempt, Outcome};
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -292,6 +293,10 @@ pub trait Host: Send + Sync + 'static {
     /// A client of the API server for what concerns a node. Its writes are refused once the node is not served here any
     /// more. `None`: it is not.
     fn client(&self, node: &str) -> Option<kube::Client>;
+
+    /// For how long this replica serves a node: what the provider does for the node of itself, it does in it. `None`: the
+    /// node is not served here.
+    fn term(&self, node: &str) -> Option<Term>;
 
     /// Contents of a pod's volumes as they are now. Nobody keeps them: ask when they are read.
     fn volumes<'a>(&'a self, pod: &'a PodId) -> BoxFuture<'a, Result<Arc<Volumes>, Fault>>;

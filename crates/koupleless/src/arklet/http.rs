@@ -115,7 +115,14 @@ impl HttpTunnel {
         }
         match (Envelope::decode(&answer.body), answer.cut) {
             // A reset behind a complete object takes nothing from it.
-            (Ok(envelope), _) => Ok(envelope),
+            (Ok(envelope), _) => match envelope.base_identity.as_deref().map(str::trim) {
+                Some(says) if !says.is_empty() && says != base.identity => Err(TunnelError::Another {
+                    base: base_text(),
+                    command,
+                    says: read::excerpt(says, 200),
+                }),
+                _ => Ok(envelope),
+            },
             (Err(_), Some(error)) => Err(TunnelError::Broken {
                 base: base_text(),
                 command,

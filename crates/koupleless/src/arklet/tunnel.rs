@@ -192,6 +192,17 @@ pub enum TunnelError {
         /// Why.
         message: String,
     },
+    /// Another base has answered: it has the address now. Whatever was asked for, it may have done. Do not repeat before the base is known
+    /// to be there again.
+    #[error("base {base}: {command} was answered by another base, {says}")]
+    Another {
+        /// Which base was asked.
+        base: String,
+        /// Which command.
+        command: Command,
+        /// Who has answered.
+        says: String,
+    },
     /// The base does not know an asynchronous operation that it had accepted: it was restarted, and all modules are gone but those that it
     /// starts with. Ask for the modules.
     #[error("base {base}: {command} was lost, the base has restarted since (request {request_id})")]
@@ -221,7 +232,7 @@ pub enum TunnelError {
 }
 
 impl TunnelError {
-    /// Whether the base may have acted, or act still. If not, repeating an operation cannot meet its own first attempt.
+    /// Whether that base may have acted, or act still. If not, repeating an operation cannot meet its own first attempt.
     pub fn may_have_run(&self) -> bool {
         match self {
             Self::Invalid { .. }
@@ -229,6 +240,7 @@ impl TunnelError {
             | Self::Connect { .. }
             | Self::NoBroker { .. }
             | Self::Busy { .. }
+            | Self::Another { .. }
             | Self::Refused { .. } => false,
             // Refused for its size, before it was read.
             Self::Status { status, .. } => *status != 413,

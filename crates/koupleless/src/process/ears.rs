@@ -74,6 +74,9 @@ impl Ears {
 impl Witness for Ears {
     fn health(&self, node: &str, health: &Health) {
         let Some(healer) = &self.healer else { return };
+        let Some(term) = self.provider.term(node) else {
+            return;
+        };
         let mut healings = self.healings();
         let node: Arc<str> = node.into();
         let healing = healings.entry(node.clone()).or_insert_with(|| {
@@ -81,7 +84,7 @@ impl Witness for Ears {
                 provider: self.provider.clone(),
                 node: node.clone(),
             });
-            let healing = healer.base(&node, self.bases.clone(), modules);
+            let healing = healer.base(&node, self.bases.clone(), modules, term);
             let pod = self.discovery.base(&node).and_then(|base| base.pod.clone());
             healing.base(false, pod);
             healing

@@ -3,7 +3,7 @@
 use super::Settings;
 use crate::arklet::health::Health;
 use crate::arklet::{ModuleId, ModuleList};
-use crate::core::{Base, Claims};
+use crate::core::{Base, Claims, Endpoint};
 use evenkeel_vnode::provider::{ContainerId, Doing, PodId};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -71,6 +71,8 @@ pub(super) struct State {
     pub(super) leaving: HashSet<Arc<str>>,
     /// What runs, as it was last told to the framework.
     pub(super) running: HashMap<ModuleId, Running>,
+    /// When the base last answered as itself, and where.
+    pub(super) itself: Option<(Instant, Endpoint)>,
     /// What the base held when it was last asked.
     pub(super) seen: Option<(Instant, Arc<ModuleList>)>,
     /// What it said of its health last.
@@ -128,6 +130,13 @@ impl Memory {
             _name: name,
             _place: place,
         }
+    }
+
+    /// Whether the base has answered as itself lately, where it is now held to be.
+    pub(super) fn is_itself(&self, endpoint: &Endpoint, lately: Duration) -> bool {
+        let state = self.state();
+        let known = state.itself.as_ref();
+        known.is_some_and(|(at, place)| place == endpoint && at.elapsed() < lately)
     }
 
     /// Whether it is time for another look.

@@ -101,7 +101,7 @@ impl Inner {
         let id = install.id.as_ref().expect("a container has a name and a version");
         let base = &bound.base;
         let target = self.target(base);
-        let tunnel = self.tunnels.to(base)?;
+        let tunnel = self.way(bound).await?;
         let mut removed = false;
         loop {
             let outcome = tunnel.install(&target, install).await;

@@ -23,10 +23,8 @@ impl Inner {
     /// long.
     pub(super) async fn ping(self: &Arc<Self>, node: &str) -> Result<NodeHealth, Fault> {
         let bound = self.bound(node)?;
-        let tunnel = self.tunnels.to(&bound.base)?;
-        match tunnel.health(&self.target(&bound.base)).await {
+        match self.health(&bound).await {
             Ok(health) => {
-                self.bases.answered(node, health.identity.as_deref());
                 if let Some(witness) = self.witness.get() {
                     witness.health(node, &health);
                 }
@@ -39,10 +37,7 @@ impl Inner {
                     self.watch(bound.clone());
                 }
             }
-            Err(error) => {
-                let fault = self.fault(&bound, &error);
-                tracing::debug!(node, reason = fault.reason, "{}", fault.message);
-            }
+            Err(fault) => tracing::debug!(node, reason = fault.reason, "{}", fault.message),
         }
         let health = bound.memory.state().health.clone();
         let mut answer = self.published(health.as_deref());

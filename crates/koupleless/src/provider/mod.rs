@@ -22,6 +22,7 @@ use crate::core::profile::FailedInstall;
 use crate::core::{Base, Connection, Modules, Profile};
 use crate::discovery::nodes::annotation;
 use base::{Bound, Table};
+use evenkeel_vnode::ownership::Term;
 use evenkeel_vnode::provider::{
     ContainerId, Duplex, ExecIo, Exit, Fault, FaultKind, Host, LogOptions, LogStream, NodeHealth, NodeStats,
     NodeTemplate, PodId, PodRequest, PodState, Provider, Refusal, Report, Runtime, Sandbox, StartRequest,
@@ -31,7 +32,10 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// For so long a base that has answered as itself is held to be there: somewhat more than the pause between two pings.
+const LATELY: Duration = Duration::from_secs(15);
 
 /// How modules are run.
 #[derive(Clone, Debug)]
@@ -196,6 +200,11 @@ impl Koupleless {
         }
     }
 
+    /// For how long this replica serves a node; `None`: it does not.
+    pub fn term(&self, node: &str) -> Option<Term> {
+        self.0.host.get()?.term(node)
+    }
+
     /// Whether a node's base is gone.
     pub fn is_lost(&self, node: &str) -> bool {
         matches!(self.0.bases.life(node), Life::Lost(_))
@@ -237,6 +246,26 @@ impl Inner {
         }
     }
 
+    /// The way to a base that is about to be changed. Addresses are given to others: unless it has answered as itself lately it is asked
+    /// first, so that nothing is installed or removed where another base is by now.
+    async fn way(&self, bound: &Bound) -> Result<&dyn Tunnel, Fault> {
+        let tunnel = self.tunnels.to(&bound.base)?;
+        if !bound.memory.is_itself(&bound.base.endpoint, LATELY) {
+            self.health(bound).await?;
+        }
+        Ok(tunnel)
+    }
+
+    /// How the base says that it is.
+    async fn health(&self, bound: &Bound) -> Result<Health, Fault> {
+        let tunnel = self.tunnels.to(&bound.base)?;
+        let answer = tunnel.health(&self.target(&bound.base)).await;
+        let health = answer.map_err(|error| self.fault(bound, &error))?;
+        self.bases.answered(&bound.node, health.identity.as_deref());
+        bound.memory.state().itself = Some((Instant::now(), bound.base.endpoint.clone()));
+        Ok(health)
+    }
+
     /// A call without an outcome, as the framework takes it; the base is held to be alive or not by it.
     fn fault(&self, bound: &Bound, error: &TunnelError) -> Fault {
         let reason = match error {
@@ -247,6 +276,11 @@ impl Inner {
                 "BaseUnreachable"
             }
             TunnelError::NoBroker { .. } => "BaseUnreachable",
+            TunnelError::Another { says, .. } => {
+                bound.memory.state().itself = None;
+                self.bases.answered(&bound.node, Some(says));
+                "AnotherBase"
+            }
             TunnelError::Silent { .. } | TunnelError::Unfinished { .. } => "BaseTimeout",
             TunnelError::Busy { .. } => "BaseBusy",
             TunnelError::RecordLost { .. } => "BaseRestarted",

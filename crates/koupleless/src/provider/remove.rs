@@ -136,7 +136,7 @@ impl Inner {
 
     /// Has a module removed. One that is not there is removed.
     pub(super) async fn remove(&self, bound: &Bound, module: &ModuleId) -> Result<(), Fault> {
-        let tunnel = self.tunnels.to(&bound.base)?;
+        let tunnel = self.way(bound).await?;
         let outcome = tunnel.uninstall(&self.target(&bound.base), module).await;
         let outcome = match outcome {
             Ok(outcome) => outcome,

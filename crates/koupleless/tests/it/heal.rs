@@ -2,10 +2,12 @@
 
 use crate::DEADLINE;
 use evenkeel_api::names::koupleless::healing::{CONFIG_MAP, ENTRIES, TAINT};
+use evenkeel_election::{FencingToken, Gate};
 use evenkeel_koupleless::core::PodRef;
 use evenkeel_koupleless::core::heal::{Note, Reading, Scene, Settings};
 use evenkeel_koupleless::heal::{Healer, Healing, Listener, Modules, Options};
 use evenkeel_testkit::{ApiServer, api_server, eventually};
+use evenkeel_vnode::ownership::Term;
 use futures::future::{BoxFuture, FutureExt as _};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -198,8 +200,19 @@ impl Cluster {
 
 impl Replica {
     fn base(&self, cluster: &Cluster, node: &str, pod: Option<&PodRef>) -> (Healing, Arc<Installed>) {
+        self.base_during(cluster, node, pod, Term::default())
+    }
+
+    fn base_during(
+        &self,
+        cluster: &Cluster,
+        node: &str,
+        pod: Option<&PodRef>,
+        term: Term,
+    ) -> (Healing, Arc<Installed>) {
         let installed = Arc::new(Installed::default());
-        let healing = self.healer.base(node, cluster.client.clone(), installed.clone());
+        let bases = cluster.client.clone();
+        let healing = self.healer.base(node, bases, installed.clone(), term);
         healing.base(false, pod.cloned());
         (healing, installed)
     }
@@ -343,6 +356,32 @@ async fn replicas_share_one_budget() {
     cluster.becomes("vnode.a", false).await;
     cluster.becomes("vnode.b", true).await;
     cluster.places_become(&["vnode.b"]).await;
+}
+
+#[tokio::test]
+async fn nothing_is_done_for_a_node_that_another_replica_may_serve() {
+    let cluster = Cluster::new();
+    cluster.node("vnode.a").await;
+    cluster.node("vnode.b").await;
+    let replica = cluster.replica("x");
+    let gate = Gate::new();
+    let term = Term::new(CancellationToken::new(), Some(gate.clone()));
+    let (fenced, _) = replica.base_during(&cluster, "vnode.a", None, term);
+    fills(&fenced);
+    replica.tells("vnode.a", Scene::Held).await;
+    let (served, _) = replica.base(&cluster, "vnode.b", None);
+    fills(&served);
+    // Had the other taken a place in the budget, there would be none for this one.
+    cluster.becomes("vnode.b", true).await;
+    assert_eq!(cluster.places().await, ["vnode.b"]);
+    reads(&served, 50);
+    cluster.becomes("vnode.b", false).await;
+    let token = FencingToken {
+        lease_uid: "uid".to_owned(),
+        transitions: 1,
+    };
+    gate.open(token, Duration::MAX);
+    cluster.becomes("vnode.a", true).await;
 }
 
 #[tokio::test]

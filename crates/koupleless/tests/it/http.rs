@@ -213,7 +213,7 @@ async fn an_install_ends_as_its_record_does() {
 
 #[tokio::test]
 async fn an_install_that_is_refused_at_once_is_not_watched() {
-    let refusal = json!({"baseIdentity": "b", "code": "FAILED", "message": "The request corresponding to the requestId(x) has been executed."});
+    let refusal = json!({"baseIdentity": "192.0.2.2", "code": "FAILED", "message": "The request corresponding to the requestId(x) has been executed."});
     let server = base(refusal, vec![lost()], list(&[])).await;
     assert!(matches!(install(&server).await, Ok(Outcome::Failed(_))));
     assert_eq!(server.seen().len(), 1);
@@ -336,17 +336,17 @@ async fn giving_up_stops_the_questions() {
 #[tokio::test]
 async fn the_other_commands_are_asked_as_they_are() {
     let server = Server::start(|_, seen| match seen.path() {
-        "/health" => Conduct::json(&json!({"baseIdentity": "b", "code": "SUCCESS", "data": {"healthData": {
+        "/health" => Conduct::json(&json!({"baseIdentity": "192.0.2.2", "code": "SUCCESS", "data": {"healthData": {
             "jvm": {"java used metaspace": 16_754_816, "java committed metaspace": 16_973_824, "java max metaspace": -1,
                 "run time(s)": 8.122, "java version": "17.0.15"},
             "cpu": {"count": 2, "total used (%)": 14430.0, "user used (%)": 2.7, "free (%)": 93.6},
             "masterBizInfo": {"bizName": "base", "bizState": "activated", "bizVersion": "1.0.0", "webContextPath": "/"},
             "pluginListInfo": [{"pluginName": "web-ark-plugin", "pluginVersion": "2.2.16"}],
             "bizListInfo": [{"bizName": "base", "bizState": "activated", "bizVersion": "1.0.0", "webContextPath": "/"}]}}})),
-        "/help" => Conduct::json(&json!({"baseIdentity": "b", "code": "SUCCESS", "data": [{"desc": "d", "id": "help"}]})),
-        "/batchInstallBiz" => Conduct::json(&json!({"baseIdentity": "b", "code": "SUCCESS", "data": {
+        "/help" => Conduct::json(&json!({"baseIdentity": "192.0.2.2", "code": "SUCCESS", "data": [{"desc": "d", "id": "help"}]})),
+        "/batchInstallBiz" => Conduct::json(&json!({"baseIdentity": "192.0.2.2", "code": "SUCCESS", "data": {
             "bizUrlToResponse": {}, "code": "SUCCESS", "elapsedSpace": 0, "message": "batch install success"}})),
-        _ => Conduct::json(&json!({"baseIdentity": "b", "code": "FAILED", "data": {
+        _ => Conduct::json(&json!({"baseIdentity": "192.0.2.2", "code": "FAILED", "data": {
             "code": "NOT_FOUND_BIZ", "message": "not found."}, "message": "x biz not success!"})),
     })
     .await;

@@ -4,6 +4,7 @@ use super::common::Common;
 use crate::core::env::Place;
 use crate::core::pod::Trouble;
 use crate::core::volume::{TokenSource, Volumes};
+use crate::ownership::Term;
 use crate::pods::{Ask, Message};
 use crate::provider::{Fault, FaultKind, Host, PodId, Report};
 use futures::future::BoxFuture;
@@ -64,6 +65,10 @@ impl Host for FleetHost {
 
     fn client(&self, node: &str) -> Option<kube::Client> {
         self.common()?.directory.node(node)?.client()
+    }
+
+    fn term(&self, node: &str) -> Option<Term> {
+        Some(self.common()?.directory.node(node)?.term.clone())
     }
 
     fn volumes<'a>(&'a self, pod: &'a PodId) -> BoxFuture<'a, Result<Arc<Volumes>, Fault>> {

@@ -76,6 +76,8 @@ pub(crate) enum CallResult {
     Late,
     /// With a panic.
     Panicked,
+    /// Not at all, or not to its end: the gate of the node's slot has closed.
+    Fenced,
     /// With an answer that cannot be.
     Nonsense,
 }

@@ -51,11 +51,6 @@ impl Term {
         self.stop.is_cancelled() || self.gate.as_ref().is_some_and(|gate| !gate.is_open())
     }
 
-    /// The gate of the node's slot.
-    pub(crate) fn gate(&self) -> Option<&Gate> {
-        self.gate.as_ref()
-    }
-
     /// Tasks that [`Term::ended`] waits for.
     pub(crate) fn tasks(&self) -> &TaskTracker {
         &self.tasks

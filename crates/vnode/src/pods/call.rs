@@ -55,22 +55,24 @@ impl Calls {
 
     /// Asks the provider. The call runs in a task of its own, so that one that blocks its thread is late like any other;
     /// it is told to end when it is late, when its node is stopped, and when nobody waits for it any more. While the
-    /// slot's gate is closed it is not made at all.
+    /// slot's gate is closed it is not made at all, and one that is under way takes no further step.
     pub(crate) async fn ask<T, F>(&self, call: &'static str, deadline: Duration, asked: F) -> Result<T, Fault>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, Fault>> + Send + 'static,
     {
-        let gate = self.shared.term.gate();
-        if gate.is_some_and(|gate| gate.check().is_err()) {
-            let message = format!("the provider was not asked to {call}: another replica may serve the node");
-            return Err(Fault::new(FaultKind::Later, FENCED, message));
-        }
         let begun = Instant::now();
-        let task = AbortOnDropHandle::new(self.shared.term.tasks().spawn(asked));
+        let term = self.shared.term.clone();
+        let task = async move { term.run(asked).await };
+        let task = AbortOnDropHandle::new(self.shared.term.tasks().spawn(task));
         let (result, answer) = match tokio::time::timeout(deadline, task).await {
-            Ok(Ok(Ok(answer))) => (CallResult::Ok, Ok(answer)),
-            Ok(Ok(Err(fault))) => {
+            Ok(Ok(None)) => {
+                let message = format!("the provider may not {call}: another replica may serve the node");
+                let fault = Fault::new(FaultKind::Later, FENCED, message);
+                (CallResult::Fenced, Err(fault))
+            }
+            Ok(Ok(Some(Ok(answer)))) => (CallResult::Ok, Ok(answer)),
+            Ok(Ok(Some(Err(fault)))) => {
                 let result = match fault.reason.as_str() {
                     NONSENSE => CallResult::Nonsense,
                     _ => CallResult::Fault,
@@ -156,6 +158,39 @@ mod tests {
         assert!(calls.ask("delete", Duration::from_secs(9), asked()).await.is_ok());
         gate.close();
         assert_eq!(refused(&calls).await, fenced);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_takes_no_step_after_its_nodes_time() {
+        let gate = Gate::new();
+        let calls = Calls::new(
+            Term::new(CancellationToken::new(), Some(gate.clone())),
+            Metrics::new(),
+        );
+        let term = evenkeel_election::FencingToken {
+            lease_uid: "uid".to_owned(),
+            transitions: 1,
+        };
+        gate.open(term, Duration::MAX);
+        let (go_on, wait) = tokio::sync::oneshot::channel();
+        let (done, stepped) = tokio::sync::oneshot::channel();
+        let asked = async move {
+            let _ = wait.await;
+            let _ = done.send(());
+            Ok(())
+        };
+        let asking = calls.ask("create", Duration::from_secs(600), asked);
+        let closing = async {
+            tokio::task::yield_now().await;
+            gate.close();
+            let _ = go_on.send(());
+        };
+        let (answer, ()) = tokio::join!(asking, closing);
+        assert_eq!(answer.unwrap_err().reason, FENCED);
+        assert!(
+            stepped.await.is_err(),
+            "the call went on after the gate had closed"
+        );
     }
 
     #[tokio::test]

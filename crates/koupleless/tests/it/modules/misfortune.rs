@@ -4,7 +4,7 @@ use super::world::{DEADLINE, World, condition, condition_of_node, phase, restart
 use evenkeel_api::names::koupleless::{INSTALLED, MODULES, READY};
 use evenkeel_koupleless::core::profile::V2_DESIGN;
 use evenkeel_koupleless::provider::Life;
-use evenkeel_testkit::arklet::{BizState, Jar, Start, Thrown};
+use evenkeel_testkit::arklet::{Base, BizState, Jar, Setup, Start, Thrown};
 use evenkeel_testkit::eventually;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
@@ -190,6 +190,36 @@ async fn a_base_that_hangs_delays_no_other() {
     assert_ne!(condition(&stuck, "Ready"), "True");
     hung.serve();
     world.is_ready("stuck").await;
+}
+
+/// Addresses of pods are given to others soon.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_base_that_has_anothers_address_is_left_alone() {
+    let world = World::new().await;
+    let url = world.jar(Jar::new("biz1", "1"));
+    let (base, node) = world.base("a").await;
+    world.pod("p", &node, &[("biz1", "1", &url)]).await;
+    world.is_ready("p").await;
+    base.kill().await;
+    let other = Base::start(Setup {
+        port: base.address().port(),
+        jars: world.jars.clone(),
+        ..Setup::default()
+    });
+    other.install_by_hand(&url).await;
+    let by_hand = other.requests("installBiz");
+    eventually("the other one is asked", DEADLINE, async || {
+        (other.requests("health") > 1).then_some(())
+    })
+    .await;
+    world.pod("q", &node, &[("biz2", "1", &url)]).await;
+    world.delete("p").await;
+    let text = format!("was answered by another base, {}", other.identity().id);
+    world.event("q", "Failed", &text).await;
+    world.event("p", "FailedKillPod", &text).await;
+    assert_eq!(other.requests("installBiz"), by_hand);
+    assert_eq!(other.requests("uninstallBiz"), 0);
+    assert_eq!(other.state("biz1", "1"), Some(BizState::Activated));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,7 +7,7 @@ use evenkeel_koupleless::core::profile::{KOUPLELESS, Profile};
 use evenkeel_koupleless::core::{self, Connection, Endpoint, Identity};
 use evenkeel_koupleless::provider::{Bases, Koupleless, Life, Settings, Tunnels};
 use evenkeel_net::client::ClientArgs;
-use evenkeel_testkit::arklet::{Base, Jar, Jars, Setup};
+use evenkeel_testkit::arklet::{self, Base, Jar, Jars, Setup};
 use evenkeel_testkit::{ServedApi, eventually};
 use evenkeel_vnode::core::pod::{Extra, Holds};
 use evenkeel_vnode::{Fleet, Options};
@@ -16,6 +16,7 @@ use kube::api::{DeleteParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use std::collections::HashMap;
+use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -154,7 +155,13 @@ impl World {
 
     /// The same, set up otherwise.
     pub(super) async fn base_with(&self, identity: &str, change: impl FnOnce(&mut Setup)) -> (Base, String) {
-        let mut setup = Setup::default();
+        let mut setup = Setup {
+            identity: Some(arklet::Identity {
+                id: identity.to_owned(),
+                ..arklet::Identity::stock(Ipv4Addr::LOCALHOST)
+            }),
+            ..Setup::default()
+        };
         change(&mut setup);
         let base = Base::start(setup);
         let node = self.know(identity, &base);

@@ -1,6 +1,7 @@
 //! A provider under the runtime's paused clock, with pods made to measure.
 
 use crate::core::volume::{TokenSource, Volumes};
+use crate::ownership::Term;
 use crate::provider::*;
 use crate::simulated::address::Cidr;
 use crate::simulated::clock::Clock;
@@ -26,6 +27,10 @@ impl Host for Framework {
     }
 
     fn client(&self, _: &str) -> Option<kube::Client> {
+        None
+    }
+
+    fn term(&self, _: &str) -> Option<Term> {
         None
     }
 
