@@ -9,7 +9,7 @@ use super::{Action, Input, Trouble};
 use crate::provider::{Exit, Fault, FaultKind, PodState, Sandbox, Started};
 use evenkeel_api::names::pods::{
     CONFIG_ERROR, CREATED, FAILED, FAILED_KILL, FAILED_SANDBOX, PROVIDER_DELETE_FAILED,
-    PROVIDER_UPDATE_FAILED, STARTED,
+    PROVIDER_STATUS_FAILED, PROVIDER_UPDATE_FAILED, STARTED,
 };
 use evenkeel_probe::core::Phase;
 use std::time::Duration;
@@ -24,7 +24,7 @@ impl Machine {
             Input::Gone => self.gone = true,
             Input::Adopted(result) => {
                 if self.answers(Call::Adopt) {
-                    self.adopted(world, result);
+                    self.adopted(world, result, out);
                 }
             }
             Input::Created(result) => {
@@ -124,13 +124,19 @@ impl Machine {
         self.tries = self.tries.saturating_add(1);
     }
 
-    fn adopted(&mut self, world: &World<'_>, result: Result<Option<PodState>, Fault>) {
+    fn adopted(&mut self, world: &World<'_>, result: Result<Option<PodState>, Fault>, out: &mut Vec<Action>) {
         let state = match result {
             Ok(state) => state,
             Err(fault) if fault.kind == FaultKind::NotFound => None,
             // Whatever there is of it, it is to go.
             Err(_) if self.gone => return,
-            Err(_) => return self.later(world),
+            Err(fault) => {
+                // Once is usual where everything begins at the same time.
+                if self.tries > 0 {
+                    out.push(warning(None, PROVIDER_STATUS_FAILED, fault.message));
+                }
+                return self.later(world);
+            }
         };
         self.tries = 0;
         for (record, spec) in self.records.iter_mut().zip(world.specs) {

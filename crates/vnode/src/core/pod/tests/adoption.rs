@@ -177,10 +177,19 @@ fn a_provider_that_cannot_say_is_asked_again_and_nothing_is_written_meanwhile() 
     let busy = |action: &Action| {
         matches!(action, Action::Adopt).then(|| Some(Input::Adopted(Err(fault(FaultKind::Later, "Busy")))))
     };
-    assert_eq!(short(&bench.play_but(Input::Seen, busy)), ["adopt"]);
+    let asked = bench.play_but(Input::Seen, busy);
+    assert_eq!(
+        (short(&asked), events(&asked)),
+        (vec!["adopt".to_owned()], vec![])
+    );
     for delay in [2, 3, 6] {
         bench.wait(delay);
-        assert_eq!(short(&bench.play_but(Input::Tick, busy)), ["adopt"]);
+        let asked = bench.play_but(Input::Tick, busy);
+        assert_eq!(short(&asked), ["adopt"]);
+        assert_eq!(
+            events(&asked),
+            [("ProviderStatusFailed", "Busy it says".to_owned())]
+        );
     }
     assert_eq!(bench.pod.status, before);
     assert_eq!(
