@@ -123,7 +123,7 @@ async fn serve(log: &LogArgs, service: Service) -> Result<ExitCode, Failure> {
     } else {
         "info"
     };
-    log.init(level).map_err(Failure::usage)?;
+    let _traces = log.init_traced(level, "evenkeel").map_err(Failure::usage)?;
     let shutdown = evenkeel_net::shutdown::on_signals().map_err(|error| Failure::later(&error))?;
     evenkeel_lab::stop_with_parent(&shutdown).map_err(|error| Failure::later(&error))?;
     Box::pin(run(service, shutdown)).await

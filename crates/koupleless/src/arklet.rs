@@ -33,6 +33,7 @@ pub mod mqtt;
 pub mod ops;
 pub mod outcome;
 mod read;
+mod traced;
 pub mod tunnel;
 
 pub use biz::{Module, ModuleList, ModuleState};

@@ -11,6 +11,7 @@ pub mod pki;
 pub mod serve;
 pub mod shutdown;
 pub mod tcp;
+pub mod trace;
 pub mod watch;
 
 /// Installs the process-wide TLS provider; call first in every `main` and every test. Safe to call again.

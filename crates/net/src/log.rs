@@ -1,10 +1,13 @@
 //! Log output.
 
+use crate::trace::{self, Spans, Traces};
 use std::io::IsTerminal as _;
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::{Directive, LevelFilter};
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// How many lines wait for a reader of standard error that does not read, before further ones are lost.
 const BACKLOG: usize = 4096;
@@ -47,6 +50,25 @@ impl LogArgs {
             .finish(std::io::stderr());
         self.init_to(default, writer)?;
         Ok(Lines { _worker: worker })
+    }
+
+    /// The same as [`LogArgs::init`], and spans go to an OpenTelemetry collector if the environment names one and this build
+    /// can do that. `service`: what the process is called there. To be called within a Tokio runtime.
+    pub fn init_traced(&self, default: &str, service: &str) -> Result<Traces, String> {
+        let filter = parse(self.log.as_deref().unwrap_or(default))?;
+        trace::start(service, |spans| {
+            let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+            let lines = match self.log_format {
+                LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).boxed(),
+                LogFormat::Json => lines.json().flatten_event(true).with_current_span(false).boxed(),
+            };
+            let layers: Vec<Spans> = [lines.with_filter(filter).boxed()]
+                .into_iter()
+                .chain(spans)
+                .collect();
+            let started = tracing_subscriber::registry().with(layers).try_init();
+            started.map_err(|error| format!("cannot start logging: {error}"))
+        })
     }
 
     fn init_to<W>(&self, default: &str, writer: W) -> Result<(), String>

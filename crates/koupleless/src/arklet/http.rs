@@ -13,6 +13,7 @@ use super::command::{HealthQuery, InvalidRequest, Request};
 use super::envelope::{DecodeError, Envelope};
 use super::health::Health;
 use super::help::Offer;
+use super::traced::traced;
 use super::{Base, BatchOutcome, Install, ModuleId, Outcome, Tunnel, TunnelError, read};
 use bytes::Bytes;
 use exchange::{Fault, Limits};
@@ -73,6 +74,21 @@ impl HttpTunnel {
 
     /// Sends one request and reads its answer, whatever it says.
     pub async fn call(
+        &self,
+        base: &Base,
+        request: &Request<'_>,
+        within: Duration,
+    ) -> Result<Envelope, TunnelError> {
+        traced(
+            base,
+            request.command(),
+            "HTTP",
+            self.exchange(base, request, within),
+        )
+        .await
+    }
+
+    async fn exchange(
         &self,
         base: &Base,
         request: &Request<'_>,

@@ -22,6 +22,7 @@ use super::command::{HealthQuery, InvalidRequest, Request};
 use super::health::Health;
 use super::heartbeat::{Heartbeat, Metadata};
 use super::http::answered;
+use super::traced::traced;
 use super::{Base, BatchOutcome, Command, Install, ModuleId, Outcome, Tunnel, TunnelError};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -132,6 +133,10 @@ impl MqttTunnel {
     }
 
     async fn call(&self, base: &Base, call: Call) -> Result<Reply, TunnelError> {
+        traced(base, call.command, "MQTT", self.exchange(base, call)).await
+    }
+
+    async fn exchange(&self, base: &Base, call: Call) -> Result<Reply, TunnelError> {
         let command = call.command;
         let shared = &*self.shared;
         let busy = |reason| TunnelError::Busy {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
+use tracing::Instrument as _;
 
 /// Reason of a fault made of a panic.
 pub(crate) const PANICKED: &str = "ProviderPanicked";
@@ -63,7 +64,7 @@ impl Calls {
     {
         let begun = Instant::now();
         let term = self.shared.term.clone();
-        let task = async move { term.run(asked).await };
+        let task = async move { term.run(asked).await }.in_current_span();
         let task = AbortOnDropHandle::new(self.shared.term.tasks().spawn(task));
         let (result, answer) = match tokio::time::timeout(deadline, task).await {
             Ok(Ok(None)) => {

@@ -53,6 +53,18 @@ pub(super) enum Call {
 }
 
 impl Call {
+    /// What it is called in traces.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Adopt => "status",
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Start { .. } => "start",
+            Self::Stop { .. } => "stop",
+            Self::Delete => "delete",
+        }
+    }
+
     /// A pod that ends has no use for it, and it must not hold up the end. A sandbox that is being created is waited for:
     /// what there is of it is deleted after that.
     fn is_vain_at_the_end(&self) -> bool {

@@ -16,6 +16,7 @@ use k8s_openapi::api::core::v1::Pod;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
+use tracing::Instrument as _;
 
 /// What a call needs. The pod is unpacked when it is its turn: a hundred thousand may wait.
 pub(super) struct Errand {
@@ -33,7 +34,9 @@ impl Errand {
     /// Does it, whatever happens; the answer for the machine.
     pub(super) async fn run(self, call: &Call) -> Input {
         let id = self.id.clone();
-        let attempt = AssertUnwindSafe(self.attempt(call)).catch_unwind();
+        let span =
+            tracing::debug_span!("pod", otel.name = call.name(), pod = %id, uid = %id.uid, node = %id.node);
+        let attempt = AssertUnwindSafe(self.attempt(call).instrument(span)).catch_unwind();
         attempt.await.unwrap_or_else(|panic| {
             let panic = panic_text(&*panic);
             tracing::error!(pod = %id, uid = %id.uid, ?call, panic, "a call was not made, there is a defect");

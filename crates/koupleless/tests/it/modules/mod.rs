@@ -2,4 +2,5 @@
 
 mod lifecycle;
 mod misfortune;
+mod traces;
 mod world;
