@@ -1,5 +1,9 @@
 //! `evenkeel vnode --provider koupleless`: flags, and the environment variables of the released controller.
 
+mod healing;
+
+pub use healing::HealingArgs;
+
 use crate::core::profile::{self, Profile};
 use evenkeel_net::duration;
 use std::net::SocketAddr;
@@ -74,6 +78,9 @@ pub struct KouplelessArgs {
     /// koupleless: heal bases that run out of metaspace: taint, drain, uninstall, evict the base's pod.
     #[arg(long)]
     pub heal: bool,
+    /// When and how that is done.
+    #[command(flatten)]
+    pub healing: HealingArgs,
     /// koupleless: webhooks that hear of failures, `;` between them. Without it $REPORT_HOOKS.
     #[arg(long, value_name = "URLS")]
     pub report_hooks: Option<String>,

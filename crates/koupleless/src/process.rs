@@ -20,7 +20,7 @@ use crate::discovery::token::{TokenError, Tokens};
 use crate::discovery::{Discovery, Sources};
 use crate::heal::{self, Healer};
 use crate::peer;
-use crate::provider::{Activation, Bases, Koupleless, Life, Settings, Tunnels};
+use crate::provider::{Activation, BasePods, Bases, Koupleless, Life, Settings, Tunnels};
 use ears::Ears;
 use evenkeel_api::names::koupleless::{COMPONENT_LABEL, INSTALLED, READY};
 use evenkeel_net::client::{Access, ClientArgs, ClientError};
@@ -121,17 +121,22 @@ impl Process {
                 "--base-silent must be less than --base-gone".to_owned(),
             ));
         }
+        let healing = args.healing.settings().map_err(ProcessError::Flag)?;
         let args = &with_environment(args, |name| std::env::var(name).ok())?;
         let client = access.client("koupleless")?;
-        let bases = match &args.base_kubeconfig {
+        let (bases, upgrading) = match &args.base_kubeconfig {
             Some(file) => {
                 let other = ClientArgs {
                     kubeconfig: Some(file.clone()),
                     ..ClientArgs::default()
                 };
-                other.access().await?.client("koupleless-bases")?
+                let other = other.access().await?;
+                (
+                    other.client("koupleless-bases")?,
+                    other.upgrading("koupleless-commands")?,
+                )
             }
-            None => client.clone(),
+            None => (client.clone(), access.upgrading("koupleless-commands")?),
         };
         let env = args.base_env.clone().unwrap_or_default();
         let profile = Arc::new(args.profile.clone());
@@ -202,11 +207,15 @@ impl Process {
             mqtt: mqtt.map(|tunnel| Arc::new(tunnel) as _),
         };
         let found = Arc::new(Found(discovery.clone()));
-        let provider = Koupleless::new(settings, found, tunnels, Some(bases.clone()));
+        let pods = BasePods {
+            client: bases.clone(),
+            upgrading,
+        };
+        let provider = Koupleless::new(settings, found, tunnels, Some(pods));
         let healer = args.heal.then(|| {
             let options = heal::Options {
-                settings: crate::core::heal::Settings::default(),
-                limit: crate::core::budget::Limit::Bases(std::num::NonZeroU32::MIN),
+                settings: healing,
+                limit: args.healing.heal_max_unavailable,
                 namespace: namespace.to_owned(),
                 holder: identity.to_owned(),
                 listener: alerts.clone().map(|alerts| Arc::new(alerts) as _),

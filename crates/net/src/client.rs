@@ -17,8 +17,8 @@
 //!   cannot wait so long have their own.
 //! * **Further addresses** (`--api-endpoint`) of the same server: connections go to the one that answers, and stay there.
 //!
-//! Upgrades of connections (exec, attach, port-forward) need HTTP/1.1; no component uses them, and this client does not
-//! offer them to a server that speaks HTTP/2.
+//! Upgrades of connections (exec, attach, port-forward) need HTTP/1.1. Who makes them takes a client of their own for them,
+//! [`Access::upgrading`]: on HTTP/2 the server refuses them.
 
 use dial::{CONNECT, Dialer, Endpoints, Prompt};
 use exchange::ExchangeLayer;
@@ -62,6 +62,10 @@ const PONG: Duration = Duration::from_secs(5);
 const STREAM_WINDOW: u32 = 512 * 1024;
 /// The same on a connection: so many requests whose answers nobody reads leave room for one that matters.
 const CONNECTION_WINDOW: u32 = 32 * STREAM_WINDOW;
+
+/// Names of protocols in TLS (ALPN).
+const HTTP2: &[u8] = b"h2";
+const HTTP1: &[u8] = b"http/1.1";
 
 /// What carries requests to the API server and answers back: authenticated, bounded in time, reads repeated. What
 /// [`Access::client_with`] puts its layer on.
@@ -123,6 +127,12 @@ impl Access {
         self.client_with(component, &Identity::new())
     }
 
+    /// The same for requests that upgrade their connections (exec, attach, port-forward): it speaks HTTP/1.1 alone.
+    pub fn upgrading(&self, component: &str) -> Result<Client, ClientError> {
+        let transport = self.transport(component, &[HTTP1]).map_err(ClientError::Build)?;
+        Ok(Client::new(transport, self.config.default_namespace.clone()))
+    }
+
     /// The same with a layer outside of everything else: it sees each request once, before time-outs and repetitions,
     /// and what it refuses is not sent.
     pub fn client_with<L, B>(&self, component: &str, layer: &L) -> Result<Client, ClientError>
@@ -134,12 +144,13 @@ impl Access {
         <L::Service as Service<Request<Body>>>::Future: 'static,
         B: http_body::Body<Data = bytes::Bytes, Error: Into<BoxError>> + Send + 'static,
     {
-        let transport = self.transport(component).map_err(ClientError::Build)?;
+        let transport = self.transport(component, &[HTTP2, HTTP1]);
+        let transport = transport.map_err(ClientError::Build)?;
         let namespace = self.config.default_namespace.clone();
         Ok(Client::new(layer.layer(transport), namespace))
     }
 
-    fn transport(&self, component: &str) -> Result<Transport, kube::Error> {
+    fn transport(&self, component: &str, protocols: &[&[u8]]) -> Result<Transport, kube::Error> {
         crate::init_crypto();
         let mut config = self.config.clone();
         let agent = format!("evenkeel-{component}/{}", env!("CARGO_PKG_VERSION"));
@@ -155,7 +166,7 @@ impl Access {
             .http2_keep_alive_while_idle(true)
             .http2_initial_stream_window_size(STREAM_WINDOW)
             .http2_initial_connection_window_size(CONNECTION_WINDOW)
-            .build::<_, Body>(Prompt(self.connector()?));
+            .build::<_, Body>(Prompt(self.connector(protocols)?));
         let service = ServiceBuilder::new()
             .layer(config.base_uri_layer())
             .layer(SilenceLayer)
@@ -169,9 +180,9 @@ impl Access {
     }
 
     /// TLS over a connection to whichever address answers. kube's own connector would offer HTTP/1.1 only.
-    fn connector(&self) -> Result<HttpsConnector<Dialer>, kube::Error> {
+    fn connector(&self, protocols: &[&[u8]]) -> Result<HttpsConnector<Dialer>, kube::Error> {
         let mut tls = self.config.rustls_client_config()?;
-        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        tls.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
         let name: Arc<dyn ResolveServerName + Send + Sync> = match &self.config.tls_server_name {
             None => Arc::new(DefaultServerNameResolver::default()),
             Some(name) => {

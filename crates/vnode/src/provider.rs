@@ -326,6 +326,10 @@ pub struct NodeTemplate {
     pub provider_id: String,
     /// `nodeInfo.operatingSystem`; `linux` where empty.
     pub operating_system: String,
+    /// `nodeInfo.osImage`, for people; none where empty.
+    pub os_image: String,
+    /// `nodeInfo.kernelVersion`, for people; none where empty.
+    pub kernel_version: String,
     /// `nodeInfo.architecture`; this process' own where empty.
     pub architecture: String,
     /// `nodeInfo.bootID`; derived from the name where empty. A new one says that all containers are gone.

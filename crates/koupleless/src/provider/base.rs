@@ -27,6 +27,11 @@ impl Table {
         memory
     }
 
+    /// What is remembered of a node that is served.
+    pub(super) fn known(&self, node: &str) -> Option<Arc<Memory>> {
+        self.lock().get(node).cloned()
+    }
+
     pub(super) fn forget(&self, node: &str) {
         self.lock().remove(node);
     }

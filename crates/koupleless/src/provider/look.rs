@@ -3,7 +3,7 @@
 use super::base::{Bound, Running, State};
 use super::remove::LOST;
 use super::{Inner, Life, invalid};
-use crate::arklet::health::{Health, Limit};
+use crate::arklet::health::{Health, Jvm, Limit};
 use crate::arklet::{Module, ModuleId, ModuleList, ModuleState, cause};
 use crate::core::Modules;
 use evenkeel_vnode::provider::{
@@ -30,9 +30,15 @@ impl Inner {
                 }
                 let mut state = bound.memory.state();
                 let kept = state.health.as_ref().and_then(|health| health.jvm.clone());
+                let java = |jvm: &Option<Jvm>| jvm.as_ref().and_then(|jvm| jvm.version.clone());
+                let before = java(&kept);
                 let jvm = health.jvm.or(kept);
+                let has_changed = java(&jvm) != before;
                 state.health = Some(Arc::new(Health { jvm, ..health }));
                 drop(state);
+                if has_changed && let Some(host) = self.host.get() {
+                    host.report(Report::Node { name: node.into() });
+                }
                 if bound.memory.is_stale(self.settings.look) {
                     self.watch(bound.clone());
                 }
@@ -164,6 +170,17 @@ impl Inner {
             Some(recorded) if !told && recorded.starts_with(&head) => ContainerId(recorded.into()),
             _ => computed,
         }
+    }
+
+    /// By which Java a base runs, where a machine has its kernel; empty before it has told.
+    pub(super) fn java(&self, node: &str) -> String {
+        let health = self
+            .table
+            .known(node)
+            .and_then(|memory| memory.state().health.clone());
+        let jvm = health.as_ref().and_then(|health| health.jvm.as_ref());
+        let version = jvm.and_then(|jvm| jvm.version.as_deref());
+        version.map_or_else(String::new, |version| format!("Java {version}"))
     }
 
     /// Capacity by what the base says of itself.

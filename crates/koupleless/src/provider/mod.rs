@@ -16,9 +16,12 @@ mod remove;
 
 mod usage;
 
+pub use remote::BasePods;
+
 use crate::arklet::health::Health;
 use crate::arklet::{ModuleId, Tunnel, TunnelError};
 use crate::core::profile::FailedInstall;
+use crate::core::registry::UNNAMED;
 use crate::core::{Base, Connection, Modules, Profile};
 use crate::discovery::nodes::annotation;
 use base::{Bound, Table};
@@ -152,8 +155,8 @@ struct Inner {
     settings: Settings,
     bases: Arc<dyn Bases>,
     tunnels: Tunnels,
-    /// Of the cluster that bases run in as pods.
-    pods: Option<kube::Client>,
+    /// The cluster that bases run in as pods.
+    pods: Option<BasePods>,
     host: OnceLock<Arc<dyn Host>>,
     witness: OnceLock<Arc<dyn Witness>>,
     table: Table,
@@ -168,14 +171,8 @@ impl std::fmt::Debug for Koupleless {
 }
 
 impl Koupleless {
-    /// A provider for these bases. `pods`: a client of the cluster in which bases run as pods, for `logs`, `exec` and
-    /// `attach`.
-    pub fn new(
-        settings: Settings,
-        bases: Arc<dyn Bases>,
-        tunnels: Tunnels,
-        pods: Option<kube::Client>,
-    ) -> Self {
+    /// A provider for these bases. `pods`: the cluster in which bases run as pods, for `logs`, `exec` and `attach`.
+    pub fn new(settings: Settings, bases: Arc<dyn Bases>, tunnels: Tunnels, pods: Option<BasePods>) -> Self {
         Self(Arc::new(Inner {
             settings,
             bases,
@@ -314,6 +311,15 @@ impl Inner {
     }
 }
 
+/// What a base is, for people, where a machine has its operating system.
+fn os_image(base: &Base) -> String {
+    let known = [&base.name, &base.version].into_iter().flatten();
+    let known = known.filter(|text| !text.trim().is_empty() && *text != UNNAMED);
+    known.fold("Koupleless base".to_owned(), |text, word| {
+        format!("{text} {}", word.trim())
+    })
+}
+
 fn invalid(refusal: Refusal) -> Fault {
     Fault::new(FaultKind::Never, &refusal.reason, refusal.message)
 }
@@ -354,6 +360,8 @@ impl Provider for Koupleless {
             capacity: BTreeMap::from([("pods".to_owned(), pods.to_string())]),
             addresses,
             provider_id: format!("koupleless://{}", base.identity),
+            os_image: os_image(&base),
+            kernel_version: self.0.java(name),
             ..NodeTemplate::default()
         }
     }

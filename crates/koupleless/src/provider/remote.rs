@@ -6,7 +6,7 @@ use crate::core::PodRef;
 use evenkeel_vnode::provider::{
     ContainerId, Duplex, ExecIo, Fault, FaultKind, LogOptions, LogStream, PodId, Streams, TerminalSize,
 };
-use futures::{AsyncBufReadExt as _, StreamExt as _, TryFutureExt as _, TryStreamExt as _};
+use futures::{AsyncBufReadExt as _, Stream, StreamExt as _, TryFutureExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use kube::api::{Api, AttachParams, AttachedProcess, LogParams};
@@ -14,6 +14,15 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+
+/// The cluster in which bases run as pods: logs and commands of modules go there.
+#[derive(Clone)]
+pub struct BasePods {
+    /// Reads logs.
+    pub client: kube::Client,
+    /// Runs commands: a client that can upgrade its connections.
+    pub upgrading: kube::Client,
+}
 
 /// For connecting to a port of a base.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -26,7 +35,8 @@ impl Inner {
         container: &ContainerId,
         options: &LogOptions,
     ) -> Result<LogStream, Fault> {
-        let (pods, base, bound) = self.pod_of(pod)?;
+        let (cluster, base, bound) = self.pod_of(pod)?;
+        let pods: Api<Pod> = Api::namespaced(cluster.client, &base.namespace);
         let module = bound.memory.state().module(pod, container);
         let mark = self
             .settings
@@ -66,12 +76,29 @@ impl Inner {
             line.push('\n');
             line
         });
-        let Some(mut mark) = mark else {
+        let Some(mark) = mark else {
             return Ok(lines.map_ok(bytes::Bytes::from).boxed());
         };
-        let own = lines.try_filter(move |line| futures::future::ready(mark.takes(line)));
+        let past = mark.clone();
+        let own = only(lines, mark).map_ok(bytes::Bytes::from);
         match options.tail {
-            Some(tail) if !options.follow => {
+            None => Ok(own.boxed()),
+            Some(tail) if options.follow => {
+                // A log that goes on has no last lines: those that are there by now are counted first.
+                let params = LogParams {
+                    follow: false,
+                    ..params
+                };
+                let counted = async move {
+                    let lines = pods.log_stream(&base.name, &params).await;
+                    let lines = lines.map_err(std::io::Error::other)?.lines();
+                    let count = only(lines, past).try_fold(0_usize, async |count, _| Ok(count + 1));
+                    let tail = usize::try_from(tail).unwrap_or(usize::MAX);
+                    Ok::<_, std::io::Error>(own.skip(count.await?.saturating_sub(tail)))
+                };
+                Ok(counted.try_flatten_stream().boxed())
+            }
+            Some(tail) => {
                 let tail = usize::try_from(tail).unwrap_or(usize::MAX);
                 let last = own
                     .try_fold(std::collections::VecDeque::new(), move |mut kept, line| {
@@ -83,16 +110,15 @@ impl Inner {
                     })
                     .map_ok(|kept| futures::stream::iter(kept.into_iter().map(Ok)))
                     .try_flatten_stream();
-                Ok(last.map_ok(bytes::Bytes::from).boxed())
+                Ok(last.boxed())
             }
-            // Nobody knows where a log that goes on will end.
-            _ => Ok(own.map_ok(bytes::Bytes::from).boxed()),
         }
     }
 
     /// Runs a command in a base's container.
     pub(super) async fn exec(&self, pod: &PodId, command: &[String], io: ExecIo) -> Result<i32, Fault> {
-        let (pods, base, _) = self.pod_of(pod)?;
+        let (cluster, base, _) = self.pod_of(pod)?;
+        let pods: Api<Pod> = Api::namespaced(cluster.upgrading, &base.namespace);
         let process = pods
             .exec(&base.name, command, &params(&base, &io))
             .await
@@ -102,7 +128,8 @@ impl Inner {
 
     /// Joins streams with a base's main process.
     pub(super) async fn attach(&self, pod: &PodId, io: ExecIo) -> Result<i32, Fault> {
-        let (pods, base, _) = self.pod_of(pod)?;
+        let (cluster, base, _) = self.pod_of(pod)?;
+        let pods: Api<Pod> = Api::namespaced(cluster.upgrading, &base.namespace);
         let process = pods
             .attach(&base.name, &params(&base, &io))
             .await
@@ -125,7 +152,7 @@ impl Inner {
         }
     }
 
-    fn pod_of(&self, pod: &PodId) -> Result<(Api<Pod>, PodRef, Bound), Fault> {
+    fn pod_of(&self, pod: &PodId) -> Result<(BasePods, PodRef, Bound), Fault> {
         let bound = self.bound(&pod.node)?;
         let unsupported = |why: &str| {
             let message = format!("{} {why}", bound.base);
@@ -135,13 +162,22 @@ impl Inner {
         let base = base.ok_or_else(|| {
             unsupported("runs in no pod that is known here: let base pods be watched (--base-pod-selector)")
         })?;
-        let client = self.pods.clone();
-        let client = client.ok_or_else(|| unsupported("runs in a cluster that is not known here"))?;
-        Ok((Api::namespaced(client, &base.namespace), base, bound))
+        let cluster = self.pods.clone();
+        let cluster = cluster.ok_or_else(|| unsupported("runs in a cluster that is not known here"))?;
+        Ok((cluster, base, bound))
     }
 }
 
+/// Those of the lines that are a module's.
+fn only(
+    lines: impl Stream<Item = std::io::Result<String>>,
+    mut mark: Mark,
+) -> impl Stream<Item = std::io::Result<String>> {
+    lines.try_filter(move |line| futures::future::ready(mark.takes(line)))
+}
+
 /// Which lines of a base's log are a module's.
+#[derive(Clone)]
 struct Mark {
     own: String,
     any: Vec<String>,

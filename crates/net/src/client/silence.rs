@@ -16,9 +16,13 @@ use tower_http::timeout::TimeoutBody;
 /// For how long a request may wait for its response head, or for the next part of a response that is not a stream.
 /// Time-outs of requests that matter more, such as those of an elector, are their callers' own.
 pub(super) const REQUEST: Duration = Duration::from_secs(15);
-/// For how long a watch or a followed log may be silent: a little over the 295 s after which the longest watches of
+/// For how long a watch may be silent: a little over the 295 s after which the longest watches of
 /// kube-runtime are ended by the server. A real server sends a bookmark every minute.
 const STREAM: Duration = Duration::from_secs(310);
+
+/// For how long a followed log may be silent: as long as the kubelet keeps a stream on which nothing happens. Whoever writes
+/// it may have nothing to say; a server that is gone is found by pings and by TCP.
+const LOG: Duration = Duration::from_secs(4 * 60 * 60);
 
 /// The server did not answer in time.
 #[derive(Debug, thiserror::Error)]
@@ -57,11 +61,7 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let between_parts = if is_stream(request.uri().query().unwrap_or_default()) {
-            STREAM
-        } else {
-            REQUEST
-        };
+        let between_parts = between_parts(request.uri().query().unwrap_or_default());
         let answer = tokio::time::timeout(REQUEST, self.inner.call(request));
         Box::pin(async move {
             match answer.await {
@@ -73,14 +73,22 @@ where
     }
 }
 
-/// Whether the answer to a request with this query goes on for as long as there is something to tell.
-fn is_stream(query: &str) -> bool {
-    query.split('&').any(|parameter| {
-        matches!(
-            parameter.split_once('='),
-            Some(("watch" | "follow", "true" | "1"))
-        ) || matches!(parameter, "watch" | "follow")
-    })
+/// For how long the answer to a request with this query may be silent. Watches and followed logs go on for as long as there is
+/// something to tell.
+fn between_parts(query: &str) -> Duration {
+    let is_set = |name: &str| {
+        query.split('&').any(|parameter| {
+            let (key, value) = parameter.split_once('=').unwrap_or((parameter, "true"));
+            key == name && matches!(value, "true" | "1")
+        })
+    };
+    if is_set("follow") {
+        LOG
+    } else if is_set("watch") {
+        STREAM
+    } else {
+        REQUEST
+    }
 }
 
 #[cfg(test)]
@@ -90,15 +98,17 @@ mod tests {
     #[test]
     fn watches_and_followed_logs_are_streams() {
         for (query, expected) in [
-            ("", false),
-            ("watch=true", true),
-            ("limit=5&watch=1&timeoutSeconds=290", true),
-            ("watch", true),
-            ("watch=false", false),
-            ("follow=true", true),
-            ("labelSelector=watch%3Dtrue", false),
+            ("", REQUEST),
+            ("watch=true", STREAM),
+            ("limit=5&watch=1&timeoutSeconds=290", STREAM),
+            ("watch", STREAM),
+            ("watch=false", REQUEST),
+            ("follow=true", LOG),
+            ("container=base&follow=true", LOG),
+            ("follow=false", REQUEST),
+            ("labelSelector=watch%3Dtrue", REQUEST),
         ] {
-            assert_eq!(is_stream(query), expected, "{query}");
+            assert_eq!(between_parts(query), expected, "{query}");
         }
     }
 

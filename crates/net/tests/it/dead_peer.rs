@@ -143,8 +143,13 @@ impl BlackHole {
 #[tokio::test]
 async fn http_2_is_spoken_where_the_server_offers_it() {
     let server = Server::start().await;
-    let client = server.behind(server.address, &[]).await.client("test").unwrap();
+    let access = server.behind(server.address, &[]).await;
+    let client = access.client("test").unwrap();
     assert_eq!(version(&client).await.unwrap(), "HTTP/2.0");
+    // But for those who upgrade their connections, which HTTP/2 has not.
+    let upgrading = access.upgrading("test").unwrap();
+    assert_eq!(version(&upgrading).await.unwrap(), "HTTP/1.1");
+    drop(upgrading);
 
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());

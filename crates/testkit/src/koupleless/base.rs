@@ -6,7 +6,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use std::fs;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -39,6 +39,10 @@ pub struct Setup {
     pub cluster: String,
     /// Its environment, which MQTT topics begin with.
     pub env: String,
+    /// The address that it claims, as the one of its pod; 127.0.0.1 without. It listens on all addresses.
+    pub ip: Option<IpAddr>,
+    /// The host that it claims to be on, as the name of its pod; `localhost` without.
+    pub host: Option<String>,
     /// Limit of the metaspace in MiB; without, health tells of a maximum of -1.
     pub max_metaspace_mib: Option<u32>,
     /// Whether several versions of a module are active at a time; otherwise a second one starts deactivated.
@@ -63,6 +67,8 @@ impl Default for Setup {
             version: "1.0.0".to_owned(),
             cluster: "default".to_owned(),
             env: "default".to_owned(),
+            ip: None,
+            host: None,
             max_metaspace_mib: None,
             multi_version: false,
             auto_uninstall: true,
@@ -125,6 +131,9 @@ impl Setup {
             ("evenkeel.slow.ms", self.slow.as_millis().to_string()),
             ("evenkeel.fat.mib", self.fat_mib.to_string()),
         ];
+        let ip = self.ip.map(|ip| ("evenkeel.base.ip", ip.to_string()));
+        let host = self.host.clone().map(|host| ("evenkeel.base.host", host));
+        properties.extend(ip.into_iter().chain(host));
         if let Some(url) = &self.heartbeat {
             properties.push(("koupleless.arklet.http.heartbeat.endpoint", url.clone()));
         }
@@ -345,18 +354,29 @@ mod tests {
         ] {
             assert!(said.lines().any(|line| line == wanted), "{wanted} in {said}");
         }
-        for unwanted in ["MaxMetaspaceSize", "heartbeat", "mqtt", "tunnel"] {
+        for unwanted in [
+            "MaxMetaspaceSize",
+            "heartbeat",
+            "mqtt",
+            "tunnel",
+            "base.ip",
+            "base.host",
+        ] {
             assert!(!said.contains(unwanted), "{unwanted} in {said}");
         }
         let full = Setup {
             heartbeat: Some("http://127.0.0.1:7777".to_owned()),
             mqtt: Some(MqttSetup::open((Ipv4Addr::LOCALHOST, 1883).into())),
             max_metaspace_mib: Some(128),
+            ip: Some(Ipv4Addr::new(127, 64, 0, 2).into()),
+            host: Some("base-0".to_owned()),
             ..plain
         };
         let said = options(&full);
         for wanted in [
             "-XX:MaxMetaspaceSize=128m",
+            "-Devenkeel.base.ip=127.64.0.2",
+            "-Devenkeel.base.host=base-0",
             "-Dkoupleless.arklet.http.heartbeat.endpoint=http://127.0.0.1:7777",
             "-Dkoupleless.arklet.custom.tunnel.classname=io.evenkeel.interop.Mqtt",
             "-Dkoupleless.arklet.mqtt.enable=true",

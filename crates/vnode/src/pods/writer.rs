@@ -410,6 +410,13 @@ async fn delete(client: &Client, pod: &PodId) -> kube::Result<End> {
 fn body(pod: &PodId, status: &PodStatus) -> Value {
     let mut value = serde_json::to_value(status).expect("a PodStatus has string keys alone, and so is JSON");
     if let Value::Object(fields) = &mut value {
+        // Merged by their types: what is not said of one would stay as it was.
+        let conditions = fields.get_mut("conditions").and_then(Value::as_array_mut);
+        for condition in conditions.into_iter().flatten().filter_map(Value::as_object_mut) {
+            for name in ["message", "reason"] {
+                condition.entry(name).or_insert(Value::Null);
+            }
+        }
         for name in [
             "message",
             "reason",

@@ -41,6 +41,14 @@ impl Provider for Simulated {
             let known = template.capacity.entry(resource.to_owned());
             known.or_insert_with(|| amount.to_owned());
         }
+        for (text, usual) in [
+            (&mut template.os_image, "Evenkeel simulated machine"),
+            (&mut template.kernel_version, identity::RUNTIME),
+        ] {
+            if text.is_empty() {
+                usual.clone_into(text);
+            }
+        }
         template.pod_cidr = node.pool.range().to_string();
         template.boot_id = node.boot.to_string();
         if template.provider_id.is_empty() {

@@ -1,5 +1,9 @@
 //! `evenkeel vnode --provider koupleless` with a real base: Java, arklet, jars.
 
+mod healing;
+mod kubectl;
+mod landscape;
+
 use super::world::{SOON, Vnode, World, identity, is_ready, pod_is_ready};
 use evenkeel_testkit::koupleless::{self, Built, JavaBase, MqttSetup, Setup};
 use evenkeel_testkit::mqtt::{Mosquitto, MosquittoSetup};
@@ -76,6 +80,10 @@ impl Scene {
 
     /// A pod of modules: name, version, URL.
     async fn pod(&self, name: &str, modules: &[(&str, &str, String)]) {
+        self.pod_on(NODE, name, modules).await;
+    }
+
+    async fn pod_on(&self, node: &str, name: &str, modules: &[(&str, &str, String)]) {
         let containers: Vec<Value> = modules
             .iter()
             .map(|(module, version, url)| {
@@ -84,7 +92,7 @@ impl Scene {
             .collect();
         let pod = json!({
             "metadata": {"name": name, "labels": {"virtual-kubelet.koupleless.io/component": "module"}},
-            "spec": {"nodeName": NODE, "containers": containers,
+            "spec": {"nodeName": node, "containers": containers, "tolerations": landscape::tolerations(),
                 "readinessGates": [{"conditionType": "module.koupleless.io/ready"}]},
         });
         let pod: Pod = serde_json::from_value(pod).expect("a pod");

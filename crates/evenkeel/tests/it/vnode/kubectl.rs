@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::process::Command;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
 
 /// Machines may be busy; a kubectl that hangs fails the test.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A kubectl that speaks one of the protocols, as far as its version has a choice.
-struct Kubectl {
+pub(super) struct Kubectl {
     program: PathBuf,
     websockets: bool,
     kubeconfig: PathBuf,
@@ -31,7 +31,7 @@ impl Display for Kubectl {
 }
 
 impl Kubectl {
-    fn command(&self, arguments: &[&str]) -> Command {
+    pub(super) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command
             .env("HOME", self.home.path())
@@ -46,13 +46,13 @@ impl Kubectl {
         command
     }
 
-    async fn output(&self, arguments: &[&str]) -> Output {
+    pub(super) async fn output(&self, arguments: &[&str]) -> Output {
         let run = tokio::time::timeout(PATIENCE, self.command(arguments).output()).await;
         run.unwrap_or_else(|_| panic!("{self}: {arguments:?} hangs"))
             .expect("kubectl starts")
     }
 
-    async fn succeeds(&self, arguments: &[&str]) -> String {
+    pub(super) async fn succeeds(&self, arguments: &[&str]) -> String {
         let output = self.output(arguments).await;
         let (out, err) = (text(&output.stdout), text(&output.stderr));
         assert!(output.status.success(), "{self}: {arguments:?}: {out}{err}");
@@ -60,11 +60,11 @@ impl Kubectl {
     }
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn all(world: &World, test: &str) -> Vec<Kubectl> {
+pub(super) fn all(world: &World, test: &str) -> Vec<Kubectl> {
     let programs = kubectls();
     if programs.is_empty() {
         skipped(test, "no kubectl on PATH");
@@ -311,9 +311,17 @@ async fn attaches(kubectl: &Kubectl) {
     }
 }
 
-async fn forwards_ports(kubectl: &Kubectl) {
+/// A kubectl that forwards a port, until this is dropped. It tells of each connection, and ends if nobody listens.
+pub(super) struct Forwarding {
+    _child: Child,
+    _said: Lines<BufReader<ChildStdout>>,
+}
+
+/// Forwards a free port, which is returned, to a pod's.
+pub(super) async fn forward(kubectl: &Kubectl, pod: &str, port: u16) -> (Forwarding, u16) {
+    let ports = format!(":{port}");
     let mut child = kubectl
-        .command(&["port-forward", "--address", "127.0.0.1", "pod/talker", ":8080"])
+        .command(&["port-forward", "--address", "127.0.0.1", pod, &ports])
         .spawn()
         .expect("kubectl starts");
     let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
@@ -327,6 +335,15 @@ async fn forwards_ports(kubectl: &Kubectl) {
         .nth(1)
         .and_then(|rest| rest.split(' ').next()?.parse::<u16>().ok());
     let port = port.unwrap_or_else(|| panic!("{kubectl}: {line:?}"));
+    let forwarding = Forwarding {
+        _child: child,
+        _said: lines,
+    };
+    (forwarding, port)
+}
+
+async fn forwards_ports(kubectl: &Kubectl) {
+    let (_forwarding, port) = forward(kubectl, "pod/talker", 8080).await;
     let ask = async || {
         let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", port))
             .await

@@ -93,17 +93,23 @@ impl World {
 
     /// A process of virtual nodes by a provider.
     pub(super) fn serve(&self, identity: &str, provider: &str, more: &[&str]) -> Vnode {
-        let log = self.api.home.path().join(format!("{identity}.log"));
+        let mut line = vec!["vnode", "--provider", provider, "--admin", "127.0.0.1:0"];
+        line.extend(["--address", "127.0.0.1", "--identity", identity]);
+        line.extend(more);
+        self.process(identity, &line)
+    }
+
+    /// A process of the program under test, with an administrator's rights unless it is told otherwise.
+    pub(super) fn process(&self, name: &str, line: &[&str]) -> Vnode {
+        let log = self.api.home.path().join(format!("{name}.log"));
         let output = File::options()
             .create(true)
             .append(true)
             .open(&log)
             .expect("the directory is writable");
         let child = evenkeel()
-            .args(["vnode", "--provider", provider, "--admin", "127.0.0.1:0"])
-            .args(["--address", "127.0.0.1", "--identity", identity])
+            .args(line)
             .env("EVENKEEL_KUBECONFIG", &self.kubeconfig)
-            .args(more)
             .stdout(output.try_clone().expect("the handle can be copied"))
             .stderr(output)
             .spawn()

@@ -133,6 +133,8 @@ impl Parts<'_> {
                     container_runtime_version: settings.runtime.clone(),
                     kubelet_version: settings.version.clone(),
                     operating_system: system,
+                    os_image: template.os_image,
+                    kernel_version: template.kernel_version,
                     architecture,
                     ..NodeSystemInfo::default()
                 }),
@@ -224,6 +226,7 @@ pub(super) fn fingerprints(node: &Node) -> (u64, u64) {
         }
         if let Some(info) = &status.node_info {
             (&info.boot_id, &info.operating_system, &info.architecture).hash(&mut shape);
+            (&info.os_image, &info.kernel_version).hash(&mut shape);
         }
         let endpoint = status
             .daemon_endpoints

@@ -18,10 +18,20 @@ impl Template {
             pod_cidr,
             provider_id,
             operating_system,
+            os_image,
+            kernel_version,
             architecture,
             boot_id,
         } = template;
-        let words = [pod_cidr, provider_id, operating_system, architecture, boot_id];
+        let words = [
+            pod_cidr,
+            provider_id,
+            operating_system,
+            os_image,
+            kernel_version,
+            architecture,
+            boot_id,
+        ];
         Self(pack(&(
             labels,
             annotations,
@@ -39,7 +49,15 @@ impl Template {
         else {
             return NodeTemplate::default();
         };
-        let [pod_cidr, provider_id, operating_system, architecture, boot_id] = words;
+        let [
+            pod_cidr,
+            provider_id,
+            operating_system,
+            os_image,
+            kernel_version,
+            architecture,
+            boot_id,
+        ] = words;
         NodeTemplate {
             labels,
             annotations,
@@ -50,6 +68,8 @@ impl Template {
             pod_cidr,
             provider_id,
             operating_system,
+            os_image,
+            kernel_version,
             architecture,
             boot_id,
         }
@@ -108,6 +128,8 @@ mod tests {
             pod_cidr: "cidr".into(),
             provider_id: "id".into(),
             operating_system: "windows".into(),
+            os_image: "image".into(),
+            kernel_version: "kernel".into(),
             architecture: "s390x".into(),
             boot_id: "boot".into(),
         };

@@ -80,7 +80,7 @@ async fn a_status_is_written_and_what_others_wrote_stays() {
     bench.post(
         &pod,
         json!({"phase": "Running", "message": "m", "podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}],
-            "hostIPs": [{"ip": "10.9.9.9"}], "conditions": [{"type": "Ready", "status": "False"}]}),
+            "hostIPs": [{"ip": "10.9.9.9"}], "conditions": [{"type": "Ready", "status": "False", "reason": "r", "message": "m"}]}),
     );
     let (uid, input) = bench.told().await;
     assert_eq!(uid, pod.uid);
@@ -107,9 +107,16 @@ async fn a_status_is_written_and_what_others_wrote_stays() {
     conditions.sort_by(|a, b| a.type_.cmp(&b.type_));
     let conditions: Vec<_> = conditions
         .iter()
-        .map(|condition| (condition.type_.as_str(), condition.status.as_str()))
+        .map(|condition| {
+            let why = condition.reason.as_deref().or(condition.message.as_deref());
+            (condition.type_.as_str(), condition.status.as_str(), why)
+        })
         .collect();
-    assert_eq!(conditions, [("Ready", "True"), ("example.com/gate", "True")]);
+    // Neither reason nor message of what was.
+    assert_eq!(
+        conditions,
+        [("Ready", "True", None), ("example.com/gate", "True", None)]
+    );
 }
 
 #[tokio::test]
