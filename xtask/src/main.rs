@@ -21,7 +21,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Writes the CRDs to deploy/crds.yaml
+    /// Writes deploy/crds.yaml and deploy/koupleless.yaml
     GenManifests {
         /// Change nothing; fail if a file is out of date
         #[arg(long)]

@@ -3,8 +3,14 @@
 use evenkeel_api::names;
 use evenkeel_election::unique_identity_of;
 use evenkeel_koupleless::cli::KouplelessArgs;
+use evenkeel_koupleless::cli::variables::Variables;
+use evenkeel_koupleless::process::settings::{Settings, SettingsError};
 use evenkeel_koupleless::process::{Process, ProcessError};
+use evenkeel_vnode::cli::file::{self, FileError};
+use evenkeel_vnode::cli::layers::{Layer, LayerError, Layered, settings};
 use evenkeel_vnode::cli::{self, Prepared, SIMULATED, ServeArgs, SimulatedArgs, VnodeError};
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
@@ -20,6 +26,16 @@ pub(crate) struct VnodeArgs {
     /// What runs the pods.
     #[arg(long, value_name = "NAME")]
     provider: ProviderArg,
+    /// File with settings (YAML, kind VnodeConfiguration): its fields are the flags in camelCase, and flags win over them.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    settings: Layered<SettingsArgs>,
+}
+
+/// What flags, a file and variables may set.
+#[derive(Clone, Debug, clap::Args)]
+struct SettingsArgs {
     #[command(flatten)]
     serve: ServeArgs,
     #[command(flatten)]
@@ -33,25 +49,50 @@ pub(crate) struct VnodeArgs {
 enum ProviderArg {
     /// Nothing runs: pods start, log, serve, crash and end as their annotations say.
     Simulated,
-    /// Koupleless bases are nodes, the modules in them are containers.
+    /// Koupleless bases are nodes, the modules in them are containers. Environment variables of the released module controller are
+    /// understood.
     Koupleless,
 }
 
+/// Settings that cannot be. Not worth a retry.
+#[derive(Debug, thiserror::Error)]
+enum ConfigError {
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error(transparent)]
+    Layer(#[from] LayerError),
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+}
+
+impl From<ConfigError> for VnodeError {
+    fn from(error: ConfigError) -> Self {
+        Self::Config(evenkeel_net::log::causes(&error))
+    }
+}
+
 pub(crate) async fn run(args: VnodeArgs, shutdown: CancellationToken) -> Result<(), VnodeError> {
+    let file = match &args.config {
+        Some(path) => {
+            let refuses = |id: &str| args.provider.refuses(id);
+            file::read::<SettingsArgs>(path, refuses).map_err(ConfigError::from)?
+        }
+        None => Layer::default(),
+    };
     match args.provider {
         ProviderArg::Simulated => {
+            let (args, _) = args.settings.over(&[&file]).map_err(ConfigError::from)?;
             let prepared = cli::simulated(&args.simulated)?;
             cli::run(args.serve, SIMULATED, async |_| Ok(prepared), shutdown).await
         }
         ProviderArg::Koupleless => {
-            let flags = args.koupleless;
+            let (args, settings) = koupleless(&args.settings, &file, |name| std::env::var_os(name))?;
             let identity = args.serve.identity.clone();
             let identity = identity.unwrap_or_else(|| unique_identity_of("koupleless"));
             let prepare = async |around: cli::Surroundings<'_>| {
-                let namespace = names::NAMESPACE;
-                let process = Process::prepare(&flags, around.access, &identity, namespace, around.stop)
-                    .await
-                    .map_err(refused)?;
+                let process =
+                    Process::prepare(settings, around.access, &identity, names::NAMESPACE, around.stop);
+                let process = process.await.map_err(refused)?;
                 Ok(Prepared {
                     provider: Arc::new(process.provider()),
                     nodes: BASES,
@@ -64,6 +105,47 @@ pub(crate) async fn run(args: VnodeArgs, shutdown: CancellationToken) -> Result<
     }
 }
 
+/// Flags over a file over the released controller's variables.
+fn koupleless(
+    flags: &Layered<SettingsArgs>,
+    file: &Layer,
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Result<(SettingsArgs, Settings), ConfigError> {
+    let given = |id: &str| flags.gives(id) || file.gives(id);
+    let variables = Variables::read::<SettingsArgs>(variable, given)?;
+    for note in &variables.notes {
+        tracing::info!(
+            variable = note.name,
+            reason = note.reason,
+            "a variable of the released controller does not set what it set there"
+        );
+    }
+    let (args, origins) = flags.over(&[file, &variables.layer])?;
+    let settings = Settings::new(&args.koupleless, variables.password, &origins)?;
+    Ok((args, settings))
+}
+
+impl ProviderArg {
+    /// Why a setting cannot stand in the file of a process with this provider, if it cannot.
+    fn refuses(self, id: &str) -> Option<String> {
+        let is_of = |settings: Vec<String>| settings.iter().any(|setting| setting == id);
+        let other = match self {
+            Self::Simulated => is_of(settings::<KouplelessArgs>()).then_some("koupleless"),
+            Self::Koupleless => is_of(settings::<SimulatedArgs>()).then_some("simulated"),
+        };
+        if let Some(other) = other {
+            return Some(format!("it is the {other} provider's"));
+        }
+        let secret = id == "report_hooks";
+        secret.then(|| {
+            "URLs of hooks are secrets: put them into a file of their own, reportHooksFile".to_owned()
+        })
+    }
+}
+
 fn refused(error: ProcessError) -> VnodeError {
     VnodeError::Config(evenkeel_net::log::causes(&error))
 }
+
+#[cfg(test)]
+mod tests;

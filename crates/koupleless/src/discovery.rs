@@ -11,6 +11,7 @@
 //! All that is decided is decided by the [`Registry`]; here are the sources, and what carries its events out. Of several
 //! replicas each hears of some bases: what it hears it writes down in Nodes, and whoever serves a node reads it there.
 
+pub mod door;
 pub mod heartbeat;
 pub mod mqtt;
 pub mod nodes;

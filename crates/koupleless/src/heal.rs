@@ -276,11 +276,11 @@ impl Keeper {
                 },
             }
         };
-        let acting = async move {
+        let acting = Box::pin(async move {
             let Some(term) = term else { return acting.await };
             let answer = term.run(acting).await;
             answer.unwrap_or_else(|| Answer::Failed("another replica may serve the node".to_owned()))
-        };
+        });
         Box::pin(async move {
             let answered = tokio::time::timeout(DEADLINE, acting).await;
             answered.unwrap_or_else(|_| Answer::Failed(format!("no answer within {} s", DEADLINE.as_secs())))

@@ -1,37 +1,33 @@
 //! Everything joined: bases that are found become nodes, what is heard of them reaches whom it concerns.
 
+mod broker;
 mod ears;
-#[cfg(test)]
-mod tests;
+pub mod settings;
 
 use crate::alert::{self, Alerts, AlertsError};
-use crate::arklet::mqtt::{Credentials, MqttError, MqttOptions, MqttTunnel, Password, TlsFiles};
-use crate::arklet::{HttpTunnel, Install, ModuleId, Tunnel as _};
-use crate::baseline::{self, Deployments, Publisher};
-use crate::cli::KouplelessArgs;
-use crate::core::alert::{Alert, Limits, Scene, Shape, hooks};
-use crate::core::baseline::BaselineEntry;
+use crate::arklet::HttpTunnel;
+use crate::arklet::mqtt::{MqttError, MqttTunnel};
+use crate::baseline::Deployments;
+use crate::core::Base;
+use crate::core::alert::{Alert, Limits, Scene};
 use crate::core::registry::{self, Change};
-use crate::core::{Base, Connection, Endpoint, Identity};
-use crate::discovery::heartbeat::{Auth, Door};
+use crate::discovery::door::DoorError;
 use crate::discovery::mqtt::Hearts;
 use crate::discovery::pods::{Cluster, Keys};
-use crate::discovery::token::{TokenError, Tokens};
 use crate::discovery::{Discovery, Sources};
 use crate::heal::{self, Healer};
 use crate::peer;
-use crate::provider::{Activation, BasePods, Bases, Koupleless, Life, Settings, Tunnels};
+use crate::provider::{self, BasePods, Bases, Koupleless, Life, Tunnels};
 use ears::Ears;
 use evenkeel_api::names::koupleless::{COMPONENT_LABEL, INSTALLED, READY};
 use evenkeel_net::client::{Access, ClientArgs, ClientError};
 use evenkeel_vnode::Fleet;
 use evenkeel_vnode::core::pod::{Extra, Holds};
-use futures::future::BoxFuture;
+use evenkeel_vnode::server::tls::AGAIN as FILES_AGAIN;
 use jiff::Timestamp;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use settings::{Settings, SettingsError};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 /// Deadline of a provider's call: an install, with the operations that it waits for.
@@ -40,9 +36,6 @@ const CALL: Duration = Duration::from_secs(600);
 const AGAIN: Duration = Duration::from_secs(2);
 /// The longest pause between two looks for pods of a base that stays lost.
 const AGAIN_MOST: Duration = Duration::from_secs(30);
-/// So long a base that asks for its baseline may take to be served, and between two looks whether it is.
-const SERVED: Duration = Duration::from_secs(60);
-const SERVED_AGAIN: Duration = Duration::from_millis(500);
 /// Of one attempt to send an alert.
 const ALERT: Duration = Duration::from_secs(10);
 /// Value of the component label on pods of modules.
@@ -51,24 +44,15 @@ const MODULE: &str = "module";
 /// Why the process cannot begin. Not worth a retry with the same flags and surroundings.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
-    /// A flag does not make sense.
-    #[error("{0}")]
-    Flag(String),
+    /// The settings make no sense.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
     /// There is no API server to be found.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// The heartbeats' address cannot be listened on.
-    #[error("--heartbeat {address}: cannot listen there")]
-    Listen {
-        /// As given.
-        address: SocketAddr,
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
-    /// The tokens cannot be read.
-    #[error("--heartbeat-token-file")]
-    Tokens(#[from] TokenError),
+    /// Heartbeats cannot be taken.
+    #[error(transparent)]
+    Door(#[from] DoorError),
     /// The broker cannot be used.
     #[error("--mqtt-broker")]
     Mqtt(#[from] MqttError),
@@ -102,32 +86,20 @@ impl std::fmt::Debug for Process {
 }
 
 impl Process {
-    /// Reads the flags, connects and binds. `identity`: of this replica; `namespace`: where objects shared by replicas are.
+    /// Connects and binds. `identity`: of this replica; `namespace`: where objects shared by replicas are.
     pub async fn prepare(
-        args: &KouplelessArgs,
+        settings: Settings,
         access: &Access,
         identity: &str,
         namespace: &str,
         stop: &CancellationToken,
     ) -> Result<Self, ProcessError> {
-        if args.no_heartbeat && args.mqtt_broker.is_none() && args.base_pod_selector.is_none() {
-            return Err(ProcessError::Flag(
-                "--no-heartbeat: no base would ever be found; add --mqtt-broker or --base-pod-selector"
-                    .to_owned(),
-            ));
-        }
-        if args.base_silent >= args.base_gone {
-            return Err(ProcessError::Flag(
-                "--base-silent must be less than --base-gone".to_owned(),
-            ));
-        }
-        let healing = args.healing.settings().map_err(ProcessError::Flag)?;
-        let args = &with_environment(args, |name| std::env::var(name).ok())?;
         let client = access.client("koupleless")?;
-        let (bases, upgrading) = match &args.base_kubeconfig {
+        let elsewhere = settings.pods.as_ref().and_then(|pods| pods.kubeconfig.clone());
+        let (bases, upgrading) = match elsewhere {
             Some(file) => {
                 let other = ClientArgs {
-                    kubeconfig: Some(file.clone()),
+                    kubeconfig: Some(file),
                     ..ClientArgs::default()
                 };
                 let other = other.access().await?;
@@ -138,36 +110,39 @@ impl Process {
             }
             None => (client.clone(), access.upgrading("koupleless-commands")?),
         };
-        let env = args.base_env.clone().unwrap_or_default();
-        let profile = Arc::new(args.profile.clone());
+        let env = settings.env;
+        let profile = Arc::new(settings.profile.clone());
         let rules = registry::Settings {
-            silent: args.base_silent,
-            gone: args.base_gone,
-            check_addresses: !args.heartbeat_from_anywhere,
+            silent: settings.silent,
+            gone: settings.gone,
+            check_addresses: settings.check_addresses,
             ..registry::Settings::default()
         };
         let discovery = Discovery::new(rules, profile.clone(), &env);
-        let deployments = Deployments::watch(client.clone(), &env, args.profile, stop.clone());
+        let deployments = Deployments::watch(client.clone(), &env, settings.profile, stop.clone());
         let mut sources = Sources::default();
-        if let Some(selector) = &args.base_pod_selector {
+        if let Some(pods) = settings.pods {
             sources.pods.push(Cluster {
                 client: bases.clone(),
                 namespace: None,
-                selector: selector.clone(),
+                selector: pods.selector,
                 keys: Keys::default(),
             });
         }
-        if !args.no_heartbeat {
-            sources.heartbeats = Some(door(args, &deployments).await?);
+        if let Some(heartbeats) = &settings.heartbeats {
+            let baseline: Arc<Deployments> = deployments.clone();
+            let door = heartbeats.open(Some(baseline), FILES_AGAIN, stop);
+            sources.heartbeats = Some(door.await?);
         }
         let mut mqtt = None;
-        if let Some(options) = broker(args, identity)? {
+        if let Some(broker) = &settings.broker {
+            let options = broker::options(broker, &env, identity);
             let (tunnel, link, events) = MqttTunnel::new(options)?;
             let ending = stop.clone();
             tokio::spawn(async move { link.run(ending).await });
             sources.hearts = Some(Hearts {
                 events,
-                wanted: Some(wanted(
+                wanted: Some(broker::wanted(
                     deployments.clone(),
                     tunnel.clone(),
                     discovery.clone(),
@@ -176,31 +151,24 @@ impl Process {
             });
             mqtt = Some(tunnel);
         }
-        let alerts = match &args.report_hooks {
-            None => None,
-            Some(text) => {
-                let hooks = hooks(text, Shape::DingTalk)
-                    .map_err(|error| ProcessError::Flag(format!("--report-hooks: {error}")))?;
-                let options = alert::Options {
-                    hooks,
-                    limits: Limits::default(),
-                    timeout: ALERT,
-                    roots: None,
-                };
-                Some(Alerts::start(options, stop)?)
-            }
+        let alerts = if settings.hooks.is_empty() {
+            None
+        } else {
+            let options = alert::Options {
+                hooks: settings.hooks,
+                limits: Limits::default(),
+                timeout: ALERT,
+                roots: None,
+            };
+            Some(Alerts::start(options, stop)?)
         };
-        let settings = Settings {
+        let modules = provider::Settings {
             profile,
             env: env.clone(),
-            pods: args.base_pods,
-            activation: if args.no_switch {
-                Activation::Keep
-            } else {
-                Activation::Switch
-            },
-            log_mark: args.log_mark.clone(),
-            ..Settings::default()
+            pods: settings.capacity,
+            activation: settings.activation,
+            log_mark: settings.log_mark,
+            ..provider::Settings::default()
         };
         let tunnels = Tunnels {
             http: Arc::new(HttpTunnel::default()),
@@ -211,11 +179,11 @@ impl Process {
             client: bases.clone(),
             upgrading,
         };
-        let provider = Koupleless::new(settings, found, tunnels, Some(pods));
-        let healer = args.heal.then(|| {
+        let provider = Koupleless::new(modules, found, tunnels, Some(pods));
+        let healer = settings.healing.map(|healing| {
             let options = heal::Options {
-                settings: healing,
-                limit: args.healing.heal_max_unavailable,
+                settings: healing.settings,
+                limit: healing.limit,
                 namespace: namespace.to_owned(),
                 holder: identity.to_owned(),
                 listener: alerts.clone().map(|alerts| Arc::new(alerts) as _),
@@ -238,7 +206,7 @@ impl Process {
             client,
             ears,
             alerts,
-            peers: args.peers,
+            peers: settings.peers,
             env,
             namespace: namespace.to_owned(),
             identity: identity.to_owned(),
@@ -304,179 +272,6 @@ impl Process {
             );
             tokio::spawn(keeping);
         }
-    }
-}
-
-/// Flags that are not given are read from the released controller's variables; an empty one is none.
-fn with_environment(
-    args: &KouplelessArgs,
-    variable: impl Fn(&str) -> Option<String>,
-) -> Result<KouplelessArgs, ProcessError> {
-    let variable = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
-    let mut args = args.clone();
-    // In a shell $ENV is a start-up file.
-    let env = || variable("ENV").filter(|value| !value.contains('/'));
-    args.base_env = args.base_env.or_else(env).or_else(|| Some("dev".to_owned()));
-    if args.mqtt_broker.is_some() {
-        args.mqtt_username = args.mqtt_username.or_else(|| variable("MQTT_USERNAME"));
-        let file = |name: &str| variable(name).map(std::path::PathBuf::from);
-        args.mqtt_ca_file = args.mqtt_ca_file.or_else(|| file("MQTT_CA_PATH"));
-        args.mqtt_cert_file = args.mqtt_cert_file.or_else(|| file("MQTT_CLIENT_CRT_PATH"));
-        args.mqtt_key_file = args.mqtt_key_file.or_else(|| file("MQTT_CLIENT_KEY_PATH"));
-    }
-    args.report_hooks = args.report_hooks.or_else(|| variable("REPORT_HOOKS"));
-    let peers = variable("ENABLE_MODULE_REPLICAS_SYNC_WITH_BASE");
-    args.peers |= peers.is_some_and(|value| value.eq_ignore_ascii_case("true"));
-    let flag = |text: &str| Err(ProcessError::Flag(text.to_owned()));
-    if args.mqtt_username.is_some() != args.mqtt_password_file.is_some() {
-        return flag("--mqtt-username and --mqtt-password-file go together");
-    }
-    if args.mqtt_cert_file.is_some() != args.mqtt_key_file.is_some() {
-        return flag("--mqtt-cert-file and --mqtt-key-file go together");
-    }
-    if args.mqtt_cert_file.is_some() && args.mqtt_ca_file.is_none() {
-        return flag("--mqtt-cert-file needs --mqtt-ca-file: without it there is no TLS");
-    }
-    Ok(args)
-}
-
-/// Where heartbeats are taken.
-async fn door(args: &KouplelessArgs, deployments: &Arc<Deployments>) -> Result<Door, ProcessError> {
-    let tokens = args
-        .heartbeat_token_file
-        .as_deref()
-        .map(Tokens::read)
-        .transpose()?;
-    let listener = TcpListener::bind(args.heartbeat)
-        .await
-        .map_err(|source| ProcessError::Listen {
-            address: args.heartbeat,
-            source,
-        })?;
-    let known: Arc<Deployments> = deployments.clone();
-    Ok(Door {
-        listener,
-        tls: None,
-        auth: Auth {
-            tokens,
-            certificate: false,
-        },
-        baseline: Some(known),
-    })
-}
-
-/// How the broker is reached, if there is one.
-fn broker(args: &KouplelessArgs, identity: &str) -> Result<Option<MqttOptions>, ProcessError> {
-    let Some(broker) = &args.mqtt_broker else {
-        return Ok(None);
-    };
-    let usual = if args.mqtt_ca_file.is_some() { 8883 } else { 1883 };
-    let (host, port) = match broker.rsplit_once(':') {
-        Some((host, port)) if !host.ends_with(':') => {
-            let port = port.parse().map_err(|_| {
-                ProcessError::Flag(format!("--mqtt-broker: {port:?} is no port; write HOST:PORT"))
-            })?;
-            (host, port)
-        }
-        _ => (broker.as_str(), usual),
-    };
-    let client_id = format!("koupleless@@@{identity}");
-    let mut options = MqttOptions::new(
-        host.trim_matches(['[', ']']),
-        port,
-        client_id,
-        args.base_env.as_deref().unwrap_or_default(),
-    );
-    options.credentials = args
-        .mqtt_username
-        .clone()
-        .zip(args.mqtt_password_file.clone())
-        .map(|(username, file)| Credentials {
-            username,
-            password: Password::File(file),
-        });
-    options.tls = args.mqtt_ca_file.clone().map(|ca| TlsFiles {
-        ca,
-        identity: args.mqtt_cert_file.clone().zip(args.mqtt_key_file.clone()),
-    });
-    Ok(Some(options))
-}
-
-/// Answers bases that ask for their baseline over MQTT. All replicas hear them, and the one that serves a base's node
-/// answers: a base that asks is not known to anybody yet, so that is waited for.
-fn wanted(
-    deployments: Arc<Deployments>,
-    tunnel: MqttTunnel,
-    discovery: Discovery,
-    stop: CancellationToken,
-) -> crate::discovery::mqtt::Wanted {
-    Arc::new(move |metadata| {
-        let Ok(identity) = Identity::new(&metadata.identity) else {
-            return;
-        };
-        let base = Base {
-            identity,
-            name: metadata.name.clone(),
-            version: metadata.version.clone(),
-            cluster: metadata.cluster_name.clone(),
-            host_name: None,
-            endpoint: Endpoint {
-                // Of no account over MQTT.
-                address: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-                by: Connection::Mqtt,
-            },
-            pod: None,
-        };
-        let (deployments, tunnel) = (deployments.clone(), tunnel.clone());
-        let discovery = discovery.clone();
-        tokio::spawn(stop.clone().run_until_cancelled_owned(async move {
-            let is_ours = async {
-                loop {
-                    let node = discovery.node_of(&base.identity);
-                    if node.is_some_and(|node| discovery.judges(&node)) {
-                        return;
-                    }
-                    tokio::time::sleep(SERVED_AGAIN).await;
-                }
-            };
-            if tokio::time::timeout(SERVED, is_ours).await.is_err() {
-                tracing::debug!(base = %base.identity, "a base that asks for its baseline is served by another replica");
-                return;
-            }
-            if let Err(error) = baseline::answer(&*deployments, &tunnel, &base).await {
-                tracing::warn!(base = %base.identity, error = evenkeel_net::log::causes(&error), "a base has no baseline");
-            }
-        }));
-    })
-}
-
-impl Publisher for MqttTunnel {
-    fn publish<'a>(
-        &'a self,
-        identity: &'a Identity,
-        baseline: &'a [BaselineEntry],
-    ) -> BoxFuture<'a, Result<(), String>> {
-        Box::pin(async move {
-            let target = crate::arklet::Base {
-                identity: identity.to_string(),
-                environment: self.environment().to_owned(),
-                address: None,
-            };
-            let install = |entry: &BaselineEntry| {
-                let id = ModuleId::new(&*entry.biz_name, &*entry.biz_version);
-                Install::new(id, &*entry.biz_url)
-            };
-            let installs: Vec<Install> = baseline.iter().map(install).collect();
-            match self.batch(&target, &installs).await {
-                Ok(outcome) => {
-                    tracing::info!(base = %identity, outcome = %outcome.overall, "baseline carried out");
-                    Ok(())
-                }
-                // It has it; how it went its modules tell.
-                Err(error) if error.may_have_run() => Ok(()),
-                Err(error) => Err(evenkeel_net::log::causes(&error)),
-            }
-        })
     }
 }
 

@@ -1,6 +1,8 @@
 //! `evenkeel vnode`: a fleet as a process.
 
 mod args;
+pub mod file;
+pub mod layers;
 
 pub use args::{ServeArgs, SimulatedArgs, Taint};
 

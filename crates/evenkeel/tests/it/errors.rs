@@ -150,3 +150,46 @@ async fn a_second_lab_and_an_unknown_node_are_refused_and_the_first_goes_on() {
     let (code, text) = lab.command(&["status"]);
     assert_eq!(code, 0, "the first lab goes on: {text}");
 }
+
+#[test]
+fn a_configuration_file_that_is_wrong_is_named_with_its_line() {
+    let home = TempDir::new().unwrap();
+    let file = home.path().join("vnode.yaml");
+    let path = file.to_str().unwrap();
+    let line = ["vnode", "--provider", "koupleless", "--config", path];
+    refused(&line, &["--config", path, "No such file"]);
+    let head = "apiVersion: evenkeel.io/v1alpha1\nkind: VnodeConfiguration\n";
+    for (body, words) in [
+        (
+            "mqttBrokr: b",
+            "there is no field \"mqttBrokr\"; is it mqttBroker?",
+        ),
+        ("baseSilent: 2m", "baseSilent: it must be less than --base-gone"),
+        ("basePods: 0", "basePods: \"0\": 0 is not in 1..=4294967295"),
+    ] {
+        fs::write(&file, format!("{head}{body}\n")).unwrap();
+        refused(&line, &[&format!("{path}:3: "), words]);
+    }
+}
+
+#[test]
+fn a_variable_of_the_released_controller_that_is_malformed_is_named_with_what_is_possible() {
+    let provider = |name: &str, secret: &str| {
+        let mut command = evenkeel();
+        command.args(["vnode", "--provider", name, "--kubeconfig", "/nowhere/kubeconfig"]);
+        command
+            .env("ENABLE_MQTT_TUNNEL", "yes")
+            .env("MQTT_PASSWORD", secret);
+        outcome(&mut command)
+    };
+    let (code, text) = provider("koupleless", "geheim");
+    let expected = "$ENABLE_MQTT_TUNNEL: \"yes\": possible are true and false";
+    assert!(
+        code == 2 && text.contains(expected) && !text.contains("geheim"),
+        "{text}"
+    );
+    assert_eq!(text.trim_end().lines().count(), 1, "{text}");
+    // To another provider it means nothing.
+    let (code, text) = provider("simulated", "geheim");
+    assert!(code == 2 && text.contains("/nowhere/kubeconfig"), "{text}");
+}

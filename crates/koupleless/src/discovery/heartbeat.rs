@@ -87,6 +87,15 @@ impl Auth {
             Err(Denied::Wrong)
         }
     }
+
+    /// What somebody is told who shows nothing.
+    fn wanted(&self) -> &'static str {
+        match (self.tokens.is_some(), self.certificate) {
+            (true, false) => "a bearer token is needed\n",
+            (false, true) => "a client certificate is needed\n",
+            (true, true) | (false, false) => "a bearer token or a client certificate is needed\n",
+        }
+    }
 }
 
 /// The token of `Authorization: Bearer TOKEN` (RFC 6750).
@@ -139,7 +148,7 @@ async fn guard(State(server): State<Server>, request: Request, next: Next) -> Re
     match server.auth.check(request.headers(), peer) {
         Ok(()) => next.run(request).await,
         Err(Denied::Nothing) => {
-            let why = "a bearer token or a client certificate is needed\n";
+            let why = server.auth.wanted();
             let challenge = [(header::WWW_AUTHENTICATE, "Bearer")];
             (StatusCode::UNAUTHORIZED, challenge, why).into_response()
         }

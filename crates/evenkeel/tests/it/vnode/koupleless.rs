@@ -8,7 +8,7 @@ use super::world::{SOON, Vnode, World, identity, is_ready, pod_is_ready};
 use evenkeel_testkit::koupleless::{self, Built, JavaBase, MqttSetup, Setup};
 use evenkeel_testkit::mqtt::{Mosquitto, MosquittoSetup};
 use evenkeel_testkit::{eventually, skipped};
-use k8s_openapi::api::core::v1::{Event, Node, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Node, Pod};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -319,4 +319,41 @@ async fn a_real_base_is_reached_through_a_real_broker() {
         .await;
     scene.delete("good").await;
     assert_eq!(modules(&base).await, []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn healing_begins_with_the_rights_of_the_manifest() {
+    let Some(built) = built("healing_begins_with_the_rights_of_the_manifest") else {
+        return;
+    };
+    let scene = Scene::start().await;
+    let process = scene
+        .serve("healing", &["--heartbeat-from-anywhere", "--heal"])
+        .await;
+    let setup = Setup {
+        max_metaspace_mib: Some(96),
+        fat_mib: 72,
+        ..Setup::default()
+    };
+    let _base = scene.base(&built, setup).await;
+    scene.node("is Ready", LONG, is_ready).await;
+    scene
+        .pod("fat", &[("fat", "1.0.0", built.jar("fat", "1.0.0"))])
+        .await;
+    let tainted = |node: &Node| {
+        let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+        let mut keys = taints.map(|taint| taint.key.as_str());
+        keys.any(|key| key == "schedule.koupleless.io/metaspace-overload")
+    };
+    scene.node("is tainted", LONG, tainted).await;
+    // The place in the budget was taken before.
+    let maps: Api<ConfigMap> = Api::namespaced(scene.world.client.clone(), "evenkeel-system");
+    let map = maps.get("koupleless-healing").await.expect("it was created");
+    let entries = map.data.unwrap_or_default();
+    assert!(entries["entries"].contains(NODE), "{entries:?}");
+    // What the cluster's taint eviction does; then what is left is uninstalled, and the base restarted by somebody.
+    scene.delete("fat").await;
+    scene.event(NODE, "none of our modules is left").await;
+    let log = std::fs::read_to_string(&process.log).expect("it was written");
+    assert!(!log.to_lowercase().contains("forbidden"), "{log}");
 }

@@ -1,6 +1,7 @@
 //! `evenkeel vnode` from outside: real processes, real sockets, real kubectl.
 
 mod koupleless;
+mod koupleless_sample;
 mod kubectl;
 mod replicas;
 mod restart;

@@ -93,14 +93,25 @@ impl World {
 
     /// A process of virtual nodes by a provider.
     pub(super) fn serve(&self, identity: &str, provider: &str, more: &[&str]) -> Vnode {
+        self.serve_in(&[], identity, provider, more)
+    }
+
+    /// The same with environment variables.
+    pub(super) fn serve_in(
+        &self,
+        environment: &[(&str, &str)],
+        identity: &str,
+        provider: &str,
+        more: &[&str],
+    ) -> Vnode {
         let mut line = vec!["vnode", "--provider", provider, "--admin", "127.0.0.1:0"];
         line.extend(["--address", "127.0.0.1", "--identity", identity]);
         line.extend(more);
-        self.process(identity, &line)
+        self.process(environment, identity, &line)
     }
 
     /// A process of the program under test, with an administrator's rights unless it is told otherwise.
-    pub(super) fn process(&self, name: &str, line: &[&str]) -> Vnode {
+    pub(super) fn process(&self, environment: &[(&str, &str)], name: &str, line: &[&str]) -> Vnode {
         let log = self.api.home.path().join(format!("{name}.log"));
         let output = File::options()
             .create(true)
@@ -110,6 +121,7 @@ impl World {
         let child = evenkeel()
             .args(line)
             .env("EVENKEEL_KUBECONFIG", &self.kubeconfig)
+            .envs(environment.iter().copied())
             .stdout(output.try_clone().expect("the handle can be copied"))
             .stderr(output)
             .spawn()

@@ -5,6 +5,7 @@ mod fleet;
 mod heartbeats;
 mod hearts;
 mod pods;
+mod tls;
 
 use evenkeel_koupleless::core::profile::KOUPLELESS;
 use evenkeel_koupleless::core::registry::{Change, Event, Settings};

@@ -53,7 +53,7 @@ impl Landscape {
         let mut line = vec!["--base-pod-selector", "app=base"];
         line.extend(flags);
         let processes = vec![
-            scene.world.process("node-lifecycle", &["node-lifecycle"]),
+            scene.world.process(&[], "node-lifecycle", &["node-lifecycle"]),
             scene.world.serve("machine", "simulated", &machine),
             scene.serve("koupleless", &line).await,
         ];

@@ -1,0 +1,105 @@
+//! Bases on MQTT: how the broker is reached, and who answers those that ask for their baseline.
+
+use super::settings::Broker;
+use crate::arklet::mqtt::{MqttOptions, MqttTunnel};
+use crate::arklet::{Install, ModuleId, Tunnel as _};
+use crate::baseline::{self, Deployments, Publisher};
+use crate::core::baseline::BaselineEntry;
+use crate::core::{Base, Connection, Endpoint, Identity};
+use crate::discovery::Discovery;
+use futures::future::BoxFuture;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// So long a base that asks for its baseline may take to be served, and between two looks whether it is.
+const SERVED: Duration = Duration::from_secs(60);
+const SERVED_AGAIN: Duration = Duration::from_millis(500);
+
+/// How the broker is reached. `identity`: of this replica.
+pub(super) fn options(broker: &Broker, env: &str, identity: &str) -> MqttOptions {
+    let client_id = format!("{}@@@{identity}", broker.client_prefix);
+    let mut options = MqttOptions::new(&*broker.host, broker.port, client_id, env);
+    options.credentials.clone_from(&broker.credentials);
+    options.tls.clone_from(&broker.tls);
+    options
+}
+
+/// Answers bases that ask for their baseline over MQTT. All replicas hear them, and the one that serves a base's node
+/// answers: a base that asks is not known to anybody yet, so that is waited for.
+pub(super) fn wanted(
+    deployments: Arc<Deployments>,
+    tunnel: MqttTunnel,
+    discovery: Discovery,
+    stop: CancellationToken,
+) -> crate::discovery::mqtt::Wanted {
+    Arc::new(move |metadata| {
+        let Ok(identity) = Identity::new(&metadata.identity) else {
+            return;
+        };
+        let base = Base {
+            identity,
+            name: metadata.name.clone(),
+            version: metadata.version.clone(),
+            cluster: metadata.cluster_name.clone(),
+            host_name: None,
+            endpoint: Endpoint {
+                // Of no account over MQTT.
+                address: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+                by: Connection::Mqtt,
+            },
+            pod: None,
+        };
+        let (deployments, tunnel) = (deployments.clone(), tunnel.clone());
+        let discovery = discovery.clone();
+        tokio::spawn(stop.clone().run_until_cancelled_owned(async move {
+            let is_ours = async {
+                loop {
+                    let node = discovery.node_of(&base.identity);
+                    if node.is_some_and(|node| discovery.judges(&node)) {
+                        return;
+                    }
+                    tokio::time::sleep(SERVED_AGAIN).await;
+                }
+            };
+            if tokio::time::timeout(SERVED, is_ours).await.is_err() {
+                tracing::debug!(base = %base.identity, "a base that asks for its baseline is served by another replica");
+                return;
+            }
+            if let Err(error) = baseline::answer(&*deployments, &tunnel, &base).await {
+                tracing::warn!(base = %base.identity, error = evenkeel_net::log::causes(&error), "a base has no baseline");
+            }
+        }));
+    })
+}
+
+impl Publisher for MqttTunnel {
+    fn publish<'a>(
+        &'a self,
+        identity: &'a Identity,
+        baseline: &'a [BaselineEntry],
+    ) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async move {
+            let target = crate::arklet::Base {
+                identity: identity.to_string(),
+                environment: self.environment().to_owned(),
+                address: None,
+            };
+            let install = |entry: &BaselineEntry| {
+                let id = ModuleId::new(&*entry.biz_name, &*entry.biz_version);
+                Install::new(id, &*entry.biz_url)
+            };
+            let installs: Vec<Install> = baseline.iter().map(install).collect();
+            match self.batch(&target, &installs).await {
+                Ok(outcome) => {
+                    tracing::info!(base = %identity, outcome = %outcome.overall, "baseline carried out");
+                    Ok(())
+                }
+                // It has it; how it went its modules tell.
+                Err(error) if error.may_have_run() => Ok(()),
+                Err(error) => Err(evenkeel_net::log::causes(&error)),
+            }
+        })
+    }
+}

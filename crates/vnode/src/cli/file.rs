@@ -1,0 +1,211 @@
+//! The configuration file of `evenkeel vnode`: one YAML document, whose fields are the flags, in camelCase.
+//!
+//! ```yaml
+//! apiVersion: evenkeel.io/v1alpha1
+//! kind: VnodeConfiguration
+//! admin: 0.0.0.0:9860
+//! podSelector: app=edge
+//! ```
+
+use super::layers::{Layer, LayerError, argument, command, is_switch};
+use clap::builder::ArgAction;
+use clap::{Arg, Args};
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+use serde_saphyr::Spanned;
+use std::ffi::OsString;
+use std::fmt;
+use std::path::Path;
+
+/// What `apiVersion` must be.
+pub const API_VERSION: &str = "evenkeel.io/v1alpha1";
+/// What `kind` must be.
+pub const KIND: &str = "VnodeConfiguration";
+
+/// Why a file is of no use. Not worth a retry.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// It cannot be read.
+    #[error("--config {origin}: {source}")]
+    Read {
+        /// File as it was named.
+        origin: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// It does not say what such a file says.
+    #[error("{origin}:{line}: {reason}")]
+    Malformed {
+        /// File as it was named.
+        origin: String,
+        /// From 1.
+        line: u64,
+        /// What is wrong, and what to write.
+        reason: String,
+    },
+    /// A value that its field does not take.
+    #[error(transparent)]
+    Value(#[from] LayerError),
+}
+
+/// Reads a file with settings of `A`. `refuses`: why a setting cannot stand in a file, if it cannot.
+pub fn read<A: Args>(path: &Path, refuses: impl Fn(&str) -> Option<String>) -> Result<Layer, FileError> {
+    let origin = path.display().to_string();
+    match std::fs::read_to_string(path) {
+        Ok(text) => parse::<A>(&origin, &text, refuses),
+        Err(source) => Err(FileError::Read { origin, source }),
+    }
+}
+
+/// The same of a text. `origin` names it in messages.
+pub fn parse<A: Args>(
+    origin: &str,
+    text: &str,
+    refuses: impl Fn(&str) -> Option<String>,
+) -> Result<Layer, FileError> {
+    let wrong = |line: u64, reason: String| FileError::Malformed {
+        origin: origin.to_owned(),
+        line: line.max(1),
+        reason,
+    };
+    let mut options = serde_saphyr::options! { with_snippet: false };
+    // Far below the reader's own limit: a file of settings has no use for aliases.
+    options.alias_limits.max_total_replayed_events = 10_000;
+    let fields: Fields = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+        let error = error.without_snippet();
+        let line = error.location().map_or(1, |location| location.line());
+        let text = error.to_string();
+        let words: Vec<&str> = text.split_whitespace().collect();
+        wrong(line, words.join(" "))
+    })?;
+    for (name, expected) in [("apiVersion", API_VERSION), ("kind", KIND)] {
+        let found = fields.0.iter().find(|(field, _)| field.value == name);
+        let line = found.map_or(1, |(field, _)| field.referenced.line());
+        if found.and_then(|(_, value)| value.value.as_str()) != Some(expected) {
+            return Err(wrong(line, format!("{name} must be {expected}")));
+        }
+    }
+    let command = command::<A>();
+    let mut layer = Layer::default();
+    for (field, value) in &fields.0 {
+        let (name, line) = (field.value.as_str(), field.referenced.line());
+        if matches!(name, "apiVersion" | "kind") {
+            continue;
+        }
+        let arg = command
+            .get_arguments()
+            .find(|arg| field_of(arg.get_id().as_str()) == name);
+        let Some(id) = arg.map(|arg| arg.get_id().as_str()) else {
+            let near = nearest(
+                name,
+                command.get_arguments().map(|arg| field_of(arg.get_id().as_str())),
+            );
+            let hint = near.map_or_else(String::new, |near| format!("; is it {near}?"));
+            return Err(wrong(line, format!("there is no field {name:?}{hint}")));
+        };
+        if let Some(reason) = refuses(id) {
+            return Err(wrong(line, format!("{name}: {reason}")));
+        }
+        let values = argument(&command, id)
+            .ok_or("it is not known")
+            .and_then(|arg| texts(arg, &value.value))
+            .map_err(|reason| wrong(line, format!("{name}: {reason}")))?;
+        layer.give::<A>(id, values, &format!("{origin}:{line}: {name}"))?;
+    }
+    Ok(layer)
+}
+
+/// The field of a setting: `mqtt_ca_file` is `mqttCaFile`.
+pub fn field_of(id: &str) -> String {
+    let mut words = id.split('_');
+    let mut field = words.next().unwrap_or_default().to_owned();
+    for word in words {
+        let mut letters = word.chars();
+        field.extend(letters.next().map(|letter| letter.to_ascii_uppercase()));
+        field.extend(letters);
+    }
+    field
+}
+
+/// A value as a command line would have it.
+fn texts(arg: &Arg, value: &Value) -> Result<Vec<OsString>, &'static str> {
+    if let (Value::Array(values), ArgAction::Append) = (value, arg.get_action()) {
+        return values.iter().map(|value| text(arg, value)).collect();
+    }
+    Ok(vec![text(arg, value)?])
+}
+
+fn text(arg: &Arg, value: &Value) -> Result<OsString, &'static str> {
+    match value {
+        Value::Bool(value) if is_boolean(arg) => Ok(value.to_string().into()),
+        _ if is_boolean(arg) => Err("write true or false"),
+        Value::String(text) => Ok(text.into()),
+        Value::Number(number) if number.is_i64() || number.is_u64() => Ok(number.to_string().into()),
+        Value::Bool(_) | Value::Number(_) => Err("it is a text: put it into quotes"),
+        Value::Null => Err("it has no value: give it one, or leave it out"),
+        Value::Array(_) => Err("it has one value, not a list"),
+        Value::Object(_) => Err("it has one value, no fields"),
+    }
+}
+
+fn is_boolean(arg: &Arg) -> bool {
+    let names = arg.get_value_names().unwrap_or_default();
+    is_switch(arg) || names.iter().any(|name| name == "BOOL")
+}
+
+/// The one that differs in case, or in at most two letters.
+fn nearest(name: &str, fields: impl Iterator<Item = String>) -> Option<String> {
+    let distances = fields.map(|field| {
+        let distance = distance(&name.to_ascii_lowercase(), &field.to_ascii_lowercase());
+        (distance, field)
+    });
+    let (distance, field) = distances.min()?;
+    (distance <= 2).then_some(field)
+}
+
+/// How many letters have to be put in, taken out or changed (Levenshtein).
+fn distance(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (index, letter) in one.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], index + 1);
+        for (column, theirs) in other.iter().enumerate() {
+            let change = diagonal + usize::from(letter != *theirs);
+            diagonal = row[column + 1];
+            row[column + 1] = change.min(row[column] + 1).min(diagonal + 1);
+        }
+    }
+    row[other.len()]
+}
+
+/// Fields with their lines, in the order of the text.
+struct Fields(Vec<(Spanned<String>, Spanned<Value>)>);
+
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(FieldsVisitor)
+    }
+}
+
+struct FieldsVisitor;
+
+impl<'de> Visitor<'de> for FieldsVisitor {
+    type Value = Fields;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "fields of a {KIND}")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Fields, M::Error> {
+        let mut fields = Vec::new();
+        while let Some(entry) = map.next_entry()? {
+            fields.push(entry);
+        }
+        Ok(Fields(fields))
+    }
+}
+
+#[cfg(test)]
+mod tests;
