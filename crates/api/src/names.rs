@@ -291,6 +291,16 @@ pub mod koupleless {
     /// Label with the cluster of bases that a node, or a Deployment of modules, belongs to.
     pub const CLUSTER_LABEL: &str = "base.koupleless.io/cluster-name";
 
+    /// Names of metrics.
+    pub mod metrics {
+        /// Bases of nodes that a replica serves, by life.
+        pub const BASES: &str = "evenkeel_koupleless_bases";
+        /// Operations of bases by command and result.
+        pub const CALLS: &str = "evenkeel_koupleless_base_calls";
+        /// How long they took, in seconds.
+        pub const CALL_DURATION: &str = "evenkeel_koupleless_base_call_duration_seconds";
+    }
+
     /// Healing of bases that run out of metaspace.
     pub mod healing {
         /// Reporting component of Events, and field manager of patches.

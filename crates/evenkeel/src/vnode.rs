@@ -97,6 +97,7 @@ pub(crate) async fn run(args: VnodeArgs, shutdown: CancellationToken) -> Result<
                     provider: Arc::new(process.provider()),
                     nodes: BASES,
                     change: Box::new(Process::change),
+                    metrics: Box::new(process.metrics()),
                     begin: Box::new(move |fleet| process.begin(fleet)),
                 })
             };

@@ -105,6 +105,17 @@ impl std::fmt::Debug for Discovery {
     }
 }
 
+/// How many bases are how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// Heard of lately.
+    pub alive: usize,
+    /// Silent for too long.
+    pub silent: usize,
+    /// Gone, and their nodes not yet.
+    pub lost: usize,
+}
+
 impl Discovery {
     /// Knows no bases, and listens nowhere yet. `env`: the environment that this process serves.
     pub fn new(settings: Settings, profile: Arc<Profile>, env: &str) -> Self {
@@ -202,6 +213,21 @@ impl Discovery {
         let state = self.hub.lock();
         let nodes = state.registry.nodes();
         nodes.map(|(node, base)| (node.clone(), base.clone())).collect()
+    }
+
+    /// How the bases are whose nodes this replica serves.
+    pub fn census(&self) -> Census {
+        let state = self.hub.lock();
+        let registry = &state.registry;
+        let mut census = Census::default();
+        for (node, _) in registry.nodes().filter(|(node, _)| registry.is_ours(node)) {
+            match registry.life(node) {
+                Some(Life::Silent) => census.silent += 1,
+                Some(Life::Lost(_)) => census.lost += 1,
+                Some(Life::Alive) | None => census.alive += 1,
+            }
+        }
+        census
     }
 
     /// All changes from now on, none left out; first of all, as changes, what is known already. To be received without delay:

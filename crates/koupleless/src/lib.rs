@@ -22,6 +22,7 @@ pub mod core;
 pub mod discovery;
 mod events;
 pub mod heal;
+pub mod metrics;
 pub mod peer;
 #[cfg(feature = "cli")]
 pub mod process;

@@ -16,6 +16,7 @@ use crate::discovery::mqtt::Hearts;
 use crate::discovery::pods::{Cluster, Keys};
 use crate::discovery::{Discovery, Sources};
 use crate::heal::{self, Healer};
+use crate::metrics::Metrics;
 use crate::peer;
 use crate::provider::{self, BasePods, Bases, Koupleless, Life, Tunnels};
 use ears::Ears;
@@ -25,6 +26,7 @@ use evenkeel_vnode::Fleet;
 use evenkeel_vnode::core::pod::{Extra, Holds};
 use evenkeel_vnode::server::tls::AGAIN as FILES_AGAIN;
 use jiff::Timestamp;
+use prometheus_client::registry::Registry;
 use settings::{Settings, SettingsError};
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,6 +72,7 @@ pub struct Process {
     client: kube::Client,
     ears: Arc<Ears>,
     alerts: Option<Alerts>,
+    metrics: Metrics,
     peers: bool,
     env: String,
     namespace: String,
@@ -170,9 +173,10 @@ impl Process {
             log_mark: settings.log_mark,
             ..provider::Settings::default()
         };
+        let metrics = Metrics::default();
         let tunnels = Tunnels {
-            http: Arc::new(HttpTunnel::default()),
-            mqtt: mqtt.map(|tunnel| Arc::new(tunnel) as _),
+            http: metrics.counting(Arc::new(HttpTunnel::default())),
+            mqtt: mqtt.map(|tunnel| metrics.counting(Arc::new(tunnel))),
         };
         let found = Arc::new(Found(discovery.clone()));
         let pods = BasePods {
@@ -206,12 +210,19 @@ impl Process {
             client,
             ears,
             alerts,
+            metrics,
             peers: settings.peers,
             env,
             namespace: namespace.to_owned(),
             identity: identity.to_owned(),
             stop: stop.clone(),
         })
+    }
+
+    /// Puts its numbers under their names.
+    pub fn metrics(&self) -> impl FnOnce(&mut Registry) + Send + use<> {
+        let (metrics, discovery) = (self.metrics.clone(), self.discovery.clone());
+        move |registry| metrics.register(&discovery, registry)
     }
 
     /// What the virtual nodes ask.

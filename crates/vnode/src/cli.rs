@@ -16,6 +16,7 @@ use crate::simulated::{self, Simulated};
 use evenkeel_election::unique_identity_of;
 use evenkeel_net::admin::Admin;
 use evenkeel_net::client::{Access, ClientError};
+use prometheus_client::registry::Registry;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use tokio::net::{TcpListener, UdpSocket};
@@ -79,6 +80,8 @@ pub struct Prepared {
     pub nodes: usize,
     /// Changes the usual options.
     pub change: Box<dyn FnOnce(&mut Options) + Send>,
+    /// Puts the provider's numbers beside the fleet's.
+    pub metrics: Box<dyn FnOnce(&mut Registry) + Send>,
     /// Called once with the fleet; what it spawns ends with [`Surroundings::stop`]. It adds the nodes.
     pub begin: Box<dyn FnOnce(&Fleet) + Send>,
 }
@@ -119,6 +122,7 @@ pub async fn run(
         provider,
         nodes,
         change,
+        metrics,
         begin,
     } = prepare(surroundings).await?;
     let listener = TcpListener::bind(args.admin)
@@ -167,7 +171,10 @@ pub async fn run(
         admin = %listener.local_addr().unwrap_or(args.admin),
         "serving virtual nodes"
     );
-    admin.register(|registry| fleet.register(registry));
+    admin.register(|registry| {
+        fleet.register(registry);
+        metrics(registry);
+    });
     let settled = fleet.clone();
     admin.ready("nodes", move || {
         if settled.is_settled() {
@@ -197,6 +204,7 @@ pub fn simulated(args: &SimulatedArgs) -> Result<Prepared, VnodeError> {
         provider: Arc::new(provider),
         nodes: nodes.len(),
         change: Box::new(|_| {}),
+        metrics: Box::new(|_| {}),
         begin: Box::new(move |fleet| {
             for node in &nodes {
                 fleet.add(node);

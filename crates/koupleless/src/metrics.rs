@@ -1,0 +1,183 @@
+//! Numbers of bases and of what they are asked.
+
+use crate::arklet::health::Health;
+use crate::arklet::{
+    Base, BatchOutcome, Command, Install, ModuleId, ModuleList, Outcome, Tunnel, TunnelError,
+};
+use crate::discovery::{Census, Discovery};
+use evenkeel_api::names::koupleless::metrics as names;
+use futures::future::BoxFuture;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeLabelValue, EncodeMetric as _};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+use std::future::Future;
+use std::sync::Arc;
+use tokio::time::Instant;
+
+/// How a call of a base ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+enum CallResult {
+    /// Well.
+    Ok,
+    /// The base answered that it could not.
+    Failed,
+    /// Without an answer, or without one that counts.
+    Unanswered,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Called {
+    command: &'static str,
+    result: CallResult,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Named {
+    command: &'static str,
+}
+
+/// Numbers of one process. Clones are the same ones.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    calls: Family<Called, Counter>,
+    durations: Family<Named, Histogram>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        // Up to 5 min, which an install may take.
+        let buckets = || Histogram::new(exponential_buckets(0.005, 3.0, 11));
+        Self {
+            calls: Family::default(),
+            durations: Family::new_with_constructor(buckets),
+        }
+    }
+}
+
+impl Metrics {
+    /// Under their names; with the bases that `discovery` knows, as they are when somebody looks.
+    pub fn register(&self, discovery: &Discovery, registry: &mut Registry) {
+        registry.register(
+            names::CALLS,
+            "Operations of bases by command and result",
+            self.calls.clone(),
+        );
+        registry.register(
+            names::CALL_DURATION,
+            "How long they took, in seconds",
+            self.durations.clone(),
+        );
+        registry.register_collector(Box::new(Lives(discovery.clone())));
+    }
+
+    /// A way to bases on which each operation is counted.
+    pub fn counting(&self, inner: Arc<dyn Tunnel>) -> Arc<dyn Tunnel> {
+        Arc::new(Counted {
+            inner,
+            metrics: self.clone(),
+        })
+    }
+
+    async fn count<T>(
+        &self,
+        command: Command,
+        is_well: impl FnOnce(&T) -> bool,
+        call: impl Future<Output = Result<T, TunnelError>>,
+    ) -> Result<T, TunnelError> {
+        let begun = Instant::now();
+        let answer = call.await;
+        let result = match &answer {
+            Ok(answer) if is_well(answer) => CallResult::Ok,
+            Ok(_) | Err(TunnelError::Refused { .. }) => CallResult::Failed,
+            Err(_) => CallResult::Unanswered,
+        };
+        let command = command.id();
+        self.calls.get_or_create(&Called { command, result }).inc();
+        let took = begun.elapsed().as_secs_f64();
+        self.durations.get_or_create(&Named { command }).observe(took);
+        answer
+    }
+}
+
+/// Bases by life, of nodes that this replica serves: over all replicas each is counted once.
+#[derive(Debug)]
+struct Lives(Discovery);
+
+impl Collector for Lives {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let Census { alive, silent, lost } = self.0.census();
+        let help = "Bases of nodes that this replica serves, by life";
+        let kind = prometheus_client::metrics::MetricType::Gauge;
+        let mut family = encoder.encode_descriptor(names::BASES, help, None, kind)?;
+        for (life, count) in [("Alive", alive), ("Silent", silent), ("Lost", lost)] {
+            let gauge = ConstGauge::new(i64::try_from(count).unwrap_or(i64::MAX));
+            gauge.encode(family.encode_family(&[("life", life)])?)?;
+        }
+        Ok(())
+    }
+}
+
+struct Counted {
+    inner: Arc<dyn Tunnel>,
+    metrics: Metrics,
+}
+
+fn is_done(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Done { .. })
+}
+
+impl Tunnel for Counted {
+    fn health<'a>(&'a self, base: &'a Base) -> BoxFuture<'a, Result<Health, TunnelError>> {
+        let call = self.inner.health(base);
+        Box::pin(self.metrics.count(Command::Health, |_| true, call))
+    }
+
+    fn modules<'a>(&'a self, base: &'a Base) -> BoxFuture<'a, Result<ModuleList, TunnelError>> {
+        let call = self.inner.modules(base);
+        Box::pin(self.metrics.count(Command::QueryAllBiz, |_| true, call))
+    }
+
+    fn install<'a>(
+        &'a self,
+        base: &'a Base,
+        install: &'a Install,
+    ) -> BoxFuture<'a, Result<Outcome, TunnelError>> {
+        let call = self.inner.install(base, install);
+        Box::pin(self.metrics.count(Command::InstallBiz, is_done, call))
+    }
+
+    fn uninstall<'a>(
+        &'a self,
+        base: &'a Base,
+        module: &'a ModuleId,
+    ) -> BoxFuture<'a, Result<Outcome, TunnelError>> {
+        let call = self.inner.uninstall(base, module);
+        Box::pin(self.metrics.count(Command::UninstallBiz, Outcome::is_gone, call))
+    }
+
+    fn switch<'a>(
+        &'a self,
+        base: &'a Base,
+        module: &'a ModuleId,
+    ) -> BoxFuture<'a, Result<Outcome, TunnelError>> {
+        let call = self.inner.switch(base, module);
+        Box::pin(self.metrics.count(Command::SwitchBiz, is_done, call))
+    }
+
+    fn batch<'a>(
+        &'a self,
+        base: &'a Base,
+        installs: &'a [Install],
+    ) -> BoxFuture<'a, Result<BatchOutcome, TunnelError>> {
+        let call = self.inner.batch(base, installs);
+        let is_done = |batch: &BatchOutcome| is_done(&batch.overall);
+        Box::pin(self.metrics.count(Command::BatchInstallBiz, is_done, call))
+    }
+}
+
+#[cfg(test)]
+mod tests;
