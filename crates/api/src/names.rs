@@ -99,10 +99,10 @@ pub mod pods {
     pub const PROVIDER_CREATE_FAILED: &str = "ProviderCreateFailed";
     /// Event: a provider did not take new labels or annotations (virtual-kubelet's word).
     pub const PROVIDER_UPDATE_FAILED: &str = "ProviderUpdateFailed";
-    /// It cannot be found out what has become of the pod while nobody looked after it.
-    pub const PROVIDER_STATUS_FAILED: &str = "ProviderStatusFailed";
     /// Event: a provider did not remove a pod (virtual-kubelet's word).
     pub const PROVIDER_DELETE_FAILED: &str = "ProviderDeleteFailed";
+    /// Event: a provider does not say what has become of a pod.
+    pub const PROVIDER_STATUS_FAILED: &str = "ProviderStatusFailed";
     /// Event: a container exists.
     pub const CREATED: &str = "Created";
     /// Event: a container runs.

@@ -26,7 +26,7 @@ use evenkeel_vnode::Fleet;
 use kube::Client;
 use register::Registrar;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tell::Complaints;
@@ -317,6 +317,12 @@ impl Hub {
     pub(crate) fn saw(&self, sighting: Sighting) {
         // It has been logged.
         let _ = self.see(sighting);
+    }
+
+    /// What came from `peer` is no heartbeat.
+    pub(crate) fn cannot_read(&self, peer: IpAddr, why: &str) {
+        let now = self.now();
+        self.lock().complaints.unreadable(peer, why, now);
     }
 
     fn tick(&self) {

@@ -175,6 +175,7 @@ fn fill(template: &str, part: impl Fn(&str) -> Option<String>) -> Option<String>
 mod tests {
     use super::super::{Connection, Endpoint, PodRef};
     use super::*;
+    use proptest::prelude::*;
     use rstest::rstest;
 
     fn base() -> Base {
@@ -253,6 +254,19 @@ mod tests {
     #[case(Base { name: None, ..base() }, "virtual-node-192.0.2.2")]
     fn the_articles_names_of_nodes_hold_the_pods(#[case] base: Base, #[case] name: &str) {
         assert_eq!(V2_DESIGN.node_name(&base, "dev"), name);
+    }
+
+    proptest! {
+        /// Whatever a base calls itself, it does not get at the Node of a machine.
+        #[test]
+        fn names_of_nodes_begin_as_those_of_bases_do(text in "[!-~]{1,253}") {
+            let Ok(identity) = Identity::new(&text) else { return Ok(()) };
+            let base = Base { identity, name: Some(text), ..base() };
+            let name = KOUPLELESS.node_name(&base, "dev");
+            prop_assert!(name.starts_with("vnode."), "{name}");
+            let name = V2_DESIGN.node_name(&base, "dev");
+            prop_assert!(name.starts_with("virtual-node"), "{name}");
+        }
     }
 
     #[test]

@@ -164,13 +164,17 @@ async fn heartbeat(
     let Some(peer) = peer.address else {
         return (StatusCode::FORBIDDEN, "the peer has no address\n").into_response();
     };
+    let unreadable = |why: &str| {
+        server.hub.cannot_read(peer.ip(), why);
+        bad(format!("not a heartbeat: {why}\n"))
+    };
     let heartbeat = match Heartbeat::decode(&body) {
         Ok(heartbeat) => heartbeat,
-        Err(error) => return bad(format!("not a heartbeat: {}\n", causes(&error))),
+        Err(error) => return unreadable(&causes(&error)),
     };
     let word = match word(&heartbeat) {
         Ok(word) => word,
-        Err(error) => return bad(format!("not a heartbeat: {error}\n")),
+        Err(error) => return unreadable(&error.to_string()),
     };
     let seen = server.hub.see(Sighting::Heartbeat {
         word,

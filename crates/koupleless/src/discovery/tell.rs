@@ -2,6 +2,7 @@
 
 use crate::core::registry::{Change, Event, Refused};
 use std::collections::HashSet;
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// Refusals are told once in this time each.
@@ -39,11 +40,24 @@ pub(super) struct Complaints {
 
 impl Complaints {
     pub(super) fn add(&mut self, refused: &Refused, now: Duration) {
-        if let Some(untold) = self.turn(now) {
-            tracing::warn!(untold, "further words about bases were refused within a minute");
-        }
+        self.tell_of_others(now);
         if self.is_to_be_told(refused.to_string()) {
             tracing::warn!(why = %refused, "a word about a base is refused");
+        }
+    }
+
+    /// What came from `peer` is no heartbeat. Who it is meant to be is not known, and reasons are as many as a peer likes: each
+    /// peer is told of once.
+    pub(super) fn unreadable(&mut self, peer: IpAddr, why: &str, now: Duration) {
+        self.tell_of_others(now);
+        if self.is_to_be_told(peer.to_string()) {
+            tracing::warn!(%peer, why, "a heartbeat cannot be read");
+        }
+    }
+
+    fn tell_of_others(&mut self, now: Duration) {
+        if let Some(untold) = self.turn(now) {
+            tracing::warn!(untold, "further words about bases were refused within a minute");
         }
     }
 

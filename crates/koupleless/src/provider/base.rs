@@ -8,7 +8,7 @@ use evenkeel_vnode::provider::{ContainerId, Doing, PodId};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
-use tokio::sync::{Mutex as Lock, OwnedMutexGuard, Semaphore};
+use tokio::sync::{Mutex as Lock, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 
 /// All bases of which something is remembered, by node.
 #[derive(Default)]
@@ -133,7 +133,7 @@ impl Memory {
             memory: self.clone(),
             of: of.to_owned(),
             _name: name,
-            _place: place,
+            place,
         }
     }
 
@@ -175,7 +175,14 @@ pub(super) struct Turn {
     memory: Arc<Memory>,
     of: String,
     _name: OwnedMutexGuard<()>,
-    _place: Option<tokio::sync::OwnedSemaphorePermit>,
+    place: Option<OwnedSemaphorePermit>,
+}
+
+impl Turn {
+    /// Gives its place among the base's operations to others, and keeps the module.
+    pub(super) fn let_others(&mut self) {
+        self.place = None;
+    }
 }
 
 impl Drop for Turn {

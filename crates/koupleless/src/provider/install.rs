@@ -3,13 +3,14 @@
 use super::base::{Bound, Running};
 use super::{Activation, Inner, invalid, journal};
 use crate::arklet::{Install, Module, ModuleId, ModuleState, Outcome, Tunnel};
-use crate::core::Modules;
 use crate::core::module::{self, Module as Wanted};
 use crate::core::profile::FailedInstall;
+use crate::core::{Connection, Modules};
 use evenkeel_vnode::provider::{
     ContainerId, Doing, Fault, FaultKind, PodId, PodRequest, Report, Sandbox, StartRequest, Started,
 };
 use jiff::Timestamp;
+use std::pin::pin;
 use std::time::{Duration, Instant};
 use tracing::Instrument as _;
 
@@ -62,7 +63,8 @@ impl Inner {
         let result = self
             .install(&bound, pod, &module, request)
             .instrument(span.clone())
-            .await;
+            .await
+            .map_err(|fault| about(std::slice::from_ref(&module.key), fault));
         span.in_scope(|| match &result {
             Ok(_) => tracing::info!(took = ?began.elapsed(), "module installed"),
             Err(fault) => tracing::warn!(took = ?began.elapsed(), reason = fault.reason, "{}", fault.message),
@@ -82,14 +84,22 @@ impl Inner {
     ) -> Result<Started, Fault> {
         // A new image of a pod that runs is a module that it has not claimed yet.
         self.claim(bound, pod, std::slice::from_ref(&wanted.key)).await?;
-        let _turn = bound.memory.turn(&wanted.key.name).await;
+        let mut turn = bound.memory.turn(&wanted.key.name).await;
         let install = Install {
             args: request.container.args.clone().unwrap_or_default(),
             envs: environment(request),
             ..Install::new(wanted.key.clone(), &*wanted.url)
         };
         let deadline = Instant::now() + self.settings.install;
-        let mut found = self.ask(bound, &install, deadline).await?;
+        let mut found = {
+            let mut asked = pin!(self.ask(bound, &install, deadline));
+            if let Ok(found) = tokio::time::timeout(self.settings.place, &mut asked).await {
+                found?
+            } else {
+                turn.let_others();
+                asked.await?
+            }
+        };
         if found.state == ModuleState::Deactivated && self.settings.activation == Activation::Switch {
             found = self.activate(bound, found).await?;
         }
@@ -104,7 +114,10 @@ impl Inner {
         let tunnel = self.way(bound).await?;
         let mut removed = false;
         loop {
-            let outcome = tunnel.install(&target, install).await;
+            let outcome = tokio::select! {
+                outcome = tunnel.install(&target, install) => outcome,
+                module = self.comes(bound, id) => return Ok(module),
+            };
             let why = match outcome {
                 Ok(Outcome::Done { modules }) => {
                     if let Some(module) = modules.into_iter().find(|module| module.id == *id) {
@@ -148,6 +161,30 @@ impl Inner {
                 return Err(Fault::new(FaultKind::Later, "InstallTimeout", message));
             }
             tokio::time::sleep(jitter(PAUSE)).await;
+        }
+    }
+
+    /// Waits until a base's list shows a module installed. Over MQTT the reply to an install is lost when the broker restarts
+    /// meanwhile; over HTTP installs are asked about until they end.
+    async fn comes(&self, bound: &Bound, id: &ModuleId) -> Module {
+        if bound.base.endpoint.by != Connection::Mqtt {
+            return std::future::pending().await;
+        }
+        loop {
+            tokio::time::sleep(jitter(self.settings.look)).await;
+            let list = match self.look_now(bound).await {
+                Ok(list) => list,
+                Err(fault) => {
+                    tracing::debug!(reason = fault.reason, "{}", fault.message);
+                    continue;
+                }
+            };
+            let module = list.get(id);
+            let there =
+                |module: &&Module| matches!(module.state, ModuleState::Activated | ModuleState::Deactivated);
+            if let Some(module) = module.filter(there) {
+                return module.clone();
+            }
         }
     }
 
@@ -260,6 +297,16 @@ impl Inner {
         };
         ContainerId(format!("arklet://{text}{count}").into())
     }
+}
+
+/// A fault that says which modules it is about.
+pub(super) fn about(modules: &[ModuleId], fault: Fault) -> Fault {
+    let names: Vec<_> = modules.iter().map(ToString::to_string).collect();
+    if names.iter().all(|name| fault.message.contains(name)) {
+        return fault;
+    }
+    let message = format!("module {}: {}", names.join(", "), fault.message);
+    Fault { message, ..fault }
 }
 
 /// What stands in the container's environment beside the version.

@@ -1,6 +1,7 @@
 //! What bases hold and how they are.
 
 use super::base::{Bound, Running, State};
+use super::install::about;
 use super::remove::LOST;
 use super::{Inner, Life, invalid};
 use crate::arklet::health::{Health, Jvm, Limit};
@@ -103,7 +104,8 @@ impl Inner {
         let bound = self.bound(&request.id.node)?;
         let modules = Modules::of(&request.pod, &self.settings.profile).map_err(invalid)?;
         self.read_journal(&bound).await?;
-        let list = self.look_now(&bound).await?;
+        let ids = modules.ids();
+        let list = self.look_now(&bound).await.map_err(|fault| about(&ids, fault))?;
         let ours = |module: &crate::core::module::Module| {
             let state = bound.memory.state();
             let owner = state.claims.owner(&module.key);
@@ -140,7 +142,7 @@ impl Inner {
         if found.is_empty() && !claimed {
             return Ok(None);
         }
-        self.claim(&bound, &request.id, &modules.ids()).await?;
+        self.claim(&bound, &request.id, &ids).await?;
         bound.memory.state().running.extend(found);
         Ok(Some(state))
     }
@@ -322,3 +324,6 @@ fn ready(status: &str, reason: &str, message: &str) -> NodeCondition {
         ..NodeCondition::default()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -55,6 +55,9 @@ pub struct Settings {
     pub activation: Activation,
     /// Operations at a time on one base. Of one module there is one at a time. 4.
     pub operations: usize,
+    /// After this time an install is no longer counted among the operations on its base: jars that never come, and modules
+    /// that never start, do not keep others waiting. 30 s.
+    pub place: Duration,
     /// How long an install may take in one go, waiting for another operation included. 5 min.
     pub install: Duration,
     /// What stands in each line of a base's log that is a module's, with `{module}` for its name: only such lines, and those
@@ -71,6 +74,7 @@ impl Default for Settings {
             look: Duration::from_secs(15),
             activation: Activation::default(),
             operations: 4,
+            place: Duration::from_secs(30),
             install: Duration::from_secs(300),
             log_mark: None,
         }

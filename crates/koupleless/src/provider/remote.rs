@@ -6,10 +6,12 @@ use crate::core::PodRef;
 use evenkeel_vnode::provider::{
     ContainerId, Duplex, ExecIo, Fault, FaultKind, LogOptions, LogStream, PodId, Streams, TerminalSize,
 };
+use futures::future::ready;
 use futures::{AsyncBufReadExt as _, Stream, StreamExt as _, TryFutureExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use kube::api::{Api, AttachParams, AttachedProcess, LogParams};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
@@ -56,18 +58,7 @@ impl Inner {
             );
             return Err(Fault::new(FaultKind::Unsupported, "NoStreams", message));
         }
-        let params = LogParams {
-            container: Some(base.container.to_string()),
-            follow: options.follow,
-            timestamps: options.timestamps,
-            // What is cut must be cut after the lines were chosen.
-            tail_lines: options
-                .tail
-                .filter(|_| mark.is_none())
-                .and_then(|lines| i64::try_from(lines).ok()),
-            since_time: options.since,
-            ..LogParams::default()
-        };
+        let params = log_params(&base, options, mark.is_some());
         let lines = pods
             .log_stream(&base.name, &params)
             .await
@@ -80,9 +71,9 @@ impl Inner {
             return Ok(lines.map_ok(bytes::Bytes::from).boxed());
         };
         let past = mark.clone();
-        let own = only(lines, mark).map_ok(bytes::Bytes::from);
+        let own = only(lines, mark);
         match options.tail {
-            None => Ok(own.boxed()),
+            None => Ok(own.map_ok(bytes::Bytes::from).boxed()),
             Some(tail) if options.follow => {
                 // A log that goes on has no last lines: those that are there by now are counted first.
                 let params = LogParams {
@@ -94,23 +85,17 @@ impl Inner {
                     let lines = lines.map_err(std::io::Error::other)?.lines();
                     let count = only(lines, past).try_fold(0_usize, async |count, _| Ok(count + 1));
                     let tail = usize::try_from(tail).unwrap_or(usize::MAX);
+                    let own = own.map_ok(bytes::Bytes::from);
                     Ok::<_, std::io::Error>(own.skip(count.await?.saturating_sub(tail)))
                 };
                 Ok(counted.try_flatten_stream().boxed())
             }
             Some(tail) => {
                 let tail = usize::try_from(tail).unwrap_or(usize::MAX);
-                let last = own
-                    .try_fold(std::collections::VecDeque::new(), move |mut kept, line| {
-                        kept.push_back(line);
-                        if kept.len() > tail {
-                            kept.pop_front();
-                        }
-                        futures::future::ready(Ok(kept))
-                    })
+                let last = last(own, tail)
                     .map_ok(|kept| futures::stream::iter(kept.into_iter().map(Ok)))
                     .try_flatten_stream();
-                Ok(last.boxed())
+                Ok(last.map_ok(bytes::Bytes::from).boxed())
             }
         }
     }
@@ -173,7 +158,7 @@ fn only(
     lines: impl Stream<Item = std::io::Result<String>>,
     mut mark: Mark,
 ) -> impl Stream<Item = std::io::Result<String>> {
-    lines.try_filter(move |line| futures::future::ready(mark.takes(line)))
+    lines.try_filter(move |line| ready(mark.takes(line)))
 }
 
 /// Which lines of a base's log are a module's.
@@ -209,6 +194,34 @@ impl Mark {
             None => false,
         })
     }
+}
+
+/// How the log of a base's container is asked for. `marked`: lines are chosen here.
+fn log_params(base: &PodRef, options: &LogOptions, marked: bool) -> LogParams {
+    LogParams {
+        container: Some(base.container.to_string()),
+        follow: options.follow,
+        timestamps: options.timestamps,
+        // What is cut must be cut after the lines were chosen.
+        tail_lines: options
+            .tail
+            .filter(|_| !marked)
+            .and_then(|lines| i64::try_from(lines).ok()),
+        since_time: options.since,
+        ..LogParams::default()
+    }
+}
+
+/// The last lines, so many at most.
+async fn last<E>(lines: impl Stream<Item = Result<String, E>>, most: usize) -> Result<VecDeque<String>, E> {
+    let keep = |mut kept: VecDeque<String>, line| {
+        kept.push_back(line);
+        if kept.len() > most {
+            kept.pop_front();
+        }
+        ready(Ok(kept))
+    };
+    lines.try_fold(VecDeque::new(), keep).await
 }
 
 fn params(base: &PodRef, io: &ExecIo) -> AttachParams {
@@ -336,6 +349,35 @@ mod tests {
         for (line, taken) in log {
             assert_eq!(mark.takes(line), taken, "{line}");
         }
+    }
+
+    /// None is none, and not all.
+    #[tokio::test]
+    async fn as_many_lines_as_are_asked_for_are_shown() {
+        let base = PodRef {
+            namespace: "shop".into(),
+            name: "web-7".into(),
+            uid: "u".into(),
+            container: "base".into(),
+        };
+        let asked = |tail| LogOptions {
+            tail,
+            ..LogOptions::default()
+        };
+        for (tail, marked, wanted) in [
+            (Some(0), false, Some(0)),
+            (Some(5), false, Some(5)),
+            (None, false, None),
+            (Some(5), true, None),
+        ] {
+            let params = log_params(&base, &asked(tail), marked);
+            assert_eq!(params.tail_lines, wanted);
+            assert_eq!(params.container.as_deref(), Some("base"));
+        }
+        let log = || futures::stream::iter(["a", "b", "c"].map(|line| Ok::<_, ()>(line.to_owned())));
+        assert!(last(log(), 0).await.unwrap().is_empty());
+        assert_eq!(last(log(), 2).await.unwrap(), ["b", "c"]);
+        assert_eq!(last(log(), 9).await.unwrap().len(), 3);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Modules go.
 
 use super::base::Bound;
+use super::install::about;
 use super::{Inner, Life};
 use crate::arklet::{ModuleId, Outcome};
 use evenkeel_vnode::provider::{ContainerId, Exit, Fault, FaultKind, PodId};
@@ -136,6 +137,11 @@ impl Inner {
 
     /// Has a module removed. One that is not there is removed.
     pub(super) async fn remove(&self, bound: &Bound, module: &ModuleId) -> Result<(), Fault> {
+        let removed = self.uninstall(bound, module).await;
+        removed.map_err(|fault| about(std::slice::from_ref(module), fault))
+    }
+
+    async fn uninstall(&self, bound: &Bound, module: &ModuleId) -> Result<(), Fault> {
         let tunnel = self.way(bound).await?;
         let outcome = tunnel.uninstall(&self.target(&bound.base), module).await;
         let outcome = match outcome {

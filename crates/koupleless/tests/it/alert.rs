@@ -16,8 +16,10 @@ use rustls::pki_types::pem::PemObject as _;
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -210,4 +212,46 @@ async fn receivers_must_have_a_certificate_that_is_trusted() {
     trusts.raise(alert(Scene::BaseLost, "a"));
     counts_become(&trusts, (1, 0)).await;
     assert_eq!(receiver.got(1).await.len(), 1);
+}
+
+/// Answers without end, and how many connections are open.
+async fn endless() -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let open = Arc::new(AtomicUsize::new(0));
+    let count = open.clone();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let count = count.clone();
+            tokio::spawn(async move {
+                count.fetch_add(1, Ordering::SeqCst);
+                let mut request = [0; 4096];
+                let _ = stream.read(&mut request).await;
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await;
+                while stream.write_all(&[b'x'; 4096]).await.is_ok() {}
+                count.fetch_sub(1, Ordering::SeqCst);
+            });
+        }
+    });
+    (address, open)
+}
+
+#[tokio::test]
+async fn answers_that_are_not_read_to_their_end_leave_no_connection_open() {
+    evenkeel_net::init_crypto();
+    let (address, open) = endless().await;
+    let all = hooks(&format!("http://{address}/"), Shape::Json).unwrap();
+    let (alerts, _, _ends) = start(options(all));
+    for base in 0..10 {
+        alerts.raise(alert(Scene::BaseLost, &base.to_string()));
+    }
+    eventually("all are sent or dropped", DEADLINE, || async {
+        let (sent, dropped) = alerts.counts();
+        (sent + dropped == 10).then_some(())
+    })
+    .await;
+    eventually("no connection is open", DEADLINE, || async {
+        (open.load(Ordering::SeqCst) == 0).then_some(())
+    })
+    .await;
 }

@@ -383,3 +383,35 @@ async fn the_other_commands_are_asked_as_they_are() {
         ]
     );
 }
+
+#[tokio::test]
+async fn no_connection_is_left_open() {
+    // What comes behind an answer is not read, and more than is wanted of one neither.
+    let whole = format!(
+        "HTTP/1.1 200 OK\r\nContent-Length: 28\r\n\r\n{}{}",
+        r#"{"code":"SUCCESS","data":[]}"#,
+        "x".repeat(1 << 20)
+    );
+    let long = format!("HTTP/1.1 200 OK\r\n\r\n{}", "x".repeat(1 << 20));
+    let answers = [whole, long].map(String::into_bytes);
+    let server = Server::start(move |nth, _| match nth % 4 {
+        0 => Conduct::Say(answers[0].clone()),
+        1 => Conduct::Say(answers[1].clone()),
+        2 => Conduct::Endless(b"HTTP/1.1 500 No\r\n\r\n".to_vec(), vec![b'x'; 1 << 16]),
+        _ => Conduct::Hang,
+    })
+    .await;
+    let tunnel = HttpTunnel::new(HttpOptions {
+        query: Duration::from_millis(50),
+        answer: 64 << 10,
+        ..HttpOptions::default()
+    });
+    for _ in 0..40 {
+        // What comes of it is told elsewhere.
+        let _ = tunnel.modules(&server.base()).await;
+    }
+    eventually("all connections have ended", SECONDS, || async {
+        (server.left() == 40).then_some(())
+    })
+    .await;
+}

@@ -17,6 +17,7 @@ mod modules;
 mod mqtt;
 mod peer;
 mod server;
+mod upstream_cases;
 
 use std::time::Duration;
 

@@ -175,6 +175,23 @@ async fn replicas_follow_bases_and_the_pods_of_lost_bases_go_first() {
 }
 
 #[tokio::test]
+async fn replicas_come_and_go_with_bases_from_none_to_none() {
+    let cluster = Cluster::new().await;
+    cluster.deployment("m", json!({}), 5).await;
+    let _keeper = cluster.keep_peers("x", Duration::ZERO);
+    cluster.replicas_become("m", 0).await;
+    cluster.node("a", "dev").await;
+    cluster.replicas_become("m", 1).await;
+    cluster.node("b", "dev").await;
+    cluster.replicas_become("m", 2).await;
+    let nodes: Api<Node> = Api::all(cluster.client.clone());
+    for (gone, left) in [("a", 1), ("b", 0)] {
+        nodes.delete(gone, &DeleteParams::default()).await.unwrap();
+        cluster.replicas_become("m", left).await;
+    }
+}
+
+#[tokio::test]
 async fn a_short_silence_changes_nothing_and_a_longer_one_does_without_any_event() {
     let cluster = Cluster::new().await;
     cluster.node("a", "dev").await;

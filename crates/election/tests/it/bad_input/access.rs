@@ -1,8 +1,9 @@
 //! No namespace, no rights.
 
-use super::stage::{Candidate, Guard, Log, secs, stand};
+use super::stage::{Candidate, Guard, secs, stand};
 use evenkeel_election::State;
 use evenkeel_election::lock::LeaseLock;
+use evenkeel_testkit::log::Log;
 use evenkeel_testkit::{ApiServer, api_server};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};

@@ -1,10 +1,11 @@
 //! Clocks that jump.
 
-use super::stage::{Candidate, Guard, Log, MachineClock, config, secs, stand_with};
+use super::stage::{Candidate, Guard, MachineClock, config, secs, stand_with};
 use evenkeel_election::State;
 use evenkeel_election::gate::is_gate_closed;
 use evenkeel_election::lock::{AnnotationLock, LeaseLock, Lock, MemoryLock};
 use evenkeel_testkit::api_server;
+use evenkeel_testkit::log::Log;
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;

@@ -1,12 +1,11 @@
 //! A lease deleted under its leader.
 
-use super::stage::{
-    Candidate, Guard, Log, MachineClock, config, secs, stand, stand_with, stopping, the_leader,
-};
+use super::stage::{Candidate, Guard, MachineClock, config, secs, stand, stand_with, stopping, the_leader};
 use evenkeel_election::clock::Clock;
 use evenkeel_election::lock::{Fault, LeaseLock, MemoryLock, Rule};
 use evenkeel_election::{Loss, State, StopReason};
 use evenkeel_testkit::api_server;
+use evenkeel_testkit::log::Log;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use kube::api::DeleteParams;

@@ -1,9 +1,10 @@
 //! Durations that cannot work.
 
-use super::stage::{Log, MachineClock, config, secs, stand, stand_with};
+use super::stage::{MachineClock, config, secs, stand, stand_with};
 use evenkeel_election::clock::{Clock, SystemClock};
 use evenkeel_election::lock::MemoryLock;
 use evenkeel_election::{Compat, Config, Elector, State, StopReason};
+use evenkeel_testkit::log::Log;
 use rstest::rstest;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,10 +1,11 @@
 //! Records that say what no candidate writes.
 
-use super::stage::{Guard, Log, MachineClock, secs, stand, the_leader};
+use super::stage::{Guard, MachineClock, secs, stand, the_leader};
 use evenkeel_election::State;
 use evenkeel_election::core::Record;
 use evenkeel_election::lock::{AnnotationLock, LEADER_ANNOTATION, LeaseLock, MemoryLock};
 use evenkeel_testkit::api_server;
+use evenkeel_testkit::log::Log;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Patch, PatchParams, PostParams};

@@ -1,10 +1,11 @@
 //! The API server is gone for a minute. (On real sockets: the tests in network namespaces.)
 
-use super::stage::{Guard, Log, MachineClock, config, secs, stand, stand_with, stopping, the_leader};
+use super::stage::{Guard, MachineClock, config, secs, stand, stand_with, stopping, the_leader};
 use evenkeel_election::clock::Clock;
 use evenkeel_election::lock::{Fault, LeaseLock, LockError, MemoryLock, Rule};
 use evenkeel_election::{Loss, State, StopReason};
 use evenkeel_testkit::api_server;
+use evenkeel_testkit::log::Log;
 use kube::Client;
 use rstest::rstest;
 use std::sync::Arc;

@@ -12,7 +12,6 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tracing::subscriber::DefaultGuard;
 
 /// Virtual time, longer than anything here takes: a record's duration, an outage of a minute.
 pub(super) const PATIENCE: Duration = Duration::from_secs(300);
@@ -239,67 +238,5 @@ fn look(gates: &[Gate], start: Instant, seen: &mut Seen) {
     seen.looks += 1;
     if open.len() > 1 {
         seen.overlaps.push(format!("{open:?} at {:?}", start.elapsed()));
-    }
-}
-
-/// What this thread logs from level `info` on, as long as this is alive.
-pub(super) struct Log {
-    text: Arc<Mutex<Vec<u8>>>,
-    _captures: DefaultGuard,
-}
-
-#[derive(Clone)]
-struct Sink(Arc<Mutex<Vec<u8>>>);
-
-impl std::io::Write for Sink {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Log {
-    pub(super) fn capture() -> Self {
-        let text = Arc::new(Mutex::new(Vec::new()));
-        let sink = Sink(Arc::clone(&text));
-        let lines = tracing_subscriber::fmt()
-            .with_max_level(tracing::Level::INFO)
-            .with_ansi(false)
-            .with_target(false)
-            .without_time()
-            .with_writer(move || sink.clone())
-            .finish();
-        Self {
-            text,
-            _captures: tracing::subscriber::set_default(lines),
-        }
-    }
-
-    pub(super) fn lines(&self) -> Vec<String> {
-        let text = self.text.lock().unwrap();
-        String::from_utf8_lossy(&text)
-            .lines()
-            .map(|line| line.trim().to_owned())
-            .collect()
-    }
-
-    /// Lines that hold all these words.
-    pub(super) fn with(&self, words: &[&str]) -> Vec<String> {
-        let holds = |line: &String| words.iter().all(|word| line.contains(word));
-        self.lines().into_iter().filter(holds).collect()
-    }
-
-    /// Exactly one line holds all these words: told, and not told every second.
-    pub(super) fn says_once(&self, words: &[&str]) {
-        let found = self.with(words);
-        assert_eq!(found.len(), 1, "{words:?} in {:#?}", self.lines());
-    }
-
-    pub(super) fn warnings(&self) -> Vec<String> {
-        self.with(&["WARN"])
     }
 }

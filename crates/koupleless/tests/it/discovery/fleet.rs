@@ -64,3 +64,40 @@ async fn a_base_that_speaks_has_a_node_with_a_lease_and_one_that_does_not_has_no
     let stopped = tokio::time::timeout(DEADLINE, nodes.stopped()).await;
     assert!(stopped.is_ok(), "the fleet does not end");
 }
+
+/// With the times that are the default: what is awaited here does not hang on a silence.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_base_that_says_that_it_ends_has_no_node_soon_and_has_one_when_it_is_back() {
+    let (_api, client) = api().await;
+    let provider = Arc::new(Simulated::new(Simulation::default()));
+    let options = Options::new("test", &*provider, vec!["127.0.0.1".parse().unwrap()]);
+    let stop = CancellationToken::new();
+    let _ends = stop.clone().drop_guard();
+    let nodes = VirtualNodes::start(client.clone(), provider, options, stop);
+    let sources = Sources {
+        heartbeats: Some(door(Auth::default()).await),
+        ..Sources::default()
+    };
+    let setup = Setup {
+        serves: true,
+        sources,
+        ..Setup::default()
+    };
+    let replica = Replica::before(&client, Arc::new(nodes), Arc::default(), setup);
+    let all: Api<Node> = Api::all(client.clone());
+    for _ in 0..2 {
+        assert_eq!(replica.beat(&heartbeat("a", 1238)).await.0, 200);
+        node(&client, "vnode.a.dev", |_| true).await;
+        eventually("the node is ours", DEADLINE, async || {
+            replica.discovery.judges("vnode.a.dev").then_some(())
+        })
+        .await;
+        replica.discovery.pods("vnode.a.dev", 0);
+        let ends = heartbeat("a", 1238).replace("activated", "deactivated");
+        assert_eq!(replica.beat(&ends).await.0, 200);
+        eventually("the node is gone", DEADLINE, async || {
+            all.get_opt("vnode.a.dev").await.unwrap().is_none().then_some(())
+        })
+        .await;
+    }
+}

@@ -5,6 +5,7 @@ use evenkeel_koupleless::discovery::nodes;
 use evenkeel_koupleless::discovery::token::Tokens;
 use evenkeel_net::pki::{Ca, ServerNames, Validity};
 use evenkeel_net::serve::ServerTls;
+use evenkeel_testkit::log::Log;
 use kube::ResourceExt as _;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -71,16 +72,22 @@ async fn a_node_that_is_served_here_is_left_to_the_fleet() {
     assert!(nodes.get_opt("vnode.a.dev").await.unwrap().is_none());
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn garbage_is_refused_with_words_and_harms_nobody() {
+    let log = Log::capture();
     let (_api, client) = api().await;
     let replica = Replica::open(&client, Settings::default(), true).await;
+    let deep = "[".repeat(50_000);
     for (body, words) in [
         ("", "not a heartbeat"),
         ("{", "not JSON"),
         ("[]", "baseMetadata is missing"),
         (r#"{"baseMetadata":{}}"#, "identity is missing"),
         (r#"{"baseMetadata":{"identity":"a/b"}}"#, "character '/'"),
+        (r#"{"baseMetadata":7}"#, "identity is missing"),
+        (r#"{"baseMetadata":{"identity":["a"]}}"#, "identity is missing"),
+        ("\0\u{1}", "not JSON"),
+        (&deep, "not JSON"),
     ] {
         let (status, text) = replica.beat(body).await;
         assert_eq!(status, 400, "{body}: {text}");
@@ -104,18 +111,28 @@ async fn garbage_is_refused_with_words_and_harms_nobody() {
         let mut stream = TcpStream::connect(address).await.unwrap();
         assert_eq!(exchange(&mut stream, request).await.0, status, "{request}");
     }
-    // One that says nothing more keeps nobody.
-    let mut half = TcpStream::connect(address).await.unwrap();
-    half.write_all(b"POST /heartbeat HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n{")
-        .await
-        .unwrap();
+    // Those that say nothing more keep nobody.
+    let mut slow = Vec::new();
+    for request in [
+        "",
+        "POST /heart",
+        "POST /heartbeat HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n{",
+    ]
+    .repeat(20)
+    {
+        let mut half = TcpStream::connect(address).await.unwrap();
+        half.write_all(request.as_bytes()).await.unwrap();
+        slow.push(half);
+    }
     assert_eq!(replica.discovery.bases().len(), 0);
     assert_eq!(replica.beat(&heartbeat("a", 1238)).await.0, 200);
     assert_eq!(replica.discovery.bases().len(), 1);
+    log.says_once(&["WARN", "a heartbeat cannot be read", "127.0.0.1"]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn who_speaks_for_another_address_is_refused() {
+    let log = Log::capture();
     let (_api, client) = api().await;
     let replica = Replica::open(&client, Settings::default(), true).await;
     let forged = heartbeat("192.0.2.9", 1238).replace("127.0.0.1", "192.0.2.9");
@@ -123,6 +140,72 @@ async fn who_speaks_for_another_address_is_refused() {
     assert_eq!(status, 403);
     assert!(text.contains("speaks from 127.0.0.1"), "{text}");
     assert_eq!(replica.discovery.bases().len(), 0);
+    replica.beat(&forged).await;
+    log.says_once(&["WARN", "base 192.0.2.9 says", "speaks from 127.0.0.1"]);
+}
+
+#[tokio::test]
+async fn who_speaks_for_a_living_base_is_refused_and_the_base_stays_where_it_is() {
+    let log = Log::capture();
+    let (_api, client) = api().await;
+    let settings = Settings {
+        check_addresses: false,
+        ..Settings::default()
+    };
+    let replica = Replica::open(&client, settings, true).await;
+    assert_eq!(replica.beat(&heartbeat("shop", 1238)).await.0, 200);
+    let before = replica.base("shop").unwrap();
+    // Even where no address is checked.
+    let forged = heartbeat("shop", 1238).replace("127.0.0.1", "192.0.2.9");
+    for forged in [forged.clone(), forged.replace("activated", "deactivated")] {
+        let (status, text) = replica.beat(&forged).await;
+        assert_eq!(status, 403, "{text}");
+        assert!(text.contains("base shop lives at 127.0.0.1"), "{text}");
+    }
+    assert_eq!(replica.base("shop").unwrap(), before);
+    let node = replica.discovery.node_of(&before.identity).unwrap();
+    assert_eq!(
+        replica.discovery.life(&node),
+        Some(evenkeel_koupleless::core::registry::Life::Alive)
+    );
+    log.says_once(&["WARN", "base shop lives at 127.0.0.1", "192.0.2.9"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_that_no_node_can_have_are_cleaned_and_no_two_bases_share_one() {
+    let (_api, client) = api().await;
+    let replica = Replica::open(&client, Settings::default(), false).await;
+    let long = "x".repeat(253);
+    let identities = [
+        "Shop_1", "shop_1", "shop-1", "SHOP_1", "fe80::1", "..", "-", &long,
+    ];
+    for identity in identities {
+        let beat = heartbeat(identity, 1238)
+            .replace("web-7", "Web 7.Example!")
+            .replace("TO_BE_IMPLEMENTED", "Käse & more")
+            .replace("1.0.0", "1.0 (beta)/2");
+        assert_eq!(replica.beat(&beat).await.0, 200, "{identity}");
+    }
+    let nodes: Api<Node> = Api::all(client.clone());
+    let all = eventually("all have Nodes", DEADLINE, async || {
+        let all = nodes.list(&Default::default()).await.unwrap().items;
+        (all.len() == identities.len()).then_some(all)
+    })
+    .await;
+    let mut recorded: Vec<String> = all
+        .iter()
+        .map(|node| nodes::record(node, "dev", false).unwrap().identity.to_string())
+        .collect();
+    let mut wanted = identities.map(str::to_owned);
+    recorded.sort();
+    wanted.sort();
+    assert_eq!(recorded, wanted);
+    for node in &all {
+        let name = node.name_any();
+        assert!(name.starts_with("vnode."), "{name}");
+        assert_eq!(node.labels()["base.koupleless.io/version"], "1.0--beta--2");
+        assert_eq!(node.labels()["base.koupleless.io/host-name"], "Web-7.Example");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -303,42 +303,6 @@ async fn a_profile_without_times_in_its_ids_restarts_modules_all_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn garbage_for_answers_harms_its_own_base_alone() {
-    let world = World::new().await;
-    let url = world.jar(Jar::new("biz1", "1"));
-    let (bad, first) = world.base("a").await;
-    let (_well, second) = world.base("b").await;
-    // From here on pods are new ones: nobody asks first what an earlier process may have left of them.
-    world.pod("known", &first, &[("biz1", "1", &url)]).await;
-    world.is_ready("known").await;
-    world.delete("known").await;
-    world.is_gone("known").await;
-    for answer in [
-        "",
-        "\0\0",
-        "HTTP/1.1 200 OK\r\n\r\n{",
-        "HTTP/1.1 200 OK\r\n\r\n[]",
-        "HTTP/1.1 200 OK\r\n\r\n{}",
-    ] {
-        bad.garble(answer);
-        let name = format!("p{}", answer.len());
-        world.pod(&name, &first, &[("biz1", "1", &url)]).await;
-        world
-            .until("waits with a reason", &name, |pod| {
-                waits(pod, "biz1")
-                    .is_some_and(|(reason, message)| reason.starts_with("Base") && message.contains("base"))
-            })
-            .await;
-        bad.serve();
-        world.is_ready(&name).await;
-        world.delete(&name).await;
-        world.is_gone(&name).await;
-    }
-    world.pod("q", &second, &[("biz1", "1", &url)]).await;
-    world.is_ready("q").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn foreign_conditions_and_labels_of_a_node_stay() {
     let world = World::new().await;
     let (base, node) = world.base("a").await;

@@ -1,8 +1,9 @@
 //! An API server, bases, and a fleet whose nodes they are.
 
 use evenkeel_api::names::koupleless::{INSTALLED, READY};
-use evenkeel_koupleless::arklet::HttpTunnel;
 use evenkeel_koupleless::arklet::http::HttpOptions;
+use evenkeel_koupleless::arklet::mqtt::MqttOptions;
+use evenkeel_koupleless::arklet::{HttpTunnel, MqttTunnel, Tunnel};
 use evenkeel_koupleless::core::profile::{KOUPLELESS, Profile};
 use evenkeel_koupleless::core::{self, Connection, Endpoint, Identity};
 use evenkeel_koupleless::provider::{Bases, Koupleless, Life, Settings, Tunnels};
@@ -16,7 +17,7 @@ use kube::api::{DeleteParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -64,7 +65,10 @@ pub(super) struct World {
     pub(super) known: Arc<Known>,
     pub(super) jars: Jars,
     fleet: Option<(Fleet, DropGuard)>,
-    profile: Profile,
+    provider: Option<Koupleless>,
+    settings: Settings,
+    http: HttpOptions,
+    mqtt: Option<MqttTunnel>,
 }
 
 impl World {
@@ -73,6 +77,23 @@ impl World {
     }
 
     pub(super) async fn with(profile: Profile) -> Self {
+        Self::set(|settings, _| settings.profile = Arc::new(profile)).await
+    }
+
+    /// One with other settings.
+    pub(super) async fn set(change: impl FnOnce(&mut Settings, &mut HttpOptions)) -> Self {
+        let mut settings = Settings {
+            profile: Arc::new(KOUPLELESS),
+            look: Duration::from_millis(50),
+            log_mark: None,
+            ..Settings::default()
+        };
+        let mut http = HttpOptions {
+            query: Duration::from_secs(2),
+            poll: Duration::from_millis(20),
+            ..HttpOptions::default()
+        };
+        change(&mut settings, &mut http);
         let api = ServedApi::start().await;
         let client = client(&api, "test").await;
         let mut world = Self {
@@ -81,30 +102,57 @@ impl World {
             known: Arc::default(),
             jars: Jars::new(),
             fleet: None,
-            profile,
+            provider: None,
+            settings,
+            http,
+            mqtt: None,
         };
         world.begin().await;
         world
     }
 
+    /// One whose bases are reached by way of a broker, too.
+    pub(super) async fn over(broker: SocketAddr) -> Self {
+        let mut world = Self::new().await;
+        world.end().await;
+        let mut options = MqttOptions::new(broker.ip().to_string(), broker.port(), "controller", "dev");
+        options.reconnect = Duration::from_millis(20);
+        options.reconnect_most = Duration::from_millis(100);
+        options.query = Duration::from_secs(1);
+        let (tunnel, link, mut events) = MqttTunnel::new(options).unwrap();
+        // Until the test's runtime ends.
+        tokio::spawn(link.run(CancellationToken::new()));
+        tokio::spawn(async move { while events.recv().await.is_some() {} });
+        world.mqtt = Some(tunnel);
+        world.begin().await;
+        world
+    }
+
+    /// A base on a broker; its node's name.
+    pub(super) async fn base_over(&self, broker: SocketAddr, identity: &str) -> (Base, String) {
+        let mut who = arklet::Identity::stock("127.0.0.1");
+        identity.clone_into(&mut who.id);
+        "dev".clone_into(&mut who.env);
+        let base = Base::start(Setup {
+            identity: Some(who),
+            jars: self.jars.clone(),
+            ..Setup::default()
+        });
+        base.mqtt(Some(arklet::MqttTunnel::to(broker)));
+        let node = self.know(identity, &base, Connection::Mqtt);
+        self.node(&node, "is Ready", |node| condition_of_node(node) == "True")
+            .await;
+        (base, node)
+    }
+
     /// A process that serves all bases.
     pub(super) async fn begin(&mut self) {
-        let settings = Settings {
-            profile: Arc::new(self.profile.clone()),
-            look: Duration::from_millis(50),
-            log_mark: None,
-            ..Settings::default()
-        };
-        let http = HttpTunnel::new(HttpOptions {
-            query: Duration::from_secs(2),
-            poll: Duration::from_millis(20),
-            ..HttpOptions::default()
-        });
         let tunnels = Tunnels {
-            http: Arc::new(http),
-            mqtt: None,
+            http: Arc::new(HttpTunnel::new(self.http.clone())),
+            mqtt: self.mqtt.clone().map(|mqtt| Arc::new(mqtt) as Arc<dyn Tunnel>),
         };
-        let provider = Koupleless::new(settings, self.known.clone(), tunnels, None);
+        let provider = Koupleless::new(self.settings.clone(), self.known.clone(), tunnels, None);
+        self.provider = Some(provider.clone());
         let mut options = Options::new("koupleless", &provider, vec!["127.0.0.1".parse().unwrap()]);
         let pods = Arc::make_mut(&mut options.pods);
         pods.back_off = Duration::from_millis(100);
@@ -130,6 +178,11 @@ impl World {
             fleet.add(node);
         }
         self.fleet = Some((fleet, stop.drop_guard()));
+    }
+
+    /// What the process that runs, or ran last, has its nodes provided by.
+    pub(super) fn provider(&self) -> Koupleless {
+        self.provider.clone().expect("a process has begun")
     }
 
     /// The process ends.
@@ -164,13 +217,13 @@ impl World {
         };
         change(&mut setup);
         let base = Base::start(setup);
-        let node = self.know(identity, &base);
+        let node = self.know(identity, &base, Connection::Http(base.address().port()));
         self.node(&node, "is Ready", |node| condition_of_node(node) == "True")
             .await;
         (base, node)
     }
 
-    fn know(&self, identity: &str, base: &Base) -> String {
+    fn know(&self, identity: &str, base: &Base, by: Connection) -> String {
         let known = core::Base {
             identity: Identity::new(identity).unwrap(),
             name: Some("web".to_owned()),
@@ -179,11 +232,11 @@ impl World {
             host_name: None,
             endpoint: Endpoint {
                 address: base.address().ip(),
-                by: Connection::Http(base.address().port()),
+                by,
             },
             pod: None,
         };
-        let node = self.profile.node_name(&known, "dev");
+        let node = self.settings.profile.node_name(&known, "dev");
         let entry = (Arc::new(known), Life::Alive);
         self.known.bases.lock().unwrap().insert(node.clone(), entry);
         if let Some((fleet, _)) = &self.fleet {
@@ -207,21 +260,35 @@ impl World {
 
     /// A pod of modules: name, version, URL of each.
     pub(super) async fn pod(&self, name: &str, node: &str, modules: &[(&str, &str, &str)]) -> Pod {
+        self.pod_with(name, node, modules, |_| {}).await
+    }
+
+    /// The same, its object changed.
+    pub(super) async fn pod_with(
+        &self,
+        name: &str,
+        node: &str,
+        modules: &[(&str, &str, &str)],
+        change: impl FnOnce(&mut Value),
+    ) -> Pod {
         let containers: Vec<Value> = modules
             .iter()
             .map(|(module, version, url)| {
                 json!({"name": module, "image": url, "env": [{"name": "BIZ_VERSION", "value": version}]})
             })
             .collect();
-        let pod = json!({
+        let mut pod = json!({
             "metadata": {"name": name, "labels": {"virtual-kubelet.koupleless.io/component": "module"}},
             "spec": {
                 "nodeName": node,
                 "automountServiceAccountToken": false,
+                // Longer than any test waits: a pod that is gone has not waited for it.
+                "terminationGracePeriodSeconds": 600,
                 "readinessGates": [{"conditionType": READY}],
                 "containers": containers,
             },
         });
+        change(&mut pod);
         let pod: Pod = serde_json::from_value(pod).unwrap();
         self.pods().create(&PostParams::default(), &pod).await.unwrap()
     }

@@ -1,48 +1,9 @@
 //! Tokens: where else they may come in, and that they go nowhere.
 
 use super::super::auth::{Asked, Auth, Memory, Refused};
+use evenkeel_testkit::log::Log;
 use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use kube::client::Body;
-use std::fmt::{Debug, Write as _};
-use std::sync::{Arc, Mutex};
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
-
-/// Everything that is logged, of every level.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<String>>);
-
-impl Visit for Log {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        writeln!(self.0.lock().unwrap(), "{field}={value:?}").unwrap();
-    }
-}
-
-impl Subscriber for Log {
-    fn enabled(&self, _: &Metadata<'_>) -> bool {
-        true
-    }
-
-    fn new_span(&self, span: &Attributes<'_>) -> Id {
-        span.record(&mut self.clone());
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, values: &Record<'_>) {
-        values.record(&mut self.clone());
-    }
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        event.record(&mut self.clone());
-    }
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-}
 
 /// An API server that answers everything with this.
 fn answering(body: &'static str) -> Auth {
@@ -63,14 +24,13 @@ async fn checked(auth: &Auth, headers: &HeaderMap) -> Result<String, Refused> {
 
 #[tokio::test]
 async fn an_answer_that_cannot_be_read_is_not_logged() {
-    let log = Log::default();
-    let _logged = tracing::subscriber::set_default(log.clone());
+    let log = Log::from(tracing::Level::TRACE);
     let auth = answering(r#"{"spec": {"token": "secret-token"}, "status": "secret-token"}"#);
     let mut headers = HeaderMap::new();
     headers.insert("authorization", HeaderValue::from_static("Bearer secret-token"));
     let refused = checked(&auth, &headers).await;
     assert!(matches!(refused, Err(Refused::NotAuthenticated)), "{refused:?}");
-    let logged = log.0.lock().unwrap().clone();
+    let logged = log.lines().join("\n");
     assert!(
         logged.contains("the API server's answer to a TokenReview cannot be read"),
         "{logged}"

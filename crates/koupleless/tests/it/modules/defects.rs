@@ -1,0 +1,404 @@
+//! What the released controller did wrong: see `docs/koupleless/upstream-cases.md`.
+
+use super::world::{DEADLINE, World, condition, phase, restarts, waits};
+use evenkeel_api::names::koupleless::{MODULES, READY};
+use evenkeel_koupleless::provider::Life;
+use evenkeel_testkit::arklet::{Base, BizState, Jar, Start, Thrown};
+use evenkeel_testkit::eventually;
+use evenkeel_testkit::log::Log;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::json;
+
+/// The base is looked at some more times: what is done by mistake has been done by then.
+async fn looks(base: &Base, count: u64) {
+    let asked = base.requests("queryAllBiz");
+    eventually("further looks at the base", DEADLINE, async || {
+        (base.requests("queryAllBiz") >= asked + count).then_some(())
+    })
+    .await;
+}
+
+fn failing() -> Jar {
+    let thrown = Thrown::new("java.lang.IllegalStateException", "boom from bad");
+    Jar::new("bad", "1").start(Start::Fails(thrown))
+}
+
+async fn force_delete(world: &World, name: &str) {
+    let now = DeleteParams::default().grace_period(0);
+    world.pods().delete(name, &now).await.unwrap();
+}
+
+async fn journal_is_empty(world: &World, node: &str) {
+    world
+        .node(node, "names no module", |node| {
+            node.metadata.annotations.as_ref().unwrap()[MODULES] == "{}"
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_waits_until_its_module_has_started_and_is_ready_then() {
+    let world = World::new().await;
+    let url = world.jar(Jar::new("slow", "1").start(Start::Held));
+    let (base, node) = world.base("a").await;
+    world.pod("p", &node, &[("slow", "1", &url)]).await;
+    eventually("it is being installed", DEADLINE, async || {
+        (base.state("slow", "1") == Some(BizState::Resolved)).then_some(())
+    })
+    .await;
+    looks(&base, 2).await;
+    let pod = world.until("is there", "p", |_| true).await;
+    assert_eq!((phase(&pod), condition(&pod, READY)), ("Pending", "False"));
+    base.release(&url);
+    let pod = world.is_ready("p").await;
+    assert_eq!((phase(&pod), condition(&pod, READY)), ("Running", "True"));
+    assert_eq!(base.requests("installBiz"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_with_one_module_that_does_not_serve_is_not_ready() {
+    let world = World::new().await;
+    let urls =
+        [("m1", "1"), ("m2", "1"), ("m2", "2")].map(|(name, version)| world.jar(Jar::new(name, version)));
+    let (base, node) = world.base("a").await;
+    let group = [("m1", "1", &*urls[0]), ("m2", "1", &*urls[1])];
+    world.pod("group", &node, &group).await;
+    world.is_ready("group").await;
+    world.pod("newer", &node, &[("m2", "2", &urls[2])]).await;
+    world.is_ready("newer").await;
+    let pod = world
+        .until("is not ready", "group", |pod| {
+            condition(pod, "Ready") == "False" && condition(pod, READY) == "False"
+        })
+        .await;
+    let ready = pod.status.as_ref().unwrap().container_statuses.as_ref().unwrap();
+    let ready: Vec<(&str, bool)> = ready.iter().map(|one| (&*one.name, one.ready)).collect();
+    assert_eq!(ready, [("m1", true), ("m2", false)]);
+    assert_eq!(base.state("m2", "1"), Some(BizState::Deactivated));
+}
+
+/// Defect 6.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_is_removed_by_force_after_a_failed_install_costs_one_uninstall() {
+    let world = World::new().await;
+    let url = world.jar(failing());
+    let (base, node) = world.base("a").await;
+    world.pod("p", &node, &[("bad", "1", &url)]).await;
+    world
+        .until("waits", "p", |pod| {
+            waits(pod, "bad").is_some_and(|(reason, _)| reason == "InstallFailed")
+        })
+        .await;
+    force_delete(&world, "p").await;
+    journal_is_empty(&world, &node).await;
+    let installs = base.requests("installBiz");
+    looks(&base, 10).await;
+    assert_eq!(
+        base.requests("uninstallBiz"),
+        1,
+        "the base says that there is none"
+    );
+    assert_eq!(base.requests("installBiz"), installs);
+}
+
+/// Defect 6.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_is_deleted_while_its_module_starts_asks_with_pauses_and_goes() {
+    let world = World::new().await;
+    let url = world.jar(Jar::new("slow", "1").start(Start::Held));
+    let (base, node) = world.base("a").await;
+    world.pod("p", &node, &[("slow", "1", &url)]).await;
+    eventually("it is being installed", DEADLINE, async || {
+        (base.state("slow", "1") == Some(BizState::Resolved)).then_some(())
+    })
+    .await;
+    world.delete("p").await;
+    world
+        .event(
+            "p",
+            "ProviderDeleteFailed",
+            "module slow:1 could not be removed from base a",
+        )
+        .await;
+    eventually("it is asked again", DEADLINE, async || {
+        (base.requests("uninstallBiz") >= 2).then_some(())
+    })
+    .await;
+    let asked: Vec<i64> = base
+        .log()
+        .into_iter()
+        .filter(|request| request.command == "uninstallBiz")
+        .map(|request| request.time)
+        .collect();
+    // The first pause is a second.
+    assert!(asked.windows(2).all(|two| two[1] - two[0] >= 900), "{asked:?}");
+    base.release(&url);
+    world.is_gone("p").await;
+    assert_eq!(base.modules(), []);
+    assert_eq!(base.requests("installBiz"), 1);
+}
+
+/// Defect 8.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_module_that_was_there_becomes_the_pods_that_names_it() {
+    let world = World::new().await;
+    let url = world.jar(Jar::new("biz1", "1"));
+    let (base, node) = world.base("a").await;
+    base.install_by_hand(&url).await;
+    looks(&base, 5).await;
+    // As a baseline has it: the pod comes later.
+    world.pod("p", &node, &[("biz1", "1", &url)]).await;
+    world.is_ready("p").await;
+    assert_eq!(base.requests("uninstallBiz"), 0);
+    world.delete("p").await;
+    world.is_gone("p").await;
+    assert_eq!(base.modules(), []);
+}
+
+/// Defect 8.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_jar_of_another_name_is_not_installed_and_removed_without_end() {
+    let world = World::new().await;
+    let url = world.jar(Jar::new("other", "1"));
+    let (base, node) = world.base("a").await;
+    world
+        .pod_with("p", &node, &[("biz1", "1", &url)], |pod| {
+            pod["spec"]["restartPolicy"] = json!("Never");
+        })
+        .await;
+    let pod = world.until("has failed", "p", |pod| phase(pod) == "Failed").await;
+    assert_eq!(restarts(&pod, "biz1"), 0);
+    looks(&base, 10).await;
+    assert_eq!(base.modules(), []);
+    assert_eq!(
+        (base.requests("installBiz"), base.requests("uninstallBiz")),
+        (1, 1)
+    );
+}
+
+/// Defect 11.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_is_deleted_is_not_tried_any_more() {
+    let world = World::new().await;
+    let url = world.jar(Jar::new("biz1", "1"));
+    let (base, node) = world.base("a").await;
+    base.refuse().await;
+    // Asked first what an earlier process has left of it.
+    world.pod("p", &node, &[("biz1", "1", &url)]).await;
+    world
+        .event("p", "ProviderStatusFailed", "module biz1:1: base a")
+        .await;
+    world.delete("p").await;
+    base.accept().await;
+    world.is_gone("p").await;
+    // From here on a new pod is a new one.
+    base.refuse().await;
+    world.pod("q", &node, &[("biz1", "1", &url)]).await;
+    world.event("q", "Failed", "module biz1:1: base a").await;
+    world.delete("q").await;
+    world
+        .event("q", "ProviderDeleteFailed", "module biz1:1: base a")
+        .await;
+    base.accept().await;
+    world.is_gone("q").await;
+    assert_eq!(base.requests("installBiz"), 0);
+}
+
+/// Defect 15.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_version_released_anew_outlives_the_pod_before() {
+    let world = World::set(|_, http| http.uninstall = std::time::Duration::from_millis(300)).await;
+    let url = world.jar(Jar::new("biz1", "1"));
+    let again = "file:///opt/biz/again.jar";
+    world.jars.put(again, Jar::new("biz1", "1"));
+    let (base, node) = world.base("a").await;
+    world
+        .pod_with("old", &node, &[("biz1", "1", &url)], |pod| {
+            pod["metadata"]["finalizers"] = json!(["example.com/keeps"]);
+        })
+        .await;
+    world.is_ready("old").await;
+    // The old one leaves slowly, and the new one is there before it has left.
+    base.hang_on("uninstallBiz");
+    world.delete("old").await;
+    eventually("the old module is asked to go", DEADLINE, async || {
+        (base.requests("uninstallBiz") > 0).then_some(())
+    })
+    .await;
+    world.pod("new", &node, &[("biz1", "1", again)]).await;
+    world
+        .event(
+            "new",
+            "FailedCreatePodSandBox",
+            "module biz1:1 on base a (127.0.0.1",
+        )
+        .await;
+    let waiting = world.until("is there", "new", |_| true).await;
+    assert_eq!(phase(&waiting), "Pending", "it waits and does not fail");
+    base.serve();
+    world.is_ready("new").await;
+    // The old object is still there, and changes.
+    let asked = base.requests("uninstallBiz");
+    let old = world.until("is there", "old", |_| true).await;
+    assert!(old.metadata.deletion_timestamp.is_some());
+    for count in 0..3 {
+        let change = json!({"metadata": {"labels": {"count": count.to_string()}}});
+        patch(&world, "old", &change).await;
+    }
+    world.delete("old").await;
+    looks(&base, 10).await;
+    patch(&world, "old", &json!({"metadata": {"finalizers": null}})).await;
+    world.is_gone("old").await;
+    looks(&base, 5).await;
+    assert_eq!(base.requests("uninstallBiz"), asked);
+    let modules = base.modules();
+    assert_eq!(modules.len(), 1);
+    assert_eq!((&*modules[0].url, modules[0].state), (again, BizState::Activated));
+}
+
+async fn patch(world: &World, pod: &str, change: &serde_json::Value) {
+    let how = PatchParams::default();
+    world
+        .pods()
+        .patch(pod, &how, &Patch::Merge(change))
+        .await
+        .unwrap();
+}
+
+fn taints(node: &Node) -> Vec<String> {
+    let taints = node.spec.as_ref().unwrap().taints.clone().unwrap_or_default();
+    let ours = taints
+        .into_iter()
+        .filter(|taint| taint.key.contains("koupleless"));
+    ours.map(|taint| format!("{}={}", taint.key, taint.value.unwrap_or_default()))
+        .collect()
+}
+
+/// Defects 4, 5 and 17.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_taken_over_keeps_its_identity_its_taints_and_the_bases_address() {
+    let mut world = World::new().await;
+    let url = world.jar(Jar::new("biz1", "1"));
+    let (base, node) = world.base("a").await;
+    world.pod("p", &node, &[("biz1", "1", &url)]).await;
+    let before = world.is_ready("p").await;
+    let registered = world.node(&node, "is there", |_| true).await;
+    assert_eq!(taints(&registered).len(), 2);
+    for _ in 0..2 {
+        world.end().await;
+        world.begin().await;
+        looks(&base, 3).await;
+    }
+    let adopted = world.node(&node, "is there", |_| true).await;
+    assert_eq!(
+        adopted.metadata.uid, registered.metadata.uid,
+        "it was never deleted"
+    );
+    assert_eq!(taints(&adopted), taints(&registered));
+    let after = world.is_ready("p").await;
+    assert_eq!(since(&after), since(&before), "Ready never flapped");
+    // Made anew, it is one that the API server takes.
+    let nodes: Api<Node> = Api::all(world.client.clone());
+    nodes.delete(&node, &DeleteParams::default()).await.unwrap();
+    let anew = world
+        .node(&node, "was made anew", |node| {
+            node.metadata.uid != registered.metadata.uid
+        })
+        .await;
+    assert_eq!(taints(&anew), taints(&registered));
+    world
+        .pod(
+            "later",
+            &node,
+            &[("biz2", "1", &world.jar(Jar::new("biz2", "1")))],
+        )
+        .await;
+    let later = world.is_ready("later").await;
+    assert_eq!(later.status.unwrap().pod_ip.as_deref(), Some("127.0.0.1"));
+}
+
+/// Since when a pod is ready.
+fn since(pod: &Pod) -> Option<jiff::Timestamp> {
+    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
+    let ready = conditions.iter().find(|one| one.type_ == "Ready")?;
+    ready.last_transition_time.as_ref().map(|time| time.0)
+}
+
+/// Defects 19 and 22: what goes wrong is told with its base and module, what is in the environment is not.
+#[tokio::test]
+async fn values_of_the_environment_and_arguments_are_in_no_log_and_no_event() {
+    let log = Log::from(tracing::Level::TRACE);
+    let world = World::new().await;
+    let url = world.jar(failing());
+    let (base, node) = world.base("a").await;
+    world
+        .pod_with("p", &node, &[("bad", "1", &url)], |pod| {
+            let container = &mut pod["spec"]["containers"][0];
+            container["args"] = json!(["--password=hush-hush"]);
+            let env = container["env"].as_array_mut().unwrap();
+            env.push(json!({"name": "TOKEN", "value": "hush-hush"}));
+        })
+        .await;
+    world.event("p", "Failed", "boom from bad").await;
+    patch(&world, "p", &json!({"metadata": {"labels": {"changed": "yes"}}})).await;
+    world.jars.put(&url, Jar::new("bad", "1"));
+    world.is_ready("p").await;
+    world.delete("p").await;
+    world.is_gone("p").await;
+    let sent = base
+        .log()
+        .iter()
+        .any(|request| request.body.contains("hush-hush"));
+    assert!(sent, "it went to the base");
+    let told = log.with(&[
+        "WARN",
+        "install{",
+        "pod=default/p",
+        "base=a",
+        "module=bad:1",
+        "boom from bad",
+    ]);
+    assert!(!told.is_empty(), "{:#?}", log.warnings());
+    let ours: Vec<String> = log
+        .with(&["hush-hush"])
+        .into_iter()
+        .filter(|line| !line.contains("TRACE"))
+        .collect();
+    assert_eq!(ours, Vec::<String>::new());
+    let events: Api<k8s_openapi::api::core::v1::Event> = Api::namespaced(world.client.clone(), "default");
+    for event in events.list(&Default::default()).await.unwrap().items {
+        assert!(!format!("{event:?}").contains("hush-hush"));
+    }
+}
+
+/// Defect 7, for the emptying of a base that is healed.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_list_of_pods_nothing_is_removed() {
+    let mut world = World::new().await;
+    let url = world.jar(Jar::new("biz1", "1"));
+    let (base, node) = world.base("a").await;
+    world.pod("p", &node, &[("biz1", "1", &url)]).await;
+    world.is_ready("p").await;
+    let provider = world.provider();
+    assert_eq!(provider.purge(&node).await.unwrap(), 0);
+    assert_eq!(base.requests("uninstallBiz"), 0, "its pod is there");
+    // Whoever does not serve the node any more cannot list.
+    world.end().await;
+    let fault = provider.purge(&node).await.unwrap_err();
+    assert!(fault.message.contains(&node), "{fault:?}");
+    assert_eq!(base.requests("uninstallBiz"), 0);
+    world.known.is(&node, Life::Lost("for a test".to_owned()));
+    assert_eq!(provider.evict(&node).await.unwrap(), 0);
+    assert!(
+        world
+            .pods()
+            .get("p")
+            .await
+            .unwrap()
+            .metadata
+            .deletion_timestamp
+            .is_none()
+    );
+}

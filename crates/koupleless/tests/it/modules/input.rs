@@ -1,0 +1,180 @@
+//! Bad input: what it does to its own module and base, and that it does nothing to their neighbours.
+
+use super::world::{DEADLINE, World, condition, waits};
+use evenkeel_testkit::arklet::{BizState, Download, Jar, Start};
+use evenkeel_testkit::eventually;
+use evenkeel_testkit::log::Log;
+use evenkeel_testkit::mqtt::Broker;
+use std::time::Duration;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_jar_that_is_not_there_is_told_with_its_url_base_and_module() {
+    let world = World::new().await;
+    let url = world.jar(Jar::new("biz1", "1"));
+    let (_base, node) = world.base("a").await;
+    let missing = "http://jars.example.com/gone-1.jar";
+    world.pod("p", &node, &[("gone", "1", missing)]).await;
+    world.pod("well", &node, &[("biz1", "1", &url)]).await;
+    for text in ["module gone:1 could not be installed on base a", missing] {
+        world.event("p", "Failed", text).await;
+    }
+    world.is_ready("well").await;
+    world.delete("p").await;
+    world.is_gone("p").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn jars_that_never_end_keep_no_neighbour_waiting() {
+    // Their own deadline is later than any test's.
+    let world = World::set(|settings, _| settings.place = Duration::from_millis(100)).await;
+    let url = world.jar(Jar::new("biz1", "1"));
+    let (base, node) = world.base("a").await;
+    // As many as a base is given operations at a time.
+    for name in ["n1", "n2", "n3", "n4"] {
+        let endless = world.jar(Jar::new(name, "1").download(Download::Hangs));
+        world.pod(name, &node, &[(name, "1", &endless)]).await;
+    }
+    eventually("all of them are asked for", DEADLINE, async || {
+        (base.requests("installBiz") >= 4).then_some(())
+    })
+    .await;
+    world.pod("well", &node, &[("biz1", "1", &url)]).await;
+    world.is_ready("well").await;
+    world.delete("well").await;
+    world.is_gone("well").await;
+}
+
+/// The base does not let go of such a module, and its pod stays for that, so that nothing is left of it that nobody knows.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_whose_jar_never_ends_stays_until_its_base_lets_go() {
+    let world = World::new().await;
+    let endless = world.jar(Jar::new("n1", "1").download(Download::Hangs));
+    let url = world.jar(Jar::new("biz1", "1"));
+    let (base, node) = world.base("a").await;
+    world.pod("p", &node, &[("n1", "1", &endless)]).await;
+    eventually("it is asked for", DEADLINE, async || {
+        (base.requests("installBiz") > 0).then_some(())
+    })
+    .await;
+    world.delete("p").await;
+    world
+        .event(
+            "p",
+            "ProviderDeleteFailed",
+            "module n1:1 could not be removed from base a",
+        )
+        .await;
+    world.pod("well", &node, &[("biz1", "1", &url)]).await;
+    world.is_ready("well").await;
+    base.restart().await;
+    world.is_gone("p").await;
+    world.is_ready("well").await;
+    assert_eq!(base.requests("installBiz"), 3, "none for the pod that goes");
+}
+
+#[tokio::test]
+async fn what_never_comes_up_is_left_at_the_deadline_and_told_of() {
+    let log = Log::capture();
+    let world = World::set(|settings, http| {
+        settings.install = Duration::from_secs(2);
+        http.install = Duration::from_secs(1);
+    })
+    .await;
+    let endless = world.jar(Jar::new("endless", "1").download(Download::Hangs));
+    let stuck = world.jar(Jar::new("stuck", "1").start(Start::Hangs));
+    let url = world.jar(Jar::new("biz1", "1"));
+    let (base, node) = world.base("a").await;
+    world.pod("p", &node, &[("endless", "1", &endless)]).await;
+    world.pod("q", &node, &[("stuck", "1", &stuck)]).await;
+    world.pod("well", &node, &[("biz1", "1", &url)]).await;
+    world.is_ready("well").await;
+    for (pod, module) in [("p", "endless:1"), ("q", "stuck:1")] {
+        let text = format!("module {module} did not come to be on base a");
+        world.event(pod, "Failed", &text).await;
+        let module = format!("module={module}");
+        let told = log.with(&["WARN", "base=a", &module, "did not come to be"]);
+        assert!(!told.is_empty(), "{:#?}", log.warnings());
+    }
+    assert_eq!(base.state("biz1", "1"), Some(BizState::Activated));
+}
+
+#[tokio::test]
+async fn answers_that_are_none_are_told_with_base_and_module_and_harm_no_other_base() {
+    let log = Log::capture();
+    let world = World::set(|_, http| http.answer = 64 << 10).await;
+    let url = world.jar(Jar::new("biz1", "1"));
+    let (bad, first) = world.base("a").await;
+    let (well, second) = world.base("b").await;
+    world.pod("known", &first, &[("biz1", "1", &url)]).await;
+    world.is_ready("known").await;
+    world.delete("known").await;
+    world.is_gone("known").await;
+    let ok = "HTTP/1.1 200 OK\r\n\r\n";
+    let answers = [
+        ("nothing", String::new()),
+        ("empty", ok.to_owned()),
+        ("zeros", "\0\0".to_owned()),
+        ("list", format!("{ok}[]")),
+        ("object", format!("{ok}{{}}")),
+        ("half", format!("{ok}{{\"code\":\"SUCC")),
+        ("page", format!("{ok}<html>hello</html>")),
+        ("deep", format!("{ok}{}", "[".repeat(20_000))),
+        ("long", format!("{ok}{{\"code\":\"{}", "x".repeat(100_000))),
+        ("status", "HTTP/1.1 502 Bad Gateway\r\n\r\n".to_owned()),
+    ];
+    for (name, answer) in answers {
+        bad.garble(answer);
+        world.pod(name, &first, &[("biz1", "1", &url)]).await;
+        let told = world
+            .until("waits with a reason", name, |pod| {
+                waits(pod, "biz1").is_some_and(|(reason, _)| reason.starts_with("Base"))
+            })
+            .await;
+        let (_, message) = waits(&told, "biz1").unwrap();
+        assert!(
+            message.contains("module biz1:1") && message.contains("base a"),
+            "{name}: {message}"
+        );
+        world.event(name, "Failed", message).await;
+        let pod = format!("pod=default/{name}");
+        let logged = log.with(&["WARN", &pod, "base=a", "module=biz1:1"]);
+        assert!(!logged.is_empty(), "{name}: {:#?}", log.warnings());
+        // Meanwhile the neighbour takes modules.
+        let beside = format!("{name}-beside");
+        world.pod(&beside, &second, &[("biz1", "1", &url)]).await;
+        world.is_ready(&beside).await;
+        world.delete(&beside).await;
+        world.is_gone(&beside).await;
+        assert_ne!(condition(&told, "Ready"), "True");
+        bad.serve();
+        world.is_ready(name).await;
+        world.delete(name).await;
+        world.is_gone(name).await;
+    }
+    assert_eq!(well.modules(), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broker_that_restarts_during_an_install_costs_no_second_one() {
+    let broker = Broker::start();
+    let world = World::over(broker.address()).await;
+    let slow = world.jar(Jar::new("slow", "1").start(Start::Held));
+    let url = world.jar(Jar::new("biz1", "1"));
+    let (base, node) = world.base_over(broker.address(), "a").await;
+    let (_neighbour, second) = world.base("b").await;
+    world.pod("p", &node, &[("slow", "1", &slow)]).await;
+    eventually("it is being installed", DEADLINE, async || {
+        (base.state("slow", "1") == Some(BizState::Resolved)).then_some(())
+    })
+    .await;
+    broker.stop().await;
+    world.pod("well", &second, &[("biz1", "1", &url)]).await;
+    world.is_ready("well").await;
+    broker.restart().await;
+    base.release(&slow);
+    world.is_ready("p").await;
+    assert_eq!(base.requests("installBiz"), 1);
+    world.delete("p").await;
+    world.is_gone("p").await;
+    assert_eq!(base.modules(), []);
+}
