@@ -212,6 +212,8 @@ pub mod simulated {
 pub mod vnode {
     /// Component of Events, and field manager of patches.
     pub const COMPONENT: &str = "evenkeel-vnode";
+    /// Label of virtual nodes, key and value (virtual-kubelet's).
+    pub const VIRTUAL_NODE_LABEL: (&str, &str) = ("type", "virtual-kubelet");
     /// Label that all nodes of a fleet have, with the fleet's name: by it their watch finds them.
     pub const FLEET_LABEL: &str = "vnode.evenkeel.io/fleet";
     /// Annotation of a virtual Node: labels and annotations that were written last, as JSON of an ObjectMeta

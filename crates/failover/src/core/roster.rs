@@ -1,14 +1,12 @@
 //! Rosters: which nodes of a zone watch each other. Made of Nodes and AgentStatus objects by the leader alone.
 
 use evenkeel_api::crd::AgentStatusSpec;
+use evenkeel_api::names::vnode::VIRTUAL_NODE_LABEL;
 use evenkeel_api::names::{CONTROL_PLANE_LABEL, ZONE_LABELS};
 use evenkeel_api::zone::{RosterMember, RosterSpec};
 use evenkeel_zone::keys::PublicKey;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-
-/// Label by which virtual kubelets mark their nodes; such a node has no machine of its own to watch.
-pub const VIRTUAL_NODE_LABEL: (&str, &str) = ("type", "virtual-kubelet");
 
 /// The zone of a node: the first zone label that has a value, else `default_zone`, else none.
 pub fn zone_of(labels: &BTreeMap<String, String>, default_zone: Option<&str>) -> Option<String> {
@@ -20,6 +18,7 @@ pub fn zone_of(labels: &BTreeMap<String, String>, default_zone: Option<&str>) ->
 
 /// Whether a node can be in a roster at all: control-plane and virtual nodes are not.
 pub fn eligible(labels: &BTreeMap<String, String>) -> bool {
+    // A virtual node has no machine of its own to watch.
     let (key, value) = VIRTUAL_NODE_LABEL;
     !labels.contains_key(CONTROL_PLANE_LABEL) && labels.get(key).map(String::as_str) != Some(value)
 }

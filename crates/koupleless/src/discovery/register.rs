@@ -6,6 +6,7 @@
 use super::{Hub, nodes};
 use crate::core::Base;
 use evenkeel_api::names::koupleless::{COMPONENT_LABEL, DISCOVERY, ENV_LABEL, VNODE};
+use evenkeel_api::names::vnode::VIRTUAL_NODE_LABEL;
 use evenkeel_net::log::causes;
 use k8s_openapi::api::core::v1::{Node, NodeSpec, Taint};
 use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
@@ -149,7 +150,7 @@ fn node(hub: &Hub, name: &str, base: &Base) -> Node {
     for (key, value) in [
         (COMPONENT_LABEL, VNODE),
         (ENV_LABEL, &*hub.env),
-        ("type", "virtual-kubelet"),
+        VIRTUAL_NODE_LABEL,
         ("kubernetes.io/role", "agent"),
     ] {
         labels.entry(key.to_owned()).or_insert_with(|| value.to_owned());

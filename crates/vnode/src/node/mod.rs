@@ -10,8 +10,8 @@ pub(crate) use requests::is_absent;
 #[cfg(test)]
 mod tests;
 
-use crate::core::lease;
 use crate::core::node::{Action, Input, Refused};
+use crate::core::{lease, merge};
 use crate::provider::{Fault, FaultKind, Provider};
 use evenkeel_api::names;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -102,16 +102,20 @@ impl Hand {
         })
     }
 
-    /// Deletes Node and Lease. What is gone already is no error.
+    /// Deletes Node and Lease. What is gone already is no error; those of another kubelet stay.
     pub async fn delete(&self, node: &str) -> kube::Result<()> {
-        let found = match self.shared.nodes.get_metadata(node).await {
-            Ok(found) => found.metadata.uid,
+        let found = match self.shared.nodes.get(node).await {
+            Ok(found) => Some(found),
             Err(kube::Error::Api(status)) if is_absent(&status) => None,
             Err(error) => return Err(error),
         };
-        if let Some(uid) = found {
+        if let Some(found) = found {
+            if merge::is_foreign(&found) {
+                tracing::warn!(node, "{}", requests::foreign(node));
+                return Ok(());
+            }
             let exact = DeleteParams::default().preconditions(Preconditions {
-                uid: Some(uid),
+                uid: found.metadata.uid,
                 resource_version: None,
             });
             requests::gone(self.shared.nodes.delete(node, &exact).await)?;

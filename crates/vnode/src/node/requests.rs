@@ -3,6 +3,7 @@
 use crate::core::lease::{Answer, Request};
 use crate::core::merge;
 use crate::core::node::Refused;
+use evenkeel_api::names::vnode::VIRTUAL_NODE_LABEL;
 use evenkeel_election::gate::is_gate_closed;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
@@ -23,6 +24,11 @@ pub(super) async fn register(nodes: &Api<Node>, name: &str, wanted: &Node) -> Re
                     .create(&PostParams::default(), &merge::creation(wanted))
                     .await
             }
+            Ok(Some(current)) if merge::is_foreign(&current) => {
+                let why = foreign(name);
+                tracing::warn!(node = name, "{why}");
+                return Err(Refused::Failed(why));
+            }
             Ok(Some(current)) => match merge::patch(&current, wanted) {
                 None => return Ok(current),
                 Some(patch) => {
@@ -39,6 +45,14 @@ pub(super) async fn register(nodes: &Api<Node>, name: &str, wanted: &Node) -> Re
         }
     }
     Err(last)
+}
+
+/// What is said of a Node that is not ours.
+pub(super) fn foreign(name: &str) -> String {
+    let (key, value) = VIRTUAL_NODE_LABEL;
+    format!(
+        "the Node {name} is another kubelet's and is left alone: it has no label {key}={value}; give one of the two another name"
+    )
 }
 
 /// Patches the status.

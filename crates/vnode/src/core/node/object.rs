@@ -74,7 +74,7 @@ impl Parts<'_> {
         let system = or(template.operating_system, "linux");
         let architecture = or(template.architecture, architecture());
         let mut labels: BTreeMap<String, String> = [
-            ("type", "virtual-kubelet"),
+            names::vnode::VIRTUAL_NODE_LABEL,
             ("kubernetes.io/role", "agent"),
             ("kubernetes.io/hostname", name),
             ("kubernetes.io/os", &system),

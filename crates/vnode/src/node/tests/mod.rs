@@ -214,6 +214,33 @@ async fn a_node_that_was_made_anew_is_recognised() {
 }
 
 #[tokio::test]
+async fn a_node_of_another_kubelet_is_left_alone() {
+    let mut bench = Bench::on(api_server(), template());
+    let mut other = Node::default();
+    other.metadata.name = Some("n1".to_owned());
+    let created = bench
+        .nodes()
+        .create(&PostParams::default(), &other)
+        .await
+        .unwrap();
+    let status = json!({"status": {"nodeInfo": {
+        "architecture": "amd64", "bootID": "b", "containerRuntimeVersion": "containerd://2", "kernelVersion": "6",
+        "kubeProxyVersion": "", "kubeletVersion": "v1.36.0", "machineID": "m", "operatingSystem": "linux",
+        "osImage": "Debian", "systemUUID": "s",
+    }}});
+    bench.patch(status).await;
+    let before = bench.node().await;
+    bench
+        .step(Input::Begin(Some("10.0.0.1:10250".parse().unwrap())))
+        .await;
+    bench.pass(MINUTE).await;
+    bench.hand.delete("n1").await.unwrap();
+    assert_eq!(bench.node().await, before);
+    assert_eq!(before.metadata.uid, created.metadata.uid);
+    assert_eq!(bench.machine.uid(), None, "it is not ours");
+}
+
+#[tokio::test]
 async fn a_deleted_node_is_registered_anew() {
     let mut bench = Bench::new(template()).await;
     let first = bench.node().await.metadata.uid;
