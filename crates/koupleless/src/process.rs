@@ -251,6 +251,7 @@ impl Process {
         self.discovery
             .start(&self.client, Arc::new(fleet.clone()), self.sources, &stop);
         let (provider, ears, alerts) = (self.provider.clone(), self.ears.clone(), self.alerts.clone());
+        let discovery = self.discovery.clone();
         let ending = stop.clone();
         let following = async move {
             while let Some(event) = changes.recv().await {
@@ -266,7 +267,7 @@ impl Process {
                             at: Timestamp::now(),
                         });
                     }
-                    let evicting = evict(provider.clone(), event.node.clone());
+                    let evicting = evict(provider.clone(), discovery.clone(), event.node.clone());
                     tokio::spawn(ending.clone().run_until_cancelled_owned(evicting));
                 }
             }
@@ -286,12 +287,16 @@ impl Process {
     }
 }
 
-/// Evicts for as long as the base is lost: pods may still be bound to its node.
-async fn evict(provider: Koupleless, node: Arc<str>) {
+/// Evicts for as long as the base is lost: pods may still be bound to its node. A node without pods need not stay.
+async fn evict(provider: Koupleless, discovery: Discovery, node: Arc<str>) {
     let mut pause = AGAIN;
     while provider.is_lost(&node) {
-        if let Err(fault) = provider.evict(&node).await {
-            tracing::warn!(%node, reason = fault.reason, "{}, trying again", fault.message);
+        match provider.evict(&node).await {
+            Ok(None) => {}
+            Ok(Some(pods)) => discovery.pods(&node, pods),
+            Err(fault) => {
+                tracing::warn!(%node, reason = fault.reason, "{}, trying again", fault.message);
+            }
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(AGAIN_MOST);

@@ -9,17 +9,17 @@ use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::{Client, Resource as _, ResourceExt as _};
 
 impl Inner {
-    pub(super) async fn evict(&self, node: &str) -> Result<usize, Fault> {
+    pub(super) async fn evict(&self, node: &str) -> Result<Option<usize>, Fault> {
         let Life::Lost(why) = self.bases.life(node) else {
             // It is back: nothing moves.
-            return Ok(0);
+            return Ok(None);
         };
         let Ok(client) = self.client(node) else {
             // Whoever serves the node evicts.
-            return Ok(0);
+            return Ok(None);
         };
-        let mut gone = 0;
-        for pod in &self.pods_on(node, &client).await? {
+        let pods = self.pods_on(node, &client).await?;
+        for pod in pods.iter().filter(|pod| stays(pod)) {
             let Some(uid) = pod.uid() else { continue };
             if !matches!(self.bases.life(node), Life::Lost(_)) {
                 break;
@@ -34,7 +34,7 @@ impl Inner {
                 ..DeleteParams::default()
             };
             match pods.delete(&pod.name_any(), &how).await {
-                Ok(_) => gone += 1,
+                Ok(_) => {}
                 // Gone, or another of its name.
                 Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => continue,
                 Err(error) => {
@@ -45,20 +45,24 @@ impl Inner {
             tracing::warn!(node, pod = %format!("{namespace}/{}", pod.name_any()), why, "pod of a lost base deleted");
             record(&client, pod, &why).await;
         }
-        Ok(gone)
+        Ok(Some(pods.len()))
     }
 
-    /// The pods that are on a node and not on their way out.
+    /// The pods that are on a node, those on their way out included.
     pub(super) async fn pods_on(&self, node: &str, client: &Client) -> Result<Vec<Pod>, Fault> {
         let here = ListParams::default().fields(&format!("spec.nodeName={node}"));
         let pods: Api<Pod> = Api::all(client.clone());
-        let mut list = pods.list(&here).await.map_err(|error| {
+        let list = pods.list(&here).await.map_err(|error| {
             let message = format!("node {node}: cannot list its pods: {error}");
             Fault::new(FaultKind::Later, "PodsUnknown", message)
         })?;
-        list.items.retain(|pod| pod.metadata.deletion_timestamp.is_none());
         Ok(list.items)
     }
+}
+
+/// Whether a pod is not on its way out.
+pub(super) fn stays(pod: &Pod) -> bool {
+    pod.metadata.deletion_timestamp.is_none()
 }
 
 /// An Event that cannot be written changes nothing.

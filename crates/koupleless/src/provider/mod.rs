@@ -216,9 +216,10 @@ impl Koupleless {
         self.0.purge(node).await
     }
 
-    /// Deletes the pods of a node whose base is gone, as far as the node is served here; how many were there. Each is deleted by
-    /// its UID, with an Event that says why.
-    pub async fn evict(&self, node: &str) -> Result<usize, Fault> {
+    /// Deletes the pods of a node whose base is gone, as far as the node is served here; how many were on it, those on their way
+    /// out included. Each is deleted by its UID, with an Event that says why. `None`: nothing was done, the base is not lost or
+    /// the node not served here.
+    pub async fn evict(&self, node: &str) -> Result<Option<usize>, Fault> {
         self.0.evict(node).await
     }
 }

@@ -1,6 +1,7 @@
 //! Modules go.
 
 use super::base::Bound;
+use super::evict::stays;
 use super::install::about;
 use super::{Inner, Life};
 use crate::arklet::{ModuleId, Outcome};
@@ -112,6 +113,7 @@ impl Inner {
         let pods = self.pods_on(node, &self.client(node)?).await?;
         let there: HashSet<&str> = pods
             .iter()
+            .filter(|pod| stays(pod))
             .filter_map(|pod| pod.metadata.uid.as_deref())
             .collect();
         let owned: Vec<ModuleId> = {

@@ -373,6 +373,24 @@ async fn values_of_the_environment_and_arguments_are_in_no_log_and_no_event() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_base_is_left_by_its_pods_and_how_many_are_there_is_told() {
+    let world = World::new().await;
+    let url = world.jar(Jar::new("biz1", "1"));
+    let (_base, node) = world.base("a").await;
+    world.pod("p", &node, &[("biz1", "1", &url)]).await;
+    world.is_ready("p").await;
+    let provider = world.provider();
+    assert_eq!(provider.evict(&node).await.unwrap(), None, "it lives");
+    world.known.is(&node, Life::Lost("for a test".to_owned()));
+    assert_eq!(provider.evict(&node).await.unwrap(), Some(1));
+    eventually("no pod is left", DEADLINE, async || {
+        (provider.evict(&node).await.unwrap() == Some(0)).then_some(())
+    })
+    .await;
+    world.is_gone("p").await;
+}
+
 /// Defect 7, for the emptying of a base that is healed.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_list_of_pods_nothing_is_removed() {
@@ -390,7 +408,7 @@ async fn without_a_list_of_pods_nothing_is_removed() {
     assert!(fault.message.contains(&node), "{fault:?}");
     assert_eq!(base.requests("uninstallBiz"), 0);
     world.known.is(&node, Life::Lost("for a test".to_owned()));
-    assert_eq!(provider.evict(&node).await.unwrap(), 0);
+    assert_eq!(provider.evict(&node).await.unwrap(), None);
     assert!(
         world
             .pods()
