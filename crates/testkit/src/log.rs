@@ -2,9 +2,22 @@
 
 use std::fmt;
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 use tracing::Level;
 use tracing::subscriber::DefaultGuard;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt as _;
+
+/// From now on no place that logs, and no span, is switched off for the whole process because the threads that met it first
+/// had nobody who listens: a listener of one thread that comes at that moment would miss it. Call it before listening.
+pub fn keep_callsites() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let deaf = tracing_subscriber::registry().with(LevelFilter::DEBUG);
+        // Where there is a listener for the whole process already, that one does.
+        let _ = tracing::subscriber::set_global_default(deaf);
+    });
+}
 
 /// What this thread logs, as long as this is alive. A test on several threads misses what the others log: take
 /// `#[tokio::test]` without a flavour.
@@ -42,6 +55,7 @@ impl Log {
 
     /// From this level on.
     pub fn from(level: Level) -> Self {
+        keep_callsites();
         let text = Sink::default();
         let sink = text.clone();
         let lines = tracing_subscriber::fmt()

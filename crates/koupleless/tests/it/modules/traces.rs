@@ -3,6 +3,7 @@
 use super::world::{DEADLINE, World};
 use evenkeel_testkit::arklet::{Jar, Start, Thrown};
 use evenkeel_testkit::eventually;
+use evenkeel_testkit::log::keep_callsites;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
@@ -65,6 +66,7 @@ impl Spans {
 
 #[tokio::test]
 async fn a_span_leads_from_a_pod_to_the_calls_of_its_base() {
+    keep_callsites();
     let spans = Spans::default();
     let _guard = tracing::subscriber::set_default(tracing_subscriber::registry().with(spans.clone()));
     let world = World::new().await;
