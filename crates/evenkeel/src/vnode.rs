@@ -5,7 +5,7 @@ use evenkeel_election::unique_identity_of;
 use evenkeel_koupleless::cli::KouplelessArgs;
 use evenkeel_koupleless::cli::variables::Variables;
 use evenkeel_koupleless::process::settings::{Settings, SettingsError};
-use evenkeel_koupleless::process::{Process, ProcessError};
+use evenkeel_koupleless::process::{self, Process, ProcessError};
 use evenkeel_vnode::cli::file::{self, FileError};
 use evenkeel_vnode::cli::layers::{Layer, LayerError, Layered, settings};
 use evenkeel_vnode::cli::{self, Prepared, SIMULATED, ServeArgs, SimulatedArgs, VnodeError};
@@ -96,6 +96,7 @@ pub(crate) async fn run(args: VnodeArgs, shutdown: CancellationToken) -> Result<
                 Ok(Prepared {
                     provider: Arc::new(process.provider()),
                     nodes: BASES,
+                    files: process::FILES,
                     change: Box::new(Process::change),
                     metrics: Box::new(process.metrics()),
                     begin: Box::new(move |fleet| process.begin(fleet)),

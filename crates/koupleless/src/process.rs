@@ -32,6 +32,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
+/// Connections that one base has with this process at a time, at most: four operations, a look at its modules, a poll of its
+/// health, and its heartbeat. All of them are open while bases hang.
+pub const FILES: usize = 7;
+
 /// Deadline of a provider's call: an install, with the operations that it waits for.
 const CALL: Duration = Duration::from_secs(600);
 /// Between two tries to evict the pods of a lost base.

@@ -1,10 +1,11 @@
 //! Test support: conditions awaited with a deadline, skips that are seen, tools that may be missing, an API server
 //! of the test's own, also on links that can be cut, networks that lose packets, candidates of elections as
-//! processes, programs on Kubernetes' own code as peers, a container runtime, what is logged, and (feature `arklet`) fake Koupleless
+//! processes, programs on Kubernetes' own code as peers, a container runtime, what is logged, benchmarks of many processes, and (feature `arklet`) fake Koupleless
 //! bases and an MQTT broker.
 
 #[cfg(feature = "arklet")]
 pub mod arklet;
+pub mod bench;
 pub mod candidate;
 pub mod containerd;
 pub mod interop;

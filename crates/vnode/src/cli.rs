@@ -78,6 +78,8 @@ pub struct Prepared {
     pub provider: Arc<dyn Provider>,
     /// How many nodes there may be, for the limit of open files.
     pub nodes: usize,
+    /// How many files the provider may have open at a time for each of them, for the same.
+    pub files: usize,
     /// Changes the usual options.
     pub change: Box<dyn FnOnce(&mut Options) + Send>,
     /// Puts the provider's numbers beside the fleet's.
@@ -121,6 +123,7 @@ pub async fn run(
     let Prepared {
         provider,
         nodes,
+        files,
         change,
         metrics,
         begin,
@@ -136,12 +139,14 @@ pub async fn run(
         None => None,
     };
 
+    // A listener for each node, the provider's own, and connections besides.
+    let wanted = nodes * (files + usize::from(kubelet.is_some())) + 1024;
     match doors::raise_file_limit() {
-        // A listener for each node, and connections besides.
-        Ok(limit) if kubelet.is_some() && limit < nodes as u64 + 1024 => tracing::warn!(
+        Ok(limit) if limit < wanted as u64 => tracing::warn!(
             limit,
+            wanted,
             nodes,
-            "the limit of open files is too low for a kubelet API of each node: raise it (ulimit -Hn), or use --no-kubelet-api"
+            "the limit of open files is too low for so many nodes: raise it (ulimit -Hn)"
         ),
         Ok(_) => {}
         Err(error) => tracing::warn!(%error, "cannot raise the limit of open files"),
@@ -203,6 +208,7 @@ pub fn simulated(args: &SimulatedArgs) -> Result<Prepared, VnodeError> {
     Ok(Prepared {
         provider: Arc::new(provider),
         nodes: nodes.len(),
+        files: 0,
         change: Box::new(|_| {}),
         metrics: Box::new(|_| {}),
         begin: Box::new(move |fleet| {

@@ -4,10 +4,11 @@ use super::Identity;
 use super::json::{Enums, Json};
 use super::live::{Inner, Live};
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream, lookup_host};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 /// Where heartbeats go.
@@ -76,7 +77,7 @@ async fn beat(inner: &Inner, endpoint: &Endpoint) {
             changed = beats.changed() => if changed.is_err() { return },
         }
         let request = request(&endpoint.host, &endpoint.path, &inner.identity, inner.told_port);
-        let status = send(&endpoint.host, &request).await;
+        let status = send(inner.address.ip(), &endpoint.host, &request).await;
         let mut ledger = inner.ledger();
         match status {
             Ok(200) => ledger.heartbeats.accepted += 1,
@@ -116,9 +117,31 @@ pub(crate) fn metadata(identity: &Identity) -> Json {
     ])
 }
 
+/// Connects from a base's own address, by which it is believed: the machine has many, and would choose another.
+async fn connect(from: IpAddr, host: &str) -> io::Result<TcpStream> {
+    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    for to in lookup_host(host).await? {
+        let socket = if to.is_ipv4() {
+            TcpSocket::new_v4()?
+        } else {
+            TcpSocket::new_v6()?
+        };
+        if to.is_ipv4() == from.is_ipv4() {
+            // Ports of connections that ended lately may be taken again.
+            socket.set_reuseaddr(true)?;
+            socket.bind((from, 0).into())?;
+        }
+        match socket.connect(to).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
 /// Sends it; returns the status code.
-async fn send(host: &str, request: &str) -> io::Result<u16> {
-    let connecting = TcpStream::connect(host);
+async fn send(from: IpAddr, host: &str, request: &str) -> io::Result<u16> {
+    let connecting = connect(from, host);
     let mut stream = timeout(Duration::from_secs(30), connecting).await??;
     let exchange = async {
         stream.write_all(request.as_bytes()).await?;

@@ -1,10 +1,8 @@
 //! What is done and measured.
 
 use super::Args;
-use super::child::Role;
-use super::table::Row;
-use super::{fleet, server};
-use evenkeel_net::client::ClientArgs;
+use super::fleet;
+use evenkeel_testkit::bench::{Role, Row, clients, gauge, gauges, server};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::PostParams;
@@ -92,12 +90,12 @@ pub(crate) fn measure(args: &Args) -> Vec<Row> {
     quiet(&mut fleet, args.nodes);
 
     let (before, cpu) = (
-        gauges(&fleet.ask("metrics"), "evenkeel_vnode_api_requests_total"),
+        gauges(&fleet.ask("metrics"), "evenkeel_vnode_api_requests_total", ""),
         fleet.cpu(),
     );
     std::thread::sleep(Duration::from_secs(args.idle));
     let (after, used) = (
-        gauges(&fleet.ask("metrics"), "evenkeel_vnode_api_requests_total"),
+        gauges(&fleet.ask("metrics"), "evenkeel_vnode_api_requests_total", ""),
         fleet.cpu() - cpu,
     );
     let minutes = args.idle as f64 / 60.0;
@@ -133,19 +131,6 @@ fn memory(role: &Role, what: &str, goal: Option<u64>) -> Row {
     }
 }
 
-/// A connection each for some: one would be the bottleneck.
-pub(crate) async fn clients(kubeconfig: &str) -> Vec<Client> {
-    let flags = ClientArgs {
-        kubeconfig: Some(kubeconfig.into()),
-        ..ClientArgs::default()
-    };
-    let mut clients = Vec::new();
-    for _ in 0..4 {
-        clients.push(flags.client("bench").await.unwrap());
-    }
-    clients
-}
-
 /// Creates pods, bound to nodes in turn; so many per second, or as fast as may be.
 async fn create(clients: &[Client], nodes: usize, pods: std::ops::Range<usize>, pace: Option<usize>) {
     let began = tokio::time::Instant::now();
@@ -174,10 +159,10 @@ async fn create(clients: &[Client], nodes: usize, pods: std::ops::Range<usize>, 
 fn quiet(fleet: &mut Role, nodes: usize) {
     let end = Instant::now() + PATIENCE;
     let look = Duration::from_secs(10);
-    let mut last = gauges(&fleet.ask("metrics"), "evenkeel_vnode_api_requests_total");
+    let mut last = gauges(&fleet.ask("metrics"), "evenkeel_vnode_api_requests_total", "");
     loop {
         std::thread::sleep(look);
-        let now = gauges(&fleet.ask("metrics"), "evenkeel_vnode_api_requests_total");
+        let now = gauges(&fleet.ask("metrics"), "evenkeel_vnode_api_requests_total", "");
         // Twice what Leases take.
         if now - last <= 2.0 * nodes as f64 + 100.0 {
             return;
@@ -200,39 +185,10 @@ fn wait(what: &str, fleet: &mut Role, so: impl Fn(&str) -> bool) -> Instant {
     }
 }
 
-/// The value of a metric without labels.
-pub(crate) fn gauge(text: &str, name: &str) -> f64 {
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    line.map_or(0.0, |value| value.trim().parse().unwrap())
-}
-
-/// The sum of a metric over its labels.
-fn gauges(text: &str, name: &str) -> f64 {
-    let values = text.lines().filter(|line| {
-        line.strip_prefix(name)
-            .is_some_and(|rest| rest.starts_with(['{', ' ']))
-    });
-    values
-        .map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap())
-        .sum()
-}
-
 /// Whether so many pods run, and it is written of all of them.
 fn runs(text: &str, pods: usize) -> bool {
-    phase(text, "Running") >= pods as f64 && gauge(text, "evenkeel_vnode_status_queue_length") == 0.0
-}
-
-/// How many pods are in a phase.
-fn phase(text: &str, phase: &str) -> f64 {
-    let wanted = format!("phase=\"{phase}\"");
-    let lines = text
-        .lines()
-        .filter(|line| line.starts_with("evenkeel_vnode_pods{") && line.contains(&wanted));
-    lines
-        .map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap())
-        .sum()
+    gauges(text, "evenkeel_vnode_pods", "phase=\"Running\"") >= pods as f64
+        && gauge(text, "evenkeel_vnode_status_queue_length") == 0.0
 }
 
 /// The buckets of the latency's histogram: upper bounds with how many values lie below.

@@ -1,9 +1,9 @@
 //! The fleet as a process.
 
-use super::child::serve_orders;
 use super::witness::Witness;
 use evenkeel_api::names::NODE_LEASE_NAMESPACE;
 use evenkeel_net::client::ClientArgs;
+use evenkeel_testkit::bench::serve_orders;
 use evenkeel_vnode::ownership::Sharing;
 use evenkeel_vnode::server::doors;
 use evenkeel_vnode::server::kubelet::{Certificate, Clients, KubeletApi};

@@ -11,15 +11,13 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a benchmark fails by panicking")]
 #![expect(clippy::print_stdout, reason = "prints its results")]
 
-mod child;
 mod drive;
 mod fleet;
-mod server;
-mod table;
 mod takeover;
 mod witness;
 
 use clap::{Parser, ValueEnum};
+use evenkeel_testkit::bench::{server, table};
 
 /// As in the shipped binary.
 #[global_allocator]
@@ -82,7 +80,7 @@ fn main() {
             if args.only != Some(Part::Load) {
                 rows.extend(takeover::measure(&args));
             }
-            println!("{}", table::text(&rows));
+            println!("{}", table(&rows));
         }
     }
 }

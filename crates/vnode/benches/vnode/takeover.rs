@@ -2,13 +2,11 @@
 //! both.
 
 use super::Args;
-use super::child::Role;
-use super::drive::{clients, gauge};
+use super::fleet;
 use super::fleet::GROUP;
-use super::table::Row;
 use super::witness::{self, now};
-use super::{fleet, server};
 use evenkeel_api::names::NODE_LEASE_NAMESPACE;
+use evenkeel_testkit::bench::{Role, Row, clients, gauge, server};
 use futures::StreamExt as _;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;

@@ -1,6 +1,7 @@
 //! Modules as containers, on fake bases that answer as real ones do to the byte.
 
 mod defects;
+mod hung;
 mod input;
 mod lifecycle;
 mod misfortune;

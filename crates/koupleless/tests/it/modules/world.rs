@@ -80,6 +80,11 @@ impl World {
         Self::set(|settings, _| settings.profile = Arc::new(profile)).await
     }
 
+    /// Whose calls wait for a base that hangs until the test is over: what they hold meanwhile nobody else gets.
+    pub(super) async fn patient() -> Self {
+        Self::set(|_, http| http.query = 10 * DEADLINE).await
+    }
+
     /// One with other settings.
     pub(super) async fn set(change: impl FnOnce(&mut Settings, &mut HttpOptions)) -> Self {
         let mut settings = Settings {
@@ -168,6 +173,8 @@ impl World {
             },
         ];
         options.nodes.ping = Duration::from_millis(100);
+        // Few, so that bases that hang could take all of them.
+        (options.starts, options.looks) = (4, 4);
         options.strays.first = Duration::from_millis(100);
         options.strays.every = Duration::from_millis(200);
         options.strays.apart = Duration::from_millis(200);

@@ -151,6 +151,19 @@ async fn heartbeats_go_on_through_refusals_and_restarts() {
 }
 
 #[tokio::test]
+async fn heartbeats_come_from_the_address_of_the_base() {
+    let controller = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let ip = Ipv4Addr::new(127, 9, 8, 6);
+    let base = Base::start(Setup {
+        ip: ip.into(),
+        ..Setup::default()
+    });
+    base.heartbeat_to(&format!("http://{}", controller.local_addr().unwrap()));
+    let (_stream, peer) = controller.accept().await.unwrap();
+    assert_eq!(peer.ip(), ip);
+}
+
+#[tokio::test]
 async fn three_hundred_bases_live_side_by_side() {
     let jars = super::recorded_jars();
     let bases: Vec<_> = (0..300)

@@ -3,15 +3,28 @@
 use std::fmt::Write as _;
 
 /// One line of the table.
-pub(crate) struct Row {
-    pub(crate) what: String,
-    pub(crate) measured: String,
+pub struct Row {
+    /// What was measured, and how.
+    pub what: String,
+    /// The figure with its unit.
+    pub measured: String,
     /// The goal, and whether it is met.
-    pub(crate) goal: Option<(&'static str, bool)>,
+    pub goal: Option<(&'static str, bool)>,
+}
+
+impl Row {
+    /// A figure without a goal.
+    pub fn new(what: impl Into<String>, measured: impl Into<String>) -> Self {
+        Self {
+            what: what.into(),
+            measured: measured.into(),
+            goal: None,
+        }
+    }
 }
 
 /// A table in Markdown.
-pub(crate) fn text(rows: &[Row]) -> String {
+pub fn table(rows: &[Row]) -> String {
     let mut text = String::from("| what | goal | measured |\n|---|---|---|\n");
     for Row { what, measured, goal } in rows {
         let (goal, verdict) = match goal {
