@@ -258,8 +258,12 @@ impl Discovery {
     /// The base of a node has answered at `endpoint`, and called itself `says`.
     pub fn answered(&self, node: &str, endpoint: &Endpoint, says: Option<&str>) {
         if let Some(base) = self.base(node) {
-            // A name that no base can have tells nothing.
-            let says = says.and_then(|says| Identity::new(says).ok());
+            let says = match says.map(Identity::new) {
+                // A name that no base can have is at least another's.
+                Some(Err(_)) => return,
+                Some(Ok(says)) => Some(says),
+                None => None,
+            };
             self.hub.saw(Sighting::Answered {
                 identity: base.identity.clone(),
                 endpoint: endpoint.clone(),

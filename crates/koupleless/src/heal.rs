@@ -102,8 +102,8 @@ impl Healer {
     }
 
     /// Begins to look after a base, whose node is served during `term`: nothing is done for it after that, but its place in the
-    /// budget is given back. `bases` reaches the cluster that its pod is in, which may be another one.
-    pub fn base(&self, node: &str, bases: Client, modules: Arc<dyn Modules>, term: Term) -> Healing {
+    /// budget is given back. `bases` reaches the cluster that its pod is in, which may be another one; `None`: no pod is known to anybody.
+    pub fn base(&self, node: &str, bases: Option<Client>, modules: Arc<dyn Modules>, term: Term) -> Healing {
         let (told, hears) = mpsc::unbounded_channel();
         let keeper = Keeper {
             shared: Arc::clone(&self.shared),
@@ -146,7 +146,7 @@ impl Healing {
 struct Keeper {
     shared: Arc<Shared>,
     node: Arc<str>,
-    bases: Client,
+    bases: Option<Client>,
     modules: Arc<dyn Modules>,
     term: Term,
     machine: Machine,
@@ -250,7 +250,7 @@ impl Keeper {
         let (node, bases) = (Arc::clone(&self.node), self.bases.clone());
         let (pod, modules) = (self.pod.clone(), Arc::clone(&self.modules));
         // The place of a node that is gone for good is given back: nobody serves that node.
-        let term = (!matches!(action, Action::Release)).then(|| self.term.clone());
+        let term = (!self.is_gone()).then(|| self.term.clone());
         let acting = async move {
             let client = &shared.client;
             match action {
@@ -270,8 +270,8 @@ impl Keeper {
                     Ok(left) => Answer::Left(left),
                     Err(why) => Answer::Failed(why),
                 },
-                Action::Replace(uid) => match pod.filter(|pod| pod.uid == uid) {
-                    Some(pod) => node::evict(bases, &pod).await,
+                Action::Replace(uid) => match pod.filter(|pod| pod.uid == uid).zip(bases) {
+                    Some((pod, bases)) => node::evict(bases, &pod).await,
                     None => Answer::Failed("another pod is known meanwhile".to_owned()),
                 },
             }

@@ -8,9 +8,9 @@ use crate::alert::{self, Alerts, AlertsError};
 use crate::arklet::HttpTunnel;
 use crate::arklet::mqtt::{MqttError, MqttTunnel};
 use crate::baseline::Deployments;
-use crate::core::Base;
 use crate::core::alert::{Alert, Limits, Scene};
 use crate::core::registry::{self, Change};
+use crate::core::{Base, Endpoint};
 use crate::discovery::door::DoorError;
 use crate::discovery::mqtt::Hearts;
 use crate::discovery::pods::{Cluster, Keys};
@@ -25,12 +25,14 @@ use evenkeel_net::client::{Access, ClientArgs, ClientError};
 use evenkeel_vnode::Fleet;
 use evenkeel_vnode::core::pod::{Extra, Holds};
 use evenkeel_vnode::server::tls::AGAIN as FILES_AGAIN;
+use futures::FutureExt as _;
 use jiff::Timestamp;
 use prometheus_client::registry::Registry;
 use settings::{Settings, SettingsError};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::JoinMap;
 
 /// Connections that one base has with this process at a time, at most: four operations, a look at its modules, a poll of its
 /// health, and its heartbeat. All of them are open while bases hang.
@@ -128,6 +130,7 @@ impl Process {
         let discovery = Discovery::new(rules, profile.clone(), &env);
         let deployments = Deployments::watch(client.clone(), &env, settings.profile, stop.clone());
         let mut sources = Sources::default();
+        let watches_pods = settings.pods.is_some();
         if let Some(pods) = settings.pods {
             sources.pods.push(Cluster {
                 client: bases.clone(),
@@ -183,11 +186,12 @@ impl Process {
             mqtt: mqtt.map(|tunnel| metrics.counting(Arc::new(tunnel))),
         };
         let found = Arc::new(Found(discovery.clone()));
-        let pods = BasePods {
+        // A pod that a Node records counts where pods are looked for: whoever wrote it may have meant another cluster.
+        let pods = watches_pods.then(|| BasePods {
             client: bases.clone(),
             upgrading,
-        };
-        let provider = Koupleless::new(modules, found, tunnels, Some(pods));
+        });
+        let provider = Koupleless::new(modules, found, tunnels, pods);
         let healer = settings.healing.map(|healing| {
             let options = heal::Options {
                 settings: healing.settings,
@@ -201,7 +205,7 @@ impl Process {
         let ears = Arc::new(Ears::new(
             alerts.clone(),
             healer,
-            bases,
+            watches_pods.then_some(bases),
             provider.clone(),
             discovery.clone(),
         ));
@@ -256,9 +260,11 @@ impl Process {
             .start(&self.client, Arc::new(fleet.clone()), self.sources, &stop);
         let (provider, ears, alerts) = (self.provider.clone(), self.ears.clone(), self.alerts.clone());
         let discovery = self.discovery.clone();
-        let ending = stop.clone();
         let following = async move {
+            let mut evictions: JoinMap<Arc<str>, ()> = JoinMap::new();
             while let Some(event) = changes.recv().await {
+                // Those that have ended need no place any more.
+                while evictions.join_next().now_or_never().flatten().is_some() {}
                 ears.follow(&event);
                 provider.stir(&event.node);
                 if let Change::Lost(evidence) = &event.change {
@@ -272,7 +278,8 @@ impl Process {
                         });
                     }
                     let evicting = evict(provider.clone(), discovery.clone(), event.node.clone());
-                    tokio::spawn(ending.clone().run_until_cancelled_owned(evicting));
+                    // In place of one that has not noticed yet that the base was back meanwhile.
+                    evictions.spawn(event.node.clone(), evicting);
                 }
             }
         };
@@ -361,14 +368,12 @@ impl Bases for Found {
         }
     }
 
-    fn answered(&self, node: &str, says: Option<&str>) {
-        if let Some(base) = self.0.base(node) {
-            self.0.answered(node, &base.endpoint, says);
-        }
+    fn answered(&self, node: &str, endpoint: &Endpoint, says: Option<&str>) {
+        self.0.answered(node, endpoint, says);
     }
 
-    fn refused(&self, node: &str) {
-        if let Some(socket) = self.0.base(node).and_then(|base| base.socket()) {
+    fn refused(&self, node: &str, endpoint: &Endpoint) {
+        if let Some(socket) = endpoint.socket() {
             self.0.refused(node, socket);
         }
     }

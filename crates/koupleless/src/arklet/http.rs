@@ -24,6 +24,9 @@ use std::time::Duration;
 /// Most bytes that arklet's server takes (Netty's aggregator).
 const MOST_REQUEST: usize = 1 << 20;
 
+/// What is repeated of a name: no base has a longer one.
+const LONGEST_NAME: usize = 253;
+
 /// Deadlines and limits.
 #[derive(Clone, Debug)]
 pub struct HttpOptions {
@@ -135,7 +138,7 @@ impl HttpTunnel {
                 Some(says) if !says.is_empty() && says != base.identity => Err(TunnelError::Another {
                     base: base_text(),
                     command,
-                    says: read::excerpt(says, 200),
+                    says: read::excerpt(says, LONGEST_NAME),
                 }),
                 _ => Ok(envelope),
             },

@@ -5,7 +5,7 @@
 
 use crate::arklet::mqtt::Password;
 use clap::Args;
-use evenkeel_vnode::cli::layers::{Layer, LayerError};
+use evenkeel_vnode::cli::layers::{Layer, LayerError, settings};
 use std::ffi::OsString;
 use std::net::Ipv6Addr;
 
@@ -158,11 +158,14 @@ impl Variables {
             let port = port.unwrap_or(DEFAULT_HEARTBEAT_PORT);
             return self.give::<A>("heartbeat", format!("0.0.0.0:{port}"), name);
         }
-        if port.is_some() && !(reader.given)("heartbeat") {
+        // Somebody who says where they are taken, or from whom, wants heartbeats.
+        let wanted = settings::<A>()
+            .into_iter()
+            .any(|id| id.starts_with("heartbeat") && (reader.given)(&id));
+        if port.is_some() && !wanted {
             self.note(name, "ENABLE_HTTP_TUNNEL is not true");
         }
-        // Somebody who writes an address wants heartbeats there.
-        if (reader.given)("heartbeat") {
+        if wanted {
             return Ok(());
         }
         let by = if enabled.is_some() {

@@ -3,10 +3,10 @@
 use crate::alert::Alerts;
 use crate::arklet::ModuleId;
 use crate::arklet::health::{Health, Limit};
-use crate::core::Base;
 use crate::core::alert::{Alert, Scene};
 use crate::core::heal::Reading;
 use crate::core::registry::{Change, Event};
+use crate::core::{Base, PodRef};
 use crate::discovery::Discovery;
 use crate::heal::{Healer, Healing, Modules};
 use crate::provider::{Koupleless, Witness};
@@ -20,7 +20,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(super) struct Ears {
     alerts: Option<Alerts>,
     healer: Option<Healer>,
-    bases: kube::Client,
+    /// The cluster of the bases' pods, where those are watched.
+    bases: Option<kube::Client>,
     provider: Koupleless,
     discovery: Discovery,
     /// Of nodes that are served here.
@@ -31,7 +32,7 @@ impl Ears {
     pub(super) fn new(
         alerts: Option<Alerts>,
         healer: Option<Healer>,
-        bases: kube::Client,
+        bases: Option<kube::Client>,
         provider: Koupleless,
         discovery: Discovery,
     ) -> Self {
@@ -60,10 +61,15 @@ impl Ears {
             change => {
                 if let Some(healing) = healings.get(&event.node) {
                     let silent = matches!(change, Change::Silent | Change::Lost(_));
-                    healing.base(silent, event.base.pod.clone());
+                    healing.base(silent, self.pod(&event.base));
                 }
             }
         }
+    }
+
+    /// The pod of a base, where somebody watches pods.
+    fn pod(&self, base: &Base) -> Option<PodRef> {
+        self.bases.as_ref().and(base.pod.clone())
     }
 
     fn healings(&self) -> MutexGuard<'_, HashMap<Arc<str>, Healing>> {
@@ -85,7 +91,7 @@ impl Witness for Ears {
                 node: node.clone(),
             });
             let healing = healer.base(&node, self.bases.clone(), modules, term);
-            let pod = self.discovery.base(&node).and_then(|base| base.pod.clone());
+            let pod = self.discovery.base(&node).and_then(|base| self.pod(&base));
             healing.base(false, pod);
             healing
         });

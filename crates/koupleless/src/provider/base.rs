@@ -78,6 +78,8 @@ pub(super) struct State {
     pub(super) running: HashMap<ModuleId, Running>,
     /// When the base last answered as itself, and where.
     pub(super) itself: Option<(Instant, Endpoint)>,
+    /// It was told that another base answers for it.
+    pub(super) another: bool,
     /// What the base held when it was last asked.
     pub(super) seen: Option<(Instant, Arc<ModuleList>)>,
     /// What it said of its health last.

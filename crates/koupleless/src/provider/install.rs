@@ -1,7 +1,7 @@
 //! Modules come.
 
 use super::base::{Bound, Running};
-use super::{Activation, Inner, invalid, journal};
+use super::{Activation, Inner, LATELY, invalid, journal};
 use crate::arklet::{Install, Module, ModuleId, ModuleState, Outcome, Tunnel};
 use crate::core::module::{self, Module as Wanted};
 use crate::core::profile::FailedInstall;
@@ -16,6 +16,8 @@ use tracing::Instrument as _;
 
 /// Pauses while another operation, or a module's start, is waited for.
 const PAUSE: Duration = Duration::from_millis(500);
+/// Between two looks whether a base has moved.
+const MOVES: Duration = Duration::from_secs(1);
 
 impl Inner {
     /// Claims a pod's modules, and notes that before any is installed.
@@ -92,7 +94,16 @@ impl Inner {
         };
         let deadline = Instant::now() + self.settings.install;
         let mut found = {
-            let mut asked = pin!(self.ask(bound, &install, deadline));
+            let asked = async {
+                tokio::select! {
+                    found = self.ask(bound, &install, deadline) => found,
+                    () = self.moves(bound) => {
+                        let message = format!("{} has gone elsewhere while a module was installed", bound.base);
+                        Err(Fault::new(FaultKind::Later, "BaseRestarted", message))
+                    }
+                }
+            };
+            let mut asked = pin!(asked);
             if let Ok(found) = tokio::time::timeout(self.settings.place, &mut asked).await {
                 found?
             } else {
@@ -111,7 +122,7 @@ impl Inner {
         let id = install.id.as_ref().expect("a container has a name and a version");
         let base = &bound.base;
         let target = self.target(base);
-        let tunnel = self.way(bound).await?;
+        let tunnel = self.way(bound, LATELY).await?;
         let mut removed = false;
         loop {
             let outcome = tokio::select! {
@@ -161,6 +172,17 @@ impl Inner {
                 return Err(Fault::new(FaultKind::Later, "InstallTimeout", message));
             }
             tokio::time::sleep(jitter(PAUSE)).await;
+        }
+    }
+
+    /// Waits until a base is known to be elsewhere: nobody answers any more where it was asked.
+    async fn moves(&self, bound: &Bound) {
+        loop {
+            tokio::time::sleep(MOVES).await;
+            let known = self.bases.base(&bound.node);
+            if known.is_some_and(|base| base.endpoint != bound.base.endpoint) {
+                return;
+            }
         }
     }
 
@@ -228,7 +250,7 @@ impl Inner {
     /// Makes a module the version that serves.
     async fn activate(&self, bound: &Bound, module: Module) -> Result<Module, Fault> {
         let target = self.target(&bound.base);
-        let tunnel = self.tunnels.to(&bound.base)?;
+        let tunnel = self.way(bound, Duration::ZERO).await?;
         match tunnel.switch(&target, &module.id).await {
             Ok(Outcome::Done { .. }) => {}
             Ok(outcome) => {

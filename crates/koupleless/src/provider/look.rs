@@ -3,7 +3,7 @@
 use super::base::{Bound, Running, State};
 use super::install::about;
 use super::remove::LOST;
-use super::{Inner, Life, invalid};
+use super::{ANOTHER, Inner, Life, invalid};
 use crate::arklet::health::{Health, Jvm, Limit};
 use crate::arklet::{Module, ModuleId, ModuleList, ModuleState, cause};
 use crate::core::Modules;
@@ -24,6 +24,7 @@ impl Inner {
     /// long.
     pub(super) async fn ping(self: &Arc<Self>, node: &str) -> Result<NodeHealth, Fault> {
         let bound = self.bound(node)?;
+        let mut another = None;
         match self.health(&bound).await {
             Ok(health) => {
                 if let Some(witness) = self.witness.get() {
@@ -44,12 +45,18 @@ impl Inner {
                     self.watch(bound.clone());
                 }
             }
-            Err(fault) => tracing::debug!(node, reason = fault.reason, "{}", fault.message),
+            Err(fault) => {
+                tracing::debug!(node, reason = fault.reason, "{}", fault.message);
+                another = (fault.reason == ANOTHER).then_some(fault.message);
+            }
         }
         let health = bound.memory.state().health.clone();
         let mut answer = self.published(health.as_deref());
         match self.bases.life(node) {
-            Life::Alive => {}
+            Life::Alive => {
+                let unknown = |why: String| ready("Unknown", ANOTHER, &why);
+                answer.conditions.extend(another.map(unknown));
+            }
             Life::Silent(why) => answer.conditions.push(ready("Unknown", "BaseSilent", &why)),
             Life::Lost(why) => answer.conditions.push(ready("Unknown", "BaseLost", &why)),
         }

@@ -22,7 +22,7 @@ use crate::arklet::health::Health;
 use crate::arklet::{ModuleId, Tunnel, TunnelError};
 use crate::core::profile::FailedInstall;
 use crate::core::registry::UNNAMED;
-use crate::core::{Base, Connection, Modules, Profile};
+use crate::core::{Base, Connection, Endpoint, Modules, Profile};
 use crate::discovery::nodes::annotation;
 use base::{Bound, Table};
 use evenkeel_vnode::ownership::Term;
@@ -39,6 +39,8 @@ use std::time::{Duration, Instant};
 
 /// For so long a base that has answered as itself is held to be there: somewhat more than the pause between two pings.
 const LATELY: Duration = Duration::from_secs(15);
+/// Reason where another base has answered.
+const ANOTHER: &str = "AnotherBase";
 
 /// How modules are run.
 #[derive(Clone, Debug)]
@@ -99,11 +101,11 @@ pub trait Bases: Send + Sync + 'static {
     /// Whether it lives.
     fn life(&self, node: &str) -> Life;
 
-    /// It has answered; `says`: what it calls itself, where it says so.
-    fn answered(&self, node: &str, says: Option<&str>);
+    /// Somebody has answered at `endpoint`, where it was asked; `says`: what it calls itself, where it says so.
+    fn answered(&self, node: &str, endpoint: &Endpoint, says: Option<&str>);
 
-    /// Its address refuses connections: no process listens there.
-    fn refused(&self, node: &str);
+    /// `endpoint`, where it was asked, refuses connections: no process listens there.
+    fn refused(&self, node: &str, endpoint: &Endpoint);
 }
 
 /// Hears what happens to bases and modules, beside what the framework is told. Must not block.
@@ -248,11 +250,12 @@ impl Inner {
         }
     }
 
-    /// The way to a base that is about to be changed. Addresses are given to others: unless it has answered as itself lately it is asked
-    /// first, so that nothing is installed or removed where another base is by now.
-    async fn way(&self, bound: &Bound) -> Result<&dyn Tunnel, Fault> {
+    /// The way to a base that is about to be changed. Addresses are given to others: unless it has answered as itself within `lately` it
+    /// is asked first, so that nothing is installed or removed where another base is by now. Over MQTT the topic says whose it is.
+    async fn way(&self, bound: &Bound, lately: Duration) -> Result<&dyn Tunnel, Fault> {
         let tunnel = self.tunnels.to(&bound.base)?;
-        if !bound.memory.is_itself(&bound.base.endpoint, LATELY) {
+        let by_address = bound.base.endpoint.by != Connection::Mqtt;
+        if by_address && !bound.memory.is_itself(&bound.base.endpoint, lately) {
             self.health(bound).await?;
         }
         Ok(tunnel)
@@ -263,25 +266,35 @@ impl Inner {
         let tunnel = self.tunnels.to(&bound.base)?;
         let answer = tunnel.health(&self.target(&bound.base)).await;
         let health = answer.map_err(|error| self.fault(bound, &error))?;
-        self.bases.answered(&bound.node, health.identity.as_deref());
-        bound.memory.state().itself = Some((Instant::now(), bound.base.endpoint.clone()));
+        let endpoint = &bound.base.endpoint;
+        self.bases
+            .answered(&bound.node, endpoint, health.identity.as_deref());
+        let mut state = bound.memory.state();
+        state.itself = Some((Instant::now(), endpoint.clone()));
+        state.another = false;
+        drop(state);
         Ok(health)
     }
 
     /// A call without an outcome, as the framework takes it; the base is held to be alive or not by it.
     fn fault(&self, bound: &Bound, error: &TunnelError) -> Fault {
+        let endpoint = &bound.base.endpoint;
+        // Whatever has become of it, that it is there is not sure any more.
+        bound.memory.state().itself = None;
         let reason = match error {
             TunnelError::Connect { source, .. } => {
                 if source.kind() == std::io::ErrorKind::ConnectionRefused {
-                    self.bases.refused(&bound.node);
+                    self.bases.refused(&bound.node, endpoint);
                 }
                 "BaseUnreachable"
             }
             TunnelError::NoBroker { .. } => "BaseUnreachable",
             TunnelError::Another { says, .. } => {
-                bound.memory.state().itself = None;
-                self.bases.answered(&bound.node, Some(says));
-                "AnotherBase"
+                if !std::mem::replace(&mut bound.memory.state().another, true) {
+                    tracing::warn!(node = %bound.node, base = %bound.base, says, "another base answers there: it is left alone");
+                }
+                self.bases.answered(&bound.node, endpoint, Some(says));
+                ANOTHER
             }
             TunnelError::Silent { .. } | TunnelError::Unfinished { .. } => "BaseTimeout",
             TunnelError::Busy { .. } => "BaseBusy",

@@ -37,7 +37,7 @@ impl Inner {
         container: &ContainerId,
         options: &LogOptions,
     ) -> Result<LogStream, Fault> {
-        let (cluster, base, bound) = self.pod_of(pod)?;
+        let (cluster, base, bound) = self.pod_of(pod).await?;
         let pods: Api<Pod> = Api::namespaced(cluster.client, &base.namespace);
         let module = bound.memory.state().module(pod, container);
         let mark = self
@@ -102,7 +102,7 @@ impl Inner {
 
     /// Runs a command in a base's container.
     pub(super) async fn exec(&self, pod: &PodId, command: &[String], io: ExecIo) -> Result<i32, Fault> {
-        let (cluster, base, _) = self.pod_of(pod)?;
+        let (cluster, base, _) = self.pod_of(pod).await?;
         let pods: Api<Pod> = Api::namespaced(cluster.upgrading, &base.namespace);
         let process = pods
             .exec(&base.name, command, &params(&base, &io))
@@ -113,7 +113,7 @@ impl Inner {
 
     /// Joins streams with a base's main process.
     pub(super) async fn attach(&self, pod: &PodId, io: ExecIo) -> Result<i32, Fault> {
-        let (cluster, base, _) = self.pod_of(pod)?;
+        let (cluster, base, _) = self.pod_of(pod).await?;
         let pods: Api<Pod> = Api::namespaced(cluster.upgrading, &base.namespace);
         let process = pods
             .attach(&base.name, &params(&base, &io))
@@ -137,7 +137,8 @@ impl Inner {
         }
     }
 
-    fn pod_of(&self, pod: &PodId) -> Result<(BasePods, PodRef, Bound), Fault> {
+    /// The pod of a module's base, if it is that one still: another of its name is none of ours.
+    async fn pod_of(&self, pod: &PodId) -> Result<(BasePods, PodRef, Bound), Fault> {
         let bound = self.bound(&pod.node)?;
         let unsupported = |why: &str| {
             let message = format!("{} {why}", bound.base);
@@ -149,6 +150,16 @@ impl Inner {
         })?;
         let cluster = self.pods.clone();
         let cluster = cluster.ok_or_else(|| unsupported("runs in a cluster that is not known here"))?;
+        let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), &base.namespace);
+        let found = pods.get_metadata(&base.name).await;
+        let found = found.map_err(|error| refused(&base, &error))?;
+        if found.metadata.uid.as_deref() != Some(&*base.uid) {
+            let message = format!(
+                "the pod {}/{} is not {} any more",
+                base.namespace, base.name, bound.base
+            );
+            return Err(Fault::new(FaultKind::NotFound, "BasePodGone", message));
+        }
         Ok((cluster, base, bound))
     }
 }

@@ -5,9 +5,12 @@ use super::evict::stays;
 use super::install::about;
 use super::{Inner, Life};
 use crate::arklet::{ModuleId, Outcome};
+use crate::core::claims::Owner;
 use evenkeel_vnode::provider::{ContainerId, Exit, Fault, FaultKind, PodId};
 use jiff::Timestamp;
 use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
 
 impl Inner {
     /// All pods of which the journal knows something.
@@ -110,21 +113,25 @@ impl Inner {
     pub(super) async fn purge(&self, node: &str) -> Result<usize, Fault> {
         let bound = self.bound(node)?;
         self.read_journal(&bound).await?;
+        // First who has what, then who is there: who comes between is not taken for one who has left.
+        let claims: Vec<(ModuleId, Arc<str>)> = {
+            let state = bound.memory.state();
+            let all = state.claims.all().into_iter();
+            all.map(|(id, owner)| (id.clone(), owner.uid.clone())).collect()
+        };
         let pods = self.pods_on(node, &self.client(node)?).await?;
         let there: HashSet<&str> = pods
             .iter()
             .filter(|pod| stays(pod))
             .filter_map(|pod| pod.metadata.uid.as_deref())
             .collect();
-        let owned: Vec<ModuleId> = {
-            let state = bound.memory.state();
-            let all = state.claims.all().into_iter();
-            let left = all.filter(|(_, owner)| !there.contains(&*owner.uid));
-            left.map(|(id, _)| id.clone()).collect()
-        };
         let mut left = 0;
-        for module in &owned {
+        for (module, uid) in claims.iter().filter(|(_, uid)| !there.contains(&**uid)) {
             let turn = bound.memory.turn(&module.name).await;
+            let is_still = |owner: &Owner| owner.uid == *uid;
+            if !bound.memory.state().claims.owner(module).is_some_and(is_still) {
+                continue;
+            }
             let removed = self.remove(&bound, module).await;
             drop(turn);
             if let Err(fault) = removed {
@@ -144,7 +151,7 @@ impl Inner {
     }
 
     async fn uninstall(&self, bound: &Bound, module: &ModuleId) -> Result<(), Fault> {
-        let tunnel = self.way(bound).await?;
+        let tunnel = self.way(bound, Duration::ZERO).await?;
         let outcome = tunnel.uninstall(&self.target(&bound.base), module).await;
         let outcome = match outcome {
             Ok(outcome) => outcome,

@@ -211,7 +211,7 @@ impl Replica {
         term: Term,
     ) -> (Healing, Arc<Installed>) {
         let installed = Arc::new(Installed::default());
-        let bases = cluster.client.clone();
+        let bases = Some(cluster.client.clone());
         let healing = self.healer.base(node, bases, installed.clone(), term);
         healing.base(false, pod.cloned());
         (healing, installed)

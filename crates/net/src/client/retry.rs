@@ -1,5 +1,6 @@
 //! Which requests are sent again when the server is overloaded.
 
+use http::header::UPGRADE;
 use http::{Method, Request, Response};
 use kube::client::Body;
 use kube::client::retry::RetryPolicy;
@@ -29,7 +30,8 @@ impl<Res> Policy<Request<Body>, Response<Res>, BoxError> for ReadsAgain {
     }
 
     fn clone_request(&mut self, request: &Request<Body>) -> Option<Request<Body>> {
-        if request.method() != Method::GET {
+        // A command that is run in a container is asked for by a GET, too.
+        if request.method() != Method::GET || request.headers().contains_key(UPGRADE) {
             return None;
         }
         Policy::<Request<Body>, Response<Res>, BoxError>::clone_request(&mut self.0, request)
@@ -46,6 +48,11 @@ mod tests {
 
     /// How often a request is sent to a server that is overloaded twice.
     async fn sent(method: Method) -> usize {
+        let request = Request::builder().method(method).body(Body::empty()).unwrap();
+        passed(request).await
+    }
+
+    async fn passed(request: Request<Body>) -> usize {
         let seen = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&seen);
         let server = tower::service_fn(move |_: Request<Body>| {
@@ -59,9 +66,14 @@ mod tests {
         let service = ServiceBuilder::new()
             .layer(RetryLayer::new(ReadsAgain::new()))
             .service(server);
-        let request = Request::builder().method(method).body(Body::empty()).unwrap();
         service.oneshot(request).await.unwrap();
         seen.load(Ordering::Relaxed)
+    }
+
+    #[tokio::test]
+    async fn a_command_is_not_run_twice() {
+        let exec = Request::builder().header(UPGRADE, "websocket");
+        assert_eq!(passed(exec.body(Body::empty()).unwrap()).await, 1);
     }
 
     #[tokio::test]

@@ -112,6 +112,8 @@ impl Watch<'_> {
             };
             trouble = match asked {
                 Some(Ok(())) => None,
+                // It will not come back to this address soon.
+                Some(Err(error @ TunnelError::Another { .. })) => return Err(error),
                 Some(Err(error)) => Some(Box::new(error)),
                 None => return Err(self.unfinished(trouble)),
             };

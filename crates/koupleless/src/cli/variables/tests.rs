@@ -127,6 +127,7 @@ fn a_broker_has_the_released_controllers_defaults() {
 #[case("--base-pod-selector a=b", &[("ENABLE_HTTP_TUNNEL", "false")], None)]
 #[case("--heartbeat 127.0.0.1:1", &[("ENABLE_MQTT_TUNNEL", "true")], Some(1))]
 #[case("--heartbeat 127.0.0.1:1", &[("ENABLE_HTTP_TUNNEL", "false")], Some(1))]
+#[case("--heartbeat-token-file /t", &[("ENABLE_MQTT_TUNNEL", "true")], Some(7777))]
 #[case("--no-heartbeat=false", &[("ENABLE_MQTT_TUNNEL", "true")], Some(7777))]
 #[case("--no-heartbeat --mqtt-broker b", &[("ENABLE_HTTP_TUNNEL", "true")], None)]
 fn heartbeats_are_taken_where_the_released_controller_takes_them(

@@ -212,7 +212,10 @@ impl Machine {
                 self.note(Scene::Replacing, "the base's pod is being evicted".to_owned());
                 self.wait_for_new(now);
             }
-            (Action::Replace(_), Answer::NoPod) => self.wait_for_new(now),
+            (Action::Replace(_), Answer::NoPod) => {
+                self.held("the base's pod is not there any more; waiting for a new one".to_owned());
+                self.wait_for_new(now);
+            }
             (Action::Replace(_), Answer::Refused(why)) => {
                 self.held(format!(
                     "the base's pod may not be evicted now: {why}; asking again"

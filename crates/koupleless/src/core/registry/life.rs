@@ -88,6 +88,8 @@ impl Registry {
         entry.ended = None;
         entry.deactivated = None;
         entry.heard = now;
+        // They were counted when it was gone.
+        entry.pods = None;
         say(&mut entry.says);
         let life = std::mem::replace(&mut entry.life, Life::Alive);
         self.refresh(identity, out);

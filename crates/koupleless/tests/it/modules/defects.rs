@@ -6,10 +6,17 @@ use evenkeel_koupleless::provider::Life;
 use evenkeel_testkit::arklet::{Base, BizState, Jar, Start, Thrown};
 use evenkeel_testkit::eventually;
 use evenkeel_testkit::log::Log;
+use evenkeel_vnode::Provider as _;
+use evenkeel_vnode::core::volume::{TokenSource, Volumes};
+use evenkeel_vnode::ownership::Term;
+use evenkeel_vnode::provider::{Fault, Host, PodId, Report};
+use futures::future::{BoxFuture, FutureExt as _};
+use http::{Request, Response};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
+use std::sync::Arc;
 
 /// The base is looked at some more times: what is done by mistake has been done by then.
 async fn looks(base: &Base, count: u64) {
@@ -391,9 +398,65 @@ async fn a_lost_base_is_left_by_its_pods_and_how_many_are_there_is_told() {
     world.is_gone("p").await;
 }
 
-/// Defect 7, for the emptying of a base that is healed.
+/// A framework whose node has a module in its journal, and whose API server lists no pods.
+struct NoList(String);
+
+impl Host for NoList {
+    fn report(&self, _: Report) {}
+
+    fn client(&self, _: &str) -> Option<kube::Client> {
+        let journal = self.0.clone();
+        let serve = move |request: Request<kube::client::Body>| {
+            let (code, body) = if request.uri().path().ends_with("/pods") {
+                let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 500,
+                    "reason": "InternalError", "message": "etcd is away"});
+                (500, status)
+            } else {
+                let meta = json!({"name": "n", "annotations": {MODULES: journal}});
+                (200, json!({"kind": "Node", "apiVersion": "v1", "metadata": meta}))
+            };
+            let body = kube::client::Body::from(body.to_string().into_bytes());
+            let answer = Response::builder().status(code).body(body).unwrap();
+            std::future::ready(Ok::<_, std::convert::Infallible>(answer))
+        };
+        Some(kube::Client::new(tower::service_fn(serve), "default"))
+    }
+
+    fn term(&self, _: &str) -> Option<Term> {
+        Some(Term::default())
+    }
+
+    fn volumes<'a>(&'a self, _: &'a PodId) -> BoxFuture<'a, Result<Arc<Volumes>, Fault>> {
+        async { Ok(Arc::default()) }.boxed()
+    }
+
+    fn token<'a>(&'a self, _: &'a PodId, _: &'a TokenSource) -> BoxFuture<'a, Result<Arc<str>, Fault>> {
+        async { Ok("".into()) }.boxed()
+    }
+}
+
+/// Defect 7, for the emptying of a base that is healed: a list that fails is not an empty one.
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_list_of_pods_nothing_is_removed() {
+async fn a_list_of_pods_that_fails_removes_nothing() {
+    let world = World::new().await;
+    let url = world.jar(Jar::new("biz1", "1"));
+    let (base, node) = world.base("a").await;
+    world.pod("p", &node, &[("biz1", "1", &url)]).await;
+    world.is_ready("p").await;
+    let nodes: Api<Node> = Api::all(world.client.clone());
+    let annotations = nodes.get(&node).await.unwrap().metadata.annotations.unwrap();
+    let provider = world.another_provider();
+    provider.connect(Arc::new(NoList(annotations[MODULES].clone())));
+    let fault = provider.purge(&node).await.unwrap_err();
+    assert!(fault.message.contains("etcd is away"), "{fault:?}");
+    world.known.is(&node, Life::Lost("for a test".to_owned()));
+    assert!(provider.evict(&node).await.is_err());
+    assert_eq!(base.requests("uninstallBiz"), 0);
+    assert_eq!(base.state("biz1", "1"), Some(BizState::Activated));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_does_not_serve_a_node_removes_nothing() {
     let mut world = World::new().await;
     let url = world.jar(Jar::new("biz1", "1"));
     let (base, node) = world.base("a").await;

@@ -52,9 +52,9 @@ impl Bases for Known {
         bases.get(node).map_or(Life::Alive, |(_, life)| life.clone())
     }
 
-    fn answered(&self, _: &str, _: Option<&str>) {}
+    fn answered(&self, _: &str, _: &Endpoint, _: Option<&str>) {}
 
-    fn refused(&self, node: &str) {
+    fn refused(&self, node: &str, _: &Endpoint) {
         self.refused.lock().unwrap().push(node.to_owned());
     }
 }
@@ -150,13 +150,18 @@ impl World {
         (base, node)
     }
 
-    /// A process that serves all bases.
-    pub(super) async fn begin(&mut self) {
+    /// A provider for the same bases, which no fleet has.
+    pub(super) fn another_provider(&self) -> Koupleless {
         let tunnels = Tunnels {
             http: Arc::new(HttpTunnel::new(self.http.clone())),
             mqtt: self.mqtt.clone().map(|mqtt| Arc::new(mqtt) as Arc<dyn Tunnel>),
         };
-        let provider = Koupleless::new(self.settings.clone(), self.known.clone(), tunnels, None);
+        Koupleless::new(self.settings.clone(), self.known.clone(), tunnels, None)
+    }
+
+    /// A process that serves all bases.
+    pub(super) async fn begin(&mut self) {
+        let provider = self.another_provider();
         self.provider = Some(provider.clone());
         let mut options = Options::new("koupleless", &provider, vec!["127.0.0.1".parse().unwrap()]);
         let pods = Arc::make_mut(&mut options.pods);

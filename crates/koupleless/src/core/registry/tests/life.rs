@@ -120,6 +120,20 @@ fn a_deactivated_base_is_lost_at_once_and_goes_when_its_node_has_no_pods() {
 }
 
 #[test]
+fn pods_that_were_counted_before_a_base_came_back_count_no_more() {
+    let mut room = Room::served(A);
+    let node = room.node(A);
+    room.pass(26);
+    let refused = Evidence::PortRefused("192.0.2.2:1238".parse().unwrap());
+    assert_eq!(room.see(port_refused(A, A)), [Change::Lost(refused)]);
+    room.see(Sighting::Pods { node, count: 0 });
+    assert_eq!(room.see(heartbeat(A, A)), [Change::Back]);
+    let lost = [Change::Lost(Evidence::Deactivated)];
+    assert_eq!(room.see(deactivation(A, A)), lost, "there may be pods again");
+    assert_eq!(room.pass(10), []);
+}
+
+#[test]
 fn a_deactivated_base_with_pods_goes_after_60_s_although_it_speaks() {
     let mut room = Room::served(A);
     room.see(deactivation(A, A));
