@@ -286,6 +286,8 @@ pub mod koupleless {
     pub const READY: &str = "module.koupleless.io/ready";
     /// Label of what belongs to Koupleless: which part it is.
     pub const COMPONENT_LABEL: &str = "virtual-kubelet.koupleless.io/component";
+    /// Value of [`COMPONENT_LABEL`] on pods of modules.
+    pub const MODULE: &str = "module";
     /// Value of [`COMPONENT_LABEL`] on the nodes of bases.
     pub const VNODE: &str = "vnode";
     /// Label with the environment: processes of one environment leave the others' objects alone.

@@ -79,6 +79,7 @@ pub(crate) async fn run(args: VnodeArgs, shutdown: CancellationToken) -> Result<
         }
         None => Layer::default(),
     };
+    args.provider.knows(&args.settings)?;
     match args.provider {
         ProviderArg::Simulated => {
             let (args, _) = args.settings.over(&[&file]).map_err(ConfigError::from)?;
@@ -128,14 +129,31 @@ fn koupleless(
 }
 
 impl ProviderArg {
+    /// Refuses flags of the other provider: they would do nothing.
+    fn knows(self, flags: &Layered<SettingsArgs>) -> Result<(), VnodeError> {
+        for id in settings::<SettingsArgs>().iter().filter(|id| flags.gives(id)) {
+            if let Some(other) = self.other(id) {
+                let flag = id.replace('_', "-");
+                return Err(VnodeError::Config(format!(
+                    "--{flag}: it is the {other} provider's"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// The other provider, if a setting is its.
+    fn other(self, id: &str) -> Option<&'static str> {
+        let is_of = |settings: Vec<String>| settings.iter().any(|setting| setting == id);
+        match self {
+            Self::Simulated => is_of(settings::<KouplelessArgs>()).then_some("koupleless"),
+            Self::Koupleless => is_of(settings::<SimulatedArgs>()).then_some(SIMULATED),
+        }
+    }
+
     /// Why a setting cannot stand in the file of a process with this provider, if it cannot.
     fn refuses(self, id: &str) -> Option<String> {
-        let is_of = |settings: Vec<String>| settings.iter().any(|setting| setting == id);
-        let other = match self {
-            Self::Simulated => is_of(settings::<KouplelessArgs>()).then_some("koupleless"),
-            Self::Koupleless => is_of(settings::<SimulatedArgs>()).then_some("simulated"),
-        };
-        if let Some(other) = other {
+        if let Some(other) = self.other(id) {
             return Some(format!("it is the {other} provider's"));
         }
         let secret = id == "report_hooks";

@@ -100,7 +100,8 @@ pub struct KouplelessArgs {
           require_equals = true, action = clap::ArgAction::Set)]
     pub peers: bool,
     /// koupleless: heal bases that run out of metaspace: taint, drain, uninstall, evict the base's pod.
-    #[arg(long)]
+    #[arg(long, value_name = "BOOL", default_value = "false", default_missing_value = "true", num_args = 0..=1,
+          require_equals = true, action = clap::ArgAction::Set)]
     pub heal: bool,
     /// When and how that is done.
     #[command(flatten)]

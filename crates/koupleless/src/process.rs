@@ -20,7 +20,7 @@ use crate::metrics::Metrics;
 use crate::peer;
 use crate::provider::{self, BasePods, Bases, Koupleless, Life, Tunnels};
 use ears::Ears;
-use evenkeel_api::names::koupleless::{COMPONENT_LABEL, INSTALLED, READY};
+use evenkeel_api::names::koupleless::{COMPONENT_LABEL, INSTALLED, MODULE, READY};
 use evenkeel_net::client::{Access, ClientArgs, ClientError};
 use evenkeel_vnode::Fleet;
 use evenkeel_vnode::core::pod::{Extra, Holds};
@@ -46,8 +46,6 @@ const AGAIN: Duration = Duration::from_secs(2);
 const AGAIN_MOST: Duration = Duration::from_secs(30);
 /// Of one attempt to send an alert.
 const ALERT: Duration = Duration::from_secs(10);
-/// Value of the component label on pods of modules.
-const MODULE: &str = "module";
 
 /// Why the process cannot begin. Not worth a retry with the same flags and surroundings.
 #[derive(Debug, thiserror::Error)]

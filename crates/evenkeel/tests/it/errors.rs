@@ -193,3 +193,28 @@ fn a_variable_of_the_released_controller_that_is_malformed_is_named_with_what_is
     let (code, text) = provider("simulated", "geheim");
     assert!(code == 2 && text.contains("/nowhere/kubeconfig"), "{text}");
 }
+
+#[test]
+fn flags_that_would_do_nothing_or_harm_are_refused() {
+    for (line, words) in [
+        (
+            "--provider koupleless --nodes 3",
+            "--nodes: it is the simulated provider's",
+        ),
+        (
+            "--provider simulated --base-env prod",
+            "--base-env: it is the koupleless provider's",
+        ),
+        (
+            "--provider koupleless --lease-renew-interval 0s",
+            "it must be 250ms or more",
+        ),
+        (
+            "--provider koupleless --base-silent 0s",
+            "--base-silent: it must be more than 0",
+        ),
+    ] {
+        let line: Vec<&str> = std::iter::once("vnode").chain(line.split(' ')).collect();
+        refused(&line, &[words]);
+    }
+}

@@ -133,6 +133,8 @@ struct Entry {
     record: Option<Base>,
     /// Pods on its node, where known.
     pods: Option<usize>,
+    /// When and where it last answered a question.
+    answered: Option<(Duration, Endpoint)>,
 }
 
 impl Registry {
@@ -285,6 +287,7 @@ impl Registry {
         let address = claimed.ok_or_else(|| Refused::NoAddress(identity.clone()))?;
         let address = address.to_canonical();
         self.may_speak(&identity, address, peer)?;
+        self.may_have(&identity, &Endpoint { address, by })?;
         if !word.active {
             self.deactivated(&identity, out);
             return Ok(());
@@ -372,6 +375,7 @@ impl Registry {
             seen: adopted.is_some(),
             record: adopted.map(|(_, record)| record),
             pods: None,
+            answered: None,
         };
         self.doomed.remove(&node);
         self.nodes.insert(node, identity.clone());

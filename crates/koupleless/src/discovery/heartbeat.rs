@@ -143,16 +143,30 @@ fn router(server: Server) -> Router {
         .with_state(server)
 }
 
+impl Server {
+    /// Tells of one who may not speak.
+    fn refuse(&self, peer: Option<&PeerIdentity>, why: &str) {
+        if let Some(address) = peer.and_then(|peer| peer.address) {
+            self.hub.cannot_read(address.ip(), why.trim_end());
+        }
+    }
+}
+
 async fn guard(State(server): State<Server>, request: Request, next: Next) -> Response {
     let peer = request.extensions().get::<PeerIdentity>();
     match server.auth.check(request.headers(), peer) {
         Ok(()) => next.run(request).await,
         Err(Denied::Nothing) => {
             let why = server.auth.wanted();
+            server.refuse(peer, why);
             let challenge = [(header::WWW_AUTHENTICATE, "Bearer")];
             (StatusCode::UNAUTHORIZED, challenge, why).into_response()
         }
-        Err(Denied::Wrong) => (StatusCode::FORBIDDEN, "this is no token of a base\n").into_response(),
+        Err(Denied::Wrong) => {
+            let why = "this is no token of a base\n";
+            server.refuse(peer, why);
+            (StatusCode::FORBIDDEN, why).into_response()
+        }
     }
 }
 

@@ -51,7 +51,7 @@ impl Complaints {
     pub(super) fn unreadable(&mut self, peer: IpAddr, why: &str, now: Duration) {
         self.tell_of_others(now);
         if self.is_to_be_told(peer.to_string()) {
-            tracing::warn!(%peer, why, "a heartbeat cannot be read");
+            tracing::warn!(%peer, why, "a heartbeat is not taken");
         }
     }
 

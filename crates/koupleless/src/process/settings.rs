@@ -142,6 +142,9 @@ impl Settings {
             let why = "no base would ever be found; add --mqtt-broker or --base-pod-selector";
             return Err(judge.wrong("no_heartbeat", why));
         }
+        if args.base_silent.is_zero() {
+            return Err(judge.wrong("base_silent", "it must be more than 0; bases speak every 10 s"));
+        }
         if args.base_silent >= args.base_gone {
             let why = format!("it must be less than {}", origins.of("base_gone"));
             return Err(judge.wrong("base_silent", &why));

@@ -2,6 +2,7 @@
 
 use super::{Inner, Life};
 use evenkeel_api::names::events::EVICTED;
+use evenkeel_api::names::koupleless::{COMPONENT_LABEL, MODULE};
 use evenkeel_vnode::provider::{Fault, FaultKind};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, ListParams, Preconditions};
@@ -48,9 +49,11 @@ impl Inner {
         Ok(Some(pods.len()))
     }
 
-    /// The pods that are on a node, those on their way out included.
+    /// The modules' pods that are on a node, those on their way out included. Others nobody runs here, and so nobody could end them.
     pub(super) async fn pods_on(&self, node: &str, client: &Client) -> Result<Vec<Pod>, Fault> {
-        let here = ListParams::default().fields(&format!("spec.nodeName={node}"));
+        let here = ListParams::default()
+            .fields(&format!("spec.nodeName={node}"))
+            .labels(&format!("{COMPONENT_LABEL}={MODULE}"));
         let pods: Api<Pod> = Api::all(client.clone());
         let list = pods.list(&here).await.map_err(|error| {
             let message = format!("node {node}: cannot list its pods: {error}");

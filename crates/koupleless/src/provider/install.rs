@@ -239,7 +239,7 @@ impl Inner {
         let message = format!(
             "the jar's manifest says {found}, the container {asked}: name it as Ark-Biz-Name and set its version to Ark-Biz-Version"
         );
-        // Another try would find the same jar.
+        // Another try would find the same jar: whether there is one the pod's restart policy says.
         let kind = match self.settings.profile.failed_install {
             FailedInstall::Waits => FaultKind::Never,
             FailedInstall::FailsPod => FaultKind::Fatal,

@@ -41,7 +41,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "SELECTOR")]
     pub pod_selector: Option<String>,
     /// Time between renewals of a node's Lease; the Lease lasts four times as long.
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = interval)]
     pub lease_renew_interval: Duration,
     /// Where /healthz, /livez, /readyz and /metrics are served.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9860")]
@@ -172,6 +172,15 @@ impl ServeArgs {
             config,
         })
     }
+}
+
+/// A Lease lasts whole seconds, four times this.
+fn interval(text: &str) -> Result<Duration, String> {
+    let interval = duration::parse(text)?;
+    if interval < Duration::from_millis(250) {
+        return Err("it must be 250ms or more".to_owned());
+    }
+    Ok(interval)
 }
 
 #[cfg(test)]

@@ -78,7 +78,13 @@ pub fn parse<A: Args>(
         let line = error.location().map_or(1, |location| location.line());
         let text = error.to_string();
         let words: Vec<&str> = text.split_whitespace().collect();
-        wrong(line, words.join(" "))
+        let text = words.join(" ");
+        // What the library advises is for programmers, and the line is told already.
+        let advice = [", set ", "; use ", " at line "];
+        let text = advice.iter().fold(&*text, |text, mark| {
+            text.split_once(mark).map_or(text, |(before, _)| before)
+        });
+        wrong(line, text.to_owned())
     })?;
     for (name, expected) in [("apiVersion", API_VERSION), ("kind", KIND)] {
         let found = fields.0.iter().find(|(field, _)| field.value == name);

@@ -1,9 +1,13 @@
 //! Whose word counts.
 
 use super::{Life, Registry};
-use crate::core::Identity;
-use std::net::IpAddr;
+use crate::core::{Endpoint, Identity};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// For so long a base that has answered is held to be there: somewhat more than the pause between two questions.
+const ANSWERS: Duration = Duration::from_secs(15);
 
 /// Why a sighting is not believed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -51,6 +55,19 @@ pub enum Refused {
         address: IpAddr,
         /// `NAMESPACE/NAME` of the pod.
         pod: String,
+    },
+    /// A base of this identity answers at another port of that address.
+    #[error(
+        "base {identity} answers at {at}; port {port} takes it over once nobody answers there; if these are two bases give them \
+         two identities"
+    )]
+    AnswersElsewhere {
+        /// Who is meant.
+        identity: Identity,
+        /// Where that one is.
+        at: SocketAddr,
+        /// The port that is claimed.
+        port: u16,
     },
     /// A base of this identity lives elsewhere.
     #[error(
@@ -151,6 +168,29 @@ impl Registry {
             });
         }
         self.may_move(&identity(), address)
+    }
+
+    /// Whether a base may have this port from now on: not while it answers at another one of the same address. Two processes of one
+    /// host that were given one identity would be served by turns.
+    pub(super) fn may_have(&self, identity: &Identity, endpoint: &Endpoint) -> Result<(), Refused> {
+        let Some(entry) = self.bases.get(identity) else {
+            return Ok(());
+        };
+        let (Some(at), Some(claimed)) = (entry.base.socket(), endpoint.socket()) else {
+            return Ok(());
+        };
+        let Some((when, place)) = &entry.answered else {
+            return Ok(());
+        };
+        let is_there = *place == entry.base.endpoint && self.now.saturating_sub(*when) < ANSWERS;
+        if at.ip() != claimed.ip() || at == claimed || !is_there || entry.life != Life::Alive {
+            return Ok(());
+        }
+        Err(Refused::AnswersElsewhere {
+            identity: identity.clone(),
+            at,
+            port: claimed.port(),
+        })
     }
 
     /// Whether a base may be at this address from now on.

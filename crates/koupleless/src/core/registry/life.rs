@@ -135,8 +135,12 @@ impl Registry {
         }
         let Some(other) = says.filter(|says| says != identity) else {
             let late = self.is_late(identity, self.is_pod_ready(identity));
-            if entry.deactivated.is_none() && !late {
-                let now = self.now;
+            let is_active = entry.deactivated.is_none();
+            let now = self.now;
+            if let Some(entry) = self.bases.get_mut(identity) {
+                entry.answered = Some((now, endpoint.clone()));
+            }
+            if is_active && !late {
                 self.revived(identity, |says| says.confirm(&endpoint, now), out);
             }
             return;
@@ -178,6 +182,9 @@ impl Registry {
         let Some(entry) = self.bases.get_mut(identity) else {
             return;
         };
+        if entry.base.socket() == Some(socket) {
+            entry.answered = None;
+        }
         if entry.life == Life::Silent && entry.base.socket() == Some(socket) {
             out.extend(entry.lose(evidence, now));
             self.judge(identity, out);

@@ -20,6 +20,7 @@ fn read(line: &str) -> Result<Settings, String> {
     "--no-heartbeat",
     "--no-heartbeat: no base would ever be found; add --mqtt-broker or --base-pod-selector"
 )]
+#[case("--base-silent 0s", "--base-silent: it must be more than 0")]
 #[case("--base-silent 60s", "--base-silent: it must be less than --base-gone")]
 #[case(
     "--mqtt-broker b --mqtt-username me",

@@ -127,7 +127,7 @@ async fn garbage_is_refused_with_words_and_harms_nobody() {
     assert_eq!(replica.discovery.bases().len(), 0);
     assert_eq!(replica.beat(&heartbeat("a", 1238)).await.0, 200);
     assert_eq!(replica.discovery.bases().len(), 1);
-    log.says_once(&["WARN", "a heartbeat cannot be read", "127.0.0.1"]);
+    log.says_once(&["WARN", "a heartbeat is not taken", "127.0.0.1"]);
 }
 
 #[tokio::test]
@@ -225,8 +225,9 @@ async fn a_flood_of_new_names_from_one_peer_ends_at_the_limit() {
     assert_eq!(replica.beat(&heartbeat("base-0", 1238)).await.0, 200);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn a_token_is_asked_for_and_may_change() {
+    let log = Log::capture();
     let (_api, client) = api().await;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("tokens");
@@ -253,6 +254,12 @@ async fn a_token_is_asked_for_and_may_change() {
     assert!(head.contains("www-authenticate: bearer"), "{head}");
     assert_eq!(beat("authorization: Basic one\r\n").await.0, 401);
     assert_eq!(beat("authorization: Bearer two\r\n").await.0, 403);
+    log.says_once(&[
+        "WARN",
+        "a heartbeat is not taken",
+        "127.0.0.1",
+        "a bearer token is needed",
+    ]);
     assert_eq!(replica.discovery.bases().len(), 0);
     assert_eq!(beat("authorization: Bearer one\r\n").await.0, 200);
     std::fs::write(&path, "two\n").unwrap();

@@ -387,6 +387,10 @@ async fn a_lost_base_is_left_by_its_pods_and_how_many_are_there_is_told() {
     let (_base, node) = world.base("a").await;
     world.pod("p", &node, &[("biz1", "1", &url)]).await;
     world.is_ready("p").await;
+    let unlabelled = |pod: &mut serde_json::Value| pod["metadata"]["labels"] = json!({});
+    world
+        .pod_with("another", &node, &[("biz2", "1", &url)], unlabelled)
+        .await;
     let provider = world.provider();
     assert_eq!(provider.evict(&node).await.unwrap(), None, "it lives");
     world.known.is(&node, Life::Lost("for a test".to_owned()));
@@ -396,6 +400,8 @@ async fn a_lost_base_is_left_by_its_pods_and_how_many_are_there_is_told() {
     })
     .await;
     world.is_gone("p").await;
+    let another = world.pods().get("another").await.unwrap();
+    assert!(another.metadata.deletion_timestamp.is_none(), "it is no module's");
 }
 
 /// A framework whose node has a module in its journal, and whose API server lists no pods.

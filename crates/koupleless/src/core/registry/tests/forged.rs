@@ -200,3 +200,33 @@ fn a_peer_cannot_make_up_bases_without_end() {
     room.pass(60);
     assert!(room.see(heartbeat("d", A)).contains(&Change::Online));
 }
+
+#[test]
+fn a_base_that_answers_keeps_its_port() {
+    let mut room = Room::served(A);
+    let beat = |port, active| Sighting::Heartbeat {
+        word: Word { active, ..word(A, A) },
+        port,
+        peer: A.parse().unwrap(),
+    };
+    assert_eq!(room.see(answered(A, A, None)), []);
+    for active in [true, false] {
+        let refused = room.refused(beat(1239, active));
+        assert!(matches!(refused, Refused::AnswersElsewhere { .. }), "{refused}");
+    }
+    assert_eq!(room.see(beat(1238, true)), [], "its own");
+    // It was restarted, and another port was free.
+    assert_eq!(room.see(port_refused(A, A)), []);
+    assert!(matches!(
+        &room.see(beat(1239, true))[..],
+        [Change::Changed { .. }]
+    ));
+    assert_eq!(room.base(A).socket(), Some("192.0.2.2:1239".parse().unwrap()));
+    // Nobody has asked it for long.
+    room.see(answered(A, A, None));
+    room.pass(15);
+    assert!(matches!(
+        &room.see(beat(1240, true))[..],
+        [Change::Changed { .. }]
+    ));
+}
