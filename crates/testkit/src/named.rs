@@ -19,6 +19,14 @@ pub fn names(text: &str) -> impl Iterator<Item = &str> {
         .filter(|name| name.contains("::"))
 }
 
+/// Of the tests that a page names in its tables: how many there are, and those that the crate at `root` (see [`exists`]) has not.
+pub fn gone<'a>(root: &Path, page: &'a str) -> (usize, Vec<&'a str>) {
+    let named: Vec<&str> = rows(page).into_iter().flat_map(|(_, here)| names(here)).collect();
+    let count = named.len();
+    let gone = named.into_iter().filter(|name| !exists(root, name)).collect();
+    (count, gone)
+}
+
 /// Whether the lines before a function, up to the last item's end, make it a test, with this case.
 fn is_test(source: &str, function: &str, case: Option<&str>) -> bool {
     let lines: Vec<&str> = source.lines().collect();

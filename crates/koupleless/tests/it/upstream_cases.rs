@@ -1,6 +1,6 @@
 //! `docs/koupleless/upstream-cases.md` names tests that exist, and leaves no case without a test or a reason.
 
-use evenkeel_testkit::named::{exists, names, rows};
+use evenkeel_testkit::named::{gone, names, rows};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -32,13 +32,8 @@ fn number(case: &str) -> (u32, Option<char>) {
 #[test]
 fn the_tests_that_are_named_exist() {
     let page = page();
-    let named: Vec<&str> = rows(&page)
-        .into_iter()
-        .flat_map(|(_, here)| names(here))
-        .collect();
-    assert!(named.len() > 140, "{}", named.len());
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let gone: Vec<&&str> = named.iter().filter(|name| !exists(root, name)).collect();
+    let (named, gone) = gone(Path::new(env!("CARGO_MANIFEST_DIR")), &page);
+    assert!(named > 140, "{named}");
     assert!(gone.is_empty(), "{gone:#?}");
 }
 
