@@ -153,8 +153,10 @@ pub async fn run(
     }
     let mut options = Options::new(name, &*provider, vec![address]);
     change(&mut options);
-    if args.pod_selector.is_some() {
-        options.selector.clone_from(&args.pod_selector);
+    // What a provider asks of its pods is asked besides.
+    if let Some(wanted) = &args.pod_selector {
+        let own = options.selector.take().map(|own| format!("{own},{wanted}"));
+        options.selector = Some(own.unwrap_or_else(|| wanted.clone()));
     }
     options.nodes.lease.interval = args.lease_renew_interval;
     options.nodes.lease.duration = args.lease_renew_interval * 4;

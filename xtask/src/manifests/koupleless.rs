@@ -115,6 +115,7 @@ const ROLES: [Role; 9] = [
         ],
         builtin: None,
         rules: &[
+            rule(CORE, "pods", "get, list, watch"),
             rule(CORE, "pods/log", "get"),
             rule(CORE, "pods/exec, pods/attach", "get, create"),
         ],

@@ -163,10 +163,14 @@ impl Registry {
         let out = &mut events;
         match sighting {
             Sighting::Heartbeat { word, port, peer } => {
-                let port = if port == 0 { self.settings.port } else { port };
-                self.word(word, Connection::Http(port), Some(peer.to_canonical()), out)?;
+                let peer = Some(peer.to_canonical());
+                if port == 0 {
+                    self.word(word, Connection::Http(self.settings.port), false, peer, out)?;
+                } else {
+                    self.word(word, Connection::Http(port), true, peer, out)?;
+                }
             }
-            Sighting::Heart(word) => self.word(word, Connection::Mqtt, None, out)?,
+            Sighting::Heart(word) => self.word(word, Connection::Mqtt, false, None, out)?,
             Sighting::Node { node, record } => self.node(&node, record, out)?,
             Sighting::NodeGone(node) => self.node_gone(&node, out),
             Sighting::Pod(seen) => self.pod(seen, out),
@@ -184,7 +188,9 @@ impl Registry {
             Sighting::Pods { node, count } => {
                 if let Some(identity) = self.nodes.get(&node).cloned()
                     && let Some(entry) = self.bases.get_mut(&identity)
+                    && matches!(entry.life, Life::Lost(_))
                 {
+                    // Of a base that is back it is late.
                     entry.pods = Some(count);
                     self.judge(&identity, out);
                 }
@@ -272,11 +278,12 @@ impl Registry {
         self.bases.get(self.nodes.get(node)?)
     }
 
-    /// A base speaks.
+    /// A base speaks. `told`: it has told the port.
     fn word(
         &mut self,
         word: Word,
         by: Connection,
+        told: bool,
         peer: Option<IpAddr>,
         out: &mut Vec<Event>,
     ) -> Result<(), Refused> {
@@ -287,7 +294,10 @@ impl Registry {
         let address = claimed.ok_or_else(|| Refused::NoAddress(identity.clone()))?;
         let address = address.to_canonical();
         self.may_speak(&identity, address, peer)?;
-        self.may_have(&identity, &Endpoint { address, by })?;
+        // In a pod several ports may lead to one base.
+        if told && !self.pods.is_address(address) {
+            self.may_have(&identity, &Endpoint { address, by })?;
+        }
         if !word.active {
             self.deactivated(&identity, out);
             return Ok(());

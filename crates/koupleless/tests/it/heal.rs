@@ -2,6 +2,7 @@
 
 use crate::DEADLINE;
 use evenkeel_api::names::koupleless::healing::{CONFIG_MAP, ENTRIES, TAINT};
+use evenkeel_api::names::koupleless::{COMPONENT_LABEL, MODULE};
 use evenkeel_election::{FencingToken, Gate};
 use evenkeel_koupleless::core::PodRef;
 use evenkeel_koupleless::core::heal::{Note, Reading, Scene, Settings};
@@ -250,8 +251,12 @@ async fn an_overloaded_base_is_drained_and_replaced_when_its_disruption_budget_a
     let cluster = Cluster::new();
     cluster.node("vnode.a").await;
     let everything = json!([{"operator": "Exists"}]);
-    cluster.pod("daemon", "vnode.a", json!({}), everything).await;
-    cluster.pod("module", "vnode.a", json!({}), json!([])).await;
+    cluster
+        .pod("daemon", "vnode.a", json!({COMPONENT_LABEL: MODULE}), everything)
+        .await;
+    cluster
+        .pod("module", "vnode.a", json!({COMPONENT_LABEL: MODULE}), json!([]))
+        .await;
     let base = cluster
         .pod("base", "worker", json!({"app": "base"}), json!([]))
         .await;
@@ -439,7 +444,9 @@ async fn a_node_that_is_gone_leaves_its_place_to_others() {
 async fn another_replica_goes_on_where_the_first_one_stopped() {
     let cluster = Cluster::new();
     cluster.node("vnode.a").await;
-    cluster.pod("module", "vnode.a", json!({}), json!([])).await;
+    cluster
+        .pod("module", "vnode.a", json!({COMPONENT_LABEL: MODULE}), json!([]))
+        .await;
     let first = cluster.replica("x");
     let (healing, _) = first.base(&cluster, "vnode.a", None);
     fills(&healing);

@@ -133,11 +133,13 @@ impl Registry {
             // It has moved meanwhile.
             return;
         }
+        let is_itself = says.as_ref() == Some(identity);
         let Some(other) = says.filter(|says| says != identity) else {
             let late = self.is_late(identity, self.is_pod_ready(identity));
             let is_active = entry.deactivated.is_none();
             let now = self.now;
-            if let Some(entry) = self.bases.get_mut(identity) {
+            // Who does not say who it is may be another one at its port.
+            if let Some(entry) = self.bases.get_mut(identity).filter(|_| is_itself) {
                 entry.answered = Some((now, endpoint.clone()));
             }
             if is_active && !late {

@@ -92,9 +92,9 @@ async fn a_base_that_says_that_it_ends_has_no_node_soon_and_has_one_when_it_is_b
             replica.discovery.judges("vnode.a.dev").then_some(())
         })
         .await;
-        replica.discovery.pods("vnode.a.dev", 0);
         let ends = heartbeat("a", 1238).replace("activated", "deactivated");
         assert_eq!(replica.beat(&ends).await.0, 200);
+        replica.discovery.pods("vnode.a.dev", 0);
         eventually("the node is gone", DEADLINE, async || {
             all.get_opt("vnode.a.dev").await.unwrap().is_none().then_some(())
         })

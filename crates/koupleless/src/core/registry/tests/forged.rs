@@ -209,7 +209,14 @@ fn a_base_that_answers_keeps_its_port() {
         port,
         peer: A.parse().unwrap(),
     };
+    // One that does not say who it is may be another one.
     assert_eq!(room.see(answered(A, A, None)), []);
+    assert!(matches!(
+        &room.see(beat(1239, true))[..],
+        [Change::Changed { .. }]
+    ));
+    room.see(beat(1238, true));
+    assert_eq!(room.see(answered(A, A, Some(A))), []);
     for active in [true, false] {
         let refused = room.refused(beat(1239, active));
         assert!(matches!(refused, Refused::AnswersElsewhere { .. }), "{refused}");
@@ -223,7 +230,12 @@ fn a_base_that_answers_keeps_its_port() {
     ));
     assert_eq!(room.base(A).socket(), Some("192.0.2.2:1239".parse().unwrap()));
     // Nobody has asked it for long.
-    room.see(answered(A, A, None));
+    room.see(Sighting::Answered {
+        identity: id(A),
+        endpoint: http(A, 1239),
+        says: Some(id(A)),
+    });
+    room.refused(beat(1240, true));
     room.pass(15);
     assert!(matches!(
         &room.see(beat(1240, true))[..],
