@@ -24,6 +24,7 @@ mod events;
 pub mod heal;
 pub mod metrics;
 pub mod peer;
+mod pods;
 #[cfg(feature = "cli")]
 pub mod process;
 pub mod provider;

@@ -20,7 +20,7 @@ use crate::metrics::Metrics;
 use crate::peer;
 use crate::provider::{self, BasePods, Bases, Koupleless, Life, Tunnels};
 use ears::Ears;
-use evenkeel_api::names::koupleless::{COMPONENT_LABEL, INSTALLED, MODULE, READY};
+use evenkeel_api::names::koupleless::{INSTALLED, READY};
 use evenkeel_net::client::{Access, ClientArgs, ClientError};
 use evenkeel_vnode::Fleet;
 use evenkeel_vnode::core::pod::{Extra, Holds};
@@ -28,7 +28,7 @@ use evenkeel_vnode::server::tls::AGAIN as FILES_AGAIN;
 use futures::FutureExt as _;
 use jiff::Timestamp;
 use prometheus_client::registry::Registry;
-use settings::{Settings, SettingsError};
+use settings::Settings;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -50,9 +50,6 @@ const ALERT: Duration = Duration::from_secs(10);
 /// Why the process cannot begin. Not worth a retry with the same flags and surroundings.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
-    /// The settings make no sense.
-    #[error(transparent)]
-    Settings(#[from] SettingsError),
     /// There is no API server to be found.
     #[error(transparent)]
     Client(#[from] ClientError),
@@ -239,7 +236,7 @@ impl Process {
     /// What differs from the usual options of a fleet.
     pub fn change(options: &mut evenkeel_vnode::Options) {
         options.call = CALL;
-        options.selector = Some(format!("{COMPONENT_LABEL}={MODULE}"));
+        options.selector = Some(crate::pods::selector());
         let extra = |kind: &str, holds| Extra {
             kind: kind.to_owned(),
             holds,

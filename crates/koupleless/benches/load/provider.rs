@@ -5,11 +5,10 @@ use evenkeel_api::names;
 use evenkeel_koupleless::cli::KouplelessArgs;
 use evenkeel_koupleless::process::settings::Settings;
 use evenkeel_koupleless::process::{self, Process};
-use evenkeel_testkit::bench::serve_orders;
+use evenkeel_testkit::bench::serve_metrics;
 use evenkeel_vnode::Fleet;
 use evenkeel_vnode::cli::layers::Origins;
 use evenkeel_vnode::cli::{self, Prepared, ServeArgs};
-use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -46,11 +45,7 @@ pub(crate) fn play(kubeconfig: &str, heartbeat: &str) {
     };
     let mut registry = Registry::default();
     fleet.register(&mut registry);
-    serve_orders("ready", |_| {
-        let mut text = String::new();
-        encode(&mut text, &registry).unwrap();
-        text
-    });
+    serve_metrics("ready", &registry);
     shutdown.cancel();
     runtime.block_on(serving).unwrap().unwrap();
 }

@@ -163,12 +163,9 @@ impl Registry {
         let out = &mut events;
         match sighting {
             Sighting::Heartbeat { word, port, peer } => {
-                let peer = Some(peer.to_canonical());
-                if port == 0 {
-                    self.word(word, Connection::Http(self.settings.port), false, peer, out)?;
-                } else {
-                    self.word(word, Connection::Http(port), true, peer, out)?;
-                }
+                let told = port != 0;
+                let port = if told { port } else { self.settings.port };
+                self.word(word, Connection::Http(port), told, Some(peer.to_canonical()), out)?;
             }
             Sighting::Heart(word) => self.word(word, Connection::Mqtt, false, None, out)?,
             Sighting::Node { node, record } => self.node(&node, record, out)?,

@@ -3,10 +3,9 @@
 use crate::core::PodRef;
 use crate::core::heal::{Answer, must_leave};
 use evenkeel_api::names::koupleless::healing::{COMPONENT, TAINT};
-use evenkeel_api::names::koupleless::{COMPONENT_LABEL, MODULE};
 use evenkeel_net::log::causes;
 use k8s_openapi::api::core::v1::{Node, Pod, Taint};
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams, PostParams};
 use kube::core::Status;
 use kube::{Api, Client};
 use serde_json::{Value, json};
@@ -31,11 +30,7 @@ pub(super) fn has_taint(node: &Node) -> bool {
 pub(super) async fn look(client: &Client, node: &str) -> Result<(usize, bool), kube::Error> {
     let tainted = is_tainted(client, node).await?.unwrap_or(false);
     let pods: Api<Pod> = Api::all(client.clone());
-    // Others nobody runs here, and so nobody could end them.
-    let params = ListParams::default()
-        .fields(&format!("spec.nodeName={node}"))
-        .labels(&format!("{COMPONENT_LABEL}={MODULE}"));
-    let pods = pods.list(&params).await?;
+    let pods = pods.list(&crate::pods::on(node)).await?;
     Ok((pods.iter().filter(|pod| must_leave(pod)).count(), tainted))
 }
 

@@ -2,10 +2,9 @@
 
 use super::{Inner, Life};
 use evenkeel_api::names::events::EVICTED;
-use evenkeel_api::names::koupleless::{COMPONENT_LABEL, MODULE};
 use evenkeel_vnode::provider::{Fault, FaultKind};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DeleteParams, ListParams, Preconditions};
+use kube::api::{Api, DeleteParams, Preconditions};
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::{Client, Resource as _, ResourceExt as _};
 
@@ -49,13 +48,10 @@ impl Inner {
         Ok(Some(pods.len()))
     }
 
-    /// The modules' pods that are on a node, those on their way out included. Others nobody runs here, and so nobody could end them.
+    /// The modules' pods that are on a node, those on their way out included.
     pub(super) async fn pods_on(&self, node: &str, client: &Client) -> Result<Vec<Pod>, Fault> {
-        let here = ListParams::default()
-            .fields(&format!("spec.nodeName={node}"))
-            .labels(&format!("{COMPONENT_LABEL}={MODULE}"));
         let pods: Api<Pod> = Api::all(client.clone());
-        let list = pods.list(&here).await.map_err(|error| {
+        let list = pods.list(&crate::pods::on(node)).await.map_err(|error| {
             let message = format!("node {node}: cannot list its pods: {error}");
             Fault::new(FaultKind::Later, "PodsUnknown", message)
         })?;

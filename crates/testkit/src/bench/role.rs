@@ -2,6 +2,8 @@
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
@@ -118,6 +120,15 @@ impl Drop for Role {
 
 fn files(id: u32) -> io::Result<usize> {
     Ok(std::fs::read_dir(format!("/proc/{id}/fd"))?.count())
+}
+
+/// Answers each line of standard input with all metrics, until it ends.
+pub fn serve_metrics(first: &str, registry: &Registry) {
+    serve_orders(first, |_| {
+        let mut text = String::new();
+        encode(&mut text, registry).expect("a string takes all");
+        text
+    });
 }
 
 /// Answers each line of standard input until it ends.

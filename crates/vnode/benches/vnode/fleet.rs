@@ -3,14 +3,13 @@
 use super::witness::Witness;
 use evenkeel_api::names::NODE_LEASE_NAMESPACE;
 use evenkeel_net::client::ClientArgs;
-use evenkeel_testkit::bench::serve_orders;
+use evenkeel_testkit::bench::serve_metrics;
 use evenkeel_vnode::ownership::Sharing;
 use evenkeel_vnode::server::doors;
 use evenkeel_vnode::server::kubelet::{Certificate, Clients, KubeletApi};
 use evenkeel_vnode::server::tls::signed;
 use evenkeel_vnode::simulated::{self, Simulated};
 use evenkeel_vnode::{Fleet, Options, Provider};
-use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -43,11 +42,7 @@ pub(crate) fn play(kubeconfig: &str, nodes: usize, replica: Option<Replica>) {
     let fleet = runtime.block_on(start(kubeconfig, nodes, replica, &shutdown));
     let mut registry = Registry::default();
     fleet.register(&mut registry);
-    serve_orders("ready", |_| {
-        let mut text = String::new();
-        encode(&mut text, &registry).unwrap();
-        text
-    });
+    serve_metrics("ready", &registry);
     shutdown.cancel();
     runtime.block_on(fleet.stopped());
 }

@@ -1,6 +1,6 @@
 //! What the released controller did wrong: see `docs/koupleless/upstream-cases.md`.
 
-use super::world::{DEADLINE, World, condition, phase, restarts, waits};
+use super::world::{DEADLINE, World, condition, is_starting, phase, restarts, waits};
 use evenkeel_api::names::koupleless::{MODULES, READY};
 use evenkeel_koupleless::provider::Life;
 use evenkeel_testkit::arklet::{Base, BizState, Jar, Start, Thrown};
@@ -51,10 +51,7 @@ async fn a_pod_waits_until_its_module_has_started_and_is_ready_then() {
     let url = world.jar(Jar::new("slow", "1").start(Start::Held));
     let (base, node) = world.base("a").await;
     world.pod("p", &node, &[("slow", "1", &url)]).await;
-    eventually("it is being installed", DEADLINE, async || {
-        (base.state("slow", "1") == Some(BizState::Resolved)).then_some(())
-    })
-    .await;
+    is_starting(&base, "slow", "1").await;
     looks(&base, 2).await;
     let pod = world.until("is there", "p", |_| true).await;
     assert_eq!((phase(&pod), condition(&pod, READY)), ("Pending", "False"));
@@ -117,10 +114,7 @@ async fn a_pod_that_is_deleted_while_its_module_starts_asks_with_pauses_and_goes
     let url = world.jar(Jar::new("slow", "1").start(Start::Held));
     let (base, node) = world.base("a").await;
     world.pod("p", &node, &[("slow", "1", &url)]).await;
-    eventually("it is being installed", DEADLINE, async || {
-        (base.state("slow", "1") == Some(BizState::Resolved)).then_some(())
-    })
-    .await;
+    is_starting(&base, "slow", "1").await;
     world.delete("p").await;
     world
         .event(

@@ -1,6 +1,6 @@
 //! Bad input: what it does to its own module and base, and that it does nothing to their neighbours.
 
-use super::world::{DEADLINE, World, condition, waits};
+use super::world::{DEADLINE, World, condition, is_starting, waits};
 use evenkeel_testkit::arklet::{BizState, Download, Jar, Start};
 use evenkeel_testkit::eventually;
 use evenkeel_testkit::log::Log;
@@ -163,10 +163,7 @@ async fn a_broker_that_restarts_during_an_install_costs_no_second_one() {
     let (base, node) = world.base_over(broker.address(), "a").await;
     let (_neighbour, second) = world.base("b").await;
     world.pod("p", &node, &[("slow", "1", &slow)]).await;
-    eventually("it is being installed", DEADLINE, async || {
-        (base.state("slow", "1") == Some(BizState::Resolved)).then_some(())
-    })
-    .await;
+    is_starting(&base, "slow", "1").await;
     broker.stop().await;
     world.pod("well", &second, &[("biz1", "1", &url)]).await;
     world.is_ready("well").await;

@@ -8,7 +8,7 @@ use evenkeel_koupleless::core::profile::{KOUPLELESS, Profile};
 use evenkeel_koupleless::core::{self, Connection, Endpoint, Identity};
 use evenkeel_koupleless::provider::{Bases, Koupleless, Life, Settings, Tunnels};
 use evenkeel_net::client::ClientArgs;
-use evenkeel_testkit::arklet::{self, Base, Jar, Jars, Setup};
+use evenkeel_testkit::arklet::{self, Base, BizState, Jar, Jars, Setup};
 use evenkeel_testkit::{ServedApi, eventually};
 use evenkeel_vnode::core::pod::{Extra, Holds};
 use evenkeel_vnode::{Fleet, Options};
@@ -356,6 +356,14 @@ async fn client(api: &ServedApi, name: &str) -> Client {
         ..ClientArgs::default()
     };
     args.client(name).await.unwrap()
+}
+
+/// Waits until a base has begun with a module and not ended.
+pub(super) async fn is_starting(base: &Base, name: &str, version: &str) {
+    eventually("it is being installed", DEADLINE, async || {
+        (base.state(name, version) == Some(BizState::Resolved)).then_some(())
+    })
+    .await;
 }
 
 /// Status of a pod's condition; empty without it.
