@@ -9,13 +9,18 @@
 //!
 //! All are cluster-scoped. Signed evidence is carried as opaque base64 text: the bytes that were signed, with
 //! their signature, exactly as they crossed the wire, so that every reader checks them itself (`evenkeel-zone`).
+//!
+//! The settings of a [`FailoverPolicy`] stand in [`crate::policy`], because the decision about a node needs them and
+//! does without a Kubernetes client.
 
+pub use crate::policy::{
+    EndpointsPolicy, FailoverPolicy, FailoverPolicySpec, FencingPolicy, IsolatedPolicy, ModePolicy,
+};
 use crate::zone::{KubeletEndpoint, RosterSpec, ZoneHealthStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// Health of one zone: its roster, and the nodes that are not plainly healthy with the evidence for it.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -42,6 +47,11 @@ pub struct ZoneHealthSpec {
     pub zone: String,
     /// The nodes of the zone that run an agent.
     pub roster: RosterSpec,
+    /// UIDs of members about which the controller needs rounds, because they have an open incident or a latch: reporters
+    /// hold rounds about them even when they look healthy, so that a node that returned is acquitted by signed votes
+    /// and never by silence.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub wanted: Vec<String>,
 }
 
 /// What one agent says of itself: how peers reach and recognise it.
@@ -111,50 +121,6 @@ pub enum FencingMethod {
     Operator,
 }
 
-/// Settings for the nodes and workloads it selects. Where several match, the most cautious value wins.
-#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[kube(
-    group = "evenkeel.io",
-    version = "v1alpha1",
-    kind = "FailoverPolicy",
-    doc = "Settings for the nodes it selects; where several match, the most cautious value wins",
-    plural = "failoverpolicies",
-    shortname = "fop",
-    status = "FailoverPolicyStatus",
-    derive = "Default",
-    derive = "PartialEq",
-    printcolumn = r#"{"name":"Autonomy","type":"integer","jsonPath":".spec.autonomySeconds"}"#,
-    printcolumn = r#"{"name":"Endpoints","type":"string","jsonPath":".spec.endpoints"}"#,
-    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
-)]
-#[serde(rename_all = "camelCase")]
-pub struct FailoverPolicySpec {
-    /// Nodes that carry all of these labels; empty selects every node.
-    #[serde(default)]
-    pub node_labels: BTreeMap<String, String>,
-    /// Seconds for which evictions are held while the whole zone is silent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
-    pub autonomy_seconds: Option<i64>,
-    /// Seconds between the confirmed death of a node and the eviction of its pods, in place of the 300 s that
-    /// admission adds by default.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
-    pub evict_after_seconds: Option<i64>,
-    /// What becomes of the endpoints of a Disconnected node.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub endpoints: Option<EndpointsPolicy>,
-    /// What becomes of a node that its peers cannot reach and the API server can.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub isolated: Option<IsolatedPolicy>,
-    /// Whether fencing only observes or acts.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub fencing: Option<FencingPolicy>,
-    /// Whether stateful pods move, given a fence proof.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub stateful_failover: Option<bool>,
-}
-
 /// What the controller made of a policy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -168,43 +134,10 @@ pub struct FailoverPolicyStatus {
     /// Other policies that select the same nodes and by which of their values this one is overruled.
     #[serde(default)]
     pub conflicts: Vec<String>,
-}
-
-/// Endpoints of a Disconnected node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum EndpointsPolicy {
-    /// They stay ready for everybody.
-    #[default]
-    Keep,
-    /// They stay ready for consumers in the zone.
-    KeepLocal,
-    /// As stock Kubernetes does.
-    Stock,
-}
-
-/// An Isolated node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum IsolatedPolicy {
-    /// Say so, do nothing.
-    #[default]
-    Report,
-    /// No new pods, endpoints out; never an eviction.
-    Withdraw,
-}
-
-/// What fencing does.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum FencingPolicy {
-    /// Nothing.
-    Off,
-    /// Record what it would do.
-    #[default]
-    Observe,
-    /// Act.
-    Enforce,
+    /// Values of this policy that are refused, what is used in their place, and why. The schema refuses them too;
+    /// an object that was stored before may still hold one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<String>,
 }
 
 /// One failure of one node: its timeline, evidence and decisions; also the controller's memory across restarts.
@@ -251,12 +184,64 @@ pub struct NodeIncidentStatus {
     /// When NoExecute was put on the node: eviction deadlines count from here, also after a restart.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tainted_at: Option<Time>,
+    /// The leader's present decision with its evidence.
+    #[serde(default)]
+    pub decision: DecisionRecord,
+    /// What must not be forgotten when a controller restarts, and what every replica starts from.
+    #[serde(default)]
+    pub latch: LatchRecord,
     /// What is known about fencing.
     #[serde(default)]
     pub fence: FenceRecord,
     /// Oldest first; the oldest rows are dropped above 64.
     #[serde(default)]
     pub timeline: Vec<IncidentRow>,
+}
+
+/// What the leader decided about the node, and from what. Written when it changes; that the leader still looks at the
+/// node is shown by its Lease.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DecisionRecord {
+    /// The state with its phase: `Disconnected`, `Dead, announced`.
+    #[serde(default)]
+    pub state: String,
+    /// Why, as one sentence.
+    #[serde(default)]
+    pub reason: String,
+    /// What is known of the Lease, of the neighbours' verdict and of the zone, one line each.
+    #[serde(default)]
+    pub evidence: Vec<String>,
+    /// What would change the decision, one line each.
+    #[serde(default)]
+    pub changes: Vec<String>,
+    /// When it was decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decided_at: Option<Time>,
+    /// The replica that decided, by its name in the election.
+    #[serde(default)]
+    pub by: String,
+    /// `true` where the controller only records what it would do (mode `observe`, or a pause).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub observed_only: bool,
+}
+
+/// Decisions that only evidence takes back. They are written before they are acted upon.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LatchRecord {
+    /// When the leader received the first round of votes that found the node dead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_dead_round_at: Option<Time>,
+    /// When a later round confirmed the death.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub confirmed_at: Option<Time>,
+    /// Since when the node has been Isolated: its Lease was renewed after a round that found it dead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub isolated_since: Option<Time>,
+    /// Why the eviction of this death waits for the pace of stock Kubernetes; empty where it does not.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub stock_pace: String,
 }
 
 /// Fencing as far as it got.

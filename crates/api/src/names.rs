@@ -11,6 +11,9 @@ pub const NAMESPACE: &str = "evenkeel-system";
 
 /// Lease of the controller's leader, in [`NAMESPACE`].
 pub const CONTROLLER_LEASE: &str = "evenkeel-controller";
+/// Prefix of the Leases by which replicas of the controller show that they work, in [`NAMESPACE`]; the replica's name in
+/// the election follows. The last one that stops knows by them that it is the last (hazard 52).
+pub const REPLICA_LEASE_PREFIX: &str = "evenkeel-controller-replica-";
 /// Prefix of the Lease of a zone's reporters, in [`NAMESPACE`]; the zone name follows. It suppresses duplicate
 /// publications and is the heartbeat of the zone; it renews no evidence.
 pub const ZONE_LEASE_PREFIX: &str = "evenkeel-zone-";
@@ -51,6 +54,9 @@ pub const STOCK_ENDPOINT_CONTROLLER_USERS: [&str; 4] = [
 pub mod annotations {
     /// Mirror of the verdict on the Node for readers of SuperEdge's annotation: `"true"` or `"false"`.
     pub const SUPEREDGE_NODE_HEALTH: &str = "superedgehealth/node-health";
+    /// On Namespace `evenkeel-system`: Evenkeel decides, records and explains, and changes nothing, on any node. The value
+    /// says why, for people.
+    pub const PAUSE: &str = "evenkeel.io/pause";
     /// On a Node: comma-separated `key:effect` of the taints that Evenkeel added and will remove.
     pub const ADDED_TAINTS: &str = "evenkeel.io/added-taints";
     /// On whatever a leader writes: the fencing token `UID/TRANSITIONS` of the term that wrote it last.
@@ -74,6 +80,9 @@ pub mod taints {
     pub const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
     /// No new pods on a node that is Isolated, where the policy asks for it.
     pub const ISOLATED: &str = "evenkeel.io/isolated";
+    /// No new pods on a node whose death is announced. The stock controllers take taints of their own keys off a node
+    /// whose conditions do not ask for them, so that this key is ours.
+    pub const DEAD: &str = "evenkeel.io/dead";
 }
 
 /// Condition types and reasons that we write.
@@ -83,6 +92,8 @@ pub mod conditions {
     pub const REASON_CONFIRMED_DEAD: &str = "EvenkeelConfirmedDead";
     /// Reason of `Ready=False` on a Pod of such a node.
     pub const REASON_NODE_DEAD: &str = "EvenkeelNodeDead";
+    /// Reason of `Ready=True` on a Pod to which Evenkeel gave readiness back. What a kubelet writes has no such reason.
+    pub const REASON_GIVEN_BACK: &str = "EvenkeelGivenBack";
     /// Type of the condition put on a Pod before it is evicted.
     pub const DISRUPTION_TARGET: &str = "DisruptionTarget";
     /// Reason of that condition.

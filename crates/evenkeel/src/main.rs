@@ -47,7 +47,7 @@ enum Service {
     /// Decide what becomes of nodes that went silent, and serve the admission webhook
     Controller(evenkeel_failover::ControllerArgs),
     /// Stand in for the stock node lifecycle and taint eviction controllers
-    NodeLifecycle(evenkeel_failover::stock::NodeLifecycleArgs),
+    NodeLifecycle(evenkeel_stock::NodeLifecycleArgs),
     // Told by its arguments.
     Vnode(Box<vnode::VnodeArgs>),
     /// Serve an embedded Kubernetes API, for tests
@@ -140,7 +140,7 @@ async fn run(service: Service, shutdown: CancellationToken) -> Result<ExitCode, 
             ran.map_err(|error| Failure::new(if error.is_config() { 2 } else { 1 }, &error))?;
         }
         Service::NodeLifecycle(args) => {
-            let ran = evenkeel_failover::stock::run(args, shutdown).await;
+            let ran = evenkeel_stock::run(args, shutdown).await;
             ran.map_err(|error| Failure::new(if error.is_config() { 2 } else { 1 }, &error))?;
         }
         Service::Vnode(args) => {

@@ -153,6 +153,7 @@ impl Deployments {
                 known.retain(|key, _| keys.contains(key));
                 self.listed.send_replace(true);
             }
+            Delta::Broken => {}
         }
     }
 }

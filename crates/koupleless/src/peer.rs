@@ -191,6 +191,7 @@ impl Peers {
                 self.deployments.retain(|key, _| keys.contains(key));
                 self.deployments_listed = true;
             }
+            Seen::Node(Delta::Broken) | Seen::Deployment(Delta::Broken) => {}
         }
     }
 

@@ -4,15 +4,17 @@ use crate::log::causes;
 use backon::ExponentialBuilder;
 use futures::{Stream, StreamExt as _};
 use kube::core::DeserializeGuard;
-use kube::runtime::utils::ResetTimerBackoff;
+use kube::runtime::utils::StreamBackoff;
+use kube::runtime::watcher;
 use kube::runtime::watcher::ExponentialBackoff;
-use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::future::ready;
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Notify;
 
 /// Namespace (empty for cluster-scoped objects) and name.
 pub type Key = (String, String);
@@ -26,6 +28,8 @@ pub enum Delta<K> {
     Gone(Key),
     /// A complete list was delivered; whatever it does not hold is gone.
     Listed(BTreeSet<Key>),
+    /// The watch failed, and is being begun again: what happens until it delivers may be seen late.
+    Broken,
 }
 
 /// What becomes of an object that cannot be decoded; it is named in the log either way.
@@ -38,20 +42,18 @@ pub enum Unreadable {
 }
 
 /// First, and longest but for the jitter, that a watch waits before it is begun again after a failure. Jitter adds up
-/// to as much again. kube's own back-off goes to 30 s and 60 s with jitter; a component must work again within 30 s
-/// after its API server is back, a connection attempt of 7 s that is under way by then included.
-const AGAIN: (Duration, Duration) = (Duration::from_millis(800), Duration::from_secs(8));
-/// A watch that has gone well for this long begins with the shortest wait again.
-const WELL: Duration = Duration::from_secs(120);
+/// to as much again, so that it waits for 4 s at most: a watch is back within 5 s of its API server.
+const AGAIN: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
 
-/// How long watches wait after a failure: 0.8 s doubled up to 8 s, each with up to as much again at random.
-pub fn back_off() -> ResetTimerBackoff<ExponentialBackoff> {
+/// How long watches wait after a failure: 0.25 s doubled up to 2 s, each with up to as much again at random. The first
+/// success ends it: the next failure waits for the shortest time again.
+pub fn back_off() -> ExponentialBackoff {
     let waits = ExponentialBuilder::new()
         .with_min_delay(AGAIN.0)
         .with_max_delay(AGAIN.1)
         .with_jitter()
         .without_max_times();
-    ResetTimerBackoff::new(ExponentialBackoff::from(waits), WELL)
+    ExponentialBackoff::from(waits)
 }
 
 /// A watch with back-off while the API server fails. `what` names it in the log.
@@ -66,25 +68,46 @@ where
     DeserializeGuard<K>: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
     let mut listing = BTreeSet::new();
-    watcher(api, config).backoff(back_off()).filter_map(move |event| {
+    let events = watcher(api, config).map(|event| match event {
+        // History that is gone is no failure: the watch lists anew at once.
+        Err(watcher::Error::WatchError(status)) if status.code == 410 => Ok(None),
+        event => event.map(Some),
+    });
+    StreamBackoff::new(events, back_off()).filter_map(move |event| {
         ready(match event {
-            Ok(watcher::Event::Init) => {
+            Ok(None) => Some(Delta::Broken),
+            Ok(Some(watcher::Event::Init)) => {
                 listing.clear();
                 None
             }
-            Ok(watcher::Event::InitApply(object)) => {
+            Ok(Some(watcher::Event::InitApply(object))) => {
                 listing.insert(key(&object));
                 put(what, object, unreadable)
             }
-            Ok(watcher::Event::InitDone) => Some(Delta::Listed(std::mem::take(&mut listing))),
-            Ok(watcher::Event::Apply(object)) => put(what, object, unreadable),
-            Ok(watcher::Event::Delete(object)) => Some(Delta::Gone(key(&object))),
+            Ok(Some(watcher::Event::InitDone)) => Some(Delta::Listed(std::mem::take(&mut listing))),
+            Ok(Some(watcher::Event::Apply(object))) => put(what, object, unreadable),
+            Ok(Some(watcher::Event::Delete(object))) => Some(Delta::Gone(key(&object))),
             Err(error) => {
                 tracing::warn!(what, error = causes(&error), "watch failed, trying again");
-                None
+                Some(Delta::Broken)
             }
         })
     })
+}
+
+/// A watch as [`deltas`] makes it, begun anew whenever `restart` is notified: for a watch that was found not to deliver.
+pub fn restartable<K, S>(restart: Arc<Notify>, begin: impl Fn() -> S) -> impl Stream<Item = Delta<K>>
+where
+    S: Stream<Item = Delta<K>>,
+{
+    futures::stream::repeat_with(move || {
+        let restart = Arc::clone(&restart);
+        let told = futures::stream::once(async { Delta::Broken });
+        begin()
+            .take_until(async move { restart.notified().await })
+            .chain(told)
+    })
+    .flatten()
 }
 
 fn put<K>(what: &str, object: DeserializeGuard<K>, unreadable: Unreadable) -> Option<Delta<K>>
@@ -120,9 +143,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_watch_never_waits_so_long_that_30_s_cannot_be_kept() {
+    fn a_watch_never_waits_so_long_that_5_s_cannot_be_kept() {
         let waits: Vec<Duration> = back_off().take(50).collect();
         assert!(waits[0] >= AGAIN.0 && waits[49] >= AGAIN.1, "{waits:?}");
-        assert!(waits.iter().all(|wait| *wait <= AGAIN.1 * 2), "{waits:?}");
+        assert!(waits.iter().all(|wait| *wait <= Duration::from_secs(4)), "{waits:?}");
     }
 }

@@ -131,6 +131,7 @@ pub(super) async fn watch(hub: Arc<Hub>, client: Client, by_mqtt: bool) {
                 }
                 known = listed;
             }
+            Delta::Broken => {}
         }
     }
 }

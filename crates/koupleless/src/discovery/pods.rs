@@ -183,6 +183,7 @@ pub(super) async fn watch(hub: Arc<Hub>, cluster: Cluster, stop: CancellationTok
                 let missing = known.keys().filter(|key| !listed.contains(key));
                 missing.cloned().collect()
             }
+            Delta::Broken => continue,
         };
         asked.retain(|_, (_, question)| !question.is_cancelled());
         for key in missing {

@@ -2,7 +2,7 @@
 //! the stock controllers as a child process of this test binary.
 
 use clap::Parser;
-use evenkeel_failover::stock::NodeLifecycleArgs;
+use evenkeel_stock::NodeLifecycleArgs;
 use evenkeel_lab::{
     SAMPLE,
     control::{self, Fault, Orders as _},
@@ -69,7 +69,7 @@ async fn the_lab_without_agents() {
         let args = std::iter::once("stand-in").chain(flags.split(' '));
         let shutdown = CancellationToken::new();
         evenkeel_lab::stop_with_parent(&shutdown).unwrap();
-        return evenkeel_failover::stock::run(StandIn::parse_from(args).args, shutdown)
+        return evenkeel_stock::run(StandIn::parse_from(args).args, shutdown)
             .await
             .unwrap();
     }

@@ -15,9 +15,6 @@ pub enum Refusal {
     /// Two rosters of one version.
     #[error("a different roster of version {0} was seen before")]
     TwoRosters(u64),
-    /// The report was made under a roster that is neither the present one nor the one before.
-    #[error("made under roster {0}, which is not known here")]
-    ForeignRoster(String),
     /// The node is not in the roster.
     #[error("node {0} is not a member of the zone")]
     NotAMember(String),

@@ -1,7 +1,9 @@
-//! The reader's side: from published evidence to a verdict that may be acted upon.
+//! The reader's side: from published evidence to what a reader may rely on.
 //!
-//! The planner and the webhook believe no writer. They check the signatures of more than half of the roster
-//! themselves, remember the newest sequence of every voter about every subject, and let evidence of life decay.
+//! The judge believes no writer. A reader checks the signatures of more than half of the roster itself, and remembers
+//! the newest sequence of every voter about every subject. Nothing else in a report decides anything: not what it
+//! leaves out, not who wrote it, not its own numbers. The one exception is the age of a round, which no voter signs
+//! yet; it can only make a round older than it is (`Death::requested`).
 
 mod evidence;
 mod zone;
@@ -9,16 +11,17 @@ mod zone;
 pub use evidence::{Refusal, check};
 
 use crate::Millis;
+use crate::wire::Nonce;
 use evenkeel_api::zone::{RosterSpec, ZoneHealthStatus};
 use std::collections::BTreeMap;
 use zone::Zone;
 
 /// Evidence of life is worth this long after the reader received it (hazard 1).
 pub const ALIVE_TTL_MS: u64 = 15_000;
-/// A zone whose report and Lease did not advance for this long is silent.
-pub const SILENT_AFTER_MS: u64 = 15_000;
 /// For this long after a new roster was seen, verdicts need the majority of the one before as well (hazard 4).
 pub const ROSTER_SETTLE_MS: u64 = 15_000;
+/// Deaths that began within this time count for a storm (hazard 24).
+pub const STORM_WINDOW_MS: u64 = 60_000;
 
 /// Whether a report's sequence is newer than another's. It goes on from the other end when numbers run out, so that
 /// one report with the highest of all numbers does not silence the zone for ever.
@@ -26,41 +29,61 @@ pub fn is_newer_report(sequence: i64, than: i64) -> bool {
     sequence.wrapping_sub(than) > 0
 }
 
-/// A verdict as a reader may use it, at a time.
+/// What the signed evidence says of a node: the newest that was received, however long ago. Whether it still counts
+/// is for the judge to say, which knows the time and how far the watches can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// No majority, no valid evidence, or evidence that ran out. Neither healthy nor dead.
+    /// No valid evidence.
     None(NoVerdict),
-    /// A majority of the roster has fresh contact with the node's agent.
-    Alive {
-        /// What the agent says of its link to the API server.
-        cloud: Link,
-        /// What the agent and its peers say of the kubelet.
-        kubelet: Health,
-        /// What the agent says of the container runtime.
-        runtime: Health,
-    },
-    /// A majority of the roster voted no in one confirm round.
-    Dead {
-        /// When that round began, on the reader's clock, by the most careful reading of its age: the earliest
-        /// possible. Evidence that was already there when the reader began has an unknown age and reads as
-        /// `Millis(0)`; reporters confirm the dead again every few seconds, which gives it one.
-        round_began: Millis,
-    },
+    /// A majority of the roster had fresh contact with the node.
+    Alive(Alive),
+    /// A majority of the roster voted no in one round.
+    Dead(Death),
+    /// In a roster of two, the only peer voted no: one vote short of the majority (hazard 13).
+    OneShort(Death),
+}
+
+/// Evidence of life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alive {
+    /// When the reader received it.
+    pub received: Millis,
+    /// Until when a majority of the statements is fresh: [`ALIVE_TTL_MS`] after the contacts that they rest on.
+    pub until: Millis,
+    /// What the node's agent says of its link to the API server.
+    pub cloud: Link,
+    /// What the agent and its peers say of the kubelet.
+    pub kubelet: Health,
+    /// What the agent says of the container runtime.
+    pub runtime: Health,
+}
+
+/// Evidence of death: one round of votes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Death {
+    /// Which round.
+    pub round: Nonce,
+    /// When the voters were asked, on the reader's clock, by the most careful reading: the earliest possible. Evidence
+    /// that was already there when the reader began has an unknown age and reads as `Millis(0)`; reporters repeat
+    /// their rounds every few seconds, and the next one has an age.
+    pub requested: Millis,
+    /// When the reader received it.
+    pub received: Millis,
+    /// For how long a majority had had no contact with the node when it signed, in milliseconds: the smallest age
+    /// among the largest ages that make a majority. It is signed.
+    pub silence_ms: u64,
 }
 
 /// Why there is no verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoVerdict {
-    /// The zone reports, and this node is not among the troubled ones: plainly healthy to its peers.
+    /// The node is a member, and no evidence about it was received.
     NotListed,
     /// The node is in no roster.
     NotAMember,
-    /// Nobody reports for the zone, or its report has not been seen to advance yet (hazard 20).
-    ZoneSilent,
-    /// There was evidence of life, and it ran out.
-    Expired,
-    /// The reporters themselves say that there is no majority either way.
+    /// What was received is void: nothing of the zone has been seen to advance since the reader began (hazard 20).
+    Void,
+    /// The reporters say that there is no majority either way.
     NoMajority,
     /// Signatures, roster or sequence did not hold: the text was refused.
     Refused,
@@ -95,9 +118,9 @@ pub enum Health {
 /// Feed it every ZoneHealth that a watch delivers and every renewal of a zone's Lease; ask it for verdicts.
 ///
 /// ```
-/// # use evenkeel_zone::{Millis, verdict::{Book, NoVerdict, Verdict}};
+/// # use evenkeel_zone::verdict::{Book, NoVerdict, Verdict};
 /// let book = Book::new();
-/// assert_eq!(book.verdict("4a5c…", Millis(0)), Verdict::None(NoVerdict::NotAMember));
+/// assert_eq!(book.verdict("4a5c…"), Verdict::None(NoVerdict::NotAMember));
 /// ```
 #[derive(Debug, Default)]
 pub struct Book {
@@ -105,7 +128,7 @@ pub struct Book {
 }
 
 impl Book {
-    /// Knows nothing: every zone is void until its report has been seen to advance once (hazard 20).
+    /// Knows nothing: every zone is void until it has been seen to advance once (hazard 20).
     pub fn new() -> Self {
         Self::default()
     }
@@ -128,10 +151,14 @@ impl Book {
             .observe(now, roster, status)
     }
 
-    /// Takes in a renewal of the zone's Lease (its `renewTime` or holder changed), received at `now`. The first one
-    /// only shows where the Lease stands; the second proves that somebody renews it.
-    pub fn heartbeat(&mut self, now: Millis, zone: &str) {
-        self.zones.entry(zone.to_owned()).or_default().heartbeat(now);
+    /// Takes in a renewal of the zone's Lease (its `renewTime` or holder changed), received at `now`. A holder whose
+    /// name no member of the roster has says nothing. The first renewal only shows where the Lease stands; the second
+    /// proves that somebody renews it.
+    pub fn heartbeat(&mut self, now: Millis, zone: &str, holder: &str) {
+        self.zones
+            .entry(zone.to_owned())
+            .or_default()
+            .heartbeat(now, holder);
     }
 
     /// The zone's ZoneHealth is gone.
@@ -139,22 +166,21 @@ impl Book {
         self.zones.remove(zone);
     }
 
-    /// The verdict on a node as it stands at `now`.
-    pub fn verdict(&self, node_uid: &str, now: Millis) -> Verdict {
+    /// The verdict on a node.
+    pub fn verdict(&self, node_uid: &str) -> Verdict {
         let zone = self.zones.values().find(|zone| zone.has_member(node_uid));
-        zone.map_or(Verdict::None(NoVerdict::NotAMember), |zone| {
-            zone.verdict(node_uid, now)
-        })
+        zone.map_or(Verdict::None(NoVerdict::NotAMember), |zone| zone.verdict(node_uid))
     }
 
-    /// Whether anybody reports for the zone at `now`: seen to advance, and within [`SILENT_AFTER_MS`].
-    pub fn reports(&self, zone: &str, now: Millis) -> bool {
-        self.zones.get(zone).is_some_and(|zone| zone.reports(now))
+    /// When the zone was last seen to advance: new signed evidence, or a renewal of its Lease by a member.
+    pub fn advanced(&self, zone: &str) -> Option<Millis> {
+        self.zones.get(zone).and_then(Zone::advanced)
     }
 
-    /// The zone's reporters say that newly suspect nodes are above the storm threshold (hazard 24).
-    pub fn storm(&self, zone: &str) -> bool {
-        self.zones.get(zone).is_some_and(Zone::storm)
+    /// Whether more than max(1, 25 %) of the zone's members died within [`STORM_WINDOW_MS`], by signed evidence
+    /// alone (hazards 24 and 51).
+    pub fn storm(&self, zone: &str, now: Millis) -> bool {
+        self.zones.get(zone).is_some_and(|zone| zone.storm(now))
     }
 }
 

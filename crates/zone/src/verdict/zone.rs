@@ -1,15 +1,13 @@
 //! What a reader holds of one zone.
 
 use super::evidence::{Checked, Refusal, check};
-use super::{
-    ALIVE_TTL_MS, Health, Link, NoVerdict, ROSTER_SETTLE_MS, SILENT_AFTER_MS, Verdict, is_newer_report,
-};
+use super::{ALIVE_TTL_MS, Alive, Death, NoVerdict, ROSTER_SETTLE_MS, STORM_WINDOW_MS, Verdict};
 use crate::Millis;
 use crate::roster::{MemberId, Roster};
 use crate::vote::{Council, Vote};
 use crate::wire::{Answer, Nonce};
 use evenkeel_api::zone::{NodeVerdict, RosterSpec, VerdictKind, ZoneHealthStatus};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// One zone.
 #[derive(Debug, Default)]
@@ -17,53 +15,46 @@ pub(super) struct Zone {
     roster: Option<Roster>,
     /// The roster before, and when the present one was first seen.
     previous: Option<(Roster, Millis)>,
-    /// Newest report taken in.
-    sequence: Option<i64>,
+    /// Whether a report was taken in at all: how old the first one is, nobody knows.
+    reported: bool,
     /// Whether a heartbeat was seen at all.
     lease_seen: bool,
-    /// Last time that report or Lease were seen to advance.
+    /// Last time that signed evidence or the Lease were seen to advance.
     advanced: Option<Millis>,
-    storm: bool,
     nodes: BTreeMap<MemberId, Held>,
-    /// Newest sequence that carried an accepted verdict, by (voter, subject).
+    /// Newest sequence that carried accepted evidence, by (voter, subject).
     newest: BTreeMap<(MemberId, MemberId), u64>,
 }
 
-/// What is held of one node.
+/// What is held of one node. Newer evidence replaces older; nothing else takes evidence away (hazard 40).
 #[derive(Debug, Default)]
 struct Held {
-    listed: Listed,
-    /// A report no longer listed it. Its evidence says nothing any more, and is not used up either: nobody signed
-    /// that omission, and the next report may list it again.
-    acquitted: bool,
-    dead: Option<Dead>,
-    alive: Option<Alive>,
+    word: Word,
+    /// When this death began, for storms.
+    died: Option<Millis>,
+    /// The newest statement about it was refused; for people, where there is no evidence.
+    refused: bool,
+    /// The reporters say that no majority exists; for people, likewise.
+    undecided: bool,
 }
 
-/// How the newest report lists a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Listed {
+enum Word {
     #[default]
-    No,
-    NoMajority,
-    Alive,
-    Dead,
-    Refused,
+    Nothing,
+    Alive(Nonce, Alive),
+    Dead(Death),
+    OneShort(Death),
 }
 
-#[derive(Debug)]
-struct Dead {
-    round: Nonce,
-    round_began: Millis,
-}
-
-#[derive(Debug)]
-struct Alive {
-    round: Nonce,
-    until: Millis,
-    cloud: Link,
-    kubelet: Health,
-    runtime: Health,
+impl Word {
+    fn round(&self) -> Option<Nonce> {
+        match self {
+            Self::Nothing => None,
+            Self::Alive(round, _) => Some(*round),
+            Self::Dead(death) | Self::OneShort(death) => Some(death.round),
+        }
+    }
 }
 
 impl Zone {
@@ -73,51 +64,46 @@ impl Zone {
             .is_some_and(|roster| roster.contains(MemberId::of(uid)))
     }
 
-    pub(super) fn storm(&self) -> bool {
-        self.storm
+    pub(super) fn advanced(&self) -> Option<Millis> {
+        self.advanced
     }
 
-    pub(super) fn heartbeat(&mut self, now: Millis) {
+    pub(super) fn storm(&self, now: Millis) -> bool {
+        let recent = |held: &&Held| {
+            held.died
+                .is_some_and(|died| now.since(died) < STORM_WINDOW_MS)
+        };
+        let count = self.nodes.values().filter(recent).count();
+        let members = self.roster.as_ref().map_or(0, Roster::len);
+        count > 1 && 4 * count > members
+    }
+
+    pub(super) fn heartbeat(&mut self, now: Millis, holder: &str) {
+        let member = |roster: &Roster| roster.members().iter().any(|member| member.name == holder);
+        if !self.roster.as_ref().is_some_and(member) {
+            return;
+        }
         if self.lease_seen {
             self.advanced = Some(now);
         }
         self.lease_seen = true;
     }
 
-    pub(super) fn reports(&self, now: Millis) -> bool {
-        self.advanced.is_some_and(|at| now.since(at) < SILENT_AFTER_MS)
-    }
-
-    pub(super) fn verdict(&self, uid: &str, now: Millis) -> Verdict {
+    pub(super) fn verdict(&self, uid: &str) -> Verdict {
         if self.advanced.is_none() {
-            return Verdict::None(NoVerdict::ZoneSilent);
+            return Verdict::None(NoVerdict::Void);
         }
-        let held = self.nodes.get(&MemberId::of(uid)).filter(|held| !held.acquitted);
-        if let Some(dead) = held.and_then(|held| held.dead.as_ref()) {
-            return Verdict::Dead {
-                round_began: dead.round_began,
-            };
+        let Some(held) = self.nodes.get(&MemberId::of(uid)) else {
+            return Verdict::None(NoVerdict::NotListed);
+        };
+        match held.word {
+            Word::Alive(_, alive) => Verdict::Alive(alive),
+            Word::Dead(death) => Verdict::Dead(death),
+            Word::OneShort(death) => Verdict::OneShort(death),
+            Word::Nothing if held.refused => Verdict::None(NoVerdict::Refused),
+            Word::Nothing if held.undecided => Verdict::None(NoVerdict::NoMajority),
+            Word::Nothing => Verdict::None(NoVerdict::NotListed),
         }
-        if let Some(alive) = held
-            .and_then(|held| held.alive.as_ref())
-            .filter(|alive| alive.until > now)
-        {
-            return Verdict::Alive {
-                cloud: alive.cloud,
-                kubelet: alive.kubelet,
-                runtime: alive.runtime,
-            };
-        }
-        if !self.reports(now) {
-            return Verdict::None(NoVerdict::ZoneSilent);
-        }
-        Verdict::None(match held.map(|held| held.listed).unwrap_or_default() {
-            Listed::No => NoVerdict::NotListed,
-            Listed::NoMajority => NoVerdict::NoMajority,
-            Listed::Alive => NoVerdict::Expired,
-            // A listed death that is not held was refused when it arrived.
-            Listed::Refused | Listed::Dead => NoVerdict::Refused,
-        })
     }
 
     pub(super) fn observe(
@@ -128,13 +114,6 @@ impl Zone {
     ) -> Vec<(String, Refusal)> {
         if let Err(refusal) = self.take_roster(now, spec) {
             return vec![(String::from("roster"), refusal)];
-        }
-        let first = self.sequence.is_none();
-        if self
-            .sequence
-            .is_some_and(|newest| !is_newer_report(status.sequence, newest))
-        {
-            return Vec::new();
         }
         let Some(roster) = self.roster.take() else {
             return Vec::new();
@@ -147,7 +126,17 @@ impl Zone {
             current: &roster,
             previous: settling.map(|(roster, _)| roster),
         };
-        let refusals = self.take_report(now, &council, status, first);
+        let mut refusals = Vec::new();
+        for node in &status.nodes {
+            if let Err(refusal) = self.take_node(now, &council, node) {
+                let id = MemberId::of(&node.uid);
+                if roster.contains(id) {
+                    self.nodes.entry(id).or_default().refused = true;
+                }
+                refusals.push((node.name.clone(), refusal));
+            }
+        }
+        self.reported = true;
         self.roster = Some(roster);
         self.previous = previous;
         refusals
@@ -178,149 +167,107 @@ impl Zone {
         Ok(())
     }
 
-    fn take_report(
-        &mut self,
-        now: Millis,
-        council: &Council<'_>,
-        status: &ZoneHealthStatus,
-        first: bool,
-    ) -> Vec<(String, Refusal)> {
-        let mut refusals = Vec::new();
-        let known = |roster: &Roster| {
-            let reference = roster.reference();
-            reference.version as i64 == status.roster_version && reference.epoch.to_string() == status.epoch
-        };
-        // A vote counts for every roster that holds both voter and subject; here: for this one and the one before.
-        let foreign = !known(council.current) && !council.previous.is_some_and(known);
-        if foreign && !status.nodes.is_empty() {
-            let made = format!("{} {}", status.roster_version, status.epoch);
-            refusals.push((String::from("report"), Refusal::ForeignRoster(made)));
-        }
-        let mut listed = BTreeSet::new();
-        for node in &status.nodes {
-            let id = MemberId::of(&node.uid);
-            if council.current.contains(id) {
-                listed.insert(id);
-            }
-            if let Err(refusal) = self.take_node(now, council, node, first) {
-                if council.current.contains(id) {
-                    let held = self.nodes.entry(id).or_default();
-                    if held.acquitted {
-                        *held = Held::default();
-                    }
-                    held.listed = Listed::Refused;
-                }
-                refusals.push((node.name.clone(), refusal));
-            }
-        }
-        if !foreign {
-            // Not listed by a report that advances: plainly healthy to its peers.
-            for (id, held) in &mut self.nodes {
-                held.acquitted |= !listed.contains(id);
-            }
-        }
-        self.storm = status.storm;
-        self.sequence = Some(status.sequence);
-        if !first {
-            self.advanced = Some(now);
-        }
-        refusals
-    }
-
-    fn take_node(
-        &mut self,
-        now: Millis,
-        council: &Council<'_>,
-        node: &NodeVerdict,
-        first: bool,
-    ) -> Result<(), Refusal> {
+    fn take_node(&mut self, now: Millis, council: &Council<'_>, node: &NodeVerdict) -> Result<(), Refusal> {
+        let first = !self.reported;
         let id = MemberId::of(&node.uid);
-        let held = self.nodes.get(&id);
-        let dead_round = held.and_then(|held| held.dead.as_ref()).map(|dead| dead.round);
-        let alive_round = held.and_then(|held| held.alive.as_ref()).map(|alive| alive.round);
+        let standing = self.nodes.get(&id).and_then(|held| held.word.round());
         let newest = &self.newest;
         // Newer than anything seen of this voter about this node, or part of the very evidence that stands.
         let fresh = |voter: MemberId, sequence: u64, round: Nonce| {
             let seen = newest.get(&(voter, id)).copied();
-            let standing = Some(round) == dead_round || Some(round) == alive_round;
-            seen.is_none_or(|seen| sequence > seen || (sequence == seen && standing))
+            seen.is_none_or(|seen| sequence > seen || (sequence == seen && Some(round) == standing))
         };
         let checked = check(council, node, fresh)?;
-        let held = self.nodes.entry(id).or_default();
-        if std::mem::take(&mut held.acquitted) && node.verdict == VerdictKind::None {
-            *held = Held::default();
-        }
-        // Of an unknown age: as old as can be.
-        let round_age = node.round_age_ms.and_then(|age| u64::try_from(age).ok());
-        match node.verdict {
-            VerdictKind::None => held.listed = Listed::NoMajority,
+        // Without having seen the report before, nobody knows when it was written: as old as can be.
+        let stated = node.round_age_ms.and_then(|age| u64::try_from(age).ok());
+        let round_age = stated.filter(|_| !first).unwrap_or(u64::MAX);
+        let word = match node.verdict {
+            VerdictKind::None => one_short(now, council, id, round_age, &checked).map(Word::OneShort),
             VerdictKind::Dead => {
-                held.listed = Listed::Dead;
-                if dead_round != Some(checked.round) {
-                    // Without having seen the report before, nobody knows when it was written.
-                    let age = round_age.filter(|_| !first).unwrap_or(u64::MAX);
-                    let round_began = Millis(now.0.saturating_sub(age));
-                    held.dead = Some(Dead {
-                        round: checked.round,
-                        round_began,
-                    });
-                    held.alive = None;
-                }
+                let needed = council.current.electorate(id).threshold;
+                Some(Word::Dead(death(now, round_age, needed, &checked)))
             }
             VerdictKind::Alive => {
-                held.listed = Listed::Alive;
-                if alive_round != Some(checked.round) {
-                    let needed = council.current.electorate(id).threshold;
-                    let until = if first {
-                        Millis(0)
-                    } else {
-                        expiry(now, round_age.unwrap_or(u64::MAX), needed, &checked)
-                    };
-                    let votes = checked.votes();
-                    let yes: Vec<&Vote> = votes
-                        .iter()
-                        .filter(|vote| vote.ballot.answer == Answer::Yes)
-                        .collect();
-                    held.alive = Some(Alive {
-                        round: checked.round,
-                        until,
-                        cloud: most(yes.iter().map(|vote| vote.ballot.facts.cloud)),
-                        kubelet: most(yes.iter().map(|vote| vote.ballot.facts.kubelet)),
-                        runtime: most(yes.iter().map(|vote| vote.ballot.facts.runtime)),
-                    });
-                    if !first {
-                        held.dead = None;
-                    }
-                }
+                let needed = council.current.electorate(id).threshold;
+                Some(Word::Alive(checked.round, alive(now, round_age, needed, &checked)))
             }
+        };
+        let held = self.nodes.entry(id).or_default();
+        held.refused = false;
+        held.undecided = node.verdict == VerdictKind::None;
+        let Some(word) = word else {
+            return Ok(());
+        };
+        if standing == Some(checked.round) {
+            return Ok(());
         }
-        if node.verdict != VerdictKind::None {
-            self.newest.extend(
-                checked
-                    .votes
-                    .iter()
-                    .map(|(voter, (sequence, _))| ((*voter, id), *sequence)),
-            );
+        held.died = match word {
+            Word::Dead(_) => held.died.or(Some(now)),
+            _ => None,
+        };
+        held.word = word;
+        let sequences = checked.votes.iter();
+        self.newest
+            .extend(sequences.map(|(voter, (sequence, _))| ((*voter, id), *sequence)));
+        if !first {
+            self.advanced = Some(now);
         }
         Ok(())
     }
 }
 
-/// Until when a majority of the statements is fresh: the `needed`-th best of their own times.
-fn expiry(now: Millis, round_age: u64, needed: usize, checked: &Checked) -> Millis {
-    let mut ages: Vec<u64> = checked
+fn death(now: Millis, round_age: u64, needed: usize, checked: &Checked) -> Death {
+    Death {
+        round: checked.round,
+        requested: Millis(now.0.saturating_sub(round_age)),
+        received: now,
+        silence_ms: shared_age(checked, Answer::No, needed, std::cmp::Reverse).unwrap_or_default(),
+    }
+}
+
+/// In a roster of two: the peer's no, unless the suspect itself speaks.
+fn one_short(
+    now: Millis,
+    council: &Council<'_>,
+    suspect: MemberId,
+    round_age: u64,
+    checked: &Checked,
+) -> Option<Death> {
+    let peers_no = checked
         .votes
-        .values()
-        .filter(|(_, vote)| vote.ballot.answer == Answer::Yes)
+        .iter()
+        .all(|(voter, (_, vote))| *voter != suspect && vote.ballot.answer == Answer::No);
+    let pair = council.current.len() == 2 && !checked.votes.is_empty();
+    (pair && peers_no).then(|| death(now, round_age, 1, checked))
+}
+
+fn alive(now: Millis, round_age: u64, needed: usize, checked: &Checked) -> Alive {
+    let votes = checked.votes();
+    let yes: Vec<&Vote> = votes
+        .iter()
+        .filter(|vote| vote.ballot.answer == Answer::Yes)
+        .collect();
+    // A majority is fresh as long as the `needed`-th best of the contacts is.
+    let age = shared_age(checked, Answer::Yes, needed, |age| age).unwrap_or(ALIVE_TTL_MS);
+    let left = ALIVE_TTL_MS.saturating_sub(age).saturating_sub(round_age);
+    Alive {
+        received: now,
+        until: now.plus(left),
+        cloud: most(yes.iter().map(|vote| vote.ballot.facts.cloud)),
+        kubelet: most(yes.iter().map(|vote| vote.ballot.facts.kubelet)),
+        runtime: most(yes.iter().map(|vote| vote.ballot.facts.runtime)),
+    }
+}
+
+/// The `needed`-th of the ages of contact of those who gave this answer, in the order of `key`.
+fn shared_age<K: Ord>(checked: &Checked, answer: Answer, needed: usize, key: impl Fn(u64) -> K) -> Option<u64> {
+    let votes = checked.votes.values();
+    let mut ages: Vec<u64> = votes
+        .filter(|(_, vote)| vote.ballot.answer == answer)
         .map(|(_, vote)| u64::from(vote.ballot.contact_age))
         .collect();
-    ages.sort_unstable();
-    let age = needed
-        .checked_sub(1)
-        .and_then(|position| ages.get(position))
-        .copied()
-        .unwrap_or(ALIVE_TTL_MS);
-    now.plus(ALIVE_TTL_MS.saturating_sub(age).saturating_sub(round_age))
+    ages.sort_unstable_by_key(|age| key(*age));
+    ages.get(needed.checked_sub(1)?).copied()
 }
 
 /// What most voters say; a tie, or nobody who knows, is the default: unknown.

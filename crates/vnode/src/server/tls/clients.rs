@@ -120,7 +120,7 @@ pub async fn follow_config_map(client: Client, tls: ServerTls, shutdown: Cancell
             },
             Delta::Gone(_) => "it is gone".to_owned(),
             Delta::Listed(found) if found.is_empty() => "there is none".to_owned(),
-            Delta::Listed(_) => continue,
+            Delta::Listed(_) | Delta::Broken => continue,
         };
         tracing::warn!(
             namespace = NAMESPACE,

@@ -1,2 +1,0 @@
-mod facts;
-mod rules;

@@ -1,0 +1,205 @@
+//! What the planner wants done. Each action is idempotent and says by UID whom it means; the shell adds the
+//! preconditions. What could not be done is simply wanted again by the next plan.
+
+use super::incident::Incident;
+use crate::world::facts::{PodRef, TaintRef};
+use evenkeel_api::crd::FailoverPolicyStatus;
+use evenkeel_api::zone::RosterSpec;
+use evenkeel_zone::Millis;
+
+/// A node by name and UID.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NodeRef {
+    /// Name.
+    pub name: String,
+    /// UID.
+    pub uid: String,
+}
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Put a taint on a node and note it in the annotation of added taints.
+    Taint {
+        /// Node.
+        node: NodeRef,
+        /// Which taint; `timeAdded` is set by the shell.
+        taint: TaintRef,
+        /// A step towards something irreversible: first make sure by a quorum read of Lease and Node that the node
+        /// gave no sign of life since.
+        proof: Option<StillDead>,
+    },
+    /// Take taints off a node.
+    Untaint {
+        /// Node.
+        node: NodeRef,
+        /// Which; those that are not there are no error.
+        taints: Vec<TaintRef>,
+    },
+    /// Write `Ready=Unknown` with our reason on a node, heartbeat untouched, never over a newer True (KEP-6371).
+    MarkNodeUnknown {
+        /// Node.
+        node: NodeRef,
+        /// resourceVersion that the decision rests on.
+        version: String,
+        /// For people.
+        message: String,
+    },
+    /// Write `Ready=False` on a pod, so that it leaves the endpoints of its Services.
+    MarkPodNotReady {
+        /// Pod.
+        pod: PodRef,
+        /// resourceVersion that the decision rests on.
+        version: String,
+        /// Reason of the condition; empty where the stock controller's own mark is made up for.
+        reason: String,
+        /// For people.
+        message: String,
+    },
+    /// Give a pod back the `Ready=True` that the stock controller or we took although only its node's link is down.
+    RestorePodReady {
+        /// Pod.
+        pod: PodRef,
+        /// resourceVersion that the decision rests on.
+        version: String,
+        /// For people.
+        message: String,
+    },
+    /// Condition DisruptionTarget, then DELETE with the UID as precondition and the pod's own grace period.
+    Evict {
+        /// Pod.
+        pod: PodRef,
+        /// Its node.
+        node: NodeRef,
+        /// The node must still be silent.
+        proof: StillDead,
+        /// When the node was found dead.
+        dead_since: Millis,
+        /// For people.
+        message: String,
+    },
+    /// Mirror the verdict to the SuperEdge annotation.
+    MirrorVerdict {
+        /// Node.
+        node: NodeRef,
+        /// `true`: its neighbours vouch for it.
+        healthy: bool,
+    },
+    /// Write an incident as it shall stand; create it where it is missing.
+    SaveIncident(Box<Incident>),
+    /// Delete an incident that is long over.
+    DeleteIncident {
+        /// Name.
+        name: String,
+        /// UID of the object.
+        uid: String,
+    },
+    /// Publish a zone's roster and the members about which rounds are wanted; create its ZoneHealth where it is missing.
+    PublishZone {
+        /// Zone.
+        zone: String,
+        /// Roster.
+        roster: RosterSpec,
+        /// UIDs of members.
+        wanted: Vec<String>,
+    },
+    /// Say in a policy's status what it selects and where it is overruled.
+    SavePolicyStatus {
+        /// Name of the FailoverPolicy.
+        policy: String,
+        /// Status.
+        status: FailoverPolicyStatus,
+    },
+    /// Tell people.
+    Event(Notice),
+}
+
+/// What must still hold at the moment of an irreversible write: no sign of life since the planner looked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StillDead {
+    /// When the node's last sign of life was seen.
+    pub known_since: Option<Millis>,
+}
+
+/// An Event about a node or a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// About whom.
+    pub about: About,
+    /// Warning rather than Normal.
+    pub warning: bool,
+    /// Reason, one of [`evenkeel_api::names::events`].
+    pub reason: String,
+    /// For people.
+    pub message: String,
+    /// Name of the incident: with it, the same notice twice is one Event.
+    pub incident: String,
+}
+
+/// The object of an Event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum About {
+    /// A node.
+    Node(NodeRef),
+    /// A pod.
+    Pod(PodRef),
+}
+
+impl Action {
+    /// Order of execution: what brings service back first, what people read last.
+    pub fn rank(&self) -> u8 {
+        match self {
+            Self::MarkPodNotReady { .. } | Self::RestorePodReady { .. } | Self::Untaint { .. } => 0,
+            Self::MarkNodeUnknown { .. } => 1,
+            Self::Taint { .. } => 2,
+            Self::Evict { .. } => 3,
+            Self::PublishZone { .. } | Self::SaveIncident(_) => 4,
+            Self::MirrorVerdict { .. }
+            | Self::SavePolicyStatus { .. }
+            | Self::DeleteIncident { .. }
+            | Self::Event(_) => 5,
+        }
+    }
+
+    /// Identity of what is acted upon: one action per key is under way at a time.
+    pub fn key(&self) -> String {
+        match self {
+            Self::Taint { node, taint, .. } => format!("taint {} {}:{}", node.uid, taint.key, taint.effect),
+            Self::Untaint { node, .. } => format!("untaint {}", node.uid),
+            Self::MarkNodeUnknown { node, .. } => format!("unknown {}", node.uid),
+            Self::MarkPodNotReady { pod, .. } | Self::RestorePodReady { pod, .. } => {
+                format!("ready {}", pod.uid)
+            }
+            Self::Evict { pod, .. } => format!("evict {}", pod.uid),
+            Self::MirrorVerdict { node, .. } => format!("mirror {}", node.uid),
+            Self::SaveIncident(incident) => format!("incident {}", incident.name),
+            Self::DeleteIncident { uid, .. } => format!("delete incident {uid}"),
+            Self::PublishZone { zone, .. } => format!("zone {zone}"),
+            Self::SavePolicyStatus { policy, .. } => format!("policy {policy}"),
+            Self::Event(notice) => match &notice.about {
+                About::Node(node) => format!("event {} {} {}", notice.incident, node.uid, notice.reason),
+                About::Pod(pod) => format!("event {} {} {}", notice.incident, pod.uid, notice.reason),
+            },
+        }
+    }
+}
+
+/// Something measured, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// From the last sign of life seen to Dead.
+    Detection(u64),
+    /// From Dead to the last pod of the node out of endpoints.
+    EndpointsOut(u64),
+}
+
+/// What comes of a look at the world.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// To be done, most urgent first.
+    pub actions: Vec<Action>,
+    /// Measured on the way.
+    pub measures: Vec<Measure>,
+    /// What is wrong with objects that people or agents wrote, with what to do; the same as long as it lasts.
+    pub complaints: Vec<String>,
+}

@@ -1,0 +1,187 @@
+//! A dead node: endpoints out at once; taint and evictions once the death is confirmed; stateful pods stay.
+
+use super::action::{Action, Measure, Plan, StillDead};
+use super::incident::{instant, time};
+use super::node::{Scene, withdraw};
+use super::storm::Ledger;
+use super::{Known, stateful};
+use crate::world::facts::{Owner, PodFacts, Status, TaintRef};
+use evenkeel_api::names::conditions::REASON_NODE_DEAD;
+use evenkeel_api::names::{events, taints};
+use evenkeel_judge::Dead;
+use evenkeel_stock::core::tolerations::{NO_EXECUTE, NO_SCHEDULE, Stay, is_admission_default, stay_with};
+use evenkeel_zone::Millis;
+use k8s_openapi::api::core::v1::Taint;
+
+pub(super) fn act(known: &mut Known, ledger: &mut Ledger, scene: &Scene<'_>, phase: Dead, plan: &mut Plan) {
+    // What could harm the node is begun only on full sight, and on a latch that every replica can read.
+    if phase == Dead::Paused || !scene.judged.decision.may_harm() || !scene.is_recorded(known) {
+        return;
+    }
+    endpoints_out(known, scene, plan);
+    if phase == Dead::Confirmed {
+        mark_unknown(scene, plan);
+        evict(known, ledger, scene, plan);
+    }
+}
+
+/// The reversible part: the pods say not ready, and no new ones come. What the kubelet of a node that lives after all
+/// writes later wins.
+fn endpoints_out(known: &mut Known, scene: &Scene<'_>, plan: &mut Plan) {
+    let node = scene.node;
+    if node.taint(taints::DEAD, NO_SCHEDULE).is_none() {
+        plan.actions.push(Action::Taint {
+            node: scene.node_ref(),
+            taint: TaintRef::new(taints::DEAD, NO_SCHEDULE),
+            proof: None,
+        });
+    }
+    let message = format!("node {} is dead: {}", node.name, scene.judged.decision.reason);
+    let ready = withdraw(known, scene, REASON_NODE_DEAD, &message, plan);
+    if ready == 0 && !std::mem::replace(&mut known.endpoints_out, true) {
+        let took = scene.now.since(scene.judged.decision.memory.since);
+        plan.measures.push(Measure::EndpointsOut(took));
+        if let Some(incident) = &mut known.incident {
+            let message = format!("no pod of the node is ready any more, {took} ms after the verdict");
+            incident.row(events::ENDPOINTS_OUT, message, scene.now);
+        }
+    }
+}
+
+/// The stock controllers answer this mark with NoExecute within seconds, so that it waits for the confirmation
+/// (hazard 58).
+fn mark_unknown(scene: &Scene<'_>, plan: &mut Plan) {
+    if scene.node.ready != Status::Unknown {
+        plan.actions.push(Action::MarkNodeUnknown {
+            node: scene.node_ref(),
+            version: scene.node.version.clone(),
+            message: format!("Evenkeel: {}.", scene.judged.decision.reason),
+        });
+    }
+}
+
+/// The irreversible part: one node at a time under the storm guard, each write after one more look.
+fn evict(known: &mut Known, ledger: &mut Ledger, scene: &Scene<'_>, plan: &mut Plan) {
+    let (node, now) = (scene.node, scene.now);
+    stateful::record(known, scene, plan);
+    // Once nothing is left to do, only latecomers are: they need no slot of their own.
+    let admitted = if known.eviction_summed_up {
+        Ok(())
+    } else {
+        ledger.admits(&node.uid, scene.zone(), scene.zone_size, now)
+    };
+    if let Err(wait) = admitted {
+        if let Some(incident) = &mut known.incident {
+            let message = format!("{wait}; until then stock Kubernetes evicts at its own pace");
+            incident.row(events::EVICTION_HELD, message, now);
+        }
+        return;
+    }
+    let proof = StillDead {
+        known_since: node.life.known_since(),
+    };
+    let Some(taint) = node.taint(taints::UNREACHABLE, NO_EXECUTE) else {
+        ledger.begin(&node.uid, scene.zone(), now);
+        let taint = TaintRef::new(taints::UNREACHABLE, NO_EXECUTE);
+        plan.actions.push(Action::Taint {
+            node: scene.node_ref(),
+            taint,
+            proof: Some(proof),
+        });
+        return;
+    };
+    let tainted_at = tainted_at(known, taint, now);
+    if !known.eviction_summed_up {
+        ledger.begin(&node.uid, scene.zone(), tainted_at);
+    }
+
+    let mut pods: Vec<&PodFacts> = scene
+        .cluster
+        .pods_of(&node.name)
+        .filter(|pod| !pod.finished)
+        .collect();
+    pods.sort_by(|a, b| b.priority.cmp(&a.priority).then_with(|| a.pod.cmp(&b.pod)));
+    let mut left = 0_usize;
+    let mut stay = 0_usize;
+    for pod in pods {
+        if matches!(pod.owner, Owner::DaemonSet | Owner::Static) || scene.cluster.is_stateful(pod) {
+            stay += 1;
+            continue;
+        }
+        if pod.terminating {
+            continue;
+        }
+        let Some(deadline) = deadline(scene, pod, taint, tainted_at) else {
+            stay += 1;
+            continue;
+        };
+        left += 1;
+        if deadline > now {
+            continue;
+        }
+        known.evicting.insert(pod.pod.uid.clone());
+        plan.actions.push(Action::Evict {
+            pod: pod.pod.clone(),
+            node: scene.node_ref(),
+            proof,
+            dead_since: scene.judged.decision.memory.since,
+            message: format!("Evenkeel: node {} is dead: {}", node.name, scene.judged.decision.reason),
+        });
+    }
+    if left == 0 {
+        ledger.complete(&node.uid);
+        if !std::mem::replace(&mut known.eviction_summed_up, true)
+            && let Some(incident) = &mut known.incident
+            && !(known.evicting.is_empty() && incident.mentions(events::EVICTED, ""))
+        {
+            let evicted = known.evicting.len();
+            let message = format!(
+                "{evicted} pods evicted; {stay} stay: DaemonSet, static, stateful, or tolerating for ever"
+            );
+            incident.row(events::EVICTED, message, now);
+        }
+    }
+}
+
+/// From when the deadlines count: as recorded, else from now, when the taint is first seen on a node whose death is
+/// confirmed. The time in the taint is another clock's, and a taint of the stock controller may be older than any
+/// limit of the storm guard; what is due by it, the stock controller evicts itself.
+fn tainted_at(known: &mut Known, taint: &Taint, now: Millis) -> Millis {
+    let recorded = known
+        .incident
+        .as_ref()
+        .and_then(|incident| incident.status.tainted_at.as_ref());
+    if let Some(recorded) = recorded {
+        return instant(recorded, now);
+    }
+    if let Some(incident) = &mut known.incident {
+        incident.status.tainted_at = Some(time(now));
+        let message = format!(
+            "{}:{NO_EXECUTE} is on the node; eviction deadlines count from here",
+            taint.key
+        );
+        incident.row(events::EVICTION_BEGAN, message, now);
+    }
+    now
+}
+
+/// When the pod has to go; `None`: it tolerates the taint for ever.
+fn deadline(scene: &Scene<'_>, pod: &PodFacts, taint: &Taint, tainted_at: Millis) -> Option<Millis> {
+    let default = scene.default_toleration_seconds;
+    let stay = stay_with(&pod.tolerations, std::slice::from_ref(taint), |toleration| {
+        if is_admission_default(toleration, taints::UNREACHABLE, default) {
+            let policy = scene.judged.settings.evict_after_seconds;
+            // Under storm eviction keeps the stock pace (hazard 24), and never a faster one than without.
+            Some(if scene.judged.evidence.zone.storm { policy.max(default) } else { policy })
+        } else {
+            toleration.toleration_seconds
+        }
+    });
+    match stay {
+        Stay::NotTolerated => Some(tainted_at),
+        Stay::Seconds(seconds) => {
+            Some(tainted_at.plus(u64::try_from(seconds).unwrap_or(0).saturating_mul(1000)))
+        }
+        Stay::Forever => None,
+    }
+}

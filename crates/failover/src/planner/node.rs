@@ -1,0 +1,385 @@
+//! One node: what its state asks for.
+
+use super::action::{About, Action, Measure, NodeRef, Notice, Plan};
+use super::incident::{Incident, latch_record, time};
+use super::storm::Ledger;
+use super::{Known, Planner};
+use crate::world::facts::{Cluster, NodeFacts, PodFacts, Status, TaintRef};
+use crate::world::{Config, Judged};
+use evenkeel_api::crd::DecisionRecord;
+use evenkeel_api::names::{conditions, events, taints};
+use evenkeel_api::policy::{EndpointsPolicy, IsolatedPolicy, ModePolicy};
+use evenkeel_judge::explain::{changes, evidence_lines};
+use evenkeel_judge::{NodeState, View};
+use evenkeel_stock::core::tolerations::{NO_EXECUTE, NO_SCHEDULE};
+use evenkeel_zone::Millis;
+use evenkeel_zone::verdict::Verdict;
+
+/// The stock controller marks the pods of a node after it marked the node, one by one; what it has not marked after
+/// this long it never will.
+const STOCK_MARKS_MS: u64 = 10_000;
+/// An Isolated node is told of after this long: peers need up to 15 s to vouch for a node that came back.
+const ISOLATED_TOLD_MS: u64 = 15_000;
+
+/// What a step for one node needs to see.
+pub(super) struct Scene<'a> {
+    pub(super) cluster: &'a Cluster,
+    pub(super) node: &'a NodeFacts,
+    pub(super) judged: &'a Judged,
+    pub(super) zone_size: usize,
+    pub(super) default_toleration_seconds: i64,
+    pub(super) now: Millis,
+}
+
+impl Scene<'_> {
+    pub(super) fn node_ref(&self) -> NodeRef {
+        NodeRef {
+            name: self.node.name.clone(),
+            uid: self.node.uid.clone(),
+        }
+    }
+
+    pub(super) fn zone(&self) -> &str {
+        &self.judged.zone
+    }
+
+    fn state(&self) -> NodeState {
+        self.judged.decision.state()
+    }
+
+    /// Whether the latch stands in the cluster as it is: it is written before it is acted upon (hazard 50).
+    pub(super) fn is_recorded(&self, known: &Known) -> bool {
+        known.incident.as_ref().is_some_and(|incident| {
+            let stored = self.cluster.incidents.get(&incident.name);
+            stored.is_some_and(|stored| {
+                stored.status.latch == incident.status.latch && stored.status.state == incident.status.state
+            })
+        })
+    }
+}
+
+impl Planner {
+    pub(super) fn node(
+        &mut self,
+        cluster: &Cluster,
+        node: &NodeFacts,
+        judged: &Judged,
+        zone_size: usize,
+        now: Millis,
+        plan: &mut Plan,
+    ) {
+        let decision = &judged.decision;
+        let known = self.nodes.entry(node.uid.clone()).or_default();
+        let before = std::mem::replace(&mut known.state, decision.state());
+        known.latch = decision.memory.latch;
+        known.held = decision.held;
+        let quiet = decision.state() == NodeState::Healthy
+            && before == NodeState::Healthy
+            && known.incident.is_none()
+            && node.added.is_empty()
+            && node.mirrored != Some(false);
+        if quiet || decision.view == View::Lost || decision.held && decision.view == View::Full {
+            return;
+        }
+        let scene = Scene {
+            cluster,
+            node,
+            judged,
+            zone_size,
+            default_toleration_seconds: self.config.default_toleration_seconds,
+            now,
+        };
+        if !before.same_row(decision.state()) {
+            enter(known, &scene, plan);
+        }
+        record(known, &scene, &self.config);
+        mirror(&scene, plan);
+        act(known, &mut self.ledger, &scene, plan);
+    }
+}
+
+/// What is told when a node enters a state.
+fn enter(known: &mut Known, scene: &Scene<'_>, plan: &mut Plan) {
+    let now = scene.now;
+    known.endpoints_out = false;
+    known.isolation_reported = false;
+    known.eviction_summed_up = false;
+    known.withdrawing.clear();
+    known.withdrawn.clear();
+    known.evicting.clear();
+    let reason = scene.judged.decision.reason;
+    match scene.state() {
+        NodeState::Healthy => {
+            if let Some(incident) = &mut known.incident {
+                incident.enter(NodeState::Healthy, reason, events::RECOVERED, now);
+                incident.close(now);
+                let message = format!("node {} is back: {reason}", scene.node.name);
+                plan.actions
+                    .push(notice(scene, false, events::RECOVERED, message, &incident.name));
+            }
+        }
+        // Stock behaviour is recorded, and nobody is woken for it.
+        NodeState::Unknown => open(known, scene).enter(NodeState::Unknown, reason, events::UNKNOWN, now),
+        // Peers need a moment to vouch for a node that came back: see `isolated`.
+        NodeState::Isolated => open(known, scene).enter(NodeState::Isolated, reason, events::ISOLATED, now),
+        NodeState::Dead(_) => {
+            if let Some(last) = scene.node.life.renewed {
+                plan.measures.push(Measure::Detection(now.since(last)));
+            }
+            report(known, scene, events::DEAD, plan);
+        }
+        NodeState::Disconnected => report(known, scene, events::DISCONNECTED, plan),
+        NodeState::KubeletDown => report(known, scene, events::KUBELET_DOWN, plan),
+        NodeState::Dark => report(known, scene, events::DARK, plan),
+    }
+}
+
+/// The incident, opened where there is none.
+fn open<'a>(known: &'a mut Known, scene: &Scene<'_>) -> &'a mut Incident {
+    known
+        .incident
+        .get_or_insert_with(|| Incident::open(&scene.node_ref(), scene.zone(), scene.state(), scene.now))
+}
+
+/// Opens or continues the incident, and tells people.
+fn report(known: &mut Known, scene: &Scene<'_>, event: &str, plan: &mut Plan) {
+    let (state, reason) = (scene.state(), scene.judged.decision.reason);
+    let incident = open(known, scene);
+    incident.enter(state, reason, event, scene.now);
+    tell(incident, scene, event, plan);
+}
+
+fn tell(incident: &Incident, scene: &Scene<'_>, event: &str, plan: &mut Plan) {
+    let (state, reason) = (scene.state(), scene.judged.decision.reason);
+    let message = format!("node {} is {}: {reason}", scene.node.name, state.name());
+    plan.actions
+        .push(notice(scene, true, event, message, &incident.name));
+}
+
+fn notice(scene: &Scene<'_>, warning: bool, reason: &str, message: String, incident: &str) -> Action {
+    Action::Event(Notice {
+        about: About::Node(scene.node_ref()),
+        warning,
+        reason: reason.to_owned(),
+        message,
+        incident: incident.to_owned(),
+    })
+}
+
+/// Publishes the decision with its evidence, and the latch, for every node that is not Healthy.
+fn record(known: &mut Known, scene: &Scene<'_>, config: &Config) {
+    let judged = scene.judged;
+    let decision = &judged.decision;
+    let Some(incident) = known.incident.as_mut() else {
+        return;
+    };
+    let told = DecisionRecord {
+        state: decision.state().label().to_owned(),
+        reason: decision.reason.to_string(),
+        evidence: evidence_lines(&judged.evidence, &config.timing, scene.now),
+        changes: changes(decision, &judged.settings, &config.timing),
+        decided_at: Some(time(scene.now)),
+        by: config.identity.clone(),
+        observed_only: judged.settings.mode == ModePolicy::Observe,
+    };
+    incident.decide(told, latch_record(&decision.memory.latch));
+}
+
+/// Mirrors the verdict for readers of SuperEdge's annotation; a node that was never in trouble carries none.
+fn mirror(scene: &Scene<'_>, plan: &mut Plan) {
+    if scene.judged.settings.mode == ModePolicy::Observe {
+        return;
+    }
+    let state = scene.state();
+    let healthy = match (scene.judged.evidence.verdict, state) {
+        (Verdict::Alive(_), _) | (_, NodeState::Healthy) => true,
+        (_, NodeState::Dead(_)) | (Verdict::Dead(_), _) => false,
+        (Verdict::None(_) | Verdict::OneShort(_), _) => return,
+    };
+    let wanted = match scene.node.mirrored {
+        None => !healthy || state != NodeState::Healthy,
+        Some(mirrored) => mirrored != healthy,
+    };
+    if wanted {
+        plan.actions.push(Action::MirrorVerdict {
+            node: scene.node_ref(),
+            healthy,
+        });
+    }
+}
+
+/// What the state asks for, as long as it lasts.
+fn act(known: &mut Known, ledger: &mut Ledger, scene: &Scene<'_>, plan: &mut Plan) {
+    let state = scene.state();
+    if !matches!(state, NodeState::Dead(_)) {
+        ledger.complete(&scene.node.uid);
+        // A closed incident keeps it: it counts in the storm guard's window after a restart.
+        if let Some(incident) = known.incident.as_mut().filter(|incident| !incident.is_closed()) {
+            incident.status.tainted_at = None;
+        }
+    }
+    if scene.judged.settings.mode == ModePolicy::Observe {
+        // Debts are settled first: what was added is taken off, and what was kept from stock is made up for.
+        untaint(scene, scene.node.added.clone(), plan);
+        return settle(known, scene, plan);
+    }
+    match state {
+        NodeState::Dead(phase) => super::dead::act(known, ledger, scene, phase, plan),
+        NodeState::Healthy => untaint(scene, scene.node.added.clone(), plan),
+        NodeState::KubeletDown | NodeState::Unknown => {
+            untaint(scene, scene.node.added.clone(), plan);
+            settle(known, scene, plan);
+        }
+        NodeState::Disconnected => {
+            untaint(scene, with_no_execute(scene), plan);
+            if scene.judged.settings.endpoints == EndpointsPolicy::Keep {
+                restore(scene, plan);
+            } else {
+                settle(known, scene, plan);
+            }
+        }
+        NodeState::Dark => {
+            let taints = if scene.judged.protection.evictions {
+                with_no_execute(scene)
+            } else {
+                scene.node.added.clone()
+            };
+            untaint(scene, taints, plan);
+            // Autonomy holds evictions alone; nobody vouches for what endpoints would promise (hazard 18).
+            settle(known, scene, plan);
+        }
+        NodeState::Isolated => isolated(known, scene, plan),
+    }
+}
+
+/// What we added, and NoExecute unreachable whoever added it.
+fn with_no_execute(scene: &Scene<'_>) -> Vec<TaintRef> {
+    let unreachable = TaintRef::new(taints::UNREACHABLE, NO_EXECUTE);
+    let mut list = scene.node.added.clone();
+    if scene.node.taint(&unreachable.key, &unreachable.effect).is_some() && !list.contains(&unreachable) {
+        list.push(unreachable);
+    }
+    list
+}
+
+fn untaint(scene: &Scene<'_>, taints: Vec<TaintRef>, plan: &mut Plan) {
+    if !taints.is_empty() {
+        plan.actions.push(Action::Untaint {
+            node: scene.node_ref(),
+            taints,
+        });
+    }
+}
+
+/// Marks pods that stock Kubernetes would have marked, had nobody kept them ready (hazard 22). A pod that is ready on
+/// a node with the stock controller's mark is owed, whoever kept it so; no record is needed, and none can be lost.
+///
+/// What a kubelet wrote after the mark is its word, and never owed (hazard 56); a mark that a renewal made void
+/// owes nothing at all.
+fn settle(known: &mut Known, scene: &Scene<'_>, plan: &mut Plan) {
+    let life = &scene.node.life;
+    let Some(marked) = life.stock_mark.filter(|_| life.is_marked()) else {
+        return;
+    };
+    if scene.now.since(marked) >= STOCK_MARKS_MS && scene.judged.decision.may_harm() {
+        withdraw(known, scene, "", "", plan);
+    }
+}
+
+/// Whether the kubelet made the pod ready after the stock controller's mark: under our eyes, or by the object's times.
+fn is_kubelets_word(node: &NodeFacts, pod: &PodFacts) -> bool {
+    if pod.ready_reason == conditions::REASON_GIVEN_BACK {
+        return false;
+    }
+    let seen = matches!((pod.became_ready, node.life.stock_mark), (Some(ready), Some(mark)) if ready > mark);
+    let told = matches!((pod.ready_time, node.marked_time), (Some(ready), Some(mark)) if ready >= mark);
+    seen || told
+}
+
+/// Marks the ready pods of the node not ready, again and again until each was seen so; after that a kubelet that
+/// restores one is not fought. Returns how many are still to be seen not ready.
+pub(super) fn withdraw(
+    known: &mut Known,
+    scene: &Scene<'_>,
+    reason: &str,
+    message: &str,
+    plan: &mut Plan,
+) -> usize {
+    let mut left = 0;
+    for pod in scene.cluster.pods_of(&scene.node.name).filter(|pod| !pod.finished) {
+        let uid = &pod.pod.uid;
+        if pod.ready != Status::True {
+            if known.withdrawing.remove(uid) {
+                known.withdrawn.insert(uid.clone());
+            }
+        } else if !known.withdrawn.contains(uid) && !is_kubelets_word(scene.node, pod) {
+            left += 1;
+            known.withdrawing.insert(uid.clone());
+            plan.actions.push(Action::MarkPodNotReady {
+                pod: pod.pod.clone(),
+                version: pod.version.clone(),
+                reason: reason.to_owned(),
+                message: message.to_owned(),
+            });
+        }
+    }
+    left
+}
+
+/// Gives pods back the readiness that was taken from them: a pure Ready=False on top of ready containers and gates
+/// (hazard 22). The stock controller gives no reason; who gives one, as we do ourselves, has one. Marks of ours are
+/// given back once the peers have vouched for the node for long enough, because its kubelet cannot (hazard 37); that a
+/// pod was ready before is what such a mark says.
+///
+/// Where the kubelet itself said Ready=False before the silence, pods were marked for good reason.
+fn restore(scene: &Scene<'_>, plan: &mut Plan) {
+    let ours = scene.judged.decision.gives_back(scene.now);
+    let taken = |pod: &&PodFacts| {
+        let by_us = [conditions::REASON_NODE_DEAD, events::ISOLATED].contains(&pod.ready_reason.as_str());
+        let by_stock = pod.ready_reason.is_empty() && !scene.node.says_not_ready;
+        pod.ready == Status::False
+            && pod.ready_by_itself
+            && (by_stock || by_us && ours)
+            && !pod.finished
+            && !pod.terminating
+    };
+    for pod in scene.cluster.pods_of(&scene.node.name).filter(taken) {
+        plan.actions.push(Action::RestorePodReady {
+            pod: pod.pod.clone(),
+            version: pod.version.clone(),
+            message: format!("node {} is only cut off: {}", scene.node.name, scene.judged.decision.reason),
+        });
+    }
+}
+
+/// Reports, and by policy takes the node's pods out of endpoints; never evicts.
+fn isolated(known: &mut Known, scene: &Scene<'_>, plan: &mut Plan) {
+    let no_new_pods = TaintRef::new(taints::ISOLATED, NO_SCHEDULE);
+    let reports_only = scene.judged.settings.isolated == IsolatedPolicy::Report;
+    let kept = |taint: &&TaintRef| **taint != no_new_pods || reports_only;
+    untaint(
+        scene,
+        scene.node.added.iter().filter(kept).cloned().collect(),
+        plan,
+    );
+    if scene.now.since(scene.judged.decision.memory.since) < ISOLATED_TOLD_MS {
+        return;
+    }
+    if let Some(incident) = &known.incident
+        && !std::mem::replace(&mut known.isolation_reported, true)
+    {
+        tell(incident, scene, events::ISOLATED, plan);
+    }
+    if reports_only || !scene.judged.decision.may_harm() || !scene.is_recorded(known) {
+        return;
+    }
+    if scene.node.taint(&no_new_pods.key, &no_new_pods.effect).is_none() {
+        plan.actions.push(Action::Taint {
+            node: scene.node_ref(),
+            taint: no_new_pods,
+            proof: None,
+        });
+    }
+    let message = format!("the peers of node {} cannot reach it", scene.node.name);
+    withdraw(known, scene, events::ISOLATED, &message, plan);
+}

@@ -1,0 +1,116 @@
+//! Rosters, and what policies are told of themselves.
+
+use super::Planner;
+use super::action::{Action, Plan};
+use super::roster::{eligible, member, next, zone_of};
+use crate::world::facts::Cluster;
+use evenkeel_api::crd::FailoverPolicyStatus;
+use evenkeel_api::zone::RosterMember;
+use evenkeel_judge::Latch;
+use evenkeel_judge::policy::{Policy, effective, refused, selects};
+use evenkeel_zone::Millis;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Policies are told what they select this often.
+const POLICY_STATUS_MS: u64 = 10_000;
+
+impl Planner {
+    /// Wants every zone published whose roster differs from what its nodes and agents say, or about whose members other
+    /// rounds are wanted than are asked for.
+    pub(super) fn publish_zones(&mut self, cluster: &Cluster, plan: &mut Plan) {
+        let mut members: BTreeMap<String, Vec<RosterMember>> = BTreeMap::new();
+        for node in cluster.nodes.values().filter(|node| eligible(&node.labels)) {
+            let Some(zone) = zone_of(&node.labels, self.config.default_zone.as_deref()) else {
+                continue;
+            };
+            let agent = cluster.agents.get(&node.name);
+            match agent.map(|agent| member(&node.name, &node.uid, agent)) {
+                Some(Ok(member)) => members.entry(zone).or_default().push(member),
+                Some(Err(why)) => plan.complaints.push(why),
+                None => {}
+            }
+        }
+        for (zone, facts) in &cluster.zones {
+            members.entry(zone.clone()).or_insert_with(|| {
+                plan.complaints.push(format!(
+                    "ZoneHealth {}: no node with an agent is in zone {zone:?}; delete it if the zone is gone",
+                    facts.object
+                ));
+                Vec::new()
+            });
+        }
+        for (zone, members) in members {
+            let current = cluster.zones.get(&zone).map(|facts| &facts.roster);
+            let floor = self.roster_floor.entry(zone.clone()).or_default();
+            *floor = current.map_or(0, |roster| roster.version).max(*floor);
+            let floor = *floor;
+            let changed = next(current, floor, members);
+            let roster = changed.as_ref().or(current);
+            let wanted = roster.map(|roster| self.wanted(&roster.members)).unwrap_or_default();
+            let asked = cluster.zones.get(&zone).map(|facts| facts.wanted.as_slice());
+            let differs = changed.is_some() || asked.is_some_and(|asked| asked != wanted);
+            if let (Some(roster), true) = (roster.cloned(), differs) {
+                plan.actions.push(Action::PublishZone { zone, roster, wanted });
+            }
+        }
+    }
+
+    /// Members with an open incident or a latch: what is known of them must not rest on anybody's silence.
+    fn wanted(&self, members: &[RosterMember]) -> Vec<String> {
+        let open = |member: &&RosterMember| {
+            self.nodes
+                .get(&member.uid)
+                .is_some_and(|known| known.latch != Latch::Open || known.incident.is_some())
+        };
+        members.iter().filter(open).map(|member| member.uid.clone()).collect()
+    }
+
+    /// Wants policies told which nodes they select and where a more cautious one overrules them.
+    pub(super) fn save_policy_statuses(
+        &mut self,
+        cluster: &Cluster,
+        policies: &[Policy],
+        now: Millis,
+        plan: &mut Plan,
+    ) {
+        if self
+            .policies_looked_at
+            .is_some_and(|at| now.since(at) < POLICY_STATUS_MS)
+        {
+            return;
+        }
+        self.policies_looked_at = Some(now);
+        let mut matched: BTreeMap<&str, i32> = BTreeMap::new();
+        let mut conflicts: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for node in cluster.nodes.values() {
+            for policy in policies
+                .iter()
+                .filter(|policy| selects(&policy.spec, &node.labels))
+            {
+                *matched.entry(&policy.name).or_default() += 1;
+            }
+            for overruled in effective(policies, &node.labels, self.config.profile).1 {
+                conflicts
+                    .entry(overruled.policy)
+                    .or_default()
+                    .insert(overruled.text);
+            }
+        }
+        for facts in cluster.policies.values() {
+            let name = &facts.policy.name;
+            let status = FailoverPolicyStatus {
+                observed_generation: facts.policy.generation,
+                matched_nodes: matched.get(name.as_str()).copied().unwrap_or_default(),
+                conflicts: conflicts.remove(name).unwrap_or_default().into_iter().collect(),
+                refused: refused(&facts.policy.spec),
+            };
+
+            if status != facts.status {
+                plan.actions.push(Action::SavePolicyStatus {
+                    policy: name.clone(),
+                    status,
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! The command line of `evenkeel controller`.
+
+use crate::webhook::WebhookAddress;
+use crate::world::Config;
+use evenkeel_api::names;
+use evenkeel_api::policy::ModePolicy;
+use evenkeel_election::flags::{Candidacy, Defaults, FlagError, LeaderElectArgs};
+use evenkeel_election::{self as election, unique_identity};
+use evenkeel_judge::{Profile, Timing};
+use evenkeel_net::client::ClientArgs;
+use evenkeel_net::duration;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Flags of the controller.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ControllerArgs {
+    /// Where the API server is.
+    #[command(flatten)]
+    pub client: ClientArgs,
+    /// Where /healthz, /livez, /readyz and /metrics are served.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9850")]
+    pub admin: SocketAddr,
+    /// Defaults where no FailoverPolicy speaks.
+    #[arg(long, value_name = "PROFILE", default_value = "builtin")]
+    pub profile: ProfileArg,
+    /// Whether to act, where no FailoverPolicy says otherwise.
+    #[arg(long, value_name = "MODE", default_value = "act")]
+    pub mode: ModeArg,
+    /// A node's Lease not seen renewed for this long is stale.
+    #[arg(long, value_name = "DURATION", default_value = "25s", value_parser = duration::parse)]
+    pub stale_after: Duration,
+    /// How often kubelets renew their Leases; irreversible steps wait for 1.5 times as long.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse)]
+    pub lease_renew_interval: Duration,
+    /// As kube-controller-manager's flag of the same name: how long the stock node controller waits for a silent node.
+    #[arg(long, value_name = "DURATION", default_value = "50s", value_parser = duration::parse)]
+    pub node_monitor_grace_period: Duration,
+    /// As kube-apiserver's flag of the same name: the seconds that admission adds to pods.
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    pub default_unreachable_toleration_seconds: i64,
+    /// Zone of nodes without a zone label; without it such nodes are in no zone (the edge profile: `default`).
+    #[arg(long, value_name = "NAME")]
+    pub zone_default: Option<String>,
+    /// Where the admission webhook listens; without it this process serves none.
+    #[arg(long, value_name = "ADDR", requires = "webhook_address")]
+    pub webhook_listen: Option<SocketAddr>,
+    /// How the API server reaches the webhook: `https://HOST:PORT`, or `service/NAMESPACE/NAME[:PORT]`.
+    #[arg(
+        long,
+        visible_alias = "webhook-url",
+        value_name = "WHERE",
+        requires = "webhook_listen"
+    )]
+    pub webhook_address: Option<WebhookAddress>,
+    /// Whether and how to stand for election.
+    #[command(flatten)]
+    pub leader_elect: LeaderElectArgs,
+    /// Name of this replica in the election; made of host name and process without it.
+    #[arg(long, value_name = "NAME")]
+    pub identity: Option<String>,
+}
+
+/// Defaults where no FailoverPolicy speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum ProfileArg {
+    /// As close to stock Kubernetes as failover can be.
+    #[default]
+    Builtin,
+    /// For zones that live through long cuts of their cloud link.
+    Edge,
+}
+
+/// Whether to act.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum ModeArg {
+    /// Decide and act.
+    #[default]
+    Act,
+    /// Decide, record and explain, and change nothing.
+    Observe,
+}
+
+impl ControllerArgs {
+    /// Name of this replica in the election.
+    pub fn replica(&self) -> String {
+        self.identity.clone().unwrap_or_else(unique_identity)
+    }
+
+    /// For which Lease to stand; `None`: for none. 5/3/1 s unless flags say otherwise: a crashed leader is replaced
+    /// within 6 s.
+    pub fn candidacy(&self, identity: &str) -> Result<Option<Candidacy>, FlagError> {
+        self.leader_elect.resolve(Defaults {
+            namespace: names::NAMESPACE.to_owned(),
+            name: names::CONTROLLER_LEASE.to_owned(),
+            config: election::Config::new(identity),
+        })
+    }
+
+    /// What the planner is told. `Err` names the flag and what is wrong with it.
+    pub fn config(&self, identity: &str) -> Result<Config, String> {
+        let renew = millis(self.lease_renew_interval);
+        let timing = Timing {
+            stale_after: millis(self.stale_after),
+            stock_grace: millis(self.node_monitor_grace_period),
+            ..Timing::for_renew_interval(renew)
+        };
+        if renew == 0 {
+            return Err("--lease-renew-interval must be positive".to_owned());
+        }
+        if timing.stale_after < timing.confirm_after {
+            return Err(format!(
+                "--stale-after {}ms is below 1.5 times --lease-renew-interval ({}ms): healthy nodes would count as stale",
+                timing.stale_after, timing.confirm_after
+            ));
+        }
+        if self.default_unreachable_toleration_seconds < 0 {
+            return Err("--default-unreachable-toleration-seconds must not be negative".to_owned());
+        }
+        let (profile, named) = match self.profile {
+            ProfileArg::Builtin => (Profile::Builtin, None),
+            ProfileArg::Edge => (Profile::Edge, Some(evenkeel_api::names::DEFAULT_ZONE.to_owned())),
+        };
+        Ok(Config {
+            timing,
+            profile,
+            default_zone: self.zone_default.clone().or(named),
+            default_toleration_seconds: self.default_unreachable_toleration_seconds,
+            identity: identity.to_owned(),
+            mode: match self.mode {
+                ModeArg::Act => ModePolicy::Act,
+                ModeArg::Observe => ModePolicy::Observe,
+            },
+        })
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use rstest::rstest;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        controller: ControllerArgs,
+    }
+
+    fn parse(line: &str) -> Result<ControllerArgs, clap::Error> {
+        Cli::try_parse_from(std::iter::once("evenkeel").chain(line.split_whitespace()))
+            .map(|cli| cli.controller)
+    }
+
+    #[test]
+    fn without_flags_the_documented_defaults_hold() {
+        let config = parse("").unwrap().config("me").unwrap();
+        assert_eq!(config.timing, Timing::default());
+        assert_eq!((config.profile, config.default_zone), (Profile::Builtin, None));
+        assert_eq!(config.default_toleration_seconds, 300);
+    }
+
+    #[test]
+    fn the_stock_flags_say_for_which_lease_to_stand() {
+        let candidacy = |line| parse(line).unwrap().candidacy("me");
+        let ours = candidacy("").unwrap().unwrap();
+        assert_eq!(
+            (ours.namespace.as_str(), ours.name.as_str()),
+            (names::NAMESPACE, names::CONTROLLER_LEASE)
+        );
+        assert_eq!(ours.config, election::Config::new("me"));
+        let other = "--leader-elect-resource-name a --leader-elect-resource-namespace b --leader-elect-recovery-deadline 30s";
+        let other = candidacy(other).unwrap().unwrap();
+        assert_eq!((other.namespace.as_str(), other.name.as_str()), ("b", "a"));
+        assert_eq!(other.config.recovery_deadline, Some(Duration::from_secs(30)));
+        assert_eq!(candidacy("--leader-elect=false"), Ok(None));
+        let refused = candidacy("--leader-elect-retry-period 3s").unwrap_err();
+        assert!(refused.to_string().contains("--leader-elect"), "{refused}");
+    }
+
+    #[test]
+    fn the_edge_profile_names_a_zone_and_a_flag_another() {
+        let zone = |line| parse(line).unwrap().config("me").unwrap().default_zone;
+        assert_eq!(zone("--profile edge").as_deref(), Some("default"));
+        assert_eq!(
+            zone("--profile edge --zone-default pier").as_deref(),
+            Some("pier")
+        );
+    }
+
+    #[rstest]
+    #[case("--stale-after soon", "1m30s")]
+    #[case("--stale-after=-5s", "1m30s")]
+    #[case("--webhook-listen 127.0.0.1:1", "--webhook-address")]
+    #[case("--profile sea", "edge")]
+    fn a_wrong_flag_is_named_with_what_to_write(#[case] line: &str, #[case] words: &str) {
+        let error = parse(line).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    }
+
+    #[rstest]
+    #[case("--stale-after 14s", "--stale-after")]
+    #[case("--lease-renew-interval 0", "--lease-renew-interval")]
+    #[case("--default-unreachable-toleration-seconds=-1", "--default-unreachable")]
+    fn flags_that_contradict_each_other_are_refused(#[case] line: &str, #[case] words: &str) {
+        let error = parse(line).unwrap().config("me").unwrap_err();
+        assert!(error.contains(words), "{error}");
+    }
+}

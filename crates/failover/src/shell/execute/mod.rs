@@ -1,0 +1,258 @@
+//! Carries actions out: each idempotent, with preconditions, and only while this replica leads.
+
+mod node;
+mod pod;
+mod record;
+
+use super::metrics::Metrics;
+use crate::clock::instant;
+use crate::planner::action::{Action, NodeRef};
+use crate::world::LastSigns;
+use evenkeel_api::names::{self, annotations};
+use evenkeel_election as election;
+use kube::Client;
+use kube::api::PatchParams;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex as SyncMutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+/// A consistent read of a node's Lease and Node speaks for all evictions on it that begin within this time. A node that
+/// writes meanwhile is seen by the watches, and the planner asks for no more of them.
+const SILENCE_HOLDS: Duration = Duration::from_secs(5);
+/// Nodes whose last read is remembered.
+const READS_KEPT: usize = 256;
+
+/// What became of an action.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// Done, or there was nothing left to do.
+    Done,
+    /// The object changed meanwhile: the next look decides anew.
+    Stale,
+    /// A sign of life, or leadership was lost: it must not be done.
+    Refused(String),
+}
+
+/// Why an action was not carried out. All are worth another try.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ActionError {
+    /// The API server said no, or nothing.
+    #[error("cannot {what}")]
+    Api {
+        /// What was tried, with the object's name.
+        what: String,
+        /// Why not.
+        #[source]
+        source: kube::Error,
+    },
+    /// An object of ours could not be written as JSON.
+    #[error("cannot write {what} as JSON")]
+    Json {
+        /// Which.
+        what: String,
+        /// Why not.
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+pub(super) type Result<T> = std::result::Result<T, ActionError>;
+
+/// What every write passes (S3): this replica leads, and can prove it now.
+#[derive(Clone, Default)]
+pub(super) struct Gate {
+    /// Set while a term lasts.
+    pub(super) leading: Arc<AtomicBool>,
+    /// The proof; `None` where there is no election.
+    pub(super) proof: Option<election::Gate>,
+}
+
+impl Gate {
+    fn is_open(&self) -> bool {
+        let proven = self.proof.as_ref().is_none_or(election::Gate::is_open);
+        proven && self.leading.load(Ordering::Acquire)
+    }
+}
+
+/// What actions are carried out with. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Executor {
+    client: Client,
+    gate: Gate,
+    metrics: Metrics,
+    reads: Reads,
+}
+
+/// By node UID: with which signs the node was last found silent, and when.
+type Reads = Arc<SyncMutex<BTreeMap<String, Arc<Mutex<Option<(LastSigns, Instant)>>>>>>;
+
+impl Executor {
+    pub(super) fn new(client: Client, gate: Gate, metrics: Metrics) -> Self {
+        Self {
+            client,
+            gate,
+            metrics,
+            reads: Reads::default(),
+        }
+    }
+
+    /// The fencing token of the present term, as an annotation of what is written: whoever orders writes of two leaders
+    /// later can tell them apart.
+    fn stamp(&self) -> BTreeMap<&'static str, Option<String>> {
+        let token = self.gate.proof.as_ref().and_then(election::Gate::token);
+        let stamp = token.map(|token| (annotations::FENCING_TOKEN, Some(token.to_string())));
+        stamp.into_iter().collect()
+    }
+
+    /// Carries an action out. `signs`: what was last seen of the node's own writes when the action was planned.
+    pub(super) async fn perform(&self, action: &Action, signs: &LastSigns) -> Result<Outcome> {
+        let outcome = self.attempt(action, signs).await;
+        let label = match &outcome {
+            Ok(Outcome::Done) => "done",
+            Ok(Outcome::Stale) => "stale",
+            Ok(Outcome::Refused(_)) => "refused",
+            Err(_) => "failed",
+        };
+        self.metrics.acted(kind(action), label);
+        outcome
+    }
+
+    async fn attempt(&self, action: &Action, signs: &LastSigns) -> Result<Outcome> {
+        if let Some(refused) = self.refuse() {
+            return Ok(refused);
+        }
+        match action {
+            Action::Taint { node, taint, proof } => {
+                let mut found = None;
+                if proof.is_some() {
+                    match self.still_silent(node, signs).await? {
+                        Ok(silent) => found = Some(silent),
+                        Err(refused) => return Ok(refused),
+                    }
+                }
+                self.taint(node, taint, found).await
+            }
+            Action::Untaint { node, taints } => self.untaint(node, taints).await,
+            Action::MarkNodeUnknown {
+                node,
+                version,
+                message,
+            } => self.mark_node_unknown(node, version, message).await,
+            Action::MarkPodNotReady {
+                pod,
+                version,
+                reason,
+                message,
+            } => self.mark_pod(pod, version, "False", reason, message).await,
+            Action::RestorePodReady {
+                pod,
+                version,
+                message,
+            } => {
+                let reason = names::conditions::REASON_GIVEN_BACK;
+                self.mark_pod(pod, version, "True", reason, message).await
+            }
+            Action::Evict {
+                pod,
+                node,
+                message,
+                dead_since: _,
+                proof: _,
+            } => {
+                if let Some(refused) = self.silent_for_all(node, signs).await? {
+                    return Ok(refused);
+                }
+                self.evict(pod, message).await
+            }
+            Action::MirrorVerdict { node, healthy } => self.mirror(node, *healthy).await,
+            Action::SaveIncident(incident) => self.save_incident(incident).await,
+            Action::DeleteIncident { name, uid } => self.delete_incident(name, uid).await,
+            Action::PublishZone {
+                zone,
+                roster,
+                wanted,
+            } => self.publish_zone(zone, roster, wanted).await,
+            Action::SavePolicyStatus { policy, status } => self.save_policy_status(policy, status).await,
+            Action::Event(notice) => self.event(notice).await,
+        }
+    }
+
+    /// As `still_silent`, once for all evictions that begin within [`SILENCE_HOLDS`].
+    async fn silent_for_all(&self, node: &NodeRef, signs: &LastSigns) -> Result<Option<Outcome>> {
+        let read = {
+            let mut reads = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
+            if reads.len() >= READS_KEPT && !reads.contains_key(&node.uid) {
+                reads.clear();
+            }
+            Arc::clone(reads.entry(node.uid.clone()).or_default())
+        };
+        let mut read = read.lock().await;
+        let holds = |(known, at): &(LastSigns, Instant)| known == signs && at.elapsed() < SILENCE_HOLDS;
+        if read.as_ref().is_some_and(holds) {
+            return Ok(self.refuse());
+        }
+        *read = None;
+        let began = instant();
+        match self.still_silent(node, signs).await? {
+            Ok(_) => {
+                *read = Some((signs.clone(), began));
+                Ok(None)
+            }
+            Err(refused) => Ok(Some(refused)),
+        }
+    }
+
+    /// A leader that lost its Lease writes nothing more (S3). Asked again before each write.
+    fn refuse(&self) -> Option<Outcome> {
+        (!self.gate.is_open()).then(|| Outcome::Refused("this replica does not lead any more".to_owned()))
+    }
+}
+
+/// Name of an action in metrics and logs.
+pub(super) fn kind(action: &Action) -> &'static str {
+    match action {
+        Action::Taint { .. } => "taint",
+        Action::Untaint { .. } => "untaint",
+        Action::MarkNodeUnknown { .. } => "mark-node-unknown",
+        Action::MarkPodNotReady { .. } => "mark-pod-not-ready",
+        Action::RestorePodReady { .. } => "restore-pod-ready",
+        Action::Evict { .. } => "evict",
+        Action::MirrorVerdict { .. } => "mirror-verdict",
+        Action::SaveIncident(_) => "save-incident",
+        Action::DeleteIncident { .. } => "delete-incident",
+        Action::PublishZone { .. } => "publish-zone",
+        Action::SavePolicyStatus { .. } => "save-policy-status",
+        Action::Event(_) => "event",
+    }
+}
+
+/// The node whose signs of life an action depends on.
+pub(super) fn depends_on(action: &Action) -> Option<&NodeRef> {
+    match action {
+        Action::Taint {
+            node, proof: Some(_), ..
+        }
+        | Action::Evict { node, .. } => Some(node),
+        _ => None,
+    }
+}
+
+fn params() -> PatchParams {
+    PatchParams {
+        field_manager: Some(names::FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    }
+}
+
+/// Reads the answer to a write: gone means that nothing is left to do, a conflict that the object changed.
+fn settled<T>(what: String, answer: std::result::Result<T, kube::Error>) -> Result<Outcome> {
+    match answer {
+        Ok(_) => Ok(Outcome::Done),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Outcome::Done),
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(Outcome::Stale),
+        Err(source) => Err(ActionError::Api { what, source }),
+    }
+}

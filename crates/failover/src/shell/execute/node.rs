@@ -1,0 +1,188 @@
+//! Writes to Nodes, and the last look before an irreversible one.
+
+use super::{ActionError, Executor, Outcome, Result, params, settled};
+use crate::clock::wall;
+use crate::planner::action::NodeRef;
+use crate::world::LastSigns;
+use crate::world::facts::TaintRef;
+use crate::world::read;
+use evenkeel_api::names::{self, annotations, conditions};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Node, Taint};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::Api;
+use kube::api::Patch;
+use serde_json::json;
+
+impl Executor {
+    fn nodes(&self) -> Api<Node> {
+        Api::all(self.client.clone())
+    }
+
+    /// Quorum reads of Lease and Node: the Node if it wrote nothing since `signs` were seen, else why not (hazard 21).
+    pub(super) async fn still_silent(
+        &self,
+        node: &NodeRef,
+        signs: &LastSigns,
+    ) -> Result<std::result::Result<Node, Outcome>> {
+        let refused = |why: &str| Ok(Err(Outcome::Refused(format!("node {}: {why}", node.name))));
+        let leases: Api<Lease> = Api::namespaced(self.client.clone(), names::NODE_LEASE_NAMESPACE);
+        let lease = leases
+            .get_opt(&node.name)
+            .await
+            .map_err(|source| ActionError::Api {
+                what: format!("read the Lease of node {}", node.name),
+                source,
+            })?;
+        if lease.as_ref().and_then(read::renew_time) != signs.lease {
+            return refused("its Lease changed since the decision");
+        }
+        let Some(found) = self.read(node).await? else {
+            return refused("it is gone");
+        };
+        if read::heartbeat(&found) > signs.heartbeat {
+            return refused("its kubelet wrote a newer status since the decision");
+        }
+        Ok(self.refuse().map_or(Ok(found), Err))
+    }
+
+    /// The node as it stands, unless it is gone or another one by its name.
+    async fn read(&self, node: &NodeRef) -> Result<Option<Node>> {
+        let found = self
+            .nodes()
+            .get_opt(&node.name)
+            .await
+            .map_err(|source| ActionError::Api {
+                what: format!("read node {}", node.name),
+                source,
+            })?;
+        Ok(found.filter(|found| found.metadata.uid.as_deref() == Some(node.uid.as_str())))
+    }
+
+    /// `found`: the node, where it was just read.
+    pub(super) async fn taint(
+        &self,
+        node: &NodeRef,
+        taint: &TaintRef,
+        found: Option<Node>,
+    ) -> Result<Outcome> {
+        let found = match found {
+            Some(found) => Some(found),
+            None => self.read(node).await?,
+        };
+        let Some(found) = found else {
+            return Ok(Outcome::Done);
+        };
+        let mut taints = found
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.taints.clone())
+            .unwrap_or_default();
+        let mut added = read::node(&found).added;
+        if taints
+            .iter()
+            .any(|known| known.key == taint.key && known.effect == taint.effect)
+        {
+            return Ok(Outcome::Done);
+        }
+        taints.push(Taint {
+            key: taint.key.clone(),
+            effect: taint.effect.clone(),
+            value: None,
+            time_added: Some(Time(wall())),
+        });
+        if !added.contains(taint) {
+            added.push(taint.clone());
+        }
+        self.write_taints(node, &found, &taints, &added).await
+    }
+
+    pub(super) async fn untaint(&self, node: &NodeRef, remove: &[TaintRef]) -> Result<Outcome> {
+        let Some(found) = self.read(node).await? else {
+            return Ok(Outcome::Done);
+        };
+        let listed = |taint: &Taint| remove.contains(&TaintRef::new(&taint.key, &taint.effect));
+        let mut taints = found
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.taints.clone())
+            .unwrap_or_default();
+        let mut added = read::node(&found).added;
+        let before = (taints.len(), added.len());
+        taints.retain(|taint| !listed(taint));
+        added.retain(|taint| !remove.contains(taint));
+        if (taints.len(), added.len()) == before {
+            return Ok(Outcome::Done);
+        }
+        self.write_taints(node, &found, &taints, &added).await
+    }
+
+    /// Replaces the whole list under the resourceVersion it was read with; moves within a list mean nothing.
+    async fn write_taints(
+        &self,
+        node: &NodeRef,
+        found: &Node,
+        taints: &[Taint],
+        added: &[TaintRef],
+    ) -> Result<Outcome> {
+        if let Some(refused) = self.refuse() {
+            return Ok(refused);
+        }
+        let mut annotations = self.stamp();
+        annotations.insert(
+            annotations::ADDED_TAINTS,
+            (!added.is_empty()).then(|| TaintRef::format_list(added)),
+        );
+        let taints = (!taints.is_empty()).then_some(taints);
+        let patch = json!({
+            "metadata": {
+                "uid": node.uid,
+                "resourceVersion": found.metadata.resource_version,
+                "annotations": annotations,
+            },
+            "spec": { "taints": taints },
+        });
+        let answer = self
+            .nodes()
+            .patch(&node.name, &params(), &Patch::Merge(patch))
+            .await;
+        settled(format!("write the taints of node {}", node.name), answer)
+    }
+
+    /// By the external-detector contract (KEP-6371): another reason than the stock controller's, the heartbeat
+    /// untouched, and never over a condition newer than the one that was decided upon.
+    pub(super) async fn mark_node_unknown(
+        &self,
+        node: &NodeRef,
+        version: &str,
+        message: &str,
+    ) -> Result<Outcome> {
+        let patch = json!({
+            "metadata": { "uid": node.uid, "resourceVersion": version },
+            "status": { "conditions": [{
+                "type": "Ready",
+                "status": "Unknown",
+                "reason": conditions::REASON_CONFIRMED_DEAD,
+                "message": message,
+                "lastTransitionTime": Time(wall()),
+            }]},
+        });
+        let answer = self
+            .nodes()
+            .patch_status(&node.name, &params(), &Patch::Strategic(patch))
+            .await;
+        settled(format!("mark node {} Unknown", node.name), answer)
+    }
+
+    pub(super) async fn mirror(&self, node: &NodeRef, healthy: bool) -> Result<Outcome> {
+        let patch = json!({ "metadata": {
+            "uid": node.uid,
+            "annotations": { annotations::SUPEREDGE_NODE_HEALTH: healthy.to_string() },
+        }});
+        let answer = self
+            .nodes()
+            .patch(&node.name, &params(), &Patch::Merge(patch))
+            .await;
+        settled(format!("annotate node {}", node.name), answer)
+    }
+}

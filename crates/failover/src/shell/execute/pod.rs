@@ -1,0 +1,80 @@
+//! Writes to Pods.
+
+use super::{Executor, Outcome, Result, params, settled};
+use crate::clock::wall;
+use crate::world::facts::PodRef;
+use evenkeel_api::names::conditions;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::Api;
+use kube::api::{DeleteParams, Patch, Preconditions};
+use serde_json::json;
+
+impl Executor {
+    fn pods(&self, pod: &PodRef) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), &pod.namespace)
+    }
+
+    /// Writes the Ready condition of the pod that was decided upon, and of no newer one.
+    pub(super) async fn mark_pod(
+        &self,
+        pod: &PodRef,
+        version: &str,
+        status: &str,
+        reason: &str,
+        message: &str,
+    ) -> Result<Outcome> {
+        let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let patch = json!({
+            "metadata": { "uid": pod.uid, "resourceVersion": version },
+            "status": { "conditions": [{
+                "type": "Ready",
+                "status": status,
+                "reason": text(reason),
+                "message": text(message),
+                "lastTransitionTime": Time(wall()),
+            }]},
+        });
+        let answer = self
+            .pods(pod)
+            .patch_status(&pod.name, &params(), &Patch::Strategic(patch))
+            .await;
+        settled(format!("write Ready={status} of pod {pod}"), answer)
+    }
+
+    /// Says why and under which term, then deletes: with the UID as precondition, so that a namesake made meanwhile lives, and with the
+    /// pod's own grace period. Disruption budgets do not hold back pods of dead nodes.
+    pub(super) async fn evict(&self, pod: &PodRef, message: &str) -> Result<Outcome> {
+        let patch = json!({
+            "metadata": { "uid": pod.uid, "annotations": self.stamp() },
+            "status": { "conditions": [{
+                "type": conditions::DISRUPTION_TARGET,
+                "status": "True",
+                "reason": conditions::REASON_EVICTED,
+                "message": message,
+                "lastTransitionTime": Time(wall()),
+            }]},
+        });
+        let what = || format!("evict pod {pod}");
+        let answer = self
+            .pods(pod)
+            .patch_status(&pod.name, &params(), &Patch::Strategic(patch))
+            .await;
+        match settled(what(), answer)? {
+            Outcome::Done => {}
+            other => return Ok(other),
+        }
+        if let Some(refused) = self.refuse() {
+            return Ok(refused);
+        }
+        let delete = DeleteParams {
+            preconditions: Some(Preconditions {
+                uid: Some(pod.uid.clone()),
+                resource_version: None,
+            }),
+            ..DeleteParams::default()
+        };
+        let answer = self.pods(pod).delete(&pod.name, &delete).await;
+        settled(what(), answer)
+    }
+}

@@ -1,0 +1,239 @@
+//! Writes to our own objects, and Events.
+
+use super::{ActionError, Executor, Outcome, Result, params, settled};
+use crate::clock::wall;
+use crate::planner::action::{About, Notice};
+use crate::planner::incident::Incident;
+use evenkeel_api::crd::{FailoverPolicy, FailoverPolicyStatus, NodeIncident, ZoneHealth, ZoneHealthSpec};
+use evenkeel_api::zone::RosterSpec;
+use evenkeel_zone::roster::zone_object_name;
+use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PostParams, Preconditions};
+use serde_json::{Value, json};
+
+/// Who says so, in Events.
+const COMPONENT: &str = "evenkeel-controller";
+
+impl Executor {
+    pub(super) async fn save_incident(&self, incident: &Incident) -> Result<Outcome> {
+        let api: Api<NodeIncident> = Api::all(self.client.clone());
+        let what = || format!("save NodeIncident {}", incident.name);
+        let status = wanted(incident)?;
+        let patch = Patch::Merge(json!({ "status": status }));
+        match api.patch_status(&incident.name, &params(), &patch).await {
+            Err(kube::Error::Api(answer)) if answer.code == 404 => {}
+            answer => return settled(what(), answer),
+        }
+        if let Some(refused) = self.refuse() {
+            return Ok(refused);
+        }
+        let object = NodeIncident::new(&incident.name, incident.spec.clone());
+        match api.create(&PostParams::default(), &object).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(answer)) if answer.code == 409 => {}
+            Err(source) => return Err(ActionError::Api { what: what(), source }),
+        }
+        if let Some(refused) = self.refuse() {
+            return Ok(refused);
+        }
+        settled(what(), api.patch_status(&incident.name, &params(), &patch).await)
+    }
+
+    pub(super) async fn delete_incident(&self, name: &str, uid: &str) -> Result<Outcome> {
+        let api: Api<NodeIncident> = Api::all(self.client.clone());
+        let params = DeleteParams {
+            preconditions: Some(Preconditions {
+                uid: Some(uid.to_owned()),
+                resource_version: None,
+            }),
+            ..DeleteParams::default()
+        };
+        settled(
+            format!("delete NodeIncident {name}"),
+            api.delete(name, &params).await,
+        )
+    }
+
+    /// The roster has one writer and a version that only grows: an object that is ahead is left alone.
+    pub(super) async fn publish_zone(
+        &self,
+        zone: &str,
+        roster: &RosterSpec,
+        wanted: &[String],
+    ) -> Result<Outcome> {
+        let api: Api<ZoneHealth> = Api::all(self.client.clone());
+        let name = zone_object_name(zone);
+        let what = || format!("publish zone {zone} in ZoneHealth {name}");
+        let found = api
+            .get_opt(&name)
+            .await
+            .map_err(|source| ActionError::Api { what: what(), source })?;
+        if let Some(refused) = self.refuse() {
+            return Ok(refused);
+        }
+        let Some(found) = found else {
+            let spec = ZoneHealthSpec {
+                zone: zone.to_owned(),
+                roster: roster.clone(),
+                wanted: wanted.to_vec(),
+            };
+            let answer = api
+                .create(&PostParams::default(), &ZoneHealth::new(&name, spec))
+                .await;
+            return settled(what(), answer);
+        };
+        let known = &found.spec.roster;
+        if known.version > roster.version || known.version == roster.version && known != roster {
+            return Ok(Outcome::Stale);
+        }
+        let patch = json!({
+            "metadata": { "resourceVersion": found.metadata.resource_version },
+            "spec": { "zone": zone, "roster": roster, "wanted": wanted },
+        });
+        settled(what(), api.patch(&name, &params(), &Patch::Merge(patch)).await)
+    }
+
+    pub(super) async fn save_policy_status(
+        &self,
+        policy: &str,
+        status: &FailoverPolicyStatus,
+    ) -> Result<Outcome> {
+        let api: Api<FailoverPolicy> = Api::all(self.client.clone());
+        let patch = Patch::Merge(json!({ "status": status }));
+        let answer = api.patch_status(policy, &params(), &patch).await;
+        settled(format!("write the status of FailoverPolicy {policy}"), answer)
+    }
+
+    /// One Event per object, reason and incident: its name says which, so that a second try is no second Event.
+    pub(super) async fn event(&self, notice: &Notice) -> Result<Outcome> {
+        let (namespace, about) = match &notice.about {
+            About::Node(node) => (
+                "default".to_owned(),
+                reference("Node", None, &node.name, &node.uid),
+            ),
+            About::Pod(pod) => (
+                pod.namespace.clone(),
+                reference("Pod", Some(&pod.namespace), &pod.name, &pod.uid),
+            ),
+        };
+        let name = about.name.clone().unwrap_or_default();
+        let uid = about.uid.clone().unwrap_or_default();
+        let stem: String = name.chars().take(200).collect();
+        let hash = fnv1a(&[&uid, &notice.reason, &notice.incident, &notice.message]);
+        let now = Some(Time(wall()));
+        let event = Event {
+            metadata: ObjectMeta {
+                name: Some(format!("{}.{hash:016x}", stem.trim_end_matches(['.', '-']))),
+                namespace: Some(namespace.clone()),
+                ..ObjectMeta::default()
+            },
+            involved_object: about,
+            reason: Some(notice.reason.clone()),
+            // The API server refuses longer texts.
+            message: Some(notice.message.chars().take(1024).collect()),
+            type_: Some(if notice.warning { "Warning" } else { "Normal" }.to_owned()),
+            count: Some(1),
+            first_timestamp: now.clone(),
+            last_timestamp: now,
+            source: Some(EventSource {
+                component: Some(COMPONENT.to_owned()),
+                host: None,
+            }),
+            reporting_component: Some(COMPONENT.to_owned()),
+            ..Event::default()
+        };
+        let api: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
+        match api.create(&PostParams::default(), &event).await {
+            // It was told before.
+            Err(kube::Error::Api(answer)) if answer.code == 409 => Ok(Outcome::Done),
+            // Its namespace ends; nobody will read it.
+            Err(kube::Error::Api(answer))
+                if answer.code == 403 && answer.message.contains("being terminated") =>
+            {
+                Ok(Outcome::Done)
+            }
+            answer => settled(format!("write Event {} about {name}", notice.reason), answer),
+        }
+    }
+}
+
+/// The status as a merge patch. Such a patch takes away only what it names, so what is absent is named.
+fn wanted(incident: &Incident) -> Result<Value> {
+    let mut status = serde_json::to_value(&incident.status).map_err(|source| ActionError::Json {
+        what: format!("NodeIncident {}", incident.name),
+        source,
+    })?;
+    for [parent, field] in [
+        ["", "closedAt"],
+        ["", "taintedAt"],
+        ["/fence", "proof"],
+        ["/latch", "firstDeadRoundAt"],
+        ["/latch", "confirmedAt"],
+        ["/latch", "isolatedSince"],
+        ["/latch", "stockPace"],
+        ["/decision", "observedOnly"],
+    ] {
+        if let Some(Value::Object(parent)) = status.pointer_mut(parent) {
+            parent.entry(field).or_insert(Value::Null);
+        }
+    }
+    Ok(status)
+}
+
+fn reference(kind: &str, namespace: Option<&str>, name: &str, uid: &str) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some(kind.to_owned()),
+        namespace: namespace.map(str::to_owned),
+        name: Some(name.to_owned()),
+        uid: Some(uid.to_owned()),
+        ..ObjectReference::default()
+    }
+}
+
+/// FNV-1a, 64 bits, over parts kept apart: stable across versions, which the standard hasher does not promise.
+fn fnv1a(parts: &[&str]) -> u64 {
+    let bytes = parts.iter().flat_map(|part| part.bytes().chain([0xff]));
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::planner::action::NodeRef;
+    use evenkeel_judge::{Dead, NodeState};
+    use evenkeel_zone::Millis;
+
+    #[test]
+    fn parts_are_kept_apart() {
+        assert_ne!(fnv1a(&["ab", "c"]), fnv1a(&["a", "bc"]));
+        assert_eq!(fnv1a(&["ab", "c"]), fnv1a(&["ab", "c"]));
+    }
+
+    #[test]
+    fn an_incident_reads_back_as_it_was_written_and_forgets_what_ended() {
+        let node = NodeRef {
+            name: "n".to_owned(),
+            uid: "u".to_owned(),
+        };
+        let now = Millis(1_700_000_000_123);
+        let mut incident = Incident::open(&node, "z", NodeState::Dead(Dead::Announced), now);
+        incident.row("E", "why".to_owned(), now);
+        let status = wanted(&incident).unwrap();
+        assert_eq!(
+            (&status["taintedAt"], &status["fence"]["proof"]),
+            (&Value::Null, &Value::Null)
+        );
+        incident.status.tainted_at = incident.status.state_since.clone();
+        incident.close(now);
+        let status = wanted(&incident).unwrap();
+        assert_eq!(status["taintedAt"], "2023-11-14T22:13:20Z");
+        // Otherwise it would be written again and again.
+        let read: evenkeel_api::crd::NodeIncidentStatus = serde_json::from_value(status).unwrap();
+        assert_eq!(read, incident.status);
+    }
+}

@@ -1,0 +1,495 @@
+//! The loop: take in what the watches show, look at it, and have done what the planner asks for.
+
+use super::Settings;
+use super::dispatch::Dispatch;
+use super::execute::{ActionError, Executor, Gate, Outcome, depends_on, kind};
+use super::metrics::Metrics;
+use super::presence;
+use super::watch::{self, Restarts};
+use crate::clock::instant;
+use crate::planner::Planner;
+use crate::planner::action::{About, Action, Notice};
+use crate::webhook::Source;
+use crate::webhook::core::View;
+use crate::world::{self, Kind, LastSigns, Seen, World};
+use evenkeel_api::names;
+use evenkeel_api::crd::ZoneHealth;
+use evenkeel_election::{self as election, State};
+use evenkeel_judge::{NodeState, View as SightView};
+use evenkeel_net::admin::Admin;
+use evenkeel_net::watch::Key;
+use evenkeel_zone::Millis;
+use futures::{Stream, StreamExt as _};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::ListParams;
+use kube::{Api, Client};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch as channel;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// Looks happen at least this often, because evidence ages without an event: a quarter of the time for which the
+/// webhook acts upon a view.
+const TICK: Duration = Duration::from_millis(500);
+/// Events are gathered for this long before a look, so that thousands of Leases cost a few looks a second.
+const GATHER: Duration = Duration::from_millis(50);
+/// An audit that takes longer proves nothing in time.
+const AUDIT_WITHIN: Duration = Duration::from_secs(3);
+/// The loop is stuck if it did not turn for this long.
+const STUCK_MS: u64 = 30_000;
+/// What is under way at a stop may end within this time.
+const DRAIN: Duration = Duration::from_secs(3);
+/// The last replica that stops settles what it kept from stock within this time.
+const SETTLE: Duration = Duration::from_secs(10);
+
+/// What a finished task brings back.
+enum Ended {
+    Action(Box<Action>, Result<Outcome, ActionError>),
+    Audit(Kind, Option<BTreeMap<Key, String>>),
+}
+
+/// What readiness and liveness look at.
+#[derive(Default)]
+struct Pulse {
+    turned_at: AtomicU64,
+    missing: Mutex<Vec<&'static str>>,
+}
+
+pub(super) struct Controller {
+    client: Client,
+    settings: Settings,
+    source: Source,
+    world: World,
+    restarts: Restarts,
+    planner: Option<Planner>,
+    /// Our share in the present term.
+    work: Option<election::Work>,
+    dispatch: Dispatch,
+    executor: Executor,
+    metrics: Metrics,
+    gate: Gate,
+    tasks: JoinSet<Ended>,
+    states: BTreeMap<String, NodeState>,
+    complaints: BTreeSet<String>,
+    pulse: Arc<Pulse>,
+}
+
+impl Controller {
+    pub(super) fn new(client: Client, settings: Settings, source: Source, admin: &Admin) -> Self {
+        let metrics = Metrics::register(admin);
+        let gate = Gate::default();
+        let clock = source.clock;
+        let pulse = Arc::new(Pulse {
+            turned_at: AtomicU64::new(clock.now().0),
+            ..Pulse::default()
+        });
+        let world = World::new(settings.config.clone(), clock.now());
+        *pulse.missing.lock().unwrap_or_else(PoisonError::into_inner) = world.missing();
+        let stuck = Arc::clone(&pulse);
+        admin.live("controller-loop", move || {
+            let idle = clock.now().since(Millis(stuck.turned_at.load(Ordering::Relaxed)));
+            if idle < STUCK_MS {
+                Ok(())
+            } else {
+                Err(format!("the loop has not turned for {idle} ms"))
+            }
+        });
+        let synced = Arc::clone(&pulse);
+        admin.ready("watches", move || {
+            let missing = synced.missing.lock().unwrap_or_else(PoisonError::into_inner);
+            if missing.is_empty() {
+                return Ok(());
+            }
+            Err(format!(
+                "not listed yet: {} (are the CRDs installed, and may we list them?)",
+                missing.join(", ")
+            ))
+        });
+        Self {
+            executor: Executor::new(client.clone(), gate.clone(), metrics.clone()),
+            client,
+            settings,
+            source,
+            world,
+            restarts: Restarts::default(),
+            planner: None,
+            work: None,
+            dispatch: Dispatch::default(),
+            metrics,
+            gate,
+            tasks: JoinSet::new(),
+            states: BTreeMap::new(),
+            complaints: BTreeSet::new(),
+            pulse,
+        }
+    }
+
+    /// Runs until `shutdown`. Leads when the candidate does; without one, always. `Err` when the election ended by
+    /// itself.
+    pub(super) async fn run(
+        mut self,
+        election: Option<&election::Election>,
+        shutdown: CancellationToken,
+    ) -> Result<(), ElectionEnded> {
+        let mut role = election.map(election::Election::watch);
+        if let Some(election) = election {
+            // Every write of the planner goes through the gate; reads, and the watches, do not need it.
+            let writer = election.gate().client(&self.client);
+            self.gate.proof = Some(election.gate().clone());
+            self.executor = Executor::new(writer, self.gate.clone(), self.metrics.clone());
+        }
+        let mut seen = watch::all(&self.client, &self.restarts).ready_chunks(256);
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut look_at = None;
+        let outcome = loop {
+            if let Err(ended) = self.follow(role.as_mut(), election) {
+                break Err(ended);
+            }
+            let gathered = async {
+                match look_at {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let look = tokio::select! {
+                () = shutdown.cancelled() => break Ok(()),
+                changed = role_changed(role.as_mut()) => {
+                    if changed.is_err() {
+                        break Err(ElectionEnded("its task died".to_owned()));
+                    }
+                    true
+                }
+                Some(changes) = seen.next() => {
+                    let now = self.source.clock.now();
+                    let mut urgent = false;
+                    for change in changes {
+                        urgent |= self.world.take(now, change);
+                    }
+                    look_at.get_or_insert_with(soon);
+                    urgent
+                }
+                Some(ended) = self.tasks.join_next() => {
+                    self.ended(ended);
+                    look_at.get_or_insert_with(soon);
+                    false
+                }
+                () = gathered => true,
+                _ = tick.tick() => true,
+            };
+            if look {
+                look_at = None;
+                self.look();
+            }
+        };
+        self.settle(&mut seen).await;
+        self.gate.leading.store(false, Ordering::Release);
+        let drained =
+            tokio::time::timeout(DRAIN, async { while self.tasks.join_next().await.is_some() {} }).await;
+        if drained.is_err() {
+            tracing::warn!(
+                under_way = self.dispatch.under_way(),
+                "stopped with writes under way"
+            );
+        }
+        self.work = None;
+        if let Err(error) = presence::leave(self.client.clone(), &self.settings.config.identity).await {
+            tracing::warn!(%error, "the Lease that shows this replica is left to run out");
+        }
+        outcome
+    }
+
+    /// Nobody is left who would keep anything from stock Kubernetes, so that what was kept is settled: taints of ours go,
+    /// and pods are marked that stock would have marked (hazard 52). Another replica takes over instead.
+    async fn settle(&mut self, seen: &mut (impl Stream<Item = Vec<Seen>> + Unpin)) {
+        let leads = self.planner.is_some() && self.gate.leading.load(Ordering::Acquire);
+        if !leads || self.world.other_replicas(self.source.clock.now()) > 0 {
+            return;
+        }
+        self.world.stand_down();
+        let deadline = instant() + SETTLE;
+        while self.look() > 0 {
+            let ended = async {
+                tokio::select! {
+                    Some(ended) = self.tasks.join_next() => Turn::Ended(ended),
+                    Some(changes) = seen.next() => Turn::Seen(changes),
+                    () = tokio::time::sleep(GATHER) => Turn::Passed,
+                }
+            };
+            match tokio::time::timeout_at(deadline, ended).await {
+                Ok(Turn::Ended(ended)) => self.ended(ended),
+                Ok(Turn::Seen(changes)) => {
+                    let now = self.source.clock.now();
+                    for change in changes {
+                        self.world.take(now, change);
+                    }
+                }
+                Ok(Turn::Passed) => {}
+                Err(_) => {
+                    tracing::warn!("stopped before everything that was kept from stock Kubernetes was settled");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Takes over, pauses, or lets go, as the election says.
+    fn follow(
+        &mut self,
+        role: Option<&mut channel::Receiver<election::State>>,
+        election: Option<&election::Election>,
+    ) -> Result<(), ElectionEnded> {
+        let role = match role.map(|role| role.borrow_and_update().clone()) {
+            None | Some(State::Leading { .. } | State::Recovered { .. }) => Role::Leads,
+            Some(State::Lost { .. }) => Role::Waits,
+            Some(State::Following { .. }) => Role::Follows,
+            Some(State::Stopped { reason }) => return Err(ElectionEnded(reason.to_string())),
+        };
+        let leads = role == Role::Leads;
+        if leads != self.gate.leading.swap(leads, Ordering::AcqRel) {
+            tracing::info!(leads, "leadership changed");
+            self.metrics.leading.set(i64::from(leads));
+        }
+        let work = election.and_then(election::Election::work);
+        let new_term = match (&work, &self.work) {
+            (Some(work), Some(ours)) => work.token() != ours.token(),
+            _ => false,
+        };
+        // A term that is lost and may be recovered keeps its planner: nobody else has acted meanwhile.
+        let over = role == Role::Follows || new_term;
+        if over && self.planner.is_some() {
+            // What the last term had under way is refused before its next write; this one remembers nothing of it.
+            self.dispatch.reset();
+            self.planner = None;
+            self.work = None;
+        }
+        if leads && self.planner.is_none() {
+            self.dispatch.reset();
+            self.planner = Some(Planner::new(self.world.config().clone()));
+            self.work = work;
+        }
+        Ok(())
+    }
+
+    /// One look at the world. Returns how many writes for or against nodes and pods are wanted or under way.
+    fn look(&mut self) -> usize {
+        let now = self.source.clock.now();
+        self.pulse.turned_at.store(now.0, Ordering::Relaxed);
+        let missing = self.world.missing();
+        let complete = missing.is_empty();
+        *self.pulse.missing.lock().unwrap_or_else(PoisonError::into_inner) = missing;
+        let leads = self.gate.leading.load(Ordering::Acquire) && self.planner.is_some();
+        let role = if leads {
+            world::Role::Leads
+        } else {
+            world::Role::Follows
+        };
+        let wants = self.world.look(now, role);
+        for kind in wants.restart {
+            tracing::warn!(watch = kind.name(), "the watch does not deliver, beginning it anew");
+            self.restarts.begin_anew(kind);
+        }
+        for kind in wants.audits {
+            self.audit(kind);
+        }
+        if !complete {
+            return 0;
+        }
+        let view = View::of(self.world.decisions(), self.world.cluster(), now);
+        self.source.view.store(Arc::new(view));
+        self.metrics
+            .watch_live
+            .set(i64::from(self.world.sight().at(now) == SightView::Full));
+        self.tell_states();
+        let Some(planner) = self.planner.as_mut().filter(|_| leads) else {
+            return 0;
+        };
+        let plan = planner.tick(self.world.cluster(), self.world.decisions(), now);
+        for measure in &plan.measures {
+            self.metrics.measured(*measure);
+        }
+        for why in plan.complaints.iter().filter(|why| !self.complaints.contains(*why)) {
+            tracing::warn!("{why}");
+        }
+        self.complaints = plan.complaints.into_iter().collect();
+        self.dispatch.prune(now);
+        let mut wanted = 0;
+        for action in plan.actions {
+            wanted += usize::from(action.rank() <= 3);
+            if self.dispatch.admit(&action, now) {
+                self.start(action);
+            }
+        }
+        wanted
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "the shell starts tasks")]
+    fn start(&mut self, action: Action) {
+        let signs = match depends_on(&action) {
+            Some(node) => self.world.last_signs(&node.name),
+            None => LastSigns::default(),
+        };
+        let executor = self.executor.clone();
+        // The Lease is not given back before this has ended.
+        let work = self.work.clone();
+        self.tasks.spawn(async move {
+            let outcome = executor.perform(&action, &signs).await;
+            drop(work);
+            Ended::Action(Box::new(action), outcome)
+        });
+    }
+
+    fn ended(&mut self, ended: Result<Ended, tokio::task::JoinError>) {
+        let now = self.source.clock.now();
+        match ended {
+            Ok(Ended::Action(action, outcome)) => {
+                let what = kind(&action);
+                let key = action.key();
+                match &outcome {
+                    Ok(Outcome::Done) => {
+                        tracing::debug!(action = what, key, "done");
+                        if let Action::Evict {
+                            pod,
+                            node,
+                            dead_since,
+                            ..
+                        } = &*action
+                        {
+                            self.metrics.evicted(now.since(*dead_since));
+                            tracing::info!(%pod, node = node.name, "pod evicted");
+                            self.tell_eviction(&action);
+                        }
+                    }
+                    Ok(Outcome::Stale) => tracing::debug!(action = what, key, "the object changed meanwhile"),
+                    Ok(Outcome::Refused(why)) => tracing::warn!(action = what, key, why, "not done"),
+                    Err(error) => {
+                        let cause = std::error::Error::source(error)
+                            .map(ToString::to_string)
+                            .unwrap_or_default();
+                        tracing::warn!(action = what, key, %error, cause, "not done, trying again");
+                    }
+                }
+                self.dispatch.ended(*action, outcome.ok().as_ref(), now);
+            }
+            Ok(Ended::Audit(kind, found)) => self.world.audited(now, kind, found.as_ref()),
+            Err(error) => {
+                tracing::error!(%error, "a task of the controller died");
+                // Nobody knows which; everything that is still wanted may be tried again.
+                self.dispatch.reset();
+                for kind in [Kind::NodeLease, Kind::Zone] {
+                    self.world.audited(now, kind, None);
+                }
+            }
+        }
+    }
+
+    fn tell_eviction(&mut self, evicted: &Action) {
+        let Action::Evict { pod, message, .. } = evicted else {
+            return;
+        };
+        self.start(Action::Event(Notice {
+            about: About::Pod(pod.clone()),
+            warning: false,
+            reason: names::events::EVICTED.to_owned(),
+            message: message.clone(),
+            incident: String::new(),
+        }));
+    }
+
+    /// A quiet watch proves nothing: where everybody is cut off it is right to be quiet. A consistent read of names and
+    /// versions tells the two apart.
+    #[allow(clippy::disallowed_methods, reason = "the shell starts tasks")]
+    fn audit(&mut self, kind: Kind) {
+        let client = self.client.clone();
+        self.tasks.spawn(async move {
+            let read = async {
+                match kind {
+                    Kind::NodeLease => {
+                        versions::<Lease>(&Api::namespaced(client, names::NODE_LEASE_NAMESPACE)).await
+                    }
+                    _ => versions::<ZoneHealth>(&Api::all(client)).await,
+                }
+            };
+            let found = match tokio::time::timeout(AUDIT_WITHIN, read).await {
+                Ok(Ok(found)) => Some(found),
+                Ok(Err(error)) => {
+                    tracing::warn!(%error, "cannot read {} to check their watch", kind.name());
+                    None
+                }
+                Err(_) => None,
+            };
+            Ended::Audit(kind, found)
+        });
+    }
+
+    /// Logs changes of state, and counts nodes by state.
+    fn tell_states(&mut self) {
+        let mut counts: BTreeMap<&'static str, i64> =
+            NodeState::ALL.into_iter().map(|state| (state.name(), 0)).collect();
+        let mut states = BTreeMap::new();
+        for (name, judged) in &self.world.decisions().nodes {
+            let state = judged.decision.state();
+            *counts.entry(state.name()).or_default() += 1;
+            let before = self.states.remove(name);
+            if before != Some(state) && !(before.is_none() && state == NodeState::Healthy) {
+                let reason = judged.decision.reason;
+                tracing::info!(node = name, %state, %reason, held = judged.decision.held, "node state");
+            }
+            states.insert(name.clone(), state);
+        }
+        self.states = states;
+        self.metrics.states(counts.iter());
+    }
+}
+
+/// Names and resourceVersions of a collection, read consistently.
+async fn versions<K>(api: &Api<K>) -> Result<BTreeMap<Key, String>, kube::Error>
+where
+    K: kube::Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+{
+    let list = api.list_metadata(&ListParams::default()).await?;
+    let version = |object: &kube::core::PartialObjectMeta<K>| {
+        let version = object.metadata.resource_version.clone();
+        (evenkeel_net::watch::key(object), version.unwrap_or_default())
+    };
+    Ok(list.items.iter().map(version).collect())
+}
+
+/// When what is being gathered is looked at.
+fn soon() -> tokio::time::Instant {
+    instant() + GATHER
+}
+
+/// What happened while debts are settled.
+enum Turn {
+    Ended(Result<Ended, tokio::task::JoinError>),
+    Seen(Vec<Seen>),
+    Passed,
+}
+
+/// The election ended although nobody asked for it; why.
+#[derive(Debug)]
+pub(super) struct ElectionEnded(pub(super) String);
+
+/// What the election lets this replica do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// Plan and write.
+    Leads,
+    /// Keep what it knows: leadership may be recovered.
+    Waits,
+    /// Watch.
+    Follows,
+}
+
+async fn role_changed(
+    role: Option<&mut channel::Receiver<election::State>>,
+) -> Result<(), channel::error::RecvError> {
+    match role {
+        Some(role) => role.changed().await,
+        None => std::future::pending().await,
+    }
+}

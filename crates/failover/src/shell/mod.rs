@@ -1,0 +1,202 @@
+//! The process: watches, the world over them, the planner where this replica leads, and what carries its actions out;
+//! with the webhook beside it.
+//!
+//! Every replica watches, judges, and serves the webhook; the leader alone plans and writes. A replica that takes over
+//! has seen the Leases all along, and adopts latches and timers from the NodeIncidents.
+
+mod args;
+mod dispatch;
+mod execute;
+mod lead;
+mod metrics;
+mod presence;
+mod watch;
+
+pub use args::{ControllerArgs, ModeArg, ProfileArg};
+
+use crate::clock::Clock;
+use crate::webhook::core::View;
+use crate::webhook::{self, Source, WebhookError, WebhookOptions};
+use crate::world::Config;
+use arc_swap::ArcSwap;
+use evenkeel_election::flags::Candidacy;
+use evenkeel_election::lock::LeaseLock;
+use evenkeel_election::{self as election, Elector, HealthAdaptor};
+use evenkeel_net::admin::Admin;
+use evenkeel_net::client::ClientError;
+use kube::Client;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+/// For how long beyond the lease duration a stuck election is tolerated, as in the Kubernetes components.
+const HEALTH_TOLERANCE: Duration = Duration::from_secs(20);
+
+/// How a controller is set up.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// What every replica is told.
+    pub config: Config,
+    /// For which Lease this replica stands, and how; `None`: it leads without an election.
+    pub candidacy: Option<Candidacy>,
+}
+
+/// Why the controller ended.
+#[derive(Debug, thiserror::Error)]
+pub enum ControllerError {
+    /// A flag does not make sense.
+    #[error("{0}")]
+    Config(String),
+    /// There is no API server to be found.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// An address cannot be listened on.
+    #[error("{flag} {address}: cannot listen there")]
+    Listen {
+        /// Flag.
+        flag: &'static str,
+        /// Address as given.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The election ended by itself.
+    #[error("the election ended: {0}; start again")]
+    Election(String),
+    /// The admin endpoints failed.
+    #[error("cannot serve the admin endpoints")]
+    Admin(#[source] std::io::Error),
+    /// The webhook failed.
+    #[error("the webhook failed")]
+    Webhook(#[source] WebhookError),
+}
+
+impl ControllerError {
+    /// Whether flags or surroundings have to be changed (exit code 2), rather than that something failed later (1).
+    pub fn is_config(&self) -> bool {
+        match self {
+            Self::Config(_) | Self::Listen { .. } => true,
+            Self::Client(error) => !matches!(error, ClientError::Build(_)),
+            Self::Election(_) | Self::Admin(_) | Self::Webhook(_) => false,
+        }
+    }
+}
+
+/// The process `evenkeel controller`: controller, webhook and admin endpoints, until `shutdown`.
+pub async fn run(args: ControllerArgs, shutdown: CancellationToken) -> Result<(), ControllerError> {
+    let identity = args.replica();
+    let config = args.config(&identity).map_err(ControllerError::Config)?;
+    let candidacy = args
+        .candidacy(&identity)
+        .map_err(|error| ControllerError::Config(error.to_string()))?;
+    let access = args.client.access().await?;
+    let client = access.client("controller")?;
+    // The Lease has connections of its own: renewals must not wait behind the work.
+    let lock_client = access.client("leader-election")?;
+    let admin = Admin::new("controller");
+    let admin_listener = listen("--admin", args.admin).await?;
+    let webhook_options = match (args.webhook_listen, args.webhook_address) {
+        (Some(listen_on), Some(address)) => Some(WebhookOptions {
+            listener: listen("--webhook-listen", listen_on).await?,
+            address,
+        }),
+        _ => None,
+    };
+    let settings = Settings { config, candidacy };
+    let source = Source {
+        view: Arc::new(ArcSwap::from_pointee(View::default())),
+        clock: Clock::start(),
+    };
+
+    // Whatever ends first ends the rest.
+    let stop = shutdown.child_token();
+    let webhook = async {
+        let outcome = if let Some(options) = webhook_options {
+            webhook::run(client.clone(), options, source.clone(), admin.clone(), stop.clone()).await
+        } else {
+            stop.cancelled().await;
+            Ok(())
+        };
+        stop.cancel();
+        outcome.map_err(ControllerError::Webhook)
+    };
+    let controller = async {
+        // The webhook goes on answering until debts are settled.
+        let source = source.clone();
+        let outcome = control_with(client.clone(), lock_client, settings, source, &admin, stop.clone()).await;
+        stop.cancel();
+        outcome
+    };
+    let endpoints = async {
+        let outcome = admin.clone().serve(admin_listener, stop.clone()).await;
+        stop.cancel();
+        outcome.map_err(ControllerError::Admin)
+    };
+    let (controlled, webhooked, served) = tokio::join!(controller, webhook, endpoints);
+    controlled.and(webhooked).and(served)
+}
+
+/// The controller alone, until `shutdown`; registers its checks and metrics with `admin`. `lock_client` keeps the Lease.
+pub async fn control(
+    client: Client,
+    lock_client: Client,
+    settings: Settings,
+    admin: &Admin,
+    shutdown: CancellationToken,
+) -> Result<(), ControllerError> {
+    let source = Source {
+        view: Arc::new(ArcSwap::from_pointee(View::default())),
+        clock: Clock::start(),
+    };
+    control_with(client, lock_client, settings, source, admin, shutdown).await
+}
+
+async fn control_with(
+    client: Client,
+    lock_client: Client,
+    settings: Settings,
+    source: Source,
+    admin: &Admin,
+    shutdown: CancellationToken,
+) -> Result<(), ControllerError> {
+    let candidacy = settings.candidacy.clone();
+    let _present = presence::announce(lock_client.clone(), &settings.config.identity);
+    let controller = lead::Controller::new(client, settings, source, admin);
+    let Some(candidacy) = candidacy else {
+        return controller.run(None, shutdown).await.map_err(ended);
+    };
+    // The Lease is given back after the last write, not before.
+    let resign = CancellationToken::new();
+    let lock = LeaseLock::new(lock_client.clone(), &candidacy.namespace, &candidacy.name)
+        .map_err(|error| ControllerError::Config(error.to_string()))?
+        .with_events(lock_client);
+    let election = Elector::new(lock, candidacy.config)
+        .map_err(|error| ControllerError::Config(format!("--identity: {error}")))?
+        .with_metrics(&admin.register(election::Metrics::register))
+        .run(resign.clone());
+    let health = election.health();
+    admin.live(HealthAdaptor::NAME, move || {
+        health.check(HEALTH_TOLERANCE).map_err(|error| error.to_string())
+    });
+    let outcome = controller.run(Some(&election), shutdown).await;
+    resign.cancel();
+    election.stopped().await;
+    outcome.map_err(ended)
+}
+
+fn ended(lead::ElectionEnded(why): lead::ElectionEnded) -> ControllerError {
+    ControllerError::Election(why)
+}
+
+async fn listen(flag: &'static str, address: SocketAddr) -> Result<TcpListener, ControllerError> {
+    TcpListener::bind(address)
+        .await
+        .map_err(|source| ControllerError::Listen {
+            flag,
+            address,
+            source,
+        })
+}

@@ -1,0 +1,123 @@
+//! Each replica shows that it works by a Lease of its own: the last one that stops knows by these that it is the last,
+//! and settles what it kept from the stock controllers before it goes (hazard 52).
+
+use crate::clock::wall;
+use evenkeel_api::names;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use serde_json::json;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+
+/// How often the Lease is renewed: three times within the time for which it is believed.
+const EVERY: Duration = Duration::from_secs(5);
+/// A Lease that was not renewed for this long is removed by the next replica that starts.
+const LONG_GONE: SignedDuration = SignedDuration::from_hours(1);
+
+/// The announcement. Dropping it ends it; [`leave`] takes the Lease away.
+pub(super) struct Present {
+    task: JoinHandle<()>,
+}
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Name of a replica's Lease.
+pub(super) fn lease_name(identity: &str) -> String {
+    let cleaned: String = identity
+        .chars()
+        .map(|c| c.to_ascii_lowercase())
+        .map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' })
+        .take(200)
+        .collect();
+    format!("{}{}", names::REPLICA_LEASE_PREFIX, cleaned.trim_matches('-'))
+}
+
+/// Keeps the Lease of this replica renewed.
+#[allow(clippy::disallowed_methods, reason = "the shell starts tasks")]
+pub(super) fn announce(client: Client, identity: &str) -> Present {
+    let name = lease_name(identity);
+    let identity = identity.to_owned();
+    let task = tokio::spawn(async move {
+        let api: Api<Lease> = Api::namespaced(client, names::NAMESPACE);
+        if let Err(error) = sweep(&api, wall()).await {
+            tracing::warn!(%error, "cannot remove Leases of replicas that are long gone");
+        }
+        let mut every = tokio::time::interval(EVERY);
+        every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            every.tick().await;
+            if let Err(error) = renew(&api, &name, &identity, wall()).await {
+                tracing::warn!(%error, lease = name, "cannot show that this replica works");
+            }
+        }
+    });
+    Present { task }
+}
+
+/// Removes what replicas that were killed left behind.
+async fn sweep(api: &Api<Lease>, now: Timestamp) -> Result<(), kube::Error> {
+    for lease in api.list(&ListParams::default()).await? {
+        let name = lease.metadata.name.as_deref().unwrap_or_default();
+        let renewed = lease.spec.as_ref().and_then(|spec| spec.renew_time.as_ref());
+        let old = renewed.is_none_or(|renewed| now.duration_since(renewed.0) > LONG_GONE);
+        if name.starts_with(names::REPLICA_LEASE_PREFIX) && old {
+            remove(api, name).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn remove(api: &Api<Lease>, name: &str) -> Result<(), kube::Error> {
+    match api.delete(name, &DeleteParams::default()).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        answer => answer.map(|_| ()),
+    }
+}
+
+async fn renew(api: &Api<Lease>, name: &str, identity: &str, now: Timestamp) -> Result<(), kube::Error> {
+    let renewed = format!("{now:.6}");
+    let spec = json!({ "spec": {
+        "holderIdentity": identity,
+        "leaseDurationSeconds": 3 * EVERY.as_secs(),
+        "renewTime": renewed,
+    }});
+    let params = PatchParams {
+        field_manager: Some(names::FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    match api.patch(name, &params, &Patch::Merge(&spec)).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => {}
+        answer => return answer.map(|_| ()),
+    }
+    let mut object = spec;
+    object["apiVersion"] = json!("coordination.k8s.io/v1");
+    object["kind"] = json!("Lease");
+    object["metadata"] = json!({ "name": name });
+    let lease: Lease = serde_json::from_value(object).map_err(kube::Error::SerdeError)?;
+    match api.create(&PostParams::default(), &lease).await {
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+        answer => answer.map(|_| ()),
+    }
+}
+
+/// Takes the Lease away: this replica has gone.
+pub(super) async fn leave(client: Client, identity: &str) -> Result<(), kube::Error> {
+    remove(&Api::namespaced(client, names::NAMESPACE), &lease_name(identity)).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_is_named_after_its_replica_as_an_object_name_allows() {
+        assert_eq!(lease_name("host-7_4a5B"), "evenkeel-controller-replica-host-7-4a5b");
+        assert!(lease_name(&"x".repeat(300)).len() <= 253);
+    }
+}

@@ -1,0 +1,85 @@
+//! `pods/status` by the stock node controller: the first line of defence.
+//!
+//! A pod that keeps its Ready condition never leaves a Service, a gateway or a mesh: no watcher sees anything.
+//!
+//! The stock controller marks a node's pods once, so what is kept here must be settled when the node is no longer
+//! vouched for (hazard 22). No record is needed for that, and none can be lost: a pod that is Ready on a node that
+//! carries the stock controller's mark is owed, whoever kept it so. The planner marks it by that rule.
+
+use super::{Correction, PassReason, Request, View};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Keeps the old Ready condition where the write does nothing but turn it from True to False, and the pod's own
+/// containers and readiness gates say ready (hazard 22). The write itself proves that the node's Lease is stale:
+/// the stock controller marks pods only after its grace period (hazard 20).
+pub(super) fn keep_readiness(request: &Request, view: &View) -> Result<Correction, PassReason> {
+    let (new, old) = (&request.object, &request.old_object);
+    let node = new["spec"]["nodeName"].as_str().unwrap_or_default();
+    let guarded = view.guarded(node)?;
+    guarded.keeps_readiness(guarded.if_stale)?;
+    let kept = old_ready(new, old).ok_or(PassReason::OwnAccount)?;
+    let conditions = &new["status"]["conditions"];
+    let corrected = conditions
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|condition| {
+            if condition["type"] == "Ready" {
+                kept.clone()
+            } else {
+                condition.clone()
+            }
+        })
+        .collect();
+    Ok(Correction::of_list(
+        &["status", "conditions"],
+        conditions.clone(),
+        corrected,
+        vec![node.to_owned()],
+        format!("Ready=True of pod {}/{}", request.namespace, request.name),
+    ))
+}
+
+/// The old Ready condition, if the write is the stock controller's mark and nothing else.
+fn old_ready<'a>(new: &Value, old: &'a Value) -> Option<&'a Value> {
+    let ready = condition(old, "Ready")?;
+    let pure = ready["status"] == "True"
+        && status_of(new, "Ready") == Some("False")
+        && new["status"]["phase"] == "Running"
+        && old["status"]["phase"] == "Running"
+        && new["metadata"]["uid"] == old["metadata"]["uid"]
+        && new["metadata"]["deletionTimestamp"].is_null()
+        && statuses_beside_ready(new) == statuses_beside_ready(old);
+    let own_account = status_of(new, "ContainersReady") == Some("True")
+        && new["spec"]["readinessGates"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .all(|gate| {
+                gate["conditionType"]
+                    .as_str()
+                    .is_some_and(|gate| status_of(new, gate) == Some("True"))
+            });
+    (pure && own_account).then_some(ready)
+}
+
+fn conditions(pod: &Value) -> impl Iterator<Item = &Value> {
+    pod["status"]["conditions"].as_array().into_iter().flatten()
+}
+
+fn condition<'a>(pod: &'a Value, kind: &str) -> Option<&'a Value> {
+    conditions(pod).find(|condition| condition["type"] == kind)
+}
+
+fn status_of<'a>(pod: &'a Value, kind: &str) -> Option<&'a str> {
+    condition(pod, kind)?["status"].as_str()
+}
+
+/// Statuses only: a stock controller of another version may lose fields of conditions that it does not know.
+fn statuses_beside_ready(pod: &Value) -> BTreeMap<&str, &str> {
+    conditions(pod)
+        .filter_map(|condition| Some((condition["type"].as_str()?, condition["status"].as_str()?)))
+        .filter(|(kind, _)| *kind != "Ready")
+        .collect()
+}

@@ -1,0 +1,81 @@
+//! What the webhook answers from: the judge's decisions, projected. It decides nothing itself.
+
+use super::PassReason;
+use crate::world::Decisions;
+use crate::world::facts::Cluster;
+use evenkeel_judge::Protection;
+use evenkeel_zone::Millis;
+use std::collections::BTreeMap;
+
+/// A view older than this is not acted upon (hazard 20): whoever refreshes it has stopped. Refreshed twice a second.
+pub const VIEW_TTL_MS: u64 = 2_000;
+
+/// The protected nodes at one instant. The default knows nothing and lets everything pass.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct View {
+    /// When this was made; `None` before the first complete look at the cluster.
+    pub made_at: Option<Millis>,
+    /// By node name. Nodes that are not here are none of the webhook's business.
+    pub nodes: BTreeMap<String, Guarded>,
+}
+
+/// A node of which something is kept from the stock controllers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Guarded {
+    /// UID of the Node: a machine that was registered again is another node.
+    pub uid: String,
+    /// What is kept as the evidence stands.
+    pub now: Protection,
+    /// What is kept against a write that itself proves the Lease stale: the stock node controller acts only after its
+    /// grace period (hazard 20).
+    pub if_stale: Protection,
+    /// Before the silence its own kubelet said Ready=False: what is marked then is marked for good reason.
+    pub says_not_ready: bool,
+}
+
+impl View {
+    /// The decisions as they stand at `now`.
+    pub fn of(decisions: &Decisions, cluster: &Cluster, now: Millis) -> Self {
+        let nothing = Protection::default();
+        let guarded = decisions
+            .nodes
+            .iter()
+            .filter(|(_, judged)| judged.protection != nothing || judged.if_stale != nothing)
+            .map(|(name, judged)| {
+                let node = cluster.nodes.get(name);
+                let guarded = Guarded {
+                    uid: judged.uid.clone(),
+                    now: judged.protection,
+                    if_stale: judged.if_stale,
+                    says_not_ready: node.is_some_and(|node| node.says_not_ready),
+                };
+                (name.clone(), guarded)
+            });
+        Self {
+            made_at: Some(now),
+            nodes: guarded.collect(),
+        }
+    }
+
+    /// Whether the view may be acted upon at `now`.
+    pub fn is_live(&self, now: Millis) -> bool {
+        self.made_at
+            .is_some_and(|made_at| now.since(made_at) <= VIEW_TTL_MS)
+    }
+
+    /// The node of that name, if anything is kept on it.
+    pub(super) fn guarded(&self, node: &str) -> Result<&Guarded, PassReason> {
+        self.nodes.get(node).ok_or(PassReason::NotProtected)
+    }
+}
+
+impl Guarded {
+    /// Whether readiness is kept under a protection.
+    pub(super) fn keeps_readiness(&self, protection: Protection) -> Result<(), PassReason> {
+        if protection.readiness && !self.says_not_ready {
+            Ok(())
+        } else {
+            Err(PassReason::NotProtected)
+        }
+    }
+}

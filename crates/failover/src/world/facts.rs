@@ -1,0 +1,298 @@
+//! The cluster as the watches have shown it: plain values.
+
+use evenkeel_judge::evidence::Life;
+use evenkeel_judge::policy::Policy;
+use evenkeel_stock::core::tolerations::{NO_EXECUTE, NO_SCHEDULE};
+use evenkeel_api::crd::{AgentStatusSpec, FailoverPolicyStatus, NodeIncidentSpec, NodeIncidentStatus};
+use evenkeel_api::names::taints;
+use evenkeel_api::zone::RosterSpec;
+use evenkeel_zone::Millis;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Taint, Toleration};
+use std::collections::BTreeMap;
+
+/// A condition's status, or that there is no such condition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Status {
+    /// Yes.
+    True,
+    /// No.
+    False,
+    /// Its writer does not know.
+    Unknown,
+    /// The object does not carry the condition.
+    #[default]
+    Missing,
+}
+
+/// A node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NodeFacts {
+    /// Name.
+    pub name: String,
+    /// UID: a machine that is registered again is another node.
+    pub uid: String,
+    /// resourceVersion of the object these facts were read from.
+    pub version: String,
+    /// Labels.
+    pub labels: BTreeMap<String, String>,
+    /// Status of its Ready condition.
+    pub ready: Status,
+    /// The kubelet's last own word was Ready=False: what is marked on the node then is marked for good reason.
+    pub says_not_ready: bool,
+    /// When the stock controller's mark says that it was put on, while it stands.
+    pub marked_time: Option<Timestamp>,
+    /// All taints.
+    pub taints: Vec<Taint>,
+    /// `key:effect` of the taints that we added, by the node's annotation.
+    pub added: Vec<TaintRef>,
+    /// Why nothing is fenced on it: a maintenance condition, or a cordon.
+    pub maintenance: Option<String>,
+    /// The verdict as it is mirrored in the SuperEdge annotation.
+    pub mirrored: Option<bool>,
+    /// Signs of life.
+    pub life: Life,
+}
+
+impl NodeFacts {
+    /// The taint of that key and effect.
+    pub fn taint(&self, key: &str, effect: &str) -> Option<&Taint> {
+        self.taints
+            .iter()
+            .find(|taint| taint.key == key && taint.effect == effect)
+    }
+}
+
+/// A taint by what identifies it on a node.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TaintRef {
+    /// Key.
+    pub key: String,
+    /// Effect.
+    pub effect: String,
+}
+
+impl TaintRef {
+    /// From its parts.
+    pub fn new(key: &str, effect: &str) -> Self {
+        Self {
+            key: key.to_owned(),
+            effect: effect.to_owned(),
+        }
+    }
+
+    /// Reads the annotation: comma-separated `key:effect`; what is not of that form is left out.
+    pub fn parse_list(text: &str) -> Vec<Self> {
+        text.split(',')
+            .filter_map(|one| one.trim().rsplit_once(':'))
+            .filter(|(key, effect)| !key.is_empty() && !effect.is_empty())
+            .map(|(key, effect)| Self::new(key, effect))
+            .collect()
+    }
+
+    /// Whether it is one that Evenkeel puts on nodes. Anybody who may annotate a node could name others, and have
+    /// them removed with our rights.
+    pub fn is_ours(&self) -> bool {
+        matches!(
+            (self.key.as_str(), self.effect.as_str()),
+            (taints::UNREACHABLE | taints::OUT_OF_SERVICE, NO_EXECUTE)
+                | (taints::ISOLATED | taints::DEAD, NO_SCHEDULE)
+        )
+    }
+
+    /// Writes the annotation.
+    pub fn format_list(list: &[Self]) -> String {
+        list.iter()
+            .map(|one| format!("{}:{}", one.key, one.effect))
+            .collect::<Vec<_>>()
+            .join(",")
+    }
+}
+
+/// A pod by what identifies it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PodRef {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// UID: what is decided about a pod never touches its namesake.
+    pub uid: String,
+}
+
+impl std::fmt::Display for PodRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// What keeps a pod where it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Owner {
+    /// Nothing: a controller replaces it anywhere, or nobody does.
+    #[default]
+    Other,
+    /// A DaemonSet: one per node, never evicted.
+    DaemonSet,
+    /// A StatefulSet: at most one pod per identity (safety property S2).
+    StatefulSet,
+    /// A file on the node: the object is only a mirror, never evicted.
+    Static,
+}
+
+/// A pod that is bound to a node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PodFacts {
+    /// Which.
+    pub pod: PodRef,
+    /// resourceVersion of the object these facts were read from.
+    pub version: String,
+    /// What owns it.
+    pub owner: Owner,
+    /// Priority; higher is evicted first, so that it is back first.
+    pub priority: i32,
+    /// Tolerations.
+    pub tolerations: Vec<Toleration>,
+    /// PersistentVolumeClaims it mounts, by name.
+    pub claims: Vec<String>,
+    /// Status of its Ready condition.
+    pub ready: Status,
+    /// Reason of its Ready condition.
+    pub ready_reason: String,
+    /// When the Ready condition says that its status changed.
+    pub ready_time: Option<Timestamp>,
+    /// When the pod was seen to become ready under our eyes.
+    pub became_ready: Option<Millis>,
+    /// Its containers and all its readiness gates say ready: a Ready=False on top is not its own.
+    pub ready_by_itself: bool,
+    /// Succeeded or Failed.
+    pub finished: bool,
+    /// It has a deletion timestamp.
+    pub terminating: bool,
+}
+
+/// How a claim may be mounted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// ReadWriteOnce or ReadWriteOncePod: two writers would destroy data.
+    SingleWriter,
+    /// Only ReadWriteMany or ReadOnlyMany.
+    Shared,
+}
+
+/// A zone's ZoneHealth object.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ZoneFacts {
+    /// Name of the object.
+    pub object: String,
+    /// The roster as published.
+    pub roster: RosterSpec,
+    /// UIDs of the members about which rounds are wanted, as published.
+    pub wanted: Vec<String>,
+}
+
+/// A policy with what its status says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PolicyFacts {
+    /// The policy.
+    pub policy: Policy,
+    /// Status as it stands.
+    pub status: FailoverPolicyStatus,
+}
+
+/// An incident as it stands in the cluster.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct IncidentFacts {
+    /// UID of the object.
+    pub uid: String,
+    /// Which node.
+    pub spec: NodeIncidentSpec,
+    /// As it was last written.
+    pub status: NodeIncidentStatus,
+}
+
+/// Everything the planner sees.
+#[derive(Clone, Debug, Default)]
+pub struct Cluster {
+    /// Nodes by name.
+    pub nodes: BTreeMap<String, NodeFacts>,
+    /// Pods by node name, then by UID.
+    pub pods: BTreeMap<String, BTreeMap<String, PodFacts>>,
+    /// Claims by namespace and name.
+    pub claims: BTreeMap<(String, String), Access>,
+    /// Zones by name.
+    pub zones: BTreeMap<String, ZoneFacts>,
+    /// What agents say of themselves, by node name.
+    pub agents: BTreeMap<String, AgentStatusSpec>,
+    /// Policies by name.
+    pub policies: BTreeMap<String, PolicyFacts>,
+    /// Incidents by name.
+    pub incidents: BTreeMap<String, IncidentFacts>,
+    /// Why everything is paused: the annotation of Evenkeel's namespace.
+    pub paused: Option<String>,
+}
+
+impl Cluster {
+    /// The pods of a node, by UID.
+    pub fn pods_of(&self, node: &str) -> impl Iterator<Item = &PodFacts> {
+        self.pods.get(node).into_iter().flat_map(BTreeMap::values)
+    }
+
+    /// Whether the pod must never run twice: a StatefulSet's, or one with a volume for a single writer. A claim that
+    /// is not known counts as such.
+    pub fn is_stateful(&self, pod: &PodFacts) -> bool {
+        let single = |claim: &String| {
+            let key = (pod.pod.namespace.clone(), claim.clone());
+            self.claims
+                .get(&key)
+                .is_none_or(|access| *access == Access::SingleWriter)
+        };
+        pod.owner == Owner::StatefulSet || pod.claims.iter().any(single)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_annotation_of_added_taints_reads_back() {
+        let list = vec![
+            TaintRef::new("node.kubernetes.io/unreachable", "NoExecute"),
+            TaintRef::new("a", "NoSchedule"),
+        ];
+        let text = TaintRef::format_list(&list);
+        assert_eq!(text, "node.kubernetes.io/unreachable:NoExecute,a:NoSchedule");
+        assert_eq!(TaintRef::parse_list(&text), list);
+    }
+
+    #[test]
+    fn a_garbled_annotation_names_no_taint() {
+        assert_eq!(TaintRef::parse_list("garbage,:NoExecute,a:, "), []);
+    }
+
+    #[test]
+    fn a_pod_is_stateful_by_owner_or_by_volume() {
+        let mut world = Cluster::default();
+        world
+            .claims
+            .insert(("ns".to_owned(), "once".to_owned()), Access::SingleWriter);
+        world
+            .claims
+            .insert(("ns".to_owned(), "many".to_owned()), Access::Shared);
+        let pod = |owner, claim: &[&str]| PodFacts {
+            pod: PodRef {
+                namespace: "ns".to_owned(),
+                ..Default::default()
+            },
+            owner,
+            claims: claim.iter().map(|claim| (*claim).to_owned()).collect(),
+            ..Default::default()
+        };
+        assert!(world.is_stateful(&pod(Owner::StatefulSet, &[])));
+        assert!(world.is_stateful(&pod(Owner::Other, &["many", "once"])));
+        assert!(world.is_stateful(&pod(Owner::Other, &["never-seen"])));
+        assert!(!world.is_stateful(&pod(Owner::Other, &["many"])));
+        assert!(!world.is_stateful(&pod(Owner::Other, &[])));
+    }
+}

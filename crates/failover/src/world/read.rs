@@ -1,0 +1,236 @@
+//! From Kubernetes objects to facts.
+
+use super::facts::{
+    Access, IncidentFacts, NodeFacts, Owner, PodFacts, PodRef, PolicyFacts, Status, TaintRef,
+};
+use evenkeel_api::crd::{FailoverPolicy, NodeIncident};
+use evenkeel_api::names::annotations;
+use evenkeel_api::names::conditions::REASON_STOCK_UNKNOWN;
+use evenkeel_judge::evidence::Life;
+use evenkeel_judge::policy::Policy;
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Node, NodeCondition, PersistentVolumeClaim, Pod, PodSpec, PodStatus};
+
+/// Conditions by which a node says that it is taken out of service on purpose (KEP NodeLifecycleConditions).
+const MAINTENANCE_CONDITIONS: [&str; 3] = [
+    "DrainInProgress",
+    "MaintenanceInProgress",
+    "GracefulNodeShutdownInProgress",
+];
+/// Annotation of pods that mirror a file on the node.
+const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+
+fn status(text: &str) -> Status {
+    match text {
+        "True" => Status::True,
+        "False" => Status::False,
+        _ => Status::Unknown,
+    }
+}
+
+/// A node's condition of that type.
+fn condition<'a>(node: &'a Node, kind: &str) -> Option<&'a NodeCondition> {
+    node.status
+        .as_ref()?
+        .conditions
+        .iter()
+        .flatten()
+        .find(|condition| condition.type_ == kind)
+}
+
+/// Facts of a node but for its signs of life, which need the time of receipt.
+pub(crate) fn node(node: &Node) -> NodeFacts {
+    let meta = &node.metadata;
+    let annotation = |name: &str| meta.annotations.as_ref().and_then(|all| all.get(name));
+    let cordoned = node
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.unschedulable)
+        .unwrap_or(false);
+    let maintenance = MAINTENANCE_CONDITIONS
+        .iter()
+        .find(|kind| condition(node, kind).is_some_and(|condition| condition.status == "True"))
+        .map(|kind| format!("condition {kind}"))
+        .or_else(|| cordoned.then(|| "cordoned".to_owned()));
+    NodeFacts {
+        name: meta.name.clone().unwrap_or_default(),
+        uid: meta.uid.clone().unwrap_or_default(),
+        version: meta.resource_version.clone().unwrap_or_default(),
+        labels: meta.labels.clone().unwrap_or_default(),
+        ready: condition(node, "Ready").map_or(Status::Missing, |ready| status(&ready.status)),
+        taints: node
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.taints.clone())
+            .unwrap_or_default(),
+        added: annotation(annotations::ADDED_TAINTS)
+            .map(|text| TaintRef::parse_list(text))
+            .unwrap_or_default()
+            .into_iter()
+            .filter(TaintRef::is_ours)
+            .collect(),
+        maintenance,
+        mirrored: annotation(annotations::SUPEREDGE_NODE_HEALTH).and_then(|text| text.parse().ok()),
+        says_not_ready: false,
+        marked_time: condition(node, "Ready")
+            .filter(|_| stock_marked(node))
+            .and_then(|ready| ready.last_transition_time.as_ref())
+            .map(|time| time.0),
+        life: Life::default(),
+    }
+}
+
+/// The kubelet's own heartbeat in the node's status; a mark of somebody else leaves it untouched.
+pub(crate) fn heartbeat(node: &Node) -> Option<Timestamp> {
+    condition(node, "Ready")?
+        .last_heartbeat_time
+        .as_ref()
+        .map(|time| time.0)
+}
+
+/// Whether the stock controller's mark stands on the node.
+pub(crate) fn stock_marked(node: &Node) -> bool {
+    condition(node, "Ready").is_some_and(|ready| {
+        ready.status == "Unknown" && ready.reason.as_deref() == Some(REASON_STOCK_UNKNOWN)
+    })
+}
+
+/// A Lease's `renewTime`.
+pub(crate) fn renew_time(lease: &Lease) -> Option<Timestamp> {
+    lease.spec.as_ref()?.renew_time.as_ref().map(|time| time.0)
+}
+
+/// Node and facts of a pod; `None` for one that is bound to no node.
+pub(crate) fn pod(pod: &Pod) -> Option<(String, PodFacts)> {
+    let meta = &pod.metadata;
+    let spec = pod.spec.as_ref()?;
+    let node = spec.node_name.clone().filter(|node| !node.is_empty())?;
+    let default = PodStatus::default();
+    let state = pod.status.as_ref().unwrap_or(&default);
+    let ready = state
+        .conditions
+        .iter()
+        .flatten()
+        .find(|condition| condition.type_ == "Ready");
+    let facts = PodFacts {
+        pod: PodRef {
+            namespace: meta.namespace.clone().unwrap_or_default(),
+            name: meta.name.clone().unwrap_or_default(),
+            uid: meta.uid.clone().unwrap_or_default(),
+        },
+        version: meta.resource_version.clone().unwrap_or_default(),
+        owner: owner(pod),
+        priority: spec.priority.unwrap_or_default(),
+        tolerations: spec.tolerations.clone().unwrap_or_default(),
+        claims: claims(spec),
+        ready: ready.map_or(Status::Missing, |ready| status(&ready.status)),
+        ready_reason: ready.and_then(|ready| ready.reason.clone()).unwrap_or_default(),
+        ready_time: ready
+            .and_then(|ready| ready.last_transition_time.as_ref())
+            .map(|time| time.0),
+        became_ready: None,
+        ready_by_itself: ready_by_itself(spec, state),
+        finished: matches!(state.phase.as_deref(), Some("Succeeded" | "Failed")),
+        terminating: meta.deletion_timestamp.is_some(),
+    };
+    Some((node, facts))
+}
+
+fn owner(pod: &Pod) -> Owner {
+    if pod
+        .metadata
+        .annotations
+        .as_ref()
+        .is_some_and(|all| all.contains_key(MIRROR_ANNOTATION))
+    {
+        return Owner::Static;
+    }
+    let controller = pod
+        .metadata
+        .owner_references
+        .iter()
+        .flatten()
+        .find(|owner| owner.controller == Some(true));
+    // A look-alike in another API group (a StatefulSet with other rules) promises the same identity.
+    match controller.map(|owner| owner.kind.as_str()) {
+        Some("DaemonSet") => Owner::DaemonSet,
+        Some("StatefulSet") => Owner::StatefulSet,
+        Some("Node") => Owner::Static,
+        _ => Owner::Other,
+    }
+}
+
+/// Claims that outlive the pod; an ephemeral one is made anew for its successor.
+fn claims(spec: &PodSpec) -> Vec<String> {
+    let volumes = spec.volumes.iter().flatten();
+    volumes
+        .filter_map(|volume| volume.persistent_volume_claim.as_ref())
+        .map(|claim| claim.claim_name.clone())
+        .collect()
+}
+
+/// Whether containers and readiness gates say ready, so that a Ready=False on top is not the kubelet's.
+fn ready_by_itself(spec: &PodSpec, state: &PodStatus) -> bool {
+    let holds = |kind: &str| {
+        state
+            .conditions
+            .iter()
+            .flatten()
+            .any(|condition| condition.type_ == kind && condition.status == "True")
+    };
+    state.phase.as_deref() == Some("Running")
+        && holds("ContainersReady")
+        && spec
+            .readiness_gates
+            .iter()
+            .flatten()
+            .all(|gate| holds(&gate.condition_type))
+}
+
+/// How a claim may be mounted. Without any access mode: as if by one writer.
+pub(crate) fn claim(claim: &PersistentVolumeClaim) -> Access {
+    let modes = |list: &Option<Vec<String>>| list.clone().unwrap_or_default();
+    let bound = claim
+        .status
+        .as_ref()
+        .map(|status| modes(&status.access_modes))
+        .unwrap_or_default();
+    let asked = claim
+        .spec
+        .as_ref()
+        .map(|spec| modes(&spec.access_modes))
+        .unwrap_or_default();
+    let known = if bound.is_empty() { asked } else { bound };
+    let shared = |mode: &String| mode == "ReadWriteMany" || mode == "ReadOnlyMany";
+    if !known.is_empty() && known.iter().all(shared) {
+        Access::Shared
+    } else {
+        Access::SingleWriter
+    }
+}
+
+/// Facts of a policy.
+pub(crate) fn policy(policy: &FailoverPolicy) -> PolicyFacts {
+    PolicyFacts {
+        policy: Policy {
+            name: policy.metadata.name.clone().unwrap_or_default(),
+            generation: policy.metadata.generation.unwrap_or_default(),
+            spec: policy.spec.clone(),
+        },
+        status: policy.status.clone().unwrap_or_default(),
+    }
+}
+
+/// Facts of an incident.
+pub(crate) fn incident(incident: &NodeIncident) -> IncidentFacts {
+    IncidentFacts {
+        uid: incident.metadata.uid.clone().unwrap_or_default(),
+        spec: incident.spec.clone(),
+        status: incident.status.clone().unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+#[path = "read_tests.rs"]
+mod tests;

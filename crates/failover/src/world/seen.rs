@@ -1,0 +1,127 @@
+//! The kinds that are watched.
+
+use evenkeel_api::crd::{AgentStatus, FailoverPolicy, NodeIncident, ZoneHealth};
+use evenkeel_net::watch::Delta;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolumeClaim, Pod};
+
+/// One change, as a watch delivered it.
+#[derive(Clone, Debug)]
+pub enum Seen {
+    /// A Node.
+    Node(Delta<Node>),
+    /// A kubelet's Lease.
+    NodeLease(Delta<Lease>),
+    /// A pod that is bound to a node.
+    Pod(Delta<Pod>),
+    /// A claim.
+    Claim(Delta<PersistentVolumeClaim>),
+    /// A zone's roster and report.
+    Zone(Delta<ZoneHealth>),
+    /// A Lease of Evenkeel's own namespace.
+    OwnLease(Delta<Lease>),
+    /// What an agent says of itself.
+    Agent(Delta<AgentStatus>),
+    /// A policy.
+    Policy(Delta<FailoverPolicy>),
+    /// The record of a failure.
+    Incident(Delta<NodeIncident>),
+    /// Evenkeel's own namespace, whose annotation pauses everything.
+    Home(Delta<Namespace>),
+}
+
+/// A kind that is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// See [`Seen::Node`].
+    Node,
+    /// See [`Seen::NodeLease`].
+    NodeLease,
+    /// See [`Seen::Pod`].
+    Pod,
+    /// See [`Seen::Claim`].
+    Claim,
+    /// See [`Seen::Zone`].
+    Zone,
+    /// See [`Seen::OwnLease`].
+    OwnLease,
+    /// See [`Seen::Agent`].
+    Agent,
+    /// See [`Seen::Policy`].
+    Policy,
+    /// See [`Seen::Incident`].
+    Incident,
+    /// See [`Seen::Home`].
+    Home,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 10] = [
+        Self::Node,
+        Self::NodeLease,
+        Self::Pod,
+        Self::Claim,
+        Self::Zone,
+        Self::OwnLease,
+        Self::Agent,
+        Self::Policy,
+        Self::Incident,
+        Self::Home,
+    ];
+
+    /// The name in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Node => "Node",
+            Self::NodeLease => "node Lease",
+            Self::Pod => "Pod",
+            Self::Claim => "PersistentVolumeClaim",
+            Self::Zone => "ZoneHealth",
+            Self::OwnLease => "Lease in evenkeel-system",
+            Self::Agent => "AgentStatus",
+            Self::Policy => "FailoverPolicy",
+            Self::Incident => "NodeIncident",
+            Self::Home => "Namespace evenkeel-system",
+        }
+    }
+}
+
+/// What a change says of its watch.
+pub(super) enum Progress {
+    /// An object.
+    Event,
+    /// A complete list.
+    Listed,
+    /// The watch failed.
+    Broken,
+}
+
+impl Seen {
+    /// Which kind.
+    pub fn kind(&self) -> Kind {
+        self.parts().0
+    }
+
+    pub(super) fn parts(&self) -> (Kind, Progress) {
+        fn of<K>(delta: &Delta<K>) -> Progress {
+            match delta {
+                Delta::Put(_) | Delta::Gone(_) => Progress::Event,
+                Delta::Listed(_) => Progress::Listed,
+                Delta::Broken => Progress::Broken,
+            }
+        }
+        match self {
+            Self::Node(delta) => (Kind::Node, of(delta)),
+            Self::NodeLease(delta) => (Kind::NodeLease, of(delta)),
+            Self::Pod(delta) => (Kind::Pod, of(delta)),
+            Self::Claim(delta) => (Kind::Claim, of(delta)),
+            Self::Zone(delta) => (Kind::Zone, of(delta)),
+            Self::OwnLease(delta) => (Kind::OwnLease, of(delta)),
+            Self::Agent(delta) => (Kind::Agent, of(delta)),
+            Self::Policy(delta) => (Kind::Policy, of(delta)),
+            Self::Incident(delta) => (Kind::Incident, of(delta)),
+            Self::Home(delta) => (Kind::Home, of(delta)),
+        }
+    }
+}

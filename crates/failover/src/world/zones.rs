@@ -1,0 +1,109 @@
+//! The book of verdicts, fed with the objects that carry them.
+
+use super::read::renew_time;
+use evenkeel_api::crd::ZoneHealth;
+use evenkeel_api::names;
+use evenkeel_zone::Millis;
+use evenkeel_zone::verdict::{Book, Refusal};
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use std::collections::BTreeMap;
+
+/// The book, and which object speaks of which zone.
+#[derive(Debug, Default)]
+pub(super) struct Zones {
+    book: Book,
+    /// By name of the ZoneHealth: names are derived from zones, not equal to them.
+    known: BTreeMap<String, Known>,
+    /// What was last seen of each zone's Lease, by name of the ZoneHealth.
+    heartbeats: BTreeMap<String, Heartbeat>,
+}
+
+#[derive(Debug)]
+struct Known {
+    zone: String,
+    uid: Option<String>,
+    /// Whether anybody ever reported for the zone.
+    reported: bool,
+}
+
+#[derive(Debug, PartialEq)]
+struct Heartbeat {
+    renew_time: Option<Timestamp>,
+    holder: String,
+}
+
+impl Zones {
+    /// A ZoneHealth as a watch delivered it at `now`. Returns what was refused in it, node by node, for the log. An
+    /// object that was deleted and made again begins anew.
+    pub(super) fn zone_health(&mut self, now: Millis, object: &ZoneHealth) -> Vec<(String, Refusal)> {
+        let zone = &object.spec.zone;
+        let name = object.metadata.name.clone().unwrap_or_default();
+        let uid = &object.metadata.uid;
+        let status = object.status.clone().unwrap_or_default();
+        if self
+            .known
+            .get(&name)
+            .is_some_and(|known| known.uid != *uid || known.zone != *zone)
+        {
+            self.gone(&name);
+        }
+        let reported = status.sequence != 0 || self.heartbeats.contains_key(&name);
+        let known = self.known.entry(name).or_insert_with(|| Known {
+            zone: zone.clone(),
+            uid: uid.clone(),
+            reported: false,
+        });
+        known.reported |= reported;
+        self.book.observe(now, zone, &object.spec.roster, &status)
+    }
+
+    /// A ZoneHealth is gone, by object name. Returns its zone.
+    pub(super) fn gone(&mut self, name: &str) -> Option<String> {
+        let known = self.known.remove(name)?;
+        self.book.forget(&known.zone);
+        Some(known.zone)
+    }
+
+    /// Names of the objects that are known.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.known.keys().cloned().collect()
+    }
+
+    /// A Lease of Evenkeel's namespace as a watch delivered it at `now`. Leases that are no zone's, and the same Lease
+    /// again, are no heartbeat.
+    pub(super) fn lease(&mut self, now: Millis, lease: &Lease) {
+        let name = lease.metadata.name.as_deref().unwrap_or_default();
+        let Some(object) = name.strip_prefix(names::ZONE_LEASE_PREFIX) else {
+            return;
+        };
+        let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
+        let seen = Heartbeat {
+            renew_time: renew_time(lease),
+            holder: holder.unwrap_or_default(),
+        };
+        if self.heartbeats.get(object) == Some(&seen) {
+            return;
+        }
+        if let Some(known) = self.known.get_mut(object) {
+            known.reported = true;
+            self.book.heartbeat(now, &known.zone, &seen.holder);
+        }
+        self.heartbeats.insert(object.to_owned(), seen);
+    }
+
+    /// Whether anybody ever reported for a zone.
+    pub(super) fn reported(&self, zone: &str) -> bool {
+        self.known
+            .values()
+            .any(|known| known.zone == zone && known.reported)
+    }
+
+    pub(super) fn book(&self) -> &Book {
+        &self.book
+    }
+}
+
+#[cfg(test)]
+#[path = "zones_tests.rs"]
+mod tests;

@@ -1,0 +1,366 @@
+//! The decision table: evidence about a node, and what was decided before, to the state of the node.
+//!
+//! First match wins; the table is total.
+//!
+//! | Lease | verdict | state |
+//! |---|---|---|
+//! | any, Isolated latched | anything but alive | Isolated; Dead at stock pace once not renewed for the stock grace period |
+//! | any, Dead latched | anything but alive, not renewed since | Dead: announced, confirmed by a second round, or paused |
+//! | renewed since | Dead latched, or dead | Isolated |
+//! | any | dead, from a round asked for after the last renewal | Dead, announced |
+//! | fresh | anything else | Healthy |
+//! | stale | alive; kubelet or runtime broken for 60 s, or the agent seen writing for 60 s | KubeletDown |
+//! | stale | alive, none of that | Disconnected |
+//! | stale | none; the zone, which used to report, is silent, and every member's Lease is stale | Dark |
+//! | stale | none, everything else | Unknown |
+//!
+//! Where some watch is not proven live, only evidence of life changes anything (hazard 55). Where the Lease was not
+//! watched for long enough to tell, the former state is held.
+
+use crate::evidence::{Evidence, Lease, ROUNDS_APART_ADOPTED_MS, ROUNDS_APART_MS, Timing};
+use crate::memory::{DeadLatch, Latch, Memory, Recorded};
+use crate::sight::View;
+use crate::state::{Dead, NodeState, Reason, Slow};
+use evenkeel_zone::Millis;
+use evenkeel_zone::verdict::{Alive, Death, Health, NoVerdict, Verdict};
+
+/// Peers must have vouched for a node for this long, and called its kubelet and runtime well, before marks of ours
+/// are given back (hazard 37).
+pub const GIVE_BACK_AFTER_MS: u64 = 10_000;
+
+/// What was decided about a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// The state, with what to remember.
+    pub memory: Memory,
+    /// Why.
+    pub reason: Reason,
+    /// What could be seen. Under [`View::Held`] nothing that could harm a node may be done, under [`View::Lost`]
+    /// nothing at all.
+    pub view: View,
+    /// The state is only held: the evidence does not suffice to decide anew.
+    pub held: bool,
+}
+
+impl Decision {
+    /// The state.
+    pub fn state(&self) -> NodeState {
+        self.memory.state
+    }
+
+    /// Whether marks of ours on the node's pods are to be given back: it is Disconnected, so that its kubelet cannot,
+    /// and its peers have vouched for it for long enough.
+    pub fn gives_back(&self, now: Millis) -> bool {
+        let well = |since| now.since(since) >= GIVE_BACK_AFTER_MS;
+        self.state() == NodeState::Disconnected && self.memory.well_since.is_some_and(well)
+    }
+
+    /// Whether anything that could harm the node may be done on this decision.
+    pub fn may_harm(&self) -> bool {
+        self.view == View::Full && !self.held
+    }
+}
+
+/// What the evidence says.
+enum Row {
+    /// This state.
+    Is(NodeState, Reason),
+    /// Too little to say: as before.
+    Unsaid(Reason),
+}
+
+/// The decision table. Total: every evidence has an answer.
+pub fn decide(evidence: &Evidence, memory: &Memory, timing: &Timing, now: Millis) -> Decision {
+    let view = evidence.sight.at(now);
+    let case = Case {
+        evidence,
+        timing,
+        now,
+        lease: evidence.life.lease(&evidence.sight.leases, timing, now),
+        alive: counts_as_alive(evidence, timing, now),
+    };
+    let mut next = case.remember(memory);
+    let row = case.row(memory, &mut next);
+    let (state, reason) = match row {
+        Row::Is(state, reason) if view == View::Full || case.is_life(state, memory) => (state, reason),
+        Row::Is(..) => return held(memory, &next, Reason::Blind, view),
+        Row::Unsaid(reason) => return held(memory, &next, reason, view),
+    };
+    if !state.same_row(memory.state) || memory.since == Millis(0) {
+        next.since = now;
+    }
+    next.state = state;
+    Decision {
+        memory: next,
+        reason,
+        view,
+        held: false,
+    }
+}
+
+/// As before, with what was only noted.
+fn held(memory: &Memory, noted: &Memory, reason: Reason, view: View) -> Decision {
+    Decision {
+        memory: Memory {
+            life: noted.life,
+            ..*memory
+        },
+        reason,
+        view,
+        held: true,
+    }
+}
+
+/// A replica that does not lead says what the leader recorded, as long as the leader is seen to work; with its own
+/// decision it only bridges the time until it hears (hazard 50). Its own memory goes on beneath.
+pub fn follow(own: &Decision, leader: Option<&Recorded>) -> Decision {
+    match leader.filter(|_| own.view != View::Lost) {
+        Some(recorded) if recorded.state != own.state() => Decision {
+            memory: Memory {
+                state: recorded.state,
+                since: recorded.since,
+                ..own.memory
+            },
+            reason: Reason::LeaderSays,
+            view: own.view,
+            held: false,
+        },
+        _ => *own,
+    }
+}
+
+/// Evidence of life as far as it counts at `now`: until it runs out, or for a while after sight was lost.
+fn counts_as_alive(evidence: &Evidence, timing: &Timing, now: Millis) -> Option<Alive> {
+    match evidence.verdict {
+        Verdict::Alive(alive) => {
+            let valid = alive.until.plus(timing.patience) > now || evidence.sight.keeps(alive.until, now);
+            valid.then_some(alive)
+        }
+        Verdict::None(_) | Verdict::Dead(_) | Verdict::OneShort(_) => None,
+    }
+}
+
+/// The evidence with what follows from it alone.
+struct Case<'a> {
+    evidence: &'a Evidence,
+    timing: &'a Timing,
+    now: Millis,
+    lease: Lease,
+    alive: Option<Alive>,
+}
+
+impl Case<'_> {
+    /// Carries over how long things have lasted.
+    fn remember(&self, memory: &Memory) -> Memory {
+        let now = self.now;
+        let broken = |alive: &Alive| alive.kubelet == Health::Failing || alive.runtime == Health::Failing;
+        let proven = self.alive.filter(|alive| alive.until > now);
+        let well = proven.is_some_and(|alive| alive.kubelet == Health::Ok && !broken(&alive));
+        let lasting = |holds: bool, since: Option<Millis>| holds.then(|| since.unwrap_or(now));
+        let heard = match self.evidence.verdict {
+            Verdict::None(NoVerdict::Void | NoVerdict::NotListed) => false,
+            _ => true,
+        };
+        Memory {
+            broken_since: lasting(self.alive.as_ref().is_some_and(broken), memory.broken_since),
+            well_since: lasting(well, memory.well_since),
+            life: memory
+                .life
+                .max(self.evidence.life.renewed)
+                .max(self.alive.map(|alive| alive.received)),
+            vouched_before: memory.vouched_before && !heard && self.evidence.sight.is_recovering(now),
+            ..*memory
+        }
+    }
+
+    fn row(&self, memory: &Memory, next: &mut Memory) -> Row {
+        if self.alive.is_some() {
+            // A majority in fresh contact with the node is evidence of life, and of reachability.
+            next.latch = Latch::Open;
+        }
+        match next.latch {
+            Latch::Isolated { since } => self.isolated(since, next),
+            Latch::Dead(death) => self.dead(death, next),
+            Latch::Open => match self.evidence.verdict {
+                Verdict::Dead(round) => self.first_round(&round, next),
+                Verdict::OneShort(round) if self.pair_lost(&round) => {
+                    self.latch(&round, Some(Slow::Pair), next)
+                }
+                _ => self.by_lease(memory),
+            },
+        }
+    }
+
+    /// Its peers could not reach it. From here it dies only as stock Kubernetes says it (hazard 38).
+    fn isolated(&self, since: Millis, next: &mut Memory) -> Row {
+        let (life, now) = (&self.evidence.life, self.now);
+        if self.evidence.verdict == Verdict::None(NoVerdict::NotAMember) {
+            // No peer is left that could ever vouch for it.
+            next.latch = Latch::Open;
+            return self.by_lease(next);
+        }
+        let grace = self.timing.stock_grace + self.timing.patience;
+        let silent = life.silent_for(&self.evidence.sight.leases, now);
+        if !life.is_marked() && silent.is_none_or(|silence| silence < grace) {
+            next.latch = Latch::Isolated { since };
+            return Row::Is(NodeState::Isolated, Reason::RenewedAfterVerdict);
+        }
+        let slow = Slow::WasIsolated;
+        next.latch = Latch::Dead(DeadLatch {
+            requested: now,
+            received: now,
+            adopted: false,
+            confirmed: None,
+            slow: Some(slow),
+        });
+        Row::Is(NodeState::Dead(Dead::AtStockPace), Reason::VotedDeadSlowly(slow))
+    }
+
+    /// The first round that finds the node dead.
+    fn first_round(&self, round: &Death, next: &mut Memory) -> Row {
+        let life = &self.evidence.life;
+        if life.seen_since(round.requested) {
+            next.latch = Latch::Isolated { since: self.now };
+            return Row::Is(NodeState::Isolated, Reason::RenewedAfterVerdict);
+        }
+        match life.known_since() {
+            Some(known) if known < round.requested => {
+                let slow = (self.lease == Lease::Stale).then_some(Slow::LeaseWasStale);
+                self.latch(round, slow, next)
+            }
+            // Its last renewal may be younger than the round, or it never had a Lease.
+            _ => Row::Unsaid(Reason::LeaseNotProven),
+        }
+    }
+
+    /// In a zone of two, this side votes no by the same rule that lets it act: silence of 1.5 renewal intervals, and
+    /// no renewal since the round began (hazards 13 and 21).
+    fn pair_lost(&self, round: &Death) -> bool {
+        let life = &self.evidence.life;
+        self.silent_long_enough() && life.known_since().is_some_and(|known| known < round.requested)
+    }
+
+    fn latch(&self, round: &Death, slow: Option<Slow>, next: &mut Memory) -> Row {
+        let death = DeadLatch {
+            requested: round.requested,
+            received: round.received,
+            adopted: false,
+            confirmed: None,
+            slow,
+        };
+        next.latch = Latch::Dead(death);
+        self.dead(death, next)
+    }
+
+    /// A death stands until evidence of life. A renewal is such evidence; that its peers do not vouch for it makes it
+    /// Isolated.
+    fn dead(&self, mut death: DeadLatch, next: &mut Memory) -> Row {
+        if self.evidence.life.seen_since(death.requested) {
+            next.latch = Latch::Isolated { since: self.now };
+            return Row::Is(NodeState::Isolated, Reason::RenewedAfterVerdict);
+        }
+        let round = match self.evidence.verdict {
+            Verdict::Dead(round) => Some(round),
+            _ => None,
+        };
+        if let Some(round) = round.filter(|round| self.confirms(&death, round)) {
+            death.confirmed = death.confirmed.or(Some(round.received));
+        }
+        next.latch = Latch::Dead(death);
+        let silent = self
+            .evidence
+            .zone
+            .is_silent(&self.evidence.sight.reports, self.timing, self.now);
+        let (phase, reason) = match (death.slow, death.confirmed) {
+            (Some(slow), _) => (Dead::AtStockPace, Reason::VotedDeadSlowly(slow)),
+            _ if round.is_none() || silent => (Dead::Paused, Reason::NobodyReports),
+            (None, Some(_)) if self.silent_long_enough() => (Dead::Confirmed, Reason::VotedDeadTwice),
+            (None, _) => (Dead::Announced, Reason::VotedDead),
+        };
+        Row::Is(NodeState::Dead(phase), reason)
+    }
+
+    /// Whether a later round confirms a death (hazard 36): the two were asked for far enough apart, and a majority of
+    /// the later one had had no contact since the first was received. The second half is signed by the voters.
+    fn confirms(&self, death: &DeadLatch, round: &Death) -> bool {
+        let apart = if death.adopted {
+            ROUNDS_APART_ADOPTED_MS
+        } else {
+            ROUNDS_APART_MS
+        };
+        round.requested >= death.requested.plus(apart)
+            && round.silence_ms > round.received.since(death.received)
+            && self.silent_long_enough()
+    }
+
+    /// Neither latch nor dead verdict: the Lease decides, and the neighbours where it is stale.
+    fn by_lease(&self, memory: &Memory) -> Row {
+        let grace = |since: Option<Millis>| {
+            let grace = self.timing.kubelet_grace + self.timing.patience;
+            since.is_some_and(|since| self.now.since(since) >= grace)
+        };
+        match (self.lease, self.alive) {
+            (Lease::Fresh, _) => Row::Is(NodeState::Healthy, Reason::Renewing),
+            (Lease::Unproven, _) => Row::Unsaid(Reason::LeaseNotProven),
+            (Lease::Stale, Some(alive)) => {
+                let broken = alive.kubelet == Health::Failing || alive.runtime == Health::Failing;
+                if broken && grace(memory.broken_since) {
+                    Row::Is(NodeState::KubeletDown, Reason::KubeletBroken)
+                } else if grace(self.evidence.agent.since(self.now)) {
+                    Row::Is(NodeState::KubeletDown, Reason::AgentReachesApi)
+                } else {
+                    Row::Is(NodeState::Disconnected, Reason::VouchedFor)
+                }
+            }
+            (Lease::Stale, None) => self.no_verdict(memory),
+        }
+    }
+
+    fn no_verdict(&self, memory: &Memory) -> Row {
+        let (evidence, now) = (self.evidence, self.now);
+        let why = match evidence.verdict {
+            Verdict::None(why) => why,
+            Verdict::Alive(_) => return self.dark_or(Reason::EvidenceRanOut),
+            Verdict::Dead(_) | Verdict::OneShort(_) => NoVerdict::NoMajority,
+        };
+        if memory.vouched_before && evidence.sight.is_recovering(now) {
+            return Row::Is(NodeState::Disconnected, Reason::VouchedForBefore);
+        }
+        if why == NoVerdict::NotAMember {
+            // A node that no agent watches was never vouched for: it is stock, whatever its zone does.
+            return Row::Is(NodeState::Unknown, Reason::NoVerdict(why));
+        }
+        self.dark_or(Reason::NoVerdict(why))
+    }
+
+    fn dark_or(&self, reason: Reason) -> Row {
+        let zone = &self.evidence.zone;
+        let silent = zone.is_silent(&self.evidence.sight.reports, self.timing, self.now);
+        if silent && !zone.some_member_fresh {
+            Row::Is(NodeState::Dark, Reason::ZoneSilent)
+        } else {
+            Row::Is(NodeState::Unknown, reason)
+        }
+    }
+
+    fn silent_long_enough(&self) -> bool {
+        self.evidence
+            .life
+            .silent_for(&self.evidence.sight.leases, self.now)
+            .is_some_and(|silence| silence >= self.timing.confirm_after)
+    }
+
+    /// Whether a state is entered on evidence of life alone, which counts on any live watch.
+    fn is_life(&self, state: NodeState, memory: &Memory) -> bool {
+        match state {
+            NodeState::Healthy => true,
+            NodeState::Disconnected => self.alive.is_some() || memory.vouched_before,
+            NodeState::Isolated => matches!(memory.latch, Latch::Dead(_) | Latch::Isolated { .. }),
+            NodeState::KubeletDown | NodeState::Dead(_) | NodeState::Unknown | NodeState::Dark => false,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "decide_tests.rs"]
+mod tests;

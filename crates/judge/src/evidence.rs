@@ -1,0 +1,195 @@
+//! What is known of a node: signs of life by our own observation, the neighbours' verdict, the zone, the agent's writes.
+
+use crate::sight::{Sight, WatchProof};
+use evenkeel_zone::Millis;
+use evenkeel_zone::verdict::Verdict;
+
+/// How long things may take before they mean something. All in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// A Lease not seen renewed for this long is stale. Below the stock grace period of 50 s; 25 s.
+    pub stale_after: u64,
+    /// A dead node's last renewal must be older than this before anything irreversible: 1.5 renewal intervals,
+    /// because one is too short for 10.4 s plus retries (hazard 21); 15 s.
+    pub confirm_after: u64,
+    /// A kubelet or runtime must be reported broken for this long to count as down; 60 s. Also how long the agent of a
+    /// cut-off node must be seen to write before a kubelet that still does not renew counts as down: a kubelet
+    /// notices a dead connection only after 30 to 45 s.
+    pub kubelet_grace: u64,
+    /// The stock node lifecycle controller waits for this long (`--node-monitor-grace-period`); 50 s.
+    pub stock_grace: u64,
+    /// A zone is silent when no signed report and no renewal of its Lease was seen for this long; 30 s.
+    pub silent_after: u64,
+    /// A replica that does not lead lets every one of these times pass for this much longer, so that the leader, which
+    /// may see each event this much later, decides first; 0 for the leader.
+    pub patience: u64,
+}
+
+/// How far the watches of two replicas may lie apart before they may disagree.
+pub const SKEW_MS: u64 = 5_000;
+/// Two rounds that find a node dead must be requested this far apart to confirm the death (hazard 36).
+pub const ROUNDS_APART_MS: u64 = 12_000;
+/// The same where the first round was received by another leader, whose clock is not ours.
+pub const ROUNDS_APART_ADOPTED_MS: u64 = 17_000;
+/// An agent that was not seen to write for this long has to begin anew: three times its 10 s.
+pub const WRITE_GAP_MS: u64 = 30_000;
+
+impl Timing {
+    /// The defaults for a kubelet that renews its Lease every `renew_interval_ms`.
+    pub fn for_renew_interval(renew_interval_ms: u64) -> Self {
+        Self {
+            stale_after: 25_000,
+            confirm_after: renew_interval_ms.saturating_mul(3) / 2,
+            kubelet_grace: 60_000,
+            stock_grace: 50_000,
+            silent_after: 30_000,
+            patience: 0,
+        }
+    }
+
+    /// The same for a replica that follows a leader.
+    #[must_use]
+    pub fn following(self) -> Self {
+        Self {
+            patience: SKEW_MS,
+            ..self
+        }
+    }
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self::for_renew_interval(10_000)
+    }
+}
+
+/// Signs of life of a node's kubelet, by when *we* noticed them; remote clocks are never compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Life {
+    /// When the node's Lease (or, without one, its heartbeat) was first seen. Says nothing about its age.
+    pub first_seen: Option<Millis>,
+    /// When a renewal was last seen: the Lease or the heartbeat in the node's status changed under our eyes.
+    pub renewed: Option<Millis>,
+    /// When the stock controller's own mark (`Ready=Unknown`, `NodeStatusUnknown`) was seen, while it stands.
+    pub stock_mark: Option<Millis>,
+}
+
+impl Life {
+    /// The latest instant from which silence can be counted.
+    pub fn known_since(&self) -> Option<Millis> {
+        self.renewed.or(self.first_seen)
+    }
+
+    /// Whether a sign of life was seen at or after `instant`.
+    pub fn seen_since(&self, instant: Millis) -> bool {
+        self.renewed.is_some_and(|renewed| renewed >= instant)
+    }
+
+    /// Whether the stock controller's mark stands and is newer than the last renewal that we saw. That write proves
+    /// that stock Kubernetes takes the Lease for stale, whatever its timers. At the same instant the renewal counts.
+    pub fn is_marked(&self) -> bool {
+        self.stock_mark
+            .is_some_and(|mark| self.renewed.is_none_or(|renewed| mark > renewed))
+    }
+
+    /// For how long the node has been silent on a watch that is proven live; `None` where that cannot be said.
+    pub fn silent_for(&self, leases: &WatchProof, now: Millis) -> Option<u64> {
+        let from = self.known_since()?.max(leases.live_since(now)?);
+        Some(now.since(from))
+    }
+
+    /// What can be said of the Lease at `now`.
+    pub fn lease(&self, leases: &WatchProof, timing: &Timing, now: Millis) -> Lease {
+        let stale_after = timing.stale_after + timing.patience;
+        let recent = self
+            .renewed
+            .is_some_and(|renewed| now.since(renewed) < stale_after);
+        let silent = self
+            .silent_for(leases, now)
+            .is_some_and(|silence| silence >= stale_after);
+        match (self.is_marked(), recent, silent) {
+            (true, _, _) | (_, false, true) => Lease::Stale,
+            (false, true, _) => Lease::Fresh,
+            (false, false, false) => Lease::Unproven,
+        }
+    }
+}
+
+/// What can be said of a Lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lease {
+    /// Seen renewed lately.
+    Fresh,
+    /// Not renewed for too long, or the stock controller says so itself.
+    Stale,
+    /// We have not watched for long enough to say (start, gap of the watch, no Lease at all): act on nothing.
+    Unproven,
+}
+
+/// What is known of the zone a node is in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ZoneEvidence {
+    /// Whether anybody ever reported for the zone: a zone without agents is stock Kubernetes.
+    pub reported: bool,
+    /// When the zone was last seen to advance: signed evidence, or a renewal of its Lease by a member.
+    pub advanced: Option<Millis>,
+    /// Whether any member's Lease is fresh or not yet known to be stale: then the zone is not dark (hazard 17).
+    pub some_member_fresh: bool,
+    /// More nodes of the zone died within a minute than a storm takes (hazard 24).
+    pub storm: bool,
+}
+
+impl ZoneEvidence {
+    /// Whether the zone used to report and is silent now, counted on a watch that is proven live.
+    pub fn is_silent(&self, reports: &WatchProof, timing: &Timing, now: Millis) -> bool {
+        let Some(live_since) = reports.live_since(now) else {
+            return false;
+        };
+        let from = self.advanced.map_or(live_since, |at| at.max(live_since));
+        self.reported && now.since(from) >= timing.silent_after + timing.patience
+    }
+}
+
+/// The writes by which an agent proves that its node reaches the API server: those since its node's last renewal,
+/// without a gap of more than [`WRITE_GAP_MS`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AgentWrites {
+    run: Option<(Millis, Millis)>,
+}
+
+impl AgentWrites {
+    /// A write was seen.
+    pub fn seen(&mut self, at: Millis) {
+        self.run = Some(match self.run {
+            Some((began, last)) if at.since(last) <= WRITE_GAP_MS => (began, last.max(at)),
+            _ => (at, at),
+        });
+    }
+
+    /// The kubelet renewed its Lease: what was written before says nothing about the time after.
+    pub fn renewed(&mut self) {
+        self.run = None;
+    }
+
+    /// Since when the agent has been writing, if it still is at `now`.
+    pub fn since(&self, now: Millis) -> Option<Millis> {
+        self.run
+            .filter(|(_, last)| now.since(*last) <= WRITE_GAP_MS)
+            .map(|(began, _)| began)
+    }
+}
+
+/// Everything the decision about one node rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Evidence {
+    /// Signs of life of the kubelet.
+    pub life: Life,
+    /// How far we can see.
+    pub sight: Sight,
+    /// What the neighbours say.
+    pub verdict: Verdict,
+    /// The zone.
+    pub zone: ZoneEvidence,
+    /// The agent's own writes.
+    pub agent: AgentWrites,
+}

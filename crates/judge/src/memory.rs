@@ -1,0 +1,96 @@
+//! What is remembered of a node from one decision to the next.
+
+use crate::state::{Dead, NodeState, Slow};
+use evenkeel_zone::Millis;
+
+/// What is remembered of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// State as last decided.
+    pub state: NodeState,
+    /// When that state began.
+    pub since: Millis,
+    /// What only evidence takes back.
+    pub latch: Latch,
+    /// Since when a majority has said without a break that kubelet or runtime is broken.
+    pub broken_since: Option<Millis>,
+    /// Since when a majority has vouched for the node without a break, and called its kubelet and runtime well.
+    pub well_since: Option<Millis>,
+    /// Last evidence of life: a renewal, or an alive verdict.
+    pub life: Option<Millis>,
+    /// The node was Disconnected when this replica started, and no evidence of its own has come since.
+    pub vouched_before: bool,
+}
+
+/// What only evidence takes back, and what every replica must know. Stands in the NodeIncident before it is acted upon.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Latch {
+    /// Nothing.
+    #[default]
+    Open,
+    /// Found dead; left on evidence of life.
+    Dead(DeadLatch),
+    /// Its Lease was renewed after a dead verdict; left when its peers vouch for it again (hazard 38).
+    Isolated {
+        /// Since when.
+        since: Millis,
+    },
+}
+
+/// A death from its first round on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeadLatch {
+    /// When the voters of the first round were asked: the earliest possible.
+    pub requested: Millis,
+    /// When the first round was received.
+    pub received: Millis,
+    /// It was received by another leader, whose clock is not ours.
+    pub adopted: bool,
+    /// When a later round confirmed it.
+    pub confirmed: Option<Millis>,
+    /// Why its eviction is not accelerated.
+    pub slow: Option<Slow>,
+}
+
+/// A node as its open incident has it: what another replica, or a former life of this one, has decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// State.
+    pub state: NodeState,
+    /// Since when, on our clock and never ahead of it.
+    pub since: Millis,
+    /// Latch.
+    pub latch: Latch,
+}
+
+impl Memory {
+    /// Takes over what is recorded, where this replica knows nothing of its own (hazard 50). What it learns itself
+    /// later counts as everything does that it sees.
+    pub fn adopt(&mut self, recorded: &Recorded) {
+        if self.since == Millis(0) {
+            self.state = match recorded.state {
+                // A death is not begun by a record: what is done goes on when a new round says so.
+                NodeState::Dead(_) => NodeState::Dead(Dead::Paused),
+                state => state,
+            };
+            self.since = recorded.since;
+            self.vouched_before = recorded.state == NodeState::Disconnected;
+        }
+        match (&mut self.latch, recorded.latch) {
+            (own @ Latch::Open, theirs) => *own = theirs,
+            // The leader's confirmation is everybody's; its first round is the earlier one.
+            (Latch::Dead(own), Latch::Dead(theirs)) => {
+                own.confirmed = own.confirmed.or(theirs.confirmed);
+                own.slow = own.slow.or(theirs.slow);
+            }
+            (own @ Latch::Dead(_), theirs @ Latch::Isolated { .. }) => *own = theirs,
+            (Latch::Isolated { .. }, _) | (Latch::Dead(_), Latch::Open) => {}
+        }
+    }
+
+    /// The leader closed the incident: its latches are everybody's, and so is their end.
+    pub fn close(&mut self) {
+        self.latch = Latch::Open;
+        self.vouched_before = false;
+    }
+}

@@ -1,0 +1,110 @@
+//! Metrics, under the names of kube-controller-manager.
+
+use crate::core::lifecycle::ZoneFigures;
+use evenkeel_net::admin::Admin;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Zone {
+    zone: String,
+}
+
+#[derive(Debug)]
+pub(super) struct Metrics {
+    evictions: Family<Zone, Counter>,
+    health: Family<Zone, Gauge>,
+    size: Family<Zone, Gauge>,
+    unhealthy: Family<Zone, Gauge>,
+    pass: Histogram,
+    deletions: Counter,
+    zones: Mutex<BTreeSet<String>>,
+}
+
+impl Metrics {
+    pub(super) fn register(admin: &Admin) -> Self {
+        let metrics = Self {
+            evictions: Family::default(),
+            health: Family::default(),
+            size: Family::default(),
+            unhealthy: Family::default(),
+            pass: Histogram::new(exponential_buckets(0.01, 4.0, 10)),
+            deletions: Counter::default(),
+            zones: Mutex::default(),
+        };
+        admin.register(|registry| {
+            registry.register(
+                "node_collector_evictions",
+                "Nodes tainted NoExecute since the start of this process",
+                metrics.evictions.clone(),
+            );
+            registry.register(
+                "node_collector_zone_health",
+                "Percentage of ready nodes per zone",
+                metrics.health.clone(),
+            );
+            registry.register(
+                "node_collector_zone_size",
+                "Nodes that count per zone",
+                metrics.size.clone(),
+            );
+            registry.register(
+                "node_collector_unhealthy_nodes_in_zone",
+                "Nodes not ready per zone",
+                metrics.unhealthy.clone(),
+            );
+            registry.register(
+                "node_collector_update_all_nodes_health_duration_seconds",
+                "Duration of a pass over all nodes",
+                metrics.pass.clone(),
+            );
+            registry.register(
+                "taint_eviction_controller_pod_deletions",
+                "Pods deleted because of NoExecute taints",
+                metrics.deletions.clone(),
+            );
+        });
+        metrics
+    }
+
+    pub(super) fn tainted(&self, zone: &str) {
+        self.evictions.get_or_create(&label(zone)).inc();
+    }
+
+    pub(super) fn deleted(&self) {
+        self.deletions.inc();
+    }
+
+    /// Figures of every zone that has nodes; a zone that has none any more is shown as empty and healthy.
+    pub(super) fn passed(&self, figures: &BTreeMap<String, ZoneFigures>, took: Duration) {
+        self.pass.observe(took.as_secs_f64());
+        let mut zones = self.zones.lock().unwrap_or_else(PoisonError::into_inner);
+        zones.extend(figures.keys().cloned());
+        for zone in zones.iter() {
+            let (size, unhealthy) = figures
+                .get(zone)
+                .map_or((0, 0), |figures| (figures.size, figures.unhealthy));
+            let health = (100 * (size - unhealthy)).checked_div(size).unwrap_or(100);
+            let set = |family: &Family<Zone, Gauge>, value: usize| {
+                family
+                    .get_or_create(&label(zone))
+                    .set(i64::try_from(value).unwrap_or(i64::MAX));
+            };
+            set(&self.health, health);
+            set(&self.size, size);
+            set(&self.unhealthy, unhealthy);
+        }
+    }
+}
+
+fn label(zone: &str) -> Zone {
+    Zone {
+        zone: zone.to_owned(),
+    }
+}
