@@ -19,7 +19,7 @@ mod voter;
 mod watch;
 
 use crate::Millis;
-use crate::keys::{self, SigningKey};
+use crate::keys::{self, Ed25519, Signer, Verifier};
 use crate::roster::{Member, MemberId, REPORTERS, Roster};
 use crate::verdict::{Health, Link, ROSTER_SETTLE_MS};
 use crate::vote::Council;
@@ -64,8 +64,8 @@ impl Default for Config {
 pub struct Identity {
     /// UID of its Node.
     pub uid: String,
-    /// Its key.
-    pub key: Arc<SigningKey>,
+    /// Its key: a [`SigningKey`](crate::keys::SigningKey), but in simulations.
+    pub key: Arc<dyn Signer>,
     /// Random number of this life of the process (no clock: hazard 12).
     pub incarnation: u64,
     /// No statement of a former life had a sequence as high as this one.
@@ -235,6 +235,7 @@ impl fmt::Display for Note {
 pub struct Engine {
     config: Config,
     identity: Identity,
+    verifier: Arc<dyn Verifier>,
     me: MemberId,
     roster: Roster,
     previous: Option<(Roster, Millis)>,
@@ -267,7 +268,7 @@ impl fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// A new life of an agent.
+    /// A new life of an agent. Members sign with Ed25519; see [`Engine::verifying_with`].
     pub fn new(config: Config, identity: Identity, roster: Roster, now: Millis) -> Self {
         let me = MemberId::of(&identity.uid);
         let config = Config {
@@ -278,6 +279,7 @@ impl Engine {
             config,
             sequence: identity.sequence_base,
             identity,
+            verifier: Arc::new(Ed25519),
             me,
             roster,
             previous: None,
@@ -302,6 +304,13 @@ impl Engine {
         };
         engine.meet();
         engine
+    }
+
+    /// The same engine in a zone whose members sign by another scheme. The agent's own key must be of that scheme.
+    #[must_use]
+    pub fn verifying_with(mut self, verifier: Arc<dyn Verifier>) -> Self {
+        self.verifier = verifier;
+        self
     }
 
     /// Takes in what happened at `now` and returns what is to be done, in order. `now` never runs backwards; if it
@@ -563,7 +572,7 @@ impl Engine {
         };
         (
             self.sequence,
-            wire::seal(&Message { header, body }, &self.identity.key),
+            wire::seal(&Message { header, body }, &*self.identity.key),
         )
     }
 

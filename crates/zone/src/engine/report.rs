@@ -8,7 +8,7 @@ use super::reporter::{Case, Held};
 use super::{Engine, Output, ZoneReport};
 use crate::Millis;
 use crate::roster::MemberId;
-use crate::verdict::{Link, check, is_newer_report};
+use crate::verdict::{Link, check_with, is_newer_report};
 use evenkeel_api::zone::{NodeVerdict, VerdictKind, ZoneHealthStatus};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -66,7 +66,7 @@ impl Engine {
                 evidence: node.evidence.clone(),
                 at: now,
                 holds: node.verdict != VerdictKind::None
-                    && check(&self.council(), node, |_, _, _| true).is_ok(),
+                    && check_with(&*self.verifier, &self.council(), node, |_, _, _| true).is_ok(),
             };
             seen.insert(node.uid.clone(), known.unwrap_or_else(look));
         }

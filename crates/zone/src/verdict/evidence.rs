@@ -1,5 +1,6 @@
 //! Checks the signed statements behind one published verdict.
 
+use crate::keys::{Ed25519, Verifier};
 use crate::roster::{MemberId, Roster};
 use crate::vote::{Council, Outcome, Vote};
 use crate::wire::{self, Body, Frame, Nonce, WireError};
@@ -56,6 +57,16 @@ pub fn check(
     verdict: &NodeVerdict,
     fresh: impl Fn(MemberId, u64, Nonce) -> bool,
 ) -> Result<Checked, Refusal> {
+    check_with(&Ed25519, council, verdict, fresh)
+}
+
+/// The same, with the signature scheme of `verifier`.
+pub fn check_with(
+    verifier: &dyn Verifier,
+    council: &Council<'_>,
+    verdict: &NodeVerdict,
+    fresh: impl Fn(MemberId, u64, Nonce) -> bool,
+) -> Result<Checked, Refusal> {
     let suspect = MemberId::of(&verdict.uid);
     if !council.current.contains(suspect) {
         return Err(Refusal::NotAMember(verdict.name.clone()));
@@ -65,7 +76,7 @@ pub fn check(
     let mut last = String::from("none");
     // A verdict never needs more statements than there are members.
     for text in verdict.evidence.iter().take(council.current.len()) {
-        match open(council.current, text) {
+        match open(verifier, council.current, text) {
             Ok((sequence, vote)) if vote.ballot.suspect != suspect => {
                 refused += 1;
                 last = format!("statement {sequence} speaks of another node");
@@ -106,14 +117,14 @@ pub fn check(
     }
 }
 
-fn open(roster: &Roster, text: &str) -> Result<(u64, Vote), String> {
+fn open(verifier: &dyn Verifier, roster: &Roster, text: &str) -> Result<(u64, Vote), String> {
     let say = |error: WireError| error.to_string();
     let bytes = wire::from_evidence(text).map_err(say)?;
     let frame = Frame::parse(&bytes).map_err(say)?;
     let member = roster
         .get(frame.from())
         .ok_or("signed by somebody who is not a member")?;
-    let message = frame.open(&member.key).map_err(say)?;
+    let message = frame.open_with(&member.key, verifier).map_err(say)?;
     match message.body {
         Body::Ballot(ballot) => Ok((
             message.header.sequence,

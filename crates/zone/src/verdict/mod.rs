@@ -6,7 +6,7 @@
 mod evidence;
 mod zone;
 
-pub use evidence::{Refusal, check};
+pub use evidence::{Refusal, check, check_with};
 
 use crate::Millis;
 use evenkeel_api::zone::{RosterSpec, ZoneHealthStatus};

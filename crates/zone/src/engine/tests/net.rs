@@ -8,6 +8,7 @@ use crate::roster::{MemberId, Roster};
 use crate::verdict::{Book, Health, Verdict};
 use evenkeel_api::zone::{KubeletEndpoint, RosterSpec, ZoneHealthStatus};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 const STEP_MS: u64 = 10;
 const ZONE: &str = "shore";
@@ -111,9 +112,7 @@ impl Net {
         self.lives += 1;
         let identity = Identity {
             uid: Fixture::uid(i),
-            key: SigningKey::from_seed(&[u8::try_from(i).unwrap(); 32])
-                .unwrap()
-                .into(),
+            key: Arc::new(SigningKey::from_seed(&[u8::try_from(i).unwrap(); 32]).unwrap()),
             incarnation: self.draw(u64::MAX),
             sequence_base: self.lives << 32,
             seed: keys::hash("test", &[&self.seed.to_be_bytes(), &self.lives.to_be_bytes()]),

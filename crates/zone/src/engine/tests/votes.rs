@@ -3,7 +3,6 @@
 use crate::Millis;
 use crate::engine::{CheckResult, Config, Engine, Identity, Input, Output};
 use crate::fixture::Fixture;
-use crate::keys::SigningKey;
 use crate::roster::MemberId;
 use crate::verdict::{Health, Link};
 use crate::wire::{self, Ack, Answer, Ballot, Body, ConfirmRequest, Facts, Frame, Header, Message, Nonce};
@@ -30,7 +29,7 @@ impl Voter {
     fn new() -> Self {
         let identity = Identity {
             uid: Fixture::uid(1),
-            key: SigningKey::from_seed(&[1; 32]).unwrap().into(),
+            key: Fixture::new(3).signer(1),
             incarnation: 77,
             sequence_base: 0,
             seed: [5; 32],
