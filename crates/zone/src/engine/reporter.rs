@@ -5,7 +5,7 @@ use crate::Millis;
 use crate::keys;
 use crate::roster::{MemberId, Roster};
 use crate::verdict::ALIVE_TTL_MS;
-use crate::vote::{Outcome, Vote};
+use crate::vote::Vote;
 use crate::wire::{self, Answer, Ballot, Body, ConfirmRequest, EdgeState, Facts, Nonce};
 use evenkeel_api::zone::VerdictKind;
 use std::collections::{BTreeMap, BTreeSet};
@@ -391,8 +391,8 @@ impl Engine {
             .get(&suspect)
             .and_then(|peer| peer.proved)
             .is_some_and(|at| at >= round.began);
-        let outcome = self.council().tally(suspect, round.nonce, &cast, answered);
-        if outcome == Outcome::NoMajority && !over {
+        let kind = self.council().tally(suspect, round.nonce, &cast, answered);
+        if kind == VerdictKind::None && !over {
             return;
         }
         let Some(votes) = round.open.remove(&suspect) else {
@@ -401,10 +401,10 @@ impl Engine {
         let count = |answer| cast.iter().filter(|vote| vote.ballot.answer == answer).count();
         let counts = (count(Answer::Yes), count(Answer::No), count(Answer::Abstain));
         let of = self.roster.len();
-        let (kind, wanted, words) = match outcome {
-            Outcome::Dead => (VerdictKind::Dead, Some(Answer::No), "dead"),
-            Outcome::Alive => (VerdictKind::Alive, Some(Answer::Yes), "alive"),
-            Outcome::NoMajority => (VerdictKind::None, None, "no majority"),
+        let (carrying, words) = match kind {
+            VerdictKind::Dead => (Some(Answer::No), "dead"),
+            VerdictKind::Alive => (Some(Answer::Yes), "alive"),
+            VerdictKind::None => (None, "no majority"),
         };
         let subject = self.name(suspect);
         let now = self.now;
@@ -420,12 +420,12 @@ impl Engine {
                 of,
             }));
         }
-        case.next_round = match outcome {
-            Outcome::Dead => now.plus(RENEW_DEAD_MS),
-            Outcome::Alive => now.plus(RENEW_ALIVE_MS),
-            Outcome::NoMajority => now.plus(RETRY_MS.get(case.failures).copied().unwrap_or(RETRY_MS[3])),
+        case.next_round = match kind {
+            VerdictKind::Dead => now.plus(RENEW_DEAD_MS),
+            VerdictKind::Alive => now.plus(RENEW_ALIVE_MS),
+            VerdictKind::None => now.plus(RETRY_MS.get(case.failures).copied().unwrap_or(RETRY_MS[3])),
         };
-        case.failures = if outcome == Outcome::NoMajority {
+        case.failures = if kind == VerdictKind::None {
             case.failures + 1
         } else {
             0
@@ -436,15 +436,15 @@ impl Engine {
         }
         let evidence = votes
             .into_values()
-            .filter(|(vote, _)| wanted.is_none_or(|wanted| vote.ballot.answer == wanted));
+            .filter(|(vote, _)| carrying.is_none_or(|carrying| vote.ballot.answer == carrying));
         let evidence: Vec<String> = evidence.map(|(_, text)| text).collect();
-        let reason = match outcome {
-            Outcome::Dead => format!(
+        let reason = match kind {
+            VerdictKind::Dead => format!(
                 "{} of {of} members say no, agent and kubelet are silent",
                 counts.1
             ),
-            Outcome::Alive => living(&cast, case.facts),
-            Outcome::NoMajority => {
+            VerdictKind::Alive => living(&cast, case.facts),
+            VerdictKind::None => {
                 format!(
                     "no majority of {of}: {} yes, {} no, {} abstain",
                     counts.0, counts.1, counts.2

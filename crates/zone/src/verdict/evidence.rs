@@ -2,7 +2,7 @@
 
 use crate::keys::{Ed25519, Verifier};
 use crate::roster::{MemberId, Roster};
-use crate::vote::{Council, Outcome, Vote};
+use crate::vote::{Council, Vote};
 use crate::wire::{self, Body, Frame, Nonce, WireError};
 use evenkeel_api::zone::{NodeVerdict, VerdictKind};
 use std::collections::BTreeMap;
@@ -102,10 +102,7 @@ pub fn check_with(
         }
     }
     let outcome = council.tally(suspect, checked.round, &checked.votes(), false);
-    let carried = matches!(
-        (verdict.verdict, outcome),
-        (VerdictKind::Dead, Outcome::Dead) | (VerdictKind::Alive, Outcome::Alive) | (VerdictKind::None, _)
-    );
+    let carried = verdict.verdict == VerdictKind::None || verdict.verdict == outcome;
     if carried {
         Ok(checked)
     } else {
