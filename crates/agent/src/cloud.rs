@@ -14,7 +14,8 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::ApiResource;
 use kube::{Client, ResourceExt as _};
-use serde_json::json;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -83,6 +84,8 @@ pub(crate) struct Seen {
     pub(crate) uid: String,
     pub(crate) resource_version: String,
     pub(crate) roster: RosterSpec,
+    /// Node UIDs of the members about which the controller needs rounds.
+    pub(crate) wanted: BTreeSet<String>,
     pub(crate) status: ZoneHealthStatus,
 }
 
@@ -226,6 +229,7 @@ fn read(object: DynamicObject) -> Result<Seen, CloudError> {
         source,
     };
     let roster = object.data.pointer("/spec/roster").cloned().unwrap_or_default();
+    let wanted = object.data.pointer("/spec/wanted").and_then(Value::as_array);
     let status = object
         .data
         .get("status")
@@ -235,6 +239,13 @@ fn read(object: DynamicObject) -> Result<Seen, CloudError> {
         uid: object.uid().unwrap_or_default(),
         resource_version: object.resource_version().unwrap_or_default(),
         roster: serde_json::from_value(roster).map_err(odd)?,
+        // What is no UID names nobody, and is no reason to pass over the rest of the object.
+        wanted: wanted
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect(),
         status: status
             .map(serde_json::from_value)
             .transpose()
@@ -411,6 +422,7 @@ mod tests {
                 version: roster,
                 members: vec![],
             },
+            wanted: BTreeSet::new(),
             status: ZoneHealthStatus {
                 sequence,
                 ..ZoneHealthStatus::default()

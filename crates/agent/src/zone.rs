@@ -193,6 +193,8 @@ impl ZoneLoop {
             }
             Err(error) => tracing::warn!(%error, "the roster in ZoneHealth is refused"),
         }
+        let wanted = seen.wanted.iter().map(|uid| MemberId::of(uid)).collect();
+        outputs.extend(engine.handle(now(), Input::Wanted(wanted)));
         outputs.extend(engine.handle(now(), Input::Published(&seen.status)));
         *current = Some(seen);
         outputs

@@ -42,6 +42,11 @@ pub struct ZoneHealthSpec {
     pub zone: String,
     /// The nodes of the zone that run an agent.
     pub roster: RosterSpec,
+    /// Members about which the controller needs rounds, because they have an open incident or a latch: reporters hold
+    /// rounds about them even when they look healthy, so that a node that returned is acquitted by signed votes and
+    /// never by silence. Node UIDs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub wanted: Vec<String>,
 }
 
 /// What one agent says of itself: how peers reach and recognise it.

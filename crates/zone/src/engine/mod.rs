@@ -103,6 +103,8 @@ pub enum Input<'a> {
     },
     /// A roster, from the API server or from the cache of a former life.
     Roster(Roster),
+    /// The members about which the controller needs rounds, in full: this replaces what was wanted before.
+    Wanted(BTreeSet<MemberId>),
     /// ZoneHealth as it stands at the API server.
     Published(&'a ZoneHealthStatus),
     /// Whether this agent holds the zone's Lease.
@@ -256,6 +258,8 @@ pub struct Engine {
     edges: watch::Outbox,
     census_due: Millis,
     census: usize,
+    /// About whom the controller needs rounds; some of them may have left the roster.
+    wanted: BTreeSet<MemberId>,
     voter: voter::Voter,
     reporter: reporter::Reporter,
     out: Vec<Output>,
@@ -298,6 +302,7 @@ impl Engine {
             edges: watch::Outbox::default(),
             census_due: now,
             census: 0,
+            wanted: BTreeSet::new(),
             voter: voter::Voter::default(),
             reporter: reporter::Reporter::default(),
             out: Vec::new(),
@@ -343,6 +348,7 @@ impl Engine {
                 result,
             } => self.checked(round, suspect, result),
             Input::Roster(roster) => self.take_roster(roster),
+            Input::Wanted(wanted) => self.wanted = wanted,
             Input::Published(status) => self.take_published(status),
             Input::Leading(leading) => self.reporter.leading = leading,
         }

@@ -139,7 +139,7 @@ impl Engine {
         if !self.facts.are_plain() {
             bad_facts.insert(self.me, self.facts);
         }
-        for id in lost.keys().chain(bad_facts.keys()) {
+        for id in lost.keys().chain(bad_facts.keys()).chain(&self.wanted) {
             if self.roster.contains(*id) {
                 self.reporter.cases.entry(*id).or_default();
             }
@@ -210,6 +210,7 @@ impl Engine {
     fn weigh(&mut self, id: MemberId, down: usize, live: usize, bad: Option<Facts>) {
         let (now, period) = (self.now, self.config.period_ms);
         let subject = self.name(id);
+        let wanted = self.wanted.contains(&id);
         let Some(case) = self.reporter.cases.get_mut(&id) else {
             return;
         };
@@ -242,9 +243,9 @@ impl Engine {
             }
             _ => {}
         }
-        // 0.9 of the live observers have contact, and nothing is known to be wrong.
-        let well =
-            !suspect && case.suspect_since.is_none() && bad.is_none() && 10 * (live - down) >= 9 * live;
+        // 0.9 of the live observers have contact, nothing is known to be wrong, and the controller does not ask.
+        let contacts_suffice = 10 * (live - down) >= 9 * live;
+        let well = !suspect && case.suspect_since.is_none() && bad.is_none() && contacts_suffice && !wanted;
         case.well_since = if well { case.well_since.or(Some(now)) } else { None };
     }
 
@@ -298,8 +299,11 @@ impl Engine {
             .cases
             .iter()
             .filter(|(id, case)| {
-                let wanted = case.suspect_since.is_some() || case.troubled || case.held.is_some();
-                wanted && now >= case.next_round && !in_round(id)
+                let listed = case.suspect_since.is_some()
+                    || case.troubled
+                    || case.held.is_some()
+                    || self.wanted.contains(id);
+                listed && now >= case.next_round && !in_round(id)
             })
             .map(|(id, _)| *id)
             .take(wire::MAX_LIST)

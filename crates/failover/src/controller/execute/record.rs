@@ -72,6 +72,7 @@ impl Executor {
             let spec = ZoneHealthSpec {
                 zone: zone.to_owned(),
                 roster: roster.clone(),
+                ..ZoneHealthSpec::default()
             };
             let answer = api
                 .create(&PostParams::default(), &ZoneHealth::new(&name, spec))

@@ -27,6 +27,7 @@ pub(super) struct Net {
     pub(super) notes: Vec<(u64, usize, Note)>,
     pub(super) sent_bytes: BTreeMap<usize, usize>,
     pub(super) lying: BTreeSet<usize>,
+    wanted: BTreeSet<usize>,
     seed: u64,
     lives: u64,
     draws: u64,
@@ -72,6 +73,7 @@ impl Net {
             notes: Vec::new(),
             sent_bytes: BTreeMap::new(),
             lying: BTreeSet::new(),
+            wanted: BTreeSet::new(),
             seed,
             lives: 0,
             draws: 0,
@@ -143,6 +145,12 @@ impl Net {
 
     pub(super) fn cut_cloud(&mut self, i: usize) {
         self.cut.insert((i, 0));
+    }
+
+    /// The controller needs rounds about these nodes. Everybody learns it with the next look at ZoneHealth.
+    pub(super) fn want(&mut self, nodes: &[usize]) {
+        self.wanted = nodes.iter().copied().collect();
+        self.told.clear();
     }
 
     /// Cuts all links between two groups of nodes, both ways.
@@ -280,6 +288,8 @@ impl Net {
                 );
             }
             if self.told.insert(i, self.published.sequence) != Some(self.published.sequence) {
+                let wanted = self.wanted.iter().map(|node| Fixture::id(*node)).collect();
+                self.feed(i, Input::Wanted(wanted));
                 let status = self.published.clone();
                 self.feed(i, Input::Published(&status));
             }

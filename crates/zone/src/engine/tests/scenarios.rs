@@ -77,6 +77,61 @@ fn a_node_cut_from_the_cloud_is_attested_alive_for_as_long_as_it_lives(#[values(
     net.until("it is dead", 6_000, |net| net.is_dead(cut));
 }
 
+const WELL: Verdict = Verdict::Alive {
+    cloud: Link::Up,
+    kubelet: Health::Ok,
+    runtime: Health::Ok,
+};
+
+#[rstest]
+fn a_wanted_member_is_attested_alive_for_as_long_as_it_is_wanted_though_it_looks_healthy(
+    #[values(3, 5, 16)] count: u8,
+    #[values(false, true)] reports_itself: bool,
+) {
+    let mut net = Net::settled(count, 30);
+    net.run(40_000);
+    let step = usize::from(!reports_itself);
+    let wanted = (net.leader() - 1 + step) % usize::from(count) + 1;
+    assert_eq!(net.verdict(wanted), Verdict::None(NoVerdict::NotListed));
+    net.want(&[wanted]);
+    net.until("it is attested", 3_000, |net| net.verdict(wanted) == WELL);
+    net.run_checking(60_000, |net| assert_eq!(net.verdict(wanted), WELL));
+    net.want(&[]);
+    net.until("it is off the list", 10_000, |net| {
+        net.verdict(wanted) == Verdict::None(NoVerdict::NotListed)
+    });
+    net.run_checking(20_000, |net| {
+        assert_eq!(net.verdict(wanted), Verdict::None(NoVerdict::NotListed));
+    });
+}
+
+#[test]
+fn a_wanted_member_that_dies_and_returns_stays_listed_until_it_is_no_longer_wanted() {
+    let mut net = Net::settled(5, 31);
+    net.want(&[3]);
+    net.until("it is attested", 3_000, |net| net.verdict(3) == WELL);
+    net.kill(3);
+    net.until("it is dead", 6_000, |net| net.is_dead(3));
+    net.run(30_000);
+    net.revive(3);
+    net.until("there is evidence of life", 6_000, |net| net.is_alive(3));
+    net.run_checking(60_000, |net| {
+        assert!(net.is_alive(3), "{}", net.published.summary);
+    });
+    net.want(&[]);
+    net.until("it is acquitted", 25_000, |net| {
+        net.verdict(3) == Verdict::None(NoVerdict::NotListed)
+    });
+}
+
+#[test]
+fn wanted_members_that_left_the_roster_trouble_nobody() {
+    let mut net = Net::settled(3, 32);
+    net.want(&[2, 7]);
+    net.until("node-2 is attested", 3_000, |net| net.verdict(2) == WELL);
+    net.run_checking(20_000, |net| assert_eq!(net.published.nodes.len(), 1));
+}
+
 #[test]
 fn a_healed_cloud_link_takes_the_node_off_the_list() {
     let mut net = Net::settled(3, 5);
