@@ -359,7 +359,10 @@ impl Engine {
     pub fn deadline(&self) -> Millis {
         let busy = self.voter.is_busy() || self.reporter.is_busy() || self.peers.values().any(Peer::is_busy);
         // From the last tick, not from the last datagram: traffic must not put it off.
-        self.ticked.plus(if busy { BUSY_MS } else { IDLE_MS })
+        let latest = self.ticked.plus(if busy { BUSY_MS } else { IDLE_MS });
+        self.reporter
+            .next_dead_round_after(self.ticked)
+            .map_or(latest, |at| at.min(latest))
     }
 
     /// The roster in force.
@@ -505,6 +508,7 @@ impl Engine {
             reporter,
             me,
             identity,
+            now,
             ..
         } = self;
         peers.retain(|id, _| roster.contains(*id));
@@ -512,7 +516,7 @@ impl Engine {
         for id in roster.others(*me) {
             peers
                 .entry(id)
-                .or_insert_with(|| Peer::new(identity.seen_alive.contains(&id)));
+                .or_insert_with(|| Peer::new(identity.seen_alive.contains(&id), *now));
         }
         let subjects: BTreeSet<MemberId> = roster.subjects_of(*me).into_iter().collect();
         for (id, peer) in peers.iter_mut() {

@@ -148,10 +148,12 @@ impl Engine {
                 .round_age_ms
                 .and_then(|age| u64::try_from(age).ok())
                 .unwrap_or_default();
+            let round_began = Millis(self.now.0.saturating_sub(age.saturating_add(round_age)));
             let held = Held {
                 kind: VerdictKind::Dead,
                 since: published.at,
-                round_began: Millis(self.now.0.saturating_sub(age + round_age)),
+                known_since: round_began,
+                round_began,
                 made: published.at,
                 evidence: node.evidence.clone(),
                 reason: node.reason.clone(),

@@ -18,7 +18,14 @@ const ASK_AGAIN_MS: u64 = 300;
 const GATHER_MS: u64 = 100;
 /// Evidence of life is renewed this often: three times within its time to live.
 const RENEW_ALIVE_MS: u64 = 4_500;
-/// Evidence of death is renewed this often, so that it fits the present roster and later renewals of the Lease.
+/// While a death is young its round is repeated this often, counted from the start of the round. Readers need two
+/// rounds whose requests lie at least 12 s apart. Three repeats make 12.75 s; the rest is for writes that take
+/// differently long.
+const REPEAT_YOUNG_DEATH_MS: u64 = 4_250;
+/// A death is young for this long after this reporter first held it.
+const YOUNG_DEATH_MS: u64 = 60_000;
+/// Evidence of an older death is renewed this often, counted from the start of the round, so that it fits the present
+/// roster and later renewals of the Lease.
 const RENEW_DEAD_MS: u64 = 10_000;
 /// A round without majority is repeated after 1, 2, 4, then every 5 s.
 const RETRY_MS: [u64; 4] = [1_000, 2_000, 4_000, 5_000];
@@ -59,6 +66,8 @@ pub(super) struct Held {
     pub(super) kind: VerdictKind,
     /// First time that this kind was held.
     pub(super) since: Millis,
+    /// No later than `since`: of a verdict that another reporter published, when its round began by its published age.
+    pub(super) known_since: Millis,
     pub(super) round_began: Millis,
     pub(super) made: Millis,
     pub(super) evidence: Vec<String>,
@@ -76,6 +85,17 @@ struct Round {
 impl Reporter {
     pub(super) fn is_busy(&self) -> bool {
         !self.rounds.is_empty()
+    }
+
+    /// The next time after `at` that a round about a death is due: what readers confirm should not wait for a tick.
+    pub(super) fn next_dead_round_after(&self, at: Millis) -> Option<Millis> {
+        let is_dead = |case: &&Case| {
+            case.held
+                .as_ref()
+                .is_some_and(|held| held.kind == VerdictKind::Dead)
+        };
+        let times = self.cases.values().filter(is_dead).map(|case| case.next_round);
+        times.filter(|time| *time > at).min()
     }
 
     pub(super) fn drop_rounds(&mut self) {
@@ -256,7 +276,7 @@ impl Engine {
                 |held: &Held| held.kind == VerdictKind::Alive && now.since(held.made) >= ALIVE_TTL_MS;
             if let Some(held) = case.held.as_mut().filter(|held| expired(held)) {
                 held.kind = VerdictKind::None;
-                held.since = now;
+                (held.since, held.known_since) = (now, now);
                 held.evidence.clear();
                 held.reason = String::from("evidence of life ran out");
             }
@@ -424,8 +444,13 @@ impl Engine {
                 of,
             }));
         }
+        let same_kind = case.held.as_ref().filter(|held| held.kind == kind);
+        let (since, known_since) = same_kind.map_or((now, now), |held| (held.since, held.known_since));
         case.next_round = match kind {
-            VerdictKind::Dead => now.plus(RENEW_DEAD_MS),
+            VerdictKind::Dead if now.since(known_since) < YOUNG_DEATH_MS => {
+                round.began.plus(REPEAT_YOUNG_DEATH_MS)
+            }
+            VerdictKind::Dead => round.began.plus(RENEW_DEAD_MS),
             VerdictKind::Alive => now.plus(RENEW_ALIVE_MS),
             VerdictKind::None => now.plus(RETRY_MS.get(case.failures).copied().unwrap_or(RETRY_MS[3])),
         };
@@ -455,14 +480,10 @@ impl Engine {
                 )
             }
         };
-        let since = case
-            .held
-            .as_ref()
-            .filter(|held| held.kind == kind)
-            .map_or(now, |held| held.since);
         case.held = Some(Held {
             kind,
             since,
+            known_since,
             round_began: round.began,
             made: now,
             evidence,

@@ -6,6 +6,7 @@ use crate::fixture::Fixture;
 use crate::keys::{self, SigningKey};
 use crate::roster::{MemberId, Roster};
 use crate::verdict::{Book, Health, Verdict};
+use crate::wire::{Body, Frame, Nonce};
 use evenkeel_api::zone::{KubeletEndpoint, RosterSpec, ZoneHealthStatus};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,6 +28,8 @@ pub(super) struct Net {
     pub(super) notes: Vec<(u64, usize, Note)>,
     pub(super) sent_bytes: BTreeMap<usize, usize>,
     pub(super) lying: BTreeSet<usize>,
+    /// When who first asked about whom in a round.
+    pub(super) rounds: BTreeMap<(usize, Nonce, MemberId), u64>,
     wanted: BTreeSet<usize>,
     seed: u64,
     lives: u64,
@@ -40,7 +43,7 @@ pub(super) struct Net {
 
 enum Event {
     Datagram(Vec<u8>),
-    Checked(crate::wire::Nonce, MemberId, CheckResult),
+    Checked(Nonce, MemberId, CheckResult),
     Write(ZoneHealthStatus),
 }
 
@@ -73,6 +76,7 @@ impl Net {
             notes: Vec::new(),
             sent_bytes: BTreeMap::new(),
             lying: BTreeSet::new(),
+            rounds: BTreeMap::new(),
             wanted: BTreeSet::new(),
             seed,
             lives: 0,
@@ -330,6 +334,7 @@ impl Net {
         match output {
             Output::Send { to, bytes, .. } => {
                 *self.sent_bytes.entry(i).or_default() += bytes.len();
+                self.note_round(i, &bytes);
                 let j = self.index(to);
                 let lost = self.cut.contains(&(i, j)) || self.draw(100) < self.loss_percent;
                 if !lost && self.engines[j - 1].is_some() {
@@ -367,6 +372,33 @@ impl Net {
             }
             Output::Note(note) => self.notes.push((self.now, i, note)),
             Output::Refused(_) => {}
+        }
+    }
+
+    /// When node `i` asked about a suspect, round by round.
+    pub(super) fn rounds_of(&self, i: usize, suspect: usize) -> Vec<u64> {
+        let of = |((asker, _, about), at): (&(usize, Nonce, MemberId), &u64)| {
+            (*asker == i && *about == Fixture::id(suspect)).then_some(*at)
+        };
+        let mut times: Vec<u64> = self.rounds.iter().filter_map(of).collect();
+        times.sort_unstable();
+        times
+    }
+
+    fn note_round(&mut self, i: usize, bytes: &[u8]) {
+        // The kind of a confirm request: all others are spared the check of a signature.
+        if bytes.get(4) != Some(&5) {
+            return;
+        }
+        let roster = self.roster();
+        let key = &roster.get(Fixture::id(i)).unwrap().key;
+        let Ok(message) = Frame::parse(bytes).and_then(|frame| frame.open(key)) else {
+            return;
+        };
+        if let Body::Confirm(request) = message.body {
+            for suspect in request.suspects {
+                self.rounds.entry((i, request.round, suspect)).or_insert(self.now);
+            }
         }
     }
 

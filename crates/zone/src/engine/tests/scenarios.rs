@@ -132,6 +132,64 @@ fn wanted_members_that_left_the_roster_trouble_nobody() {
     net.run_checking(20_000, |net| assert_eq!(net.published.nodes.len(), 1));
 }
 
+fn gaps(times: &[u64]) -> Vec<u64> {
+    times.windows(2).map(|pair| pair[1] - pair[0]).collect()
+}
+
+#[rstest]
+fn a_young_death_is_voted_on_every_four_and_a_quarter_seconds_and_an_old_one_every_ten(
+    #[values(3, 5, 7)] count: u8,
+) {
+    let mut net = Net::settled(count, 33);
+    let reporter = net.leader();
+    let victim = reporter % usize::from(count) + 1;
+    net.kill(victim);
+    net.until("the victim is dead", 6_000, |net| net.is_dead(victim));
+    let dead_at = net.now;
+    net.run(120_000);
+    // From the round that was the first to end with a death.
+    let rounds = net.rounds_of(reporter, victim);
+    let first = rounds.iter().rposition(|at| *at < dead_at).unwrap();
+    let gaps = gaps(&rounds[first..]);
+    assert_eq!(gaps[..14], [4_250; 14], "the first minute");
+    assert!(
+        gaps[15..].iter().all(|gap| *gap == 10_000) && gaps.len() >= 18,
+        "afterwards: {gaps:?}"
+    );
+    // What readers need: two rounds whose requests lie 12 s apart, within 13 s.
+    assert!((12_000..13_000).contains(&gaps[..3].iter().sum::<u64>()));
+}
+
+#[rstest]
+#[case::of_unknown_age(None, true)]
+#[case::young(Some(8_000), true)]
+#[case::old(Some(60_000), false)]
+fn an_adopted_death_is_young_unless_its_published_age_says_otherwise(
+    #[case] published_age: Option<i64>,
+    #[case] young: bool,
+) {
+    let mut net = Net::settled(5, 34);
+    let victim = net.leader() % 5 + 1;
+    net.kill(victim);
+    net.until("the victim is dead", 6_000, |net| net.is_dead(victim));
+    net.run(90_000);
+    let asks = |net: &Net, i: usize| !net.rounds_of(i, victim).is_empty();
+    let others: Vec<usize> = (1..=5).filter(|i| *i != victim && !asks(&net, *i)).collect();
+    // A reporter loses its link to the cloud, and another member takes its place: it knows what is published.
+    let leaving = (1..=5).find(|i| asks(&net, *i) && *i != net.leader()).unwrap();
+    net.cut_cloud(leaving);
+    let began = net.now;
+    while net.now < began + 60_000 {
+        for node in &mut net.published.nodes {
+            node.round_age_ms = published_age;
+        }
+        net.run(10);
+    }
+    let adopter = others.into_iter().find(|i| asks(&net, *i)).unwrap();
+    let expected = if young { 4_250 } else { 10_000 };
+    assert_eq!(gaps(&net.rounds_of(adopter, victim))[..2], [expected; 2]);
+}
+
 #[test]
 fn a_healed_cloud_link_takes_the_node_off_the_list() {
     let mut net = Net::settled(3, 5);
