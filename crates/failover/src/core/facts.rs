@@ -179,7 +179,7 @@ pub struct ZoneFacts {
     pub roster: RosterSpec,
     /// Whether its reporters report.
     pub reporting: Reporting,
-    /// Its reporters say that newly suspect nodes are above the storm threshold.
+    /// More of its members died within a minute than the storm threshold allows, by signed evidence.
     pub storm: bool,
 }
 

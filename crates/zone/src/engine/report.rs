@@ -18,8 +18,6 @@ const STEP_MS: u64 = 1_000;
 const WRITING_MS: u64 = 1_000;
 /// Published evidence of life this old should have been renewed by the holder.
 const OVERDUE_ALIVE_MS: u64 = 8_000;
-/// Newly suspect nodes count for the storm this long.
-const STORM_WINDOW_MS: u64 = 60_000;
 
 /// What was published, and what is being written.
 #[derive(Debug, Default)]
@@ -246,20 +244,9 @@ impl Engine {
             sequence: self.reporter.press.newest.unwrap_or_default().wrapping_add(1),
             members: self.roster.len() as i32,
             summary: summary(&nodes),
-            storm: self.is_storm(),
             nodes,
         };
         ZoneReport { status, held_for_ms }
-    }
-
-    /// More than max(1, 25 %) of the zone became suspect within a minute (hazard 24).
-    fn is_storm(&self) -> bool {
-        let recent = |case: &&Case| {
-            case.suspect_since
-                .is_some_and(|at| self.now.since(at) < STORM_WINDOW_MS)
-        };
-        let count = self.reporter.cases.values().filter(recent).count();
-        count > 1 && 4 * count > self.roster.len()
     }
 }
 
@@ -279,7 +266,7 @@ fn differs(ours: &ZoneHealthStatus, theirs: &ZoneHealthStatus) -> bool {
     };
     let same_nodes =
         ours.nodes.len() == theirs.nodes.len() && ours.nodes.iter().zip(&theirs.nodes).all(same_node);
-    !same_nodes || ours.storm != theirs.storm || ours.epoch != theirs.epoch
+    !same_nodes || ours.epoch != theirs.epoch
 }
 
 fn summary(nodes: &[NodeVerdict]) -> String {

@@ -152,7 +152,7 @@ impl Book {
         self.zones.get(zone).is_some_and(|zone| zone.reports(now))
     }
 
-    /// The zone's reporters say that newly suspect nodes are above the storm threshold (hazard 24).
+    /// More than max(1, 25 %) of the zone died within a minute, by the evidence of its last report (hazard 24).
     pub fn storm(&self, zone: &str) -> bool {
         self.zones.get(zone).is_some_and(Zone::storm)
     }

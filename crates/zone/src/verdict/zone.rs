@@ -51,8 +51,13 @@ enum Listed {
     Refused,
 }
 
+/// Deaths count for a storm this long after they were first seen (hazard 24).
+const STORM_WINDOW_MS: u64 = 60_000;
+
 #[derive(Debug)]
 struct Dead {
+    /// When this death was first seen; later rounds about it are no new deaths.
+    since: Millis,
     round: Nonce,
     round_began: Millis,
 }
@@ -219,7 +224,12 @@ impl Zone {
                 held.acquitted |= !listed.contains(id);
             }
         }
-        self.storm = status.storm;
+        let newly_dead = |held: &&Held| {
+            let dead = held.dead.as_ref();
+            dead.is_some_and(|dead| now.since(dead.since) < STORM_WINDOW_MS)
+        };
+        let newly_dead = self.nodes.values().filter(newly_dead).count();
+        self.storm = newly_dead > 1 && 4 * newly_dead > council.current.len();
         self.sequence = Some(status.sequence);
         if !first {
             self.advanced = Some(now);
@@ -261,6 +271,7 @@ impl Zone {
                     let age = round_age.filter(|_| !first).unwrap_or(u64::MAX);
                     let round_began = Millis(now.0.saturating_sub(age));
                     held.dead = Some(Dead {
+                        since: held.dead.as_ref().map_or(now, |dead| dead.since),
                         round: checked.round,
                         round_began,
                     });

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 const STEP_MS: u64 = 10;
-const ZONE: &str = "shore";
+pub(super) const ZONE: &str = "shore";
 
 pub(super) struct Net {
     pub(super) now: u64,

@@ -1,6 +1,6 @@
 //! What a zone concludes.
 
-use super::net::Net;
+use super::net::{Net, ZONE};
 use crate::fixture::Fixture;
 use crate::verdict::{Health, Link, NoVerdict, Verdict};
 use rstest::rstest;
@@ -52,9 +52,12 @@ fn two_at_once_are_found_in_one_go() {
     net.kill(2);
     net.kill(5);
     net.until("both are dead", 6_500, |net| net.is_dead(2) && net.is_dead(5));
-    assert!(net.published.storm, "two of seven within a minute is a storm");
-    net.run(62_000);
-    assert!(!net.published.storm && net.is_dead(2) && net.is_dead(5));
+    assert!(
+        net.book.storm(ZONE),
+        "two of seven within a minute, by signed evidence, are a storm"
+    );
+    net.run(75_000);
+    assert!(!net.book.storm(ZONE) && net.is_dead(2) && net.is_dead(5));
 }
 
 #[rstest]
