@@ -10,8 +10,10 @@
 //! | ballots | every voter | `voter` |
 //! | tally, suspects, confirm rounds | the three reporters | `reporter` |
 //! | what ZoneHealth shall say | the three reporters, the Lease's holder first | `report` |
+//! | writes that prove the link to the API server | every listed member | `link` |
 
 mod contact;
+mod link;
 mod peer;
 mod report;
 mod reporter;
@@ -109,6 +111,11 @@ pub enum Input<'a> {
     Published(&'a ZoneHealthStatus),
     /// Whether this agent holds the zone's Lease.
     Leading(bool),
+    /// What became of an [`Output::ProveLink`].
+    LinkProof {
+        /// The API server took the write.
+        written: bool,
+    },
 }
 
 /// What the check plugins say of a suspect's kubelet.
@@ -147,6 +154,9 @@ pub enum Output {
     },
     /// Write this to ZoneHealth, by compare-and-swap on what [`Input::Published`] said last.
     Report(Box<ZoneReport>),
+    /// Write this agent's own AgentStatus, past any cache and so that the object changes, and come back with
+    /// [`Input::LinkProof`].
+    ProveLink,
     /// Stand for the zone's Lease, or release it.
     Stand(bool),
     /// Remember across restarts that this member was seen alive.
@@ -260,6 +270,7 @@ pub struct Engine {
     census: usize,
     /// About whom the controller needs rounds; some of them may have left the roster.
     wanted: BTreeSet<MemberId>,
+    proof: link::Proof,
     voter: voter::Voter,
     reporter: reporter::Reporter,
     out: Vec<Output>,
@@ -303,6 +314,7 @@ impl Engine {
             census_due: now,
             census: 0,
             wanted: BTreeSet::new(),
+            proof: link::Proof::default(),
             voter: voter::Voter::default(),
             reporter: reporter::Reporter::default(),
             out: Vec::new(),
@@ -351,6 +363,7 @@ impl Engine {
             Input::Wanted(wanted) => self.wanted = wanted,
             Input::Published(status) => self.take_published(status),
             Input::Leading(leading) => self.reporter.leading = leading,
+            Input::LinkProof { written } => self.take_proof(written),
         }
         std::mem::take(&mut self.out)
     }
@@ -406,6 +419,7 @@ impl Engine {
         self.tick_votes();
         self.tick_reporter();
         self.tick_edges();
+        self.tick_link();
     }
 
     /// After a pause everything under way is stale, and this agent's view worth nothing for a while.

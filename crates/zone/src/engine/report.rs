@@ -45,6 +45,14 @@ struct Seen {
     holds: bool,
 }
 
+impl Press {
+    /// Whether the published report lists a node, whatever it says of it.
+    pub(super) fn lists(&self, uid: &str) -> bool {
+        let published = self.published.as_ref();
+        published.is_some_and(|published| published.status.nodes.iter().any(|node| node.uid == uid))
+    }
+}
+
 impl Engine {
     pub(super) fn take_published(&mut self, status: &ZoneHealthStatus) {
         let now = self.now;

@@ -361,6 +361,11 @@ impl Net {
                     self.after(20, i, Event::Write(report.status));
                 }
             }
+            // The links of these nodes are judged by what their agents say, not by their writes.
+            Output::ProveLink => {
+                let written = self.reaches_cloud(i);
+                self.feed(i, Input::LinkProof { written });
+            }
             Output::Stand(true) => {
                 self.standing.insert(i);
             }
