@@ -172,6 +172,7 @@ impl Agent {
         let zone_object = zone_object_name(&home.zone);
         let (own_events, events) = mpsc::channel::<Event>(256);
         let (draft_sender, drafts) = mpsc::channel(1);
+        let (proof_sender, proofs) = mpsc::channel(1);
         let (learned_sender, learned) = mpsc::unbounded_channel();
         let (standing, stands) = watch::channel(false);
         let (kubelet_sender, own_kubelet) = watch::channel(OwnKubelet::default());
@@ -198,6 +199,7 @@ impl Agent {
             events,
             own_events: own_events.clone(),
             drafts: draft_sender,
+            proofs: proof_sender,
             standing,
             learned: learned_sender,
             admitted,
@@ -231,6 +233,13 @@ impl Agent {
             cloud.clone(),
             zone_object,
             drafts,
+            own_events.clone(),
+            metrics.clone(),
+            stop.clone(),
+        )));
+        parts.spawn(done(cloud::prove_links(
+            cloud.clone(),
+            proofs,
             own_events.clone(),
             metrics,
             stop.clone(),

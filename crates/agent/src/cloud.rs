@@ -5,6 +5,7 @@
 //! others every five.
 
 use crate::kubelet::OwnKubelet;
+use crate::metrics::{Metrics, Result as Outcome};
 use crate::zone::Event;
 use evenkeel_api::crd::{AgentStatus, AgentStatusSpec, FencingOffer, ZoneHealth};
 use evenkeel_api::names;
@@ -14,7 +15,8 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::ApiResource;
 use kube::{Client, ResourceExt as _};
-use serde_json::json;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -83,6 +85,8 @@ pub(crate) struct Seen {
     pub(crate) uid: String,
     pub(crate) resource_version: String,
     pub(crate) roster: RosterSpec,
+    /// Node UIDs of the members about which the controller needs rounds.
+    pub(crate) wanted: BTreeSet<String>,
     pub(crate) status: ZoneHealthStatus,
 }
 
@@ -175,6 +179,29 @@ impl Cloud {
         }
     }
 
+    /// Proves that this agent's node reaches the API server: no proxy and no cache answers a write. `count` is the
+    /// number of proofs as far as it is known.
+    pub(crate) async fn prove_link(&self, count: &mut Option<i64>) -> Result<(), CloudError> {
+        let statuses: Api<DynamicObject> =
+            Api::all_with(self.client.clone(), &ApiResource::erase::<AgentStatus>(&()));
+        let known = match *count {
+            Some(known) => known,
+            None => proofs(&bounded("reading AgentStatus", statuses.get(&self.node)).await?),
+        };
+        // A write without an answer may have been made: no number is written twice, or the object would not change.
+        let next = known.checked_add(1).unwrap_or(1);
+        *count = Some(next);
+        let patch = PatchParams {
+            field_manager: Some(FIELD_MANAGER.into()),
+            ..PatchParams::default()
+        };
+        let merge = Patch::Merge(json!({ "spec": { "linkProofs": next } }));
+        let written = statuses.patch(&self.node, &patch, &merge);
+        bounded("proving the link in AgentStatus", written)
+            .await
+            .map(drop)
+    }
+
     /// The ZoneHealth of a zone, `None` if there is none.
     pub(crate) async fn zone_health(&self, name: &str) -> Result<Option<Seen>, CloudError> {
         let found = bounded("reading ZoneHealth", self.zones().get_opt(name)).await?;
@@ -205,6 +232,12 @@ impl Cloud {
     }
 }
 
+/// How many proofs of its link an AgentStatus counts.
+fn proofs(status: &DynamicObject) -> i64 {
+    let count = status.data.pointer("/spec/linkProofs");
+    count.and_then(Value::as_i64).unwrap_or_default()
+}
+
 async fn bounded<T>(
     what: &'static str,
     request: impl Future<Output = Result<T, kube::Error>>,
@@ -226,6 +259,7 @@ fn read(object: DynamicObject) -> Result<Seen, CloudError> {
         source,
     };
     let roster = object.data.pointer("/spec/roster").cloned().unwrap_or_default();
+    let wanted = object.data.pointer("/spec/wanted").and_then(Value::as_array);
     let status = object
         .data
         .get("status")
@@ -235,6 +269,13 @@ fn read(object: DynamicObject) -> Result<Seen, CloudError> {
         uid: object.uid().unwrap_or_default(),
         resource_version: object.resource_version().unwrap_or_default(),
         roster: serde_json::from_value(roster).map_err(odd)?,
+        // What is no UID names nobody, and is no reason to pass over the rest of the object.
+        wanted: wanted
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect(),
         status: status
             .map(serde_json::from_value)
             .transpose()
@@ -331,6 +372,8 @@ pub(crate) async fn stay_registered(
             kubelet: kubelet.borrow_and_update().endpoint.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             fencing: FencingOffer::default(),
+            // Left out, and so left alone.
+            link_proofs: 0,
         };
         let outcome = async {
             let now = cloud.home(registration.zone_default.as_deref()).await?;
@@ -368,6 +411,45 @@ pub(crate) async fn stay_registered(
             () = shutdown.cancelled() => return None,
             () = tokio::time::sleep(wait) => {}
             () = changed => {}
+        }
+    }
+}
+
+/// Makes the writes that the engine asks for, one at a time, and says what became of each. One that failed is not
+/// repeated here: the engine knows when.
+pub(crate) async fn prove_links(
+    cloud: Cloud,
+    mut asked: mpsc::Receiver<()>,
+    events: mpsc::Sender<Event>,
+    metrics: Metrics,
+    shutdown: CancellationToken,
+) {
+    let mut count = None;
+    loop {
+        let next = tokio::select! {
+            () = shutdown.cancelled() => return,
+            next = asked.recv() => next,
+        };
+        if next.is_none() {
+            return;
+        }
+        let outcome = tokio::select! {
+            () = shutdown.cancelled() => return,
+            outcome = cloud.prove_link(&mut count) => outcome,
+        };
+        let result = match &outcome {
+            Ok(()) => "written",
+            Err(error) => {
+                tracing::debug!(%error, "the link to the API server is not proven");
+                "failed"
+            }
+        };
+        metrics.link_proofs.get_or_create(&Outcome { result }).inc();
+        let told = Event::LinkProof {
+            written: outcome.is_ok(),
+        };
+        if events.send(told).await.is_err() {
+            return;
         }
     }
 }
@@ -411,6 +493,7 @@ mod tests {
                 version: roster,
                 members: vec![],
             },
+            wanted: BTreeSet::new(),
             status: ZoneHealthStatus {
                 sequence,
                 ..ZoneHealthStatus::default()

@@ -29,6 +29,7 @@ pub(crate) struct Metrics {
     pub(crate) checks: Family<Result, Counter>,
     pub(crate) rounds: Family<Result, Counter>,
     pub(crate) reports: Family<Result, Counter>,
+    pub(crate) link_proofs: Family<Result, Counter>,
     pub(crate) members: Gauge,
     pub(crate) within_reach: Gauge,
     pub(crate) leading: Gauge,
@@ -70,6 +71,11 @@ impl Metrics {
                 "reports",
                 "Writes of ZoneHealth, by result",
                 metrics.reports.clone(),
+            );
+            all.register(
+                "link_proofs",
+                "Writes of AgentStatus that prove the link to the API server, by result",
+                metrics.link_proofs.clone(),
             );
             all.register("zone_members", "Members of the roster", metrics.members.clone());
             all.register(

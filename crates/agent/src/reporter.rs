@@ -135,7 +135,6 @@ pub(crate) async fn write(
                 tracing::info!(
                     zone = zone_object,
                     sequence = status.sequence,
-                    storm = status.storm,
                     summary = status.summary,
                     "zone health written"
                 );

@@ -38,6 +38,11 @@ pub(crate) enum Event {
     Checked(Nonce, MemberId, CheckResult),
     /// Whether this agent holds the zone's Lease.
     Leading(bool),
+    /// A write that was to prove the link ended.
+    LinkProof {
+        /// The API server took it.
+        written: bool,
+    },
 }
 
 /// Something to be remembered across restarts.
@@ -61,6 +66,7 @@ pub(crate) struct ZoneLoop {
     pub(crate) events: mpsc::Receiver<Event>,
     pub(crate) own_events: mpsc::Sender<Event>,
     pub(crate) drafts: mpsc::Sender<Draft>,
+    pub(crate) proofs: mpsc::Sender<()>,
     pub(crate) standing: watch::Sender<bool>,
     pub(crate) learned: mpsc::UnboundedSender<Learned>,
     pub(crate) admitted: Arc<AtomicBool>,
@@ -151,6 +157,7 @@ impl ZoneLoop {
                 self.metrics.leading.set(i64::from(leading));
                 engine.handle(now(), Input::Leading(leading))
             }
+            Event::LinkProof { written } => engine.handle(now(), Input::LinkProof { written }),
             Event::Seen(seen) => self.take_zone_health(engine, current, *seen),
         }
     }
@@ -193,6 +200,8 @@ impl ZoneLoop {
             }
             Err(error) => tracing::warn!(%error, "the roster in ZoneHealth is refused"),
         }
+        let wanted = seen.wanted.iter().map(|uid| MemberId::of(uid)).collect();
+        outputs.extend(engine.handle(now(), Input::Wanted(wanted)));
         outputs.extend(engine.handle(now(), Input::Published(&seen.status)));
         *current = Some(seen);
         outputs
@@ -230,6 +239,11 @@ impl ZoneLoop {
                 };
                 if let Err(error) = self.drafts.try_send(draft) {
                     tracing::debug!(%error, "a report is being written already");
+                }
+            }
+            Output::ProveLink => {
+                if self.proofs.try_send(()).is_err() {
+                    tracing::debug!("a proof of the link is being written already");
                 }
             }
             Output::Stand(stand) => {

@@ -86,6 +86,15 @@ pub struct AgentStatusSpec {
     /// What a fence proof for this node can rest on.
     #[serde(default)]
     pub fencing: FencingOffer,
+    /// Grows with every write by which a listed agent proves that its node reaches the API server.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub link_proofs: i64,
+}
+
+/// An agent that registers does not know how many proofs there were: what it leaves out stays as it is.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
+fn is_zero(number: &i64) -> bool {
+    *number == 0
 }
 
 /// The fencing an agent has armed.

@@ -66,9 +66,6 @@ pub struct ZoneHealthStatus {
     /// For people: `shore-2 alive (cloud link down), shore-3 dead`.
     #[serde(default)]
     pub summary: String,
-    /// Newly suspect nodes are above the storm threshold: irreversible actions slow down.
-    #[serde(default)]
-    pub storm: bool,
     /// The nodes that are not plainly healthy, by name.
     #[serde(default)]
     pub nodes: Vec<NodeVerdict>,
@@ -110,4 +107,18 @@ pub enum VerdictKind {
     Alive,
     /// A majority voted no in a confirm round.
     Dead,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_of_an_earlier_version_with_its_storm_bit_is_read() {
+        let text = r#"{"reporter":"shore-1","sequence":7,"storm":true,"nodes":[]}"#;
+        let status: ZoneHealthStatus = serde_json::from_str(text).unwrap();
+        assert_eq!((status.reporter.as_str(), status.sequence), ("shore-1", 7));
+        let written = serde_json::to_value(&status).unwrap();
+        assert_eq!(written.get("storm"), None);
+    }
 }

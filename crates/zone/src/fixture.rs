@@ -4,31 +4,52 @@
     reason = "test support: a wrong fixture should fail the test at once"
 )]
 
-use crate::keys::SigningKey;
+use crate::keys::stand_in::StandIn;
+use crate::keys::{Ed25519, Signer, SigningKey, Verifier};
 use crate::roster::{MemberId, Roster};
 use crate::vote::Vote;
 use crate::wire::{self, Answer, Ballot, Body, Facts, Header, Message, Nonce};
 use evenkeel_api::zone::{NodeVerdict, RosterMember, RosterSpec, VerdictKind, ZoneHealthStatus};
+use std::sync::Arc;
 
 /// A zone of nodes `node-1`, `node-2`, … with UIDs `uid-1`, … and the keys of their agents.
 pub struct Fixture {
     version: i64,
-    keys: Vec<SigningKey>,
+    /// `None`: Ed25519.
+    stand_in: Option<StandIn>,
+    keys: Vec<Arc<dyn Signer>>,
     sequence: u64,
     report: i64,
 }
 
 impl Fixture {
-    /// A zone of `members` nodes, roster version 1.
+    /// A zone of `members` nodes, roster version 1, that sign with Ed25519.
     pub fn new(members: u8) -> Self {
-        let keys = (1..=members)
-            .map(|i| SigningKey::from_seed(&[i; 32]).unwrap())
-            .collect();
-        Self {
+        Self::signing_by(None, members)
+    }
+
+    /// The same, signing with the stand-in: for simulations of many engines.
+    pub fn stand_in(members: u8) -> Self {
+        Self::signing_by(Some(StandIn::new([7; 32])), members)
+    }
+
+    fn signing_by(stand_in: Option<StandIn>, members: u8) -> Self {
+        let mut zone = Self {
             version: 1,
-            keys,
+            stand_in,
+            keys: Vec::new(),
             sequence: 0,
             report: 0,
+        };
+        zone.keys = (1..=members).map(|i| zone.make_key(i)).collect();
+        zone
+    }
+
+    fn make_key(&self, seed: u8) -> Arc<dyn Signer> {
+        let seed = [seed; 32];
+        match &self.stand_in {
+            Some(scheme) => Arc::new(scheme.signer(&seed)),
+            None => Arc::new(SigningKey::from_seed(&seed).unwrap()),
         }
     }
 
@@ -43,20 +64,34 @@ impl Fixture {
     }
 
     /// Key of the agent of node `i`.
-    pub fn key(&self, i: usize) -> &SigningKey {
-        self.keys.get(i - 1).unwrap()
+    pub fn key(&self, i: usize) -> &dyn Signer {
+        &**self.keys.get(i - 1).unwrap()
+    }
+
+    /// The same, as an engine takes it.
+    pub fn signer(&self, i: usize) -> Arc<dyn Signer> {
+        self.keys.get(i - 1).unwrap().clone()
+    }
+
+    /// What checks the signatures of this zone.
+    pub fn verifier(&self) -> Arc<dyn Verifier> {
+        match &self.stand_in {
+            Some(scheme) => Arc::new(scheme.clone()),
+            None => Arc::new(Ed25519),
+        }
     }
 
     /// Adds one node and raises the version.
     pub fn grow(&mut self) {
         let next = u8::try_from(self.keys.len() + 1).unwrap();
-        self.keys.push(SigningKey::from_seed(&[next; 32]).unwrap());
+        self.keys.push(self.make_key(next));
         self.version += 1;
     }
 
     /// Gives node `i` another key.
     pub fn rekey(&mut self, i: usize, seed: u8) {
-        *self.keys.get_mut(i - 1).unwrap() = SigningKey::from_seed(&[seed; 32]).unwrap();
+        let key = self.make_key(seed);
+        *self.keys.get_mut(i - 1).unwrap() = key;
     }
 
     /// Raises the version of the roster.
@@ -66,7 +101,7 @@ impl Fixture {
 
     /// The roster as the controller writes it.
     pub fn spec(&self) -> RosterSpec {
-        let member = |(position, key): (usize, &SigningKey)| RosterMember {
+        let member = |(position, key): (usize, &Arc<dyn Signer>)| RosterMember {
             name: format!("node-{}", position + 1),
             uid: Self::uid(position + 1),
             address: format!("127.77.0.{}:7946", position + 1),

@@ -1,4 +1,11 @@
 //! Identity of an agent: an Ed25519 key pair, and the digests by which members and rosters are named.
+//!
+//! The engine signs through [`Signer`] and checks through [`Verifier`]. Agents use [`SigningKey`] and [`Ed25519`]. A
+//! simulation that drives hundreds of engines would spend nearly all of its time on Ed25519; it uses the keyed hash of
+//! `stand_in` (feature `fixture`), which is never part of the product.
+
+#[cfg(any(test, feature = "fixture"))]
+pub mod stand_in;
 
 use aws_lc_rs::digest;
 use aws_lc_rs::signature::{ED25519, Ed25519KeyPair, KeyPair as _, ParsedPublicKey};
@@ -12,6 +19,31 @@ pub const SIGNATURE_LEN: usize = 64;
 
 /// Label of the PEM block that holds a private key (PKCS#8, RFC 7468).
 const PEM_LABEL: &str = "PRIVATE KEY";
+
+/// The private half of one agent: it signs what the agent states.
+pub trait Signer: fmt::Debug + Send + Sync {
+    /// The public half, as the roster carries it.
+    fn public(&self) -> &PublicKey;
+
+    /// Signs. The same message gets the same signature, so that a run can be repeated.
+    fn sign(&self, message: &[u8]) -> [u8; SIGNATURE_LEN];
+}
+
+/// Checks the signature of any member.
+pub trait Verifier: fmt::Debug + Send + Sync {
+    /// Whether `signature` over `message` was made with the private half of `key`.
+    fn verifies(&self, key: &PublicKey, message: &[u8], signature: &[u8]) -> bool;
+}
+
+/// The scheme of the product, RFC 8032. Its private half is [`SigningKey`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ed25519;
+
+impl Verifier for Ed25519 {
+    fn verifies(&self, key: &PublicKey, message: &[u8], signature: &[u8]) -> bool {
+        key.verifies(message, signature)
+    }
+}
 
 /// Why a key was refused. Never contains key material.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -60,7 +92,7 @@ impl PublicKey {
         STANDARD.encode(self.bytes)
     }
 
-    /// Whether `signature` is this key's over `message`.
+    /// Whether `signature` is this key's Ed25519 signature over `message`.
     pub fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         self.parsed.verify_sig(message, signature).is_ok()
     }
@@ -139,6 +171,16 @@ impl SigningKey {
             public: PublicKey::from_bytes(bytes)?,
             pair,
         })
+    }
+}
+
+impl Signer for SigningKey {
+    fn public(&self) -> &PublicKey {
+        self.public()
+    }
+
+    fn sign(&self, message: &[u8]) -> [u8; SIGNATURE_LEN] {
+        self.sign(message)
     }
 }
 

@@ -2,21 +2,11 @@
 
 use crate::roster::{MemberId, Roster, RosterRef};
 use crate::wire::{Answer, Ballot, Nonce};
+use evenkeel_api::zone::VerdictKind;
 use std::collections::BTreeMap;
 
 /// A yes that rests on a contact older than this does not count: it would let *alive* outlive the node.
 pub const FRESH_CONTACT_MS: u32 = 5_000;
-
-/// What a round says of a suspect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// More than half of the roster, the suspect counted in, says no, and the suspect is silent.
-    Dead,
-    /// More than half of the roster says yes.
-    Alive,
-    /// Anything else: never "as before".
-    NoMajority,
-}
 
 /// The rosters that a verdict needs a majority of: the one in force, and while it settles, the one before.
 ///
@@ -48,14 +38,22 @@ impl Council<'_> {
         reference == current || (1..current.version).contains(&reference.version)
     }
 
-    /// What the votes of a round say of a suspect. `suspect_self_yes`: an authenticated answer of the suspect's agent
+    /// What the votes of a round say of a suspect: *dead* if more than half of the roster, the suspect counted in,
+    /// says no and the suspect is silent; *alive* if more than half says yes; in all other cases there is no majority,
+    /// which is [`VerdictKind::None`] and never "as before". `suspect_self_yes`: an authenticated answer of the suspect's agent
     /// arrived during the round, by whatever way; it vetoes *dead*.
     ///
     /// Votes of other rounds, on other suspects, under unknown rosters, of non-members and of members outside of the
     /// electorate do not count. A voter who says two things in one round has said nothing.
-    pub fn tally(&self, suspect: MemberId, round: Nonce, votes: &[Vote], suspect_self_yes: bool) -> Outcome {
+    pub fn tally(
+        &self,
+        suspect: MemberId,
+        round: Nonce,
+        votes: &[Vote],
+        suspect_self_yes: bool,
+    ) -> VerdictKind {
         if self.current.len() < 2 || !self.current.contains(suspect) {
-            return Outcome::NoMajority;
+            return VerdictKind::None;
         }
         let mut said: BTreeMap<MemberId, Answer> = BTreeMap::new();
         let valid = |vote: &&Vote| {
@@ -78,9 +76,9 @@ impl Council<'_> {
         let alive = counted(Answer::Yes, &electorate.voters) + own >= electorate.threshold;
         let (before_dead, before_alive) = self.before(suspect, own, &counted);
         match (dead && before_dead, alive && before_alive) {
-            (true, false) if !own_voice && !suspect_self_yes => Outcome::Dead,
-            (false, true) => Outcome::Alive,
-            _ => Outcome::NoMajority,
+            (true, false) if !own_voice && !suspect_self_yes => VerdictKind::Dead,
+            (false, true) => VerdictKind::Alive,
+            _ => VerdictKind::None,
         }
     }
 
@@ -125,7 +123,7 @@ pub fn tally(
     round: Nonce,
     votes: &[Vote],
     suspect_self_yes: bool,
-) -> Outcome {
+) -> VerdictKind {
     Council {
         current: roster,
         previous: None,

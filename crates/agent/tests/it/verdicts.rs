@@ -108,6 +108,29 @@ async fn a_machine_cut_from_the_cloud_is_alive_also_when_its_agent_restarts_mean
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_wanted_machine_is_vouched_for_though_it_is_well() {
+    let zone = Zone::of(3).await;
+    let reporter = zone.leader().await;
+    let well = |verdict: &Verdict| *verdict == Verdict::None(NoVerdict::NotListed);
+    zone.becomes(reporter, "everybody is well", 20, well).await;
+    zone.want(&[reporter]).await;
+    let vouched_for = |verdict: &Verdict| {
+        matches!(
+            verdict,
+            Verdict::Alive {
+                cloud: Link::Up,
+                kubelet: Health::Ok,
+                ..
+            }
+        )
+    };
+    zone.becomes(reporter, "its neighbours vouch for it", 20, vouched_for)
+        .await;
+    zone.want(&[]).await;
+    zone.becomes(reporter, "it is off the list", 30, well).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_agent_is_ready_once_it_is_in_a_roster_and_shows_numbers() {
     let zone = Zone::of(1).await;
     let ask = |path: &str| {

@@ -105,6 +105,7 @@ impl Zone {
         let spec = ZoneHealthSpec {
             zone: ZONE.into(),
             roster: RosterSpec { version: 1, members },
+            ..ZoneHealthSpec::default()
         };
         self.zones()
             .create(&PostParams::default(), &ZoneHealth::new(ZONE, spec))
@@ -187,6 +188,19 @@ impl Zone {
             .iter()
             .position(|machine| holder.starts_with(&format!("{}_", machine.name)))
             .unwrap()
+    }
+
+    /// What the controller does when it needs rounds about these machines.
+    pub(crate) async fn want(&self, machines: &[usize]) {
+        let mut wanted = Vec::new();
+        for machine in machines {
+            wanted.push(self.uid(*machine).await);
+        }
+        let patch = json!({ "spec": { "wanted": wanted } });
+        self.zones()
+            .patch(ZONE, &PatchParams::default(), &Patch::Merge(&patch))
+            .await
+            .unwrap();
     }
 
     /// Raises the roster's version, as a change of members would.

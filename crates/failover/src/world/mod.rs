@@ -26,12 +26,14 @@ use evenkeel_judge::{
 };
 use evenkeel_net::watch::{Delta, Key, key};
 use evenkeel_zone::Millis;
+use evenkeel_zone::keys::Verifier;
 use facts::{Cluster, Status};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolumeClaim, Pod};
 use seen::Progress;
 use signs::Signs;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use zones::Zones;
 
 /// The leader counts as at work for this long after its Lease was seen to change.
@@ -145,6 +147,13 @@ impl World {
             decisions: Decisions::default(),
             listed: BTreeSet::new(),
         }
+    }
+
+    /// The same where agents sign by another scheme.
+    #[must_use]
+    pub fn verifying_with(mut self, verifier: Arc<dyn Verifier>) -> Self {
+        self.zones = Zones::verifying_with(verifier);
+        self
     }
 
     /// What every replica is told.

@@ -4,10 +4,12 @@ use super::read::renew_time;
 use evenkeel_api::crd::ZoneHealth;
 use evenkeel_api::names;
 use evenkeel_zone::Millis;
+use evenkeel_zone::keys::Verifier;
 use evenkeel_zone::verdict::{Book, Refusal};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// The book, and which object speaks of which zone.
 #[derive(Debug, Default)]
@@ -34,6 +36,13 @@ struct Heartbeat {
 }
 
 impl Zones {
+    pub(super) fn verifying_with(verifier: Arc<dyn Verifier>) -> Self {
+        Self {
+            book: Book::verifying_with(verifier),
+            ..Self::default()
+        }
+    }
+
     /// A ZoneHealth as a watch delivered it at `now`. Returns what was refused in it, node by node, for the log. An
     /// object that was deleted and made again begins anew.
     pub(super) fn zone_health(&mut self, now: Millis, object: &ZoneHealth) -> Vec<(String, Refusal)> {

@@ -34,7 +34,9 @@ impl Engine {
             return Err("own");
         }
         let member = self.roster.get(frame.from()).ok_or("stranger")?;
-        let message = frame.open(&member.key).map_err(crate::wire::WireError::reason)?;
+        let message = frame
+            .open_with(&member.key, &*self.verifier)
+            .map_err(crate::wire::WireError::reason)?;
         if message.header.to != self.me {
             return Err("addressee");
         }

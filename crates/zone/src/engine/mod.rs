@@ -10,8 +10,10 @@
 //! | ballots | every voter | `voter` |
 //! | tally, suspects, confirm rounds | the three reporters | `reporter` |
 //! | what ZoneHealth shall say | the three reporters, the Lease's holder first | `report` |
+//! | writes that prove the link to the API server | every listed member | `link` |
 
 mod contact;
+mod link;
 mod peer;
 mod report;
 mod reporter;
@@ -19,7 +21,7 @@ mod voter;
 mod watch;
 
 use crate::Millis;
-use crate::keys::{self, SigningKey};
+use crate::keys::{self, Ed25519, Signer, Verifier};
 use crate::roster::{Member, MemberId, REPORTERS, Roster};
 use crate::verdict::{Health, Link, ROSTER_SETTLE_MS};
 use crate::vote::Council;
@@ -64,8 +66,8 @@ impl Default for Config {
 pub struct Identity {
     /// UID of its Node.
     pub uid: String,
-    /// Its key.
-    pub key: Arc<SigningKey>,
+    /// Its key: a [`SigningKey`](crate::keys::SigningKey), but in simulations.
+    pub key: Arc<dyn Signer>,
     /// Random number of this life of the process (no clock: hazard 12).
     pub incarnation: u64,
     /// No statement of a former life had a sequence as high as this one.
@@ -103,10 +105,17 @@ pub enum Input<'a> {
     },
     /// A roster, from the API server or from the cache of a former life.
     Roster(Roster),
+    /// The members about which the controller needs rounds, in full: this replaces what was wanted before.
+    Wanted(BTreeSet<MemberId>),
     /// ZoneHealth as it stands at the API server.
     Published(&'a ZoneHealthStatus),
     /// Whether this agent holds the zone's Lease.
     Leading(bool),
+    /// What became of an [`Output::ProveLink`].
+    LinkProof {
+        /// The API server took the write.
+        written: bool,
+    },
 }
 
 /// What the check plugins say of a suspect's kubelet.
@@ -145,6 +154,9 @@ pub enum Output {
     },
     /// Write this to ZoneHealth, by compare-and-swap on what [`Input::Published`] said last.
     Report(Box<ZoneReport>),
+    /// Write this agent's own AgentStatus, past any cache and so that the object changes, and come back with
+    /// [`Input::LinkProof`].
+    ProveLink,
     /// Stand for the zone's Lease, or release it.
     Stand(bool),
     /// Remember across restarts that this member was seen alive.
@@ -235,6 +247,7 @@ impl fmt::Display for Note {
 pub struct Engine {
     config: Config,
     identity: Identity,
+    verifier: Arc<dyn Verifier>,
     me: MemberId,
     roster: Roster,
     previous: Option<(Roster, Millis)>,
@@ -255,6 +268,9 @@ pub struct Engine {
     edges: watch::Outbox,
     census_due: Millis,
     census: usize,
+    /// About whom the controller needs rounds; some of them may have left the roster.
+    wanted: BTreeSet<MemberId>,
+    proof: link::Proof,
     voter: voter::Voter,
     reporter: reporter::Reporter,
     out: Vec<Output>,
@@ -267,7 +283,7 @@ impl fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// A new life of an agent.
+    /// A new life of an agent. Members sign with Ed25519; see [`Engine::verifying_with`].
     pub fn new(config: Config, identity: Identity, roster: Roster, now: Millis) -> Self {
         let me = MemberId::of(&identity.uid);
         let config = Config {
@@ -278,6 +294,7 @@ impl Engine {
             config,
             sequence: identity.sequence_base,
             identity,
+            verifier: Arc::new(Ed25519),
             me,
             roster,
             previous: None,
@@ -296,12 +313,21 @@ impl Engine {
             edges: watch::Outbox::default(),
             census_due: now,
             census: 0,
+            wanted: BTreeSet::new(),
+            proof: link::Proof::default(),
             voter: voter::Voter::default(),
             reporter: reporter::Reporter::default(),
             out: Vec::new(),
         };
         engine.meet();
         engine
+    }
+
+    /// The same engine in a zone whose members sign by another scheme. The agent's own key must be of that scheme.
+    #[must_use]
+    pub fn verifying_with(mut self, verifier: Arc<dyn Verifier>) -> Self {
+        self.verifier = verifier;
+        self
     }
 
     /// Takes in what happened at `now` and returns what is to be done, in order. `now` never runs backwards; if it
@@ -334,8 +360,10 @@ impl Engine {
                 result,
             } => self.checked(round, suspect, result),
             Input::Roster(roster) => self.take_roster(roster),
+            Input::Wanted(wanted) => self.wanted = wanted,
             Input::Published(status) => self.take_published(status),
             Input::Leading(leading) => self.reporter.leading = leading,
+            Input::LinkProof { written } => self.take_proof(written),
         }
         std::mem::take(&mut self.out)
     }
@@ -344,7 +372,10 @@ impl Engine {
     pub fn deadline(&self) -> Millis {
         let busy = self.voter.is_busy() || self.reporter.is_busy() || self.peers.values().any(Peer::is_busy);
         // From the last tick, not from the last datagram: traffic must not put it off.
-        self.ticked.plus(if busy { BUSY_MS } else { IDLE_MS })
+        let latest = self.ticked.plus(if busy { BUSY_MS } else { IDLE_MS });
+        self.reporter
+            .next_dead_round_after(self.ticked)
+            .map_or(latest, |at| at.min(latest))
     }
 
     /// The roster in force.
@@ -388,6 +419,7 @@ impl Engine {
         self.tick_votes();
         self.tick_reporter();
         self.tick_edges();
+        self.tick_link();
     }
 
     /// After a pause everything under way is stale, and this agent's view worth nothing for a while.
@@ -490,6 +522,7 @@ impl Engine {
             reporter,
             me,
             identity,
+            now,
             ..
         } = self;
         peers.retain(|id, _| roster.contains(*id));
@@ -497,7 +530,7 @@ impl Engine {
         for id in roster.others(*me) {
             peers
                 .entry(id)
-                .or_insert_with(|| Peer::new(identity.seen_alive.contains(&id)));
+                .or_insert_with(|| Peer::new(identity.seen_alive.contains(&id), *now));
         }
         let subjects: BTreeSet<MemberId> = roster.subjects_of(*me).into_iter().collect();
         for (id, peer) in peers.iter_mut() {
@@ -563,7 +596,7 @@ impl Engine {
         };
         (
             self.sequence,
-            wire::seal(&Message { header, body }, &self.identity.key),
+            wire::seal(&Message { header, body }, &*self.identity.key),
         )
     }
 

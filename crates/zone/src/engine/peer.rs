@@ -12,8 +12,12 @@ pub(super) struct Peer {
     pub(super) life: Option<Life>,
     /// Whether this agent, in this or a former life, had proof of its life.
     pub(super) seen_alive: bool,
+    /// Since when this life of this agent has been listening for it under its present key.
+    pub(super) known_since: Millis,
     /// Last authenticated datagram of its present life.
     pub(super) contact: Option<Millis>,
+    /// Last time that its kubelet proved itself with the pinned certificate.
+    pub(super) kubelet_proved: Option<Millis>,
     /// Last ack to a fresh heartbeat of ours, directly.
     pub(super) answered: Option<Millis>,
     /// The same, directly or through a relay.
@@ -51,11 +55,13 @@ pub(super) struct Life {
 }
 
 impl Peer {
-    pub(super) fn new(seen_alive: bool) -> Self {
+    pub(super) fn new(seen_alive: bool, now: Millis) -> Self {
         Self {
             life: None,
             seen_alive,
+            known_since: now,
             contact: None,
+            kubelet_proved: None,
             answered: None,
             proved: None,
             facts: Facts::default(),
@@ -67,6 +73,12 @@ impl Peer {
             watch: None,
             reported: None,
         }
+    }
+
+    /// For how many milliseconds neither agent nor kubelet has proved its identity, as far as this life can vouch for
+    /// it: without any contact that is the time for which it has been listening.
+    pub(super) fn silent_for(&self, now: Millis) -> u64 {
+        now.since(self.contact.max(self.kubelet_proved).unwrap_or(self.known_since))
     }
 
     /// Waiting for an answer of it.

@@ -18,8 +18,6 @@ const STEP_MS: u64 = 1_000;
 const WRITING_MS: u64 = 1_000;
 /// Published evidence of life this old should have been renewed by the holder.
 const OVERDUE_ALIVE_MS: u64 = 8_000;
-/// Newly suspect nodes count for the storm this long.
-const STORM_WINDOW_MS: u64 = 60_000;
 
 /// What was published, and what is being written.
 #[derive(Debug, Default)]
@@ -47,6 +45,14 @@ struct Seen {
     holds: bool,
 }
 
+impl Press {
+    /// Whether the published report lists a node, whatever it says of it.
+    pub(super) fn lists(&self, uid: &str) -> bool {
+        let published = self.published.as_ref();
+        published.is_some_and(|published| published.status.nodes.iter().any(|node| node.uid == uid))
+    }
+}
+
 impl Engine {
     pub(super) fn take_published(&mut self, status: &ZoneHealthStatus) {
         let now = self.now;
@@ -66,7 +72,7 @@ impl Engine {
                 evidence: node.evidence.clone(),
                 at: now,
                 holds: node.verdict != VerdictKind::None
-                    && check(&self.council(), node, |_, _, _| true).is_ok(),
+                    && check(&*self.verifier, &self.council(), node, |_, _, _| true).is_ok(),
             };
             seen.insert(node.uid.clone(), known.unwrap_or_else(look));
         }
@@ -148,10 +154,12 @@ impl Engine {
                 .round_age_ms
                 .and_then(|age| u64::try_from(age).ok())
                 .unwrap_or_default();
+            let round_began = Millis(self.now.0.saturating_sub(age.saturating_add(round_age)));
             let held = Held {
                 kind: VerdictKind::Dead,
                 since: published.at,
-                round_began: Millis(self.now.0.saturating_sub(age + round_age)),
+                known_since: round_began,
+                round_began,
                 made: published.at,
                 evidence: node.evidence.clone(),
                 reason: node.reason.clone(),
@@ -244,20 +252,9 @@ impl Engine {
             sequence: self.reporter.press.newest.unwrap_or_default().wrapping_add(1),
             members: self.roster.len() as i32,
             summary: summary(&nodes),
-            storm: self.is_storm(),
             nodes,
         };
         ZoneReport { status, held_for_ms }
-    }
-
-    /// More than max(1, 25 %) of the zone became suspect within a minute (hazard 24).
-    fn is_storm(&self) -> bool {
-        let recent = |case: &&Case| {
-            case.suspect_since
-                .is_some_and(|at| self.now.since(at) < STORM_WINDOW_MS)
-        };
-        let count = self.reporter.cases.values().filter(recent).count();
-        count > 1 && 4 * count > self.roster.len()
     }
 }
 
@@ -277,7 +274,7 @@ fn differs(ours: &ZoneHealthStatus, theirs: &ZoneHealthStatus) -> bool {
     };
     let same_nodes =
         ours.nodes.len() == theirs.nodes.len() && ours.nodes.iter().zip(&theirs.nodes).all(same_node);
-    !same_nodes || ours.storm != theirs.storm || ours.epoch != theirs.epoch
+    !same_nodes || ours.epoch != theirs.epoch
 }
 
 fn summary(nodes: &[NodeVerdict]) -> String {

@@ -5,7 +5,7 @@ use crate::Millis;
 use crate::keys;
 use crate::roster::{MemberId, Roster};
 use crate::verdict::ALIVE_TTL_MS;
-use crate::vote::{Outcome, Vote};
+use crate::vote::Vote;
 use crate::wire::{self, Answer, Ballot, Body, ConfirmRequest, EdgeState, Facts, Nonce};
 use evenkeel_api::zone::VerdictKind;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,14 @@ const ASK_AGAIN_MS: u64 = 300;
 const GATHER_MS: u64 = 100;
 /// Evidence of life is renewed this often: three times within its time to live.
 const RENEW_ALIVE_MS: u64 = 4_500;
-/// Evidence of death is renewed this often, so that it fits the present roster and later renewals of the Lease.
+/// While a death is young its round is repeated this often, counted from the start of the round. Readers need two
+/// rounds whose requests lie at least 12 s apart. Three repeats make 12.75 s; the rest is for writes that take
+/// differently long.
+const REPEAT_YOUNG_DEATH_MS: u64 = 4_250;
+/// A death is young for this long after this reporter first held it.
+const YOUNG_DEATH_MS: u64 = 60_000;
+/// Evidence of an older death is renewed this often, counted from the start of the round, so that it fits the present
+/// roster and later renewals of the Lease.
 const RENEW_DEAD_MS: u64 = 10_000;
 /// A round without majority is repeated after 1, 2, 4, then every 5 s.
 const RETRY_MS: [u64; 4] = [1_000, 2_000, 4_000, 5_000];
@@ -59,6 +66,8 @@ pub(super) struct Held {
     pub(super) kind: VerdictKind,
     /// First time that this kind was held.
     pub(super) since: Millis,
+    /// No later than `since`: of a verdict that another reporter published, when its round began by its published age.
+    pub(super) known_since: Millis,
     pub(super) round_began: Millis,
     pub(super) made: Millis,
     pub(super) evidence: Vec<String>,
@@ -76,6 +85,17 @@ struct Round {
 impl Reporter {
     pub(super) fn is_busy(&self) -> bool {
         !self.rounds.is_empty()
+    }
+
+    /// The next time after `at` that a round about a death is due: what readers confirm should not wait for a tick.
+    pub(super) fn next_dead_round_after(&self, at: Millis) -> Option<Millis> {
+        let is_dead = |case: &&Case| {
+            case.held
+                .as_ref()
+                .is_some_and(|held| held.kind == VerdictKind::Dead)
+        };
+        let times = self.cases.values().filter(is_dead).map(|case| case.next_round);
+        times.filter(|time| *time > at).min()
     }
 
     pub(super) fn drop_rounds(&mut self) {
@@ -139,7 +159,7 @@ impl Engine {
         if !self.facts.are_plain() {
             bad_facts.insert(self.me, self.facts);
         }
-        for id in lost.keys().chain(bad_facts.keys()) {
+        for id in lost.keys().chain(bad_facts.keys()).chain(&self.wanted) {
             if self.roster.contains(*id) {
                 self.reporter.cases.entry(*id).or_default();
             }
@@ -210,6 +230,7 @@ impl Engine {
     fn weigh(&mut self, id: MemberId, down: usize, live: usize, bad: Option<Facts>) {
         let (now, period) = (self.now, self.config.period_ms);
         let subject = self.name(id);
+        let wanted = self.wanted.contains(&id);
         let Some(case) = self.reporter.cases.get_mut(&id) else {
             return;
         };
@@ -242,9 +263,9 @@ impl Engine {
             }
             _ => {}
         }
-        // 0.9 of the live observers have contact, and nothing is known to be wrong.
-        let well =
-            !suspect && case.suspect_since.is_none() && bad.is_none() && 10 * (live - down) >= 9 * live;
+        // 0.9 of the live observers have contact, nothing is known to be wrong, and the controller does not ask.
+        let contacts_suffice = 10 * (live - down) >= 9 * live;
+        let well = !suspect && case.suspect_since.is_none() && bad.is_none() && contacts_suffice && !wanted;
         case.well_since = if well { case.well_since.or(Some(now)) } else { None };
     }
 
@@ -255,7 +276,7 @@ impl Engine {
                 |held: &Held| held.kind == VerdictKind::Alive && now.since(held.made) >= ALIVE_TTL_MS;
             if let Some(held) = case.held.as_mut().filter(|held| expired(held)) {
                 held.kind = VerdictKind::None;
-                held.since = now;
+                (held.since, held.known_since) = (now, now);
                 held.evidence.clear();
                 held.reason = String::from("evidence of life ran out");
             }
@@ -298,8 +319,11 @@ impl Engine {
             .cases
             .iter()
             .filter(|(id, case)| {
-                let wanted = case.suspect_since.is_some() || case.troubled || case.held.is_some();
-                wanted && now >= case.next_round && !in_round(id)
+                let listed = case.suspect_since.is_some()
+                    || case.troubled
+                    || case.held.is_some()
+                    || self.wanted.contains(id);
+                listed && now >= case.next_round && !in_round(id)
             })
             .map(|(id, _)| *id)
             .take(wire::MAX_LIST)
@@ -391,8 +415,8 @@ impl Engine {
             .get(&suspect)
             .and_then(|peer| peer.proved)
             .is_some_and(|at| at >= round.began);
-        let outcome = self.council().tally(suspect, round.nonce, &cast, answered);
-        if outcome == Outcome::NoMajority && !over {
+        let kind = self.council().tally(suspect, round.nonce, &cast, answered);
+        if kind == VerdictKind::None && !over {
             return;
         }
         let Some(votes) = round.open.remove(&suspect) else {
@@ -401,10 +425,10 @@ impl Engine {
         let count = |answer| cast.iter().filter(|vote| vote.ballot.answer == answer).count();
         let counts = (count(Answer::Yes), count(Answer::No), count(Answer::Abstain));
         let of = self.roster.len();
-        let (kind, wanted, words) = match outcome {
-            Outcome::Dead => (VerdictKind::Dead, Some(Answer::No), "dead"),
-            Outcome::Alive => (VerdictKind::Alive, Some(Answer::Yes), "alive"),
-            Outcome::NoMajority => (VerdictKind::None, None, "no majority"),
+        let (carrying, words) = match kind {
+            VerdictKind::Dead => (Some(Answer::No), "dead"),
+            VerdictKind::Alive => (Some(Answer::Yes), "alive"),
+            VerdictKind::None => (None, "no majority"),
         };
         let subject = self.name(suspect);
         let now = self.now;
@@ -420,12 +444,17 @@ impl Engine {
                 of,
             }));
         }
-        case.next_round = match outcome {
-            Outcome::Dead => now.plus(RENEW_DEAD_MS),
-            Outcome::Alive => now.plus(RENEW_ALIVE_MS),
-            Outcome::NoMajority => now.plus(RETRY_MS.get(case.failures).copied().unwrap_or(RETRY_MS[3])),
+        let same_kind = case.held.as_ref().filter(|held| held.kind == kind);
+        let (since, known_since) = same_kind.map_or((now, now), |held| (held.since, held.known_since));
+        case.next_round = match kind {
+            VerdictKind::Dead if now.since(known_since) < YOUNG_DEATH_MS => {
+                round.began.plus(REPEAT_YOUNG_DEATH_MS)
+            }
+            VerdictKind::Dead => round.began.plus(RENEW_DEAD_MS),
+            VerdictKind::Alive => now.plus(RENEW_ALIVE_MS),
+            VerdictKind::None => now.plus(RETRY_MS.get(case.failures).copied().unwrap_or(RETRY_MS[3])),
         };
-        case.failures = if outcome == Outcome::NoMajority {
+        case.failures = if kind == VerdictKind::None {
             case.failures + 1
         } else {
             0
@@ -436,29 +465,25 @@ impl Engine {
         }
         let evidence = votes
             .into_values()
-            .filter(|(vote, _)| wanted.is_none_or(|wanted| vote.ballot.answer == wanted));
+            .filter(|(vote, _)| carrying.is_none_or(|carrying| vote.ballot.answer == carrying));
         let evidence: Vec<String> = evidence.map(|(_, text)| text).collect();
-        let reason = match outcome {
-            Outcome::Dead => format!(
+        let reason = match kind {
+            VerdictKind::Dead => format!(
                 "{} of {of} members say no, agent and kubelet are silent",
                 counts.1
             ),
-            Outcome::Alive => living(&cast, case.facts),
-            Outcome::NoMajority => {
+            VerdictKind::Alive => living(&cast, case.facts),
+            VerdictKind::None => {
                 format!(
                     "no majority of {of}: {} yes, {} no, {} abstain",
                     counts.0, counts.1, counts.2
                 )
             }
         };
-        let since = case
-            .held
-            .as_ref()
-            .filter(|held| held.kind == kind)
-            .map_or(now, |held| held.since);
         case.held = Some(Held {
             kind,
             since,
+            known_since,
             round_began: round.began,
             made: now,
             evidence,

@@ -140,6 +140,11 @@ impl Engine {
     }
 
     pub(super) fn checked(&mut self, round: Nonce, suspect: MemberId, result: CheckResult) {
+        if result == CheckResult::Identity
+            && let Some(peer) = self.peers.get_mut(&suspect)
+        {
+            peer.kubelet_proved = Some(self.now);
+        }
         if let Some(open) = self.voter.open.get_mut(&(round, suspect)) {
             open.check = Some(result);
             self.decide((round, suspect));
@@ -213,7 +218,7 @@ impl Engine {
         }
         let heard_nothing = silent && open.whole && open.check == Some(CheckResult::Failed);
         let no = heard_nothing && peer.seen_alive && !self.doubting;
-        let age = peer.proved.map_or(u64::MAX, |at| self.now.since(at));
+        let age = peer.silent_for(self.now);
         let kubelet = if open.check == Some(CheckResult::Failed) {
             Health::Failing
         } else {

@@ -1,7 +1,8 @@
 //! Checks the signed statements behind one published verdict.
 
+use crate::keys::Verifier;
 use crate::roster::{MemberId, Roster};
-use crate::vote::{Council, Outcome, Vote};
+use crate::vote::{Council, Vote};
 use crate::wire::{self, Body, Frame, Nonce, WireError};
 use evenkeel_api::zone::{NodeVerdict, VerdictKind};
 use std::collections::BTreeMap;
@@ -49,6 +50,7 @@ impl Checked {
 /// Opens the statements behind a verdict and checks that they carry it. `fresh` decides by voter and sequence
 /// whether a statement is new enough to count.
 pub fn check(
+    verifier: &dyn Verifier,
     council: &Council<'_>,
     verdict: &NodeVerdict,
     fresh: impl Fn(MemberId, u64, Nonce) -> bool,
@@ -62,7 +64,7 @@ pub fn check(
     let mut last = String::from("none");
     // A verdict never needs more statements than there are members.
     for text in verdict.evidence.iter().take(council.current.len()) {
-        match open(council.current, text) {
+        match open(verifier, council.current, text) {
             Ok((sequence, vote)) if vote.ballot.suspect != suspect => {
                 refused += 1;
                 last = format!("statement {sequence} speaks of another node");
@@ -88,10 +90,7 @@ pub fn check(
         }
     }
     let outcome = council.tally(suspect, checked.round, &checked.votes(), false);
-    let carried = matches!(
-        (verdict.verdict, outcome),
-        (VerdictKind::Dead, Outcome::Dead) | (VerdictKind::Alive, Outcome::Alive) | (VerdictKind::None, _)
-    );
+    let carried = verdict.verdict == VerdictKind::None || verdict.verdict == outcome;
     if carried {
         Ok(checked)
     } else {
@@ -103,14 +102,14 @@ pub fn check(
     }
 }
 
-fn open(roster: &Roster, text: &str) -> Result<(u64, Vote), String> {
+fn open(verifier: &dyn Verifier, roster: &Roster, text: &str) -> Result<(u64, Vote), String> {
     let say = |error: WireError| error.to_string();
     let bytes = wire::from_evidence(text).map_err(say)?;
     let frame = Frame::parse(&bytes).map_err(say)?;
     let member = roster
         .get(frame.from())
         .ok_or("signed by somebody who is not a member")?;
-    let message = frame.open(&member.key).map_err(say)?;
+    let message = frame.open_with(&member.key, verifier).map_err(say)?;
     match message.body {
         Body::Ballot(ballot) => Ok((
             message.header.sequence,

@@ -11,9 +11,11 @@ mod zone;
 pub use evidence::{Refusal, check};
 
 use crate::Millis;
+use crate::keys::{Ed25519, Verifier};
 use crate::wire::Nonce;
 use evenkeel_api::zone::{RosterSpec, ZoneHealthStatus};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use zone::Zone;
 
 /// Evidence of life is worth this long after the reader received it (hazard 1).
@@ -122,15 +124,30 @@ pub enum Health {
 /// let book = Book::new();
 /// assert_eq!(book.verdict("4a5c…"), Verdict::None(NoVerdict::NotAMember));
 /// ```
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Book {
+    verifier: Arc<dyn Verifier>,
     zones: BTreeMap<String, Zone>,
+}
+
+impl Default for Book {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Book {
     /// Knows nothing: every zone is void until it has been seen to advance once (hazard 20).
     pub fn new() -> Self {
-        Self::default()
+        Self::verifying_with(Arc::new(Ed25519))
+    }
+
+    /// The same for members that sign by another scheme.
+    pub fn verifying_with(verifier: Arc<dyn Verifier>) -> Self {
+        Self {
+            verifier,
+            zones: BTreeMap::new(),
+        }
     }
 
     /// Takes in a ZoneHealth as it was received at `now`. Returns what was refused in it, for logs; a refusal never
@@ -145,10 +162,8 @@ impl Book {
         roster: &RosterSpec,
         status: &ZoneHealthStatus,
     ) -> Vec<(String, Refusal)> {
-        self.zones
-            .entry(zone.to_owned())
-            .or_default()
-            .observe(now, roster, status)
+        let known = self.zones.entry(zone.to_owned()).or_default();
+        known.observe(&*self.verifier, now, roster, status)
     }
 
     /// Takes in a renewal of the zone's Lease (its `renewTime` or holder changed), received at `now`. A holder whose

@@ -3,6 +3,7 @@
 use super::evidence::{Checked, Refusal, check};
 use super::{ALIVE_TTL_MS, Alive, Death, NoVerdict, ROSTER_SETTLE_MS, STORM_WINDOW_MS, Verdict};
 use crate::Millis;
+use crate::keys::Verifier;
 use crate::roster::{MemberId, Roster};
 use crate::vote::{Council, Vote};
 use crate::wire::{Answer, Nonce};
@@ -30,6 +31,8 @@ pub(super) struct Zone {
 #[derive(Debug, Default)]
 struct Held {
     word: Word,
+    /// The statements that the word rests on, as published.
+    accepted: Vec<String>,
     /// When this death began, for storms.
     died: Option<Millis>,
     /// The newest statement about it was refused; for people, where there is no evidence.
@@ -108,6 +111,7 @@ impl Zone {
 
     pub(super) fn observe(
         &mut self,
+        verifier: &dyn Verifier,
         now: Millis,
         spec: &RosterSpec,
         status: &ZoneHealthStatus,
@@ -128,8 +132,13 @@ impl Zone {
         };
         let mut refusals = Vec::new();
         for node in &status.nodes {
-            if let Err(refusal) = self.take_node(now, &council, node) {
-                let id = MemberId::of(&node.uid);
+            let id = MemberId::of(&node.uid);
+            // What was verified once is not verified again.
+            let known = |held: &Held| held.accepted == node.evidence && !node.evidence.is_empty();
+            if self.nodes.get(&id).is_some_and(known) {
+                continue;
+            }
+            if let Err(refusal) = self.take_node(verifier, now, &council, node) {
                 if roster.contains(id) {
                     self.nodes.entry(id).or_default().refused = true;
                 }
@@ -167,7 +176,13 @@ impl Zone {
         Ok(())
     }
 
-    fn take_node(&mut self, now: Millis, council: &Council<'_>, node: &NodeVerdict) -> Result<(), Refusal> {
+    fn take_node(
+        &mut self,
+        verifier: &dyn Verifier,
+        now: Millis,
+        council: &Council<'_>,
+        node: &NodeVerdict,
+    ) -> Result<(), Refusal> {
         let first = !self.reported;
         let id = MemberId::of(&node.uid);
         let standing = self.nodes.get(&id).and_then(|held| held.word.round());
@@ -177,7 +192,7 @@ impl Zone {
             let seen = newest.get(&(voter, id)).copied();
             seen.is_none_or(|seen| sequence > seen || (sequence == seen && Some(round) == standing))
         };
-        let checked = check(council, node, fresh)?;
+        let checked = check(verifier, council, node, fresh)?;
         // Without having seen the report before, nobody knows when it was written: as old as can be.
         let stated = node.round_age_ms.and_then(|age| u64::try_from(age).ok());
         let round_age = stated.filter(|_| !first).unwrap_or(u64::MAX);
@@ -206,6 +221,7 @@ impl Zone {
             _ => None,
         };
         held.word = word;
+        held.accepted.clone_from(&node.evidence);
         let sequences = checked.votes.iter();
         self.newest
             .extend(sequences.map(|(voter, (sequence, _))| ((*voter, id), *sequence)));

@@ -6,7 +6,7 @@ const ROUND: u8 = 9;
 
 /// `votes`: one letter per member beginning with node 1, `y`es, `n`o, `a`bstain, `.` silent. The suspect is the last
 /// node, its letter is its own voice.
-fn outcome(votes: &str, self_yes: bool) -> Outcome {
+fn outcome(votes: &str, self_yes: bool) -> VerdictKind {
     let count = votes.len();
     let zone = Fixture::new(u8::try_from(count).unwrap());
     let cast: Vec<Vote> = votes
@@ -35,57 +35,57 @@ fn cast(zone: &Fixture, voter: usize, suspect: usize, letter: char) -> Option<Vo
 
 #[rstest]
 // N = 1: no peer verdict.
-#[case("n", Outcome::NoMajority)]
-#[case("y", Outcome::NoMajority)]
-#[case(".", Outcome::NoMajority)]
+#[case("n", VerdictKind::None)]
+#[case("y", VerdictKind::None)]
+#[case(".", VerdictKind::None)]
 // N = 2: one peer never convicts; with the suspect's own voice both say that it lives.
-#[case("n.", Outcome::NoMajority)]
-#[case("nn", Outcome::NoMajority)]
-#[case("y.", Outcome::NoMajority)]
-#[case("yy", Outcome::Alive)]
-#[case("ny", Outcome::NoMajority)]
+#[case("n.", VerdictKind::None)]
+#[case("nn", VerdictKind::None)]
+#[case("y.", VerdictKind::None)]
+#[case("yy", VerdictKind::Alive)]
+#[case("ny", VerdictKind::None)]
 // N = 3: both others.
-#[case("nn.", Outcome::Dead)]
-#[case("n..", Outcome::NoMajority)]
-#[case("na.", Outcome::NoMajority)]
-#[case("ny.", Outcome::NoMajority)]
-#[case("yy.", Outcome::Alive)]
-#[case("y.y", Outcome::Alive)]
-#[case("..y", Outcome::NoMajority)]
-#[case("nny", Outcome::NoMajority)]
-#[case("nnn", Outcome::Dead)]
+#[case("nn.", VerdictKind::Dead)]
+#[case("n..", VerdictKind::None)]
+#[case("na.", VerdictKind::None)]
+#[case("ny.", VerdictKind::None)]
+#[case("yy.", VerdictKind::Alive)]
+#[case("y.y", VerdictKind::Alive)]
+#[case("..y", VerdictKind::None)]
+#[case("nny", VerdictKind::None)]
+#[case("nnn", VerdictKind::Dead)]
 // N = 4: three; half of the zone decides nothing.
-#[case("nnn.", Outcome::Dead)]
-#[case("nn..", Outcome::NoMajority)]
-#[case("nny.", Outcome::NoMajority)]
-#[case("yyy.", Outcome::Alive)]
-#[case("yy.y", Outcome::Alive)]
-#[case("yy..", Outcome::NoMajority)]
-#[case("nnny", Outcome::NoMajority)]
+#[case("nnn.", VerdictKind::Dead)]
+#[case("nn..", VerdictKind::None)]
+#[case("nny.", VerdictKind::None)]
+#[case("yyy.", VerdictKind::Alive)]
+#[case("yy.y", VerdictKind::Alive)]
+#[case("yy..", VerdictKind::None)]
+#[case("nnny", VerdictKind::None)]
 // N = 5: three.
-#[case("nnn..", Outcome::Dead)]
-#[case("nnny.", Outcome::Dead)]
-#[case("nn...", Outcome::NoMajority)]
-#[case("nnyy.", Outcome::NoMajority)]
-#[case("nnyyy", Outcome::Alive)]
-#[case("yyy..", Outcome::Alive)]
-#[case("nnnny", Outcome::NoMajority)]
+#[case("nnn..", VerdictKind::Dead)]
+#[case("nnny.", VerdictKind::Dead)]
+#[case("nn...", VerdictKind::None)]
+#[case("nnyy.", VerdictKind::None)]
+#[case("nnyyy", VerdictKind::Alive)]
+#[case("yyy..", VerdictKind::Alive)]
+#[case("nnnny", VerdictKind::None)]
 // N = 6: four; a tie of three and three decides nothing.
-#[case("nnnn..", Outcome::Dead)]
-#[case("nnn...", Outcome::NoMajority)]
-#[case("nnnyy.", Outcome::NoMajority)]
-#[case("nnyyyy", Outcome::Alive)]
-#[case("nnnyyy", Outcome::NoMajority)]
-#[case("yyyy..", Outcome::Alive)]
+#[case("nnnn..", VerdictKind::Dead)]
+#[case("nnn...", VerdictKind::None)]
+#[case("nnnyy.", VerdictKind::None)]
+#[case("nnyyyy", VerdictKind::Alive)]
+#[case("nnnyyy", VerdictKind::None)]
+#[case("yyyy..", VerdictKind::Alive)]
 // N = 7: four.
-#[case("nnnn...", Outcome::Dead)]
-#[case("nnnnyy.", Outcome::Dead)]
-#[case("nnnyyy.", Outcome::NoMajority)]
-#[case("nnn....", Outcome::NoMajority)]
-#[case("yyy...y", Outcome::Alive)]
-#[case("nnnnnny", Outcome::NoMajority)]
-#[case("aaaaaa.", Outcome::NoMajority)]
-fn votes_decide_by_more_than_half_of_the_roster(#[case] votes: &str, #[case] expected: Outcome) {
+#[case("nnnn...", VerdictKind::Dead)]
+#[case("nnnnyy.", VerdictKind::Dead)]
+#[case("nnnyyy.", VerdictKind::None)]
+#[case("nnn....", VerdictKind::None)]
+#[case("yyy...y", VerdictKind::Alive)]
+#[case("nnnnnny", VerdictKind::None)]
+#[case("aaaaaa.", VerdictKind::None)]
+fn votes_decide_by_more_than_half_of_the_roster(#[case] votes: &str, #[case] expected: VerdictKind) {
     assert_eq!(outcome(votes, false), expected, "{votes}");
 }
 
@@ -107,13 +107,13 @@ fn every_combination_up_to_seven_follows_the_rule() {
             let (needed, own_yes) = (count / 2 + 1, said(count - 1) == 0);
             for self_yes in [false, true] {
                 let expected = if count == 1 {
-                    Outcome::NoMajority
+                    VerdictKind::None
                 } else if no >= needed && !own_yes && !self_yes {
-                    Outcome::Dead
+                    VerdictKind::Dead
                 } else if yes >= needed {
-                    Outcome::Alive
+                    VerdictKind::Alive
                 } else {
-                    Outcome::NoMajority
+                    VerdictKind::None
                 };
                 let got = tally(&roster, suspect, Nonce([ROUND; 16]), &votes, self_yes);
                 assert_eq!(got, expected, "N = {count}, votes {code:#o}, self_yes {self_yes}");
@@ -127,8 +127,8 @@ fn every_combination_up_to_seven_follows_the_rule() {
 #[case("nnnn.")]
 #[case("nnnnnn.")]
 fn an_authenticated_answer_of_the_suspect_vetoes_dead(#[case] votes: &str) {
-    assert_eq!(outcome(votes, false), Outcome::Dead);
-    assert_eq!(outcome(votes, true), Outcome::NoMajority);
+    assert_eq!(outcome(votes, false), VerdictKind::Dead);
+    assert_eq!(outcome(votes, true), VerdictKind::None);
 }
 
 #[test]
@@ -138,12 +138,12 @@ fn a_voter_counts_once_and_contradicting_itself_not_at_all() {
     let twice = [no(1), no(1), no(1)];
     assert_eq!(
         tally(&zone.roster(), Fixture::id(5), Nonce([ROUND; 16]), &twice, false),
-        Outcome::NoMajority
+        VerdictKind::None
     );
     let torn = [no(1), no(2), no(3), zone.vote(3, 5, ROUND, Answer::Yes)];
     assert_eq!(
         tally(&zone.roster(), Fixture::id(5), Nonce([ROUND; 16]), &torn, false),
-        Outcome::NoMajority
+        VerdictKind::None
     );
 }
 
@@ -154,7 +154,7 @@ fn votes_of_another_round_subject_roster_or_stranger_do_not_count() {
         .map(|voter| zone.vote(voter, 5, ROUND, Answer::No))
         .collect();
     let decide = |votes: &[Vote]| tally(&zone.roster(), Fixture::id(5), Nonce([ROUND; 16]), votes, false);
-    assert_eq!(decide(&base), Outcome::Dead);
+    assert_eq!(decide(&base), VerdictKind::Dead);
     let mut newer = Fixture::new(5);
     newer.reissue();
     let spoilt: [(&str, Vote); 4] = [
@@ -164,7 +164,7 @@ fn votes_of_another_round_subject_roster_or_stranger_do_not_count() {
         ("stranger", zone.vote(6, 5, ROUND, Answer::No)),
     ];
     for (what, vote) in spoilt {
-        assert_eq!(decide(&[base[0], base[1], vote]), Outcome::NoMajority, "{what}");
+        assert_eq!(decide(&[base[0], base[1], vote]), VerdictKind::None, "{what}");
     }
 }
 
@@ -177,9 +177,9 @@ fn a_yes_resting_on_an_old_contact_has_expired() {
     ];
     let decide = |votes: &[Vote]| tally(&zone.roster(), Fixture::id(3), Nonce([ROUND; 16]), votes, false);
     votes[1].ballot.contact_age = FRESH_CONTACT_MS;
-    assert_eq!(decide(&votes), Outcome::Alive);
+    assert_eq!(decide(&votes), VerdictKind::Alive);
     votes[1].ballot.contact_age = FRESH_CONTACT_MS + 1;
-    assert_eq!(decide(&votes), Outcome::NoMajority);
+    assert_eq!(decide(&votes), VerdictKind::None);
 }
 
 #[test]
@@ -201,16 +201,16 @@ fn those_who_joined_across_a_split_cannot_outvote_those_who_were_there() {
             .collect()
     };
     let decide = |votes: &[Vote]| joint.tally(Fixture::id(1), Nonce([ROUND; 16]), votes, false);
-    assert_eq!(decide(&votes(&[4, 5, 6, 7])), Outcome::NoMajority);
-    assert_eq!(decide(&votes(&[2, 4, 5, 6, 7])), Outcome::NoMajority);
-    assert_eq!(decide(&votes(&[2, 3, 5, 6])), Outcome::Dead);
+    assert_eq!(decide(&votes(&[4, 5, 6, 7])), VerdictKind::None);
+    assert_eq!(decide(&votes(&[2, 4, 5, 6, 7])), VerdictKind::None);
+    assert_eq!(decide(&votes(&[2, 3, 5, 6])), VerdictKind::Dead);
     let alone = Council {
         current: &after,
         previous: None,
     };
     assert_eq!(
         alone.tally(Fixture::id(1), Nonce([ROUND; 16]), &votes(&[4, 5, 6, 7]), false),
-        Outcome::Dead
+        VerdictKind::Dead
     );
 }
 
@@ -222,21 +222,21 @@ fn a_vote_bound_to_an_older_roster_counts_among_the_members_of_the_present_one()
     let decide = |zone: &Fixture, votes: &[Vote]| {
         tally(&zone.roster(), Fixture::id(3), Nonce([ROUND; 16]), votes, false)
     };
-    assert_eq!(decide(&zone, &votes), Outcome::Dead);
+    assert_eq!(decide(&zone, &votes), VerdictKind::Dead);
     zone.grow();
     // Two of three then, two of four now.
-    assert_eq!(decide(&zone, &votes), Outcome::NoMajority);
+    assert_eq!(decide(&zone, &votes), VerdictKind::None);
     let with_new = [votes[0], votes[1], zone.vote(4, 3, ROUND, Answer::No)];
-    assert_eq!(decide(&zone, &with_new), Outcome::Dead);
+    assert_eq!(decide(&zone, &with_new), VerdictKind::Dead);
     zone.grow();
-    assert_eq!(decide(&zone, &with_new), Outcome::Dead);
+    assert_eq!(decide(&zone, &with_new), VerdictKind::Dead);
     // Two rosters of one version: one of them is not ours.
     let mut forged = with_new;
     forged[0].ballot.roster = crate::roster::RosterRef {
         version: 3,
         ..forged[0].ballot.roster
     };
-    assert_eq!(decide(&zone, &forged), Outcome::NoMajority);
+    assert_eq!(decide(&zone, &forged), VerdictKind::None);
 }
 
 #[test]
@@ -256,14 +256,11 @@ fn above_101_members_a_majority_of_the_sample_decides() {
         .map(|voter| zone.vote(*voter, 150, ROUND, Answer::No))
         .collect();
     let decide = |votes: &[Vote]| tally(&roster, Fixture::id(150), Nonce([ROUND; 16]), votes, false);
-    assert_eq!(decide(&votes[..50]), Outcome::NoMajority);
-    assert_eq!(decide(&votes[..51]), Outcome::Dead);
+    assert_eq!(decide(&votes[..50]), VerdictKind::None);
+    assert_eq!(decide(&votes[..51]), VerdictKind::Dead);
     let outside: Vec<Vote> = (1..150)
         .filter(|i| !voters.contains(i))
         .map(|i| zone.vote(i, 150, ROUND, Answer::No))
         .collect();
-    assert_eq!(
-        decide(&[&votes[..40], &outside[..]].concat()),
-        Outcome::NoMajority
-    );
+    assert_eq!(decide(&[&votes[..40], &outside[..]].concat()), VerdictKind::None);
 }

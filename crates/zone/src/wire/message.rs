@@ -180,7 +180,8 @@ pub struct Ballot {
     /// What.
     pub answer: Answer,
     /// Milliseconds between the last contact that proved the suspect's identity (its agent's signature or its
-    /// kubelet's pinned certificate) and this vote; `u32::MAX`: never. 0 in the suspect's own voice.
+    /// kubelet's pinned certificate) and this vote. A voter whose present life had no such contact states for how long
+    /// it has been listening for one, which is at most the time since its agent started. 0 in the suspect's own voice.
     pub contact_age: u32,
     /// What the suspect says of itself, and the voter's check of its kubelet.
     pub facts: Facts,

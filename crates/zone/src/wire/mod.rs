@@ -17,7 +17,7 @@ pub use message::{
     Message, Nonce, Relay,
 };
 
-use crate::keys::{PublicKey, SIGNATURE_LEN, SigningKey};
+use crate::keys::{Ed25519, PublicKey, SIGNATURE_LEN, Signer, Verifier};
 use crate::roster::MemberId;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -124,9 +124,14 @@ impl<'a> Frame<'a> {
         self.from
     }
 
-    /// Checks the signature, then reads the body.
+    /// Checks the Ed25519 signature, then reads the body.
     pub fn open(&self, key: &PublicKey) -> Result<Message, WireError> {
-        if !key.verifies(&signed(self.covered), self.signature) {
+        self.open_with(key, &Ed25519)
+    }
+
+    /// The same, with the signature scheme of `verifier`.
+    pub fn open_with(&self, key: &PublicKey, verifier: &dyn Verifier) -> Result<Message, WireError> {
+        if !verifier.verifies(key, &signed(self.covered), self.signature) {
             return Err(WireError::Signature);
         }
         message::decode(self.kind, self.body)
@@ -134,7 +139,7 @@ impl<'a> Frame<'a> {
 }
 
 /// Encodes and signs.
-pub fn seal(message: &Message, key: &SigningKey) -> Vec<u8> {
+pub fn seal(message: &Message, key: &dyn Signer) -> Vec<u8> {
     let body = message::encode(message);
     let mut out = codec::Writer(Vec::with_capacity(HEAD + body.len() + SIGNATURE_LEN));
     out.bytes(&MAGIC)

@@ -1,5 +1,7 @@
 use super::*;
 use crate::fixture::Fixture;
+use crate::keys::SigningKey;
+use crate::keys::stand_in::StandIn;
 use crate::roster::{Epoch, RosterRef};
 use crate::verdict::{Health, Link};
 use proptest::prelude::*;
@@ -144,6 +146,24 @@ fn another_key_and_another_context_are_refused() {
         Frame::parse(&bare).unwrap().open(key().public()),
         Err(WireError::Signature)
     );
+}
+
+#[test]
+fn the_stand_in_speaks_the_same_format_and_refuses_what_is_forged() {
+    let scheme = StandIn::new([3; 32]);
+    let (signer, other) = (scheme.signer(&[1; 32]), scheme.signer(&[2; 32]));
+    for message in all() {
+        let bytes = seal(&message, &signer);
+        assert_eq!(bytes.len(), seal(&message, &key()).len());
+        let frame = Frame::parse(&bytes).unwrap();
+        assert_eq!(frame.open_with(signer.public(), &scheme), Ok(message));
+        let refused = [
+            frame.open_with(other.public(), &scheme),
+            frame.open_with(signer.public(), &StandIn::new([4; 32])),
+            frame.open(signer.public()),
+        ];
+        assert!(refused.iter().all(|opened| *opened == Err(WireError::Signature)));
+    }
 }
 
 #[test]

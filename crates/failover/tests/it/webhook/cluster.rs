@@ -112,6 +112,7 @@ impl Cluster {
         let spec = ZoneHealthSpec {
             zone: "default".to_owned(),
             roster: zone.roster(),
+            ..ZoneHealthSpec::default()
         };
         let object = ZoneHealth::new(&zone_object_name("default"), spec);
         let zones: Api<ZoneHealth> = Api::all(admin.clone());

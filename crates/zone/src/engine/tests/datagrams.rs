@@ -3,7 +3,7 @@
 use crate::Millis;
 use crate::engine::{Config, Engine, Identity, Input, Output};
 use crate::fixture::Fixture;
-use crate::keys::SigningKey;
+use crate::keys::{Signer, SigningKey};
 use crate::roster::MemberId;
 use crate::wire::{self, Ack, Body, Frame, Header, Heartbeat, Message};
 use proptest::prelude::*;
@@ -13,25 +13,40 @@ const NOW: Millis = Millis(50_000);
 
 /// The agent of node 1 of three.
 fn engine() -> Engine {
+    engine_in(&Fixture::new(3))
+}
+
+fn engine_in(zone: &Fixture) -> Engine {
     let identity = Identity {
         uid: Fixture::uid(1),
-        key: SigningKey::from_seed(&[1; 32]).unwrap().into(),
+        key: zone.signer(1),
         incarnation: 77,
         sequence_base: 0,
         seed: [5; 32],
         seen_alive: BTreeSet::new(),
     };
-    Engine::new(Config::default(), identity, Fixture::new(3).roster(), NOW)
+    Engine::new(Config::default(), identity, zone.roster(), NOW).verifying_with(zone.verifier())
 }
 
 fn datagram(from: usize, to: usize, incarnation: u64, sequence: u64, body: Body) -> Vec<u8> {
+    signed_by(Fixture::new(3).key(from), from, to, incarnation, sequence, body)
+}
+
+fn signed_by(
+    key: &dyn Signer,
+    from: usize,
+    to: usize,
+    incarnation: u64,
+    sequence: u64,
+    body: Body,
+) -> Vec<u8> {
     let header = Header {
         from: Fixture::id(from),
         to: Fixture::id(to),
         incarnation,
         sequence,
     };
-    wire::seal(&Message { header, body }, Fixture::new(3).key(from))
+    wire::seal(&Message { header, body }, key)
 }
 
 fn heartbeat(incarnation: u64, sequence: u64) -> Vec<u8> {
@@ -206,6 +221,31 @@ fn strangers_forgers_and_misaddressed_datagrams_are_refused() {
         let outputs = engine.handle(NOW, Input::Datagram(&bytes));
         assert_eq!((outputs.len(), refused(&outputs)), (1, vec![reason]));
     }
+}
+
+#[test]
+fn an_engine_of_a_simulation_checks_tags_of_the_stand_in_as_strictly() {
+    let zone = Fixture::stand_in(3);
+    let mut engine = engine_in(&zone);
+    let mut say = |key: &dyn Signer| {
+        let body = Body::Heartbeat(Heartbeat::default());
+        let bytes = signed_by(key, 2, 1, 9, 1, body);
+        engine.handle(NOW, Input::Datagram(&bytes))
+    };
+    let answered = say(zone.key(2));
+    let answers = answered.iter().filter_map(|output| match output {
+        Output::Send { bytes, .. } => Frame::parse(bytes)
+            .unwrap()
+            .open_with(zone.key(1).public(), &*zone.verifier())
+            .ok(),
+        _ => None,
+    });
+    assert_eq!(
+        answers.map(|message| message.body.name()).collect::<Vec<_>>(),
+        ["ack", "heartbeat"]
+    );
+    assert_eq!(refused(&say(zone.key(3))), ["signature"]);
+    assert_eq!(refused(&say(Fixture::new(3).key(2))), ["signature"]);
 }
 
 #[test]

@@ -6,11 +6,13 @@ use crate::fixture::Fixture;
 use crate::keys::{self, SigningKey};
 use crate::roster::{MemberId, Roster};
 use crate::verdict::{Book, Health, Verdict};
+use crate::wire::{Body, Frame, Nonce};
 use evenkeel_api::zone::{KubeletEndpoint, RosterSpec, ZoneHealthStatus};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 const STEP_MS: u64 = 10;
-const ZONE: &str = "shore";
+pub(super) const ZONE: &str = "shore";
 
 pub(super) struct Net {
     pub(super) now: u64,
@@ -26,6 +28,9 @@ pub(super) struct Net {
     pub(super) notes: Vec<(u64, usize, Note)>,
     pub(super) sent_bytes: BTreeMap<usize, usize>,
     pub(super) lying: BTreeSet<usize>,
+    /// When who first asked about whom in a round.
+    pub(super) rounds: BTreeMap<(usize, Nonce, MemberId), u64>,
+    wanted: BTreeSet<usize>,
     seed: u64,
     lives: u64,
     draws: u64,
@@ -38,7 +43,7 @@ pub(super) struct Net {
 
 enum Event {
     Datagram(Vec<u8>),
-    Checked(crate::wire::Nonce, MemberId, CheckResult),
+    Checked(Nonce, MemberId, CheckResult),
     Write(ZoneHealthStatus),
 }
 
@@ -71,6 +76,8 @@ impl Net {
             notes: Vec::new(),
             sent_bytes: BTreeMap::new(),
             lying: BTreeSet::new(),
+            rounds: BTreeMap::new(),
+            wanted: BTreeSet::new(),
             seed,
             lives: 0,
             draws: 0,
@@ -111,9 +118,7 @@ impl Net {
         self.lives += 1;
         let identity = Identity {
             uid: Fixture::uid(i),
-            key: SigningKey::from_seed(&[u8::try_from(i).unwrap(); 32])
-                .unwrap()
-                .into(),
+            key: Arc::new(SigningKey::from_seed(&[u8::try_from(i).unwrap(); 32]).unwrap()),
             incarnation: self.draw(u64::MAX),
             sequence_base: self.lives << 32,
             seed: keys::hash("test", &[&self.seed.to_be_bytes(), &self.lives.to_be_bytes()]),
@@ -144,6 +149,12 @@ impl Net {
 
     pub(super) fn cut_cloud(&mut self, i: usize) {
         self.cut.insert((i, 0));
+    }
+
+    /// The controller needs rounds about these nodes. Everybody learns it with the next look at ZoneHealth.
+    pub(super) fn want(&mut self, nodes: &[usize]) {
+        self.wanted = nodes.iter().copied().collect();
+        self.told.clear();
     }
 
     /// Cuts all links between two groups of nodes, both ways.
@@ -281,6 +292,8 @@ impl Net {
                 );
             }
             if self.told.insert(i, self.published.sequence) != Some(self.published.sequence) {
+                let wanted = self.wanted.iter().map(|node| Fixture::id(*node)).collect();
+                self.feed(i, Input::Wanted(wanted));
                 let status = self.published.clone();
                 self.feed(i, Input::Published(&status));
             }
@@ -321,6 +334,7 @@ impl Net {
         match output {
             Output::Send { to, bytes, .. } => {
                 *self.sent_bytes.entry(i).or_default() += bytes.len();
+                self.note_round(i, &bytes);
                 let j = self.index(to);
                 let lost = self.cut.contains(&(i, j)) || self.draw(100) < self.loss_percent;
                 if !lost && self.engines[j - 1].is_some() {
@@ -347,6 +361,11 @@ impl Net {
                     self.after(20, i, Event::Write(report.status));
                 }
             }
+            // The links of these nodes are judged by what their agents say, not by their writes.
+            Output::ProveLink => {
+                let written = self.reaches_cloud(i);
+                self.feed(i, Input::LinkProof { written });
+            }
             Output::Stand(true) => {
                 self.standing.insert(i);
             }
@@ -358,6 +377,33 @@ impl Net {
             }
             Output::Note(note) => self.notes.push((self.now, i, note)),
             Output::Refused(_) => {}
+        }
+    }
+
+    /// When node `i` asked about a suspect, round by round.
+    pub(super) fn rounds_of(&self, i: usize, suspect: usize) -> Vec<u64> {
+        let of = |((asker, _, about), at): (&(usize, Nonce, MemberId), &u64)| {
+            (*asker == i && *about == Fixture::id(suspect)).then_some(*at)
+        };
+        let mut times: Vec<u64> = self.rounds.iter().filter_map(of).collect();
+        times.sort_unstable();
+        times
+    }
+
+    fn note_round(&mut self, i: usize, bytes: &[u8]) {
+        // The kind of a confirm request: all others are spared the check of a signature.
+        if bytes.get(4) != Some(&5) {
+            return;
+        }
+        let roster = self.roster();
+        let key = &roster.get(Fixture::id(i)).unwrap().key;
+        let Ok(message) = Frame::parse(bytes).and_then(|frame| frame.open(key)) else {
+            return;
+        };
+        if let Body::Confirm(request) = message.body {
+            for suspect in request.suspects {
+                self.rounds.entry((i, request.round, suspect)).or_insert(self.now);
+            }
         }
     }
 

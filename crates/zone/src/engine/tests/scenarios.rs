@@ -1,6 +1,6 @@
 //! What a zone concludes.
 
-use super::net::Net;
+use super::net::{Net, ZONE};
 use crate::fixture::Fixture;
 use crate::verdict::{Health, Link, NoVerdict, Verdict};
 use rstest::rstest;
@@ -52,9 +52,12 @@ fn two_at_once_are_found_in_one_go() {
     net.kill(2);
     net.kill(5);
     net.until("both are dead", 6_500, |net| net.is_dead(2) && net.is_dead(5));
-    assert!(net.published.storm, "two of seven within a minute is a storm");
-    net.run(62_000);
-    assert!(!net.published.storm && net.is_dead(2) && net.is_dead(5));
+    assert!(
+        net.book.storm(ZONE),
+        "two of seven within a minute, by signed evidence, are a storm"
+    );
+    net.run(75_000);
+    assert!(!net.book.storm(ZONE) && net.is_dead(2) && net.is_dead(5));
 }
 
 #[rstest]
@@ -75,6 +78,119 @@ fn a_node_cut_from_the_cloud_is_attested_alive_for_as_long_as_it_lives(#[values(
     // And when it dies too, that is seen.
     net.kill(cut);
     net.until("it is dead", 6_000, |net| net.is_dead(cut));
+}
+
+const WELL: Verdict = Verdict::Alive {
+    cloud: Link::Up,
+    kubelet: Health::Ok,
+    runtime: Health::Ok,
+};
+
+#[rstest]
+fn a_wanted_member_is_attested_alive_for_as_long_as_it_is_wanted_though_it_looks_healthy(
+    #[values(3, 5, 16)] count: u8,
+    #[values(false, true)] reports_itself: bool,
+) {
+    let mut net = Net::settled(count, 30);
+    net.run(40_000);
+    let step = usize::from(!reports_itself);
+    let wanted = (net.leader() - 1 + step) % usize::from(count) + 1;
+    assert_eq!(net.verdict(wanted), Verdict::None(NoVerdict::NotListed));
+    net.want(&[wanted]);
+    net.until("it is attested", 3_000, |net| net.verdict(wanted) == WELL);
+    net.run_checking(60_000, |net| assert_eq!(net.verdict(wanted), WELL));
+    net.want(&[]);
+    net.until("it is off the list", 10_000, |net| {
+        net.verdict(wanted) == Verdict::None(NoVerdict::NotListed)
+    });
+    net.run_checking(20_000, |net| {
+        assert_eq!(net.verdict(wanted), Verdict::None(NoVerdict::NotListed));
+    });
+}
+
+#[test]
+fn a_wanted_member_that_dies_and_returns_stays_listed_until_it_is_no_longer_wanted() {
+    let mut net = Net::settled(5, 31);
+    net.want(&[3]);
+    net.until("it is attested", 3_000, |net| net.verdict(3) == WELL);
+    net.kill(3);
+    net.until("it is dead", 6_000, |net| net.is_dead(3));
+    net.run(30_000);
+    net.revive(3);
+    net.until("there is evidence of life", 6_000, |net| net.is_alive(3));
+    net.run_checking(60_000, |net| {
+        assert!(net.is_alive(3), "{}", net.published.summary);
+    });
+    net.want(&[]);
+    net.until("it is acquitted", 25_000, |net| {
+        net.verdict(3) == Verdict::None(NoVerdict::NotListed)
+    });
+}
+
+#[test]
+fn wanted_members_that_left_the_roster_trouble_nobody() {
+    let mut net = Net::settled(3, 32);
+    net.want(&[2, 7]);
+    net.until("node-2 is attested", 3_000, |net| net.verdict(2) == WELL);
+    net.run_checking(20_000, |net| assert_eq!(net.published.nodes.len(), 1));
+}
+
+fn gaps(times: &[u64]) -> Vec<u64> {
+    times.windows(2).map(|pair| pair[1] - pair[0]).collect()
+}
+
+#[rstest]
+fn a_young_death_is_voted_on_every_four_and_a_quarter_seconds_and_an_old_one_every_ten(
+    #[values(3, 5, 7)] count: u8,
+) {
+    let mut net = Net::settled(count, 33);
+    let reporter = net.leader();
+    let victim = reporter % usize::from(count) + 1;
+    net.kill(victim);
+    net.until("the victim is dead", 6_000, |net| net.is_dead(victim));
+    let dead_at = net.now;
+    net.run(120_000);
+    // From the round that was the first to end with a death.
+    let rounds = net.rounds_of(reporter, victim);
+    let first = rounds.iter().rposition(|at| *at < dead_at).unwrap();
+    let gaps = gaps(&rounds[first..]);
+    assert_eq!(gaps[..14], [4_250; 14], "the first minute");
+    assert!(
+        gaps[15..].iter().all(|gap| *gap == 10_000) && gaps.len() >= 18,
+        "afterwards: {gaps:?}"
+    );
+    // What readers need: two rounds whose requests lie 12 s apart, within 13 s.
+    assert!((12_000..13_000).contains(&gaps[..3].iter().sum::<u64>()));
+}
+
+#[rstest]
+#[case::of_unknown_age(None, true)]
+#[case::young(Some(8_000), true)]
+#[case::old(Some(60_000), false)]
+fn an_adopted_death_is_young_unless_its_published_age_says_otherwise(
+    #[case] published_age: Option<i64>,
+    #[case] young: bool,
+) {
+    let mut net = Net::settled(5, 34);
+    let victim = net.leader() % 5 + 1;
+    net.kill(victim);
+    net.until("the victim is dead", 6_000, |net| net.is_dead(victim));
+    net.run(90_000);
+    let asks = |net: &Net, i: usize| !net.rounds_of(i, victim).is_empty();
+    let others: Vec<usize> = (1..=5).filter(|i| *i != victim && !asks(&net, *i)).collect();
+    // A reporter loses its link to the cloud, and another member takes its place: it knows what is published.
+    let leaving = (1..=5).find(|i| asks(&net, *i) && *i != net.leader()).unwrap();
+    net.cut_cloud(leaving);
+    let began = net.now;
+    while net.now < began + 60_000 {
+        for node in &mut net.published.nodes {
+            node.round_age_ms = published_age;
+        }
+        net.run(10);
+    }
+    let adopter = others.into_iter().find(|i| asks(&net, *i)).unwrap();
+    let expected = if young { 4_250 } else { 10_000 };
+    assert_eq!(gaps(&net.rounds_of(adopter, victim))[..2], [expected; 2]);
 }
 
 #[test]

@@ -3,7 +3,6 @@
 use crate::Millis;
 use crate::engine::{CheckResult, Config, Engine, Identity, Input, Output};
 use crate::fixture::Fixture;
-use crate::keys::SigningKey;
 use crate::roster::MemberId;
 use crate::verdict::{Health, Link};
 use crate::wire::{self, Ack, Answer, Ballot, Body, ConfirmRequest, Facts, Frame, Header, Message, Nonce};
@@ -28,13 +27,20 @@ struct Voter {
 
 impl Voter {
     fn new() -> Self {
+        let mut voter = Self::started_with(BTreeSet::new());
+        voter.run(2_000, &[ASKER, SUSPECT]);
+        voter
+    }
+
+    /// A life that has just begun; former lives have seen these members alive.
+    fn started_with(seen_alive: BTreeSet<MemberId>) -> Self {
         let identity = Identity {
             uid: Fixture::uid(1),
-            key: SigningKey::from_seed(&[1; 32]).unwrap().into(),
+            key: Fixture::new(3).signer(1),
             incarnation: 77,
             sequence_base: 0,
             seed: [5; 32],
-            seen_alive: BTreeSet::new(),
+            seen_alive,
         };
         let engine = Engine::new(
             Config::default(),
@@ -42,13 +48,11 @@ impl Voter {
             Fixture::new(3).roster(),
             Millis(START),
         );
-        let mut voter = Self {
+        Self {
             engine,
             now: START,
             sequence: 0,
-        };
-        voter.run(2_000, &[ASKER, SUSPECT]);
-        voter
+        }
     }
 
     /// Lets time pass in steps of 50 ms; `living` answer each heartbeat at once.
@@ -151,6 +155,60 @@ fn a_voter_that_stalled_while_it_looked_accuses_nobody() {
     let mut ballots = voter.checked(1, CheckResult::Failed, &[ASKER]);
     ballots.extend(voter.run(500, &[ASKER]));
     assert_eq!(answers(&ballots), vec![Answer::Abstain]);
+}
+
+/// The one ballot of a round in which neither agent nor kubelet of the suspect answers.
+fn after_silence(voter: &mut Voter, round: u8) -> Ballot {
+    voter.ask(round, vec![Fixture::id(SUSPECT)], 1_000);
+    let mut ballots = voter.checked(round, CheckResult::Failed, &[ASKER]);
+    ballots.extend(voter.run(1_000, &[ASKER]));
+    assert_eq!(ballots.len(), 1);
+    ballots[0]
+}
+
+#[rstest]
+#[case::never_met(BTreeSet::new(), Answer::Abstain)]
+#[case::met_before_a_restart([Fixture::id(SUSPECT)].into(), Answer::No)]
+fn a_voter_without_a_contact_vouches_for_its_own_life_alone(
+    #[case] seen_alive: BTreeSet<MemberId>,
+    #[case] expected: Answer,
+) {
+    let mut voter = Voter::started_with(seen_alive);
+    voter.run(10_000, &[ASKER]);
+    let asked = voter.now;
+    let ballot = after_silence(&mut voter, 1);
+    let age = u64::from(ballot.contact_age);
+    assert_eq!(ballot.answer, expected);
+    assert!((asked - START..=voter.now - START).contains(&age), "{age} ms");
+}
+
+#[test]
+fn a_new_key_of_the_suspect_starts_its_contact_age_anew() {
+    let mut voter = Voter::new();
+    voter.run(10_000, &[ASKER]);
+    let mut rekeyed = Fixture::new(3);
+    rekeyed.rekey(SUSPECT, 99);
+    rekeyed.reissue();
+    voter
+        .engine
+        .handle(Millis(voter.now), Input::Roster(rekeyed.roster()));
+    let rekeyed_at = voter.now;
+    voter.run(5_000, &[ASKER]);
+    let age = u64::from(after_silence(&mut voter, 1).contact_age);
+    assert!(age <= voter.now - rekeyed_at, "{age} ms");
+}
+
+#[test]
+fn a_kubelet_that_proved_itself_is_a_contact_that_later_votes_count_from() {
+    let mut voter = Voter::new();
+    voter.run(10_000, &[ASKER]);
+    voter.ask(1, vec![Fixture::id(SUSPECT)], 1_000);
+    voter.checked(1, CheckResult::Identity, &[ASKER]);
+    let proved = voter.now;
+    voter.run(3_000, &[ASKER]);
+    let ballot = after_silence(&mut voter, 2);
+    assert_eq!(ballot.answer, Answer::No);
+    assert!(u64::from(ballot.contact_age) <= voter.now - proved, "{ballot:?}");
 }
 
 #[test]

@@ -1,0 +1,50 @@
+//! A listed agent proves by writes that its node reaches the API server.
+
+use crate::zone::Zone;
+use evenkeel_api::crd::AgentStatus;
+use evenkeel_testkit::eventually;
+use kube::api::Api;
+use std::time::Duration;
+
+async fn proofs(zone: &Zone, machine: usize) -> i64 {
+    let statuses: Api<AgentStatus> = Api::all(zone.client.clone());
+    let status = statuses.get(&zone.machines[machine].name).await.unwrap();
+    status.spec.link_proofs
+}
+
+async fn proofs_grow(zone: &Zone, machine: usize, above: i64) -> i64 {
+    eventually("the link is proven", Duration::from_secs(40), || async {
+        Some(proofs(zone, machine).await).filter(|count| *count > above)
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listed_agent_writes_again_and_again_also_after_a_restart() {
+    let mut zone = Zone::of(3).await;
+    zone.want(&[0]).await;
+    let mut count = proofs(&zone, 0).await;
+    for _ in 0..2 {
+        count = proofs_grow(&zone, 0, count).await;
+    }
+    zone.machines[0].kill_agent();
+    zone.machines[0].start_agent();
+    // The new life goes on from the count that stands in the object.
+    proofs_grow(&zone, 0, count).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_was_cut_off_proves_its_link_when_it_is_back() {
+    let zone = Zone::of(3).await;
+    zone.machines[1].cut_cloud(true);
+    eventually("its neighbours list it", Duration::from_secs(40), || async {
+        let (_, status) = zone.zone_health().await;
+        let name = &zone.machines[1].name;
+        status.nodes.iter().any(|node| node.name == *name).then_some(())
+    })
+    .await;
+    zone.want(&[1]).await;
+    let while_cut_off = proofs(&zone, 1).await;
+    zone.machines[1].cut_cloud(false);
+    proofs_grow(&zone, 1, while_cut_off).await;
+}

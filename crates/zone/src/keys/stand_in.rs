@@ -1,0 +1,127 @@
+//! A cheap stand-in for Ed25519, for simulations that drive hundreds of engines. Not part of the product.
+//!
+//! A simulation has one secret. The public key of an agent is derived from that secret and from the agent's seed; the
+//! key of its tags is derived from the secret and the public key. A tag is a keyed hash, so that a datagram that was
+//! forged or changed on its way is refused as it would be with Ed25519. Whoever knows the simulation's secret can sign
+//! for everybody, which is why this scheme protects nothing outside of a simulation.
+//!
+//! Public keys have 32 bytes and are points on the curve, and signatures have 64 bytes. Rosters and datagrams are
+//! therefore those of the product.
+
+use super::{PublicKey, SIGNATURE_LEN, Signer, Verifier, hash};
+use std::fmt;
+
+/// Makes signers, and checks what they signed. Two schemes with the same secret are the same scheme.
+#[derive(Clone)]
+pub struct StandIn {
+    secret: [u8; 32],
+}
+
+impl StandIn {
+    /// The scheme of one simulation.
+    pub fn new(secret: [u8; 32]) -> Self {
+        Self { secret }
+    }
+
+    /// The private half of the agent that has this seed.
+    pub fn signer(&self, seed: &[u8; 32]) -> StandInSigner {
+        let public = (0_u64..)
+            .map(|attempt| hash("stand-in public", &[&self.secret, seed, &attempt.to_be_bytes()]))
+            .find_map(|bytes| PublicKey::from_bytes(bytes).ok())
+            .expect("every second string of 32 bytes is a point on the curve");
+        let tag_key = self.tag_key(&public);
+        StandInSigner { public, tag_key }
+    }
+
+    fn tag_key(&self, public: &PublicKey) -> [u8; 32] {
+        hash("stand-in tag key", &[&self.secret, public.as_bytes()])
+    }
+}
+
+impl Verifier for StandIn {
+    fn verifies(&self, key: &PublicKey, message: &[u8], signature: &[u8]) -> bool {
+        signature == tag(&self.tag_key(key), message)
+    }
+}
+
+impl fmt::Debug for StandIn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StandIn")
+    }
+}
+
+/// The private half of one simulated agent.
+pub struct StandInSigner {
+    public: PublicKey,
+    tag_key: [u8; 32],
+}
+
+impl Signer for StandInSigner {
+    fn public(&self) -> &PublicKey {
+        &self.public
+    }
+
+    fn sign(&self, message: &[u8]) -> [u8; SIGNATURE_LEN] {
+        tag(&self.tag_key, message)
+    }
+}
+
+impl fmt::Debug for StandInSigner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StandInSigner(public {})", self.public.to_base64())
+    }
+}
+
+/// A digest of 32 bytes, written twice to fill the place of a signature.
+fn tag(key: &[u8; 32], message: &[u8]) -> [u8; SIGNATURE_LEN] {
+    let digest = hash("stand-in tag", &[key, message]);
+    let mut out = [0; SIGNATURE_LEN];
+    for (to, from) in out.iter_mut().zip(digest.iter().cycle()) {
+        *to = *from;
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::{Ed25519, SigningKey};
+
+    #[test]
+    fn a_tag_counts_for_its_signer_its_message_and_its_simulation_alone() {
+        let scheme = StandIn::new([1; 32]);
+        let (one, other) = (scheme.signer(&[1; 32]), scheme.signer(&[2; 32]));
+        let signature = one.sign(b"text");
+        assert_ne!(one.public(), other.public());
+        assert!(scheme.verifies(one.public(), b"text", &signature));
+        assert!(StandIn::new([1; 32]).verifies(one.public(), b"text", &signature));
+        assert!(!scheme.verifies(other.public(), b"text", &signature));
+        assert!(!scheme.verifies(one.public(), b"other", &signature));
+        assert!(!scheme.verifies(one.public(), b"text", &signature[..32]));
+        assert!(!StandIn::new([2; 32]).verifies(one.public(), b"text", &signature));
+        for bit in 0..SIGNATURE_LEN * 8 {
+            let mut flipped = signature;
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(!scheme.verifies(one.public(), b"text", &flipped), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn the_two_schemes_refuse_each_other() {
+        let (scheme, key) = (StandIn::new([1; 32]), SigningKey::from_seed(&[1; 32]).unwrap());
+        let signer = scheme.signer(&[1; 32]);
+        assert!(!Ed25519.verifies(signer.public(), b"text", &signer.sign(b"text")));
+        assert!(!scheme.verifies(key.public(), b"text", &key.sign(b"text")));
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_agent_and_the_secret_stays_out_of_debug() {
+        let scheme = StandIn::new([65; 32]);
+        let (one, again) = (scheme.signer(&[1; 32]), scheme.signer(&[1; 32]));
+        assert_eq!(
+            (one.public(), one.sign(b"text")),
+            (again.public(), again.sign(b"text"))
+        );
+        assert!(!format!("{scheme:?} {one:?}").contains("65"));
+    }
+}
