@@ -231,7 +231,7 @@ pub struct DecisionRecord {
     #[serde(default)]
     pub by: String,
     /// `true` where the controller only records what it would do (mode `observe`, or a pause).
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default)]
     pub observed_only: bool,
 }
 
@@ -249,7 +249,7 @@ pub struct LatchRecord {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub isolated_since: Option<Time>,
     /// Why the eviction of this death waits for the pace of stock Kubernetes; empty where it does not.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(default)]
     pub stock_pace: String,
 }
 

@@ -157,10 +157,7 @@ impl Case<'_> {
         let proven = self.alive.filter(|alive| alive.until > now);
         let well = proven.is_some_and(|alive| alive.kubelet == Health::Ok && !broken(&alive));
         let lasting = |holds: bool, since: Option<Millis>| holds.then(|| since.unwrap_or(now));
-        let heard = match self.evidence.verdict {
-            Verdict::None(NoVerdict::Void | NoVerdict::NotListed) => false,
-            _ => true,
-        };
+        let heard = !matches!(self.evidence.verdict, Verdict::None(_));
         Memory {
             broken_since: lasting(self.alive.as_ref().is_some_and(broken), memory.broken_since),
             well_since: lasting(well, memory.well_since),

@@ -28,7 +28,7 @@ fn without_policies_the_profile_holds() {
     assert_eq!(builtin.endpoints, EndpointsPolicy::Keep);
     assert_eq!(builtin.isolated, IsolatedPolicy::Report);
     assert_eq!(builtin.fencing, FencingPolicy::Observe);
-    assert!(!builtin.stateful_failover);
+    assert_eq!(builtin.mode, ModePolicy::Act);
     let edge = effective(&[], &labels(""), Profile::Edge).0;
     assert_eq!((edge.autonomy_seconds, edge.evict_after_seconds), (86_400, 0));
 }
@@ -77,27 +77,27 @@ fn of_two_policies_the_most_cautious_value_wins_field_by_field() {
         policy("quick", "", |spec| {
             spec.evict_after_seconds = Some(0);
             spec.autonomy_seconds = Some(600);
-            spec.stateful_failover = Some(true);
-            spec.fencing = Some(FencingPolicy::Enforce);
+            spec.mode = Some(ModePolicy::Act);
+            spec.fencing = Some(FencingPolicy::Observe);
             spec.isolated = Some(IsolatedPolicy::Withdraw);
             spec.endpoints = Some(EndpointsPolicy::Keep);
         }),
         policy("slow", "", |spec| {
             spec.evict_after_seconds = Some(120);
             spec.autonomy_seconds = Some(60);
-            spec.stateful_failover = Some(false);
-            spec.fencing = Some(FencingPolicy::Observe);
+            spec.mode = Some(ModePolicy::Observe);
+            spec.fencing = Some(FencingPolicy::Off);
             spec.isolated = Some(IsolatedPolicy::Report);
-            spec.endpoints = Some(EndpointsPolicy::KeepLocal);
+            spec.endpoints = Some(EndpointsPolicy::Stock);
         }),
     ];
     let expected = Settings {
+        mode: ModePolicy::Observe,
         autonomy_seconds: 600,
         evict_after_seconds: 120,
-        endpoints: EndpointsPolicy::KeepLocal,
+        endpoints: EndpointsPolicy::Stock,
         isolated: IsolatedPolicy::Report,
-        fencing: FencingPolicy::Observe,
-        stateful_failover: false,
+        fencing: FencingPolicy::Off,
     };
     let (settings, overruled) = effective(&policies, &labels(""), Profile::Builtin);
     assert_eq!(settings, expected);
@@ -147,4 +147,23 @@ fn negative_seconds_count_as_none_at_all() {
             .evict_after_seconds,
         0
     );
+}
+
+/// Settings that do nothing yet.
+#[test]
+fn a_stored_value_that_nothing_acts_upon_reads_as_its_cautious_one_and_is_named() {
+    let asked = policy("old", "", |spec| {
+        spec.endpoints = Some(EndpointsPolicy::KeepLocal);
+        spec.fencing = Some(FencingPolicy::Enforce);
+        spec.stateful_failover = Some(true);
+        spec.evict_after_seconds = Some(-7);
+    });
+    let settings = effective(std::slice::from_ref(&asked), &labels(""), Profile::Builtin).0;
+    assert_eq!(settings.endpoints, EndpointsPolicy::Stock);
+    assert_eq!(settings.fencing, FencingPolicy::Observe);
+    let refused = refused(&asked.spec);
+    for field in ["endpoints", "fencing", "statefulFailover", "evictAfterSeconds"] {
+        assert!(refused.iter().any(|why| why.starts_with(field)), "{refused:?}");
+    }
+    assert_eq!(super::refused(&FailoverPolicySpec::default()), Vec::<String>::new());
 }

@@ -170,7 +170,8 @@ fn notice(scene: &Scene<'_>, warning: bool, reason: &str, message: String, incid
 fn record(known: &mut Known, scene: &Scene<'_>, config: &Config) {
     let judged = scene.judged;
     let decision = &judged.decision;
-    let Some(incident) = known.incident.as_mut() else {
+    // A state that is only held was recorded when it was decided.
+    let Some(incident) = known.incident.as_mut().filter(|_| !decision.held) else {
         return;
     };
     let told = DecisionRecord {

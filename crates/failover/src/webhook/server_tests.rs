@@ -1,28 +1,37 @@
 use super::*;
-use crate::core::Disconnected;
+use crate::clock::Clock;
+use crate::webhook::core::{Guarded, View};
+use arc_swap::ArcSwap;
 use axum::body::Body;
 use axum::http::Request as HttpRequest;
-use evenkeel_api::crd::EndpointsPolicy;
+use evenkeel_judge::Protection;
 use evenkeel_net::admin::Admin;
 use rstest::rstest;
 use serde_json::{Value, json};
+use std::sync::Arc;
 use tower::ServiceExt as _;
 
 fn answering() -> Answering {
     let clock = Clock::start();
-    let node = Disconnected {
+    let all = Protection {
+        evictions: true,
+        readiness: true,
+    };
+    let node = Guarded {
         uid: "uid-2".to_owned(),
-        lease_stale: true,
+        now: all,
+        if_stale: all,
         says_not_ready: false,
-        endpoints: EndpointsPolicy::Keep,
     };
     let view = View {
         made_at: Some(clock.now()),
         nodes: [("shore-2".to_owned(), node)].into(),
     };
     Answering {
-        view: Arc::new(ArcSwap::from_pointee(view)),
-        clock,
+        source: Source {
+            view: Arc::new(ArcSwap::from_pointee(view)),
+            clock,
+        },
         metrics: Metrics::register(&Admin::new("test")),
     }
 }
@@ -120,9 +129,9 @@ async fn a_body_beyond_every_object_is_refused() {
 async fn readiness_follows_the_view() {
     let mut answering = answering();
     assert_eq!(answering.ready(), Ok(()));
-    answering.clock = Clock::started_ago(Duration::from_secs(3));
+    answering.source.clock = Clock::started_ago(Duration::from_secs(3));
     assert!(answering.ready().unwrap_err().contains("not refreshed"));
-    answering.view.store(Arc::new(View::default()));
+    answering.source.view.store(Arc::new(View::default()));
     assert!(answering.ready().unwrap_err().contains("complete list"));
     let request = HttpRequest::get("/readyz").body(Body::empty()).unwrap();
     let response = router(answering).oneshot(request).await.unwrap();

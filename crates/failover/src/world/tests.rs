@@ -1,5 +1,9 @@
 use super::*;
-use crate::core::evidence::{Lease as Freshness, Timing};
+use evenkeel_judge::evidence::{AgentWrites, Life};
+use evenkeel_judge::{NodeState, View};
+use evenkeel_zone::fixture::Fixture;
+use evenkeel_zone::verdict::{Health, Link};
+use evenkeel_zone::wire::Facts;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -8,17 +12,22 @@ fn put<K: DeserializeOwned>(value: Value) -> Delta<K> {
 }
 
 fn second(second: u64) -> Millis {
-    Millis(1_000_000 + second * 1000)
+    Millis(1_767_225_600_000 + second * 1000)
 }
 
-fn lease(name: &str, renewed: u32) -> Seen {
+fn time_of(second: u64) -> String {
+    let minutes = second / 60;
+    format!("2026-01-01T{:02}:{:02}:{:02}.000000Z", minutes / 60, minutes % 60, second % 60)
+}
+
+fn lease(name: &str, renewed: u64) -> Seen {
     Seen::NodeLease(put(json!({
-        "metadata": {"name": name, "namespace": "kube-node-lease"},
-        "spec": {"renewTime": format!("2026-01-01T00:00:{renewed:02}.000000Z")},
+        "metadata": {"name": name, "namespace": "kube-node-lease", "resourceVersion": renewed.to_string()},
+        "spec": {"renewTime": time_of(renewed)},
     })))
 }
 
-fn node(name: &str, uid: &str, heartbeat: u32, reason: &str) -> Seen {
+fn node(name: &str, uid: &str, heartbeat: u64, reason: &str) -> Seen {
     let status = if reason == "NodeStatusUnknown" {
         "Unknown"
     } else {
@@ -28,71 +37,97 @@ fn node(name: &str, uid: &str, heartbeat: u32, reason: &str) -> Seen {
         "metadata": {"name": name, "uid": uid},
         "status": {"conditions": [{
             "type": "Ready", "status": status, "reason": reason,
-            "lastHeartbeatTime": format!("2026-01-01T00:00:{heartbeat:02}Z"),
+            "lastHeartbeatTime": time_of(heartbeat), "lastTransitionTime": time_of(heartbeat),
         }]},
     })))
 }
 
-fn listed(names: &[&str]) -> BTreeSet<Key> {
+fn lease_keys(names: &[&str]) -> BTreeSet<Key> {
     names
         .iter()
         .map(|name| ("kube-node-lease".to_owned(), (*name).to_owned()))
         .collect()
 }
 
-fn with_node() -> Cache {
-    let mut cache = Cache::default();
-    cache.take(second(0), lease("n1", 0));
-    cache.take(second(0), Seen::NodeLease(Delta::Listed(listed(&["n1"]))));
-    cache.take(second(0), node("n1", "u1", 0, "KubeletReady"));
-    cache
+fn config() -> Config {
+    Config {
+        default_zone: Some("shore".to_owned()),
+        identity: "me".to_owned(),
+        ..Config::default()
+    }
 }
 
-fn life(cache: &Cache) -> Life {
-    cache.world.nodes["n1"].life
+/// Every kind was listed; one node.
+fn with_node() -> World {
+    let mut world = World::new(config(), second(0));
+    world.take(second(0), lease("n1", 0));
+    world.take(second(0), Seen::NodeLease(Delta::Listed(lease_keys(&["n1"]))));
+    world.take(second(0), node("n1", "u1", 0, "KubeletReady"));
+    world.take(second(0), Seen::Node(Delta::Listed([cluster_key("n1")].into())));
+    for seen in [
+        Seen::Pod(Delta::Listed(BTreeSet::new())),
+        Seen::Claim(Delta::Listed(BTreeSet::new())),
+        Seen::Zone(Delta::Listed(BTreeSet::new())),
+        Seen::OwnLease(Delta::Listed(BTreeSet::new())),
+        Seen::Agent(Delta::Listed(BTreeSet::new())),
+        Seen::Policy(Delta::Listed(BTreeSet::new())),
+        Seen::Incident(Delta::Listed(BTreeSet::new())),
+        Seen::Home(Delta::Listed(BTreeSet::new())),
+    ] {
+        world.take(second(0), seen);
+    }
+    world
+}
+
+fn life(world: &World) -> Life {
+    world.cluster().nodes["n1"].life
+}
+
+fn agent_writes(world: &World, at: Millis) -> Option<Millis> {
+    world.signs["n1"].agent.since(at)
 }
 
 #[test]
 fn the_first_sight_of_a_lease_is_no_renewal_and_a_change_is() {
-    let mut cache = with_node();
+    let mut world = with_node();
     assert_eq!(
-        life(&cache),
+        life(&world),
         Life {
             first_seen: Some(second(0)),
             renewed: None,
             stock_mark: None
         }
     );
-    cache.take(second(5), lease("n1", 0));
-    assert_eq!(life(&cache).renewed, None, "the same object again");
-    cache.take(second(7), lease("n1", 10));
-    assert_eq!(life(&cache).renewed, Some(second(7)));
+    world.take(second(5), lease("n1", 0));
+    assert_eq!(life(&world).renewed, None, "the same object again");
+    world.take(second(7), lease("n1", 10));
+    assert_eq!(life(&world).renewed, Some(second(7)));
 }
 
 #[test]
 fn a_kubelets_heartbeat_is_a_sign_of_life_and_a_mark_is_not() {
-    let mut cache = with_node();
-    cache.take(second(5), node("n1", "u1", 0, "NodeStatusUnknown"));
+    let mut world = with_node();
+    world.take(second(5), node("n1", "u1", 0, "NodeStatusUnknown"));
     assert_eq!(
-        (life(&cache).renewed, life(&cache).stock_mark),
+        (life(&world).renewed, life(&world).stock_mark),
         (None, Some(second(5)))
     );
-    cache.take(second(6), node("n1", "u1", 0, "NodeStatusUnknown"));
-    assert_eq!(life(&cache).stock_mark, Some(second(5)), "when it was first seen");
-    cache.take(second(9), node("n1", "u1", 9, "KubeletReady"));
+    world.take(second(6), node("n1", "u1", 0, "NodeStatusUnknown"));
+    assert_eq!(life(&world).stock_mark, Some(second(5)), "when it was first seen");
+    world.take(second(9), node("n1", "u1", 9, "KubeletReady"));
     assert_eq!(
-        (life(&cache).renewed, life(&cache).stock_mark),
+        (life(&world).renewed, life(&world).stock_mark),
         (Some(second(9)), None)
     );
 }
 
 #[test]
 fn another_machine_by_the_same_name_starts_unknown() {
-    let mut cache = with_node();
-    cache.take(second(7), lease("n1", 10));
-    cache.take(second(8), node("n1", "u2", 50, "KubeletReady"));
+    let mut world = with_node();
+    world.take(second(7), lease("n1", 10));
+    world.take(second(8), node("n1", "u2", 50, "KubeletReady"));
     assert_eq!(
-        life(&cache),
+        life(&world),
         Life {
             first_seen: Some(second(8)),
             renewed: None,
@@ -102,169 +137,310 @@ fn another_machine_by_the_same_name_starts_unknown() {
 }
 
 #[test]
-fn any_lease_proves_the_watch_and_silence_does_not() {
-    let mut cache = with_node();
-    cache.take(second(1), lease("n2", 0));
-    assert_eq!(cache.world.watch.live_since(second(10)), Some(second(0)));
-    assert_eq!(cache.world.watch.live_since(second(17)), None);
-}
-
-#[test]
-fn a_consistent_list_proves_what_the_watch_did_not_deliver() {
-    let mut cache = with_node();
-    let Seen::NodeLease(Delta::Put(renewed)) = lease("n1", 20) else {
-        panic!("a lease")
-    };
-    cache.audited(second(10), second(12), vec![*renewed]);
-    assert_eq!(life(&cache).renewed, Some(second(12)));
-    assert_eq!(cache.world.watch.live_since(second(20)), Some(second(0)));
-    let fresh = life(&cache).lease(&cache.world.watch, &Timing::default(), second(20));
-    assert_eq!(fresh, Freshness::Fresh);
-}
-
-#[test]
 fn a_lease_that_is_gone_proves_nothing_any_more() {
-    let mut cache = with_node();
-    cache.take(second(7), lease("n1", 10));
-    cache.take(second(8), Seen::NodeLease(Delta::Listed(listed(&[]))));
-    assert_eq!(life(&cache).known_since(), None);
-    assert_eq!(cache.last_signs("n1").lease, None);
+    let mut world = with_node();
+    world.take(second(7), lease("n1", 10));
+    world.take(second(8), Seen::NodeLease(Delta::Listed(lease_keys(&[]))));
+    assert_eq!(life(&world).known_since(), None);
+    assert_eq!(world.last_signs("n1").lease, None);
 }
 
-fn pod(name: &str, uid: &str, node: &str) -> Seen {
+fn pod(name: &str, uid: &str, node: &str, ready: &str) -> Seen {
     Seen::Pod(put(json!({
         "metadata": {"namespace": "ns", "name": name, "uid": uid},
         "spec": {"nodeName": node, "containers": []},
+        "status": {"conditions": [{"type": "Ready", "status": ready}]},
     })))
 }
 
 #[test]
 fn pods_are_kept_by_node_and_replaced_by_name() {
-    let mut cache = Cache::default();
-    cache.take(second(0), pod("a", "u1", "n1"));
-    cache.take(second(0), pod("b", "u2", "n1"));
-    assert_eq!(cache.world.pods_of("n1").count(), 2);
+    let mut world = with_node();
+    world.take(second(0), pod("a", "u1", "n1", "True"));
+    world.take(second(0), pod("b", "u2", "n1", "True"));
+    assert_eq!(world.cluster().pods_of("n1").count(), 2);
     // A StatefulSet pod made again elsewhere, whose deletion the watch did not deliver.
-    cache.take(second(1), pod("a", "u3", "n2"));
-    assert_eq!(
-        cache
-            .world
-            .pods_of("n1")
-            .map(|pod| pod.pod.name.as_str())
-            .collect::<Vec<_>>(),
-        ["b"]
-    );
+    world.take(second(1), pod("a", "u3", "n2", "True"));
+    let names = |world: &World| -> Vec<String> {
+        let pods = world.cluster().pods_of("n1");
+        pods.map(|pod| pod.pod.name.clone()).collect()
+    };
+    assert_eq!(names(&world), ["b"]);
     let keys = BTreeSet::from([("ns".to_owned(), "a".to_owned())]);
-    cache.take(second(2), Seen::Pod(Delta::Listed(keys)));
-    assert_eq!(cache.world.pods.keys().collect::<Vec<_>>(), ["n2"]);
-    cache.take(
+    world.take(second(2), Seen::Pod(Delta::Listed(keys)));
+    assert_eq!(world.cluster().pods.keys().collect::<Vec<_>>(), ["n2"]);
+    world.take(
         second(3),
         Seen::Pod(Delta::Gone(("ns".to_owned(), "a".to_owned()))),
     );
-    assert!(cache.world.pods.is_empty());
+    assert!(world.cluster().pods.is_empty());
 }
 
 #[test]
-fn a_zone_talks_once_it_advanced_and_is_silent_when_it_stops() {
-    let zone = |sequence: i64| {
-        Seen::Zone(put(json!({
-            "metadata": {"name": "shore", "uid": "z"},
-            "spec": {"zone": "shore", "roster": {"version": 1, "members": []}},
-            "status": {"sequence": sequence, "rosterVersion": 1},
-        })))
-    };
-    let mut cache = Cache::default();
-    let mut at = |seconds: u64, sequence: Option<i64>| {
-        if let Some(sequence) = sequence {
-            assert!(cache.take(second(seconds), zone(sequence)), "a report is urgent");
-        }
-        cache.refresh(second(seconds));
-        cache.world.zones["shore"].reporting
-    };
-    assert_eq!(at(0, Some(0)), Reporting::Never);
-    assert_eq!(at(1, Some(3)), Reporting::Talking);
-    assert_eq!(at(600, None), Reporting::Silent);
-}
-
-#[test]
-fn a_zone_that_reported_before_our_time_is_silent_until_it_advances() {
-    let mut cache = Cache::default();
-    cache.take(
-        second(0),
-        Seen::Zone(put(json!({
-            "metadata": {"name": "shore"},
-            "spec": {"zone": "shore", "roster": {"version": 1, "members": []}},
-            "status": {"sequence": 7, "rosterVersion": 1},
-        }))),
-    );
-    cache.refresh(second(1));
-    assert_eq!(cache.world.zones["shore"].reporting, Reporting::Silent);
+fn when_a_pod_became_ready_under_our_eyes_is_remembered_while_it_stays_so() {
+    let mut world = with_node();
+    let became = |world: &World| world.cluster().pods["n1"]["u1"].became_ready;
+    world.take(second(0), pod("a", "u1", "n1", "True"));
+    assert_eq!(became(&world), None, "nobody knows since when it is ready");
+    world.take(second(1), pod("a", "u1", "n1", "False"));
+    world.take(second(2), pod("a", "u1", "n1", "True"));
+    world.take(second(3), pod("a", "u1", "n1", "True"));
+    assert_eq!(became(&world), Some(second(2)));
+    world.take(second(4), pod("a", "u1", "n1", "False"));
+    assert_eq!(became(&world), None);
 }
 
 #[test]
 fn what_was_not_listed_yet_is_named() {
-    let mut cache = with_node();
-    cache.take(
+    let mut world = World::new(config(), second(0));
+    world.take(
         second(0),
         Seen::Node(Delta::Listed(BTreeSet::from([cluster_key("n1")]))),
     );
-    let missing = cache.missing();
-    assert!(
-        !missing.contains(&"Node") && !missing.contains(&"node Lease"),
-        "{missing:?}"
-    );
+    let missing = world.missing();
+    assert!(!missing.contains(&"Node"), "{missing:?}");
     assert!(missing.contains(&"ZoneHealth"), "{missing:?}");
+    assert!(with_node().missing().is_empty());
 }
 
-#[test]
-fn a_list_that_the_watch_overtook_changes_nothing() {
-    let mut cache = with_node();
-    cache.take(second(12), lease("n1", 12));
-    let Seen::NodeLease(Delta::Put(older)) = lease("n1", 2) else {
-        unreachable!("made above");
-    };
-    cache.audited(second(11), second(13), vec![*older]);
-    let seen = cache.last_signs("n1").lease.expect("a Lease");
-    assert_eq!(seen.to_string(), "2026-01-01T00:00:12Z");
-    assert_eq!(life(&cache).renewed, Some(second(12)));
-}
-
-fn report(sequence: i64, roster: i64) -> Seen {
-    Seen::Zone(put(json!({
-        "metadata": {"name": "shore", "uid": "z"},
-        "spec": {"zone": "shore", "roster": {"version": roster, "members": []}},
-        "status": {"reporter": "n1", "sequence": sequence, "epoch": "e", "rosterVersion": 1, "nodes": []},
+fn agent(node: &str, proofs: i64) -> Seen {
+    Seen::Agent(put(json!({
+        "metadata": {"name": node},
+        "spec": {"nodeUid": "u1", "publicKey": "", "address": "", "version": "1", "linkProofs": proofs},
     })))
 }
 
+/// Names in Leases are nobody's identity; who may write an AgentStatus is.
 #[test]
-fn only_a_new_report_is_a_write_of_its_reporter() {
-    let mut cache = with_node();
-    cache.take(second(1), report(5, 1));
-    cache.take(second(2), report(5, 2));
-    assert_eq!(
-        cache.world.nodes["n1"].agent_write, None,
-        "the roster is the controller's"
-    );
-    cache.take(second(3), report(6, 2));
-    assert_eq!(cache.world.nodes["n1"].agent_write, Some(second(3)));
+fn only_writes_of_its_own_object_show_that_an_agent_reaches_the_api_server() {
+    let mut world = with_node();
+    for renewed in 1..4 {
+        world.take(
+            second(renewed),
+            Seen::OwnLease(put(json!({
+                "metadata": {"name": "evenkeel-zone-shore", "namespace": "evenkeel-system"},
+                "spec": {"holderIdentity": "n1", "renewTime": time_of(renewed)},
+            }))),
+        );
+    }
+    assert_eq!(agent_writes(&world, second(4)), None);
+    world.take(second(5), agent("n1", 0));
+    assert_eq!(agent_writes(&world, second(5)), None, "the first sight shows no write");
+    world.take(second(6), agent("n1", 1));
+    world.take(second(16), agent("n1", 2));
+    assert_eq!(agent_writes(&world, second(20)), Some(second(6)));
+    world.take(second(21), lease("n1", 21));
+    assert_eq!(agent_writes(&world, second(21)), None, "a renewal begins anew");
+    assert_eq!(world.signs["n1"].agent, AgentWrites::default());
 }
 
 #[test]
-fn a_replica_called_like_a_node_is_not_that_nodes_agent() {
-    let held = |name: &str, renewed: u32| {
+fn a_quiet_watch_is_audited_and_one_that_does_not_deliver_is_begun_anew() {
+    let mut world = with_node();
+    let wants = world.look(second(1), Role::Leads);
+    assert_eq!(wants, Wants::default(), "both have just been listed");
+    let wants = world.look(second(3), Role::Leads);
+    assert_eq!(wants.audits, [Kind::NodeLease, Kind::Zone]);
+    let key = ("kube-node-lease".to_owned(), "n1".to_owned());
+    let found = BTreeMap::from([(key.clone(), "0".to_owned())]);
+    world.audited(second(3), Kind::NodeLease, Some(&found));
+    world.audited(second(3), Kind::Zone, Some(&BTreeMap::new()));
+    world.look(second(4), Role::Leads);
+    assert_eq!(world.sight().at(second(7)), View::Full);
+    // The watch does not show a renewal that the read shows.
+    let wants = world.look(second(6), Role::Leads);
+    assert!(wants.audits.contains(&Kind::NodeLease));
+    let found = BTreeMap::from([(key, "10".to_owned())]);
+    world.audited(second(6), Kind::NodeLease, Some(&found));
+    assert_eq!(world.look(second(6), Role::Leads).restart, []);
+    assert_eq!(world.look(second(7), Role::Leads).restart, [Kind::NodeLease]);
+    assert_eq!(world.sight().at(second(7)), View::Held);
+}
+
+const CUT: Facts = Facts {
+    cloud: Link::Down,
+    kubelet: Health::Ok,
+    runtime: Health::Ok,
+};
+
+/// Three nodes of a zone whose agents report; n3's kubelet is silent after second 0.
+struct Shore {
+    world: World,
+    zone: Fixture,
+    round: u8,
+}
+
+impl Shore {
+    fn new(identity: &str) -> Self {
+        let mut world = with_node();
+        world.config.identity = identity.to_owned();
+        for number in 1..=3 {
+            world.take(second(0), lease(&format!("node-{number}"), 0));
+            let (name, uid) = (format!("node-{number}"), Fixture::uid(number));
+            world.take(second(0), node(&name, &uid, 0, "KubeletReady"));
+            world.take(second(0), lease(&name, 1));
+        }
+        Self {
+            world,
+            zone: Fixture::new(3),
+            round: 0,
+        }
+    }
+
+    fn report(&mut self, at: u64, alive: bool) {
+        self.round = self.round.wrapping_add(1);
+        let verdict = if alive {
+            self.zone.alive(3, &[1, 2], self.round, CUT)
+        } else {
+            self.zone.dead(3, &[1, 2], self.round)
+        };
+        let status = self.zone.report(vec![verdict]);
+        let object = json!({
+            "metadata": {"name": "shore", "uid": "z", "resourceVersion": at.to_string()},
+            "spec": {"zone": "shore", "roster": self.zone.spec()}, "status": status,
+        });
+        assert!(self.world.take(second(at), Seen::Zone(put(object))), "a report is urgent");
+    }
+
+    /// The others renew, the zone reports that node-3 lives, and everybody looks.
+    fn cut_until(&mut self, from: u64, to: u64, role: Role) {
+        for at in from..=to {
+            for name in ["n1", "node-1", "node-2"] {
+                self.world.take(second(at), lease(name, at));
+            }
+            if at.is_multiple_of(4) {
+                self.report(at, true);
+            }
+            self.world.look(second(at), role);
+        }
+    }
+
+    fn judged(&self) -> &Judged {
+        &self.world.decisions().nodes["node-3"]
+    }
+
+    fn incident(&mut self, at: u64, state: &str, by: &str, closed: bool) {
+        self.world.take(
+            second(at),
+            Seen::Incident(put(json!({
+                "metadata": {"name": "node-3-1"},
+                "spec": {"nodeName": "node-3", "nodeUid": Fixture::uid(3), "zone": "shore"},
+                "status": {
+                    "state": state, "stateSince": "2026-01-01T00:00:01Z",
+                    "closedAt": closed.then_some("2026-01-01T00:00:09Z"),
+                    "decision": {"state": state, "by": by},
+                },
+            }))),
+        );
+    }
+
+    fn leader(&mut self, at: u64, holder: &str) {
+        self.world.take(
+            second(at),
+            Seen::OwnLease(put(json!({
+                "metadata": {"name": "evenkeel-controller", "namespace": "evenkeel-system"},
+                "spec": {"holderIdentity": holder, "renewTime": time_of(at)},
+            }))),
+        );
+    }
+}
+
+#[test]
+fn a_write_that_proves_the_lease_stale_is_answered_before_the_lease_is_seen_to_be() {
+    let mut shore = Shore::new("me");
+    shore.cut_until(1, 20, Role::Leads);
+    let judged = shore.judged();
+    assert_eq!(judged.decision.state(), NodeState::Healthy);
+    assert_eq!(judged.protection, Protection::default());
+    assert!(judged.if_stale.evictions && judged.if_stale.readiness);
+    shore.cut_until(21, 40, Role::Leads);
+    let judged = shore.judged();
+    assert_eq!(judged.decision.state(), NodeState::Disconnected);
+    assert!(judged.protection.evictions && judged.protection.readiness);
+}
+
+#[test]
+fn a_replica_that_does_not_lead_follows_the_leader_as_long_as_it_is_seen_to_work() {
+    let mut shore = Shore::new("me");
+    shore.cut_until(1, 40, Role::Follows);
+    shore.incident(40, "KubeletDown", "other", false);
+    for at in 41..60 {
+        shore.leader(at, "other");
+        shore.cut_until(at, at, Role::Follows);
+    }
+    assert_eq!(shore.judged().decision.state(), NodeState::KubeletDown);
+    assert_eq!(shore.judged().protection, Protection::default());
+    shore.cut_until(60, 75, Role::Follows);
+    assert_eq!(
+        shore.judged().decision.state(),
+        NodeState::Disconnected,
+        "nobody leads any more"
+    );
+    shore.leader(76, "me");
+    shore.cut_until(76, 76, Role::Leads);
+    assert_eq!(shore.judged().decision.state(), NodeState::Disconnected, "it decides itself");
+}
+
+#[test]
+fn a_replica_that_starts_in_mid_cut_starts_from_the_incident() {
+    let mut shore = Shore::new("me");
+    let marked = node("node-3", &Fixture::uid(3), 0, "NodeStatusUnknown");
+    shore.world.take(second(1), marked);
+    shore.incident(1, "Disconnected", "other", false);
+    for at in 2..15 {
+        shore.world.take(second(at), lease("n1", at));
+        let _ = shore.world.look(second(at), Role::Leads);
+        shore.world.audited(second(at), Kind::Zone, Some(&BTreeMap::new()));
+    }
+    assert_eq!(shore.judged().decision.state(), NodeState::Disconnected);
+    assert!(shore.judged().protection.readiness);
+}
+
+#[test]
+fn a_pause_and_the_mode_observe_protect_nothing_and_decide_as_before() {
+    let mut shore = Shore::new("me");
+    shore.cut_until(1, 40, Role::Leads);
+    assert!(shore.judged().protection.readiness);
+    let home = |annotations: Value| {
+        Seen::Home(put(
+            json!({"metadata": {"name": "evenkeel-system", "annotations": annotations}}),
+        ))
+    };
+    shore.world.take(second(41), home(json!({"evenkeel.io/pause": "switches"})));
+    shore.cut_until(41, 41, Role::Leads);
+    assert_eq!(shore.world.cluster().paused.as_deref(), Some("switches"));
+    assert_eq!(shore.judged().decision.state(), NodeState::Disconnected);
+    assert_eq!(shore.judged().protection, Protection::default());
+    assert_eq!(shore.judged().settings.mode, ModePolicy::Observe);
+    shore.world.take(second(42), home(json!({})));
+    shore.cut_until(42, 42, Role::Leads);
+    assert!(shore.judged().protection.readiness);
+    shore.world.stand_down();
+    shore.cut_until(43, 43, Role::Leads);
+    assert_eq!(shore.judged().protection, Protection::default());
+}
+
+#[test]
+fn replicas_are_counted_by_leases_that_are_seen_to_change() {
+    let mut world = with_node();
+    let replica = |name: &str, holder: &str, renewed: u64| {
         Seen::OwnLease(put(json!({
-            "metadata": {"name": name, "namespace": "evenkeel-system"},
-            "spec": {"holderIdentity": "n1", "renewTime": format!("2026-01-01T00:00:{renewed:02}.000000Z")},
+            "metadata": {"name": format!("evenkeel-controller-replica-{name}"), "namespace": "evenkeel-system"},
+            "spec": {"holderIdentity": holder, "renewTime": time_of(renewed)},
         })))
     };
-    let mut cache = with_node();
-    for renewed in 1..4 {
-        cache.take(second(renewed.into()), held("evenkeel-controller", renewed));
-    }
-    assert_eq!(cache.world.nodes["n1"].agent_write, None);
-    for renewed in 4..6 {
-        cache.take(second(renewed.into()), held("evenkeel-zone-shore", renewed));
-    }
-    assert_eq!(cache.world.nodes["n1"].agent_write, Some(second(5)));
+    world.take(second(0), replica("me", "me", 0));
+    assert_eq!(world.other_replicas(second(1)), 0);
+    world.take(second(1), replica("two", "two", 1));
+    assert_eq!(world.other_replicas(second(15)), 1);
+    assert_eq!(world.other_replicas(second(16)), 0, "it has not renewed its Lease");
+    world.take(second(17), replica("two", "two", 17));
+    world.take(
+        second(18),
+        Seen::OwnLease(Delta::Gone((
+            "evenkeel-system".to_owned(),
+            "evenkeel-controller-replica-two".to_owned(),
+        ))),
+    );
+    assert_eq!(world.other_replicas(second(18)), 0);
 }

@@ -1,9 +1,8 @@
 use super::*;
 use evenkeel_api::zone::RosterSpec;
 use evenkeel_zone::fixture::Fixture;
-use evenkeel_zone::verdict::{Health, Link, NoVerdict};
+use evenkeel_zone::verdict::{Health, Link, NoVerdict, Verdict};
 use evenkeel_zone::wire::Facts;
-use rstest::rstest;
 use serde_json::json;
 
 const CUT: Facts = Facts {
@@ -34,93 +33,64 @@ fn lease(name: &str, second: i64, holder: &str) -> Lease {
     .unwrap()
 }
 
-fn is_cut(evidence: &Evidence, now: Millis) -> bool {
-    matches!(
-        evidence.verdict("uid-2", now),
-        Verdict::Alive {
-            cloud: Link::Down,
-            ..
-        }
-    )
+fn is_cut(zones: &Zones) -> bool {
+    matches!(zones.book().verdict("uid-2"), Verdict::Alive(alive) if alive.cloud == Link::Down)
 }
 
 #[test]
 fn a_zone_counts_once_it_is_seen_to_advance() {
-    let (mut zone, mut evidence) = (Fixture::new(3), Evidence::new());
+    let (mut zone, mut zones) = (Fixture::new(3), Zones::default());
     assert_eq!(
-        evidence.zone_health(Millis(0), &zone_health(&mut zone, "1", 0)),
+        zones.zone_health(Millis(0), &zone_health(&mut zone, "1", 0)),
         []
     );
     assert_eq!(
-        evidence.verdict("uid-2", Millis(0)),
-        Verdict::None(NoVerdict::ZoneSilent)
+        zones.book().verdict("uid-2"),
+        Verdict::None(NoVerdict::Void)
     );
-    evidence.zone_health(Millis(1), &zone_health(&mut zone, "1", 1));
-    assert!(is_cut(&evidence, Millis(1)));
+    zones.zone_health(Millis(1), &zone_health(&mut zone, "1", 1));
+    assert!(is_cut(&zones));
 }
 
 #[test]
 fn renewals_of_the_zones_lease_prove_it_too_by_the_name_of_its_object() {
-    let (mut zone, mut evidence) = (Fixture::new(3), Evidence::new());
-    evidence.zone_health(Millis(0), &zone_health(&mut zone, "1", 0));
+    let (mut zone, mut zones) = (Fixture::new(3), Zones::default());
+    zones.zone_health(Millis(0), &zone_health(&mut zone, "1", 0));
     let name = "evenkeel-zone-shore-0a1b2c3d";
-    evidence.lease(Millis(1), &lease(name, 1, "a"));
+    zones.lease(Millis(1), &lease(name, 1, "node-1"));
     // The same Lease again, and other Leases, are no heartbeat.
-    evidence.lease(Millis(2), &lease(name, 1, "a"));
-    evidence.lease(Millis(3), &lease("evenkeel-controller", 2, "a"));
-    assert!(!evidence.book().reports("Shore", Millis(3)));
-    evidence.lease(Millis(4), &lease(name, 2, "a"));
-    assert!(evidence.book().reports("Shore", Millis(4)));
+    zones.lease(Millis(2), &lease(name, 1, "node-1"));
+    zones.lease(Millis(3), &lease("evenkeel-controller", 2, "a"));
+    zones.lease(Millis(3), &lease(name, 9, "a stranger"));
+    assert_eq!(zones.book().advanced("Shore"), None);
+    zones.lease(Millis(4), &lease(name, 2, "node-1"));
+    assert_eq!(zones.book().advanced("Shore"), Some(Millis(4)));
 }
 
 #[test]
 fn a_zone_health_that_was_made_again_begins_anew() {
-    let (mut zone, mut evidence) = (Fixture::new(3), Evidence::new());
-    evidence.zone_health(Millis(0), &zone_health(&mut zone, "1", 0));
-    evidence.zone_health(Millis(1), &zone_health(&mut zone, "1", 1));
-    assert!(is_cut(&evidence, Millis(1)));
-    evidence.zone_health(Millis(2), &zone_health(&mut zone, "2", 2));
-    assert!(!is_cut(&evidence, Millis(2)));
+    let (mut zone, mut zones) = (Fixture::new(3), Zones::default());
+    zones.zone_health(Millis(0), &zone_health(&mut zone, "1", 0));
+    zones.zone_health(Millis(1), &zone_health(&mut zone, "1", 1));
+    assert!(is_cut(&zones));
+    zones.zone_health(Millis(2), &zone_health(&mut zone, "2", 2));
+    assert!(!is_cut(&zones));
 }
 
 #[test]
 fn a_zone_health_that_is_gone_takes_its_verdicts_along() {
-    let (mut zone, mut evidence) = (Fixture::new(3), Evidence::new());
+    let (mut zone, mut zones) = (Fixture::new(3), Zones::default());
     for now in 0..2 {
-        evidence.zone_health(
+        zones.zone_health(
             Millis(now),
             &zone_health(&mut zone, "1", u8::try_from(now).unwrap()),
         );
     }
-    evidence.retain_zones(|name| name == "shore-0a1b2c3d");
-    assert!(is_cut(&evidence, Millis(2)));
-    evidence.retain_zones(|_| false);
+    assert!(is_cut(&zones));
+    assert_eq!(zones.gone("shore-0a1b2c3d").as_deref(), Some("Shore"));
     assert_eq!(
-        evidence.verdict("uid-2", Millis(2)),
+        zones.book().verdict("uid-2"),
         Verdict::None(NoVerdict::NotAMember)
     );
 }
 
-#[rstest]
-#[case::the_stock_mark("Unknown", "NodeStatusUnknown", true)]
-#[case::never_reported("Unknown", "NodeStatusNeverUpdated", false)]
-#[case::our_own_mark("Unknown", "EvenkeelConfirmedDead", false)]
-#[case::not_ready("False", "KubeletNotReady", false)]
-#[case::ready("True", "KubeletReady", false)]
-fn only_the_stock_controllers_mark_is_its_mark(
-    #[case] ready: &str,
-    #[case] reason: &str,
-    #[case] expected: bool,
-) {
-    let node = serde_json::from_value(json!({
-        "metadata": {"name": "shore-2", "uid": "uid-2", "labels": {"role": "edge"}},
-        "status": {"conditions": [{"type": "Ready", "status": ready, "reason": reason}]},
-    }))
-    .unwrap();
-    let facts = node_facts(&node);
-    assert_eq!(facts.stock_unknown, expected);
-    assert_eq!(
-        (facts.uid.as_str(), facts.labels["role"].as_str()),
-        ("uid-2", "edge")
-    );
-}

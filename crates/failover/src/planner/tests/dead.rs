@@ -1,6 +1,7 @@
-use super::super::super::action::{Measure, StillDead};
-use super::super::super::facts::Access;
 use super::*;
+use crate::planner::action::{Measure, StillDead};
+use crate::world::facts::Access;
+use evenkeel_api::names::taints::DEAD;
 use evenkeel_api::names::conditions::REASON_NODE_DEAD;
 use evenkeel_api::names::events;
 
@@ -22,6 +23,8 @@ fn endpoints_are_out_at_the_verdict_and_nothing_is_deleted_yet() {
     let plan = stage.look();
     assert_eq!(stage.state("n3"), NodeState::Dead(Dead::Announced));
     assert_eq!(plan.measures, [Measure::Detection(4000)]);
+    assert_eq!(stage.pod_now("a").ready, Status::True, "the latch is written first");
+    stage.look();
     for name in ["a", "b"] {
         assert_eq!(
             (
@@ -32,9 +35,14 @@ fn endpoints_are_out_at_the_verdict_and_nothing_is_deleted_yet() {
         );
     }
     assert_eq!(stage.pod_now("elsewhere").ready, Status::True);
-    assert_eq!(stage.world.nodes["n3"].ready, Status::Unknown);
     stage.settle();
     assert!(!stage.has_no_execute("n3") && stage.evicted().is_empty());
+    assert_eq!(
+        stage.world.nodes["n3"].ready,
+        Status::True,
+        "the stock controllers would answer a mark on the node with NoExecute"
+    );
+    assert!(stage.world.nodes["n3"].taint(DEAD, "NoSchedule").is_some(), "no new pods");
     assert_eq!(stage.timeline("n3"), [events::DEAD, events::ENDPOINTS_OUT]);
 }
 
@@ -42,6 +50,7 @@ fn endpoints_are_out_at_the_verdict_and_nothing_is_deleted_yet() {
 fn pods_come_before_paper() {
     let mut stage = killed(Stage::with_nodes(3));
     stage.pod("n3", "a");
+    stage.look();
     let plan = stage.look();
     assert!(
         matches!(plan.actions[0], Action::MarkPodNotReady { .. }),
@@ -51,12 +60,12 @@ fn pods_come_before_paper() {
 }
 
 #[test]
-fn the_taint_waits_for_fifteen_seconds_of_proven_silence() {
+fn the_taint_waits_for_a_round_that_confirms_the_death() {
     let mut stage = killed(Stage::with_nodes(3));
     stage.pod("n3", "a");
-    stage.go(24, &["n3"]);
+    stage.go(25, &["n3"]);
     assert!(!stage.has_no_execute("n3"));
-    let plan = stage.go(25, &["n3"]);
+    let plan = stage.go(26, &["n3"]);
     let proof = StillDead {
         known_since: Some(at(10)),
     };
@@ -77,20 +86,20 @@ fn default_tolerations_are_replaced_by_the_policy_and_explicit_ones_stand() {
     stage.pod("n3", "hour").tolerations = vec![tolerate(Some(3600))];
     stage.pod("n3", "forever").tolerations = vec![tolerate(None)];
     stage.pod("n3", "none").tolerations = vec![];
-    stage.go(25, &["n3"]);
+    stage.go(26, &["n3"]);
     stage.settle();
     assert_eq!(stage.evicted(), ["none"]);
-    stage.go(34, &["n3"]);
-    assert_eq!(stage.evicted(), ["none"]);
     stage.go(35, &["n3"]);
-    assert_eq!(stage.evicted(), ["none", "ten"]);
-    stage.go(54, &["n3"]);
+    assert_eq!(stage.evicted(), ["none"]);
+    stage.go(36, &["n3"]);
     assert_eq!(stage.evicted(), ["none", "ten"]);
     stage.go(55, &["n3"]);
+    assert_eq!(stage.evicted(), ["none", "ten"]);
+    stage.go(56, &["n3"]);
     assert_eq!(stage.evicted(), ["none", "ten", "default"]);
-    stage.go(25 + 3599, &["n3"]);
+    stage.go(26 + 3599, &["n3"]);
     assert_eq!(stage.evicted().len(), 3);
-    stage.go(25 + 3600, &["n3"]);
+    stage.go(26 + 3600, &["n3"]);
     assert_eq!(stage.evicted(), ["none", "ten", "default", "hour"]);
     stage.go(1_000_000, &["n3"]);
     assert!(!stage.evicted().contains(&"forever"));
@@ -104,7 +113,7 @@ fn a_cluster_with_another_default_is_understood() {
     let mut stage = killed(stage);
     stage.pod("n3", "default").tolerations = vec![tolerate(Some(18))];
     stage.pod("n3", "explicit").tolerations = vec![tolerate(Some(300))];
-    stage.go(25, &["n3"]);
+    stage.go(26, &["n3"]);
     stage.settle();
     assert_eq!(stage.evicted(), ["default"]);
 }
@@ -115,7 +124,7 @@ fn evictions_go_by_priority() {
     for (name, priority) in [("low", -1), ("high", 1000), ("middle", 0)] {
         stage.pod("n3", name).priority = priority;
     }
-    stage.go(25, &["n3"]);
+    stage.go(26, &["n3"]);
     stage.settle();
     assert_eq!(stage.evicted(), ["high", "middle", "low"]);
 }
@@ -127,7 +136,7 @@ fn daemon_static_finished_and_leaving_pods_are_left_alone() {
     stage.pod("n3", "static").owner = Owner::Static;
     stage.pod("n3", "done").finished = true;
     stage.pod("n3", "leaving").terminating = true;
-    stage.go(25, &["n3"]);
+    stage.go(26, &["n3"]);
     stage.go(1000, &["n3"]);
     assert_eq!(stage.evicted(), Vec::<&str>::new());
     assert_eq!(
@@ -153,7 +162,7 @@ fn stateful_pods_stay_and_it_is_said_what_is_missing() {
         .world
         .claims
         .extend(claims.map(|(name, access)| (("ns".to_owned(), name.to_owned()), access)));
-    stage.go(25, &["n3"]);
+    stage.go(26, &["n3"]);
     stage.settle();
     stage.go(1000, &["n3"]);
     assert_eq!(stage.evicted(), ["share"]);
@@ -162,8 +171,10 @@ fn stateful_pods_stay_and_it_is_said_what_is_missing() {
     for (reason, message) in &said {
         assert_eq!(reason, events::NOT_MOVED);
         assert!(message.starts_with("not moved: no fence proof"), "{message}");
+        assert!(message.contains("kubectl taint nodes n3"), "{message}");
+        // Nobody is told to set what does nothing.
         assert!(
-            message.contains("statefulFailover") && message.contains("kubectl taint nodes n3"),
+            !message.contains("statefulFailover") && !message.contains("enforce"),
             "{message}"
         );
     }
@@ -202,9 +213,9 @@ fn a_stateful_pod_stays_even_where_policy_would_move_it_because_there_is_no_proo
 fn an_expired_verdict_pauses_irreversible_steps_and_life_ends_them() {
     let mut stage = killed(Stage::with_nodes(3));
     stage.pod("n3", "a");
-    stage.go(25, &["n3"]);
+    stage.go(26, &["n3"]);
     stage.settle();
-    stage.says("n3", Verdict::None(NoVerdict::Expired));
+    stage.says("n3", Says::Nothing(NoVerdict::NotListed));
     stage.go(100, &["n3"]);
     assert_eq!(stage.state("n3"), NodeState::Dead(Dead::Paused));
     assert!(
@@ -212,6 +223,10 @@ fn an_expired_verdict_pauses_irreversible_steps_and_life_ends_them() {
         "what was done stays"
     );
     stage.go(101, &[]);
+    assert_eq!(stage.state("n3"), NodeState::Isolated, "its peers have to vouch for it");
+    assert!(!stage.has_no_execute("n3"));
+    stage.says("n3", cut_off());
+    stage.go(102, &[]);
     assert_eq!(stage.state("n3"), NodeState::Healthy);
     stage.settle();
     assert!(!stage.has_no_execute("n3"));
@@ -229,9 +244,9 @@ fn a_node_that_returns_gets_back_only_what_we_took() {
         ..Default::default()
     };
     stage.node("n3").taints.push(own.clone());
-    stage.go(25, &["n3"]);
+    stage.go(26, &["n3"]);
     stage.settle();
-    stage.verdicts.clear();
+    stage.says("n3", cut_off());
     stage.go(40, &[]);
     stage.settle();
     let node = &stage.world.nodes["n3"];
@@ -250,7 +265,7 @@ fn a_node_that_returns_gets_back_only_what_we_took() {
 fn a_renewal_between_taint_and_deadline_saves_the_pods() {
     let mut stage = killed(Stage::with_nodes(3));
     stage.pod("n3", "a");
-    stage.go(25, &["n3"]);
+    stage.go(26, &["n3"]);
     stage.settle();
     stage.go(50, &[]);
     assert_eq!(
@@ -268,23 +283,18 @@ fn a_renewal_between_taint_and_deadline_saves_the_pods() {
 fn a_restart_in_mid_dead_keeps_deadlines_and_sees_for_itself_first() {
     let mut stage = killed(Stage::with_nodes(3));
     stage.pod("n3", "a");
-    stage.go(25, &["n3"]);
+    stage.go(26, &["n3"]);
     stage.settle();
     stage.go(50, &["n3"]);
     stage.restart();
-    stage.says("n3", Verdict::None(NoVerdict::ZoneSilent));
+    stage.says("n3", Says::Nothing(NoVerdict::Void));
     stage.look();
     assert_eq!(
         stage.state("n3"),
         NodeState::Dead(Dead::Paused),
         "ZoneHealth is void until it advances"
     );
-    stage.says(
-        "n3",
-        Verdict::Dead {
-            round_began: Millis(0),
-        },
-    );
+    stage.convict("n3");
     stage.go(60, &["n3"]);
     assert!(
         stage.evicted().is_empty(),
@@ -310,6 +320,7 @@ fn nothing_is_deleted_while_the_watch_is_blind() {
     stage.go(20, &["n3"]);
     stage.pod("n3", "a");
     stage.now = 60;
+    stage.sight.look(at(60));
     let plan = stage.look();
     assert!(plan.actions.is_empty(), "{:?}", plan.actions);
     stage.go(61, &["n3"]);
@@ -330,13 +341,13 @@ fn the_storm_guard_takes_one_node_at_a_time_and_endpoints_of_all() {
         stage.pod(node, &format!("web-{node}"));
         stage.pod(node, &format!("slow-{node}")).tolerations = vec![tolerate(Some(20))];
     }
-    stage.go(25, &silent);
+    stage.go(26, &silent);
     stage.settle();
     assert_eq!(stage.evicted(), ["web-n3"]);
     assert!(!stage.has_no_execute("n4"));
     assert_eq!(stage.pod_now("web-n4").ready, Status::False);
     assert!(stage.timeline("n4").contains(&events::EVICTION_HELD.to_owned()));
-    stage.go(45, &silent);
+    stage.go(47, &silent);
     stage.settle();
     assert_eq!(
         stage.evicted(),
@@ -370,14 +381,14 @@ fn a_third_node_within_ten_minutes_waits_also_across_a_restart() {
 #[test]
 fn in_a_storm_evictions_keep_the_stock_pace_and_endpoints_go() {
     let mut stage = killed(Stage::with_nodes(3).profile(Profile::Edge));
-    stage.world.zones.get_mut("default").expect("a zone").storm = true;
+    stage.storm = true;
     stage.pod("n3", "a");
-    stage.go(25, &["n3"]);
+    stage.go(26, &["n3"]);
     stage.settle();
     assert_eq!(stage.pod_now("a").ready, Status::False);
-    stage.go(25 + 299, &["n3"]);
+    stage.go(26 + 299, &["n3"]);
     assert!(stage.evicted().is_empty());
-    stage.go(25 + 300, &["n3"]);
+    stage.go(26 + 300, &["n3"]);
     assert_eq!(stage.evicted(), ["a"]);
 }
 
@@ -385,10 +396,10 @@ fn in_a_storm_evictions_keep_the_stock_pace_and_endpoints_go() {
 fn an_eviction_that_failed_is_asked_for_again() {
     let mut stage = killed(Stage::with_nodes(3).profile(Profile::Edge));
     stage.pod("n3", "a");
-    stage.go(25, &["n3"]);
+    stage.go(26, &["n3"]);
     stage.settle();
     stage.pod("n3", "a").ready = Status::False;
-    stage.go(26, &["n3"]);
+    stage.go(27, &["n3"]);
     assert_eq!(stage.evicted(), ["a", "a"]);
 }
 
@@ -426,16 +437,16 @@ fn stock_taint(stage: &mut Stage, node: &str, seconds: u64) {
 #[test]
 fn old_taints_of_the_stock_controller_do_not_slip_past_the_storm_guard() {
     let mut stage = Stage::with_nodes(6).profile(Profile::Edge);
-    stage.go(10, &[]);
+    stage.go(1490, &[]);
     let silent = ["n3", "n4", "n5"];
-    stage.go(1500, &silent);
+    stage.go(1494, &silent);
     for node in silent {
         stage.convict(node);
         stock_taint(&mut stage, node, 1400);
         stage.pod(node, &format!("slow-{node}")).tolerations = vec![tolerate(Some(3600))];
         stage.pod(node, &format!("web-{node}"));
     }
-    stage.go(1501, &silent);
+    stage.go(1507, &silent);
     stage.settle();
     assert_eq!(stage.evicted(), ["web-n3"], "one node of six at once");
 }
@@ -445,11 +456,11 @@ fn deadlines_do_not_count_from_the_time_of_another_clock() {
     let mut stage = killed(Stage::with_nodes(3));
     stage.pod("n3", "ten-minutes").tolerations = vec![tolerate(Some(600))];
     stock_taint(&mut stage, "n3", 3600);
-    stage.go(25, &["n3"]);
+    stage.go(26, &["n3"]);
     stage.settle();
-    stage.go(25 + 599, &["n3"]);
+    stage.go(26 + 599, &["n3"]);
     assert_eq!(stage.evicted(), Vec::<&str>::new());
-    stage.go(25 + 600, &["n3"]);
+    stage.go(26 + 600, &["n3"]);
     assert_eq!(stage.evicted(), ["ten-minutes"]);
 }
 
@@ -457,13 +468,13 @@ fn deadlines_do_not_count_from_the_time_of_another_clock() {
 fn a_storm_never_makes_a_patient_policy_impatient() {
     let stage = Stage::with_nodes(3).policy(|spec| spec.evict_after_seconds = Some(900));
     let mut stage = killed(stage);
-    stage.world.zones.get_mut("default").expect("a zone").storm = true;
+    stage.storm = true;
     stage.pod("n3", "a");
-    stage.go(25, &["n3"]);
+    stage.go(26, &["n3"]);
     stage.settle();
-    stage.go(25 + 899, &["n3"]);
+    stage.go(26 + 899, &["n3"]);
     assert!(stage.evicted().is_empty());
-    stage.go(25 + 900, &["n3"]);
+    stage.go(26 + 900, &["n3"]);
     assert_eq!(stage.evicted(), ["a"]);
 }
 
@@ -471,6 +482,7 @@ fn a_storm_never_makes_a_patient_policy_impatient() {
 fn a_mark_that_failed_is_tried_again_and_a_kubelet_that_undoes_it_is_not_fought() {
     let mut stage = killed(Stage::with_nodes(3));
     stage.pod("n3", "a");
+    stage.look();
     stage.look();
     stage.pod("n3", "a");
     stage.look();
@@ -497,10 +509,6 @@ fn a_restart_at_any_second_changes_nothing_but_delay() {
             if second == restart {
                 stage.restart();
                 stage.look();
-            }
-            // The reporters confirm the dead again.
-            if second % 5 == 0 {
-                stage.convict("n3");
             }
             if evicted_at.is_none() && !stage.evicted().is_empty() {
                 evicted_at = Some(second);

@@ -80,9 +80,26 @@ fn what_slipped_through_is_repaired() {
     assert_eq!(stage.pod_now("leaving").ready, Status::False);
     assert_eq!(
         stage.pod_now("suspect-once").ready,
-        Status::False,
-        "what we marked only the kubelet restores"
+        Status::True,
+        "vouched for since 25 s: its kubelet cannot restore what we marked"
     );
+}
+
+/// Hazard 37.
+#[test]
+fn a_mark_of_ours_is_given_back_after_10_s_of_being_vouched_for() {
+    let mut stage = cut(Stage::with_nodes(3));
+    stage.pod("n3", "web");
+    stage.convict("n3");
+    stage.go(40, &["n3"]);
+    assert_eq!(stage.pod_now("web").ready, Status::False);
+    // It had only stalled.
+    stage.says("n3", cut_off());
+    stage.go(50, &["n3"]);
+    assert_eq!(stage.pod_now("web").ready, Status::False);
+    stage.go(51, &["n3"]);
+    assert_eq!(stage.pod_now("web").ready, Status::True);
+    assert!(stage.evicted().is_empty() && !stage.has_no_execute("n3"));
 }
 
 #[test]
@@ -104,7 +121,7 @@ fn suppression_is_settled_when_the_evidence_runs_out() {
     let mut stage = cut(stage);
     stock_marks(&mut stage);
     stage.settle();
-    stage.says("n3", Verdict::None(NoVerdict::Expired));
+    stage.says("n3", Says::Nothing(NoVerdict::NotListed));
     stage.go(46, &["n3"]);
     assert_eq!(stage.state("n3"), NodeState::Unknown);
     stage.settle();
@@ -124,14 +141,14 @@ fn suppression_is_settled_also_after_a_restart() {
     stock_marks(&mut stage);
     stage.settle();
     stage.restart();
-    stage.says("n3", Verdict::None(NoVerdict::NoMajority));
-    stage.go(40, &["n3"]);
+    stage.says("n3", Says::Nothing(NoVerdict::NoMajority));
+    stage.go(54, &["n3"]);
     assert_eq!(
         stage.pod_now("web").ready,
         Status::True,
-        "the stock controller may still be at it"
+        "evidence from before the restart counts until newer must have come"
     );
-    stage.go(46, &["n3"]);
+    stage.go(56, &["n3"]);
     assert_eq!(stage.pod_now("web").ready, Status::False);
 }
 
@@ -140,7 +157,7 @@ fn a_healed_link_leaves_no_trace_but_the_record() {
     let mut stage = Stage::with_nodes(3);
     stage.pod("n3", "web");
     let mut stage = cut(stage);
-    stage.verdicts.clear();
+    stage.says.clear();
     stage.go(60, &[]);
     stage.settle();
     assert_eq!(stage.state("n3"), NodeState::Healthy);
@@ -161,7 +178,7 @@ fn a_healed_link_leaves_no_trace_but_the_record() {
 #[test]
 fn a_second_failure_is_a_second_incident() {
     let mut stage = cut(Stage::with_nodes(3));
-    stage.verdicts.clear();
+    stage.says.clear();
     stage.go(60, &[]);
     stage.settle();
     stage.says("n3", cut_off());
@@ -171,19 +188,20 @@ fn a_second_failure_is_a_second_incident() {
 }
 
 #[test]
-fn a_disconnected_node_that_dies_is_dead() {
+fn a_disconnected_node_that_dies_leaves_endpoints_and_is_evicted_by_stock_alone() {
     let mut stage = Stage::with_nodes(3).profile(Profile::Edge);
     stage.pod("n3", "web");
     let mut stage = cut(stage);
     stage.convict("n3");
-    stage.go(36, &["n3"]);
-    stage.settle();
-    assert_eq!(stage.evicted(), ["web"]);
+    stage.go(600, &["n3"]);
+    assert_eq!(stage.state("n3"), NodeState::Dead(Dead::AtStockPace));
+    assert_eq!(stage.pod_now("web").ready, Status::False);
+    assert!(stage.evicted().is_empty() && !stage.has_no_execute("n3"));
     assert_eq!(stage.world.incidents.len(), 1, "one failure, one incident");
 }
 
 #[test]
-fn only_marks_without_a_reason_are_the_stock_controllers() {
+fn marks_without_a_reason_are_the_stock_controllers_and_marks_of_others_stand() {
     let mut stage = cut(Stage::with_nodes(3));
     for reason in ["", "OutOfRotation", REASON_NODE_DEAD, events::ISOLATED] {
         let pod = stage.pod("n3", &format!("pod-{reason}"));
@@ -195,7 +213,11 @@ fn only_marks_without_a_reason_are_the_stock_controllers() {
         Action::RestorePodReady { pod, .. } => Some(pod.name.as_str()),
         _ => None,
     });
-    assert_eq!(restored.collect::<Vec<_>>(), ["pod-"]);
+    assert_eq!(
+        restored.collect::<Vec<_>>(),
+        ["pod-", "pod-EvenkeelNodeDead", "pod-NodeIsolated"],
+        "and ours, since it has been vouched for long enough"
+    );
 }
 
 #[test]
@@ -219,7 +241,7 @@ fn settling_does_not_fight_a_kubelet_that_says_ready() {
     let mut stage = cut(stage);
     stock_marks(&mut stage);
     stage.settle();
-    stage.says("n3", Verdict::None(NoVerdict::Expired));
+    stage.says("n3", Says::Nothing(NoVerdict::NotListed));
     stage.go(46, &["n3"]);
     stage.settle();
     assert_eq!(stage.pod_now("web").ready, Status::False);

@@ -4,34 +4,56 @@ mod dead;
 mod disconnected;
 mod rest;
 
-use super::super::action::{About, Action, NodeRef, Plan};
-use super::super::evidence::{Reporting, Timing};
-use super::super::facts::{
-    IncidentFacts, NodeFacts, Owner, PodFacts, PodRef, PolicyFacts, Status, TaintRef, World, ZoneFacts,
+use super::Planner;
+use super::action::{About, Action, NodeRef, Plan};
+use super::incident::{recorded, time};
+use super::roster::member;
+use crate::world::facts::{
+    Cluster, IncidentFacts, NodeFacts, Owner, PodFacts, PodRef, PolicyFacts, Status, TaintRef, ZoneFacts,
 };
-use super::super::incident::time;
-use super::super::policy::{Policy, Profile};
-use super::super::roster::member;
-use super::super::state::{Dead, NodeState};
-use super::super::tolerations::NO_EXECUTE;
-use super::{Config, Planner};
+use crate::world::{Config, Decisions, Judged};
 use evenkeel_api::crd::{AgentStatusSpec, FailoverPolicySpec};
+use evenkeel_api::names::conditions::REASON_GIVEN_BACK;
 use evenkeel_api::names::taints::UNREACHABLE;
+use evenkeel_api::policy::ModePolicy;
 use evenkeel_api::zone::RosterSpec;
+use evenkeel_judge::evidence::{AgentWrites, ZoneEvidence};
+use evenkeel_judge::policy::{Policy, effective};
+use evenkeel_judge::{
+    Dead, Decision, Evidence, Memory, NodeState, Profile, Sight, Timing, decide, protection,
+};
+use evenkeel_stock::core::tolerations::NO_EXECUTE;
 use evenkeel_zone::Millis;
-use evenkeel_zone::verdict::{Health, Link, NoVerdict, Verdict};
+use evenkeel_zone::verdict::{Alive, Death, Health, Link, NoVerdict, Verdict};
+use evenkeel_zone::wire::Nonce;
 use k8s_openapi::api::core::v1::{Taint, Toleration};
 use std::collections::BTreeMap;
 
 const START: u64 = 1_700_000_000_000;
 
+/// What the neighbours of a node say from now on.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Says {
+    /// A majority vouches for it, again and again.
+    Alive(Health),
+    /// A majority votes it dead: a first round at that second, and one every 4 s after it.
+    Dead(u64),
+    Nothing(NoVerdict),
+}
+
 pub(super) struct Stage {
-    pub(super) world: World,
+    pub(super) world: Cluster,
     pub(super) planner: Planner,
-    pub(super) verdicts: BTreeMap<String, Verdict>,
+    pub(super) says: BTreeMap<String, Says>,
     pub(super) config: Config,
     /// Every action that was asked for, in order.
     pub(super) log: Vec<Action>,
+    pub(super) storm: bool,
+    /// The zone was last seen to report at this second; `None`: it always is.
+    pub(super) reported: Option<u64>,
+    sight: Sight,
+    memories: BTreeMap<String, Memory>,
+    decisions: BTreeMap<String, Decision>,
     now: u64,
 }
 
@@ -43,15 +65,23 @@ impl Stage {
             profile: Profile::Builtin,
             default_zone: Some("default".to_owned()),
             default_toleration_seconds: 300,
+            identity: "me".to_owned(),
+            mode: ModePolicy::Act,
         };
         let mut stage = Self {
-            world: World::default(),
+            world: Cluster::default(),
             planner: Planner::new(config.clone()),
-            verdicts: BTreeMap::new(),
+            says: BTreeMap::new(),
             config,
             log: Vec::new(),
+            storm: false,
+            reported: None,
+            sight: Sight::new(at(0)),
+            memories: BTreeMap::new(),
+            decisions: BTreeMap::new(),
             now: 0,
         };
+        stage.see();
         let mut members = Vec::new();
         for number in 1..=count {
             let name = format!("n{number}");
@@ -70,9 +100,9 @@ impl Stage {
         }
         let roster = RosterSpec { version: 1, members };
         let zone = ZoneFacts {
+            object: "default".to_owned(),
             roster,
-            reporting: Reporting::Talking,
-            storm: false,
+            wanted: Vec::new(),
         };
         stage.world.zones.insert("default".to_owned(), zone);
         stage
@@ -144,37 +174,110 @@ impl Stage {
             .expect("the stage has it")
     }
 
-    pub(super) fn says(&mut self, node: &str, verdict: Verdict) {
-        self.verdicts.insert(format!("u-{node}"), verdict);
+    pub(super) fn says(&mut self, node: &str, says: Says) {
+        self.says.insert(node.to_owned(), says);
     }
 
     pub(super) fn convict(&mut self, node: &str) {
-        let round_began = at(self.now);
-        self.says(node, Verdict::Dead { round_began });
+        self.says(node, Says::Dead(self.now));
     }
 
-    /// Moves to a second; the watch is live, and those who live renew.
+    fn see(&mut self) {
+        self.sight.leases.progress(at(self.now));
+        self.sight.reports.progress(at(self.now));
+        self.sight.look(at(self.now));
+    }
+
+    /// Moves to a second, looking at each; the watches are live, and those who live renew.
     pub(super) fn go(&mut self, second: u64, silent: &[&str]) -> Plan {
         assert!(second >= self.now, "time runs forwards");
+        let mut all = Plan::default();
         while self.now < second {
             self.now += 1;
-            self.world.watch.progress(at(self.now));
+            self.see();
+            self.renew_all_but(silent);
+            for _ in 0..6 {
+                let plan = self.look();
+                let done = plan.actions.is_empty();
+                all.actions.extend(plan.actions);
+                all.measures.extend(plan.measures);
+                all.complaints = plan.complaints;
+                if done {
+                    break;
+                }
+            }
         }
-        self.renew_all_but(silent);
-        self.world.watch.progress(at(self.now));
-        self.look()
+        all
     }
 
-    /// One look of the planner; what it asks for is done.
+    fn verdict(&self, node: &str) -> Verdict {
+        match self.says.get(node) {
+            None => Verdict::None(NoVerdict::NotListed),
+            Some(Says::Nothing(why)) => Verdict::None(*why),
+            Some(Says::Alive(kubelet)) => Verdict::Alive(Alive {
+                received: at(self.now),
+                until: at(self.now + 15),
+                cloud: Link::Down,
+                kubelet: *kubelet,
+                runtime: Health::Ok,
+            }),
+            Some(Says::Dead(first)) => {
+                let round = (self.now - first) / 4;
+                let received = first + 4 * round;
+                Verdict::Dead(Death {
+                    round: Nonce([u8::try_from(round % 200).expect("below 200"); 16]),
+                    requested: at(received - 1),
+                    received: at(received),
+                    // They lost it before the first round, and heard nothing since.
+                    silence_ms: 4_000 * (round + 1),
+                })
+            }
+        }
+    }
+
+    /// One look of the judge and the planner; what is asked for is done.
     pub(super) fn look(&mut self) -> Plan {
-        let verdicts = self.verdicts.clone();
-        let verdict = |uid: &str| {
-            verdicts
-                .get(uid)
-                .copied()
-                .unwrap_or(Verdict::None(NoVerdict::NotListed))
+        let now = at(self.now);
+        let policies: Vec<Policy> = self.world.policies.values().map(|facts| facts.policy.clone()).collect();
+        let mut decisions = Decisions::default();
+        decisions.zone_size.insert("default".to_owned(), self.world.nodes.len());
+        let stale = |node: &NodeFacts| {
+            node.life.lease(&self.sight.leases, &self.config.timing, now) == evenkeel_judge::evidence::Lease::Stale
         };
-        let plan = self.planner.tick(&self.world, &verdict, at(self.now));
+        let some_member_fresh = !self.world.nodes.values().all(stale);
+        for (name, node) in &self.world.nodes {
+            let evidence = Evidence {
+                life: node.life,
+                sight: self.sight,
+                verdict: self.verdict(name),
+                zone: ZoneEvidence {
+                    reported: true,
+                    advanced: Some(at(self.reported.unwrap_or(self.now))),
+                    some_member_fresh,
+                    storm: self.storm,
+                },
+                agent: AgentWrites::default(),
+            };
+            let settings = effective(&policies, &node.labels, self.config.profile).0;
+            let memory = self.memories.entry(name.clone()).or_default();
+            let decision = decide(&evidence, memory, &self.config.timing, now);
+            *memory = decision.memory;
+            self.decisions.insert(name.clone(), decision);
+            let kept = protection(&decision, &settings, &self.config.timing, now);
+            decisions.nodes.insert(
+                name.clone(),
+                Judged {
+                    uid: node.uid.clone(),
+                    decision,
+                    evidence,
+                    settings,
+                    protection: kept,
+                    if_stale: kept,
+                    zone: "default".to_owned(),
+                },
+            );
+        }
+        let plan = self.planner.tick(&self.world, &decisions, now);
         for action in &plan.actions {
             self.perform(action);
         }
@@ -195,22 +298,27 @@ impl Stage {
         );
     }
 
+    /// Another process takes over: it starts from what is recorded.
     pub(super) fn restart(&mut self) {
         self.planner = Planner::new(self.config.clone());
-        for node in self.world.nodes.values_mut() {
-            node.life.first_seen = Some(at(self.now));
-            node.life.renewed = None;
-            node.life.stock_mark = node.life.stock_mark.map(|_| at(self.now));
+        self.memories.clear();
+        let now = at(self.now);
+        for facts in self.world.incidents.values().filter(|facts| facts.status.closed_at.is_none()) {
+            let name = facts.spec.node_name.clone();
+            let recorded = recorded(&facts.status, now).expect("it was written by us");
+            self.memories.entry(name).or_default().adopt(&recorded);
         }
-        self.world.watch.broken();
-        self.world.watch.progress(at(self.now));
+        for node in self.world.nodes.values_mut() {
+            node.life.first_seen = Some(now);
+            node.life.renewed = None;
+            node.life.stock_mark = node.life.stock_mark.map(|_| now);
+        }
+        self.sight = Sight::new(now);
+        self.see();
     }
 
     pub(super) fn state(&self, node: &str) -> NodeState {
-        self.planner
-            .state(&format!("u-{node}"))
-            .expect("it was looked at")
-            .state
+        self.decisions.get(node).expect("it was looked at").state()
     }
 
     pub(super) fn timeline(&self, node: &str) -> Vec<String> {
@@ -269,6 +377,7 @@ impl Stage {
             Action::RestorePodReady { pod, .. } => {
                 if let Some(facts) = self.pod_mut(pod) {
                     facts.ready = Status::True;
+                    REASON_GIVEN_BACK.clone_into(&mut facts.ready_reason);
                 }
             }
             Action::Evict { pod, .. } => {
@@ -288,8 +397,13 @@ impl Stage {
             Action::DeleteIncident { name, .. } => {
                 self.world.incidents.remove(name);
             }
-            Action::PublishRoster { zone, roster } => {
-                self.world.zones.entry(zone.clone()).or_default().roster = roster.clone();
+            Action::PublishZone {
+                zone,
+                roster,
+                wanted,
+            } => {
+                let facts = self.world.zones.entry(zone.clone()).or_default();
+                (facts.roster, facts.wanted) = (roster.clone(), wanted.clone());
             }
             Action::SavePolicyStatus { policy, status } => {
                 self.world
@@ -356,12 +470,8 @@ pub(super) fn tolerate(seconds: Option<i64>) -> Toleration {
     }
 }
 
-pub(super) fn cut_off() -> Verdict {
-    Verdict::Alive {
-        cloud: Link::Down,
-        kubelet: Health::Ok,
-        runtime: Health::Ok,
-    }
+pub(super) fn cut_off() -> Says {
+    Says::Alive(Health::Ok)
 }
 
 pub(super) fn node_ref(name: &str) -> NodeRef {

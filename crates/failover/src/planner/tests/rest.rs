@@ -1,5 +1,5 @@
 use super::*;
-use evenkeel_api::crd::IsolatedPolicy;
+use evenkeel_api::policy::IsolatedPolicy;
 use evenkeel_api::names::{events, taints};
 
 /// n3 of `stage` is condemned by its peers and renews all the same.
@@ -47,23 +47,27 @@ fn an_isolated_node_is_withdrawn_where_policy_says_so_and_never_evicted() {
         "a kubelet that restores it is not fought"
     );
     assert!(stage.evicted().is_empty() && !stage.has_no_execute("n3"));
-    stage.verdicts.clear();
+    stage.says.clear();
     stage.go(1001, &[]);
+    assert_eq!(stage.state("n3"), NodeState::Isolated, "an omission acquits nobody");
+    stage.says("n3", cut_off());
+    stage.go(1002, &[]);
     stage.settle();
     assert!(stage.world.nodes["n3"].taints.is_empty());
 }
 
 #[test]
-fn isolated_at_first_dead_an_hour_later() {
+fn isolated_at_first_dead_an_hour_later_and_never_evicted_sooner_than_by_stock() {
     let mut stage = Stage::with_nodes(3).profile(Profile::Edge);
     stage.pod("n3", "web");
     let mut stage = isolate(stage);
     stage.go(3600, &[]);
-    stage.go(3604, &["n3"]);
-    stage.convict("n3");
-    stage.go(3616, &["n3"]);
-    stage.settle();
-    assert_eq!(stage.evicted(), ["web"]);
+    stage.go(3649, &["n3"]);
+    assert_eq!(stage.state("n3"), NodeState::Isolated);
+    stage.go(4000, &["n3"]);
+    assert_eq!(stage.state("n3"), NodeState::Dead(Dead::AtStockPace));
+    assert_eq!(stage.pod_now("web").ready, Status::False);
+    assert!(stage.evicted().is_empty() && !stage.has_no_execute("n3"));
     assert_eq!(stage.timeline("n3")[..2], [events::ISOLATED, events::DEAD]);
 }
 
@@ -72,7 +76,7 @@ fn darken(mut stage: Stage) -> Stage {
     stage.pod("n3", "web");
     let silent = ["n1", "n2", "n3"];
     stage.go(10, &[]);
-    stage.world.zones.get_mut("default").expect("a zone").reporting = Reporting::Silent;
+    stage.reported = Some(10);
     stage.go(60, &silent);
     assert_eq!(stage.state("n3"), NodeState::Dark);
     stage.node("n3").life.stock_mark = Some(at(60));
@@ -125,8 +129,8 @@ fn a_dark_zone_is_held_for_its_autonomy_and_then_stock() {
 fn agents_that_are_all_down_do_not_make_a_zone_dark() {
     let mut stage = Stage::with_nodes(3).profile(Profile::Edge);
     stage.go(10, &[]);
-    stage.world.zones.get_mut("default").expect("a zone").reporting = Reporting::Silent;
-    stage.says("n3", Verdict::None(NoVerdict::ZoneSilent));
+    stage.reported = Some(10);
+    stage.says("n3", Says::Nothing(NoVerdict::NotListed));
     stage.go(60, &["n3"]);
     assert_eq!(
         stage.state("n3"),
@@ -137,18 +141,14 @@ fn agents_that_are_all_down_do_not_make_a_zone_dark() {
 
 #[test]
 fn kubelet_down_and_unknown_are_stock() {
-    for verdict in [
-        Verdict::None(NoVerdict::NotListed),
-        Verdict::Alive {
-            cloud: Link::Up,
-            kubelet: Health::Failing,
-            runtime: Health::Ok,
-        },
+    for says in [
+        Says::Nothing(NoVerdict::NotListed),
+        Says::Alive(Health::Failing),
     ] {
         let mut stage = Stage::with_nodes(3).profile(Profile::Edge);
         stage.pod("n3", "web");
         stage.go(10, &[]);
-        stage.says("n3", verdict);
+        stage.says("n3", says);
         for second in (11..400).step_by(10) {
             stage.go(second, &["n3"]);
         }
@@ -158,7 +158,7 @@ fn kubelet_down_and_unknown_are_stock() {
                 Action::SaveIncident(_)
                     | Action::Event(_)
                     | Action::MirrorVerdict { .. }
-                    | Action::PublishRoster { .. }
+                    | Action::PublishZone { .. }
             )
         });
         assert!(!acted, "{:?}", stage.log);
@@ -178,9 +178,9 @@ fn rosters_follow_nodes_and_agents() {
     stage.world.agents.insert("n3".to_owned(), agent("another-uid"));
     let plan = stage.go(1, &[]);
     assert!(
-        plan.refused.len() == 1 && plan.refused[0].contains("n3"),
+        plan.complaints.len() == 1 && plan.complaints[0].contains("n3"),
         "{:?}",
-        plan.refused
+        plan.complaints
     );
     let roster = &stage.world.zones["default"].roster;
     assert_eq!(roster.version, 1);
@@ -290,7 +290,7 @@ fn old_incidents_do_not_pile_up() {
         stage.go(round * 200 + 10, &[]);
         stage.says("n3", cut_off());
         stage.go(round * 200 + 60, &["n3"]);
-        stage.verdicts.clear();
+        stage.says.clear();
     }
     stage.go(4_100, &[]);
     stage.settle();
@@ -308,7 +308,7 @@ fn an_end_that_cannot_be_written_for_long_is_written_in_the_end() {
     stage.says("n3", cut_off());
     stage.go(60, &["n3"]);
     let open = stage.world.incidents.clone();
-    stage.verdicts.clear();
+    stage.says.clear();
     for second in 61..300 {
         stage.go(second, &[]);
         stage.world.incidents.clone_from(&open);
@@ -338,8 +338,8 @@ fn an_open_incident_that_arrives_late_is_closed() {
         .iter()
         .filter(|(_, facts)| facts.status.closed_at.is_none())
         .map(|(name, _)| name.as_str());
-    assert_eq!(open.collect::<Vec<_>>(), ["n3-1700000060"]);
-    stage.verdicts.clear();
+    assert_eq!(open.collect::<Vec<_>>(), ["n3-1700000035"]);
+    stage.says.clear();
     stage.go(61, &[]);
     stage.settle();
     let mut late = late;
@@ -353,4 +353,75 @@ fn an_open_incident_that_arrives_late_is_closed() {
             .values()
             .all(|facts| facts.status.closed_at.is_some())
     );
+}
+
+/// A pause, or mode observe: what was kept is settled first, then nothing is changed.
+#[test]
+fn who_only_observes_settles_decides_and_records() {
+    let mut stage = Stage::with_nodes(3).profile(Profile::Edge);
+    stage.pod("n3", "web");
+    stage.go(10, &[]);
+    stage.says("n3", cut_off());
+    stage.go(60, &["n3"]);
+    stage.node("n3").life.stock_mark = Some(at(60));
+    let ours = TaintRef::new(taints::DEAD, "NoSchedule");
+    stage.node("n3").added.push(ours.clone());
+    stage.node("n3").taints.push(Taint {
+        key: ours.key,
+        effect: ours.effect,
+        ..Default::default()
+    });
+    let mut stage = stage.policy(|spec| spec.mode = Some(ModePolicy::Observe));
+    stage.go(80, &["n3"]);
+    assert_eq!(stage.pod_now("web").ready, Status::False, "stock would have marked it");
+    assert!(stage.world.nodes["n3"].taints.is_empty());
+    let decision = stage.incident("n3").status.decision.clone();
+    assert!(decision.state == "Disconnected" && decision.observed_only, "{decision:?}");
+    stage.log.clear();
+    stage.convict("n3");
+    stage.pod("n3", "late");
+    stage.go(200, &["n3"]);
+    let changed = stage.log.iter().filter(|action| {
+        !matches!(
+            action,
+            Action::SaveIncident(_) | Action::Event(_) | Action::SavePolicyStatus { .. } | Action::PublishZone { .. }
+        )
+    });
+    let changed: Vec<&Action> = changed.collect();
+    assert!(
+        matches!(changed[..], [Action::MarkPodNotReady { .. }]),
+        "only what stock would have marked: {changed:?}"
+    );
+    assert_eq!(stage.incident("n3").status.state, "Dead");
+}
+
+/// Hazard 56.
+#[test]
+fn what_a_kubelet_wrote_after_the_mark_is_its_word() {
+    let mut stage = Stage::with_nodes(3);
+    stage.pod("n3", "kept").became_ready = None;
+    stage.go(10, &[]);
+    stage.go(60, &["n3"]);
+    stage.node("n3").life.stock_mark = Some(at(60));
+    stage.pod("n3", "restored").became_ready = Some(at(65));
+    let given_back = stage.pod("n3", "ours");
+    given_back.became_ready = Some(at(65));
+    given_back.ready_reason = "EvenkeelGivenBack".to_owned();
+    stage.go(100, &["n3"]);
+    assert_eq!(stage.state("n3"), NodeState::Unknown);
+    assert_eq!(stage.pod_now("kept").ready, Status::False, "owed");
+    assert_eq!(stage.pod_now("ours").ready, Status::False, "owed: no kubelet wrote it");
+    assert_eq!(stage.pod_now("restored").ready, Status::True, "the kubelet is back");
+}
+
+/// Hazard 40.
+#[test]
+fn rounds_are_wanted_about_members_with_an_open_incident_or_a_latch() {
+    let stage = isolate(Stage::with_nodes(3));
+    assert_eq!(stage.world.zones["default"].wanted, ["u-n3"]);
+    let mut stage = stage;
+    stage.says("n3", cut_off());
+    stage.go(60, &[]);
+    stage.settle();
+    assert_eq!(stage.world.zones["default"].wanted, Vec::<String>::new());
 }

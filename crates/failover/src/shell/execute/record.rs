@@ -172,8 +172,7 @@ fn wanted(incident: &Incident) -> Result<Value> {
         ["/latch", "firstDeadRoundAt"],
         ["/latch", "confirmedAt"],
         ["/latch", "isolatedSince"],
-        ["/latch", "stockPace"],
-        ["/decision", "observedOnly"],
+        ["/decision", "decidedAt"],
     ] {
         if let Some(Value::Object(parent)) = status.pointer_mut(parent) {
             parent.entry(field).or_insert(Value::Null);

@@ -1,7 +1,7 @@
 //! Every rule about a write, as a table.
 
-use crate::core::{Decision, Disconnected, PassReason, Request, View, decide};
-use evenkeel_api::crd::EndpointsPolicy;
+use crate::webhook::core::{Decision, Guarded, Operation, PassReason, Request, View, decide};
+use evenkeel_judge::Protection;
 use evenkeel_zone::Millis;
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -12,13 +12,17 @@ const SLICE_CONTROLLER: &str = "system:serviceaccount:kube-system:endpointslice-
 const OURS: &str = "system:serviceaccount:evenkeel-system:evenkeel-controller";
 const NOW: Millis = Millis(100_000);
 
-/// `shore-2` is Disconnected, nobody else is.
+/// `shore-2` is protected, nobody else is.
 fn view() -> View {
-    let node = Disconnected {
+    let all = Protection {
+        evictions: true,
+        readiness: true,
+    };
+    let node = Guarded {
         uid: "uid-2".to_owned(),
-        lease_stale: true,
+        now: all,
+        if_stale: all,
         says_not_ready: false,
-        endpoints: EndpointsPolicy::Keep,
     };
     View {
         made_at: Some(NOW),
@@ -26,7 +30,7 @@ fn view() -> View {
     }
 }
 
-fn with_node(change: impl FnOnce(&mut Disconnected)) -> View {
+fn with_node(change: impl FnOnce(&mut Guarded)) -> View {
     let mut view = view();
     change(view.nodes.get_mut("shore-2").unwrap());
     view
@@ -120,40 +124,36 @@ fn without_per_controller_accounts_the_stock_controller_is_the_manager() {
 
 #[test]
 fn the_stock_controllers_own_mark_proves_that_the_lease_is_stale() {
-    let view = with_node(|node| node.lease_stale = false);
+    let view = with_node(|node| node.now = Protection::default());
     assert_eq!(corrected(&mark(), &view), pod("True"));
 }
 
 #[test]
 fn nothing_is_kept_for_a_node_whose_own_kubelet_says_not_ready() {
     let view = with_node(|node| node.says_not_ready = true);
-    assert_eq!(passes(&mark(), &view), PassReason::NotDisconnected);
+    assert_eq!(passes(&mark(), &view), PassReason::NotProtected);
     let write = slice_write(
         &[endpoint("a", "shore-2", false)],
         &[endpoint("a", "shore-2", true)],
     );
-    assert_eq!(passes(&write, &view), PassReason::NotDisconnected);
+    assert_eq!(passes(&write, &view), PassReason::NotProtected);
     let write = endpoints_write(
         endpoints(&[], &[address("a", "shore-2")]),
         endpoints(&[address("a", "shore-2")], &[]),
     );
-    assert_eq!(passes(&write, &view), PassReason::NotDisconnected);
+    assert_eq!(passes(&write, &view), PassReason::NotProtected);
 }
 
-#[rstest]
-#[case::keep_local(EndpointsPolicy::KeepLocal)]
-#[case::keep(EndpointsPolicy::Keep)]
-fn policies_that_keep_endpoints_keep_readiness(#[case] policy: EndpointsPolicy) {
-    assert_eq!(
-        corrected(&mark(), &with_node(|node| node.endpoints = policy)),
-        pod("True")
-    );
+#[test]
+fn a_stock_write_proves_the_lease_stale_and_is_judged_so() {
+    let view = with_node(|node| node.now = Protection::default());
+    assert_eq!(corrected(&mark(), &view), pod("True"));
 }
 
 #[test]
 fn a_policy_of_stock_lets_pods_be_marked() {
-    let view = with_node(|node| node.endpoints = EndpointsPolicy::Stock);
-    assert_eq!(passes(&mark(), &view), PassReason::Policy);
+    let view = with_node(|node| (node.now.readiness, node.if_stale.readiness) = (false, false));
+    assert_eq!(passes(&mark(), &view), PassReason::NotProtected);
 }
 
 #[rstest]
@@ -162,7 +162,7 @@ fn a_policy_of_stock_lets_pods_be_marked() {
 fn pods_elsewhere_are_marked(#[case] node: &str) {
     let mut request = mark();
     request.object["spec"]["nodeName"] = json!(node);
-    assert_eq!(passes(&request, &view()), PassReason::NotDisconnected);
+    assert_eq!(passes(&request, &view()), PassReason::NotProtected);
 }
 
 type Change = fn(&mut Value, &mut Value);
@@ -320,7 +320,7 @@ fn other_nodes_are_tainted(#[case] name: &str, #[case] uid: &str) {
     let mut tainted = node(&[(UNREACHABLE, "NoExecute")]);
     tainted["metadata"] = json!({"name": name, "uid": uid});
     let request = request(NODE_CONTROLLER, "UPDATE", "nodes", tainted, node(&[]));
-    assert_eq!(passes(&request, &view()), PassReason::NotDisconnected);
+    assert_eq!(passes(&request, &view()), PassReason::NotProtected);
 }
 
 // ---- endpointslices
@@ -403,8 +403,8 @@ fn an_endpoint_controllers_write_does_not_prove_that_the_lease_is_stale() {
         &[endpoint("a", "shore-2", false)],
         &[endpoint("a", "shore-2", true)],
     );
-    let view = with_node(|node| node.lease_stale = false);
-    assert_eq!(passes(&request, &view), PassReason::NotDisconnected);
+    let view = with_node(|node| node.now = Protection::default());
+    assert_eq!(passes(&request, &view), PassReason::NotProtected);
 }
 
 #[test]
@@ -413,14 +413,14 @@ fn a_policy_of_stock_lets_endpoints_go() {
         &[endpoint("a", "shore-2", false)],
         &[endpoint("a", "shore-2", true)],
     );
-    let view = with_node(|node| node.endpoints = EndpointsPolicy::Stock);
-    assert_eq!(passes(&request, &view), PassReason::Policy);
+    let view = with_node(|node| (node.now.readiness, node.if_stale.readiness) = (false, false));
+    assert_eq!(passes(&request, &view), PassReason::NotProtected);
 }
 
 #[test]
 fn a_new_slice_has_nothing_to_keep() {
     let mut request = slice_write(&[endpoint("a", "shore-2", false)], &[]);
-    request.operation = crate::core::Operation::Create;
+    request.operation = Operation::Create;
     request.old_object = Value::Null;
     assert_eq!(passes(&request, &view()), PassReason::Nothing);
 }
@@ -474,7 +474,7 @@ fn addresses_that_are_not_kept_stay_not_ready() {
 }
 
 #[rstest]
-#[case::healthy_node(address("a", "shore-1"), address("a", "shore-1"), PassReason::NotDisconnected)]
+#[case::healthy_node(address("a", "shore-1"), address("a", "shore-1"), PassReason::NotProtected)]
 #[case::new_pod_of_the_address(address("b", "shore-2"), address("a", "shore-2"), PassReason::Nothing)]
 fn other_addresses_go(#[case] new: Value, #[case] old: Value, #[case] expected: PassReason) {
     let request = endpoints_write(endpoints(&[], &[new]), endpoints(&[old], &[]));
