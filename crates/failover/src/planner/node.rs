@@ -17,7 +17,7 @@ use evenkeel_zone::verdict::Verdict;
 
 /// The stock controller marks the pods of a node after it marked the node, one by one; what it has not marked after
 /// this long it never will.
-const STOCK_MARKS_MS: u64 = 10_000;
+pub(crate) const STOCK_MARKS_MS: u64 = 10_000;
 /// An Isolated node is told of after this long: peers need up to 15 s to vouch for a node that came back.
 const ISOLATED_TOLD_MS: u64 = 15_000;
 

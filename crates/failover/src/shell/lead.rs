@@ -1,19 +1,19 @@
 //! The loop: take in what the watches show, look at it, and have done what the planner asks for.
 
-use super::Settings;
 use super::dispatch::Dispatch;
 use super::execute::{ActionError, Executor, Gate, Outcome, depends_on, kind};
 use super::metrics::Metrics;
-use super::presence;
+use super::presence::Present;
 use super::watch::{self, Restarts};
 use crate::clock::instant;
-use crate::planner::Planner;
 use crate::planner::action::{About, Action, Notice};
+use crate::planner::{Planner, STOCK_MARKS_MS};
 use crate::webhook::Source;
 use crate::webhook::core::View;
-use crate::world::{self, Kind, LastSigns, Seen, World};
-use evenkeel_api::names;
+use crate::world::facts::NodeFacts;
+use crate::world::{self, Config, Kind, LastSigns, Seen, World};
 use evenkeel_api::crd::ZoneHealth;
+use evenkeel_api::names;
 use evenkeel_election::{self as election, State};
 use evenkeel_judge::{NodeState, View as SightView};
 use evenkeel_net::admin::Admin;
@@ -42,8 +42,13 @@ const AUDIT_WITHIN: Duration = Duration::from_secs(3);
 const STUCK_MS: u64 = 30_000;
 /// What is under way at a stop may end within this time.
 const DRAIN: Duration = Duration::from_secs(3);
-/// The last replica that stops settles what it kept from stock within this time.
-const SETTLE: Duration = Duration::from_secs(10);
+/// Replicas that stop together learn of each other within this time.
+const ALSO_STOPPING: Duration = Duration::from_millis(100);
+/// The last replica that stops leads within this time, if nobody else does: as long as a crashed leader is waited for.
+const TAKE_OVER: Duration = Duration::from_secs(6);
+/// The last replica that stops settles what it kept from stock within this time: the time that the stock controller is
+/// given to mark pods itself, and some for the writes.
+const SETTLE: Duration = Duration::from_secs(15);
 
 /// What a finished task brings back.
 enum Ended {
@@ -60,7 +65,6 @@ struct Pulse {
 
 pub(super) struct Controller {
     client: Client,
-    settings: Settings,
     source: Source,
     world: World,
     restarts: Restarts,
@@ -78,7 +82,7 @@ pub(super) struct Controller {
 }
 
 impl Controller {
-    pub(super) fn new(client: Client, settings: Settings, source: Source, admin: &Admin) -> Self {
+    pub(super) fn new(client: Client, config: Config, source: Source, admin: &Admin) -> Self {
         let metrics = Metrics::register(admin);
         let gate = Gate::default();
         let clock = source.clock;
@@ -86,7 +90,7 @@ impl Controller {
             turned_at: AtomicU64::new(clock.now().0),
             ..Pulse::default()
         });
-        let world = World::new(settings.config.clone(), clock.now());
+        let world = World::new(config, clock.now());
         *pulse.missing.lock().unwrap_or_else(PoisonError::into_inner) = world.missing();
         let stuck = Arc::clone(&pulse);
         admin.live("controller-loop", move || {
@@ -111,7 +115,6 @@ impl Controller {
         Self {
             executor: Executor::new(client.clone(), gate.clone(), metrics.clone()),
             client,
-            settings,
             source,
             world,
             restarts: Restarts::default(),
@@ -132,6 +135,7 @@ impl Controller {
     pub(super) async fn run(
         mut self,
         election: Option<&election::Election>,
+        present: Present,
         shutdown: CancellationToken,
     ) -> Result<(), ElectionEnded> {
         let mut role = election.map(election::Election::watch);
@@ -185,7 +189,11 @@ impl Controller {
                 self.look();
             }
         };
-        self.settle(&mut seen).await;
+        // First of all, so that the others that stop know who is left.
+        present.leave().await;
+        if outcome.is_ok() {
+            self.settle(&mut seen, role.as_mut(), election).await;
+        }
         self.gate.leading.store(false, Ordering::Release);
         let drained =
             tokio::time::timeout(DRAIN, async { while self.tasks.join_next().await.is_some() {} }).await;
@@ -196,44 +204,86 @@ impl Controller {
             );
         }
         self.work = None;
-        if let Err(error) = presence::leave(self.client.clone(), &self.settings.config.identity).await {
-            tracing::warn!(%error, "the Lease that shows this replica is left to run out");
-        }
         outcome
     }
 
-    /// Nobody is left who would keep anything from stock Kubernetes, so that what was kept is settled: taints of ours go,
-    /// and pods are marked that stock would have marked (hazard 52). Another replica takes over instead.
-    async fn settle(&mut self, seen: &mut (impl Stream<Item = Vec<Seen>> + Unpin)) {
-        let leads = self.planner.is_some() && self.gate.leading.load(Ordering::Acquire);
-        if !leads || self.world.other_replicas(self.source.clock.now()) > 0 {
+    /// Where nobody is left who would keep anything from stock Kubernetes, what was kept is settled: taints of ours go, and
+    /// pods are marked that stock would have marked (hazard 52). Where another replica works it takes over instead. Of
+    /// replicas that stop together the last one settles; it waits for the leadership where it does not have it.
+    async fn settle(
+        &mut self,
+        seen: &mut (impl Stream<Item = Vec<Seen>> + Unpin),
+        mut role: Option<&mut channel::Receiver<election::State>>,
+        election: Option<&election::Election>,
+    ) {
+        let others = instant() + ALSO_STOPPING;
+        while self.world.other_replicas(self.source.clock.now()) > 0 {
+            if instant() > others {
+                return;
+            }
+            if let Ok(Some(changes)) = tokio::time::timeout_at(others, seen.next()).await {
+                self.take(changes);
+            }
+        }
+        if !self.leads() && !self.owes() {
             return;
         }
         self.world.stand_down();
-        let deadline = instant() + SETTLE;
-        while self.look() > 0 {
-            let ended = async {
-                tokio::select! {
-                    Some(ended) = self.tasks.join_next() => Turn::Ended(ended),
-                    Some(changes) = seen.next() => Turn::Seen(changes),
-                    () = tokio::time::sleep(GATHER) => Turn::Passed,
-                }
-            };
-            match tokio::time::timeout_at(deadline, ended).await {
-                Ok(Turn::Ended(ended)) => self.ended(ended),
-                Ok(Turn::Seen(changes)) => {
-                    let now = self.source.clock.now();
-                    for change in changes {
-                        self.world.take(now, change);
+        let (take_over, deadline) = (instant() + TAKE_OVER, instant() + SETTLE);
+        loop {
+            if self.follow(role.as_deref_mut(), election).is_err() {
+                return;
+            }
+            let wanted = self.look();
+            if self.leads() && wanted == 0 && !self.has_to_wait() {
+                return;
+            }
+            if instant() > deadline || !self.leads() && instant() > take_over {
+                tracing::warn!("stopped before everything that was kept from stock Kubernetes was settled");
+                return;
+            }
+            tokio::select! {
+                Some(ended) = self.tasks.join_next() => self.ended(ended),
+                Some(changes) = seen.next() => self.take(changes),
+                changed = role_changed(role.as_deref_mut()) => {
+                    if changed.is_err() {
+                        return;
                     }
                 }
-                Ok(Turn::Passed) => {}
-                Err(_) => {
-                    tracing::warn!("stopped before everything that was kept from stock Kubernetes was settled");
-                    return;
-                }
+                () = tokio::time::sleep(GATHER) => {}
             }
         }
+    }
+
+    fn leads(&self) -> bool {
+        self.planner.is_some() && self.gate.leading.load(Ordering::Acquire)
+    }
+
+    fn take(&mut self, changes: Vec<Seen>) {
+        let now = self.source.clock.now();
+        for change in changes {
+            self.world.take(now, change);
+        }
+    }
+
+    /// Whether there may be something to settle.
+    fn owes(&self) -> bool {
+        let cluster = self.world.cluster();
+        cluster.nodes.values().any(|node| !node.added.is_empty())
+            || cluster
+                .incidents
+                .values()
+                .any(|incident| incident.status.closed_at.is_none())
+    }
+
+    /// Whether the stock controller marked a node so lately that it may still be marking the pods itself.
+    fn has_to_wait(&self) -> bool {
+        let now = self.source.clock.now();
+        let lately = |node: &NodeFacts| {
+            let mark = node.life.stock_mark.filter(|_| node.life.is_marked());
+            mark.is_some_and(|mark| now.since(mark) < STOCK_MARKS_MS)
+        };
+        self.world.cluster().nodes.values().any(lately)
     }
 
     /// Takes over, pauses, or lets go, as the election says.
@@ -281,7 +331,7 @@ impl Controller {
         let missing = self.world.missing();
         let complete = missing.is_empty();
         *self.pulse.missing.lock().unwrap_or_else(PoisonError::into_inner) = missing;
-        let leads = self.gate.leading.load(Ordering::Acquire) && self.planner.is_some();
+        let leads = self.leads();
         let role = if leads {
             world::Role::Leads
         } else {
@@ -289,7 +339,10 @@ impl Controller {
         };
         let wants = self.world.look(now, role);
         for kind in wants.restart {
-            tracing::warn!(watch = kind.name(), "the watch does not deliver, beginning it anew");
+            tracing::warn!(
+                watch = kind.name(),
+                "the watch does not deliver, beginning it anew"
+            );
             self.restarts.begin_anew(kind);
         }
         for kind in wants.audits {
@@ -311,7 +364,11 @@ impl Controller {
         for measure in &plan.measures {
             self.metrics.measured(*measure);
         }
-        for why in plan.complaints.iter().filter(|why| !self.complaints.contains(*why)) {
+        for why in plan
+            .complaints
+            .iter()
+            .filter(|why| !self.complaints.contains(*why))
+        {
             tracing::warn!("{why}");
         }
         self.complaints = plan.complaints.into_iter().collect();
@@ -427,8 +484,10 @@ impl Controller {
 
     /// Logs changes of state, and counts nodes by state.
     fn tell_states(&mut self) {
-        let mut counts: BTreeMap<&'static str, i64> =
-            NodeState::ALL.into_iter().map(|state| (state.name(), 0)).collect();
+        let mut counts: BTreeMap<&'static str, i64> = NodeState::ALL
+            .into_iter()
+            .map(|state| (state.name(), 0))
+            .collect();
         let mut states = BTreeMap::new();
         for (name, judged) in &self.world.decisions().nodes {
             let state = judged.decision.state();
@@ -461,13 +520,6 @@ where
 /// When what is being gathered is looked at.
 fn soon() -> tokio::time::Instant {
     instant() + GATHER
-}
-
-/// What happened while debts are settled.
-enum Turn {
-    Ended(Result<Ended, tokio::task::JoinError>),
-    Seen(Vec<Seen>),
-    Passed,
 }
 
 /// The election ended although nobody asked for it; why.

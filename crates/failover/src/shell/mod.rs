@@ -106,44 +106,39 @@ pub async fn run(args: ControllerArgs, shutdown: CancellationToken) -> Result<()
         _ => None,
     };
     let settings = Settings { config, candidacy };
-    let source = Source {
-        view: Arc::new(ArcSwap::from_pointee(View::default())),
-        clock: Clock::start(),
-    };
 
     // Whatever ends first ends the rest.
     let stop = shutdown.child_token();
-    let webhook = async {
-        let outcome = if let Some(options) = webhook_options {
-            webhook::run(client.clone(), options, source.clone(), admin.clone(), stop.clone()).await
-        } else {
-            stop.cancelled().await;
-            Ok(())
-        };
-        stop.cancel();
-        outcome.map_err(ControllerError::Webhook)
-    };
-    let controller = async {
-        // The webhook goes on answering until debts are settled.
-        let source = source.clone();
-        let outcome = control_with(client.clone(), lock_client, settings, source, &admin, stop.clone()).await;
+    // On the heap: whoever calls this need not hold all of it.
+    let controller = Box::pin(async {
+        let outcome = serve(
+            client,
+            lock_client,
+            settings,
+            webhook_options,
+            &admin,
+            stop.clone(),
+        )
+        .await;
         stop.cancel();
         outcome
-    };
+    });
     let endpoints = async {
         let outcome = admin.clone().serve(admin_listener, stop.clone()).await;
         stop.cancel();
         outcome.map_err(ControllerError::Admin)
     };
-    let (controlled, webhooked, served) = tokio::join!(controller, webhook, endpoints);
-    controlled.and(webhooked).and(served)
+    let (controlled, served) = tokio::join!(controller, endpoints);
+    controlled.and(served)
 }
 
-/// The controller alone, until `shutdown`; registers its checks and metrics with `admin`. `lock_client` keeps the Lease.
-pub async fn control(
+/// The controller, with the webhook where `webhook` says how to serve it, until `shutdown`; registers its checks and
+/// metrics with `admin`. `lock_client` keeps the Leases.
+pub async fn serve(
     client: Client,
     lock_client: Client,
     settings: Settings,
+    webhook: Option<WebhookOptions>,
     admin: &Admin,
     shutdown: CancellationToken,
 ) -> Result<(), ControllerError> {
@@ -151,10 +146,45 @@ pub async fn control(
         view: Arc::new(ArcSwap::from_pointee(View::default())),
         clock: Clock::start(),
     };
-    control_with(client, lock_client, settings, source, admin, shutdown).await
+    // A webhook that fails ends the controller. The webhook itself answers until the controller has ended, so that what
+    // is settled at a stop is settled in one piece.
+    let stop = shutdown.child_token();
+    let controlled = CancellationToken::new();
+    let answering = async {
+        let outcome = if let Some(options) = webhook {
+            webhook::run(
+                client.clone(),
+                options,
+                source.clone(),
+                admin.clone(),
+                controlled.clone(),
+            )
+            .await
+        } else {
+            controlled.cancelled().await;
+            Ok(())
+        };
+        stop.cancel();
+        outcome.map_err(ControllerError::Webhook)
+    };
+    let controlling = async {
+        let outcome = control(
+            client.clone(),
+            lock_client,
+            settings,
+            source.clone(),
+            admin,
+            stop.clone(),
+        )
+        .await;
+        controlled.cancel();
+        outcome
+    };
+    let (controlled, answered) = tokio::join!(controlling, answering);
+    controlled.and(answered)
 }
 
-async fn control_with(
+async fn control(
     client: Client,
     lock_client: Client,
     settings: Settings,
@@ -163,10 +193,10 @@ async fn control_with(
     shutdown: CancellationToken,
 ) -> Result<(), ControllerError> {
     let candidacy = settings.candidacy.clone();
-    let _present = presence::announce(lock_client.clone(), &settings.config.identity);
-    let controller = lead::Controller::new(client, settings, source, admin);
+    let present = presence::announce(lock_client.clone(), &settings.config.identity);
+    let controller = lead::Controller::new(client, settings.config, source, admin);
     let Some(candidacy) = candidacy else {
-        return controller.run(None, shutdown).await.map_err(ended);
+        return controller.run(None, present, shutdown).await.map_err(ended);
     };
     // The Lease is given back after the last write, not before.
     let resign = CancellationToken::new();
@@ -181,7 +211,7 @@ async fn control_with(
     admin.live(HealthAdaptor::NAME, move || {
         health.check(HEALTH_TOLERANCE).map_err(|error| error.to_string())
     });
-    let outcome = controller.run(Some(&election), shutdown).await;
+    let outcome = controller.run(Some(&election), present, shutdown).await;
     resign.cancel();
     election.stopped().await;
     outcome.map_err(ended)

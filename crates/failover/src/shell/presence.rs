@@ -16,9 +16,23 @@ const EVERY: Duration = Duration::from_secs(5);
 /// A Lease that was not renewed for this long is removed by the next replica that starts.
 const LONG_GONE: SignedDuration = SignedDuration::from_hours(1);
 
-/// The announcement. Dropping it ends it; [`leave`] takes the Lease away.
+/// The announcement. Dropping it ends it, and leaves the Lease to run out.
 pub(super) struct Present {
+    api: Api<Lease>,
+    name: String,
     task: JoinHandle<()>,
+}
+
+impl Present {
+    /// This replica has gone: ends the announcement, and then takes the Lease away, so that no renewal brings it back.
+    pub(super) async fn leave(mut self) {
+        self.task.abort();
+        // It was told to end, and has nothing to say.
+        let _ = (&mut self.task).await;
+        if let Err(error) = remove(&self.api, &self.name).await {
+            tracing::warn!(%error, lease = self.name, "the Lease that shows this replica is left to run out");
+        }
+    }
 }
 
 impl Drop for Present {
@@ -32,7 +46,13 @@ pub(super) fn lease_name(identity: &str) -> String {
     let cleaned: String = identity
         .chars()
         .map(|c| c.to_ascii_lowercase())
-        .map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' })
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || c == '-' {
+                c
+            } else {
+                '-'
+            }
+        })
         .take(200)
         .collect();
     format!("{}{}", names::REPLICA_LEASE_PREFIX, cleaned.trim_matches('-'))
@@ -43,8 +63,9 @@ pub(super) fn lease_name(identity: &str) -> String {
 pub(super) fn announce(client: Client, identity: &str) -> Present {
     let name = lease_name(identity);
     let identity = identity.to_owned();
+    let api: Api<Lease> = Api::namespaced(client, names::NAMESPACE);
+    let present = (api.clone(), name.clone());
     let task = tokio::spawn(async move {
-        let api: Api<Lease> = Api::namespaced(client, names::NAMESPACE);
         if let Err(error) = sweep(&api, wall()).await {
             tracing::warn!(%error, "cannot remove Leases of replicas that are long gone");
         }
@@ -57,7 +78,8 @@ pub(super) fn announce(client: Client, identity: &str) -> Present {
             }
         }
     });
-    Present { task }
+    let (api, name) = present;
+    Present { api, name, task }
 }
 
 /// Removes what replicas that were killed left behind.
@@ -106,18 +128,16 @@ async fn renew(api: &Api<Lease>, name: &str, identity: &str, now: Timestamp) -> 
     }
 }
 
-/// Takes the Lease away: this replica has gone.
-pub(super) async fn leave(client: Client, identity: &str) -> Result<(), kube::Error> {
-    remove(&Api::namespaced(client, names::NAMESPACE), &lease_name(identity)).await
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_lease_is_named_after_its_replica_as_an_object_name_allows() {
-        assert_eq!(lease_name("host-7_4a5B"), "evenkeel-controller-replica-host-7-4a5b");
+        assert_eq!(
+            lease_name("host-7_4a5B"),
+            "evenkeel-controller-replica-host-7-4a5b"
+        );
         assert!(lease_name(&"x".repeat(300)).len() <= 253);
     }
 }

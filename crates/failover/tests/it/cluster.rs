@@ -1,174 +1,177 @@
-//! A cluster of three nodes in one zone: their kubelets renew Leases, their agents have keys, a reporter reports.
+//! A cluster of three nodes in one zone, and the controllers that a test starts in it.
 
+use super::traffic::Traffic;
+use super::zone::{Outside, key};
 use evenkeel_api::crd::{
-    AgentStatus, AgentStatusSpec, FailoverPolicy, FailoverPolicySpec, NodeIncident, ZoneHealth,
+    AgentStatus, AgentStatusSpec, FailoverPolicy, FailoverPolicySpec, NodeIncident, NodeIncidentStatus,
+    ZoneHealth,
 };
 use evenkeel_api::names;
-use evenkeel_api::zone::{NodeVerdict, VerdictKind, ZoneHealthStatus};
+use evenkeel_api::policy::ModePolicy;
 use evenkeel_apiserver::{ApiServer, Options};
 use evenkeel_election::flags::Candidacy;
-use evenkeel_failover::controller::{Settings, control};
-use evenkeel_failover::core::evidence::Timing;
-use evenkeel_failover::core::plan::Config;
-use evenkeel_failover::core::policy::Profile;
+use evenkeel_failover::shell::{ControllerError, Settings, serve};
+use evenkeel_failover::webhook::{CONFIGURATION, WebhookAddress, WebhookOptions};
+use evenkeel_failover::world::Config;
+use evenkeel_judge::{Profile, Timing};
 use evenkeel_net::admin::Admin;
 use evenkeel_net::pki::ServerNames;
 use evenkeel_testkit::eventually;
-use evenkeel_zone::keys::SigningKey;
-use evenkeel_zone::roster::{MemberId, Roster};
-use evenkeel_zone::verdict::{Health, Link};
-use evenkeel_zone::wire::{self, Answer, Ballot, Body, Facts, Header, Message, Nonce};
+use futures::StreamExt as _;
 use jiff::Timestamp;
-use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
-use k8s_openapi::api::core::v1::{Event, Namespace, Node, Pod, ServiceAccount};
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Event, Node, Pod, PodCondition};
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use kube::core::GroupVersionKind;
+use kube::discovery::{Scope, pinned_kind};
 use kube::{Api, Client, CustomResourceExt, ResourceExt as _};
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub(crate) const NODES: [&str; 3] = ["n1", "n2", "n3"];
-pub(crate) const SOON: Duration = Duration::from_secs(20);
+/// What takes no waiting of the rules takes no longer than this, on a busy machine too.
+pub(crate) const SOON: Duration = Duration::from_secs(30);
+/// A death is confirmed 12 s after the first round at the earliest.
+pub(crate) const CONFIRMED: Duration = Duration::from_secs(60);
 const ACCOUNT: &str = "system:serviceaccount:evenkeel-system:evenkeel-controller";
-
-/// What the world outside does from now on; the background tasks look at it.
-#[derive(Default)]
-struct Script {
-    silent: BTreeSet<String>,
-    verdicts: BTreeMap<String, Said>,
-}
-
-/// What a majority says of a node.
-#[derive(Clone, Copy)]
-pub(crate) enum Said {
-    Dead,
-    CutOff,
-}
+const RBAC: &str = include_str!("../../../../deploy/rbac.yaml");
 
 pub(crate) struct Cluster {
     server: ApiServer,
+    /// As an administrator.
     pub(crate) client: Client,
-    script: Arc<Mutex<Script>>,
+    pub(crate) outside: Outside,
     stop: CancellationToken,
-    controller: Option<(CancellationToken, JoinHandle<()>)>,
+    _ends: DropGuard,
 }
 
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        self.stop.cancel();
-        if let Some((stop, _)) = &self.controller {
-            stop.cancel();
+/// How a replica is started.
+#[derive(Clone)]
+pub(crate) struct Setup {
+    pub(crate) identity: &'static str,
+    pub(crate) profile: Profile,
+    pub(crate) mode: ModePolicy,
+    /// Whether it stands for election; else it leads.
+    pub(crate) elect: bool,
+    /// IP address on which it serves the webhook.
+    pub(crate) webhook: Option<&'static str>,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            identity: "a",
+            profile: Profile::Edge,
+            mode: ModePolicy::Act,
+            elect: false,
+            webhook: None,
         }
+    }
+}
+
+/// Whether a pod was ever seen not ready, and so out of the endpoints of its Services.
+pub(crate) struct Readiness {
+    pod: &'static str,
+    lost: Arc<AtomicBool>,
+}
+
+impl Readiness {
+    pub(crate) fn never_lost(&self) {
+        assert!(
+            !self.lost.load(Ordering::SeqCst),
+            "{} was not ready for a while",
+            self.pod
+        );
+    }
+}
+
+/// A replica of the controller. It is told to stop when this goes.
+pub(crate) struct Replica {
+    pub(crate) traffic: Traffic,
+    task: JoinHandle<Result<(), ControllerError>>,
+    stop: CancellationToken,
+    _ends: DropGuard,
+}
+
+impl Replica {
+    /// Stops it and waits for its end.
+    pub(crate) async fn stop(self) {
+        self.stop.cancel();
+        self.task.await.unwrap().unwrap();
+    }
+
+    /// Its machine loses power: nothing is settled, given back or told.
+    pub(crate) async fn kill(self) {
+        self.traffic.cut();
+        self.task.abort();
+        let ended = self.task.await;
+        assert!(ended.is_err(), "killed before it could end: {ended:?}");
     }
 }
 
 impl Cluster {
-    /// Nodes, agents, background tasks, RBAC; no controller yet.
+    /// Nodes, agents, the world outside, RBAC; no controller yet.
     pub(crate) async fn start() -> Self {
         evenkeel_net::init_crypto();
-        let options = Options {
-            namespaces: vec![names::NAMESPACE.to_owned()],
-            ..Options::default()
-        };
-        let server = ApiServer::new(options).unwrap();
-        let client = server.client();
+        let server = ApiServer::new(Options::default()).unwrap();
+        let stop = CancellationToken::new();
         let cluster = Self {
+            client: server.client(),
             server,
-            client,
-            script: Arc::default(),
-            stop: CancellationToken::new(),
-            controller: None,
+            outside: Outside::default(),
+            _ends: stop.clone().drop_guard(),
+            stop,
         };
-        cluster.install().await;
-        for name in NODES {
-            cluster.join(name).await;
-        }
-        tokio::spawn(kubelets(
-            cluster.client.clone(),
-            Arc::clone(&cluster.script),
-            cluster.stop.clone(),
-        ));
-        tokio::spawn(reporter(
-            cluster.client.clone(),
-            Arc::clone(&cluster.script),
-            cluster.stop.clone(),
-        ));
-        cluster
-    }
-
-    async fn install(&self) {
-        let create = PostParams::default();
-        let crds: Api<CustomResourceDefinition> = Api::all(self.client.clone());
         for crd in [
             ZoneHealth::crd(),
             AgentStatus::crd(),
             FailoverPolicy::crd(),
             NodeIncident::crd(),
         ] {
-            crds.create(&create, &crd).await.unwrap();
+            cluster.create(serde_json::to_value(crd).unwrap()).await;
         }
-        let rules: Value = serde_json::from_str(include_str!("rbac.json")).unwrap();
-        let subjects =
-            json!([{"kind": "ServiceAccount", "name": "evenkeel-controller", "namespace": names::NAMESPACE}]);
-        let name = json!({"name": "evenkeel-controller"});
-        let role: ClusterRole = read(json!({"metadata": name, "rules": rules["cluster"]}));
-        Api::<ClusterRole>::all(self.client.clone())
-            .create(&create, &role)
-            .await
-            .unwrap();
-        let reference = |kind: &str| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": "evenkeel-controller"});
-        let binding: ClusterRoleBinding =
-            read(json!({"metadata": name, "roleRef": reference("ClusterRole"), "subjects": subjects}));
-        Api::<ClusterRoleBinding>::all(self.client.clone())
-            .create(&create, &binding)
-            .await
-            .unwrap();
-        for (namespace, rules) in rules["namespaced"].as_object().unwrap() {
-            let role: Role = read(json!({"metadata": name, "rules": rules}));
-            Api::<Role>::namespaced(self.client.clone(), namespace)
-                .create(&create, &role)
-                .await
-                .unwrap();
-            let binding: RoleBinding =
-                read(json!({"metadata": name, "roleRef": reference("Role"), "subjects": subjects}));
-            Api::<RoleBinding>::namespaced(self.client.clone(), namespace)
-                .create(&create, &binding)
-                .await
-                .unwrap();
+        let documents: Vec<Value> = serde_saphyr::from_multiple(RBAC).unwrap();
+        for object in documents {
+            cluster.create(object).await;
         }
-        let shop: Namespace = read(json!({"metadata": {"name": "shop"}}));
-        Api::<Namespace>::all(self.client.clone())
-            .create(&create, &shop)
-            .await
-            .unwrap();
-        let account: ServiceAccount = read(json!({"metadata": {"name": "default"}}));
-        Api::<ServiceAccount>::namespaced(self.client.clone(), "shop")
-            .create(&create, &account)
-            .await
-            .unwrap();
+        let shop = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
+        cluster.create(shop).await;
+        let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": "shop"}});
+        cluster.create(account).await;
+        for name in NODES {
+            cluster.join(name).await;
+        }
+        cluster.outside.start(&cluster.client, &cluster.stop);
+        cluster
     }
 
-    /// A machine registers: Node, Lease, and what its agent says of itself.
+    /// Creates an object of any kind.
+    pub(crate) async fn create(&self, object: Value) {
+        let object: DynamicObject = read(object);
+        let gvk = GroupVersionKind::try_from(object.types.as_ref().unwrap()).unwrap();
+        let (resource, capabilities) = pinned_kind(&self.client, &gvk).await.unwrap();
+        let namespace = object.namespace();
+        let api: Api<DynamicObject> = match (capabilities.scope, namespace.as_deref()) {
+            (Scope::Namespaced, Some(namespace)) => {
+                Api::namespaced_with(self.client.clone(), namespace, &resource)
+            }
+            _ => Api::all_with(self.client.clone(), &resource),
+        };
+        api.create(&PostParams::default(), &object).await.unwrap();
+    }
+
+    /// A machine registers: Node, Lease, and what its agent says of itself. It has no addresses: nothing here needs one.
     async fn join(&self, name: &str) {
         let nodes = self.nodes();
         let node: Node = read(json!({"metadata": {"name": name}}));
         let node = nodes.create(&PostParams::default(), &node).await.unwrap();
-        let now = Timestamp::now().to_string();
-        let ready = json!({
-            "type": "Ready", "status": "True", "reason": "KubeletReady", "message": "",
-            "lastHeartbeatTime": now, "lastTransitionTime": now,
-        });
-        let patch = Patch::Merge(json!({"status": {"conditions": [ready]}}));
-        nodes
-            .patch_status(name, &PatchParams::default(), &patch)
-            .await
-            .unwrap();
+        self.post_status(name).await;
         let spec = AgentStatusSpec {
             node_uid: node.uid().unwrap(),
             public_key: key(name).public().to_base64(),
@@ -183,42 +186,96 @@ impl Cluster {
             .unwrap();
     }
 
-    /// Starts the controller as its ServiceAccount; a Lease is renewed every 200 ms here, so times are scaled.
-    pub(crate) fn control(&mut self, evict_after_policy: Profile, elect: bool) {
+    /// The kubelet writes its status: a heartbeat.
+    pub(crate) async fn post_status(&self, name: &str) {
+        let now = Timestamp::now().to_string();
+        let ready = json!({
+            "type": "Ready", "status": "True", "reason": "KubeletReady", "message": "",
+            "lastHeartbeatTime": now, "lastTransitionTime": now,
+        });
+        let patch = Patch::Strategic(json!({"status": {"conditions": [ready]}}));
+        self.nodes()
+            .patch_status(name, &PatchParams::default(), &patch)
+            .await
+            .unwrap();
+    }
+
+    /// Starts a replica as the controller's ServiceAccount, and waits until the API server knows of its webhook, if it
+    /// has one. A Lease is renewed every 250 ms here, so that the times of Leases are scaled.
+    pub(crate) async fn replica(&self, setup: Setup) -> Replica {
         let settings = Settings {
             config: Config {
                 timing: Timing {
-                    stale_after: 2_000,
+                    stale_after: 5_000,
                     confirm_after: 1_000,
                     ..Timing::default()
                 },
-                profile: evict_after_policy,
+                profile: setup.profile,
                 default_zone: Some(names::DEFAULT_ZONE.to_owned()),
                 default_toleration_seconds: 300,
+                identity: setup.identity.to_owned(),
+                mode: setup.mode,
             },
-            candidacy: elect.then(|| Candidacy {
+            candidacy: setup.elect.then(|| Candidacy {
                 namespace: names::NAMESPACE.to_owned(),
                 name: names::CONTROLLER_LEASE.to_owned(),
-                config: evenkeel_election::Config::new(&evenkeel_election::unique_identity()),
+                config: evenkeel_election::Config::new(setup.identity),
             }),
         };
-        let client = self
-            .server
-            .client_as(ACCOUNT, &["system:serviceaccounts", "system:authenticated"]);
+        let (options, url) = match setup.webhook {
+            Some(ip) => {
+                let listener = TcpListener::bind((ip, 0)).await.unwrap();
+                let url = format!("https://{}", listener.local_addr().unwrap());
+                let address: WebhookAddress = url.parse().unwrap();
+                (Some(WebhookOptions { listener, address }), Some(url))
+            }
+            None => (None, None),
+        };
+        let traffic = Traffic::default();
+        let groups = ["system:serviceaccounts", "system:authenticated"];
+        let client = traffic.of(self.server.client_as(ACCOUNT, &groups));
         let stop = CancellationToken::new();
         let admin = Admin::new("controller");
         let shutdown = stop.clone();
-        let task = tokio::spawn(async move {
-            control(client.clone(), client, settings, &admin, shutdown)
-                .await
-                .unwrap();
-        });
-        self.controller = Some((stop, task));
+        let task =
+            tokio::spawn(
+                async move { serve(client.clone(), client, settings, options, &admin, shutdown).await },
+            );
+        if let Some(url) = url {
+            self.webhook_is(&url).await;
+        }
+        Replica {
+            traffic,
+            task,
+            _ends: stop.clone().drop_guard(),
+            stop,
+        }
+    }
+
+    async fn webhook_is(&self, url: &str) {
+        let configurations: Api<MutatingWebhookConfiguration> = Api::all(self.client.clone());
+        eventually("the webhook is registered", SOON, || async {
+            let known = configurations.get_opt(CONFIGURATION).await.unwrap()?;
+            serde_json::to_string(&known).unwrap().contains(url).then_some(())
+        })
+        .await;
+    }
+
+    /// A replica that leads, once its zone has a roster and reports.
+    pub(crate) async fn controlled(&self, setup: Setup) -> Replica {
+        let replica = self.replica(setup).await;
+        self.ready().await;
+        replica
+    }
+
+    /// A client that may do everything, under this name.
+    pub(crate) fn client_of(&self, user: &str) -> Client {
+        self.server.client_as(user, &["system:masters"])
     }
 
     /// Serves the API over TLS; a kubeconfig of an administrator.
     pub(crate) async fn serve(&self) -> tempfile::NamedTempFile {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("https://{}", listener.local_addr().unwrap());
         let (server, stop) = (self.server.clone(), self.stop.clone());
         tokio::spawn(async move {
@@ -236,35 +293,35 @@ impl Cluster {
         file
     }
 
-    pub(crate) async fn controller_lease_is_free(&self) -> bool {
-        let leases: Api<Lease> = Api::namespaced(self.client.clone(), names::NAMESPACE);
-        let lease = leases.get(names::CONTROLLER_LEASE).await.unwrap();
-        lease
-            .spec
-            .and_then(|spec| spec.holder_identity)
-            .unwrap_or_default()
-            .is_empty()
+    /// Leases of Evenkeel's own namespace.
+    pub(crate) fn leases(&self) -> Api<Lease> {
+        Api::namespaced(self.client.clone(), names::NAMESPACE)
     }
 
-    /// Stops the controller and waits for its end.
-    pub(crate) async fn stop_controller(&mut self) {
-        let (stop, task) = self.controller.take().expect("a controller runs");
-        stop.cancel();
-        task.await.unwrap();
+    /// Who leads; empty if nobody does.
+    pub(crate) async fn leader(&self) -> String {
+        let lease = self.leases().get_opt(names::CONTROLLER_LEASE).await.unwrap();
+        let spec = lease.and_then(|lease| lease.spec);
+        spec.and_then(|spec| spec.holder_identity).unwrap_or_default()
     }
 
-    pub(crate) fn silence(&self, node: &str) {
-        self.script.lock().unwrap().silent.insert(node.to_owned());
+    pub(crate) async fn eventually_led_by(&self, identity: &str) {
+        eventually("the leader is elected", SOON, || async {
+            (self.leader().await == identity).then_some(())
+        })
+        .await;
     }
 
-    pub(crate) fn revive(&self, node: &str) {
-        let mut script = self.script.lock().unwrap();
-        script.silent.remove(node);
-        script.verdicts.remove(node);
-    }
-
-    pub(crate) fn say(&self, node: &str, said: Said) {
-        self.script.lock().unwrap().verdicts.insert(node.to_owned(), said);
+    /// Names of the Leases by which replicas show that they work.
+    pub(crate) async fn replicas(&self) -> Vec<String> {
+        let list = self.leases().list(&ListParams::default()).await.unwrap();
+        let names = list.items.iter().map(kube::ResourceExt::name_any);
+        names
+            .filter_map(|name| {
+                name.strip_prefix(names::REPLICA_LEASE_PREFIX)
+                    .map(ToOwned::to_owned)
+            })
+            .collect()
     }
 
     pub(crate) fn nodes(&self) -> Api<Node> {
@@ -273,6 +330,44 @@ impl Cluster {
 
     pub(crate) fn pods(&self) -> Api<Pod> {
         Api::namespaced(self.client.clone(), "shop")
+    }
+
+    /// Pauses Evenkeel, or lets it go on.
+    pub(crate) async fn pause(&self, why: Option<&str>) {
+        let homes: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(self.client.clone());
+        let patch = Patch::Merge(json!({"metadata": {"annotations": {names::annotations::PAUSE: why}}}));
+        homes
+            .patch(names::NAMESPACE, &PatchParams::default(), &patch)
+            .await
+            .unwrap();
+    }
+
+    /// Notes from now on whether a pod is ever seen not ready.
+    pub(crate) async fn watch_readiness(&self, pod: &'static str) -> Readiness {
+        let pods = self.pods();
+        let lost: Arc<AtomicBool> = Arc::default();
+        let noted = Arc::clone(&lost);
+        let version = pods
+            .list(&ListParams::default())
+            .await
+            .unwrap()
+            .metadata
+            .resource_version;
+        let params = WatchParams::default().fields(&format!("metadata.name={pod}"));
+        let mut events = pods.watch(&params, &version.unwrap()).await.unwrap().boxed();
+        let watching = self.stop.clone().run_until_cancelled_owned(async move {
+            while let Some(event) = events.next().await {
+                if matches!(event.unwrap(), WatchEvent::Modified(pod) if !is_ready(&pod)) {
+                    noted.store(true, Ordering::SeqCst);
+                }
+            }
+        });
+        tokio::spawn(watching);
+        Readiness { pod, lost }
+    }
+
+    pub(crate) fn policies(&self) -> Api<FailoverPolicy> {
+        Api::all(self.client.clone())
     }
 
     /// A pod that runs and is ready; `owner` is the kind of its controller, if it has one.
@@ -304,11 +399,11 @@ impl Cluster {
             .unwrap();
     }
 
-    pub(crate) async fn policy(&self, change: impl FnOnce(&mut FailoverPolicySpec)) {
+    pub(crate) async fn policy(&self, name: &str, change: impl FnOnce(&mut FailoverPolicySpec)) {
         let mut spec = FailoverPolicySpec::default();
         change(&mut spec);
-        let api: Api<FailoverPolicy> = Api::all(self.client.clone());
-        api.create(&PostParams::default(), &FailoverPolicy::new("p", spec))
+        self.policies()
+            .create(&PostParams::default(), &FailoverPolicy::new(name, spec))
             .await
             .unwrap();
     }
@@ -322,6 +417,43 @@ impl Cluster {
             (zone.spec.roster.members.len() == NODES.len() && reported).then_some(())
         })
         .await;
+    }
+
+    /// Cuts a node's link, and waits until the controllers have decided that it is Disconnected.
+    pub(crate) async fn cut(&self, node: &str) {
+        self.outside.cut(node);
+        self.eventually_state(node, "Disconnected").await;
+    }
+
+    /// Waits until a silent node's Lease is stale by the times that hold here.
+    pub(crate) async fn eventually_stale(&self, node: &str) {
+        let leases: Api<Lease> = Api::namespaced(self.client.clone(), names::NODE_LEASE_NAMESPACE);
+        eventually("the Lease is stale", SOON, || async {
+            let renewed = leases.get(node).await.unwrap().spec?.renew_time?.0;
+            let age = Timestamp::now().duration_since(renewed);
+            (age >= jiff::SignedDuration::from_millis(5_500)).then_some(())
+        })
+        .await;
+    }
+
+    pub(crate) async fn eventually_state(&self, node: &str, state: &str) {
+        self.eventually_incident(&format!("{node} is {state}"), node, |status| {
+            (status.decision.state == state).then_some(())
+        })
+        .await;
+    }
+
+    pub(crate) async fn eventually_incident<T>(
+        &self,
+        what: &str,
+        node: &str,
+        look: impl Fn(&NodeIncidentStatus) -> Option<T>,
+    ) -> T {
+        eventually(what, CONFIRMED, || async {
+            let incident = self.incident(node).await?;
+            look(incident.status.as_ref()?)
+        })
+        .await
     }
 
     pub(crate) async fn incident(&self, node: &str) -> Option<NodeIncident> {
@@ -351,7 +483,7 @@ impl Cluster {
         name: &str,
         look: impl Fn(&Pod) -> Option<T>,
     ) -> T {
-        eventually(what, SOON, || async {
+        eventually(what, CONFIRMED, || async {
             look(&self.pods().get(name).await.unwrap())
         })
         .await
@@ -363,7 +495,7 @@ impl Cluster {
         name: &str,
         look: impl Fn(&Node) -> Option<T>,
     ) -> T {
-        eventually(what, SOON, || async {
+        eventually(what, CONFIRMED, || async {
             look(&self.nodes().get(name).await.unwrap())
         })
         .await
@@ -374,145 +506,33 @@ pub(crate) fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
 }
 
-/// The key of a node's agent.
-fn key(node: &str) -> SigningKey {
-    SigningKey::from_seed(&[node.as_bytes()[1]; 32]).unwrap()
+pub(crate) fn condition<'a>(pod: &'a Pod, kind: &str) -> Option<&'a PodCondition> {
+    pod.status
+        .as_ref()?
+        .conditions
+        .iter()
+        .flatten()
+        .find(|condition| condition.type_ == kind)
 }
 
-/// Renews the Leases of the nodes that are not silent, every 200 ms.
-async fn kubelets(client: Client, script: Arc<Mutex<Script>>, stop: CancellationToken) {
-    let mut tick = tokio::time::interval(Duration::from_millis(200));
-    while stop.run_until_cancelled(tick.tick()).await.is_some() {
-        let silent = script.lock().unwrap().silent.clone();
-        for name in NODES.iter().filter(|name| !silent.contains(**name)) {
-            if let Err(error) = renew(&client, name).await {
-                assert!(stop.is_cancelled(), "{error}");
-            }
-        }
-    }
+pub(crate) fn is_ready(pod: &Pod) -> bool {
+    condition(pod, "Ready").is_some_and(|ready| ready.status == "True")
 }
 
-async fn renew(client: &Client, node: &str) -> kube::Result<()> {
-    let leases: Api<Lease> = Api::namespaced(client.clone(), names::NODE_LEASE_NAMESPACE);
-    let renew_time = Some(MicroTime(Timestamp::now()));
-    let patch = Patch::Merge(json!({"spec": {"renewTime": renew_time}}));
-    if leases.get_opt(node).await?.is_some() {
-        return leases
-            .patch(node, &PatchParams::default(), &patch)
-            .await
-            .map(drop);
-    }
-    let metadata = ObjectMeta {
-        name: Some(node.to_owned()),
-        ..Default::default()
-    };
-    let spec = Some(LeaseSpec {
-        renew_time,
-        ..Default::default()
-    });
-    leases
-        .create(&PostParams::default(), &Lease { metadata, spec })
-        .await
-        .map(drop)
+/// Whether a node carries a taint.
+pub(crate) fn has_taint(node: &Node, key: &str, effect: &str) -> bool {
+    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref());
+    taints
+        .into_iter()
+        .flatten()
+        .any(|taint| taint.key == key && taint.effect == effect)
 }
 
-/// Reports what the script says every 300 ms, each time in a new round, signed by the other two.
-async fn reporter(client: Client, script: Arc<Mutex<Script>>, stop: CancellationToken) {
-    let zones: Api<ZoneHealth> = Api::all(client);
-    let mut tick = tokio::time::interval(Duration::from_millis(300));
-    let mut sequence = 0_u64;
-    // A death is voted on once, what lives is attested again and again.
-    let mut dead: BTreeMap<String, NodeVerdict> = BTreeMap::new();
-    while stop.run_until_cancelled(tick.tick()).await.is_some() {
-        let zone = match zones.get_opt(names::DEFAULT_ZONE).await {
-            Ok(zone) => zone,
-            Err(error) => {
-                assert!(stop.is_cancelled(), "{error}");
-                return;
-            }
-        };
-        let Some(zone) = zone else {
-            continue;
-        };
-        let Ok(roster) = Roster::from_spec(&zone.spec.roster) else {
-            continue;
-        };
-        sequence += 1;
-        let said = script.lock().unwrap().verdicts.clone();
-        dead.retain(|node, _| matches!(said.get(node), Some(Said::Dead)));
-        let mut nodes = Vec::new();
-        for (node, said) in said {
-            nodes.push(match said {
-                Said::Dead => dead
-                    .entry(node.clone())
-                    .or_insert_with(|| verdict(&roster, &node, said, sequence))
-                    .clone(),
-                Said::CutOff => verdict(&roster, &node, said, sequence),
-            });
-        }
-        let status = ZoneHealthStatus {
-            reporter: "n1".to_owned(),
-            roster_version: zone.spec.roster.version,
-            epoch: roster.reference().epoch.to_string(),
-            sequence: i64::try_from(sequence).unwrap(),
-            members: 3,
-            nodes,
-            ..Default::default()
-        };
-        let patch = Patch::Merge(json!({"status": status}));
-        zones
-            .patch_status(names::DEFAULT_ZONE, &PatchParams::default(), &patch)
-            .await
-            .unwrap();
-    }
+/// Whether a node carries the taint that evicts.
+pub(crate) fn no_execute(node: &Node) -> bool {
+    has_taint(node, names::taints::UNREACHABLE, "NoExecute")
 }
 
-fn verdict(roster: &Roster, node: &str, said: Said, sequence: u64) -> NodeVerdict {
-    let member = |name: &str| {
-        roster
-            .members()
-            .iter()
-            .find(|member| member.name == name)
-            .unwrap()
-    };
-    let uid = member(node).uid.clone();
-    let mut round = [0; 16];
-    round[..8].copy_from_slice(&sequence.to_be_bytes());
-    let (kind, answer, contact_age, age) = match said {
-        Said::Dead => (VerdictKind::Dead, Answer::No, u32::MAX, 20),
-        Said::CutOff => (VerdictKind::Alive, Answer::Yes, 0, 0),
-    };
-    let sign = |voter: &&str| {
-        let ballot = Ballot {
-            round: Nonce(round),
-            suspect: MemberId::of(&uid),
-            roster: roster.reference(),
-            answer,
-            contact_age,
-            facts: Facts {
-                cloud: Link::Down,
-                kubelet: Health::Ok,
-                runtime: Health::Ok,
-            },
-            ..Ballot::default()
-        };
-        let header = Header {
-            from: member(voter).id,
-            sequence,
-            ..Header::default()
-        };
-        let message = Message {
-            header,
-            body: Body::Ballot(ballot),
-        };
-        wire::to_evidence(&wire::seal(&message, &key(voter)))
-    };
-    NodeVerdict {
-        name: node.to_owned(),
-        uid: uid.clone(),
-        verdict: kind,
-        round_age_ms: Some(age),
-        evidence: NODES.iter().filter(|voter| **voter != node).map(sign).collect(),
-        ..Default::default()
-    }
+pub(crate) fn is_leaving(pod: &Pod) -> bool {
+    pod.metadata.deletion_timestamp.is_some()
 }

@@ -1,26 +1,11 @@
-use super::cluster::{Cluster, SOON, Said};
+use super::cluster::{Cluster, SOON, Setup, condition, has_taint, is_leaving, is_ready, no_execute};
+use super::stock;
 use evenkeel_api::names::{annotations, conditions, events, taints};
-use evenkeel_failover::core::policy::Profile;
+use evenkeel_judge::Profile;
 use evenkeel_testkit::eventually;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Node, NodeCondition, Pod, PodCondition, Taint};
+use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use kube::ResourceExt as _;
-use kube::api::{Patch, PatchParams};
-use serde_json::json;
-use std::time::Duration;
-
-fn condition<'a>(pod: &'a Pod, kind: &str) -> Option<&'a PodCondition> {
-    pod.status
-        .as_ref()?
-        .conditions
-        .iter()
-        .flatten()
-        .find(|condition| condition.type_ == kind)
-}
-
-fn is_ready(pod: &Pod) -> bool {
-    condition(pod, "Ready").is_some_and(|ready| ready.status == "True")
-}
 
 fn ready_of(node: &Node) -> &NodeCondition {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
@@ -31,29 +16,52 @@ fn ready_of(node: &Node) -> &NodeCondition {
         .expect("a node says Ready")
 }
 
-fn no_execute(node: &Node) -> Option<&Taint> {
-    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref());
-    taints
-        .into_iter()
-        .flatten()
-        .find(|taint| taint.key == taints::UNREACHABLE && taint.effect == "NoExecute")
+#[tokio::test(flavor = "multi_thread")]
+async fn an_announced_death_takes_endpoints_and_nothing_that_cannot_be_undone() {
+    let cluster = Cluster::start().await;
+    cluster.pod("n3", "web", Some("ReplicaSet"), Some(0)).await;
+    let _replica = cluster
+        .controlled(Setup {
+            webhook: Some("127.0.0.1"),
+            ..Setup::default()
+        })
+        .await;
+    cluster.outside.kill("n3");
+    cluster
+        .eventually_pod("not ready", "web", |pod| (!is_ready(pod)).then_some(()))
+        .await;
+    let node = cluster
+        .eventually_node("no new pods", "n3", |node| {
+            has_taint(node, taints::DEAD, "NoSchedule").then(|| node.clone())
+        })
+        .await;
+    assert_eq!(
+        ready_of(&node).status,
+        "True",
+        "the mark of the node waits for the confirmation"
+    );
+    assert!(!no_execute(&node));
+    // The stock controller would evict a pod that tolerates nothing at once.
+    assert_eq!(stock::taint(&cluster, "n3").await, ["NoSchedule"]);
+    let status = cluster.incident("n3").await.unwrap().status.unwrap();
+    assert!(status.latch.first_dead_round_at.is_some(), "{:?}", status.latch);
+    assert_eq!(status.latch.confirmed_at, None);
+    assert!(!is_leaving(&cluster.pods().get("web").await.unwrap()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dead_nodes_pods_leave_endpoints_and_stateless_ones_are_deleted() {
-    let mut cluster = Cluster::start().await;
+async fn a_confirmed_deaths_pods_leave_endpoints_and_stateless_ones_are_deleted() {
+    let cluster = Cluster::start().await;
     cluster.pod("n3", "web", Some("ReplicaSet"), None).await;
     cluster.pod("n3", "db-0", Some("StatefulSet"), None).await;
     cluster.pod("n3", "agent", Some("DaemonSet"), None).await;
     cluster.pod("n1", "elsewhere", Some("ReplicaSet"), None).await;
-    cluster.control(Profile::Edge, false);
-    cluster.ready().await;
+    let _replica = cluster.controlled(Setup::default()).await;
     let heartbeat = ready_of(&cluster.nodes().get("n3").await.unwrap())
         .last_heartbeat_time
         .clone();
 
-    cluster.silence("n3");
-    cluster.say("n3", Said::Dead);
+    cluster.outside.kill("n3");
     for name in ["web", "db-0", "agent"] {
         let reason = cluster
             .eventually_pod("not ready", name, |pod| {
@@ -65,11 +73,13 @@ async fn a_dead_nodes_pods_leave_endpoints_and_stateless_ones_are_deleted() {
     }
     let node = cluster
         .eventually_node("tainted and Unknown", "n3", |node| {
-            let both = no_execute(node).is_some() && ready_of(node).status == "Unknown";
+            let both = no_execute(node) && ready_of(node).status == "Unknown";
             both.then(|| node.clone())
         })
         .await;
-    assert!(no_execute(&node).unwrap().time_added.is_some());
+    let timed =
+        |taint: &k8s_openapi::api::core::v1::Taint| taint.effect != "NoExecute" || taint.time_added.is_some();
+    assert!(node.spec.as_ref().unwrap().taints.iter().flatten().all(timed));
     let ready = ready_of(&node);
     assert_eq!(
         (ready.status.as_str(), ready.reason.as_deref()),
@@ -79,37 +89,30 @@ async fn a_dead_nodes_pods_leave_endpoints_and_stateless_ones_are_deleted() {
         ready.last_heartbeat_time, heartbeat,
         "the heartbeat is the kubelet's"
     );
+    let mut added: Vec<&str> = node.annotations()[annotations::ADDED_TAINTS].split(',').collect();
+    added.sort_unstable();
     assert_eq!(
-        node.annotations()[annotations::ADDED_TAINTS],
-        "node.kubernetes.io/unreachable:NoExecute"
+        added,
+        [
+            "evenkeel.io/dead:NoSchedule",
+            "node.kubernetes.io/unreachable:NoExecute"
+        ]
     );
 
     let pod = cluster
-        .eventually_pod("deleted", "web", |pod| {
-            pod.metadata.deletion_timestamp.is_some().then(|| pod.clone())
-        })
+        .eventually_pod("deleted", "web", |pod| is_leaving(pod).then(|| pod.clone()))
         .await;
     let disruption = condition(&pod, conditions::DISRUPTION_TARGET).expect("it says why");
     assert_eq!(disruption.reason.as_deref(), Some(conditions::REASON_EVICTED));
-    let missing = eventually("an incident that says what is missing", SOON, || async {
-        let status = cluster.incident("n3").await?.status?;
-        let summed_up = status.timeline.iter().any(|row| row.event == events::EVICTED);
-        (summed_up && status.tainted_at.is_some()).then_some(status.fence.missing)
-    })
-    .await;
+    let missing = cluster
+        .eventually_incident("an incident that says what is missing", "n3", |status| {
+            let summed_up = status.timeline.iter().any(|row| row.event == events::EVICTED);
+            (summed_up && status.tainted_at.is_some()).then(|| status.fence.missing.clone())
+        })
+        .await;
     assert!(missing.starts_with("not moved: no fence proof"), "{missing}");
     for name in ["db-0", "agent"] {
-        assert_eq!(
-            cluster
-                .pods()
-                .get(name)
-                .await
-                .unwrap()
-                .metadata
-                .deletion_timestamp,
-            None,
-            "{name}"
-        );
+        assert!(!is_leaving(&cluster.pods().get(name).await.unwrap()), "{name}");
     }
     assert!(is_ready(&cluster.pods().get("elsewhere").await.unwrap()));
     let told = eventually("Events", SOON, || async {
@@ -120,99 +123,122 @@ async fn a_dead_nodes_pods_leave_endpoints_and_stateless_ones_are_deleted() {
     assert_eq!(told.len(), 1);
     assert_eq!(told[0].involved_object.name.as_deref(), Some("db-0"));
 
-    cluster.revive("n3");
+    // It renews again, and its peers vouch for it in the rounds that the controller asks for.
+    cluster.outside.revive("n3");
     cluster
         .eventually_node("clean again", "n3", |node| {
-            no_execute(node).is_none().then_some(())
+            let clean = !no_execute(node) && !has_taint(node, taints::DEAD, "NoSchedule");
+            clean.then_some(())
         })
         .await;
-    eventually("the incident closed", SOON, || async {
-        cluster.incident("n3").await?.status?.closed_at.map(|_| ())
-    })
-    .await;
+    cluster
+        .eventually_incident("the incident closed", "n3", |status| status.closed_at.clone())
+        .await;
     let node = cluster.nodes().get("n3").await.unwrap();
     assert!(!node.annotations().contains_key(annotations::ADDED_TAINTS));
     assert_eq!(ready_of(&node).status, "Unknown", "only the kubelet says Ready");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn on_a_cut_off_node_nothing_moves_and_what_stock_did_is_undone() {
-    let mut cluster = Cluster::start().await;
-    cluster.pod("n3", "web", Some("ReplicaSet"), Some(0)).await;
-    cluster.control(Profile::Edge, false);
-    cluster.ready().await;
-    cluster.say("n3", Said::CutOff);
-    cluster.silence("n3");
-    eventually("Disconnected", SOON, || async {
-        let status = cluster.incident("n3").await?.status?;
-        (status.state == "Disconnected").then_some(())
+async fn a_dead_node_that_renews_is_isolated_until_its_peers_vouch_for_it() {
+    let cluster = Cluster::start().await;
+    cluster.pod("n3", "web", Some("ReplicaSet"), None).await;
+    let _replica = cluster.controlled(Setup::default()).await;
+    cluster.outside.kill("n3");
+    cluster.eventually_state("n3", "Dead, announced").await;
+    // It was listed; now nobody says anything of it any more. That acquits nobody, and the round that would is asked for.
+    cluster.outside.mute();
+    super::zone::renew(&cluster.client, "kube-node-lease", "n3", "n3").await;
+    cluster.eventually_state("n3", "Isolated").await;
+    let zones: kube::Api<evenkeel_api::crd::ZoneHealth> = kube::Api::all(cluster.client.clone());
+    let uid = cluster.nodes().get("n3").await.unwrap().uid().unwrap();
+    eventually("rounds about it are asked for", SOON, || async {
+        let zone = zones.get("default").await.unwrap();
+        zone.spec.wanted.contains(&uid).then_some(())
     })
     .await;
+}
 
-    // What the stock controllers would do to it, had the webhook been down.
-    let taint = json!({"key": taints::UNREACHABLE, "effect": "NoExecute"});
-    let patch = Patch::Strategic(json!({"spec": {"taints": [taint]}}));
-    cluster
-        .nodes()
-        .patch("n3", &PatchParams::default(), &patch)
-        .await
-        .unwrap();
-    let ready = json!({"type": "Ready", "status": "False"});
-    let patch = Patch::Strategic(json!({"status": {"conditions": [ready]}}));
-    cluster
-        .pods()
-        .patch_status("web", &PatchParams::default(), &patch)
-        .await
-        .unwrap();
+#[tokio::test(flavor = "multi_thread")]
+async fn on_a_cut_off_node_nothing_moves_and_what_stock_did_is_undone() {
+    let cluster = Cluster::start().await;
+    cluster.pod("n3", "web", Some("ReplicaSet"), Some(0)).await;
+    let _replica = cluster.controlled(Setup::default()).await;
+    cluster.cut("n3").await;
 
+    // What the stock controllers do to it where the webhook is down.
+    assert_eq!(stock::taint(&cluster, "n3").await, ["NoSchedule", "NoExecute"]);
+    assert!(!is_ready(&stock::mark_pod(&cluster, "web").await));
     cluster
         .eventually_node("the taint stripped", "n3", |node| {
-            no_execute(node).is_none().then_some(())
+            (!no_execute(node)).then_some(())
         })
         .await;
-    cluster
-        .eventually_pod("ready again", "web", |pod| is_ready(pod).then_some(()))
+    let reason = cluster
+        .eventually_pod("ready again", "web", |pod| {
+            is_ready(pod).then(|| condition(pod, "Ready").and_then(|ready| ready.reason.clone()))
+        })
         .await;
+    assert_eq!(reason.as_deref(), Some(conditions::REASON_GIVEN_BACK));
     let pod = cluster.pods().get("web").await.unwrap();
-    assert_eq!(
-        (
-            pod.metadata.deletion_timestamp,
-            pod.spec.unwrap().node_name.as_deref()
-        ),
-        (None, Some("n3"))
+    assert!(!is_leaving(&pod));
+    assert_eq!(pod.spec.unwrap().node_name.as_deref(), Some("n3"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn marks_of_ours_are_given_back_once_peers_have_vouched_for_ten_seconds() {
+    let cluster = Cluster::start().await;
+    cluster.pod("n3", "web", Some("ReplicaSet"), None).await;
+    let _replica = cluster.controlled(Setup::default()).await;
+    cluster.outside.kill("n3");
+    cluster
+        .eventually_pod("not ready", "web", |pod| (!is_ready(pod)).then_some(()))
+        .await;
+    // It was a stall, and the node is cut off besides: its kubelet cannot say so.
+    cluster.eventually_stale("n3").await;
+    let vouched_from = Timestamp::now();
+    cluster.cut("n3").await;
+    let reason = cluster
+        .eventually_pod("ready again", "web", |pod| {
+            is_ready(pod).then(|| condition(pod, "Ready").and_then(|ready| ready.reason.clone()))
+        })
+        .await;
+    assert_eq!(reason.as_deref(), Some(conditions::REASON_GIVEN_BACK));
+    let waited = Timestamp::now().duration_since(vouched_from);
+    assert!(
+        waited >= SignedDuration::from_secs(10),
+        "given back after {waited:?}"
     );
+    cluster
+        .eventually_node("the taint off", "n3", |node| {
+            (!has_taint(node, taints::DEAD, "NoSchedule")).then_some(())
+        })
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_controller_that_takes_over_in_mid_dead_keeps_the_deadline() {
-    let mut cluster = Cluster::start().await;
+    let cluster = Cluster::start().await;
     cluster.pod("n3", "web", Some("ReplicaSet"), Some(5)).await;
-    cluster.control(Profile::Edge, true);
-    cluster.ready().await;
-    cluster.silence("n3");
-    cluster.say("n3", Said::Dead);
-    let tainted_at = eventually("the deadline recorded", SOON, || async {
-        cluster.incident("n3").await?.status?.tainted_at
-    })
-    .await;
-    cluster.stop_controller().await;
-    assert_eq!(
-        cluster
-            .pods()
-            .get("web")
-            .await
-            .unwrap()
-            .metadata
-            .deletion_timestamp,
-        None,
+    let elected = |identity| Setup {
+        identity,
+        elect: true,
+        ..Setup::default()
+    };
+    let first = cluster.controlled(elected("a")).await;
+    cluster.outside.kill("n3");
+    let tainted_at = cluster
+        .eventually_incident("the deadline recorded", "n3", |status| status.tainted_at.clone())
+        .await;
+    first.kill().await;
+    assert!(
+        !is_leaving(&cluster.pods().get("web").await.unwrap()),
         "not due yet"
     );
 
-    cluster.control(Profile::Edge, true);
+    let _second = cluster.replica(elected("b")).await;
     cluster
-        .eventually_pod("deleted", "web", |pod| {
-            pod.metadata.deletion_timestamp.is_some().then_some(())
-        })
+        .eventually_pod("deleted", "web", |pod| is_leaving(pod).then_some(()))
         .await;
     let waited = Timestamp::now().duration_since(tainted_at.0);
     assert!(
@@ -230,36 +256,35 @@ async fn a_controller_that_takes_over_in_mid_dead_keeps_the_deadline() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_nobody_vouches_for_or_against_is_left_to_stock() {
-    let mut cluster = Cluster::start().await;
-    cluster.policy(|spec| spec.evict_after_seconds = Some(0)).await;
-    cluster.pod("n3", "web", Some("ReplicaSet"), None).await;
-    cluster.control(Profile::Builtin, false);
-    cluster.ready().await;
-    // n2 dies by verdict, n3 falls silent without one: once n2 is dealt with, n3 had its chance to be touched.
-    cluster.pod("n2", "other", Some("ReplicaSet"), None).await;
-    for node in ["n2", "n3"] {
-        cluster.silence(node);
-    }
-    cluster.say("n2", Said::Dead);
+async fn a_node_that_nobody_vouches_for_or_against_is_left_to_stock_and_that_is_recorded() {
+    let cluster = Cluster::start().await;
     cluster
-        .eventually_pod("deleted", "other", |pod| {
-            pod.metadata.deletion_timestamp.is_some().then_some(())
+        .policy("p", |spec| spec.evict_after_seconds = Some(0))
+        .await;
+    cluster.pod("n3", "web", Some("ReplicaSet"), None).await;
+    let _replica = cluster
+        .controlled(Setup {
+            profile: Profile::Builtin,
+            ..Setup::default()
         })
         .await;
-    let policies: kube::Api<evenkeel_api::FailoverPolicy> = kube::Api::all(cluster.client.clone());
-    let matched = eventually("the policy told", Duration::from_secs(30), || async {
-        policies
-            .get("p")
-            .await
-            .unwrap()
-            .status
-            .map(|status| status.matched_nodes)
+    // n2 dies by verdict, n3 falls silent without one: once n2 is dealt with, n3 had its chance to be touched.
+    cluster.pod("n2", "other", Some("ReplicaSet"), None).await;
+    cluster.outside.kill("n2");
+    cluster.outside.silence("n3");
+    cluster
+        .eventually_pod("deleted", "other", |pod| is_leaving(pod).then_some(()))
+        .await;
+    let matched = eventually("the policy told", SOON, || async {
+        let status = cluster.policies().get("p").await.unwrap().status;
+        status.map(|status| status.matched_nodes)
     })
     .await;
     assert_eq!(matched, 3);
     let node = cluster.nodes().get("n3").await.unwrap();
-    assert!(no_execute(&node).is_none() && ready_of(&node).status == "True");
+    assert!(!no_execute(&node) && ready_of(&node).status == "True");
     assert!(is_ready(&cluster.pods().get("web").await.unwrap()));
-    assert!(cluster.incident("n3").await.is_none());
+    // It is recorded, and nobody is woken for it.
+    cluster.eventually_state("n3", "Unknown").await;
+    assert!(cluster.events(events::UNKNOWN).await.is_empty());
 }

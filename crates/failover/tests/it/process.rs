@@ -74,9 +74,11 @@ async fn the_process_gets_ready_leads_and_stops_when_told() {
     .await;
     stop.cancel();
     task.await.unwrap().unwrap();
-    assert!(
-        cluster.controller_lease_is_free().await,
-        "the Lease was given back"
+    assert_eq!(cluster.leader().await, "", "the Lease was given back");
+    assert_eq!(
+        cluster.replicas().await,
+        Vec::<String>::new(),
+        "nobody works any more"
     );
 }
 

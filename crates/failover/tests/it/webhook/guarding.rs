@@ -1,81 +1,89 @@
 //! What stock controllers write about a node that is only disconnected, and about others.
 
-use crate::cluster::{Cluster, NODE_CONTROLLER, PATIENCE, SLICE_CONTROLLER, create, ready};
+use crate::cluster::{Cluster, SOON, Setup, is_ready};
+use crate::stock::{self, SLICE_CONTROLLER};
+use crate::zone::Said;
 use evenkeel_testkit::eventually;
-use k8s_openapi::api::core::v1::{Endpoints, Node, Taint};
+use k8s_openapi::api::core::v1::Endpoints;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-/// As the stock node controller: taints a node; its taints as they are then.
-async fn taint(cluster: &Cluster, node: &str) -> Vec<Taint> {
-    let taints = json!([
-        {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"},
-        {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute", "timeAdded": "2026-01-02T00:00:00Z"},
-    ]);
-    let nodes: Api<Node> = Api::all(cluster.stock(NODE_CONTROLLER));
-    let patch = Patch::Strategic(json!({"spec": {"taints": taints}}));
-    let node = nodes.patch(node, &PatchParams::default(), &patch).await.unwrap();
-    node.spec.unwrap().taints.unwrap_or_default()
+fn with_webhook() -> Setup {
+    Setup {
+        webhook: Some("127.0.0.1"),
+        ..Setup::default()
+    }
 }
 
-fn effects(taints: &[Taint]) -> Vec<&str> {
-    taints.iter().map(|taint| taint.effect.as_str()).collect()
+/// The zone vouches for `n3` while its Lease is still renewed; returns when the webhook believes it: the mark of the stock
+/// controller itself says that the Lease is stale.
+async fn vouch_for_n3(cluster: &Cluster) {
+    cluster.outside.say("n3", Said::CutOff);
+    cluster.pod("n3", "probe", None, None).await;
+    eventually("the webhook believes the zone", SOON, || async {
+        is_ready(&stock::would_mark_pod(cluster, "probe").await).then_some(())
+    })
+    .await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_disconnected_nodes_pods_stay_ready_and_a_healthy_nodes_pods_are_marked() {
-    let mut cluster = Cluster::start().await;
-    let _webhook = cluster.webhook().await;
-    let (cut, healthy) = (
-        cluster.pod("a", "shore-2").await,
-        cluster.pod("b", "shore-1").await,
-    );
-    cluster.cut_shore_2().await;
-    let after = cluster.mark(&cut, false).await;
-    assert_eq!(after.status, cut.status, "nothing changed at all");
-    assert_eq!(ready(&cluster.mark(&healthy, false).await), "False");
-    cluster.heal().await;
-    assert_eq!(ready(&cluster.mark(&cut, false).await), "False");
+    let cluster = Cluster::start().await;
+    let _replica = cluster.controlled(with_webhook()).await;
+    cluster.pod("n3", "cut", None, None).await;
+    cluster.pod("n1", "healthy", None, None).await;
+    vouch_for_n3(&cluster).await;
+    let before = cluster.pods().get("cut").await.unwrap();
+    let after = stock::mark_pod(&cluster, "cut").await;
+    assert_eq!(after.status, before.status, "nothing changed at all");
+    assert!(!is_ready(&stock::mark_pod(&cluster, "healthy").await));
+    // Nobody vouches for it any more: 15 s later its pods are stock Kubernetes' own.
+    cluster.outside.mute();
+    eventually("the evidence ran out", SOON, || async {
+        (!is_ready(&stock::would_mark_pod(&cluster, "cut").await)).then_some(())
+    })
+    .await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_disconnected_node_is_not_tainted_for_eviction() {
-    let mut cluster = Cluster::start().await;
-    let _webhook = cluster.webhook().await;
-    cluster.cut_shore_2().await;
-    assert_eq!(effects(&taint(&cluster, "shore-2").await), ["NoSchedule"]);
-    assert_eq!(
-        effects(&taint(&cluster, "shore-1").await),
-        ["NoSchedule", "NoExecute"]
-    );
+    let cluster = Cluster::start().await;
+    let _replica = cluster.controlled(with_webhook()).await;
+    vouch_for_n3(&cluster).await;
+    assert_eq!(stock::taint(&cluster, "n3").await, ["NoSchedule"]);
+    assert_eq!(stock::taint(&cluster, "n1").await, ["NoSchedule", "NoExecute"]);
 }
 
 fn slice(ready: bool) -> Value {
     json!({
-        "metadata": {"name": "web-1"}, "addressType": "IPv4", "ports": [],
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+        "metadata": {"name": "web-1", "namespace": "shop"}, "addressType": "IPv4", "ports": [],
         "endpoints": [{
-            "addresses": ["10.0.0.9"], "nodeName": "shore-2",
-            "targetRef": {"kind": "Pod", "namespace": "default", "name": "a", "uid": "pod-a"},
+            "addresses": ["10.0.0.9"], "nodeName": "n3",
+            "targetRef": {"kind": "Pod", "namespace": "shop", "name": "a", "uid": "pod-a"},
             "conditions": {"ready": ready, "serving": ready, "terminating": false},
         }],
     })
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn endpoints_of_a_disconnected_node_stay_once_the_node_is_marked_silent() {
-    let mut cluster = Cluster::start().await;
-    let _webhook = cluster.webhook().await;
-    cluster.cut_shore_2().await;
-    create::<EndpointSlice>(&cluster.admin, "default", slice(true)).await;
-    let address = json!([{"ip": "10.0.0.9", "nodeName": "shore-2",
-        "targetRef": {"kind": "Pod", "namespace": "default", "name": "a", "uid": "pod-a"}}]);
+    let cluster = Cluster::start().await;
+    let _replica = cluster.controlled(with_webhook()).await;
+    vouch_for_n3(&cluster).await;
+    cluster.create(slice(true)).await;
+    let address = json!([{"ip": "10.0.0.9", "nodeName": "n3",
+        "targetRef": {"kind": "Pod", "namespace": "shop", "name": "a", "uid": "pod-a"}}]);
     let ports = json!([{"port": 80, "protocol": "TCP"}]);
-    let endpoints = json!({"metadata": {"name": "web"}, "subsets": [{"addresses": address, "ports": ports}]});
-    create::<Endpoints>(&cluster.admin, "default", endpoints).await;
+    let endpoints = json!({
+        "apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "web", "namespace": "shop"},
+        "subsets": [{"addresses": address, "ports": ports}],
+    });
+    cluster.create(endpoints).await;
 
-    let slices: Api<EndpointSlice> = Api::namespaced(cluster.stock(SLICE_CONTROLLER), "default");
+    let slices: Api<EndpointSlice> = Api::namespaced(cluster.client_of(SLICE_CONTROLLER), "shop");
     let withdraw = Patch::Merge(slice(false));
     let dry_run = PatchParams {
         dry_run: true,
@@ -89,15 +97,9 @@ async fn endpoints_of_a_disconnected_node_stay_once_the_node_is_marked_silent() 
     let unmarked = slices.patch("web-1", &dry_run, &withdraw).await.unwrap();
     assert_eq!(is_ready(&unmarked), Some(false));
 
-    let nodes: Api<Node> = Api::all(cluster.stock(NODE_CONTROLLER));
-    let silent = json!({"status": {"conditions": [
-        {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"},
-    ]}});
-    nodes
-        .patch_status("shore-2", &PatchParams::default(), &Patch::Strategic(silent))
-        .await
-        .unwrap();
-    eventually("the slice keeps its endpoint", PATIENCE, || async {
+    cluster.outside.silence("n3");
+    stock::mark_node(&cluster, "n3").await;
+    eventually("the slice keeps its endpoint", SOON, || async {
         let after = slices.patch("web-1", &dry_run, &withdraw).await.unwrap();
         (is_ready(&after) == Some(true)).then_some(())
     })
@@ -108,7 +110,7 @@ async fn endpoints_of_a_disconnected_node_stay_once_the_node_is_marked_silent() 
         .unwrap();
     assert_eq!(is_ready(&kept), Some(true));
 
-    let legacy: Api<Endpoints> = Api::namespaced(cluster.stock(SLICE_CONTROLLER), "default");
+    let legacy: Api<Endpoints> = Api::namespaced(cluster.client_of(SLICE_CONTROLLER), "shop");
     let withdraw = json!({"subsets": [{"notReadyAddresses": address, "ports": ports}]});
     let kept = legacy
         .patch("web", &PatchParams::default(), &Patch::Merge(withdraw))
@@ -119,17 +121,13 @@ async fn endpoints_of_a_disconnected_node_stay_once_the_node_is_marked_silent() 
     assert_eq!(subsets[0].not_ready_addresses, None);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn without_the_webhook_everything_is_stock() {
-    let mut cluster = Cluster::start().await;
-    let webhook = cluster.webhook().await;
-    let pod = cluster.pod("a", "shore-2").await;
-    cluster.cut_shore_2().await;
-    webhook.stop.cancel();
-    webhook.task.await.unwrap().unwrap();
-    assert_eq!(ready(&cluster.mark(&pod, false).await), "False");
-    assert_eq!(
-        effects(&taint(&cluster, "shore-2").await),
-        ["NoSchedule", "NoExecute"]
-    );
+    let cluster = Cluster::start().await;
+    let replica = cluster.controlled(with_webhook()).await;
+    cluster.pod("n3", "a", None, None).await;
+    vouch_for_n3(&cluster).await;
+    replica.stop().await;
+    assert!(!is_ready(&stock::mark_pod(&cluster, "a").await));
+    assert_eq!(stock::taint(&cluster, "n3").await, ["NoSchedule", "NoExecute"]);
 }

@@ -1,0 +1,230 @@
+//! What people write wrongly is named, and the rest goes on meanwhile.
+
+use super::cluster::{Cluster, SOON, Setup, is_leaving, is_ready};
+use evenkeel_api::crd::{FailoverPolicy, FailoverPolicyStatus, ZoneHealth};
+use evenkeel_api::policy::{EndpointsPolicy, ModePolicy};
+use evenkeel_testkit::eventually;
+use evenkeel_testkit::log::Log;
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, CustomResourceExt as _};
+use serde_json::{Value, json};
+
+/// Takes the schema of FailoverPolicies away, or puts it back: objects of former versions were stored without it.
+async fn with_schema(cluster: &Cluster, strict: bool) {
+    let crds: Api<CustomResourceDefinition> = Api::all(cluster.client.clone());
+    let name = FailoverPolicy::crd_name();
+    let mut crd = serde_json::to_value(FailoverPolicy::crd()).unwrap();
+    if !strict {
+        let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = anything;
+    }
+    let stored = crds.get(name).await.unwrap();
+    crd["metadata"]["resourceVersion"] = json!(stored.metadata.resource_version);
+    let crd: CustomResourceDefinition = serde_json::from_value(crd).unwrap();
+    crds.replace(name, &PostParams::default(), &crd).await.unwrap();
+}
+
+fn policy(name: &str, spec: &Value) -> Value {
+    json!({"apiVersion": "evenkeel.io/v1alpha1", "kind": "FailoverPolicy", "metadata": {"name": name}, "spec": spec})
+}
+
+/// Stores a policy past the schema.
+async fn store(cluster: &Cluster, name: &str, spec: Value) {
+    eventually("it can be stored without a schema", SOON, || async {
+        let request = http::Request::post("/apis/evenkeel.io/v1alpha1/failoverpolicies")
+            .header("content-type", "application/json")
+            .body(serde_json::to_vec(&policy(name, &spec)).unwrap())
+            .unwrap();
+        cluster.client.request::<Value>(request).await.ok()
+    })
+    .await;
+}
+
+async fn eventually_told<T>(
+    cluster: &Cluster,
+    policy: &str,
+    look: impl Fn(&FailoverPolicyStatus) -> Option<T>,
+) -> T {
+    eventually("the policy is told", SOON, || async {
+        let status = cluster.policies().get(policy).await.ok()?.status?;
+        look(&status)
+    })
+    .await
+}
+
+/// Everything else goes on: a death is found and acted upon.
+async fn the_rest_goes_on(cluster: &Cluster) {
+    cluster.pod("n3", "web", Some("ReplicaSet"), None).await;
+    cluster.outside.kill("n3");
+    cluster
+        .eventually_pod("evicted", "web", |pod| is_leaving(pod).then_some(()))
+        .await;
+    assert!(!is_ready(&cluster.pods().get("web").await.unwrap()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_schema_refuses_values_that_nothing_acts_upon() {
+    let cluster = Cluster::start().await;
+    for (field, value) in [
+        ("endpoints", json!("keep-local")),
+        ("fencing", json!("enforce")),
+        ("statefulFailover", json!(true)),
+        ("evictAfterSeconds", json!(-1)),
+        ("mode", json!("sometimes")),
+    ] {
+        let request = http::Request::post("/apis/evenkeel.io/v1alpha1/failoverpolicies")
+            .header("content-type", "application/json")
+            .body(serde_json::to_vec(&policy("p", &json!({ field: value }))).unwrap())
+            .unwrap();
+        let refused = cluster.client.request::<Value>(request).await.unwrap_err();
+        let kube::Error::Api(status) = &refused else {
+            panic!("{field}: {refused}");
+        };
+        assert_eq!(status.code, 422, "{field}: {status:?}");
+        assert!(
+            status.message.contains(&format!("spec.{field}")),
+            "{}",
+            status.message
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stored_values_that_nothing_acts_upon_are_named_in_the_status() {
+    let cluster = Cluster::start().await;
+    with_schema(&cluster, false).await;
+    let spec = json!({
+        "endpoints": "keep-local", "fencing": "enforce", "statefulFailover": true,
+        "autonomySeconds": -5, "evictAfterSeconds": 0,
+    });
+    store(&cluster, "old", spec).await;
+    with_schema(&cluster, true).await;
+    let _replica = cluster.controlled(Setup::default()).await;
+    let refused = eventually_told(&cluster, "old", |status| {
+        (!status.refused.is_empty()).then(|| status.refused.clone())
+    })
+    .await;
+    for field in [
+        "endpoints: keep-local is refused",
+        "fencing: enforce is refused",
+        "statefulFailover: true is refused",
+        "autonomySeconds: -5 is refused",
+    ] {
+        assert!(
+            refused.iter().any(|text| text.starts_with(field)),
+            "{field}: {refused:?}"
+        );
+    }
+    assert_eq!(refused.len(), 4);
+    the_rest_goes_on(&cluster).await;
+}
+
+#[tokio::test]
+async fn a_policy_that_cannot_be_read_is_named_and_the_others_hold() {
+    let log = Log::capture();
+    let cluster = Cluster::start().await;
+    with_schema(&cluster, false).await;
+    store(&cluster, "garbled", json!({"evictAfterSeconds": "soon"})).await;
+    store(&cluster, "good", json!({"evictAfterSeconds": 0})).await;
+    let _replica = cluster.controlled(Setup::default()).await;
+    eventually_told(&cluster, "good", |status| {
+        (status.matched_nodes == 3).then_some(())
+    })
+    .await;
+    log.says_once(&["FailoverPolicy", "garbled", "cannot be read"]);
+    the_rest_goes_on(&cluster).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_policies_that_contradict_each_other_the_more_cautious_holds_and_the_other_is_told() {
+    let cluster = Cluster::start().await;
+    cluster
+        .policy("bold", |spec| {
+            spec.mode = Some(ModePolicy::Act);
+            spec.endpoints = Some(EndpointsPolicy::Keep);
+        })
+        .await;
+    cluster
+        .policy("careful", |spec| spec.mode = Some(ModePolicy::Observe))
+        .await;
+    let _replica = cluster.controlled(Setup::default()).await;
+    let told = eventually_told(&cluster, "bold", |status| {
+        (!status.conflicts.is_empty()).then(|| status.conflicts.clone())
+    })
+    .await;
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(
+        told[0].contains("mode") && told[0].contains("careful"),
+        "{told:?}"
+    );
+    let careful = cluster.policies().get("careful").await.unwrap().status.unwrap();
+    assert_eq!(careful.conflicts, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_zone_that_no_node_is_in_and_a_verdict_that_nobody_signed_are_named_and_change_nothing() {
+    let log = Log::capture();
+    let cluster = Cluster::start().await;
+    let _replica = cluster.controlled(Setup::default()).await;
+    let zones: Api<ZoneHealth> = Api::all(cluster.client.clone());
+    let mut atlantis = ZoneHealth::new("atlantis", Default::default());
+    atlantis.spec.zone = "atlantis".to_owned();
+    zones.create(&PostParams::default(), &atlantis).await.unwrap();
+    // Somebody writes by hand that a healthy node is dead, in a zone of its own making.
+    let n2 = cluster.nodes().get("n2").await.unwrap().metadata.uid.unwrap();
+    let mut forged = zones.get("default").await.unwrap();
+    forged.spec.zone = "forged".to_owned();
+    forged.metadata = kube::core::ObjectMeta {
+        name: Some("forged".to_owned()),
+        ..Default::default()
+    };
+    zones.create(&PostParams::default(), &forged).await.unwrap();
+    let status = json!({"status": {"reporter": "n1", "sequence": 1_000_000, "members": 3, "nodes": [{
+        "name": "n2", "uid": n2, "verdict": "Dead", "roundAgeMs": 20, "evidence": ["Zm9yZ2Vk", "Zm9yZ2Vk"],
+    }]}});
+    for zone in ["forged", "default"] {
+        zones
+            .patch_status(zone, &PatchParams::default(), &Patch::Merge(&status))
+            .await
+            .unwrap();
+    }
+    eventually("both are named", SOON, || async {
+        let named = !log
+            .with(&["ZoneHealth atlantis", "no node with an agent"])
+            .is_empty()
+            && !log.with(&["verdict refused", "forged", "n2"]).is_empty();
+        named.then_some(())
+    })
+    .await;
+    the_rest_goes_on(&cluster).await;
+    assert!(cluster.incident("n2").await.is_none());
+}
+
+#[tokio::test]
+async fn an_agent_that_gives_no_usable_address_is_named_and_its_node_is_left_to_stock() {
+    let log = Log::capture();
+    let cluster = Cluster::start().await;
+    let node: Node = cluster
+        .nodes()
+        .create(
+            &PostParams::default(),
+            &serde_json::from_value(json!({"metadata": {"name": "n4"}})).unwrap(),
+        )
+        .await
+        .unwrap();
+    cluster
+        .create(json!({
+            "apiVersion": "evenkeel.io/v1alpha1", "kind": "AgentStatus", "metadata": {"name": "n4"},
+            "spec": {"nodeUid": node.metadata.uid, "publicKey": "not a key", "address": "nowhere", "version": "0.1.0"},
+        }))
+        .await;
+    let _replica = cluster.controlled(Setup::default()).await;
+    eventually("it is named", SOON, || async {
+        (!log.with(&["WARN", "n4"]).is_empty()).then_some(())
+    })
+    .await;
+    the_rest_goes_on(&cluster).await;
+    assert!(cluster.incident("n4").await.is_none());
+}

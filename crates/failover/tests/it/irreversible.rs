@@ -1,0 +1,159 @@
+//! What cannot be undone: one more look before it, whose word it carries, and what it costs.
+
+use super::cluster::{CONFIRMED, Cluster, SOON, Setup, is_leaving, is_ready, no_execute};
+use super::traffic::Asked;
+use super::zone::renew;
+use evenkeel_api::names::{self, annotations};
+use evenkeel_testkit::eventually;
+use evenkeel_testkit::log::Log;
+use kube::ResourceExt as _;
+
+/// Whether a request is work on a failure, and not what runs all the time: watches, audits of quiet ones, the Leases of
+/// the election and of the replicas. Events are for people, and none of the work waits for them.
+fn is_work(asked: &Asked) -> bool {
+    let own_leases = format!("/namespaces/{}/leases", names::NAMESPACE);
+    !asked.watch
+        && !asked.metadata_only
+        && !asked.path.contains(&own_leases)
+        && !asked.path.ends_with("/events")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn evicting_n_pods_costs_at_most_2_n_and_5_requests() {
+    const PODS: usize = 30;
+    let cluster = Cluster::start().await;
+    for number in 0..PODS {
+        cluster
+            .pod("n3", &format!("web-{number}"), Some("ReplicaSet"), None)
+            .await;
+    }
+    let replica = cluster.controlled(Setup::default()).await;
+    cluster.outside.kill("n3");
+    eventually("every pod is deleted", CONFIRMED, || async {
+        let pods = cluster.pods().list(&Default::default()).await.unwrap();
+        pods.items.iter().all(is_leaving).then_some(())
+    })
+    .await;
+    cluster
+        .eventually_incident("the eviction is summed up", "n3", |status| {
+            let told = status
+                .timeline
+                .iter()
+                .any(|row| row.event == names::events::EVICTED);
+            told.then_some(())
+        })
+        .await;
+    let mut work = replica.traffic.asked();
+    work.retain(is_work);
+    // The last write to the Node is its NoExecute taint.
+    let taint = work
+        .iter()
+        .rposition(|asked| asked.method == "PATCH" && asked.path == "/api/v1/nodes/n3")
+        .expect("the node was tainted");
+    let evicting = &work[taint + 1..];
+    let deletes = evicting.iter().filter(|asked| asked.method == "DELETE").count();
+    assert_eq!(deletes, PODS, "{evicting:#?}");
+    assert!(
+        evicting.len() <= 2 * PODS + 5,
+        "{} requests: {evicting:#?}",
+        evicting.len()
+    );
+}
+
+/// The Lease is renewed, or the status written, at the API server, and the watch does not show it yet.
+async fn a_sign_of_life_that_the_watch_does_not_show(resource: &str, why: &str) {
+    let log = Log::capture();
+    let cluster = Cluster::start().await;
+    cluster.pod("n3", "web", Some("ReplicaSet"), None).await;
+    let replica = cluster.controlled(Setup::default()).await;
+    cluster.outside.kill("n3");
+    cluster.eventually_state("n3", "Dead, announced").await;
+    replica.traffic.withhold(resource, "n3");
+    if resource == "leases" {
+        renew(&cluster.client, names::NODE_LEASE_NAMESPACE, "n3", "n3").await;
+    } else {
+        cluster.post_status("n3").await;
+    }
+    // By all that the watches show, the death is confirmed 12 s later.
+    cluster
+        .eventually_incident("the death is confirmed", "n3", |status| {
+            status.latch.confirmed_at.clone()
+        })
+        .await;
+    eventually("the log says why the taint was refused", SOON, || async {
+        (!log.with(&["not done", "taint", why]).is_empty()).then_some(())
+    })
+    .await;
+    assert!(!no_execute(&cluster.nodes().get("n3").await.unwrap()));
+    assert!(!is_leaving(&cluster.pods().get("web").await.unwrap()));
+    let asked = replica.traffic.asked();
+    assert!(
+        asked
+            .iter()
+            .all(|asked| asked.method != "DELETE" || !asked.path.contains("/pods/"))
+    );
+}
+
+#[tokio::test]
+async fn a_lease_renewed_behind_a_stale_watch_stops_the_taint() {
+    a_sign_of_life_that_the_watch_does_not_show("leases", "its Lease changed since the decision").await;
+}
+
+#[tokio::test]
+async fn a_heartbeat_written_behind_a_stale_watch_stops_the_taint() {
+    a_sign_of_life_that_the_watch_does_not_show(
+        "nodes",
+        "its kubelet wrote a newer status since the decision",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_lease_renewed_behind_a_stale_watch_stops_evictions_that_are_due() {
+    let log = Log::capture();
+    let cluster = Cluster::start().await;
+    // Due some seconds after the taint.
+    cluster.pod("n3", "web", Some("ReplicaSet"), Some(6)).await;
+    let replica = cluster.controlled(Setup::default()).await;
+    cluster.outside.kill("n3");
+    cluster
+        .eventually_node("tainted", "n3", |node| no_execute(node).then_some(()))
+        .await;
+    replica.traffic.withhold("leases", "n3");
+    renew(&cluster.client, names::NODE_LEASE_NAMESPACE, "n3", "n3").await;
+    eventually("the log says why the eviction was refused", SOON, || async {
+        let why = "its Lease changed since the decision";
+        (!log.with(&["not done", "evict", why]).is_empty()).then_some(())
+    })
+    .await;
+    assert!(!is_leaving(&cluster.pods().get("web").await.unwrap()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_undone_carries_the_fencing_token_of_its_term() {
+    let cluster = Cluster::start().await;
+    cluster.pod("n3", "web", Some("ReplicaSet"), None).await;
+    let _replica = cluster
+        .controlled(Setup {
+            elect: true,
+            ..Setup::default()
+        })
+        .await;
+    let lease = cluster.leases().get(names::CONTROLLER_LEASE).await.unwrap();
+    let terms = lease
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.lease_transitions)
+        .unwrap_or_default();
+    let token = format!("{}/{terms}", lease.uid().unwrap());
+    cluster.outside.kill("n3");
+    let node = cluster
+        .eventually_node("tainted", "n3", |node| no_execute(node).then(|| node.clone()))
+        .await;
+    assert_eq!(node.annotations()[annotations::FENCING_TOKEN], token);
+    let pod = cluster
+        .eventually_pod("evicted", "web", |pod| is_leaving(pod).then(|| pod.clone()))
+        .await;
+    assert_eq!(pod.annotations()[annotations::FENCING_TOKEN], token);
+    assert!(!is_ready(&pod));
+}

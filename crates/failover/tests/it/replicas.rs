@@ -1,0 +1,107 @@
+//! Several replicas: one leads, all protect, and each starts from what is recorded.
+
+use super::cluster::{Cluster, SOON, Setup, is_leaving, is_ready, no_execute};
+use super::stock;
+use evenkeel_api::names::events;
+use evenkeel_testkit::eventually;
+use kube::ResourceExt as _;
+
+fn elected(identity: &'static str) -> Setup {
+    Setup {
+        identity,
+        elect: true,
+        webhook: Some("127.0.0.1"),
+        ..Setup::default()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_leader_dies_in_mid_disconnected_and_no_endpoint_is_lost() {
+    let cluster = Cluster::start().await;
+    cluster.pod("n3", "web", Some("ReplicaSet"), Some(0)).await;
+    let readiness = cluster.watch_readiness("web").await;
+    let leader = cluster.controlled(elected("a")).await;
+    cluster.eventually_led_by("a").await;
+    // The API server asks the webhook of the replica that came last.
+    let _other = cluster.replica(elected("b")).await;
+    cluster.cut("n3").await;
+    eventually("the other replica keeps the pod ready", SOON, || async {
+        is_ready(&stock::would_mark_pod(&cluster, "web").await).then_some(())
+    })
+    .await;
+    leader.kill().await;
+
+    // Nobody leads; the stock controllers begin now.
+    stock::mark_node(&cluster, "n3").await;
+    assert!(is_ready(&stock::mark_pod(&cluster, "web").await));
+    assert_eq!(stock::taint(&cluster, "n3").await, ["NoSchedule"]);
+    cluster.eventually_led_by("b").await;
+    cluster
+        .eventually_incident("the new leader says so, too", "n3", |status| {
+            (status.decision.by == "b").then_some(())
+        })
+        .await;
+    assert!(is_ready(&stock::mark_pod(&cluster, "web").await));
+    assert_eq!(stock::taint(&cluster, "n3").await, ["NoSchedule"]);
+
+    let status = cluster.incident("n3").await.unwrap().status.unwrap();
+    assert_eq!(status.decision.state, "Disconnected");
+    let told = status
+        .timeline
+        .iter()
+        .filter(|row| row.event == events::DISCONNECTED);
+    assert_eq!(told.count(), 1, "one incident, told once: {:?}", status.timeline);
+    readiness.never_lost();
+    assert!(!is_leaving(&cluster.pods().get("web").await.unwrap()));
+    assert!(!no_execute(&cluster.nodes().get("n3").await.unwrap()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restarted_replica_protects_by_the_incident_before_it_has_evidence_of_its_own() {
+    let cluster = Cluster::start().await;
+    cluster.pod("n3", "web", Some("ReplicaSet"), Some(0)).await;
+    let readiness = cluster.watch_readiness("web").await;
+    let first = cluster.controlled(elected("a")).await;
+    cluster.cut("n3").await;
+    let before = cluster.incident("n3").await.unwrap();
+    first.kill().await;
+    // Nothing new comes from the zone: all that the next replica can know of the node stands in the incident.
+    cluster.outside.mute();
+
+    let _second = cluster.replica(elected("b")).await;
+    eventually("the pod is kept ready", SOON, || async {
+        is_ready(&stock::would_mark_pod(&cluster, "web").await).then_some(())
+    })
+    .await;
+    assert!(is_ready(&stock::mark_pod(&cluster, "web").await));
+    assert_eq!(stock::taint(&cluster, "n3").await, ["NoSchedule"]);
+    let after = cluster.incident("n3").await.unwrap();
+    assert_eq!(after.uid(), before.uid());
+    let since =
+        |incident: &evenkeel_api::crd::NodeIncident| incident.status.as_ref().unwrap().state_since.clone();
+    assert_eq!(since(&after), since(&before));
+    readiness.never_lost();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restarted_replica_does_not_take_an_isolated_node_for_dead() {
+    let cluster = Cluster::start().await;
+    cluster.pod("n3", "web", Some("ReplicaSet"), Some(0)).await;
+    let first = cluster.controlled(elected("a")).await;
+    // Its peers cannot reach it, the API server can: it renews while they go on saying that it is dead.
+    cluster.outside.kill("n3");
+    cluster.eventually_state("n3", "Dead, announced").await;
+    super::zone::renew(&cluster.client, "kube-node-lease", "n3", "n3").await;
+    cluster.eventually_state("n3", "Isolated").await;
+    first.kill().await;
+
+    let _second = cluster.replica(elected("b")).await;
+    cluster
+        .eventually_incident("the new leader has looked", "n3", |status| {
+            (status.decision.by == "b").then_some(())
+        })
+        .await;
+    let status = cluster.incident("n3").await.unwrap().status.unwrap();
+    assert_eq!(status.decision.state, "Isolated", "{:?}", status.timeline);
+    assert!(!is_leaving(&cluster.pods().get("web").await.unwrap()));
+}

@@ -1,0 +1,96 @@
+//! A replica that stops: the last one settles what it kept from stock Kubernetes.
+
+use super::cluster::{Cluster, Setup, has_taint, is_ready};
+use super::stock;
+use evenkeel_api::names::{annotations, taints};
+use kube::ResourceExt as _;
+
+fn elected(identity: &'static str) -> Setup {
+    Setup {
+        identity,
+        elect: true,
+        webhook: Some("127.0.0.1"),
+        ..Setup::default()
+    }
+}
+
+/// A node in mid-Disconnected whose pod the stock controller would have marked.
+async fn kept_from_stock(cluster: &Cluster) {
+    cluster.pod("n3", "web", Some("ReplicaSet"), None).await;
+    cluster.cut("n3").await;
+    stock::mark_node(cluster, "n3").await;
+    assert!(is_ready(&stock::mark_pod(cluster, "web").await));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_replica_that_stops_marks_the_pods_that_stock_would_have_marked() {
+    let cluster = Cluster::start().await;
+    let last = cluster.controlled(elected("a")).await;
+    kept_from_stock(&cluster).await;
+    // At once: the stock controller marked the node a moment ago, and marks its pods no more.
+    last.stop().await;
+    assert!(!is_ready(&cluster.pods().get("web").await.unwrap()));
+    assert_eq!(cluster.replicas().await, Vec::<String>::new());
+    assert_eq!(cluster.leader().await, "", "the Lease was given back");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_replica_that_stops_takes_its_taints_off() {
+    let cluster = Cluster::start().await;
+    let last = cluster.controlled(elected("a")).await;
+    cluster.outside.kill("n3");
+    cluster
+        .eventually_node("no new pods", "n3", |node| {
+            has_taint(node, taints::DEAD, "NoSchedule").then_some(())
+        })
+        .await;
+    last.stop().await;
+    let node = cluster.nodes().get("n3").await.unwrap();
+    assert!(!has_taint(&node, taints::DEAD, "NoSchedule"));
+    assert!(!node.annotations().contains_key(annotations::ADDED_TAINTS));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_replicas_that_stop_together_the_last_one_settles() {
+    let cluster = Cluster::start().await;
+    let first = cluster.controlled(elected("a")).await;
+    cluster.eventually_led_by("a").await;
+    let second = cluster.replica(elected("b")).await;
+    kept_from_stock(&cluster).await;
+    tokio::join!(first.stop(), second.stop());
+    assert!(!is_ready(&cluster.pods().get("web").await.unwrap()));
+    assert_eq!(cluster.replicas().await, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_replica_settles_though_it_did_not_lead() {
+    let cluster = Cluster::start().await;
+    let first = cluster.controlled(elected("a")).await;
+    cluster.eventually_led_by("a").await;
+    let last = cluster.replica(elected("b")).await;
+    kept_from_stock(&cluster).await;
+    first.stop().await;
+    last.stop().await;
+    assert!(!is_ready(&cluster.pods().get("web").await.unwrap()));
+    assert_eq!(cluster.leader().await, "", "the Lease was given back");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_that_stops_while_another_one_works_leaves_everything_to_it() {
+    let cluster = Cluster::start().await;
+    let first = cluster.controlled(elected("a")).await;
+    cluster.eventually_led_by("a").await;
+    let _other = cluster.replica(elected("b")).await;
+    kept_from_stock(&cluster).await;
+    let readiness = cluster.watch_readiness("web").await;
+    first.stop().await;
+    assert_eq!(cluster.replicas().await, ["b"]);
+    cluster.eventually_led_by("b").await;
+    cluster
+        .eventually_incident("the other replica leads on", "n3", |status| {
+            (status.decision.by == "b" && !status.decision.observed_only).then_some(())
+        })
+        .await;
+    assert!(is_ready(&stock::mark_pod(&cluster, "web").await));
+    readiness.never_lost();
+}

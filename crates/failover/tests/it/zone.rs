@@ -1,0 +1,253 @@
+//! The world outside the controllers: kubelets that renew Leases, and a zone whose agents sign what a test wants them to
+//! say, in a new round each time.
+
+use super::cluster::NODES;
+use evenkeel_api::crd::ZoneHealth;
+use evenkeel_api::names;
+use evenkeel_api::zone::{NodeVerdict, VerdictKind, ZoneHealthStatus};
+use evenkeel_zone::keys::SigningKey;
+use evenkeel_zone::roster::{MemberId, Roster};
+use evenkeel_zone::verdict::{Health, Link};
+use evenkeel_zone::wire::{self, Answer, Ballot, Body, Facts, Header, Message, Nonce};
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio_util::sync::CancellationToken;
+
+/// How often a kubelet renews here, and how often the zone reports.
+const RENEWS: Duration = Duration::from_millis(250);
+const REPORTS: Duration = Duration::from_millis(500);
+/// Votes on a death are asked for this long after the last renewal at the earliest, so that none is on its way.
+const QUIET: Duration = Duration::from_millis(600);
+
+/// What a majority says of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Said {
+    /// Nobody can reach it.
+    Dead,
+    /// It answers, and its link to the cloud is down.
+    CutOff,
+}
+
+/// What the world outside does from now on; the tasks look at it.
+#[derive(Default)]
+struct Script {
+    /// Nodes whose kubelet does not renew, and since when.
+    silent: BTreeMap<String, Instant>,
+    said: BTreeMap<String, Said>,
+    /// Nobody reports.
+    mute: bool,
+}
+
+#[derive(Clone, Default)]
+pub(crate) struct Outside(Arc<Mutex<Script>>);
+
+impl Outside {
+    pub(crate) fn start(&self, client: &Client, stop: &CancellationToken) {
+        tokio::spawn(kubelets(client.clone(), self.clone(), stop.clone()));
+        tokio::spawn(reporter(client.clone(), self.clone(), stop.clone()));
+    }
+
+    /// The kubelet renews no more.
+    pub(crate) fn silence(&self, node: &str) {
+        self.0
+            .lock()
+            .unwrap()
+            .silent
+            .insert(node.to_owned(), Instant::now());
+    }
+
+    /// The zone says so of a node, in round after round.
+    pub(crate) fn say(&self, node: &str, said: Said) {
+        self.0.lock().unwrap().said.insert(node.to_owned(), said);
+    }
+
+    /// The node loses power: it is silent, and its peers say that it is dead.
+    pub(crate) fn kill(&self, node: &str) {
+        self.silence(node);
+        self.say(node, Said::Dead);
+    }
+
+    /// The node's link to the cloud is cut: it is silent, and its peers vouch for it.
+    pub(crate) fn cut(&self, node: &str) {
+        self.silence(node);
+        self.say(node, Said::CutOff);
+    }
+
+    /// The node is well: its kubelet renews, and peers vouch for it in rounds that the controller asks for.
+    pub(crate) fn revive(&self, node: &str) {
+        let mut script = self.0.lock().unwrap();
+        script.silent.remove(node);
+        script.said.remove(node);
+    }
+
+    /// Nobody of the zone reports any more.
+    pub(crate) fn mute(&self) {
+        self.0.lock().unwrap().mute = true;
+    }
+
+    fn is_mute(&self) -> bool {
+        self.0.lock().unwrap().mute
+    }
+
+    fn renewing(&self) -> Vec<&'static str> {
+        let script = self.0.lock().unwrap();
+        NODES
+            .into_iter()
+            .filter(|name| !script.silent.contains_key(*name))
+            .collect()
+    }
+
+    /// What is said of whom, and of which nodes rounds would find that they are well.
+    fn said(&self, wanted: &[String]) -> Vec<(String, Option<Said>)> {
+        let script = self.0.lock().unwrap();
+        let mut all = Vec::new();
+        for node in NODES {
+            let quiet = script.silent.get(node).map(Instant::elapsed);
+            let said = match script.said.get(node) {
+                Some(Said::Dead) if quiet.is_none_or(|quiet| quiet < QUIET) => continue,
+                Some(said) => Some(*said),
+                None if quiet.is_none() && wanted.iter().any(|name| name == node) => None,
+                None => continue,
+            };
+            all.push((node.to_owned(), said));
+        }
+        all
+    }
+}
+
+/// The key of a node's agent.
+pub(crate) fn key(node: &str) -> SigningKey {
+    SigningKey::from_seed(&[node.as_bytes()[1]; 32]).unwrap()
+}
+
+/// Until the test ends, which takes the API server away.
+async fn kubelets(client: Client, outside: Outside, stop: CancellationToken) {
+    let mut tick = tokio::time::interval(RENEWS);
+    while stop.run_until_cancelled(tick.tick()).await.is_some() {
+        for name in outside.renewing() {
+            renew(&client, names::NODE_LEASE_NAMESPACE, name, name).await;
+        }
+    }
+}
+
+/// Renews a Lease, and makes it where it is missing.
+pub(crate) async fn renew(client: &Client, namespace: &str, name: &str, holder: &str) {
+    let leases: Api<Lease> = Api::namespaced(client.clone(), namespace);
+    let renewed = format!("{:.6}", Timestamp::now());
+    let spec = json!({"spec": {"holderIdentity": holder, "renewTime": renewed}});
+    let answer = leases
+        .patch(name, &PatchParams::default(), &Patch::Merge(&spec))
+        .await;
+    if !matches!(answer, Err(kube::Error::Api(status)) if status.code == 404) {
+        return;
+    }
+    let mut lease = spec;
+    lease["metadata"] = json!({"name": name});
+    let lease: Lease = serde_json::from_value(lease).unwrap();
+    leases.create(&PostParams::default(), &lease).await.unwrap();
+}
+
+/// Reports what is said, signed by the other two, and renews the Lease of the zone.
+async fn reporter(client: Client, outside: Outside, stop: CancellationToken) {
+    let zones: Api<ZoneHealth> = Api::all(client.clone());
+    let mut tick = tokio::time::interval(REPORTS);
+    let mut sequence = 0_u64;
+    while stop.run_until_cancelled(tick.tick()).await.is_some() {
+        if outside.is_mute() {
+            continue;
+        }
+        let Ok(Some(zone)) = zones.get_opt(names::DEFAULT_ZONE).await else {
+            continue;
+        };
+        let Ok(roster) = Roster::from_spec(&zone.spec.roster) else {
+            continue;
+        };
+        let name_of = |uid: &String| {
+            let member = roster.members().iter().find(|member| member.uid == *uid);
+            member.map(|member| member.name.clone())
+        };
+        let wanted: Vec<String> = zone.spec.wanted.iter().filter_map(name_of).collect();
+        sequence += 1;
+        let said = outside.said(&wanted);
+        let known = |node: &String| roster.members().iter().any(|member| member.name == *node);
+        let nodes = said
+            .iter()
+            .filter(|(node, _)| known(node))
+            .map(|(node, said)| verdict(&roster, node, *said, sequence))
+            .collect();
+        let status = ZoneHealthStatus {
+            reporter: "n1".to_owned(),
+            roster_version: zone.spec.roster.version,
+            epoch: roster.reference().epoch.to_string(),
+            sequence: i64::try_from(sequence).unwrap(),
+            members: 3,
+            nodes,
+            ..Default::default()
+        };
+        let patch = Patch::Merge(json!({"status": status}));
+        // Refused where somebody deleted the zone meanwhile: the next report finds the new one.
+        let _ = zones
+            .patch_status(names::DEFAULT_ZONE, &PatchParams::default(), &patch)
+            .await;
+        let lease = format!("{}{}", names::ZONE_LEASE_PREFIX, names::DEFAULT_ZONE);
+        renew(&client, names::NAMESPACE, &lease, "n1").await;
+    }
+}
+
+/// A verdict of a new round; without anything said: that the node is well.
+fn verdict(roster: &Roster, node: &str, said: Option<Said>, sequence: u64) -> NodeVerdict {
+    let member = |name: &str| {
+        roster
+            .members()
+            .iter()
+            .find(|member| member.name == name)
+            .unwrap()
+    };
+    let uid = member(node).uid.clone();
+    let mut round = [0; 16];
+    round[..8].copy_from_slice(&sequence.to_be_bytes());
+    let (kind, answer, contact_age, cloud) = match said {
+        Some(Said::Dead) => (VerdictKind::Dead, Answer::No, u32::MAX, Link::Down),
+        Some(Said::CutOff) => (VerdictKind::Alive, Answer::Yes, 0, Link::Down),
+        None => (VerdictKind::Alive, Answer::Yes, 0, Link::Up),
+    };
+    let sign = |voter: &&str| {
+        let ballot = Ballot {
+            round: Nonce(round),
+            suspect: MemberId::of(&uid),
+            roster: roster.reference(),
+            answer,
+            contact_age,
+            facts: Facts {
+                cloud,
+                kubelet: Health::Ok,
+                runtime: Health::Ok,
+            },
+            ..Ballot::default()
+        };
+        let header = Header {
+            from: member(voter).id,
+            sequence,
+            ..Header::default()
+        };
+        let message = Message {
+            header,
+            body: Body::Ballot(ballot),
+        };
+        wire::to_evidence(&wire::seal(&message, &key(voter)))
+    };
+    NodeVerdict {
+        name: node.to_owned(),
+        uid: uid.clone(),
+        verdict: kind,
+        round_age_ms: Some(20),
+        evidence: NODES.iter().filter(|voter| **voter != node).map(sign).collect(),
+        ..Default::default()
+    }
+}
