@@ -27,6 +27,7 @@ use evenkeel_judge::{
 use evenkeel_net::watch::{Delta, Key, key};
 use evenkeel_zone::Millis;
 use evenkeel_zone::keys::Verifier;
+use evenkeel_zone::roster::zone_object_name;
 use facts::{Cluster, Status};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolumeClaim, Pod};
@@ -528,6 +529,11 @@ impl World {
             Delta::Put(object) => {
                 self.ledgers.reports.put(now, key(&*object), version_of(&object.metadata));
                 let name = object.metadata.name.clone().unwrap_or_default();
+                // Whoever else claims the zone would replace its roster.
+                if name != zone_object_name(&object.spec.zone) {
+                    let zone = object.spec.zone;
+                    return tracing::warn!("ZoneHealth {name} is not named after its zone {zone:?}: passed over");
+                }
                 for (node, refusal) in self.zones.zone_health(now, &object) {
                     tracing::warn!(zone = name, node, %refusal, "verdict refused");
                 }

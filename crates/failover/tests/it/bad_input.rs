@@ -228,3 +228,36 @@ async fn an_agent_that_gives_no_usable_address_is_named_and_its_node_is_left_to_
     the_rest_goes_on(&cluster).await;
     assert!(cluster.incident("n4").await.is_none());
 }
+
+#[tokio::test]
+async fn a_second_object_that_claims_a_zone_is_named_and_changes_neither_its_roster_nor_its_verdicts() {
+    let log = Log::capture();
+    let cluster = Cluster::start().await;
+    let _replica = cluster.controlled(Setup::default()).await;
+    let zones: Api<ZoneHealth> = Api::all(cluster.client.clone());
+    let before = zones.get("default").await.unwrap().spec.roster;
+    // With a roster of its own, by which two strangers convict n2.
+    let mut copy = ZoneHealth::new("copy", Default::default());
+    copy.spec.zone = "default".to_owned();
+    copy.spec.roster = before.clone();
+    copy.spec.roster.version += 1000;
+    for member in &mut copy.spec.roster.members {
+        member.public_key = super::zone::key("x9").public().to_base64();
+    }
+    zones.create(&PostParams::default(), &copy).await.unwrap();
+    eventually("it is named", SOON, || async {
+        (!log.with(&["WARN", "ZoneHealth", "copy"]).is_empty()).then_some(())
+    })
+    .await;
+    the_rest_goes_on(&cluster).await;
+    let after = zones.get("default").await.unwrap().spec.roster;
+    assert_eq!(
+        after.version, before.version,
+        "nobody follows a stranger's version"
+    );
+    zones.delete("copy", &Default::default()).await.unwrap();
+    cluster.outside.revive("n3");
+    cluster
+        .eventually_incident("the incident closed", "n3", |status| status.closed_at.clone())
+        .await;
+}

@@ -105,3 +105,22 @@ async fn a_restarted_replica_does_not_take_an_isolated_node_for_dead() {
     assert_eq!(status.decision.state, "Isolated", "{:?}", status.timeline);
     assert!(!is_leaving(&cluster.pods().get("web").await.unwrap()));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn leases_of_replicas_that_are_long_gone_are_removed_by_the_next_one_that_starts() {
+    let cluster = Cluster::start().await;
+    for (replica, hours) in [("gone", 2), ("killed-lately", 0)] {
+        let renewed = jiff::Timestamp::now() - jiff::SignedDuration::from_hours(hours);
+        let lease = serde_json::json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": format!("evenkeel-controller-replica-{replica}"), "namespace": "evenkeel-system"},
+            "spec": {"holderIdentity": replica, "renewTime": format!("{renewed:.6}")},
+        });
+        cluster.create(lease).await;
+    }
+    let _replica = cluster.replica(elected("a")).await;
+    eventually("it shows that it works", SOON, || async {
+        (cluster.replicas().await == ["a", "killed-lately"]).then_some(())
+    })
+    .await;
+}
