@@ -1,6 +1,7 @@
 //! Whole zones in virtual time: engines, links, a cloud and a reader.
 
 mod datagrams;
+mod hazards;
 mod link;
 mod net;
 mod scenarios;

@@ -14,6 +14,14 @@ use std::sync::Arc;
 const STEP_MS: u64 = 10;
 pub(super) const ZONE: &str = "shore";
 
+const HEARTBEAT: u8 = 1;
+const CONFIRM: u8 = 5;
+
+/// The kind of a datagram.
+fn kind(bytes: &[u8]) -> Option<u8> {
+    bytes.get(4).copied()
+}
+
 pub(super) struct Net {
     pub(super) now: u64,
     pub(super) engines: Vec<Option<Engine>>,
@@ -30,13 +38,17 @@ pub(super) struct Net {
     pub(super) lying: BTreeSet<usize>,
     /// When who first asked about whom in a round.
     pub(super) rounds: BTreeMap<(usize, Nonce, MemberId), u64>,
+    /// When who last sent a heartbeat directly to whom.
+    pub(super) heartbeats: BTreeMap<(usize, usize), u64>,
+    /// When who wanted to write a report.
+    pub(super) reports: Vec<(u64, usize)>,
     wanted: BTreeSet<usize>,
     seed: u64,
     lives: u64,
     draws: u64,
     flying: BTreeMap<(u64, u64), (usize, Event)>,
     memory: BTreeMap<usize, BTreeSet<MemberId>>,
-    standing: BTreeSet<usize>,
+    pub(super) standing: BTreeSet<usize>,
     lease: Option<(usize, u64)>,
     told: BTreeMap<usize, i64>,
 }
@@ -77,6 +89,8 @@ impl Net {
             sent_bytes: BTreeMap::new(),
             lying: BTreeSet::new(),
             rounds: BTreeMap::new(),
+            heartbeats: BTreeMap::new(),
+            reports: Vec::new(),
             wanted: BTreeSet::new(),
             seed,
             lives: 0,
@@ -336,6 +350,9 @@ impl Net {
                 *self.sent_bytes.entry(i).or_default() += bytes.len();
                 self.note_round(i, &bytes);
                 let j = self.index(to);
+                if kind(&bytes) == Some(HEARTBEAT) {
+                    self.heartbeats.insert((i, j), self.now);
+                }
                 let lost = self.cut.contains(&(i, j)) || self.draw(100) < self.loss_percent;
                 if !lost && self.engines[j - 1].is_some() {
                     self.after(20, j, Event::Datagram(bytes));
@@ -357,6 +374,7 @@ impl Net {
                 self.after(delay, i, Event::Checked(round, suspect, result));
             }
             Output::Report(report) => {
+                self.reports.push((self.now, i));
                 if self.reaches_cloud(i) {
                     self.after(20, i, Event::Write(report.status));
                 }
@@ -391,8 +409,8 @@ impl Net {
     }
 
     fn note_round(&mut self, i: usize, bytes: &[u8]) {
-        // The kind of a confirm request: all others are spared the check of a signature.
-        if bytes.get(4) != Some(&5) {
+        // All other kinds are spared the check of a signature.
+        if kind(bytes) != Some(CONFIRM) {
             return;
         }
         let roster = self.roster();
