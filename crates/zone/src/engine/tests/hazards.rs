@@ -16,15 +16,16 @@ fn the_first_lost_edge_makes_all_observers_probe_at_once(
     #[values(4, 7, 16)] count: u8,
     #[values(1, 2, 3)] seed: u64,
 ) {
-    let mut net = Net::settled(count, seed);
-    net.run(20_000);
+    // Long enough that most observers are not due for several seconds when the first of them loses the victim.
+    let mut net = Net::with_period(count, seed, 10_000);
+    net.run(100_000);
     let victim = 2;
     let name = format!("node-{victim}");
     net.kill(victim);
     let killed_at = net.now;
     let is_loss =
         |note: &Note| matches!(note, Note::Edge { subject, state: EdgeState::Down } if *subject == name);
-    net.until("an edge is lost", 6_000, |net| {
+    net.until("an edge is lost", 15_000, |net| {
         net.notes.iter().any(|(_, _, note)| is_loss(note))
     });
     net.run(ONE_PROBE_MS);
@@ -88,9 +89,9 @@ fn a_reporter_that_doubts_its_view_neither_stands_nor_reports_nor_holds_rounds(
     net.want(&[reporter % usize::from(count) + 1]);
     net.run(10_000);
     net.run_without(reporter, 4_000);
+    let resumed = net.now;
     // One tick, so that it notices.
     net.run(250);
-    let resumed = net.now;
     net.run_checking(4_000, |net| {
         assert!(
             !net.standing.contains(&reporter),

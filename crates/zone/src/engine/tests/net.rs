@@ -23,6 +23,7 @@ fn kind(bytes: &[u8]) -> Option<u8> {
 }
 
 pub(super) struct Net {
+    config: Config,
     pub(super) now: u64,
     pub(super) engines: Vec<Option<Engine>>,
     pub(super) spec: RosterSpec,
@@ -68,6 +69,11 @@ impl Net {
     }
 
     pub(super) fn fresh(count: u8, seed: u64) -> Self {
+        Self::with_period(count, seed, Config::default().period_ms)
+    }
+
+    /// A zone whose members send heartbeats that often.
+    pub(super) fn with_period(count: u8, seed: u64, period_ms: u64) -> Self {
         let mut spec = Fixture::new(count).spec();
         for (position, member) in spec.members.iter_mut().enumerate() {
             member.kubelet = Some(KubeletEndpoint {
@@ -77,6 +83,10 @@ impl Net {
         }
         let all: BTreeSet<usize> = (1..=usize::from(count)).collect();
         let mut net = Self {
+            config: Config {
+                period_ms,
+                ..Config::default()
+            },
             now: 1_000_000,
             engines: all.iter().map(|_| None).collect(),
             spec,
@@ -138,7 +148,7 @@ impl Net {
             seed: keys::hash("test", &[&self.seed.to_be_bytes(), &self.lives.to_be_bytes()]),
             seen_alive: self.memory.get(&i).cloned().unwrap_or_default(),
         };
-        let engine = Engine::new(Config::default(), identity, self.roster(), Millis(self.now));
+        let engine = Engine::new(self.config, identity, self.roster(), Millis(self.now));
         self.engines[i - 1] = Some(engine);
         self.told.remove(&i);
         // A new process holds no Lease.
