@@ -4,5 +4,6 @@ mod datagrams;
 mod hazards;
 mod link;
 mod net;
+mod properties;
 mod scenarios;
 mod votes;

@@ -9,6 +9,8 @@ use crate::wire::{
     self, Ack, Answer, Ballot, Body, ConfirmRequest, Edge, EdgeState, Edges, Facts, Frame, Header, Heartbeat,
     Message, Nonce,
 };
+use proptest::prelude::*;
+use proptest::sample::select;
 use rstest::rstest;
 use std::collections::BTreeSet;
 
@@ -336,6 +338,56 @@ fn datagrams_of_a_former_or_unproven_life_keep_no_dead_member_alive() {
     assert_eq!(answers(&ballots), vec![Answer::No]);
     let age = u64::from(ballots[0].contact_age);
     assert!(age > 7_000 && age <= voter.now - died, "{age} ms");
+}
+
+/// What reaches a voter first when it runs again.
+#[derive(Clone, Copy, Debug)]
+enum Awakening {
+    Tick,
+    CheckFailed,
+    AskedAgain,
+    Heartbeat,
+}
+
+proptest! {
+    /// Hazard 36: what a voter did not hear while it did not run is no silence.
+    #[test]
+    fn a_voter_that_stalls_for_two_to_ten_seconds_in_a_round_casts_no_no_in_it(
+        looked in 0_u64..=14,
+        stall in 2_000_u64..=10_000,
+        checked_before in any::<bool>(),
+        awakenings in proptest::collection::vec(
+            select(vec![Awakening::Tick, Awakening::CheckFailed, Awakening::AskedAgain, Awakening::Heartbeat]),
+            0..6,
+        ),
+    ) {
+        let mut voter = Voter::new();
+        voter.run(4_000, &[ASKER]);
+        voter.ask(1, vec![Fixture::id(SUSPECT)], 1_000);
+        let mut ballots = voter.run(looked * 50, &[ASKER]);
+        if checked_before {
+            ballots.extend(voter.checked(1, CheckResult::Failed, &[ASKER]));
+        }
+        voter.now += stall;
+        for awakening in awakenings {
+            match awakening {
+                Awakening::Tick => ballots.extend(voter.feed(Input::Tick, &[ASKER])),
+                Awakening::CheckFailed => ballots.extend(voter.checked(1, CheckResult::Failed, &[ASKER])),
+                Awakening::AskedAgain => {
+                    let outputs = voter.ask(1, vec![Fixture::id(SUSPECT)], 1_000);
+                    ballots.extend(voter.answer(&outputs, &[ASKER]));
+                }
+                Awakening::Heartbeat => {
+                    let bytes = voter.say(ASKER, Body::Heartbeat(Heartbeat::default()));
+                    ballots.extend(voter.feed(Input::Datagram(&bytes), &[ASKER]));
+                }
+            }
+        }
+        ballots.extend(voter.run(700, &[ASKER]));
+        ballots.extend(voter.checked(1, CheckResult::Failed, &[ASKER]));
+        ballots.extend(voter.run(1_000, &[ASKER]));
+        prop_assert!(!answers(&ballots).contains(&Answer::No), "{ballots:?}");
+    }
 }
 
 #[test]
