@@ -6,7 +6,7 @@ use crate::fixture::Fixture;
 use crate::keys::{self, SigningKey};
 use crate::roster::{MemberId, Roster};
 use crate::verdict::{Book, Health, Verdict};
-use crate::wire::{Body, Frame, Nonce};
+use crate::wire::{Body, Facts, Frame, Nonce};
 use evenkeel_api::zone::{KubeletEndpoint, RosterSpec, ZoneHealthStatus};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -191,15 +191,35 @@ impl Net {
     }
 
     pub(super) fn verdict(&self, i: usize) -> Verdict {
-        self.book.verdict(&Fixture::uid(i), Millis(self.now))
+        self.book.verdict(&Fixture::uid(i))
     }
 
     pub(super) fn is_dead(&self, i: usize) -> bool {
-        matches!(self.verdict(i), Verdict::Dead { .. })
+        matches!(self.verdict(i), Verdict::Dead(_))
     }
 
     pub(super) fn is_alive(&self, i: usize) -> bool {
-        matches!(self.verdict(i), Verdict::Alive { .. })
+        self.vouched(i).is_some()
+    }
+
+    /// What a majority says of a node that it vouches for now.
+    pub(super) fn vouched(&self, i: usize) -> Option<Facts> {
+        match self.verdict(i) {
+            Verdict::Alive(alive) if alive.until > Millis(self.now) => Some(Facts {
+                cloud: alive.cloud,
+                kubelet: alive.kubelet,
+                runtime: alive.runtime,
+            }),
+            _ => None,
+        }
+    }
+
+    /// Whether the reporters list a node.
+    pub(super) fn is_listed(&self, i: usize) -> bool {
+        self.published
+            .nodes
+            .iter()
+            .any(|node| node.uid == Fixture::uid(i))
     }
 
     pub(super) fn leader(&self) -> usize {
@@ -327,7 +347,8 @@ impl Net {
             match self.lease {
                 Some((holder, _)) if self.standing.contains(&holder) && self.reaches_cloud(holder) => {
                     self.lease = Some((holder, self.now));
-                    self.book.heartbeat(Millis(self.now), ZONE);
+                    self.book
+                        .heartbeat(Millis(self.now), ZONE, &format!("node-{holder}"));
                 }
                 Some((_, renewed)) if self.now - renewed <= 5_000 => {}
                 _ => {
