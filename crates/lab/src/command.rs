@@ -6,10 +6,10 @@ use crate::{
     directory::{self, DirectoryError},
     play::play,
     report::Report,
+    running::{Lab, Settings, SetupError},
     scenario::{MAX_NODES, Scenario, ScenarioError, StockTimers},
     supervise,
     switch::links::Way,
-    world::{Settings, World, WorldError},
 };
 use clap::{Args, Subcommand};
 use std::{
@@ -150,7 +150,7 @@ pub enum LabError {
     Scenario(#[from] ScenarioError),
     /// The lab did not start.
     #[error(transparent)]
-    World(#[from] WorldError),
+    Setup(#[from] SetupError),
     /// The running lab.
     #[error(transparent)]
     Control(#[from] ControlError),
@@ -192,7 +192,7 @@ impl LabError {
             | Self::Directory(_)
             | Self::Socket { .. }
             | Self::Report { .. } => true,
-            Self::World(error) => error.is_usage(),
+            Self::Setup(error) => error.is_usage(),
             Self::Control(error) => error.is_usage(),
             Self::Output(_) | Self::Program(_) => false,
         };
@@ -293,24 +293,24 @@ fn settings(args: &LabArgs, nodes: u8, prefix: &str, stock: StockTimers) -> Resu
 async fn stay(args: &LabArgs, shutdown: CancellationToken) -> Result<Outcome, LabError> {
     let console = Console::new();
     let settings = settings(args, args.nodes.unwrap_or(5), "shore", StockTimers::default())?;
-    let Some(world) = start(settings, &console, &shutdown).await? else {
+    let Some(lab) = start(settings, &console, &shutdown).await? else {
         return Ok(Outcome::Success);
     };
-    let world = Arc::new(world);
-    let serving = take_orders(&world).await?;
-    let applied = world.apply(crate::SAMPLE, "the sample workload").await;
+    let lab = Arc::new(lab);
+    let serving = take_orders(&lab).await?;
+    let applied = lab.apply(crate::SAMPLE, "the sample workload").await;
     if applied.is_ok() {
-        let nodes = world.node_names().len();
+        let nodes = lab.node_names().len();
         tokio::select! {
             () = shutdown.cancelled() => {}
             // Shown as it is if it takes longer: the table tells.
-            _ = world.observer().wait_for(Duration::from_secs(15), |now| now.unready(nodes).is_empty()) => {}
+            _ = lab.observer().wait_for(Duration::from_secs(15), |now| now.unready(nodes).is_empty()) => {}
         }
-        console.text(&welcome(&world, args));
+        console.text(&welcome(&lab, args));
         shutdown.cancelled().await;
         console.line("stopping");
     }
-    stop(&world, serving).await?;
+    stop(&lab, serving).await?;
     applied?;
     Ok(Outcome::Success)
 }
@@ -333,14 +333,14 @@ async fn run_scenario(
     let console = Console::new();
     let settings = settings(args, scenario.nodes(), scenario.node_prefix(), scenario.stock)?;
     let agents = settings.agents;
-    let Some(world) = start(settings, &console, &shutdown).await? else {
+    let Some(lab) = start(settings, &console, &shutdown).await? else {
         return Ok(Outcome::Interrupted);
     };
-    let world = Arc::new(world);
-    let serving = take_orders(&world).await?;
-    let played = play(&world, &scenario, &console, &shutdown).await;
+    let lab = Arc::new(lab);
+    let serving = take_orders(&lab).await?;
+    let played = play(&lab, &scenario, &console, &shutdown).await;
     let elapsed = console.elapsed().as_secs_f64();
-    stop(&world, serving).await?;
+    stop(&lab, serving).await?;
     let played = played?;
     let findings = Report::new(&scenario.name, agents, &played, elapsed);
     if let Some(path) = report {
@@ -371,33 +371,33 @@ async fn start(
     settings: Settings,
     console: &Console,
     shutdown: &CancellationToken,
-) -> Result<Option<World>, LabError> {
-    match World::start(settings, &|text| console.line(text), shutdown).await {
-        Ok(world) => {
-            console.line(&format!("the lab is up: {}", world.url()));
-            Ok(Some(world))
+) -> Result<Option<Lab>, LabError> {
+    match Lab::start(settings, &|text| console.line(text), shutdown).await {
+        Ok(lab) => {
+            console.line(&format!("the lab is up: {}", lab.url()));
+            Ok(Some(lab))
         }
-        Err(WorldError::Stopped) => Ok(None),
+        Err(SetupError::Stopped) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
 
-async fn take_orders(world: &Arc<World>) -> Result<tokio::task::JoinHandle<()>, LabError> {
-    let path = world.directory().control_socket();
+async fn take_orders(lab: &Arc<Lab>) -> Result<tokio::task::JoinHandle<()>, LabError> {
+    let path = lab.directory().control_socket();
     match control::bind(&path) {
         Ok(listener) => {
-            let served = control::serve(listener, Arc::clone(world), world.shutdown_token());
+            let served = control::serve(listener, Arc::clone(lab), lab.shutdown_token());
             Ok(tokio::spawn(served))
         }
         Err(source) => {
-            world.stop().await?;
+            lab.stop().await?;
             Err(LabError::Socket { path, source })
         }
     }
 }
 
-async fn stop(world: &World, serving: tokio::task::JoinHandle<()>) -> Result<(), LabError> {
-    let stopped = world.stop().await;
+async fn stop(lab: &Lab, serving: tokio::task::JoinHandle<()>) -> Result<(), LabError> {
+    let stopped = lab.stop().await;
     if let Err(error) = serving.await {
         tracing::error!(%error, "the control socket failed");
     }
@@ -405,17 +405,14 @@ async fn stop(world: &World, serving: tokio::task::JoinHandle<()>) -> Result<(),
 }
 
 /// What a new lab says. `args` are repeated where other commands need them to find it.
-fn welcome(world: &World, args: &LabArgs) -> String {
-    let kubectl = format!(
-        "kubectl --kubeconfig {}",
-        world.directory().kubeconfig().display()
-    );
-    let lab = if args.dir == Path::new(directory::DEFAULT) {
+fn welcome(lab: &Lab, args: &LabArgs) -> String {
+    let kubectl = format!("kubectl --kubeconfig {}", lab.directory().kubeconfig().display());
+    let command = if args.dir == Path::new(directory::DEFAULT) {
         "evenkeel lab".to_owned()
     } else {
         format!("evenkeel lab --dir {}", args.dir.display())
     };
-    let names = world.node_names();
+    let names = lab.node_names();
     let (cut, kill) = (
         names.get(1).unwrap_or(&names[0]),
         names.last().unwrap_or(&names[0]),
@@ -426,10 +423,10 @@ fn welcome(world: &World, args: &LabArgs) -> String {
             "",
         ),
         (format!("{kubectl} apply -f your-app.yaml"), ""),
-        (format!("{lab} watch"), "live table"),
-        (format!("{lab} cut {cut}"), "its cloud link"),
-        (format!("{lab} kill {kill}"), "its power"),
-        (format!("{lab} heal"), "repair everything"),
+        (format!("{command} watch"), "live table"),
+        (format!("{command} cut {cut}"), "its cloud link"),
+        (format!("{command} kill {kill}"), "its power"),
+        (format!("{command} heal"), "repair everything"),
     ]
     .map(|(command, note)| {
         [
@@ -443,7 +440,7 @@ fn welcome(world: &World, args: &LabArgs) -> String {
     });
     format!(
         "\n{}\n{}Ctrl-C ends the lab.\n",
-        world.status(),
+        lab.status(),
         control::status::table(&rows)
     )
 }

@@ -4,11 +4,11 @@ use crate::{
     console::Console,
     control::Fault,
     observe::{moment::Moment, story},
+    running::{Lab, SetupError},
     scenario::{
         Condition, Crash, Expect, Hold, Scenario, Step, Victim, Wait,
-        judge::{self, Finding, Strike},
+        assertions::{self, Finding, Strike},
     },
-    world::{World, WorldError},
 };
 use std::time::Duration;
 use tokio::time::Instant;
@@ -37,18 +37,18 @@ impl Played {
 /// Applies the scenario's manifests and takes its steps. Failed assertions are collected; a wait that is not met in
 /// time, or a step that cannot be taken, ends the run.
 pub async fn play(
-    world: &World,
+    lab: &Lab,
     scenario: &Scenario,
     console: &Console,
     shutdown: &CancellationToken,
-) -> Result<Played, WorldError> {
+) -> Result<Played, SetupError> {
     for manifest in &scenario.apply {
         let text = manifest.text().unwrap_or_default();
-        let count = world.apply(text, &scenario.name).await?;
+        let count = lab.apply(text, &scenario.name).await?;
         console.line(&format!("applied {count} objects"));
     }
     let mut run = Run {
-        world,
+        lab,
         console,
         strike: None,
         healed: None,
@@ -57,14 +57,14 @@ pub async fn play(
     tokio::select! {
         biased;
         () = shutdown.cancelled() => run.played.interrupted = true,
-        () = narrate(world, console) => {}
+        () = narrate(lab, console) => {}
         () = run.steps(scenario) => {}
     }
     Ok(run.played)
 }
 
 struct Run<'a> {
-    world: &'a World,
+    lab: &'a Lab,
     console: &'a Console,
     strike: Option<Strike>,
     healed: Option<Duration>,
@@ -74,7 +74,7 @@ struct Run<'a> {
 impl Run<'_> {
     async fn steps(&mut self, scenario: &Scenario) {
         for (number, step) in scenario.steps().enumerate() {
-            let at = self.world.observer().elapsed().as_secs_f64();
+            let at = self.lab.observer().elapsed().as_secs_f64();
             self.played
                 .script
                 .push(((at * 10.0).round() / 10.0, step.to_string()));
@@ -133,7 +133,7 @@ impl Run<'_> {
                 .await
             }
             Step::Heal(heal) => {
-                self.healed = Some(self.world.observer().elapsed());
+                self.healed = Some(self.lab.observer().elapsed());
                 self.inflict(&Fault::Heal {
                     node: heal.node().map(str::to_owned),
                 })
@@ -158,7 +158,7 @@ impl Run<'_> {
         fault: Fault,
     ) -> Result<(), String> {
         self.strike = Some(Strike {
-            at: self.world.observer().elapsed(),
+            at: self.lab.observer().elapsed(),
             node,
             what,
             silences,
@@ -168,7 +168,7 @@ impl Run<'_> {
     }
 
     async fn inflict(&self, fault: &Fault) -> Result<(), String> {
-        let done = self.world.inflict(fault).await?;
+        let done = self.lab.inflict(fault).await?;
         self.console.line(&done);
         Ok(())
     }
@@ -177,7 +177,7 @@ impl Run<'_> {
         if let Some(node) = victim.node() {
             return Ok(node.to_owned());
         }
-        let now = self.world.observer().now();
+        let now = self.lab.observer().now();
         let spared: Vec<&str> = victim.except().collect();
         let found = now
             .nodes_running(&victim.running)
@@ -189,12 +189,12 @@ impl Run<'_> {
     }
 
     async fn wait(&mut self, wait: &Wait) -> Result<(), String> {
-        let nodes = usize::from(self.world.settings().nodes);
+        let nodes = usize::from(self.lab.settings().nodes);
         let missing = |now: &Moment| match wait.until {
             Condition::Ready => now.unready(nodes),
             Condition::Clean => now.unclean(nodes),
         };
-        let observer = self.world.observer();
+        let observer = self.lab.observer();
         let begun = observer.elapsed();
         let met = observer.wait_for(wait.within.0, |now| missing(now).is_empty());
         let met = self.busily(&wait.until.to_string(), met).await;
@@ -202,7 +202,8 @@ impl Run<'_> {
         if let (Some(healed), Condition::Clean, Some(strike)) = (self.healed, wait.until, &self.strike) {
             let took = met.map(|met| met.saturating_sub(healed));
             let allowed = wait.within.0 + begun.saturating_sub(healed);
-            let finding = judge::cleaned(&format!("{} healed", strike.what), took, allowed, left.clone());
+            let finding =
+                assertions::cleaned(&format!("{} healed", strike.what), took, allowed, left.clone());
             self.found(vec![finding]);
         }
         if met.is_some() {
@@ -219,25 +220,25 @@ impl Run<'_> {
 
     async fn hold(&mut self, hold: Hold) {
         self.busily("holding", tokio::time::sleep(hold.r#for.0)).await;
-        let (observer, Some(strike)) = (self.world.observer(), &self.strike) else {
+        let (observer, Some(strike)) = (self.lab.observer(), &self.strike) else {
             return;
         };
-        let findings = judge::hold(&hold, &observer.changes(), strike, observer.elapsed());
+        let findings = assertions::hold(&hold, &observer.changes(), strike, observer.elapsed());
         self.found(findings);
     }
 
     async fn expect(&mut self, expect: Expect) {
         let Some(strike) = self.strike.clone() else { return };
-        let observer = self.world.observer();
+        let observer = self.lab.observer();
         let before = Moment::at(&observer.changes(), strike.at);
         let longest = expect
             .endpoints_out
             .max(expect.replaced)
             .map_or(Duration::ZERO, |span| span.0);
         let left = (strike.at + longest).saturating_sub(observer.elapsed());
-        let met = observer.wait_for(left, |now| judge::is_met(&expect, &before, now, &strike));
+        let met = observer.wait_for(left, |now| assertions::is_met(&expect, &before, now, &strike));
         self.busily("waiting for what is expected", met).await;
-        let findings = judge::expect(&expect, &observer.changes(), &strike, observer.elapsed());
+        let findings = assertions::expect(&expect, &observer.changes(), &strike, observer.elapsed());
         self.found(findings);
     }
 
@@ -271,8 +272,8 @@ impl Run<'_> {
 }
 
 /// Tells what happens, as it happens. Never ends by itself.
-async fn narrate(world: &World, console: &Console) {
-    let observer = world.observer();
+async fn narrate(lab: &Lab, console: &Console) {
+    let observer = lab.observer();
     let mut changed = observer.follow_changes();
     let mut before = observer.now();
     let mut known = observer.changes().len();

@@ -1,6 +1,6 @@
 //! What came of a scenario, as a table and as JSON.
 
-use crate::{control::status::table, play::Played, scenario::judge::Finding};
+use crate::{control::status::table, play::Played, scenario::assertions::Finding};
 use serde::Serialize;
 use std::{io, path::Path};
 

@@ -13,7 +13,7 @@
 //!   - wait: {until: clean, within: 30s}
 //! ```
 
-pub mod judge;
+pub mod assertions;
 mod seconds;
 mod text;
 

@@ -4,6 +4,6 @@
 mod control;
 mod directory;
 mod kubelet;
+mod running;
 mod supervise;
 mod switch;
-mod world;

@@ -1,6 +1,6 @@
 //! Faults, carried out on a running lab; and how the lab is.
 
-use super::World;
+use super::Lab;
 use crate::{
     control::{
         Fault, Orders, find_node,
@@ -12,8 +12,8 @@ use crate::{
 use std::time::Duration;
 
 /// Does what a fault asks for, and says what was done.
-pub(super) async fn inflict(world: &World, fault: &Fault) -> Result<String, String> {
-    let names = world.node_names();
+pub(super) async fn inflict(lab: &Lab, fault: &Fault) -> Result<String, String> {
+    let names = lab.node_names();
     match fault {
         Fault::Cut {
             node,
@@ -23,10 +23,10 @@ pub(super) async fn inflict(world: &World, fault: &Fault) -> Result<String, Stri
             drop_percent,
         } => {
             let index = find_node(&names, node)?;
-            let number = world.nodes[index].index();
+            let number = lab.nodes[index].index();
             let others: Vec<End> = match link.as_str() {
                 "cloud" => vec![End::Cloud],
-                "peers" => world
+                "peers" => lab
                     .switch
                     .links()
                     .nodes()
@@ -40,7 +40,7 @@ pub(super) async fn inflict(world: &World, fault: &Fault) -> Result<String, Stri
                             "{node} has no link to itself; name another node or `cloud`"
                         ));
                     }
-                    vec![End::Node(world.nodes[other].index())]
+                    vec![End::Node(lab.nodes[other].index())]
                 }
             };
             let impaired = delay_ms.is_some() || drop_percent.is_some();
@@ -49,7 +49,7 @@ pub(super) async fn inflict(world: &World, fault: &Fault) -> Result<String, Stri
                 delay: Duration::from_millis(delay_ms.unwrap_or(0)),
                 drop_percent: drop_percent.unwrap_or(0).min(100),
             };
-            world.switch.change(|links| {
+            lab.switch.change(|links| {
                 for other in &others {
                     links.set(number, *other, *way, state);
                 }
@@ -57,20 +57,20 @@ pub(super) async fn inflict(world: &World, fault: &Fault) -> Result<String, Stri
             Ok(format!("{fault}: {state} ({way})"))
         }
         Fault::Kill { node } => {
-            let node = &world.nodes[find_node(&names, node)?];
+            let node = &lab.nodes[find_node(&names, node)?];
             // First the silence, so that nobody sees the end of a connection.
-            world.switch.change(|links| links.power_off(node.index()));
+            lab.switch.change(|links| links.power_off(node.index()));
             node.power_off().await;
             Ok(fault.to_string())
         }
-        Fault::CrashAgent { node } => match &world.nodes[find_node(&names, node)?].agent {
+        Fault::CrashAgent { node } => match &lab.nodes[find_node(&names, node)?].agent {
             Some(agent) => {
                 agent.crash();
                 Ok(fault.to_string())
             }
             None => Err("this lab runs without agents".to_owned()),
         },
-        Fault::CrashController => match &world.cloud.controller {
+        Fault::CrashController => match &lab.cloud.controller {
             Some(controller) => {
                 controller.crash();
                 Ok(fault.to_string())
@@ -80,26 +80,26 @@ pub(super) async fn inflict(world: &World, fault: &Fault) -> Result<String, Stri
         Fault::Heal { node } => {
             let healed: Vec<usize> = match node {
                 Some(node) => vec![find_node(&names, node)?],
-                None => (0..world.nodes.len()).collect(),
+                None => (0..lab.nodes.len()).collect(),
             };
-            let links = world.switch.links();
+            let links = lab.switch.links();
             let only = node
                 .as_ref()
                 .and(healed.first())
-                .map(|index| world.nodes[*index].index());
+                .map(|index| lab.nodes[*index].index());
             let off: Vec<usize> = healed
                 .into_iter()
-                .filter(|index| !links.is_on(End::Node(world.nodes[*index].index())))
+                .filter(|index| !links.is_on(End::Node(lab.nodes[*index].index())))
                 .collect();
-            world.switch.change(|links| {
+            lab.switch.change(|links| {
                 links.repair(only);
                 for index in &off {
-                    links.power_on(world.nodes[*index].index());
+                    links.power_on(lab.nodes[*index].index());
                 }
             });
             for index in off {
-                world.nodes[index]
-                    .boot(world)
+                lab.nodes[index]
+                    .boot(lab)
                     .await
                     .map_err(|error| error.to_string())?;
             }
@@ -108,7 +108,7 @@ pub(super) async fn inflict(world: &World, fault: &Fault) -> Result<String, Stri
     }
 }
 
-impl Orders for World {
+impl Orders for Lab {
     async fn inflict(&self, fault: Fault) -> Result<String, String> {
         let done = Self::inflict(self, &fault).await;
         tracing::info!(?fault, ?done, "order");

@@ -1,6 +1,6 @@
 //! One node: its kubelet on a machine of its own, its agent as a process.
 
-use super::{World, WorldError};
+use super::{Lab, SetupError};
 use crate::{
     cluster::kubelet::{KubeletConfig, Machine},
     supervise::Supervised,
@@ -28,23 +28,22 @@ pub(super) struct LabNode {
 
 impl LabNode {
     /// Makes the node's credentials; nothing runs yet.
-    pub(super) fn new(index: u8, world: &World, api: &ApiServer) -> Result<Self, WorldError> {
-        let name = format!("{}-{index}", world.settings.prefix);
-        let folder = world.directory.folder(&format!("nodes/{name}"))?;
+    pub(super) fn new(index: u8, lab: &Lab, api: &ApiServer) -> Result<Self, SetupError> {
+        let name = format!("{}-{index}", lab.settings.prefix);
+        let folder = lab.directory.folder(&format!("nodes/{name}"))?;
         let user = format!("system:node:{name}");
-        let link = format!("https://{}", world.switch.plan().cloud_link(index));
+        let link = format!("https://{}", lab.switch.plan().cloud_link(index));
         let kubeconfig = api.kubeconfig(&link, &user, &["system:nodes"])?;
-        world
-            .directory
+        lab.directory
             .write_secret(&folder.join("kubelet.kubeconfig"), &kubeconfig)?;
-        let plan = world.switch.plan();
+        let plan = lab.switch.plan();
         let names = ServerNames {
             dns: vec![name.clone()],
             ips: vec![plan.outer(index).into(), plan.inner(index).into()],
         };
         let serving = api.ca().issue_server(&user, &names, validity())?;
         let pods = format!("10.244.{index}.0/24");
-        let pods = pods.parse().map_err(|reason| WorldError::Kubelet {
+        let pods = pods.parse().map_err(|reason| SetupError::Kubelet {
             node: name.clone(),
             reason,
         })?;
@@ -76,8 +75,8 @@ impl LabNode {
     }
 
     /// Starts the kubelet, and the agent if it was switched off.
-    pub(super) async fn boot(&self, world: &World) -> Result<(), WorldError> {
-        let plan = world.switch.plan();
+    pub(super) async fn boot(&self, lab: &Lab) -> Result<(), SetupError> {
+        let plan = lab.switch.plan();
         let config = KubeletConfig {
             name: self.name.clone(),
             pods: self.pods,
@@ -87,9 +86,9 @@ impl LabNode {
             serving: self.serving.clone(),
             clients: self.clients.clone(),
             boot_id: format!("{:032x}", rand::random::<u128>()),
-            log: world.directory.log(&format!("kubelet-{}", self.name)),
+            log: lab.directory.log(&format!("kubelet-{}", self.name)),
         };
-        let machine = Machine::boot(config).await.map_err(|error| WorldError::Kubelet {
+        let machine = Machine::boot(config).await.map_err(|error| SetupError::Kubelet {
             node: self.name.clone(),
             reason: error.to_string(),
         })?;

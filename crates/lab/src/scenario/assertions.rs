@@ -392,5 +392,5 @@ fn since(time: Duration, strike: &Strike) -> String {
 }
 
 #[cfg(test)]
-#[path = "judge_tests.rs"]
+#[path = "assertions_tests.rs"]
 mod tests;

@@ -60,7 +60,7 @@ pub struct Settings {
 
 /// Why a lab could not start.
 #[derive(Debug, thiserror::Error)]
-pub enum WorldError {
+pub enum SetupError {
     /// The directory cannot be used.
     #[error(transparent)]
     Directory(#[from] DirectoryError),
@@ -120,7 +120,7 @@ pub enum WorldError {
     Stopped,
 }
 
-impl WorldError {
+impl SetupError {
     /// Whether another configuration would help: exit code 2.
     pub fn is_usage(&self) -> bool {
         matches!(
@@ -130,8 +130,8 @@ impl WorldError {
     }
 }
 
-/// A running lab. [`World::stop`] ends it in order; dropping it ends it at once.
-pub struct World {
+/// A running lab. [`Lab::stop`] ends it in order; dropping it ends it at once.
+pub struct Lab {
     settings: Settings,
     directory: Directory,
     client: Client,
@@ -146,23 +146,23 @@ pub struct World {
     one_at_a_time: tokio::sync::Mutex<()>,
 }
 
-impl World {
+impl Lab {
     /// Starts everything and waits until every node is registered and every process is ready. `progress` is told
-    /// what is going on. `interrupt` ends the start, not the lab: that is what [`World::stop`] does.
+    /// what is going on. `interrupt` ends the start, not the lab: that is what [`Lab::stop`] does.
     pub async fn start(
         settings: Settings,
         progress: &(dyn Fn(&str) + Sync),
         interrupt: &CancellationToken,
-    ) -> Result<Self, WorldError> {
-        let (mut world, api) = Self::build(settings, progress).await?;
+    ) -> Result<Self, SetupError> {
+        let (mut lab, api) = Self::build(settings, progress).await?;
         let filled = tokio::select! {
-            () = interrupt.cancelled() => Err(WorldError::Stopped),
-            filled = world.fill(&api, progress) => filled,
+            () = interrupt.cancelled() => Err(SetupError::Stopped),
+            filled = lab.fill(&api, progress) => filled,
         };
         match filled {
-            Ok(()) => Ok(world),
+            Ok(()) => Ok(lab),
             Err(error) => {
-                world.stop().await?;
+                lab.stop().await?;
                 Err(error)
             }
         }
@@ -172,7 +172,7 @@ impl World {
     async fn build(
         settings: Settings,
         progress: &(dyn Fn(&str) + Sync),
-    ) -> Result<(Self, ApiServer), WorldError> {
+    ) -> Result<(Self, ApiServer), SetupError> {
         let (shutdown, children) = (CancellationToken::new(), CancellationToken::new());
         let guard = shutdown.clone().drop_guard();
         let directory = Directory::claim(&settings.dir)?;
@@ -181,10 +181,10 @@ impl World {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, settings.port));
         let listener = TcpListener::bind(address)
             .await
-            .map_err(|source| WorldError::Port { address, source })?;
+            .map_err(|source| SetupError::Port { address, source })?;
         let address = listener
             .local_addr()
-            .map_err(|source| WorldError::Port { address, source })?;
+            .map_err(|source| SetupError::Port { address, source })?;
         let toleration = i64::from(settings.stock.unreachable_toleration_seconds);
         let api = ApiServer::new(Options {
             default_not_ready_toleration_seconds: toleration,
@@ -196,7 +196,7 @@ impl World {
             },
             ..Options::default()
         })
-        .map_err(|error| WorldError::ApiServer(error.to_string()))?;
+        .map_err(|error| SetupError::ApiServer(error.to_string()))?;
         let switch = Switch::start(plan, address, settings.seed, shutdown.clone()).await?;
         let names = ServerNames {
             dns: Vec::new(),
@@ -215,7 +215,7 @@ impl World {
         install(&client).await?;
         let observer = Observer::start(&client, &shutdown);
         tasks.spawn(controllers(api.clone(), shutdown.clone()));
-        let world = Self {
+        let lab = Self {
             cloud: CloudSide::new(&settings, &directory)?,
             nodes: Vec::new(),
             settings,
@@ -230,11 +230,11 @@ impl World {
             one_at_a_time: tokio::sync::Mutex::default(),
         };
         guard.disarm();
-        Ok((world, api))
+        Ok((lab, api))
     }
 
     /// Nodes and processes.
-    async fn fill(&mut self, api: &ApiServer, progress: &(dyn Fn(&str) + Sync)) -> Result<(), WorldError> {
+    async fn fill(&mut self, api: &ApiServer, progress: &(dyn Fn(&str) + Sync)) -> Result<(), SetupError> {
         progress(&format!("starting {} nodes", self.settings.nodes));
         for index in 1..=self.settings.nodes {
             let node = LabNode::new(index, self, api)?;
@@ -251,7 +251,7 @@ impl World {
         Ok(())
     }
 
-    async fn nodes_registered(&self) -> Result<(), WorldError> {
+    async fn nodes_registered(&self) -> Result<(), SetupError> {
         let wanted = usize::from(self.settings.nodes);
         let registered = self
             .observer
@@ -261,7 +261,7 @@ impl World {
             .await;
         match registered {
             Some(_) => Ok(()),
-            None => Err(WorldError::Kubelet {
+            None => Err(SetupError::Kubelet {
                 node: format!("{}-1 to {}-{wanted}", self.settings.prefix, self.settings.prefix),
                 reason: format!(
                     "not all Ready within 30 s: {}",
@@ -272,7 +272,7 @@ impl World {
     }
 
     /// Creates the objects of a manifest.
-    pub async fn apply(&self, text: &str, origin: &str) -> Result<usize, WorldError> {
+    pub async fn apply(&self, text: &str, origin: &str) -> Result<usize, SetupError> {
         Ok(manifests::apply(&self.client, text, origin).await?)
     }
 
@@ -332,7 +332,7 @@ impl World {
     }
 }
 
-impl Drop for World {
+impl Drop for Lab {
     fn drop(&mut self) {
         self.children.cancel();
         self.shutdown.cancel();
@@ -353,7 +353,7 @@ async fn controllers(api: ApiServer, shutdown: CancellationToken) {
 }
 
 /// Custom resources, namespaces, roles.
-async fn install(client: &Client) -> Result<(), WorldError> {
+async fn install(client: &Client) -> Result<(), SetupError> {
     for crd in [
         ZoneHealth::crd(),
         AgentStatus::crd(),
@@ -366,7 +366,7 @@ async fn install(client: &Client) -> Result<(), WorldError> {
         > = kube::Api::all(client.clone());
         api.create(&kube::api::PostParams::default(), &crd)
             .await
-            .map_err(|source| WorldError::Api {
+            .map_err(|source| SetupError::Api {
                 what: format!("install {name}"),
                 source: Box::new(source),
             })?;

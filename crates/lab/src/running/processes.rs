@@ -1,6 +1,6 @@
 //! The processes of the lab: what is started with which flags, and when it counts as ready.
 
-use super::{Settings, World, WorldError, credentials, node::LabNode};
+use super::{Lab, Settings, SetupError, credentials, node::LabNode};
 use crate::{
     directory::Directory,
     supervise::{ChildSpec, ChildState, Supervised},
@@ -33,7 +33,7 @@ pub(super) struct CloudSide {
 }
 
 impl CloudSide {
-    pub(super) fn new(settings: &Settings, directory: &Directory) -> Result<Self, WorldError> {
+    pub(super) fn new(settings: &Settings, directory: &Directory) -> Result<Self, SetupError> {
         Ok(Self {
             address: Ipv4Addr::new(127, 76, settings.subnet, 1),
             folder: directory.folder("cloud")?,
@@ -66,9 +66,9 @@ impl Flags {
     }
 }
 
-impl World {
+impl Lab {
     /// The stand-in for the stock controllers.
-    pub(super) async fn start_stock(&mut self, api: &ApiServer) -> Result<(), WorldError> {
+    pub(super) async fn start_stock(&mut self, api: &ApiServer) -> Result<(), SetupError> {
         let kubeconfig = self.cloud.folder.join("node-lifecycle.kubeconfig");
         self.write_kubeconfig(api, &kubeconfig, &self.url, ("kube-system", "node-controller"))
             .await?;
@@ -83,7 +83,7 @@ impl World {
     }
 
     /// The controller, and an agent on each node.
-    pub(super) async fn start_evenkeel(&mut self, api: &ApiServer) -> Result<(), WorldError> {
+    pub(super) async fn start_evenkeel(&mut self, api: &ApiServer) -> Result<(), SetupError> {
         let kubeconfig = self.cloud.folder.join("controller.kubeconfig");
         let account = (NAMESPACE, service_accounts::CONTROLLER);
         self.write_kubeconfig(api, &kubeconfig, &self.url, account)
@@ -107,7 +107,7 @@ impl World {
         ready(self.cloud.controller.iter().chain(agents)).await
     }
 
-    async fn start_agent(&self, api: &ApiServer, node: &LabNode) -> Result<Supervised, WorldError> {
+    async fn start_agent(&self, api: &ApiServer, node: &LabNode) -> Result<Supervised, SetupError> {
         let plan = self.switch.plan();
         let (inner, outer) = (plan.inner(node.index()), plan.outer(node.index()));
         let kubeconfig = node.folder().join("agent.kubeconfig");
@@ -133,11 +133,11 @@ impl World {
     }
 
     /// A key of an earlier lab is used again: it is the same directory, so it is the same machine.
-    async fn generate_key(&self, path: &Path) -> Result<(), WorldError> {
+    async fn generate_key(&self, path: &Path) -> Result<(), SetupError> {
         if path.exists() {
             return Ok(());
         }
-        let failed = |reason: String| WorldError::NotReady {
+        let failed = |reason: String| SetupError::NotReady {
             name: format!("`agent keygen --out {}`", path.display()),
             reason,
             log: self.directory.logs(),
@@ -166,10 +166,10 @@ impl World {
         path: &Path,
         server: &str,
         (namespace, account): (&str, &str),
-    ) -> Result<(), WorldError> {
+    ) -> Result<(), SetupError> {
         let token = credentials::token(&self.client, namespace, account)
             .await
-            .map_err(|source| WorldError::Api {
+            .map_err(|source| SetupError::Api {
                 what: format!("get a token for {namespace}/{account}"),
                 source: Box::new(source),
             })?;
@@ -177,7 +177,7 @@ impl World {
         Ok(self.directory.write_secret(path, &text)?)
     }
 
-    fn start_child(&self, name: &str, flags: Flags, admin: SocketAddr) -> Result<Supervised, WorldError> {
+    fn start_child(&self, name: &str, flags: Flags, admin: SocketAddr) -> Result<Supervised, SetupError> {
         let spec = ChildSpec {
             name: name.to_owned(),
             program: self.settings.program.clone(),
@@ -190,13 +190,13 @@ impl World {
 }
 
 /// Waits until each process says that it is ready.
-async fn ready(children: impl Iterator<Item = &Supervised>) -> Result<(), WorldError> {
+async fn ready(children: impl Iterator<Item = &Supervised>) -> Result<(), SetupError> {
     let end = Instant::now() + READY_WITHIN;
     for child in children {
         let spec = child.spec();
         let Some(admin) = spec.admin else { continue };
         loop {
-            let not_ready = |reason| WorldError::NotReady {
+            let not_ready = |reason| SetupError::NotReady {
                 name: spec.name.clone(),
                 reason,
                 log: spec.log.clone(),
