@@ -6,8 +6,10 @@ use crate::{
     observe::{moment::Moment, story},
     running::{Lab, SetupError},
     scenario::{
-        Condition, Crash, Expect, Hold, Scenario, Step, Victim, Wait,
+        Scenario, Span,
         assertions::{self, Finding, Strike},
+        crash::{ApiServerCrash, Crash},
+        step::{Condition, Expect, Hold, Step, Timed, Victim, Wait},
     },
 };
 use std::time::Duration;
@@ -51,6 +53,7 @@ pub async fn play(
         lab,
         console,
         strike: None,
+        first: None,
         healed: None,
         played: Played::default(),
     };
@@ -63,10 +66,40 @@ pub async fn play(
     Ok(run.played)
 }
 
+/// What a fault is to the assertions that follow it.
+struct Struck {
+    node: Option<String>,
+    what: String,
+    lasts: Duration,
+    silences: bool,
+}
+
+impl Struck {
+    /// A fault of a node, which the API server goes on to hear.
+    fn node(node: &str, what: String) -> Self {
+        Self {
+            node: Some(node.to_owned()),
+            ..Self::beside(what)
+        }
+    }
+
+    /// A fault of something that runs beside the nodes.
+    fn beside(what: String) -> Self {
+        Self {
+            node: None,
+            what,
+            lasts: Duration::ZERO,
+            silences: false,
+        }
+    }
+}
+
 struct Run<'a> {
     lab: &'a Lab,
     console: &'a Console,
     strike: Option<Strike>,
+    /// When the first fault struck since everything was last found ready or clean.
+    first: Option<Duration>,
     healed: Option<Duration>,
     played: Played,
 }
@@ -97,9 +130,7 @@ impl Run<'_> {
                     node: cut.node().to_owned(),
                     link: cut.link().to_owned(),
                     way: cut.way,
-                    delay_ms: cut
-                        .delay
-                        .map(|delay| u64::try_from(delay.0.as_millis()).unwrap_or(u64::MAX)),
+                    delay_ms: cut.delay.map(Span::millis),
                     drop_percent: cut.drop_percent(),
                 };
                 let what = match cut.link() {
@@ -107,30 +138,60 @@ impl Run<'_> {
                     "peers" => format!("{} cut from its peers", cut.node()),
                     other => format!("{} cut from {other}", cut.node()),
                 };
-                let silences = cut.silences();
-                self.strike(Some(cut.node().to_owned()), what, silences, fault)
-                    .await
+                let struck = Struck {
+                    silences: cut.silences(),
+                    ..Struck::node(cut.node(), what)
+                };
+                self.strike(struck, fault).await
             }
             Step::Kill(victim) => {
                 let node = self.victim(victim)?;
-                let what = format!("{node} off");
-                self.strike(Some(node.clone()), what, true, Fault::Kill { node })
-                    .await
+                let struck = Struck {
+                    silences: true,
+                    ..Struck::node(&node, format!("{node} off"))
+                };
+                self.strike(struck, Fault::Kill { node }).await
             }
             Step::Crash(Crash::Agent(node)) => {
                 let node = node.value.clone();
-                let what = format!("agent of {node} killed");
-                self.strike(Some(node.clone()), what, false, Fault::CrashAgent { node })
+                let struck = Struck::node(&node, format!("agent of {node} killed"));
+                self.strike(struck, Fault::CrashAgent { node }).await
+            }
+            Step::Crash(Crash::Controller(replica)) => {
+                let which = replica.value;
+                let what = format!("{which} killed").trim_start_matches("the ").to_owned();
+                self.strike(Struck::beside(what), Fault::CrashController { which })
                     .await
             }
-            Step::Crash(Crash::Controller) => {
-                self.strike(
-                    None,
-                    "controller killed".to_owned(),
-                    false,
-                    Fault::CrashController,
-                )
-                .await
+            Step::Crash(Crash::ApiServer(ApiServerCrash { r#for: time, stock })) => {
+                let what = format!("API server down for {time}");
+                let struck = Struck {
+                    lasts: time.0,
+                    ..Struck::beside(what)
+                };
+                let fault = Fault::CrashApiServer {
+                    for_ms: time.millis(),
+                    stock: *stock,
+                };
+                self.strike(struck, fault).await
+            }
+            Step::Stall(Timed { node, r#for: time }) => {
+                let node = node.value.clone();
+                let struck = Struck {
+                    lasts: time.0,
+                    ..Struck::node(&node, format!("{node} frozen for {time}"))
+                };
+                let for_ms = time.millis();
+                self.strike(struck, Fault::Stall { node, for_ms }).await
+            }
+            Step::RestartKubelet(Timed { node, r#for: time }) => {
+                let node = node.value.clone();
+                let struck = Struck {
+                    lasts: time.0,
+                    ..Struck::node(&node, format!("kubelet of {node} down for {time}"))
+                };
+                let for_ms = time.millis();
+                self.strike(struck, Fault::RestartKubelet { node, for_ms }).await
             }
             Step::Heal(heal) => {
                 self.healed = Some(self.lab.observer().elapsed());
@@ -140,28 +201,25 @@ impl Run<'_> {
                 .await
             }
             Step::Hold(hold) => {
-                self.hold(*hold).await;
+                self.hold(hold).await;
                 Ok(())
             }
             Step::Expect(expect) => {
-                self.expect(*expect).await;
+                self.expect(expect).await;
                 Ok(())
             }
         }
     }
 
-    async fn strike(
-        &mut self,
-        node: Option<String>,
-        what: String,
-        silences: bool,
-        fault: Fault,
-    ) -> Result<(), String> {
+    async fn strike(&mut self, struck: Struck, fault: Fault) -> Result<(), String> {
+        let at = self.lab.observer().elapsed();
         self.strike = Some(Strike {
-            at: self.lab.observer().elapsed(),
-            node,
-            what,
-            silences,
+            at,
+            lasts: struck.lasts,
+            first: *self.first.get_or_insert(at),
+            node: struck.node,
+            what: struck.what,
+            silences: struck.silences,
         });
         self.healed = None;
         self.inflict(&fault).await
@@ -189,7 +247,7 @@ impl Run<'_> {
     }
 
     async fn wait(&mut self, wait: &Wait) -> Result<(), String> {
-        let nodes = usize::from(self.lab.settings().nodes);
+        let nodes = self.lab.settings().layout.len();
         let missing = |now: &Moment| match wait.until {
             Condition::Ready => now.unready(nodes),
             Condition::Clean => now.unclean(nodes),
@@ -207,6 +265,7 @@ impl Run<'_> {
             self.found(vec![finding]);
         }
         if met.is_some() {
+            self.first = None;
             self.console.line(&format!("{}", wait.until));
             return Ok(());
         }
@@ -218,27 +277,24 @@ impl Run<'_> {
         ))
     }
 
-    async fn hold(&mut self, hold: Hold) {
+    async fn hold(&mut self, hold: &Hold) {
         self.busily("holding", tokio::time::sleep(hold.r#for.0)).await;
         let (observer, Some(strike)) = (self.lab.observer(), &self.strike) else {
             return;
         };
-        let findings = assertions::hold(&hold, &observer.changes(), strike, observer.elapsed());
+        let findings = assertions::hold(hold, &observer.changes(), strike, observer.elapsed());
         self.found(findings);
     }
 
-    async fn expect(&mut self, expect: Expect) {
+    async fn expect(&mut self, expect: &Expect) {
         let Some(strike) = self.strike.clone() else { return };
         let observer = self.lab.observer();
         let before = Moment::at(&observer.changes(), strike.at);
-        let longest = expect
-            .endpoints_out
-            .max(expect.replaced)
-            .map_or(Duration::ZERO, |span| span.0);
+        let longest = expect.longest(&strike);
         let left = (strike.at + longest).saturating_sub(observer.elapsed());
-        let met = observer.wait_for(left, |now| assertions::is_met(&expect, &before, now, &strike));
+        let met = observer.wait_for(left, |now| assertions::is_met(expect, &before, now, &strike));
         self.busily("waiting for what is expected", met).await;
-        let findings = assertions::expect(&expect, &observer.changes(), &strike, observer.elapsed());
+        let findings = assertions::expect(expect, &observer.changes(), &strike, observer.elapsed());
         self.found(findings);
     }
 

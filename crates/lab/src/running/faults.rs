@@ -1,19 +1,22 @@
 //! Faults, carried out on a running lab; and how the lab is.
 
-use super::Lab;
+use super::{Lab, node::TroubleKind};
 use crate::{
     control::{
         Fault, Orders, find_node,
         status::{NodeStatus, Status},
     },
+    scenario::crash::Replica,
     supervise::{ChildState, Supervised},
     switch::links::{self, End},
 };
+use evenkeel_api::names;
+use k8s_openapi::api::coordination::v1::Lease;
 use std::time::Duration;
 
 /// Does what a fault asks for, and says what was done.
 pub(super) async fn inflict(lab: &Lab, fault: &Fault) -> Result<String, String> {
-    let names = lab.node_names();
+    let nodes = lab.node_names();
     match fault {
         Fault::Cut {
             node,
@@ -22,7 +25,7 @@ pub(super) async fn inflict(lab: &Lab, fault: &Fault) -> Result<String, String> 
             delay_ms,
             drop_percent,
         } => {
-            let index = find_node(&names, node)?;
+            let index = find_node(&nodes, node)?;
             let number = lab.nodes[index].index();
             let others: Vec<End> = match link.as_str() {
                 "cloud" => vec![End::Cloud],
@@ -34,7 +37,7 @@ pub(super) async fn inflict(lab: &Lab, fault: &Fault) -> Result<String, String> 
                     .map(End::Node)
                     .collect(),
                 other => {
-                    let other = find_node(&names, other)?;
+                    let other = find_node(&nodes, other)?;
                     if other == index {
                         return Err(format!(
                             "{node} has no link to itself; name another node or `cloud`"
@@ -57,31 +60,56 @@ pub(super) async fn inflict(lab: &Lab, fault: &Fault) -> Result<String, String> 
             Ok(format!("{fault}: {state} ({way})"))
         }
         Fault::Kill { node } => {
-            let node = &lab.nodes[find_node(&names, node)?];
+            let node = &lab.nodes[find_node(&nodes, node)?];
             // First the silence, so that nobody sees the end of a connection.
             lab.switch.change(|links| links.power_off(node.index()));
             node.power_off().await;
             Ok(fault.to_string())
         }
-        Fault::CrashAgent { node } => match &lab.nodes[find_node(&names, node)?].agent {
-            Some(agent) => {
-                agent.crash();
-                Ok(fault.to_string())
+        Fault::CrashAgent { node } => {
+            let node = &lab.nodes[find_node(&nodes, node)?];
+            if node.trouble() == Some(TroubleKind::Frozen) {
+                return Err(format!("{} is frozen; heal it first, or wait", node.name()));
             }
-            None => Err("this lab runs without agents".to_owned()),
-        },
-        Fault::CrashController => match &lab.cloud.controller {
-            Some(controller) => {
+            let Some(agent) = node.agent() else {
+                return Err("this lab runs without agents".to_owned());
+            };
+            agent.crash();
+            Ok(fault.to_string())
+        }
+        Fault::CrashController { which } => {
+            for controller in controllers(lab, *which).await? {
                 controller.crash();
-                Ok(fault.to_string())
             }
-            None => Err("this lab runs without the controller".to_owned()),
-        },
+            Ok(fault.to_string())
+        }
+        Fault::CrashApiServer { for_ms, stock } => {
+            lab.begin_outage(Duration::from_millis(*for_ms), *stock)?;
+            Ok(fault.to_string())
+        }
+        Fault::Stall { node, for_ms } => {
+            let node = &lab.nodes[find_node(&nodes, node)?];
+            lab.stall(node, Duration::from_millis(*for_ms)).await?;
+            Ok(fault.to_string())
+        }
+        Fault::RestartKubelet { node, for_ms } => {
+            let node = &lab.nodes[find_node(&nodes, node)?];
+            lab.restart_kubelet(node, Duration::from_millis(*for_ms)).await?;
+            Ok(fault.to_string())
+        }
         Fault::Heal { node } => {
             let healed: Vec<usize> = match node {
-                Some(node) => vec![find_node(&names, node)?],
+                Some(node) => vec![find_node(&nodes, node)?],
                 None => (0..lab.nodes.len()).collect(),
             };
+            if node.is_none() {
+                lab.end_outage();
+            }
+            for index in &healed {
+                lab.end_trouble(&lab.nodes[*index])
+                    .await
+                    .map_err(|error| error.to_string())?;
+            }
             let links = lab.switch.links();
             let only = node
                 .as_ref()
@@ -98,12 +126,45 @@ pub(super) async fn inflict(lab: &Lab, fault: &Fault) -> Result<String, String> 
                 }
             });
             for index in off {
-                lab.nodes[index]
-                    .boot(lab)
-                    .await
-                    .map_err(|error| error.to_string())?;
+                lab.nodes[index].boot().await.map_err(|error| error.to_string())?;
             }
             Ok(fault.to_string())
+        }
+    }
+}
+
+/// The controllers that a fault is about.
+async fn controllers(lab: &Lab, which: Replica) -> Result<Vec<&Supervised>, String> {
+    let all = &lab.cloud.controllers;
+    if all.is_empty() {
+        return Err("this lab runs without the controller".to_owned());
+    }
+    match which {
+        Replica::All => Ok(all.iter().collect()),
+        Replica::Number(number) => {
+            let found = usize::from(number)
+                .checked_sub(1)
+                .and_then(|index| all.get(index));
+            let count = all.len();
+            found
+                .map(|controller| vec![controller])
+                .ok_or_else(|| format!("there is no controller {number}; this lab has {count}"))
+        }
+        Replica::Leader => {
+            let leases: kube::Api<Lease> = kube::Api::namespaced(lab.api.observer(), names::NAMESPACE);
+            let lease = leases.get(names::CONTROLLER_LEASE).await;
+            let lease = lease.map_err(|error| format!("cannot find out which controller leads: {error}"))?;
+            let holder = lease
+                .spec
+                .and_then(|spec| spec.holder_identity)
+                .unwrap_or_default();
+            // Behind the last `_` is the number of this start.
+            let name = holder.rsplit_once('_').map_or(holder.as_str(), |(name, _)| name);
+            let leads = |controller: &&Supervised| controller.spec().name == name;
+            all.iter()
+                .find(leads)
+                .map(|controller| vec![controller])
+                .ok_or_else(|| "no controller leads at the moment; try again in a few seconds".to_owned())
         }
     }
 }
@@ -127,15 +188,24 @@ impl Orders for Lab {
             NodeStatus {
                 name: name.to_owned(),
                 power: links.is_on(End::Node(node.index())),
+                trouble: match node.trouble() {
+                    None => String::new(),
+                    Some(TroubleKind::Frozen) => "frozen".to_owned(),
+                    Some(TroubleKind::KubeletDown) => "kubelet down".to_owned(),
+                },
                 links: links
                     .faults_of(node.index())
                     .into_iter()
                     .map(|(end, way, fault)| match end {
                         End::Cloud => format!("cloud {fault} ({way})"),
-                        End::Node(other) => format!("{}-{other} {fault} ({way})", self.settings.prefix),
+                        End::Node(other) => {
+                            let other = usize::from(other).checked_sub(1);
+                            let other = other.and_then(|index| self.nodes.get(index));
+                            format!("{} {fault} ({way})", other.map_or("?", |node| node.name()))
+                        }
                     })
                     .collect(),
-                agent: told(node.agent.as_ref()),
+                agent: told(node.agent()),
                 ready: fact.map(|fact| fact.ready.clone()).unwrap_or_default(),
                 incident: now
                     .open_incidents()
@@ -154,7 +224,13 @@ impl Orders for Lab {
         Status {
             server: self.url.clone(),
             kubeconfig: self.directory.kubeconfig().display().to_string(),
-            controller: told(self.cloud.controller.as_ref()),
+            api_server: if self.api.is_up() { "running" } else { "down" }.to_owned(),
+            controllers: self
+                .cloud
+                .controllers
+                .iter()
+                .map(|controller| (controller.spec().name.clone(), told(Some(controller))))
+                .collect(),
             stock: told(self.cloud.stock.as_ref()),
             nodes: nodes.collect(),
         }

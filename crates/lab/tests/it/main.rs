@@ -3,6 +3,7 @@
 
 mod control;
 mod directory;
+mod faults;
 mod kubelet;
 mod running;
 mod supervise;

@@ -8,7 +8,7 @@ use evenkeel_lab::{
     control::{self, Fault, Orders as _},
     directory::Directory,
     running::{Lab, Settings, SetupError},
-    scenario::StockTimers,
+    scenario::{Profile, StockTimers, crash::Replica, layout::Layout},
 };
 use std::{
     os::unix::fs::PermissionsExt as _,
@@ -40,8 +40,9 @@ pub(crate) fn program(place: &Path) -> PathBuf {
 
 pub(crate) fn settings(place: &Path, program: PathBuf, subnet: u8) -> Settings {
     Settings {
-        nodes: 3,
-        prefix: "shore".to_owned(),
+        layout: Layout::one("shore", 3),
+        controllers: 1,
+        profile: Profile::Edge,
         port: 0,
         dir: place.join("lab"),
         program,
@@ -121,7 +122,9 @@ async fn the_lab_without_agents() {
         observer.now().unclean(3)
     );
 
-    let refused = control::inflict(&dir, Fault::CrashController).await.unwrap_err();
+    let refused = control::inflict(&dir, Fault::CrashController { which: Replica::All })
+        .await
+        .unwrap_err();
     assert!(
         refused.to_string().contains("without the controller"),
         "{refused}"
