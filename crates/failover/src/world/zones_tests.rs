@@ -51,13 +51,13 @@ fn renewals_of_the_zones_lease_prove_it_too_by_the_name_of_its_object() {
     let (mut zone, mut zones) = (Fixture::new(3), Zones::default());
     zones.zone_health(Millis(0), &zone_health(&mut zone, "1", 0));
     let name = "evenkeel-zone-shore-0a1b2c3d";
-    zones.lease(Millis(1), &lease(name, 1, "node-1"));
+    zones.lease(Millis(1), &lease(name, 1, "node-1_0123456789abcdef"));
     // The same Lease again, and other Leases, are no heartbeat.
-    zones.lease(Millis(2), &lease(name, 1, "node-1"));
+    zones.lease(Millis(2), &lease(name, 1, "node-1_0123456789abcdef"));
     zones.lease(Millis(3), &lease("evenkeel-controller", 2, "a"));
     zones.lease(Millis(3), &lease(name, 9, "a stranger"));
     assert_eq!(zones.book().advanced("Shore"), None);
-    zones.lease(Millis(4), &lease(name, 2, "node-1"));
+    zones.lease(Millis(4), &lease(name, 2, "node-1_0123456789abcdef"));
     assert_eq!(zones.book().advanced("Shore"), Some(Millis(4)));
 }
 

@@ -144,6 +144,10 @@ impl Lab {
             )
             .with("--webhook-url", format!("https://{webhook}"))
             .with("--default-unreachable-toleration-seconds", toleration.to_string())
+            .with(
+                "--node-monitor-grace-period",
+                self.settings.stock.grace_period.to_string(),
+            )
             .with("--admin", admin.to_string());
         self.start_as(name, flags, admin, Some(name.to_owned()))
     }
