@@ -632,6 +632,34 @@ fn a_restarted_replica_starts_from_the_latches_of_its_predecessor() {
     assert_eq!(case.look().state(), CONFIRMED);
 }
 
+/// Hazard 58: what is not confirmed stays reversible, also for a replica that has just started.
+#[test]
+fn a_restarted_replica_keeps_evictions_from_an_announced_death_until_stock_time() {
+    use crate::policy::Profile;
+    use crate::protection::protection;
+    let settings = Profile::Edge.settings();
+    let latch = Latch::Dead(DeadLatch {
+        requested: at(89),
+        received: at(90),
+        adopted: true,
+        confirmed: None,
+        slow: None,
+    });
+    let mut case = restarted(&recorded(ANNOUNCED, latch));
+    let kept = |case: &mut Case1, second| {
+        let decision = case.go(second);
+        protection(&decision, &settings, &case.timing, at(second)).evictions
+    };
+    assert!(kept(&mut case, 101) && kept(&mut case, 139));
+    assert!(!kept(&mut case, 140), "50 s after the first round");
+    // Without any record: 50 s from when it was first seen.
+    let mut case = restarted(&recorded(NodeState::Unknown, Latch::Open));
+    case.go(103);
+    case.convict(30);
+    assert!(kept(&mut case, 104) && kept(&mut case, 149));
+    assert!(!kept(&mut case, 150));
+}
+
 #[test]
 fn a_follower_says_what_the_leader_says_unless_it_sees_nothing() {
     let mut case = Case1::silent(30);

@@ -1,7 +1,7 @@
 //! The world of one process: one set of watches, one cache, one book of verdicts, and the judge over them.
 //!
-//! Pure: changes and times in, decisions out. Every replica keeps one. The webhook answers from [`World::guarded`], the
-//! leader's planner acts on [`World::decisions`]; both are the same decisions.
+//! Pure: changes and times in, decisions out. Every replica keeps one. The webhook answers from
+//! [`World::decisions`], and the leader's planner acts on them.
 
 mod audit;
 pub mod facts;
