@@ -1,6 +1,7 @@
 //! The server as its users hold it.
 
 mod bootstrap;
+mod lifetime;
 
 use crate::access::Access;
 use crate::access::tokens::KeyError;
@@ -19,10 +20,12 @@ use evenkeel_net::admin::Admin;
 use evenkeel_net::pki::{Ca, Identity, PkiError, ServerNames, Validity};
 use evenkeel_net::serve::{PeerIdentity, ServerTls, serve_https};
 use jiff::Timestamp;
+use lifetime::Lifetime;
 use serde_json::json;
-use std::convert::Infallible;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -110,6 +113,7 @@ pub(crate) struct Shared {
     pub(crate) kubelets: Kubelets,
     pub(crate) usage: Arc<Measurements>,
     pub(crate) signing: signing::controller::State,
+    lifetime: Lifetime,
 }
 
 /// Why a server could not be made.
@@ -152,6 +156,7 @@ impl ApiServer {
             kubelets,
             usage: Arc::default(),
             signing: signing::controller::State::default(),
+            lifetime: Lifetime::default(),
             registry: Registry::new(),
             store: Store::new(options.watch_history),
             access: Access::new(&options)?,
@@ -172,26 +177,63 @@ impl ApiServer {
         self.client_as("kubernetes-admin", &["system:masters"])
     }
 
-    /// The same, as another user: its requests pass authorization and admission as that user's.
+    /// The same, as another user: its requests pass authorization and admission as that user's. Like any client, it
+    /// gets errors while the server is down after a [`crash`](Self::crash).
     pub fn client_as(&self, user: &str, groups: &[&str]) -> kube::Client {
-        let mut groups: Vec<String> = groups.iter().map(|&group| group.to_owned()).collect();
-        if !groups.iter().any(|group| group == "system:authenticated") {
-            groups.push("system:authenticated".to_owned());
-        }
-        let caller = Caller::Process(UserInfo {
-            name: user.to_owned(),
-            groups,
-            ..UserInfo::default()
-        });
         let inner = self.inner.clone();
+        let caller = in_process(user, groups);
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let (inner, caller) = (inner.clone(), caller.clone());
+            async move {
+                let life = inner.lifetime.present().ok_or_else(down)?;
+                let request = request.map(axum::body::Body::new);
+                let answer = crate::http::handle(inner, caller, request, Some(life.clone()));
+                life.run_until_cancelled(answer).await.ok_or_else(down)
+            }
+        });
+        kube::Client::new(service, "default")
+    }
+
+    /// A client inside the process that no [`crash`](Self::crash) touches, as a cluster administrator: its requests are
+    /// answered while the server is down, and its watches go on. It is for tests that record what becomes of the
+    /// objects meanwhile. Call it inside a tokio runtime.
+    pub fn observer(&self) -> kube::Client {
+        let inner = self.inner.clone();
+        let caller = in_process("kubernetes-admin", &["system:masters"]);
         let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
             let (inner, caller) = (inner.clone(), caller.clone());
             async move {
                 let request = request.map(axum::body::Body::new);
-                Ok::<_, Infallible>(crate::http::handle(inner, caller, request, None).await)
+                Ok::<_, io::Error>(crate::http::handle(inner, caller, request, None).await)
             }
         });
         kube::Client::new(service, "default")
+    }
+
+    /// Goes down as a process that is killed: every listener of [`serve`](Self::serve) is closed, so that connections
+    /// are refused, every connection is cut, and every request and watch of the clients inside the process fails or
+    /// ends. The objects stay, as they would in etcd. Returns `false` if the server is down already.
+    pub fn crash(&self) -> bool {
+        self.inner.lifetime.end()
+    }
+
+    /// Comes back after a [`crash`](Self::crash), with the objects and without the history of watches, as
+    /// [`forget_history`](Self::forget_history) says. The listeners are bound again at the addresses that they had.
+    /// Returns `false` if the server is up already.
+    pub fn come_back(&self) -> bool {
+        self.inner.lifetime.begin(|| self.forget_history())
+    }
+
+    /// Whether the server answers, which it does except between [`crash`](Self::crash) and
+    /// [`come_back`](Self::come_back).
+    pub fn is_up(&self) -> bool {
+        self.inner.lifetime.present().is_some()
+    }
+
+    /// Forgets all history. A watch, or a continued list, from an older resourceVersion gets 410 Gone (`Expired`) from
+    /// now on. Watches that are open have seen everything up to now, and go on.
+    pub fn forget_history(&self) {
+        self.inner.store.compact();
     }
 
     /// The authority behind the serving certificate and behind client certificates.
@@ -255,9 +297,36 @@ impl ApiServer {
         let ca = &self.inner.ca;
         let identity = ca
             .issue_server("kube-apiserver", &names, valid_for(10 * YEAR))
-            .map_err(std::io::Error::other)?;
-        let tls = ServerTls::new(&identity, Some(ca.certificate_pem())).map_err(std::io::Error::other)?;
-        serve_https(listener, tls, self.router(shutdown.clone()), shutdown).await
+            .map_err(io::Error::other)?;
+        let tls = ServerTls::new(&identity, Some(ca.certificate_pem())).map_err(io::Error::other)?;
+        let address = listener.local_addr()?;
+        let mut listener = Some(listener);
+        loop {
+            let life = tokio::select! {
+                () = shutdown.cancelled() => return Ok(()),
+                life = self.inner.lifetime.up() => life,
+            };
+            let bound = match listener.take() {
+                Some(listener) => listener,
+                None => match bind_again(address, &shutdown).await {
+                    Some(listener) => listener,
+                    None => return Ok(()),
+                },
+            };
+            let closing = life.child_token();
+            let served = serve_https(bound, tls.clone(), self.router(closing.clone()), closing.clone());
+            tokio::pin!(served);
+            tokio::select! {
+                biased;
+                () = shutdown.cancelled() => {
+                    closing.cancel();
+                    return served.await;
+                }
+                // What is dropped here are the listener and its connections: nobody says goodbye.
+                () = life.cancelled() => {}
+                ended = &mut served => return ended,
+            }
+        }
     }
 
     fn router(&self, shutdown: CancellationToken) -> axum::Router {
@@ -270,8 +339,51 @@ impl ApiServer {
                     .remove::<PeerIdentity>()
                     .unwrap_or_default();
                 let caller = Caller::Connection(peer.certificate);
-                crate::http::handle(inner, caller, request, Some(shutdown)).await
+                let life = inner.lifetime.present();
+                let answer = crate::http::handle(inner, caller, request, Some(shutdown));
+                // A request that a crash interrupts writes nothing more. Nobody is left to read this answer.
+                let answered = match life {
+                    Some(life) => life.run_until_cancelled(answer).await,
+                    None => None,
+                };
+                answered.unwrap_or_else(|| {
+                    axum::response::IntoResponse::into_response(http::StatusCode::SERVICE_UNAVAILABLE)
+                })
             }
         })
     }
+}
+
+/// Between two attempts to bind an address that another process has taken while the server was down.
+const BIND_AGAIN: Duration = Duration::from_millis(100);
+
+/// Binds the address that a crash has given up; `None` if `shutdown` comes first.
+async fn bind_again(address: SocketAddr, shutdown: &CancellationToken) -> Option<TcpListener> {
+    loop {
+        match TcpListener::bind(address).await {
+            Ok(listener) => return Some(listener),
+            Err(error) => tracing::warn!(%address, %error, "cannot listen again yet"),
+        }
+        tokio::select! {
+            () = shutdown.cancelled() => return None,
+            () = tokio::time::sleep(BIND_AGAIN) => {}
+        }
+    }
+}
+
+/// What a client inside the process sees while the server is down.
+fn down() -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionRefused, "the API server is down")
+}
+
+fn in_process(user: &str, groups: &[&str]) -> Caller {
+    let mut groups: Vec<String> = groups.iter().map(|&group| group.to_owned()).collect();
+    if !groups.iter().any(|group| group == "system:authenticated") {
+        groups.push("system:authenticated".to_owned());
+    }
+    Caller::Process(UserInfo {
+        name: user.to_owned(),
+        groups,
+        ..UserInfo::default()
+    })
 }

@@ -164,7 +164,9 @@ impl Case<'_> {
             life: memory
                 .life
                 .max(self.evidence.life.renewed)
-                .max(self.alive.map(|alive| alive.received)),
+                .max(self.alive.map(|alive| alive.received))
+                // Since when it is silent before our time, nobody knows.
+                .or(self.evidence.life.first_seen),
             vouched_before: memory.vouched_before && !heard && self.evidence.sight.is_recovering(now),
             ..*memory
         }

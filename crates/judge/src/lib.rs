@@ -10,8 +10,8 @@
 //! | [`evidence`] | what is known of a node; when a Lease is stale, when a zone is silent |
 //! | [`state`] | the states and the reasons for them |
 //! | [`memory`] | latches: what only evidence takes back |
-//! | [`decide`] | the decision table |
-//! | [`protection`] | what the webhook keeps from the stock controllers |
+//! | [`mod@decide`] | the decision table |
+//! | [`mod@protection`] | what the webhook keeps from the stock controllers |
 //! | [`policy`] | the settings of a node |
 //! | [`explain`] | a decision in words |
 //!

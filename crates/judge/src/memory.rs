@@ -76,6 +76,10 @@ impl Memory {
             self.since = recorded.since;
             self.vouched_before = recorded.state == NodeState::Disconnected;
         }
+        if let Latch::Dead(death) = recorded.latch {
+            // It lived until then at the latest.
+            self.life = self.life.or(Some(death.received));
+        }
         match (&mut self.latch, recorded.latch) {
             (own @ Latch::Open, theirs) => *own = theirs,
             // The leader's confirmation is everybody's; its first round is the earlier one.

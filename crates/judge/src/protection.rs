@@ -41,7 +41,7 @@ pub fn protection(decision: &Decision, settings: &Settings, timing: &Timing, now
             evictions: decision
                 .memory
                 .life
-                .is_some_and(|life| within(life, timing.stock_grace)),
+                .is_some_and(|life| within(life, timing.stock_grace + timing.patience)),
             readiness: false,
         },
         NodeState::Dead(Dead::Confirmed)

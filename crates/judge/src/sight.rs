@@ -73,10 +73,17 @@ impl Sight {
     /// Notes whether sight is full at `now`. Call it before each round of decisions, and at least every second.
     pub fn look(&mut self, now: Millis) {
         let full = self.leases.live_since(now).is_some() && self.reports.live_since(now).is_some();
-        match (full, self.gap.1) {
-            (true, None) => self.gap.1 = Some(now),
-            (false, Some(_)) => self.gap = (self.last_full, None),
-            _ => {}
+        match (full, self.gap) {
+            (true, (_, None)) => self.gap.1 = Some(now),
+            // Sight that returned for a moment only has brought no new evidence: the gap goes on. After a restart of
+            // the API server an audit may prove a watch live just before the watch is told to list anew.
+            (false, (lost, Some(returned)))
+                if now.since(returned) < KEPT_MS && now.since(lost) < HOLD_MS + KEPT_MS =>
+            {
+                self.gap.1 = None;
+            }
+            (false, (_, Some(_))) => self.gap = (self.last_full, None),
+            (true, (_, Some(_))) | (false, (_, None)) => {}
         }
         if full {
             self.last_full = now;
@@ -172,6 +179,36 @@ mod tests {
         // The reports were last proven at second 10, which proves them live until second 14.
         sight.look(second(74));
         assert_eq!(sight.at(second(74)), View::Lost);
+    }
+
+    #[test]
+    fn sight_that_returns_for_a_moment_does_not_end_a_gap() {
+        let mut sight = Sight::new(second(0));
+        see(&mut sight, 1, 100);
+        for at in 101..=130 {
+            sight.look(second(at));
+        }
+        see(&mut sight, 131, 131);
+        sight.reports.broken();
+        sight.look(second(132));
+        assert!(sight.keeps(second(105), second(133)));
+        see(&mut sight, 134, 153);
+        assert!(sight.keeps(second(105), second(153)));
+        assert!(!sight.keeps(second(105), second(154)));
+    }
+
+    #[test]
+    fn sight_that_flickers_keeps_no_evidence_for_ever() {
+        let mut sight = Sight::new(second(0));
+        see(&mut sight, 1, 100);
+        for at in 101..=400 {
+            if at % 10 == 0 {
+                see(&mut sight, at, at);
+                sight.reports.broken();
+            }
+            sight.look(second(at));
+        }
+        assert!(!sight.keeps(second(105), second(400)));
     }
 
     #[test]

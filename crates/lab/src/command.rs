@@ -4,12 +4,16 @@ use crate::{
     console::Console,
     control::{self, ControlError, Fault, Orders as _},
     directory::{self, DirectoryError},
-    play::play,
-    report::Report,
-    scenario::{MAX_NODES, Scenario, ScenarioError, StockTimers},
+    play::{Played, play},
+    report::{Figures, Report},
+    running::{Lab, Settings, SetupError},
+    scenario::{
+        DEFAULT_NODES, MAX_NODES, Profile, Scenario, ScenarioError, Span, StockTimers,
+        crash::{MAX_CONTROLLERS, Replica},
+        layout::Layout,
+    },
     supervise,
     switch::links::Way,
-    world::{Settings, World, WorldError},
 };
 use clap::{Args, Subcommand};
 use std::{
@@ -29,6 +33,15 @@ pub struct LabArgs {
     /// Number of nodes [default: 5].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_NODES)))]
     pub nodes: Option<u8>,
+    /// Zones with their sizes, instead of --nodes: `north=3,south=5`. Nodes are called `north-1` and so on.
+    #[arg(long, value_name = "ZONE=N,...", conflicts_with = "nodes", value_parser = Layout::parse_zones)]
+    pub zones: Option<Layout>,
+    /// Number of controllers, 1 to 3 [default: 1].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_CONTROLLERS)))]
+    pub controllers: Option<u8>,
+    /// Defaults that the controllers run with [default: edge].
+    #[arg(long, value_name = "PROFILE")]
+    pub profile: Option<Profile>,
     /// Port of the API server on 127.0.0.1; 0 takes a free one.
     #[arg(long, value_name = "PORT", default_value_t = 0, global = true)]
     pub port: u16,
@@ -57,8 +70,12 @@ pub struct LabArgs {
 pub enum LabCommand {
     /// Plays a scenario in a lab of its own; the exit code says whether every assertion held.
     Run {
-        /// Scenario file, or a built-in one: `tour`, `crash`.
+        /// Scenario file, or a built-in one: `tour`, `crash`, `stall`, `isolated`, `split`, `three-zones`,
+        /// `api-restart`, `power-off`, `power-off-builtin`.
         scenario: String,
+        /// Play it so often, each time in a new lab, and print the distribution of what was measured.
+        #[arg(long, value_name = "TIMES", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        repeat: u32,
         /// Write what was measured as JSON.
         #[arg(long, value_name = "FILE")]
         report: Option<PathBuf>,
@@ -88,6 +105,22 @@ pub enum LabCommand {
         /// The node.
         node: String,
     },
+    /// Freezes a whole machine in the running lab for a time: nothing answers, nothing is lost.
+    Stall {
+        /// The node.
+        node: String,
+        /// How long, such as 3s.
+        #[arg(long, value_name = "DURATION")]
+        r#for: Span,
+    },
+    /// Stops a kubelet in the running lab for a time; containers and agent go on.
+    RestartKubelet {
+        /// The node.
+        node: String,
+        /// How long, such as 20s.
+        #[arg(long, value_name = "DURATION")]
+        r#for: Span,
+    },
     /// Kills a process in the running lab; it is started again.
     Crash {
         /// Which.
@@ -113,8 +146,21 @@ pub enum CrashTarget {
         /// The node.
         node: String,
     },
-    /// The controller.
-    Controller,
+    /// The controller; where there are several, all of them unless one is named.
+    Controller {
+        /// `leader`, `all`, or a number from 1.
+        #[arg(default_value = "all")]
+        which: Replica,
+    },
+    /// The API server, which comes back after a time with its objects and without the history of watches.
+    Apiserver {
+        /// How long, such as 6s.
+        #[arg(long, value_name = "DURATION")]
+        r#for: Span,
+        /// The stand-in for the stock controllers dies with it, and is started again after it.
+        #[arg(long)]
+        stock: bool,
+    },
 }
 
 /// How a command ended without an error.
@@ -150,7 +196,7 @@ pub enum LabError {
     Scenario(#[from] ScenarioError),
     /// The lab did not start.
     #[error(transparent)]
-    World(#[from] WorldError),
+    Setup(#[from] SetupError),
     /// The running lab.
     #[error(transparent)]
     Control(#[from] ControlError),
@@ -192,7 +238,7 @@ impl LabError {
             | Self::Directory(_)
             | Self::Socket { .. }
             | Self::Report { .. } => true,
-            Self::World(error) => error.is_usage(),
+            Self::Setup(error) => error.is_usage(),
             Self::Control(error) => error.is_usage(),
             Self::Output(_) | Self::Program(_) => false,
         };
@@ -202,16 +248,26 @@ impl LabError {
 
 /// Does what the command line says, until it is done or `shutdown`. Call [`evenkeel_net::init_crypto`] before.
 pub async fn run(args: LabArgs, shutdown: CancellationToken) -> Result<Outcome, LabError> {
-    if args.nodes.is_some() && args.command.is_some() {
-        let hint = "--nodes goes with plain `evenkeel lab`; a scenario says its own number (`nodes: 5`)";
-        return Err(LabError::Usage(hint.to_owned()));
+    let of_a_new_lab = [
+        ("--nodes", args.nodes.is_some()),
+        ("--zones", args.zones.is_some()),
+        ("--controllers", args.controllers.is_some()),
+        ("--profile", args.profile.is_some()),
+    ];
+    if let (Some((flag, _)), Some(_)) = (of_a_new_lab.iter().find(|(_, given)| *given), &args.command) {
+        let field = flag.trim_start_matches('-');
+        return Err(LabError::Usage(format!(
+            "{flag} goes with plain `evenkeel lab`; a scenario says it by itself (`{field}: …`), and a running lab stays as it is"
+        )));
     }
     let dir = args.dir.clone();
     match args.command.clone() {
         None => stay(&args, shutdown).await,
-        Some(LabCommand::Run { scenario, report }) => {
-            run_scenario(&args, &scenario, report.as_deref(), shutdown).await
-        }
+        Some(LabCommand::Run {
+            scenario,
+            repeat,
+            report,
+        }) => run_scenario(&args, &scenario, repeat, report.as_deref(), shutdown).await,
         Some(LabCommand::Cut {
             node,
             link,
@@ -242,8 +298,22 @@ pub async fn run(args: LabArgs, shutdown: CancellationToken) -> Result<Outcome, 
             what: CrashTarget::Agent { node },
         }) => order(&dir, Fault::CrashAgent { node }).await,
         Some(LabCommand::Crash {
-            what: CrashTarget::Controller,
-        }) => order(&dir, Fault::CrashController).await,
+            what: CrashTarget::Controller { which },
+        }) => order(&dir, Fault::CrashController { which }).await,
+        Some(LabCommand::Crash {
+            what: CrashTarget::Apiserver { r#for, stock },
+        }) => {
+            let for_ms = r#for.millis();
+            order(&dir, Fault::CrashApiServer { for_ms, stock }).await
+        }
+        Some(LabCommand::Stall { node, r#for }) => {
+            let for_ms = r#for.millis();
+            order(&dir, Fault::Stall { node, for_ms }).await
+        }
+        Some(LabCommand::RestartKubelet { node, r#for }) => {
+            let for_ms = r#for.millis();
+            order(&dir, Fault::RestartKubelet { node, for_ms }).await
+        }
         Some(LabCommand::Heal { node }) => order(&dir, Fault::Heal { node }).await,
         Some(LabCommand::Status) => {
             print(&control::status(&dir).await?.to_string()).map_err(LabError::Output)?;
@@ -274,17 +344,26 @@ async fn order(dir: &Path, fault: Fault) -> Result<Outcome, LabError> {
     Ok(Outcome::Success)
 }
 
-fn settings(args: &LabArgs, nodes: u8, prefix: &str, stock: StockTimers) -> Result<Settings, LabError> {
+/// What a new lab is made of, beside the flags that hold for every lab.
+struct Shape {
+    layout: Layout,
+    controllers: u8,
+    profile: Profile,
+    stock: StockTimers,
+}
+
+fn settings(args: &LabArgs, shape: Shape) -> Result<Settings, LabError> {
     let program = supervise::binary().map_err(LabError::Program)?;
     Ok(Settings {
-        nodes,
-        prefix: prefix.to_owned(),
+        layout: shape.layout,
+        controllers: shape.controllers,
+        profile: shape.profile,
         port: args.port,
         dir: args.dir.clone(),
         program,
         subnet: args.subnet,
         agents: !args.without_agents,
-        stock,
+        stock: shape.stock,
         seed: args.seed,
     })
 }
@@ -292,25 +371,32 @@ fn settings(args: &LabArgs, nodes: u8, prefix: &str, stock: StockTimers) -> Resu
 /// A lab that stays until it is told to end.
 async fn stay(args: &LabArgs, shutdown: CancellationToken) -> Result<Outcome, LabError> {
     let console = Console::new();
-    let settings = settings(args, args.nodes.unwrap_or(5), "shore", StockTimers::default())?;
-    let Some(world) = start(settings, &console, &shutdown).await? else {
+    let nodes = args.nodes.unwrap_or(DEFAULT_NODES);
+    let shape = Shape {
+        layout: args.zones.clone().unwrap_or_else(|| Layout::one("shore", nodes)),
+        controllers: args.controllers.unwrap_or(1),
+        profile: args.profile.unwrap_or_default(),
+        stock: StockTimers::default(),
+    };
+    let settings = settings(args, shape)?;
+    let Some(lab) = start(settings, &console, &shutdown).await? else {
         return Ok(Outcome::Success);
     };
-    let world = Arc::new(world);
-    let serving = take_orders(&world).await?;
-    let applied = world.apply(crate::SAMPLE, "the sample workload").await;
+    let lab = Arc::new(lab);
+    let serving = take_orders(&lab).await?;
+    let applied = lab.apply(crate::SAMPLE, "the sample workload").await;
     if applied.is_ok() {
-        let nodes = world.node_names().len();
+        let nodes = lab.node_names().len();
         tokio::select! {
             () = shutdown.cancelled() => {}
             // Shown as it is if it takes longer: the table tells.
-            _ = world.observer().wait_for(Duration::from_secs(15), |now| now.unready(nodes).is_empty()) => {}
+            _ = lab.observer().wait_for(Duration::from_secs(15), |now| now.unready(nodes).is_empty()) => {}
         }
-        console.text(&welcome(&world, args));
+        console.text(&welcome(&lab, args));
         shutdown.cancelled().await;
         console.line("stopping");
     }
-    stop(&world, serving).await?;
+    stop(&lab, serving).await?;
     applied?;
     Ok(Outcome::Success)
 }
@@ -318,52 +404,102 @@ async fn stay(args: &LabArgs, shutdown: CancellationToken) -> Result<Outcome, La
 async fn run_scenario(
     args: &LabArgs,
     name: &str,
+    repeat: u32,
     report: Option<&Path>,
     shutdown: CancellationToken,
 ) -> Result<Outcome, LabError> {
     let scenario = Scenario::load(name)?;
+    let unwritable = |path: &Path, source| LabError::Report {
+        path: path.to_owned(),
+        source,
+    };
     if let Some(path) = report {
         // Found out now, not after three minutes.
         let probe = std::fs::OpenOptions::new().create(true).append(true).open(path);
-        probe.map_err(|source| LabError::Report {
-            path: path.to_owned(),
-            source,
-        })?;
+        probe.map_err(|source| unwritable(path, source))?;
     }
     let console = Console::new();
-    let settings = settings(args, scenario.nodes(), scenario.node_prefix(), scenario.stock)?;
-    let agents = settings.agents;
-    let Some(world) = start(settings, &console, &shutdown).await? else {
-        return Ok(Outcome::Interrupted);
-    };
-    let world = Arc::new(world);
-    let serving = take_orders(&world).await?;
-    let played = play(&world, &scenario, &console, &shutdown).await;
-    let elapsed = console.elapsed().as_secs_f64();
-    stop(&world, serving).await?;
-    let played = played?;
-    let findings = Report::new(&scenario.name, agents, &played, elapsed);
-    if let Some(path) = report {
-        findings.write(path).map_err(|source| LabError::Report {
-            path: path.to_owned(),
-            source,
-        })?;
+    let mut runs = Vec::new();
+    for number in 0..repeat {
+        if repeat > 1 {
+            console.text(&format!("\nrun {} of {repeat}\n", number + 1));
+        }
+        let begun = console.elapsed();
+        let seed = args.seed.wrapping_add(u64::from(number));
+        let Some(played) = run_once(args, &scenario, seed, &console, &shutdown).await? else {
+            return Ok(Outcome::Interrupted);
+        };
+        let elapsed = console.elapsed().saturating_sub(begun).as_secs_f64();
+        tell_outcome(&scenario.name, !args.without_agents, &played, elapsed, &console);
+        let interrupted = played.interrupted;
+        runs.push((played, elapsed));
+        if interrupted {
+            break;
+        }
     }
-    let verdict = match (&played.aborted, findings.passed) {
+    let reports: Vec<Report<'_>> = runs
+        .iter()
+        .map(|(played, elapsed)| Report::new(&scenario.name, !args.without_agents, played, *elapsed))
+        .collect();
+    let figures = Figures::new(&reports);
+    if let Some(path) = report {
+        let written = match reports.first() {
+            Some(only) if repeat == 1 => only.write(path),
+            _ => figures.write(path),
+        };
+        written.map_err(|source| unwritable(path, source))?;
+    }
+    if repeat > 1 {
+        console.text(&format!("\n{}", figures.table()));
+    }
+    if runs.iter().any(|(played, _)| played.interrupted) {
+        return Ok(Outcome::Interrupted);
+    }
+    let passed = reports.iter().all(|report| report.passed);
+    Ok(if passed { Outcome::Success } else { Outcome::Failed })
+}
+
+/// Plays a scenario in a lab of its own; `None` if it was interrupted before that was up.
+async fn run_once(
+    args: &LabArgs,
+    scenario: &Scenario,
+    seed: u64,
+    console: &Console,
+    shutdown: &CancellationToken,
+) -> Result<Option<Played>, LabError> {
+    let shape = Shape {
+        layout: scenario.layout(),
+        controllers: scenario.controllers(),
+        profile: scenario.profile,
+        stock: scenario.stock,
+    };
+    let settings = Settings {
+        seed,
+        ..settings(args, shape)?
+    };
+    let Some(lab) = start(settings, console, shutdown).await? else {
+        return Ok(None);
+    };
+    let lab = Arc::new(lab);
+    let serving = take_orders(&lab).await?;
+    let played = play(&lab, scenario, console, shutdown).await;
+    stop(&lab, serving).await?;
+    Ok(Some(played?))
+}
+
+/// The table of one run, and its verdict.
+fn tell_outcome(name: &str, agents: bool, played: &Played, elapsed: f64, console: &Console) {
+    let report = Report::new(name, agents, played, elapsed);
+    let verdict = match (&played.aborted, report.passed) {
         (Some(reason), _) => format!("FAILED: {reason}"),
         (None, true) => "every assertion held".to_owned(),
         (None, false) if played.interrupted => "interrupted".to_owned(),
         (None, false) => "FAILED: not every assertion held".to_owned(),
     };
     if !played.findings.is_empty() {
-        console.text(&format!("\n{}", findings.table()));
+        console.text(&format!("\n{}", report.table()));
     }
-    console.text(&format!("\n{}: {verdict} ({elapsed:.0} s)\n", scenario.name));
-    Ok(match (played.interrupted, findings.passed) {
-        (true, _) => Outcome::Interrupted,
-        (false, true) => Outcome::Success,
-        (false, false) => Outcome::Failed,
-    })
+    console.text(&format!("\n{name}: {verdict} ({elapsed:.0} s)\n"));
 }
 
 /// `None`: told to end before it was up.
@@ -371,33 +507,33 @@ async fn start(
     settings: Settings,
     console: &Console,
     shutdown: &CancellationToken,
-) -> Result<Option<World>, LabError> {
-    match World::start(settings, &|text| console.line(text), shutdown).await {
-        Ok(world) => {
-            console.line(&format!("the lab is up: {}", world.url()));
-            Ok(Some(world))
+) -> Result<Option<Lab>, LabError> {
+    match Lab::start(settings, &|text| console.line(text), shutdown).await {
+        Ok(lab) => {
+            console.line(&format!("the lab is up: {}", lab.url()));
+            Ok(Some(lab))
         }
-        Err(WorldError::Stopped) => Ok(None),
+        Err(SetupError::Stopped) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
 
-async fn take_orders(world: &Arc<World>) -> Result<tokio::task::JoinHandle<()>, LabError> {
-    let path = world.directory().control_socket();
+async fn take_orders(lab: &Arc<Lab>) -> Result<tokio::task::JoinHandle<()>, LabError> {
+    let path = lab.directory().control_socket();
     match control::bind(&path) {
         Ok(listener) => {
-            let served = control::serve(listener, Arc::clone(world), world.shutdown_token());
+            let served = control::serve(listener, Arc::clone(lab), lab.shutdown_token());
             Ok(tokio::spawn(served))
         }
         Err(source) => {
-            world.stop().await?;
+            lab.stop().await?;
             Err(LabError::Socket { path, source })
         }
     }
 }
 
-async fn stop(world: &World, serving: tokio::task::JoinHandle<()>) -> Result<(), LabError> {
-    let stopped = world.stop().await;
+async fn stop(lab: &Lab, serving: tokio::task::JoinHandle<()>) -> Result<(), LabError> {
+    let stopped = lab.stop().await;
     if let Err(error) = serving.await {
         tracing::error!(%error, "the control socket failed");
     }
@@ -405,17 +541,14 @@ async fn stop(world: &World, serving: tokio::task::JoinHandle<()>) -> Result<(),
 }
 
 /// What a new lab says. `args` are repeated where other commands need them to find it.
-fn welcome(world: &World, args: &LabArgs) -> String {
-    let kubectl = format!(
-        "kubectl --kubeconfig {}",
-        world.directory().kubeconfig().display()
-    );
-    let lab = if args.dir == Path::new(directory::DEFAULT) {
+fn welcome(lab: &Lab, args: &LabArgs) -> String {
+    let kubectl = format!("kubectl --kubeconfig {}", lab.directory().kubeconfig().display());
+    let command = if args.dir == Path::new(directory::DEFAULT) {
         "evenkeel lab".to_owned()
     } else {
         format!("evenkeel lab --dir {}", args.dir.display())
     };
-    let names = world.node_names();
+    let names = lab.node_names();
     let (cut, kill) = (
         names.get(1).unwrap_or(&names[0]),
         names.last().unwrap_or(&names[0]),
@@ -426,10 +559,10 @@ fn welcome(world: &World, args: &LabArgs) -> String {
             "",
         ),
         (format!("{kubectl} apply -f your-app.yaml"), ""),
-        (format!("{lab} watch"), "live table"),
-        (format!("{lab} cut {cut}"), "its cloud link"),
-        (format!("{lab} kill {kill}"), "its power"),
-        (format!("{lab} heal"), "repair everything"),
+        (format!("{command} watch"), "live table"),
+        (format!("{command} cut {cut}"), "its cloud link"),
+        (format!("{command} kill {kill}"), "its power"),
+        (format!("{command} heal"), "repair everything"),
     ]
     .map(|(command, note)| {
         [
@@ -443,7 +576,7 @@ fn welcome(world: &World, args: &LabArgs) -> String {
     });
     format!(
         "\n{}\n{}Ctrl-C ends the lab.\n",
-        world.status(),
+        lab.status(),
         control::status::table(&rows)
     )
 }
@@ -455,73 +588,4 @@ fn print(text: &str) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::Parser;
-    use rstest::rstest;
-
-    #[derive(Parser)]
-    struct Cli {
-        #[command(flatten)]
-        lab: LabArgs,
-    }
-
-    fn parse(line: &str) -> Result<LabArgs, clap::Error> {
-        Cli::try_parse_from(line.split_whitespace()).map(|cli| cli.lab)
-    }
-
-    #[rstest]
-    #[case("lab")]
-    #[case("lab --nodes 3 --port 6443 --dir /x --without-agents")]
-    #[case("lab run tour --without-agents --report r.json --dir /x")]
-    #[case("lab --without-agents run tour")]
-    #[case("lab cut shore-2")]
-    #[case("lab cut shore-2 --from --link shore-1")]
-    #[case("lab cut shore-2 --delay 200 --drop 30")]
-    #[case("lab crash agent shore-1 --dir /x")]
-    #[case("lab crash controller")]
-    #[case("lab heal")]
-    #[case("lab heal shore-1")]
-    #[case("lab watch")]
-    #[case("lab status")]
-    fn accepts(#[case] line: &str) {
-        assert!(
-            parse(line).is_ok(),
-            "{:?}",
-            parse(line).err().map(|error| error.to_string())
-        );
-    }
-
-    #[rstest]
-    #[case("lab --nodes 0", "--nodes")]
-    #[case("lab --nodes 51", "--nodes")]
-    #[case("lab cut", "<NODE>")]
-    #[case("lab cut shore-1 --from --to", "--to")]
-    #[case("lab cut shore-1 --drop 101", "--drop")]
-    #[case("lab crash agent", "<NODE>")]
-    #[case("lab explode", "explode")]
-    fn rejects(#[case] line: &str, #[case] named: &str) {
-        let Err(error) = parse(line) else {
-            panic!("accepted: {line}")
-        };
-        assert_eq!(error.exit_code(), 2);
-        assert!(error.to_string().contains(named), "{error}");
-    }
-
-    #[tokio::test]
-    async fn the_number_of_nodes_of_a_scenario_is_its_own() {
-        let error = run(parse("lab --nodes 3 run tour").unwrap(), CancellationToken::new())
-            .await
-            .unwrap_err();
-        assert_eq!(error.code(), 2);
-        assert!(error.to_string().contains("--nodes"), "{error}");
-    }
-
-    #[rstest]
-    #[case(Outcome::Success, 0)]
-    #[case(Outcome::Failed, 1)]
-    #[case(Outcome::Interrupted, 130)]
-    fn exit_codes(#[case] outcome: Outcome, #[case] code: u8) {
-        assert_eq!(outcome.code(), code);
-    }
-}
+mod tests;

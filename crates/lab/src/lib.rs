@@ -3,7 +3,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`command`] | `evenkeel lab`: its flags, and what each command does |
-//! | [`world`] | a running lab, started in order and stopped in order |
+//! | [`running`] | a running lab, started in order and stopped in order |
 //! | [`switch`] | the network: every packet between nodes, or between a node and the cloud, crosses it |
 //! | [`cluster`] | workload controllers, and the nodes' kubelets |
 //! | [`supervise`] | agents, controller and stand-in as child processes that never outlive the lab |
@@ -21,10 +21,10 @@ pub mod directory;
 pub mod observe;
 pub mod play;
 pub mod report;
+pub mod running;
 pub mod scenario;
 pub mod supervise;
 pub mod switch;
-pub mod world;
 
 pub use command::{LabArgs, LabError, Outcome, run};
 pub use supervise::stop_with_parent;

@@ -4,11 +4,13 @@ use crate::{
     console::Console,
     control::Fault,
     observe::{moment::Moment, story},
+    running::{Lab, SetupError},
     scenario::{
-        Condition, Crash, Expect, Hold, Scenario, Step, Victim, Wait,
-        judge::{self, Finding, Strike},
+        Scenario, Span,
+        assertions::{self, Finding, Strike},
+        crash::{ApiServerCrash, Crash},
+        step::{Condition, Expect, Hold, Step, Timed, Victim, Wait},
     },
-    world::{World, WorldError},
 };
 use std::time::Duration;
 use tokio::time::Instant;
@@ -37,36 +39,67 @@ impl Played {
 /// Applies the scenario's manifests and takes its steps. Failed assertions are collected; a wait that is not met in
 /// time, or a step that cannot be taken, ends the run.
 pub async fn play(
-    world: &World,
+    lab: &Lab,
     scenario: &Scenario,
     console: &Console,
     shutdown: &CancellationToken,
-) -> Result<Played, WorldError> {
+) -> Result<Played, SetupError> {
     for manifest in &scenario.apply {
         let text = manifest.text().unwrap_or_default();
-        let count = world.apply(text, &scenario.name).await?;
+        let count = lab.apply(text, &scenario.name).await?;
         console.line(&format!("applied {count} objects"));
     }
     let mut run = Run {
-        world,
+        lab,
         console,
         strike: None,
+        first: None,
         healed: None,
         played: Played::default(),
     };
     tokio::select! {
         biased;
         () = shutdown.cancelled() => run.played.interrupted = true,
-        () = narrate(world, console) => {}
+        () = narrate(lab, console) => {}
         () = run.steps(scenario) => {}
     }
     Ok(run.played)
 }
 
+/// What a fault is to the assertions that follow it.
+struct Struck {
+    node: Option<String>,
+    what: String,
+    lasts: Duration,
+    silences: bool,
+}
+
+impl Struck {
+    /// A fault of a node, which the API server goes on to hear.
+    fn node(node: &str, what: String) -> Self {
+        Self {
+            node: Some(node.to_owned()),
+            ..Self::beside(what)
+        }
+    }
+
+    /// A fault of something that runs beside the nodes.
+    fn beside(what: String) -> Self {
+        Self {
+            node: None,
+            what,
+            lasts: Duration::ZERO,
+            silences: false,
+        }
+    }
+}
+
 struct Run<'a> {
-    world: &'a World,
+    lab: &'a Lab,
     console: &'a Console,
     strike: Option<Strike>,
+    /// When the first fault struck since everything was last found ready or clean.
+    first: Option<Duration>,
     healed: Option<Duration>,
     played: Played,
 }
@@ -74,7 +107,7 @@ struct Run<'a> {
 impl Run<'_> {
     async fn steps(&mut self, scenario: &Scenario) {
         for (number, step) in scenario.steps().enumerate() {
-            let at = self.world.observer().elapsed().as_secs_f64();
+            let at = self.lab.observer().elapsed().as_secs_f64();
             self.played
                 .script
                 .push(((at * 10.0).round() / 10.0, step.to_string()));
@@ -97,9 +130,7 @@ impl Run<'_> {
                     node: cut.node().to_owned(),
                     link: cut.link().to_owned(),
                     way: cut.way,
-                    delay_ms: cut
-                        .delay
-                        .map(|delay| u64::try_from(delay.0.as_millis()).unwrap_or(u64::MAX)),
+                    delay_ms: cut.delay.map(Span::millis),
                     drop_percent: cut.drop_percent(),
                 };
                 let what = match cut.link() {
@@ -107,68 +138,95 @@ impl Run<'_> {
                     "peers" => format!("{} cut from its peers", cut.node()),
                     other => format!("{} cut from {other}", cut.node()),
                 };
-                let silences = cut.silences();
-                self.strike(Some(cut.node().to_owned()), what, silences, fault)
-                    .await
+                let struck = Struck {
+                    silences: cut.silences(),
+                    ..Struck::node(cut.node(), what)
+                };
+                self.strike(struck, fault).await
             }
             Step::Kill(victim) => {
                 let node = self.victim(victim)?;
-                let what = format!("{node} off");
-                self.strike(Some(node.clone()), what, true, Fault::Kill { node })
-                    .await
+                let struck = Struck {
+                    silences: true,
+                    ..Struck::node(&node, format!("{node} off"))
+                };
+                self.strike(struck, Fault::Kill { node }).await
             }
             Step::Crash(Crash::Agent(node)) => {
                 let node = node.value.clone();
-                let what = format!("agent of {node} killed");
-                self.strike(Some(node.clone()), what, false, Fault::CrashAgent { node })
+                let struck = Struck::node(&node, format!("agent of {node} killed"));
+                self.strike(struck, Fault::CrashAgent { node }).await
+            }
+            Step::Crash(Crash::Controller(replica)) => {
+                let which = replica.value;
+                let what = format!("{which} killed").trim_start_matches("the ").to_owned();
+                self.strike(Struck::beside(what), Fault::CrashController { which })
                     .await
             }
-            Step::Crash(Crash::Controller) => {
-                self.strike(
-                    None,
-                    "controller killed".to_owned(),
-                    false,
-                    Fault::CrashController,
-                )
-                .await
+            Step::Crash(Crash::ApiServer(ApiServerCrash { r#for: time, stock })) => {
+                let what = format!("API server down for {time}");
+                let struck = Struck {
+                    lasts: time.0,
+                    ..Struck::beside(what)
+                };
+                let fault = Fault::CrashApiServer {
+                    for_ms: time.millis(),
+                    stock: *stock,
+                };
+                self.strike(struck, fault).await
+            }
+            Step::Stall(Timed { node, r#for: time }) => {
+                let node = node.value.clone();
+                let struck = Struck {
+                    lasts: time.0,
+                    ..Struck::node(&node, format!("{node} frozen for {time}"))
+                };
+                let for_ms = time.millis();
+                self.strike(struck, Fault::Stall { node, for_ms }).await
+            }
+            Step::RestartKubelet(Timed { node, r#for: time }) => {
+                let node = node.value.clone();
+                let struck = Struck {
+                    lasts: time.0,
+                    ..Struck::node(&node, format!("kubelet of {node} down for {time}"))
+                };
+                let for_ms = time.millis();
+                self.strike(struck, Fault::RestartKubelet { node, for_ms }).await
             }
             Step::Heal(heal) => {
-                self.healed = Some(self.world.observer().elapsed());
+                self.healed = Some(self.lab.observer().elapsed());
                 self.inflict(&Fault::Heal {
                     node: heal.node().map(str::to_owned),
                 })
                 .await
             }
             Step::Hold(hold) => {
-                self.hold(*hold).await;
+                self.hold(hold).await;
                 Ok(())
             }
             Step::Expect(expect) => {
-                self.expect(*expect).await;
+                self.expect(expect).await;
                 Ok(())
             }
         }
     }
 
-    async fn strike(
-        &mut self,
-        node: Option<String>,
-        what: String,
-        silences: bool,
-        fault: Fault,
-    ) -> Result<(), String> {
+    async fn strike(&mut self, struck: Struck, fault: Fault) -> Result<(), String> {
+        let at = self.lab.observer().elapsed();
         self.strike = Some(Strike {
-            at: self.world.observer().elapsed(),
-            node,
-            what,
-            silences,
+            at,
+            lasts: struck.lasts,
+            first: *self.first.get_or_insert(at),
+            node: struck.node,
+            what: struck.what,
+            silences: struck.silences,
         });
         self.healed = None;
         self.inflict(&fault).await
     }
 
     async fn inflict(&self, fault: &Fault) -> Result<(), String> {
-        let done = self.world.inflict(fault).await?;
+        let done = self.lab.inflict(fault).await?;
         self.console.line(&done);
         Ok(())
     }
@@ -177,7 +235,7 @@ impl Run<'_> {
         if let Some(node) = victim.node() {
             return Ok(node.to_owned());
         }
-        let now = self.world.observer().now();
+        let now = self.lab.observer().now();
         let spared: Vec<&str> = victim.except().collect();
         let found = now
             .nodes_running(&victim.running)
@@ -189,12 +247,12 @@ impl Run<'_> {
     }
 
     async fn wait(&mut self, wait: &Wait) -> Result<(), String> {
-        let nodes = usize::from(self.world.settings().nodes);
+        let nodes = self.lab.settings().layout.len();
         let missing = |now: &Moment| match wait.until {
             Condition::Ready => now.unready(nodes),
             Condition::Clean => now.unclean(nodes),
         };
-        let observer = self.world.observer();
+        let observer = self.lab.observer();
         let begun = observer.elapsed();
         let met = observer.wait_for(wait.within.0, |now| missing(now).is_empty());
         let met = self.busily(&wait.until.to_string(), met).await;
@@ -202,10 +260,12 @@ impl Run<'_> {
         if let (Some(healed), Condition::Clean, Some(strike)) = (self.healed, wait.until, &self.strike) {
             let took = met.map(|met| met.saturating_sub(healed));
             let allowed = wait.within.0 + begun.saturating_sub(healed);
-            let finding = judge::cleaned(&format!("{} healed", strike.what), took, allowed, left.clone());
+            let finding =
+                assertions::cleaned(&format!("{} healed", strike.what), took, allowed, left.clone());
             self.found(vec![finding]);
         }
         if met.is_some() {
+            self.first = None;
             self.console.line(&format!("{}", wait.until));
             return Ok(());
         }
@@ -217,27 +277,24 @@ impl Run<'_> {
         ))
     }
 
-    async fn hold(&mut self, hold: Hold) {
+    async fn hold(&mut self, hold: &Hold) {
         self.busily("holding", tokio::time::sleep(hold.r#for.0)).await;
-        let (observer, Some(strike)) = (self.world.observer(), &self.strike) else {
+        let (observer, Some(strike)) = (self.lab.observer(), &self.strike) else {
             return;
         };
-        let findings = judge::hold(&hold, &observer.changes(), strike, observer.elapsed());
+        let findings = assertions::hold(hold, &observer.changes(), strike, observer.elapsed());
         self.found(findings);
     }
 
-    async fn expect(&mut self, expect: Expect) {
+    async fn expect(&mut self, expect: &Expect) {
         let Some(strike) = self.strike.clone() else { return };
-        let observer = self.world.observer();
+        let observer = self.lab.observer();
         let before = Moment::at(&observer.changes(), strike.at);
-        let longest = expect
-            .endpoints_out
-            .max(expect.replaced)
-            .map_or(Duration::ZERO, |span| span.0);
+        let longest = expect.longest(&strike);
         let left = (strike.at + longest).saturating_sub(observer.elapsed());
-        let met = observer.wait_for(left, |now| judge::is_met(&expect, &before, now, &strike));
+        let met = observer.wait_for(left, |now| assertions::is_met(expect, &before, now, &strike));
         self.busily("waiting for what is expected", met).await;
-        let findings = judge::expect(&expect, &observer.changes(), &strike, observer.elapsed());
+        let findings = assertions::expect(expect, &observer.changes(), &strike, observer.elapsed());
         self.found(findings);
     }
 
@@ -271,8 +328,8 @@ impl Run<'_> {
 }
 
 /// Tells what happens, as it happens. Never ends by itself.
-async fn narrate(world: &World, console: &Console) {
-    let observer = world.observer();
+async fn narrate(lab: &Lab, console: &Console) {
+    let observer = lab.observer();
     let mut changed = observer.follow_changes();
     let mut before = observer.now();
     let mut known = observer.changes().len();

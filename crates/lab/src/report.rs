@@ -1,6 +1,6 @@
 //! What came of a scenario, as a table and as JSON.
 
-use crate::{control::status::table, play::Played, scenario::judge::Finding};
+use crate::{control::status::table, play::Played, scenario::assertions::Finding};
 use serde::Serialize;
 use std::{io, path::Path};
 
@@ -57,9 +57,7 @@ impl<'a> Report<'a> {
 
     /// Writes it as JSON.
     pub fn write(&self, path: &Path) -> io::Result<()> {
-        let mut text = serde_json::to_vec_pretty(self).map_err(io::Error::other)?;
-        text.push(b'\n');
-        std::fs::write(path, text)
+        write_json(self, path)
     }
 
     /// The table at the end of a run.
@@ -87,6 +85,135 @@ impl<'a> Report<'a> {
     }
 }
 
+/// What many runs of one scenario measured.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Figures<'a> {
+    /// How many runs there were.
+    pub count: usize,
+    /// In how many of them every assertion held.
+    pub passed: usize,
+    /// What was measured, in the order in which it first was.
+    pub figures: Vec<Figure>,
+    /// Each run.
+    pub runs: &'a [Report<'a>],
+}
+
+/// The distribution of one measure in seconds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Figure {
+    /// What was measured.
+    pub measure: &'static str,
+    /// How often it was looked at.
+    pub count: usize,
+    /// How often it did not happen in time. These count as longer than all others.
+    pub missed: usize,
+    /// Half of the runs took at most this long; nothing if it did not happen in half of them.
+    pub p50: Option<f64>,
+    /// The same for 99 of 100. With fewer than 100 runs it is the longest.
+    pub p99: Option<f64>,
+    /// The shortest.
+    pub min: Option<f64>,
+    /// The longest.
+    pub max: Option<f64>,
+}
+
+impl<'a> Figures<'a> {
+    /// Of these runs.
+    pub fn new(runs: &'a [Report<'a>]) -> Self {
+        let mut measures: Vec<(&'static str, Vec<Option<f64>>)> = Vec::new();
+        // Counts have no distribution worth a table: their limits say what is allowed.
+        let timed = runs
+            .iter()
+            .flat_map(|run| run.assertions)
+            .filter(|finding| finding.count.is_none() && finding.limit.ends_with(" s"));
+        for finding in timed {
+            match measures
+                .iter_mut()
+                .find(|(measure, _)| *measure == finding.measure)
+            {
+                Some((_, seconds)) => seconds.push(finding.seconds),
+                None => measures.push((finding.measure, vec![finding.seconds])),
+            }
+        }
+        Self {
+            count: runs.len(),
+            passed: runs.iter().filter(|run| run.passed).count(),
+            figures: measures
+                .into_iter()
+                .map(|(measure, seconds)| Figure::new(measure, &seconds))
+                .collect(),
+            runs,
+        }
+    }
+
+    /// Writes them, with each run, as JSON.
+    pub fn write(&self, path: &Path) -> io::Result<()> {
+        write_json(self, path)
+    }
+
+    /// The table at the end of many runs.
+    pub fn table(&self) -> String {
+        let head = [
+            "MEASURE",
+            "RUNS",
+            "NOT IN TIME",
+            "P50",
+            "P99",
+            "SHORTEST",
+            "LONGEST",
+        ]
+        .map(str::to_owned);
+        let told = |seconds: Option<f64>| seconds.map_or_else(|| "-".to_owned(), |it| format!("{it:.1} s"));
+        let rows = self.figures.iter().map(|figure| {
+            [
+                figure.measure.to_owned(),
+                figure.count.to_string(),
+                figure.missed.to_string(),
+                told(figure.p50),
+                told(figure.p99),
+                told(figure.min),
+                told(figure.max),
+            ]
+        });
+        let rows: Vec<[String; 7]> = std::iter::once(head).chain(rows).collect();
+        format!(
+            "{}every assertion held in {} of {} runs\n",
+            table(&rows),
+            self.passed,
+            self.count
+        )
+    }
+}
+
+impl Figure {
+    fn new(measure: &'static str, measured: &[Option<f64>]) -> Self {
+        let mut seconds: Vec<f64> = measured.iter().flatten().copied().collect();
+        seconds.sort_by(f64::total_cmp);
+        // The nearest rank: the smallest value that at least so many percent of all do not exceed.
+        let percentile = |percent: usize| {
+            let rank = (measured.len() * percent).div_ceil(100);
+            rank.checked_sub(1).and_then(|index| seconds.get(index)).copied()
+        };
+        Self {
+            measure,
+            count: measured.len(),
+            missed: measured.len() - seconds.len(),
+            p50: percentile(50),
+            p99: percentile(99),
+            min: seconds.first().copied(),
+            max: seconds.last().copied(),
+        }
+    }
+}
+
+fn write_json(what: &impl Serialize, path: &Path) -> io::Result<()> {
+    let mut text = serde_json::to_vec_pretty(what).map_err(io::Error::other)?;
+    text.push(b'\n');
+    std::fs::write(path, text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,6 +221,7 @@ mod tests {
     fn finding(held: bool) -> Finding {
         Finding {
             event: "shore-4 off: endpoints out".to_owned(),
+            measure: "endpoints out",
             measured: "4.2 s".to_owned(),
             seconds: Some(4.2),
             count: None,
@@ -170,6 +298,40 @@ mod tests {
                 .write(place.path())
                 .is_err(),
             "a folder is no file"
+        );
+    }
+
+    #[test]
+    fn many_runs_have_a_distribution() {
+        let run = |seconds: Option<f64>| Played {
+            findings: vec![Finding {
+                seconds,
+                held: seconds.is_some(),
+                ..finding(true)
+            }],
+            ..Played::default()
+        };
+        let mut played: Vec<Played> = (1..=9).rev().map(|number| run(Some(f64::from(number)))).collect();
+        played.push(run(None));
+        let reports: Vec<Report<'_>> = played
+            .iter()
+            .map(|run| Report::new("x", true, run, 1.0))
+            .collect();
+        let figures = Figures::new(&reports);
+        assert_eq!((figures.count, figures.passed), (10, 9));
+        let figure = &figures.figures[0];
+        assert_eq!((figure.count, figure.missed), (10, 1));
+        assert_eq!(
+            (figure.p50, figure.p99),
+            (Some(5.0), None),
+            "one in ten did not happen"
+        );
+        assert_eq!((figure.min, figure.max), (Some(1.0), Some(9.0)));
+        let table = figures.table();
+        assert!(table.contains("endpoints out  10    1"), "{table}");
+        assert!(
+            table.ends_with("every assertion held in 9 of 10 runs\n"),
+            "{table}"
         );
     }
 }

@@ -2,7 +2,9 @@
 //! same binary, are restarted as a kubelet would, and never outlive the lab.
 //!
 //! Each child's standard input is a pipe whose other end only the lab holds. However the lab ends, the kernel
-//! closes that end, and [`stop_with_parent`] in the child stops it. So nothing is left, also after `kill -9`.
+//! closes that end, and [`stop_with_parent`] in the child stops it. So nothing is left, also after `kill -9`. A process
+//! that is frozen at that moment cannot notice; the kernel ends it, because it hangs up stopped process groups whose
+//! parent is gone.
 
 use nix::{
     sys::signal::{Signal, kill},
@@ -68,6 +70,9 @@ pub struct ChildSpec {
     pub program: PathBuf,
     /// Arguments.
     pub args: Vec<OsString>,
+    /// Begin of the name under which it stands for election. Each start adds a number of its own, since an elector
+    /// waits longer for a predecessor whose name is its own.
+    pub candidate: Option<String>,
     /// Standard output and error are appended here.
     pub log: PathBuf,
     /// Where it answers `/readyz`.
@@ -106,13 +111,17 @@ pub struct StartError {
     source: io::Error,
 }
 
+#[derive(Clone, Copy, Debug)]
 enum Order {
     Crash,
     PowerOff,
     PowerOn,
+    Freeze,
+    Thaw,
 }
 
-/// A supervised process. Dropping the handle stops it at once.
+/// A supervised process. Dropping the last handle stops it at once.
+#[derive(Clone)]
 pub struct Supervised {
     spec: ChildSpec,
     orders: mpsc::UnboundedSender<Order>,
@@ -137,6 +146,7 @@ impl Supervised {
         let supervisor = Supervisor {
             spec: spec.clone(),
             restarts: 0,
+            frozen: false,
             publish,
             inbox,
             shutdown,
@@ -175,6 +185,16 @@ impl Supervised {
         self.order(Order::PowerOn);
     }
 
+    /// SIGSTOP: it stands still until [`Supervised::thaw`]. A process that is just being started again waits.
+    pub fn freeze(&self) {
+        self.order(Order::Freeze);
+    }
+
+    /// SIGCONT: it goes on where it was.
+    pub fn thaw(&self) {
+        self.order(Order::Thaw);
+    }
+
     /// Waits until the process has ended, after the shutdown token was cancelled.
     pub async fn stopped(&self) {
         let mut state = self.state.clone();
@@ -192,6 +212,7 @@ impl Supervised {
 struct Supervisor {
     spec: ChildSpec,
     restarts: u32,
+    frozen: bool,
     publish: watch::Sender<ChildState>,
     inbox: mpsc::UnboundedReceiver<Order>,
     shutdown: CancellationToken,
@@ -249,6 +270,14 @@ impl Supervisor {
                         return Ended::Off;
                     }
                     Some(Order::PowerOn) => {}
+                    Some(Order::Freeze) => {
+                        self.frozen = true;
+                        signal(child, Signal::SIGSTOP, &self.spec.name);
+                    }
+                    Some(Order::Thaw) => {
+                        self.frozen = false;
+                        signal(child, Signal::SIGCONT, &self.spec.name);
+                    }
                     None => {
                         let _ = child.kill().await;
                         return Ended::Shutdown;
@@ -274,12 +303,13 @@ impl Supervisor {
     /// `false`: the lab ends first.
     async fn wait_for_power(&mut self) -> bool {
         self.publish.send_replace(ChildState::Off);
+        self.frozen = false;
         loop {
             tokio::select! {
                 () = self.shutdown.cancelled() => return false,
                 order = self.inbox.recv() => match order {
                     Some(Order::PowerOn) => return true,
-                    Some(Order::Crash | Order::PowerOff) => {}
+                    Some(Order::Crash | Order::PowerOff | Order::Freeze | Order::Thaw) => {}
                     None => return false,
                 },
             }
@@ -292,9 +322,12 @@ impl Supervisor {
         loop {
             tokio::select! {
                 () = self.shutdown.cancelled() => return false,
-                () = tokio::time::sleep_until(due) => return true,
+                // Nothing is started on a machine that stands still.
+                () = tokio::time::sleep_until(due), if !self.frozen => return true,
                 order = self.inbox.recv() => match order {
                     Some(Order::PowerOff) => return self.wait_for_power().await,
+                    Some(Order::Freeze) => self.frozen = true,
+                    Some(Order::Thaw) => self.frozen = false,
                     Some(Order::PowerOn | Order::Crash) => {}
                     None => return false,
                 },
@@ -347,8 +380,15 @@ fn spawn(spec: &ChildSpec) -> Result<Started, StartError> {
         .open(&spec.log)
         .map_err(failed)?;
     let copy = log.try_clone().map_err(failed)?;
+    let identity = spec.candidate.iter().flat_map(|name| {
+        [
+            "--identity".to_owned(),
+            format!("{name}_{:016x}", rand::random::<u64>()),
+        ]
+    });
     let mut child = Command::new(&spec.program)
         .args(&spec.args)
+        .args(identity)
         .env(PARENT_STDIN, "1")
         .stdin(Stdio::piped())
         .stdout(log)
@@ -367,15 +407,21 @@ fn spawn(spec: &ChildSpec) -> Result<Started, StartError> {
 
 /// SIGTERM, and SIGKILL after the grace period.
 async fn stop(child: &mut Child, name: &str) {
-    if let Some(pid) = child.id().and_then(|pid| i32::try_from(pid).ok())
-        && let Err(error) = kill(Pid::from_raw(pid), Signal::SIGTERM)
-    {
-        tracing::debug!(child = name, %error, "already gone");
-    }
+    signal(child, Signal::SIGTERM, name);
+    // A frozen process hears of it only once it goes on.
+    signal(child, Signal::SIGCONT, name);
     if tokio::time::timeout(GRACE, child.wait()).await.is_err() {
         tracing::warn!(child = name, "did not stop within {} s, killed", GRACE.as_secs());
         // Already gone is as good as killed.
         let _ = child.kill().await;
+    }
+}
+
+fn signal(child: &Child, signal: Signal, name: &str) {
+    if let Some(pid) = child.id().and_then(|pid| i32::try_from(pid).ok())
+        && let Err(error) = kill(Pid::from_raw(pid), signal)
+    {
+        tracing::debug!(child = name, %error, "already gone");
     }
 }
 

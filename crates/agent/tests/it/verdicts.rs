@@ -1,31 +1,24 @@
 //! What a zone of real agents tells its readers.
 
 use crate::zone::Zone;
-use evenkeel_zone::verdict::{Health, Link, NoVerdict, Verdict};
+use evenkeel_zone::verdict::{Health, Link, Verdict};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
 fn is_dead(verdict: &Verdict) -> bool {
-    matches!(verdict, Verdict::Dead { .. })
+    matches!(verdict, Verdict::Dead(_))
 }
 
 fn is_cut_off(verdict: &Verdict) -> bool {
-    matches!(
-        verdict,
-        Verdict::Alive {
-            cloud: Link::Down,
-            ..
-        }
-    )
+    matches!(verdict, Verdict::Alive(alive) if alive.cloud == Link::Down)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_without_power_is_dead_with_evidence_that_a_reader_checks() {
     let mut zone = Zone::of(3).await;
     for machine in 0..3 {
-        let well = |verdict: &Verdict| *verdict == Verdict::None(NoVerdict::NotListed);
-        zone.becomes(machine, "everybody is well", 20, well).await;
+        zone.is_off_the_list(machine, 20).await;
     }
     // The reporter is the victim: its death must cost nothing.
     let victim = zone.leader().await;
@@ -81,14 +74,10 @@ async fn a_machine_cut_from_the_cloud_is_alive_also_when_its_agent_restarts_mean
     let verdict = zone
         .becomes(cut, "the neighbours vouch for it", 30, is_cut_off)
         .await;
-    assert_eq!(
-        verdict,
-        Verdict::Alive {
-            cloud: Link::Down,
-            kubelet: Health::Ok,
-            runtime: Health::Unknown
-        }
-    );
+    let Verdict::Alive(alive) = verdict else {
+        panic!("vouched for: {verdict:?}");
+    };
+    assert_eq!((alive.kubelet, alive.runtime), (Health::Ok, Health::Unknown));
     // It starts again with nothing but what it remembers.
     zone.machines[cut].kill_agent();
     zone.machines[cut].start_agent();
@@ -101,33 +90,20 @@ async fn a_machine_cut_from_the_cloud_is_alive_also_when_its_agent_restarts_mean
     })
     .await;
     zone.machines[cut].cut_cloud(false);
-    zone.becomes(cut, "it is well", 40, |verdict| {
-        *verdict == Verdict::None(NoVerdict::NotListed)
-    })
-    .await;
+    zone.is_off_the_list(cut, 40).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wanted_machine_is_vouched_for_though_it_is_well() {
     let zone = Zone::of(3).await;
     let reporter = zone.leader().await;
-    let well = |verdict: &Verdict| *verdict == Verdict::None(NoVerdict::NotListed);
-    zone.becomes(reporter, "everybody is well", 20, well).await;
+    zone.is_off_the_list(reporter, 20).await;
     zone.want(&[reporter]).await;
-    let vouched_for = |verdict: &Verdict| {
-        matches!(
-            verdict,
-            Verdict::Alive {
-                cloud: Link::Up,
-                kubelet: Health::Ok,
-                ..
-            }
-        )
-    };
+    let vouched_for = |verdict: &Verdict| matches!(verdict, Verdict::Alive(alive) if alive.cloud == Link::Up && alive.kubelet == Health::Ok);
     zone.becomes(reporter, "its neighbours vouch for it", 20, vouched_for)
         .await;
     zone.want(&[]).await;
-    zone.becomes(reporter, "it is off the list", 30, well).await;
+    zone.is_off_the_list(reporter, 30).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

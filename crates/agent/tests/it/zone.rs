@@ -67,12 +67,7 @@ impl Zone {
             Duration::from_secs(40),
             || async {
                 zone.look().await;
-                zone.reader
-                    .lock()
-                    .unwrap()
-                    .book
-                    .reports(ZONE, now())
-                    .then_some(())
+                zone.reader.lock().unwrap().book.advanced(ZONE)
             },
         )
         .await;
@@ -130,9 +125,9 @@ impl Zone {
             .get_opt(&format!("{}{ZONE}", names::ZONE_LEASE_PREFIX))
             .await
             .unwrap();
-        let renewed = lease
-            .and_then(|lease| lease.spec)
-            .map(|spec| format!("{:?} {:?}", spec.renew_time, spec.holder_identity));
+        let spec = lease.and_then(|lease| lease.spec).unwrap_or_default();
+        let holder = spec.holder_identity.unwrap_or_default();
+        let renewed = spec.renew_time.map(|time| format!("{time:?} {holder}"));
         let mut reader = self.reader.lock().unwrap();
         let refused = reader.book.observe(now(), ZONE, &roster, &status);
         // Two reporters may cross each other; the test that asks for a verdict would fail if that went on.
@@ -142,14 +137,15 @@ impl Zone {
         }
         if renewed.is_some() && renewed != reader.renewed {
             reader.renewed = renewed;
-            reader.book.heartbeat(now(), ZONE);
+            let node = holder.rsplit_once('_').map_or("", |(node, _)| node);
+            reader.book.heartbeat(now(), ZONE, node);
         }
     }
 
     pub(crate) async fn verdict(&self, machine: usize) -> Verdict {
         self.look().await;
         let uid = self.uid(machine).await;
-        self.reader.lock().unwrap().book.verdict(&uid, now())
+        self.reader.lock().unwrap().book.verdict(&uid)
     }
 
     async fn uid(&self, machine: usize) -> String {
@@ -174,6 +170,16 @@ impl Zone {
             test(&verdict).then_some(verdict)
         })
         .await
+    }
+
+    /// Waits until the reporters do not list a machine.
+    pub(crate) async fn is_off_the_list(&self, machine: usize, within: u64) {
+        let name = &self.machines[machine].name;
+        eventually("it is off the list", Duration::from_secs(within), || async {
+            let (_, status) = self.zone_health().await;
+            (!status.nodes.iter().any(|node| node.name == *name)).then_some(())
+        })
+        .await;
     }
 
     /// Which machine holds the zone's Lease.

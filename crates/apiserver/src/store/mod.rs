@@ -159,13 +159,23 @@ impl Store {
         self.read().resource_version
     }
 
-    /// Forgets all history: older resourceVersions are too old from now on.
+    /// Forgets all history: older resourceVersions are too old from now on. A reader of [`Store::events`] that has
+    /// read everything may read on.
     pub fn compact(&self) {
         let mut state = self.write();
         state.compacted = state.resource_version;
         for rows in state.tables.values_mut() {
+            if let Some(last) = rows.events.back() {
+                rows.forgotten = last.resource_version;
+            }
             rows.events.clear();
         }
+    }
+
+    /// Whether the history of a table can be told from a resourceVersion on: asked once, before the first
+    /// [`Store::events`].
+    pub fn reaches_back(&self, table: &Table, after: u64) -> Result<(), HistoryError> {
+        self.read().check(table, after)
     }
 
     /// An object by its key.
@@ -278,7 +288,7 @@ impl Store {
     }
 
     /// Events of a table after a resourceVersion, at most `limit`, and the resourceVersion up to which they are
-    /// complete.
+    /// complete. For whoever begins in the past, [`Store::reaches_back`] comes first.
     pub fn events(
         &self,
         table: &Table,
@@ -286,7 +296,7 @@ impl Store {
         limit: usize,
     ) -> Result<(Vec<Arc<Event>>, u64), HistoryError> {
         let state = self.read();
-        state.check(table, after)?;
+        state.check_table(table, after)?;
         let Some(rows) = state.tables.get(table) else {
             return Ok((Vec::new(), state.resource_version));
         };
@@ -344,15 +354,27 @@ impl State {
     }
 
     fn check(&self, table: &Table, at: u64) -> Result<(), HistoryError> {
+        self.check_table(table, at)?;
+        if at < self.compacted {
+            return Err(HistoryError::TooOld {
+                oldest: self.compacted,
+            });
+        }
+        Ok(())
+    }
+
+    /// Whether no event of the table after a resourceVersion has been forgotten.
+    fn check_table(&self, table: &Table, at: u64) -> Result<(), HistoryError> {
         if at > self.resource_version {
             return Err(HistoryError::TooLarge {
                 current: self.resource_version,
             });
         }
         let forgotten = self.tables.get(table).map_or(0, |rows| rows.forgotten);
-        let oldest = self.compacted.max(forgotten);
-        if at < oldest {
-            return Err(HistoryError::TooOld { oldest });
+        if at < forgotten {
+            return Err(HistoryError::TooOld {
+                oldest: forgotten.max(self.compacted),
+            });
         }
         Ok(())
     }

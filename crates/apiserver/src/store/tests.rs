@@ -126,6 +126,22 @@ fn a_compacted_store_has_no_past() {
     assert!(store.events(&pods(), b, 10).is_ok());
 }
 
+#[test]
+fn a_reader_that_has_read_everything_reads_on_after_a_compaction() {
+    let store = Store::new(10);
+    let last_pod = create(&store, "a");
+    let node = store.create(&Table::new("", "nodes"), "n", json!({"metadata": {"name": "n"}}));
+    let compacted = resource_version(&node.expect("a new name"));
+    store.compact();
+    assert!(store.events(&pods(), last_pod, 10).is_ok());
+    assert_eq!(
+        store.reaches_back(&pods(), last_pod),
+        Err(HistoryError::TooOld { oldest: compacted }),
+        "whoever begins there may have missed something"
+    );
+    assert_eq!(store.reaches_back(&pods(), compacted), Ok(()));
+}
+
 #[tokio::test]
 async fn a_write_wakes_subscribers() {
     let store = Store::new(10);

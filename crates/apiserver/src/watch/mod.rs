@@ -46,6 +46,8 @@ struct Watcher {
     ends: Instant,
     next_bookmark: Option<Instant>,
     bookmark_due: bool,
+    /// Why the watch cannot begin where it was asked to; told as its only event.
+    refused: Option<HistoryError>,
     ended: bool,
 }
 
@@ -85,6 +87,7 @@ pub(crate) fn watch(context: &Arc<Context>) -> ApiResult<Answer> {
     } else {
         (VecDeque::new(), wanted)
     };
+    let refused = store.reaches_back(&table, position).err();
     let now = Instant::now();
     let framer = Framer::new(context)?;
     let watcher = Watcher {
@@ -99,6 +102,7 @@ pub(crate) fn watch(context: &Arc<Context>) -> ApiResult<Answer> {
         ends: now + timeout,
         next_bookmark: bookmarks.then(|| next_bookmark(now, now + timeout)),
         bookmark_due: false,
+        refused,
         ended: false,
         context: context.clone(),
     };
@@ -129,7 +133,9 @@ impl Watcher {
     /// The next frames, one or more; `None` at the end.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
-            if self.ended {
+            let shutdown = self.context.shutdown.clone();
+            // A watch that outlives the server's crash must not tell what happened after it.
+            if self.ended || shutdown.as_ref().is_some_and(CancellationToken::is_cancelled) {
                 return None;
             }
             if let Some(frames) = self.initial_frames() {
@@ -149,7 +155,6 @@ impl Watcher {
                 continue;
             }
             let bookmark = self.next_bookmark;
-            let shutdown = self.context.shutdown.clone();
             tokio::select! {
                 changed = self.changed.changed() => self.ended = changed.is_err(),
                 () = sleep_until(self.ends) => self.ended = true,
@@ -178,11 +183,11 @@ impl Watcher {
 
     /// Adds the frames of the events that have come; whether there are more.
     fn event_frames(&mut self, frames: &mut BytesMut) -> bool {
-        let read = self
-            .context
-            .server
-            .store
-            .events(&self.table, self.position, PORTION);
+        let store = &self.context.server.store;
+        let read = match self.refused.take() {
+            Some(error) => Err(error),
+            None => store.events(&self.table, self.position, PORTION),
+        };
         let (events, position) = match read {
             Ok(read) => read,
             Err(error) => {

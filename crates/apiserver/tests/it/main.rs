@@ -1,5 +1,6 @@
 //! The API server as its clients see it.
 
+mod crash;
 mod custom;
 mod deletion;
 mod eviction;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-async fn client(kubeconfig: &str) -> kube::Client {
+pub(crate) async fn client(kubeconfig: &str) -> kube::Client {
     let kubeconfig = Kubeconfig::from_yaml(kubeconfig).expect("our own kubeconfig");
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
         .await

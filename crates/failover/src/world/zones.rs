@@ -96,7 +96,7 @@ impl Zones {
         }
         if let Some(known) = self.known.get_mut(object) {
             known.reported = true;
-            self.book.heartbeat(now, &known.zone, &seen.holder);
+            self.book.heartbeat(now, &known.zone, node_of(&seen.holder));
         }
         self.heartbeats.insert(object.to_owned(), seen);
     }
@@ -111,6 +111,12 @@ impl Zones {
     pub(super) fn book(&self) -> &Book {
         &self.book
     }
+}
+
+/// The node of an agent by its name in the election: `NODE_RANDOM`, one per life of the agent. Names of nodes hold no
+/// underscore.
+fn node_of(holder: &str) -> &str {
+    holder.rsplit_once('_').map_or(holder, |(node, _)| node)
 }
 
 #[cfg(test)]

@@ -40,14 +40,8 @@ fn is_cut(zones: &Zones) -> bool {
 #[test]
 fn a_zone_counts_once_it_is_seen_to_advance() {
     let (mut zone, mut zones) = (Fixture::new(3), Zones::default());
-    assert_eq!(
-        zones.zone_health(Millis(0), &zone_health(&mut zone, "1", 0)),
-        []
-    );
-    assert_eq!(
-        zones.book().verdict("uid-2"),
-        Verdict::None(NoVerdict::Void)
-    );
+    assert_eq!(zones.zone_health(Millis(0), &zone_health(&mut zone, "1", 0)), []);
+    assert_eq!(zones.book().verdict("uid-2"), Verdict::None(NoVerdict::Void));
     zones.zone_health(Millis(1), &zone_health(&mut zone, "1", 1));
     assert!(is_cut(&zones));
 }
@@ -57,13 +51,13 @@ fn renewals_of_the_zones_lease_prove_it_too_by_the_name_of_its_object() {
     let (mut zone, mut zones) = (Fixture::new(3), Zones::default());
     zones.zone_health(Millis(0), &zone_health(&mut zone, "1", 0));
     let name = "evenkeel-zone-shore-0a1b2c3d";
-    zones.lease(Millis(1), &lease(name, 1, "node-1"));
+    zones.lease(Millis(1), &lease(name, 1, "node-1_0123456789abcdef"));
     // The same Lease again, and other Leases, are no heartbeat.
-    zones.lease(Millis(2), &lease(name, 1, "node-1"));
+    zones.lease(Millis(2), &lease(name, 1, "node-1_0123456789abcdef"));
     zones.lease(Millis(3), &lease("evenkeel-controller", 2, "a"));
     zones.lease(Millis(3), &lease(name, 9, "a stranger"));
     assert_eq!(zones.book().advanced("Shore"), None);
-    zones.lease(Millis(4), &lease(name, 2, "node-1"));
+    zones.lease(Millis(4), &lease(name, 2, "node-1_0123456789abcdef"));
     assert_eq!(zones.book().advanced("Shore"), Some(Millis(4)));
 }
 
@@ -93,4 +87,3 @@ fn a_zone_health_that_is_gone_takes_its_verdicts_along() {
         Verdict::None(NoVerdict::NotAMember)
     );
 }
-

@@ -156,8 +156,8 @@ enum Pending {
 }
 
 /// Executes actions in order and waits until the view shows them, for at most 5 s. A refused write is logged and
-/// left: the next look at the world decides again. `false` if one was refused for another reason than that the
-/// world had moved on; the caller must pause then.
+/// left: the next look at the lab decides again. `false` if one was refused for another reason than that the
+/// lab had moved on; the caller must pause then.
 pub async fn execute(client: &Client, view: &View, controller: &'static str, actions: Vec<Action>) -> bool {
     let mut pending = Vec::new();
     let mut all_went = true;

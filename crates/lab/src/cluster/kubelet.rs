@@ -5,6 +5,7 @@
 //! of its own, which holds every task, timer and socket of the kubelet. Power goes by dropping it: nothing is said to
 //! anybody, and nothing is left that could write.
 
+use evenkeel_api::names;
 use evenkeel_net::{
     client::ClientArgs,
     log::causes,
@@ -28,7 +29,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Time from binding to running: image there, container started.
@@ -37,6 +38,9 @@ const START_DELAY: Duration = Duration::from_millis(800);
 const STOP_DELAY: Duration = Duration::from_millis(500);
 /// Kubernetes' own time between renewals of a node's Lease, which lasts four times as long.
 const LEASE_INTERVAL: Duration = Duration::from_secs(10);
+/// A kubelet looks at its Node this often (`nodeStatusUpdateFrequency`) and puts right what others wrote there, such as
+/// `Ready=Unknown` while its machine stood still. A virtual node does not look, so it reports this often.
+const STATUS_INTERVAL: Duration = Duration::from_secs(10);
 /// Between two looks whether the kubelet listens.
 const LOOK: Duration = Duration::from_millis(5);
 /// The Kubernetes that the lab's API server speaks.
@@ -47,6 +51,8 @@ const VERSION: &str = "v1.36.2";
 pub struct KubeletConfig {
     /// Node name.
     pub name: String,
+    /// The zone that its node is labelled with; without one it has no such label.
+    pub zone: Option<String>,
     /// Addresses of its pods.
     pub pods: Cidr,
     /// Where it listens; the port is the published one, too.
@@ -107,6 +113,25 @@ pub enum BootError {
 pub struct Machine {
     power: DropGuard,
     off: oneshot::Receiver<()>,
+    freezes: mpsc::UnboundedSender<Freeze>,
+    /// While it is there, the machine stands still.
+    frozen: Option<std::sync::mpsc::Sender<()>>,
+}
+
+/// Has a machine stand still until the other end of `until` is dropped.
+struct Freeze {
+    begun: oneshot::Sender<()>,
+    until: std::sync::mpsc::Receiver<()>,
+}
+
+impl Freeze {
+    /// Holds up the thread, and with it every task and timer of the machine.
+    fn hold(self) {
+        // Nobody waits for the begin where the lab ends in a hurry.
+        let _ = self.begun.send(());
+        // Nothing is ever sent: the end of the channel is the end of the stand-still.
+        let _ = self.until.recv();
+    }
 }
 
 impl Machine {
@@ -118,6 +143,7 @@ impl Machine {
         let log = log(&config)?;
         let (power, (dark, off)) = (CancellationToken::new(), oneshot::channel());
         let (begun, started) = oneshot::channel();
+        let (freezes, orders) = mpsc::unbounded_channel();
         let (machine, powered) = (config.name.clone(), power.clone());
         std::thread::Builder::new()
             .name(machine)
@@ -133,7 +159,7 @@ impl Machine {
                         return;
                     }
                 };
-                runtime.block_on(powered.run_until_cancelled(run(config, begun)));
+                runtime.block_on(attend(powered, orders, run(config, begun)));
                 // Whatever the kubelet is doing ends here, at once.
                 runtime.shutdown_background();
                 let _ = dark.send(());
@@ -141,14 +167,57 @@ impl Machine {
             .map_err(BootError::Machine)?;
         let power = power.drop_guard();
         started.await.map_err(|_| BootError::Ended)??;
-        Ok(Self { power, off })
+        Ok(Self {
+            power,
+            off,
+            freezes,
+            frozen: None,
+        })
+    }
+
+    /// Has it stand still, with all its tasks and timers, until [`Machine::thaw`]. It does once the answer resolves.
+    pub fn freeze(&mut self) -> oneshot::Receiver<()> {
+        let ((begun, answer), (frozen, until)) = (oneshot::channel(), std::sync::mpsc::channel());
+        if self.freezes.send(Freeze { begun, until }).is_err() {
+            tracing::debug!("a machine that is off was to stand still");
+        }
+        self.frozen = Some(frozen);
+        answer
+    }
+
+    /// Lets it go on where it was.
+    pub fn thaw(&mut self) {
+        self.frozen = None;
     }
 
     /// Takes its power, and waits until nothing of it is left and its address is free.
     pub async fn power_off(self) {
-        drop(self.power);
+        let Self {
+            power, off, frozen, ..
+        } = self;
+        drop(power);
+        // A thread that is held up sees that the power is gone.
+        drop(frozen);
         // A machine that broke is off as well.
-        let _ = self.off.await;
+        let _ = off.await;
+    }
+}
+
+/// Runs a kubelet until the power goes, or until it cannot start. It is held up here rather than in a task of its own,
+/// so that a machine that loses its power while it stands still does nothing more.
+async fn attend(
+    powered: CancellationToken,
+    mut freezes: mpsc::UnboundedReceiver<Freeze>,
+    kubelet: impl Future<Output = ()>,
+) {
+    tokio::pin!(kubelet);
+    loop {
+        tokio::select! {
+            biased;
+            () = powered.cancelled() => return,
+            Some(freeze) = freezes.recv() => freeze.hold(),
+            () = &mut kubelet => return,
+        }
     }
 }
 
@@ -204,6 +273,7 @@ async fn start(config: KubeletConfig) -> Result<Fleet, BootError> {
     }));
     let mut options = Options::new(&config.name, &*provider, vec![config.address]);
     VERSION.clone_into(&mut options.nodes.version);
+    options.nodes.report = STATUS_INTERVAL;
     options.nodes.lease.interval = LEASE_INTERVAL;
     options.nodes.lease.duration = LEASE_INTERVAL * 4;
     let api = KubeletApi {
@@ -233,13 +303,20 @@ fn template(config: &KubeletConfig) -> NodeTemplate {
             .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
         pairs.collect::<BTreeMap<_, _>>()
     };
+    let mut labels = text(&[
+        ("type", "machine"),
+        ("beta.kubernetes.io/os", "linux"),
+        ("beta.kubernetes.io/arch", "amd64"),
+    ]);
+    labels.extend(
+        config
+            .zone
+            .clone()
+            .map(|zone| (names::ZONE_LABELS[0].to_owned(), zone)),
+    );
     NodeTemplate {
         // It stands for a machine with an agent. What is labelled as a virtual node would be in no roster.
-        labels: text(&[
-            ("type", "machine"),
-            ("beta.kubernetes.io/os", "linux"),
-            ("beta.kubernetes.io/arch", "amd64"),
-        ]),
+        labels,
         architecture: "amd64".to_owned(),
         capacity: text(&[
             ("cpu", "4"),

@@ -7,7 +7,10 @@ pub mod status;
 pub use client::{ControlError, inflict, status, watch};
 pub use server::{Orders, bind, serve};
 
-use crate::switch::links::Way;
+use crate::{
+    scenario::{Span, crash::Replica},
+    switch::links::Way,
+};
 use serde::{Deserialize, Serialize};
 use status::Status;
 use std::fmt;
@@ -43,8 +46,36 @@ pub enum Fault {
         /// The node.
         node: String,
     },
-    /// The controller is killed; it is started again after a second.
-    CrashController,
+    /// Controllers are killed; they are started again after a second.
+    CrashController {
+        /// Which of them.
+        which: Replica,
+    },
+    /// The API server goes down and comes back.
+    #[serde(rename_all = "camelCase")]
+    CrashApiServer {
+        /// For how long, in milliseconds.
+        for_ms: u64,
+        /// Whether the stand-in for the stock controllers dies with it, and is started again after it.
+        #[serde(default)]
+        stock: bool,
+    },
+    /// A whole machine freezes, and goes on after a time.
+    #[serde(rename_all = "camelCase")]
+    Stall {
+        /// The node.
+        node: String,
+        /// For how long, in milliseconds.
+        for_ms: u64,
+    },
+    /// A kubelet is stopped, and started again after a time.
+    #[serde(rename_all = "camelCase")]
+    RestartKubelet {
+        /// The node.
+        node: String,
+        /// For how long, in milliseconds.
+        for_ms: u64,
+    },
     /// Links are repaired and power is back.
     Heal {
         /// The node; without it all of them.
@@ -92,7 +123,19 @@ impl fmt::Display for Fault {
             Self::Cut { node, link, .. } => write!(f, "the link between {node} and {link}"),
             Self::Kill { node } => write!(f, "{node} has no power"),
             Self::CrashAgent { node } => write!(f, "the agent of {node} was killed"),
-            Self::CrashController => f.write_str("the controller was killed"),
+            Self::CrashController { which } => write!(f, "{which} was killed"),
+            Self::CrashApiServer { for_ms, stock } => {
+                let also = if *stock { " with the stock controllers" } else { "" };
+                write!(f, "the API server is down{also} for {}", Span::of_millis(*for_ms))
+            }
+            Self::Stall { node, for_ms } => write!(f, "{node} is frozen for {}", Span::of_millis(*for_ms)),
+            Self::RestartKubelet { node, for_ms } => {
+                write!(
+                    f,
+                    "the kubelet of {node} is down for {}",
+                    Span::of_millis(*for_ms)
+                )
+            }
             Self::Heal { node: Some(node) } => write!(f, "{node} healed"),
             Self::Heal { node: None } => f.write_str("everything healed"),
         }

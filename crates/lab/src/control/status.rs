@@ -11,8 +11,10 @@ pub struct Status {
     pub server: String,
     /// The administrator's kubeconfig.
     pub kubeconfig: String,
-    /// `running`, `crashed …`; `none` in a lab without agents.
-    pub controller: String,
+    /// `running` or `down`.
+    pub api_server: String,
+    /// Name of each controller and how it is: `running`, `down (…)`. Empty in a lab without agents.
+    pub controllers: Vec<(String, String)>,
     /// The stand-in for the stock controllers.
     pub stock: String,
     /// The nodes, in order.
@@ -27,6 +29,9 @@ pub struct NodeStatus {
     pub name: String,
     /// Whether it has power.
     pub power: bool,
+    /// What is wrong with the machine for a time: `frozen`, `kubelet down`; empty if nothing is.
+    #[serde(default)]
+    pub trouble: String,
     /// Faults of its links, for people.
     pub links: Vec<String>,
     /// How its agent is.
@@ -54,7 +59,11 @@ impl NodeStatus {
             .map(|taint| taint.rsplit('/').next().unwrap_or(taint).to_owned());
         [
             self.name.clone(),
-            if self.power { "on" } else { "off" }.to_owned(),
+            match (self.power, self.trouble.as_str()) {
+                (false, _) => "off".to_owned(),
+                (true, "") => "on".to_owned(),
+                (true, trouble) => trouble.to_owned(),
+            },
             or_dash(self.links.join("; ")),
             self.agent.clone(),
             or_dash(self.ready.clone()),
@@ -70,11 +79,14 @@ impl NodeStatus {
 
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "api server {}   controller {}   stock stand-in {}",
-            self.server, self.controller, self.stock
-        )?;
+        write!(f, "api server {} {}", self.server, self.api_server)?;
+        if self.controllers.is_empty() {
+            f.write_str("   controller none")?;
+        }
+        for (name, state) in &self.controllers {
+            write!(f, "   {name} {state}")?;
+        }
+        writeln!(f, "   stock stand-in {}", self.stock)?;
         writeln!(f, "kubeconfig {}", self.kubeconfig)?;
         let head = [
             "NODE", "POWER", "LINKS", "AGENT", "READY", "STATE", "WORK", "TAINTS",
@@ -118,6 +130,7 @@ mod tests {
         let node = NodeStatus {
             name: "shore-2".to_owned(),
             power: true,
+            trouble: String::new(),
             links: vec!["cloud cut (both ways)".to_owned()],
             agent: "running".to_owned(),
             ready: "Unknown".to_owned(),
@@ -130,7 +143,11 @@ mod tests {
         let status = Status {
             server: "https://127.0.0.1:1".to_owned(),
             kubeconfig: "/lab/kubeconfig".to_owned(),
-            controller: "running".to_owned(),
+            api_server: "running".to_owned(),
+            controllers: vec![
+                ("controller-1".to_owned(), "running".to_owned()),
+                ("controller-2".to_owned(), "down (SIGKILL)".to_owned()),
+            ],
             stock: "running".to_owned(),
             nodes: vec![node],
         };
@@ -138,7 +155,7 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines[0],
-            "api server https://127.0.0.1:1   controller running   stock stand-in running"
+            "api server https://127.0.0.1:1 running   controller-1 running   controller-2 down (SIGKILL)   stock stand-in running"
         );
         assert_eq!(
             lines[3],

@@ -13,35 +13,59 @@
 //!   - wait: {until: clean, within: 30s}
 //! ```
 
-pub mod judge;
+pub mod assertions;
+mod check;
+pub mod crash;
+pub mod layout;
 mod seconds;
+pub mod step;
 mod text;
 
-use crate::switch::links::Way;
+use layout::{Layout, Zones};
 pub use seconds::Span;
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 use std::{
-    collections::BTreeSet,
-    fmt,
     path::{Path, PathBuf},
     time::Duration,
 };
+use step::Step;
 
 /// Most nodes a lab can have: each is a process on this machine.
 pub const MAX_NODES: u8 = 50;
 
+/// Nodes of a lab of which nobody says otherwise.
+pub const DEFAULT_NODES: u8 = 5;
+
 /// The scenarios that `evenkeel lab run NAME` finds without a file.
-pub const BUILT_IN: [(&str, &str); 2] = [
+pub const BUILT_IN: [(&str, &str); 9] = [
     ("tour", include_str!("../../scenarios/tour.yaml")),
     ("crash", include_str!("../../scenarios/crash.yaml")),
+    ("stall", include_str!("../../scenarios/stall.yaml")),
+    ("isolated", include_str!("../../scenarios/isolated.yaml")),
+    ("split", include_str!("../../scenarios/split.yaml")),
+    ("three-zones", include_str!("../../scenarios/three-zones.yaml")),
+    ("api-restart", include_str!("../../scenarios/api-restart.yaml")),
+    ("power-off", include_str!("../../scenarios/power-off.yaml")),
+    (
+        "power-off-builtin",
+        include_str!("../../scenarios/power-off-builtin.yaml"),
+    ),
 ];
+
+/// Names of [`BUILT_IN`], for messages.
+fn built_in_names() -> String {
+    BUILT_IN.map(|(name, _)| name).join(", ")
+}
 
 /// Why a scenario cannot be played. Not worth a retry.
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
     /// It cannot be read.
-    #[error("cannot read scenario {path}: {source}; give a file, or one of the built-in ones: tour, crash")]
+    #[error(
+        "cannot read scenario {path}: {source}; give a file, or one of the built-in ones: {}",
+        built_in_names()
+    )]
     Unreadable {
         /// File.
         path: PathBuf,
@@ -78,11 +102,20 @@ pub struct Scenario {
     /// For people.
     pub name: String,
     /// Number of nodes; they are called `PREFIX-1` and so on.
-    #[serde(default = "default_nodes")]
-    nodes: Spanned<u8>,
+    #[serde(default)]
+    nodes: Option<Spanned<u8>>,
     /// Prefix of their names.
-    #[serde(default = "default_prefix")]
-    node_prefix: Spanned<String>,
+    #[serde(default)]
+    node_prefix: Option<Spanned<String>>,
+    /// Zones with their sizes, instead.
+    #[serde(default)]
+    zones: Option<Spanned<Zones>>,
+    /// Number of controllers.
+    #[serde(default)]
+    controllers: Option<Spanned<u8>>,
+    /// Defaults that the controllers run with.
+    #[serde(default)]
+    pub profile: Profile,
     /// Timers of the stand-in for the stock controllers.
     #[serde(default)]
     pub stock: StockTimers,
@@ -93,20 +126,33 @@ pub struct Scenario {
     steps: Vec<Spanned<Step>>,
 }
 
-fn default_nodes() -> Spanned<u8> {
-    nowhere(5)
-}
-
-fn default_prefix() -> Spanned<String> {
-    nowhere("shore".to_owned())
-}
-
 fn nowhere<T>(value: T) -> Spanned<T> {
     Spanned::new(
         value,
         serde_saphyr::Location::UNKNOWN,
         serde_saphyr::Location::UNKNOWN,
     )
+}
+
+/// Defaults of the controllers where no FailoverPolicy speaks: their `--profile`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "camelCase")]
+pub enum Profile {
+    /// For zones that live through long cuts of their cloud link.
+    #[default]
+    Edge,
+    /// As close to stock Kubernetes as failover can be.
+    Builtin,
+}
+
+impl Profile {
+    /// As the flag has it.
+    pub fn flag(self) -> &'static str {
+        match self {
+            Self::Edge => "edge",
+            Self::Builtin => "builtin",
+        }
+    }
 }
 
 /// Timers of the stand-in for the stock controllers; the defaults are shortened so that a run takes minutes.
@@ -144,140 +190,6 @@ pub enum Manifest {
     Inline(Spanned<String>),
 }
 
-/// One step.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub enum Step {
-    /// Words for whoever watches.
-    Note(String),
-    /// Go on once something is so; the run ends if it is not in time.
-    Wait(Wait),
-    /// Break or impair a link.
-    Cut(Cut),
-    /// Take a node's power.
-    Kill(Victim),
-    /// Kill a process; it is started again.
-    Crash(Crash),
-    /// Repair links and switch nodes on.
-    Heal(Heal),
-    /// Let time pass; then judge what happened since the last fault.
-    Hold(Hold),
-    /// Judge what happened since the last fault, giving it the time it may take.
-    Expect(Expect),
-}
-
-/// Waits for a condition.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Wait {
-    /// For what.
-    pub until: Condition,
-    /// At most so long.
-    pub within: Span,
-}
-
-/// What can be waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Condition {
-    /// Every node is Ready, every workload has its replicas ready, and each ready pod of a Service is an endpoint.
-    Ready,
-    /// Ready, and nothing of an incident is left: no taints, no pod on its way out, no open incident.
-    Clean,
-}
-
-/// A link and what becomes of it.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Cut {
-    /// The node.
-    node: Spanned<String>,
-    /// The other end: `cloud`, `peers` (all other nodes), or a node.
-    #[serde(default = "default_link")]
-    link: Spanned<String>,
-    /// Which way, seen from the node.
-    #[serde(default)]
-    pub way: Way,
-    /// Delay instead of cutting.
-    #[serde(default)]
-    pub delay: Option<Span>,
-    /// Lose this share of datagrams, in percent, instead of cutting.
-    #[serde(default)]
-    drop_percent: Option<Spanned<u8>>,
-}
-
-fn default_link() -> Spanned<String> {
-    nowhere("cloud".to_owned())
-}
-
-/// A node by its name or by what runs on it.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Victim {
-    /// Its name.
-    #[serde(default)]
-    node: Option<Spanned<String>>,
-    /// Any node on which a pod of each of these workloads is ready, as in `deployment/web`.
-    #[serde(default)]
-    pub running: Vec<String>,
-    /// But none of these.
-    #[serde(default)]
-    except: Vec<Spanned<String>>,
-}
-
-/// Kills a process.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub enum Crash {
-    /// The agent of a node.
-    Agent(Spanned<String>),
-    /// The controller.
-    Controller,
-}
-
-/// Repairs one node, or everything.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Heal {
-    #[serde(default)]
-    node: Option<Spanned<String>>,
-}
-
-/// Lets time pass.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Hold {
-    /// How long.
-    pub r#for: Span,
-    /// Most pods that may have been deleted or replaced since the last fault.
-    #[serde(default)]
-    pub pods_moved: Option<usize>,
-    /// Most endpoints that may have been not ready at any moment since the last fault.
-    #[serde(default)]
-    pub endpoints_lost: Option<usize>,
-}
-
-/// What must have happened, counted from the last fault, on the node it struck.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Expect {
-    /// No endpoint on the node is ready.
-    #[serde(default)]
-    pub endpoints_out: Option<Span>,
-    /// Each Deployment that had pods there has as many ready pods elsewhere as it had in all.
-    #[serde(default)]
-    pub replaced: Option<Span>,
-    /// The StatefulSet pods of the node are still the same pods, and nobody else has their name.
-    #[serde(default)]
-    pub stateful_not_moved: bool,
-    /// Most pods that may have been deleted or replaced.
-    #[serde(default)]
-    pub pods_moved: Option<usize>,
-    /// Most endpoints that may have been lost.
-    #[serde(default)]
-    pub endpoints_lost: Option<usize>,
-}
-
 impl Scenario {
     /// Reads a file, or one of [`BUILT_IN`]. Manifest files are found relative to it.
     pub fn load(name: &str) -> Result<Self, ScenarioError> {
@@ -310,17 +222,8 @@ impl Scenario {
             let line = error.location().map_or(0, |location| location.line());
             malformed(origin, text, line, text::one_line(&error))
         })?;
-        scenario
-            .check()
-            .map_err(|(line, reason)| malformed(origin, text, line, reason))?;
+        check::check(&scenario).map_err(|(line, reason)| malformed(origin, text, line, reason))?;
         Ok(scenario)
-    }
-
-    /// Names of the nodes, in order.
-    pub fn node_names(&self) -> Vec<String> {
-        (1..=self.nodes.value)
-            .map(|node| format!("{}-{node}", self.node_prefix.value))
-            .collect()
     }
 
     /// What happens, in order.
@@ -328,148 +231,38 @@ impl Scenario {
         self.steps.iter().map(|step| &step.value)
     }
 
-    /// Number of nodes.
-    pub fn nodes(&self) -> u8 {
-        self.nodes.value
-    }
-
-    /// Prefix of their names.
-    pub fn node_prefix(&self) -> &str {
-        &self.node_prefix.value
-    }
-
-    /// What deserialization cannot know: names of nodes, ranges, and steps that need a fault before them.
-    fn check(&self) -> Result<(), (u64, String)> {
-        let nodes = self.nodes.value;
-        if nodes == 0 || nodes > MAX_NODES {
-            let line = self.nodes.referenced.line();
-            return Err((line, format!("nodes: {nodes} is not between 1 and {MAX_NODES}")));
-        }
-        let prefix = &self.node_prefix.value;
-        let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        if prefix.len() > 50
-            || !prefix.starts_with(|c: char| c.is_ascii_lowercase())
-            || !prefix.chars().all(is_name)
-        {
-            let line = self.node_prefix.referenced.line();
-            return Err((line, format!("nodePrefix: `{prefix}` cannot begin a node name")));
-        }
-        let known: BTreeSet<String> = self.node_names().into_iter().collect();
-        let named = |field: &str, name: &Spanned<String>| {
-            if known.contains(&name.value) {
-                return Ok(());
+    /// The nodes: how many, what they are called, and in which zones they are.
+    pub fn layout(&self) -> Layout {
+        match &self.zones {
+            Some(zones) => {
+                let sizes = zones.value.0.iter();
+                Layout::Zones(sizes.map(|(zone, size)| (zone.clone(), size.value)).collect())
             }
-            let list = self.node_names().join(", ");
-            Err((
-                name.referenced.line(),
-                format!("{field}: unknown node `{}`; known are {list}", name.value),
-            ))
-        };
-        let mut struck = false;
-        for Spanned {
-            value: step,
-            referenced,
-            ..
-        } in &self.steps
-        {
-            let line = referenced.line();
-            match step {
-                Step::Note(_) | Step::Wait(_) => {}
-                Step::Cut(cut) => {
-                    named("cut.node", &cut.node)?;
-                    if !matches!(cut.link.value.as_str(), "cloud" | "peers") {
-                        named("cut.link", &cut.link)?;
-                    }
-                    if let Some(percent) = &cut.drop_percent
-                        && percent.value > 100
-                    {
-                        return Err((
-                            percent.referenced.line(),
-                            "cut.dropPercent: more than 100".to_owned(),
-                        ));
-                    }
-                    struck = true;
-                }
-                Step::Kill(victim) => {
-                    match &victim.node {
-                        Some(node) if victim.running.is_empty() => named("kill.node", node)?,
-                        Some(node) => {
-                            let reason = "kill: give either node or running".to_owned();
-                            return Err((node.referenced.line(), reason));
-                        }
-                        None if victim.running.is_empty() => {
-                            return Err((line, "kill: give node or running".to_owned()));
-                        }
-                        None => {}
-                    }
-                    for node in &victim.except {
-                        named("kill.except", node)?;
-                    }
-                    struck = true;
-                }
-                Step::Crash(Crash::Agent(node)) => {
-                    named("crash.agent", node)?;
-                    struck = true;
-                }
-                Step::Crash(Crash::Controller) => struck = true,
-                Step::Heal(heal) => {
-                    if let Some(node) = &heal.node {
-                        named("heal.node", node)?;
-                    }
-                }
-                Step::Hold(hold) if hold.pods_moved.is_none() && hold.endpoints_lost.is_none() => {}
-                Step::Hold(_) | Step::Expect(_) if struck => {}
-                Step::Hold(_) | Step::Expect(_) => {
-                    return Err((
-                        line,
-                        "an assertion needs a cut, kill or crash before it".to_owned(),
-                    ));
-                }
-            }
+            None => Layout::One {
+                prefix: self
+                    .node_prefix
+                    .as_ref()
+                    .map_or("shore", |prefix| &prefix.value)
+                    .to_owned(),
+                nodes: self.nodes.as_ref().map_or(DEFAULT_NODES, |nodes| nodes.value),
+            },
         }
-        Ok(())
-    }
-}
-
-impl Cut {
-    /// Name of the node.
-    pub fn node(&self) -> &str {
-        &self.node.value
     }
 
-    /// `cloud`, `peers`, or a node.
-    pub fn link(&self) -> &str {
-        &self.link.value
+    /// Names of the nodes, in order.
+    pub fn node_names(&self) -> Vec<String> {
+        self.layout()
+            .places()
+            .into_iter()
+            .map(|place| place.name)
+            .collect()
     }
 
-    /// Whether the API server hears nothing of the node any more.
-    pub fn silences(&self) -> bool {
-        let cut = self.delay.is_none() && self.drop_percent.is_none();
-        cut && self.link() == "cloud" && self.way != Way::To
-    }
-
-    /// Datagrams lost, in percent.
-    pub fn drop_percent(&self) -> Option<u8> {
-        self.drop_percent.as_ref().map(|percent| percent.value)
-    }
-}
-
-impl Victim {
-    /// Name of the node, where the scenario says it.
-    pub fn node(&self) -> Option<&str> {
-        self.node.as_ref().map(|node| node.value.as_str())
-    }
-
-    /// Nodes that are spared.
-    pub fn except(&self) -> impl Iterator<Item = &str> {
-        self.except.iter().map(|node| node.value.as_str())
-    }
-}
-
-impl Heal {
-    /// Name of the node; `None` is everything.
-    pub fn node(&self) -> Option<&str> {
-        self.node.as_ref().map(|node| node.value.as_str())
+    /// Number of controllers.
+    pub fn controllers(&self) -> u8 {
+        self.controllers
+            .as_ref()
+            .map_or(1, |controllers| controllers.value)
     }
 }
 
@@ -495,15 +288,6 @@ fn malformed(origin: &str, text: &str, line: u64, reason: String) -> ScenarioErr
         line,
         text: text.trim().to_owned(),
         reason,
-    }
-}
-
-impl fmt::Display for Condition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Ready => "ready",
-            Self::Clean => "clean",
-        })
     }
 }
 

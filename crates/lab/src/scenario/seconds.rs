@@ -1,7 +1,7 @@
 //! Durations as people write them: `10s`, `500ms`, `1m30s`.
 
 use serde::{Deserialize, Deserializer, de};
-use std::{fmt, time::Duration};
+use std::{fmt, str::FromStr, time::Duration};
 
 /// A duration in a scenario, longer than zero and at most a day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,6 +38,26 @@ pub(super) fn parse(text: &str) -> Result<Duration, String> {
         return Err(format!("`{text}` is not a duration between 1ms and 24h"));
     }
     Ok(total)
+}
+
+impl Span {
+    /// In milliseconds.
+    pub fn millis(self) -> u64 {
+        u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Of so many milliseconds.
+    pub fn of_millis(millis: u64) -> Self {
+        Self(Duration::from_millis(millis))
+    }
+}
+
+impl FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        parse(text).map(Self)
+    }
 }
 
 impl<'de> Deserialize<'de> for Span {

@@ -52,6 +52,29 @@ fn the_tour_is_a_scenario_and_reads_as_a_script() {
 #[case::bad_prefix("name: x\nnodePrefix: Shore\nsteps: []\n", 2, &["nodePrefix", "Shore"])]
 #[case::too_lossy("name: x\nsteps:\n  - cut: {node: shore-1, dropPercent: 101}\n", 3, &["cut.dropPercent"])]
 #[case::nothing_to_judge("name: x\nsteps:\n  - expect: {replaced: 3s}\n", 3, &["assertion", "before it"])]
+#[case::sum_of_zones("name: x\nnodes: 4\nzones: {a: 3, b: 2}\nsteps: []\n", 2, &["nodes: 4", "sum", "5"])]
+#[case::prefix_of_zones("name: x\nzones: {a: 3}\nnodePrefix: z\nsteps: []\n", 3, &["nodePrefix", "zones"])]
+#[case::many_in_zones("name: x\nzones: {a: 30, b: 30}\nsteps: []\n", 2, &["zones: 60 nodes", "50"])]
+#[case::empty_zone("name: x\nzones: {a: 0}\nsteps: []\n", 2, &["zones: a"])]
+#[case::no_zone("name: x\nzones: {}\nsteps: []\n", 2, &["zones: 0 nodes"])]
+#[case::bad_zone("name: x\nzones: {A: 2}\nsteps: []\n", 2, &["zones: `A`"])]
+#[case::zone_size("name: x\nzones: {a: many}\nsteps: []\n", 2, &[])]
+#[case::node_of_zone("name: x\nzones: {a: 1}\nsteps:\n  - stall: {node: shore-1, for: 1s}\n", 4, &["stall.node", "a-1"])]
+#[case::no_controller("name: x\ncontrollers: 0\nsteps: []\n", 2, &["controllers: 0", "3"])]
+#[case::which_controller("name: x\ncontrollers: 2\nsteps:\n  - crash: {controller: 3}\n", 4, &["crash.controller", "it has 2"])]
+#[case::what_controller("name: x\nsteps:\n  - crash: {controller: boss}\n", 3, &["boss", "leader"])]
+#[case::bad_profile("name: x\nprofile: sea\nsteps: []\n", 2, &["sea"])]
+#[case::outage_without_end("name: x\nsteps:\n  - crash: apiserver\n", 3, &["apiserver", "for: 6s"])]
+#[case::outage_option("name: x\nsteps:\n  - crash: {apiserver: {for: 6s, stocks: true}}\n", 3, &["stocks"])]
+#[case::what_crashes("name: x\nsteps:\n  - crash: {kettle: 1}\n", 3, &["kettle", "apiserver"])]
+#[case::two_crashes("name: x\nsteps:\n  - crash: {agent: shore-1, controller: 1}\n", 3, &["controller", "a step for each"])]
+#[case::stall_without_end("name: x\nsteps:\n  - stall: {node: shore-1}\n", 3, &["for"])]
+#[case::stall_of_nobody("name: x\nsteps:\n  - stall: {node: shore-9, for: 3s}\n", 3, &["stall.node", "shore-9"])]
+#[case::kubelet_of_nobody("name: x\nsteps:\n  - restart-kubelet: {node: x, for: 3s}\n", 3, &["restart-kubelet.node", "x"])]
+#[case::no_such_state("name: x\nsteps:\n  - crash: controller\n  - expect: {reported: {state: Sad, within: 1s}}\n", 4, &["reported.state", "Sad", "Isolated"])]
+#[case::on_nobody("name: x\nsteps:\n  - crash: controller\n  - hold: {for: 1s, on: [x], podsMoved: 0}\n", 4, &["hold.on", "x"])]
+#[case::on_nothing("name: x\nsteps:\n  - crash: controller\n  - hold: {for: 1s, on: [shore-1]}\n", 4, &["hold.on", "podsMoved"])]
+#[case::expect_nothing("name: x\nsteps:\n  - crash: controller\n  - expect: {}\n", 4, &["expect", "at least one"])]
 #[case::not_yaml("name: [\n", 1, &[])]
 fn what_is_wrong_is_named(#[case] text: &str, #[case] line: u64, #[case] words: &[&str]) {
     let error = Scenario::parse(text, "my.yaml").unwrap_err();
@@ -94,10 +117,18 @@ steps:
   - cut: {node: shore-1, link: peers, delay: 200ms, dropPercent: 30}
   - kill: {node: shore-3}
   - crash: controller
+  - crash: {controller: 1}
+  - crash: {controller: leader}
   - crash: {agent: shore-4}
+  - crash: {apiserver: {for: 6s}}
+  - crash: {apiserver: {for: 30s, stock: true}}
+  - stall: {node: shore-2, for: 3s}
+  - restart-kubelet: {node: shore-2, for: 20s}
   - heal: {node: shore-1}
   - hold: {for: 5s}
   - hold: {for: 5s, podsMoved: 2}
+  - hold: {for: 5s, on: [shore-1, shore-2], endpointsLost: 0, stateChanges: 2}
+  - expect: {endpointsBack: 30s, reported: {state: Isolated, within: 40s}, podsMoved: 0, on: [shore-1]}
 ";
     let scenario = Scenario::parse(text, "x").unwrap();
     let script: Vec<String> = scenario.steps().map(ToString::to_string).collect();
@@ -109,10 +140,18 @@ steps:
             "delay by 200ms and lose 30 % on shore-1's links to its peers (both ways)",
             "power off shore-3",
             "crash the controller",
+            "crash controller 1",
+            "crash the leading controller",
             "crash the agent of shore-4",
+            "crash the API server for 6s",
+            "crash the API server and the stock controllers for 30s",
+            "freeze shore-2 for 3s",
+            "stop the kubelet of shore-2 for 20s",
             "heal shore-1",
             "hold for 5s",
             "hold for 5s: at most 2 pods moved",
+            "hold for 5s: 0 endpoints lost, at most 2 state changes per node on shore-1, shore-2",
+            "expect endpoints back within 30s, reported as Isolated within 40s, 0 pods moved on shore-1",
         ]
     );
 }
@@ -142,4 +181,17 @@ fn manifests_are_found_beside_the_scenario() {
         error.contains("s.yaml:3: ") && error.contains("gone.yaml"),
         "{error}"
     );
+}
+
+#[test]
+fn zones_have_nodes_of_their_own_in_the_order_of_the_file() {
+    let text = "name: x\nzones: {south: 2, north: 1}\ncontrollers: 3\nprofile: builtin\nsteps: []\n";
+    let scenario = Scenario::parse(text, "x").unwrap();
+    assert_eq!(scenario.node_names(), ["south-1", "south-2", "north-1"]);
+    assert_eq!(scenario.layout().places()[2].zone.as_deref(), Some("north"));
+    assert_eq!((scenario.controllers(), scenario.profile), (3, Profile::Builtin));
+    let same = "name: x\nnodes: 3\nzones: {south: 2, north: 1}\nsteps: []\n";
+    assert!(Scenario::parse(same, "x").is_ok(), "the sum is no contradiction");
+    let plain = Scenario::parse("name: x\nsteps: []\n", "x").unwrap();
+    assert_eq!((plain.controllers(), plain.profile), (1, Profile::Edge));
 }

@@ -1,6 +1,7 @@
 //! How steps and errors read.
 
-use super::{Crash, Cut, Expect, Heal, Hold, Step, Victim, Wait};
+use super::step::{Cut, Expect, Heal, Hold, Step, Victim, Wait};
+use serde_saphyr::Spanned;
 use std::fmt;
 
 /// The message of a YAML error without its drawing, on one line.
@@ -17,8 +18,15 @@ impl fmt::Display for Step {
             Self::Wait(Wait { until, within }) => write!(f, "wait until {until}, at most {within}"),
             Self::Cut(cut) => cut.fmt(f),
             Self::Kill(victim) => write!(f, "power off {victim}"),
-            Self::Crash(Crash::Agent(node)) => write!(f, "crash the agent of {}", node.value),
-            Self::Crash(Crash::Controller) => f.write_str("crash the controller"),
+            Self::Crash(crash) => crash.fmt(f),
+            Self::Stall(stall) => write!(f, "freeze {} for {}", stall.node.value, stall.r#for),
+            Self::RestartKubelet(restart) => {
+                write!(
+                    f,
+                    "stop the kubelet of {} for {}",
+                    restart.node.value, restart.r#for
+                )
+            }
             Self::Heal(heal) => heal.fmt(f),
             Self::Hold(hold) => hold.fmt(f),
             Self::Expect(expect) => expect.fmt(f),
@@ -66,12 +74,13 @@ impl fmt::Display for Hold {
         let rules = [
             rule("pods moved", self.pods_moved),
             rule("endpoints lost", self.endpoints_lost),
+            rule("state changes per node", self.state_changes),
         ];
         let rules: Vec<String> = rules.into_iter().flatten().collect();
         if rules.is_empty() {
             Ok(())
         } else {
-            write!(f, ": {}", rules.join(", "))
+            write!(f, ": {}{}", rules.join(", "), on(&self.on))
         }
     }
 }
@@ -91,9 +100,19 @@ impl fmt::Display for Expect {
             self.stateful_not_moved
                 .then(|| "StatefulSet pods not moved".to_owned()),
         );
+        rules.extend(
+            self.endpoints_back
+                .map(|within| format!("endpoints back within {within}")),
+        );
+        rules.extend(
+            self.reported
+                .as_ref()
+                .map(|reported| format!("reported as {} within {}", reported.state.value, reported.within)),
+        );
         rules.extend(rule("pods moved", self.pods_moved));
         rules.extend(rule("endpoints lost", self.endpoints_lost));
-        write!(f, "expect {}", rules.join(", "))
+        rules.extend(rule("state changes per node", self.state_changes));
+        write!(f, "expect {}{}", rules.join(", "), on(&self.on))
     }
 }
 
@@ -105,4 +124,13 @@ fn rule(what: &str, most: Option<usize>) -> Option<String> {
             format!("at most {most} {what}")
         }
     })
+}
+
+/// Which nodes an assertion is about; nothing for all.
+fn on(nodes: &[Spanned<String>]) -> String {
+    if nodes.is_empty() {
+        return String::new();
+    }
+    let names: Vec<&str> = nodes.iter().map(|node| node.value.as_str()).collect();
+    format!(" on {}", names.join(", "))
 }

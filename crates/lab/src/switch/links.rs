@@ -63,6 +63,20 @@ pub enum Verdict {
 struct Power {
     on: bool,
     boot: u32,
+    frozen: bool,
+}
+
+impl Power {
+    const FIRST_BOOT: Self = Self {
+        on: true,
+        boot: 0,
+        frozen: false,
+    };
+
+    /// Whether the machine does anything with what arrives.
+    fn runs(self) -> bool {
+        self.on && !self.frozen
+    }
 }
 
 /// The table of links. A fresh one delivers everything at once.
@@ -76,7 +90,7 @@ impl Links {
     /// `nodes` nodes, all on, every link whole.
     pub fn new(nodes: u8) -> Self {
         Self {
-            power: vec![Power { on: true, boot: 0 }; usize::from(nodes)],
+            power: vec![Power::FIRST_BOOT; usize::from(nodes)],
             faults: BTreeMap::new(),
         }
     }
@@ -84,9 +98,22 @@ impl Links {
     /// What becomes of traffic from one end to the other. A node reaches itself as long as it is on. A node that
     /// the table does not hold is as good as switched off.
     pub fn verdict(&self, from: End, to: End) -> Verdict {
-        if !self.is_on(from) || !self.is_on(to) {
+        if !self.runs(from) || !self.runs(to) {
             return Verdict::Silence;
         }
+        self.on_the_way(from, to)
+    }
+
+    /// The same for a datagram. A frozen machine's network card takes datagrams in; the machine reads them once it goes
+    /// on.
+    pub fn verdict_of_datagram(&self, from: End, to: End) -> Verdict {
+        if !self.runs(from) || !self.is_on(to) {
+            return Verdict::Silence;
+        }
+        self.on_the_way(from, to)
+    }
+
+    fn on_the_way(&self, from: End, to: End) -> Verdict {
         match self.faults.get(&(from, to)) {
             Some(fault) if fault.cut => Verdict::Silence,
             Some(fault) => Verdict::Deliver {
@@ -125,6 +152,18 @@ impl Links {
         }
     }
 
+    /// Whether a node has power and stands still.
+    pub fn is_frozen(&self, node: u8) -> bool {
+        self.power_of(node).is_some_and(|power| power.on && power.frozen)
+    }
+
+    fn runs(&self, end: End) -> bool {
+        match end {
+            End::Cloud => true,
+            End::Node(node) => self.power_of(node).is_some_and(Power::runs),
+        }
+    }
+
     /// How often this end was switched on again; connections do not outlive a change.
     pub fn boot(&self, end: End) -> u32 {
         match end {
@@ -159,6 +198,21 @@ impl Links {
     pub fn power_off(&mut self, node: u8) {
         if let Some(power) = self.power_mut(node) {
             power.on = false;
+            power.frozen = false;
+        }
+    }
+
+    /// Freezes a node that is on: nothing gets an answer, and nothing is lost.
+    pub fn freeze(&mut self, node: u8) {
+        if let Some(power) = self.power_mut(node) {
+            power.frozen = power.on;
+        }
+    }
+
+    /// Lets a frozen node go on where it was: the same boot.
+    pub fn thaw(&mut self, node: u8) {
+        if let Some(power) = self.power_mut(node) {
+            power.frozen = false;
         }
     }
 
@@ -170,6 +224,7 @@ impl Links {
             *power = Power {
                 on: true,
                 boot: power.boot + 1,
+                frozen: false,
             };
         }
     }

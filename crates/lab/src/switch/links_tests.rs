@@ -85,6 +85,34 @@ fn a_node_is_unreachable_once_nobody_can_reach_it() {
 }
 
 #[test]
+fn a_frozen_machine_answers_nothing_and_goes_on_in_the_same_boot() {
+    let mut links = Links::new(2);
+    links.freeze(2);
+    assert!(links.is_frozen(2) && links.is_on(n(2)) && links.is_unreachable(2));
+    for (from, to) in [(n(1), n(2)), (n(2), n(1)), (n(2), C), (C, n(2)), (n(2), n(2))] {
+        assert_eq!(links.verdict(from, to), Verdict::Silence, "{from:?} to {to:?}");
+    }
+    assert_eq!(
+        links.verdict_of_datagram(n(1), n(2)),
+        DELIVER,
+        "its network card takes it in"
+    );
+    assert_eq!(links.verdict_of_datagram(n(2), n(1)), Verdict::Silence);
+    links.thaw(2);
+    assert!(links.both_ways(n(1), n(2)) && links.both_ways(n(2), C));
+    assert_eq!(links.boot(n(2)), 0);
+    // Power that goes while it stands still is gone for good.
+    links.freeze(2);
+    links.power_off(2);
+    links.thaw(2);
+    assert!(!links.is_frozen(2) && !links.passes(n(1), n(2)));
+    assert_eq!(links.verdict_of_datagram(n(1), n(2)), Verdict::Silence);
+    links.freeze(2);
+    links.power_on(2);
+    assert!(links.both_ways(n(1), n(2)));
+}
+
+#[test]
 fn each_power_cycle_is_one_boot() {
     let mut links = Links::new(2);
     links.power_on(1);

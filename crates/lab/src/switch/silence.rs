@@ -3,9 +3,18 @@
 //! Closing the listener would refuse connections, and accepting without reading would complete handshakes; both
 //! are signs of life. Linux drops a SYN for a listener whose accept queue is full
 //! (`tcp_abort_on_overflow` = 0, the default), so the backlog is shrunk and filled with connections of our own.
+//!
+//! Silence towards some clients alone, as from a machine that only they cannot reach, is a filter on the listening
+//! socket: the kernel drops their SYNs and goes on to answer others. (A socket that is accepted inherits the filter of
+//! that moment, in which its own client did not stand.)
 
-use socket2::{Domain, SockRef, Socket, Type};
-use std::{collections::HashSet, io, net::SocketAddr, time::Duration};
+use socket2::{Domain, SockFilter, SockRef, Socket, Type};
+use std::{
+    collections::HashSet,
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    time::Duration,
+};
 use tokio::net::TcpListener;
 
 const BACKLOG: i32 = 1024;
@@ -20,6 +29,36 @@ pub(super) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     TcpListener::from_std(socket.into())
+}
+
+/// Drops every SYN from these addresses, and from no other, from now on.
+pub(super) fn ignore(listener: &TcpListener, sources: &[Ipv4Addr]) -> io::Result<()> {
+    SockRef::from(listener).attach_filter(&filter(sources))
+}
+
+/// Classic BPF: loads the source address of the IPv4 header, compares it with each of `sources`, and drops the packet
+/// if one is equal. There are fewer sources than the 255 instructions that a jump can pass over, because a lab has at
+/// most 50 nodes.
+fn filter(sources: &[Ipv4Addr]) -> Vec<SockFilter> {
+    /// `BPF_LD | BPF_W | BPF_ABS`
+    const LOAD: u16 = 0x20;
+    /// `BPF_JMP | BPF_JEQ | BPF_K`
+    const JUMP_IF_EQUAL: u16 = 0x15;
+    /// `BPF_RET | BPF_K`
+    const RETURN: u16 = 0x06;
+    /// `SKF_NET_OFF`, where the IPv4 header begins, and the offset of the source address in it.
+    const SOURCE: u32 = 0xfff0_0000 + 12;
+    const WHOLE_PACKET: u32 = u32::MAX;
+    const NOTHING: u32 = 0;
+    let mut program = vec![SockFilter::new(LOAD, 0, 0, SOURCE)];
+    for (index, source) in sources.iter().enumerate() {
+        // Over the comparisons that are left and the first of the two ends.
+        let to_the_drop = u8::try_from(sources.len() - index).unwrap_or(u8::MAX);
+        program.push(SockFilter::new(JUMP_IF_EQUAL, to_the_drop, 0, (*source).into()));
+    }
+    program.push(SockFilter::new(RETURN, 0, 0, WHOLE_PACKET));
+    program.push(SockFilter::new(RETURN, 0, 0, NOTHING));
+    program
 }
 
 /// Our own connections in an accept queue that keep everybody else out.

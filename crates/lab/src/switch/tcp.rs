@@ -1,14 +1,14 @@
 //! Connections: to a node's kubelet, and from a node to the API server.
 
 use super::{
-    Fabric,
+    Fabric, Plan,
     links::{End, Links, Verdict},
-    silence::Silence,
+    silence::{self, Silence},
 };
 use std::{
     collections::VecDeque,
     io,
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     time::Duration,
 };
 use tokio::{
@@ -44,6 +44,18 @@ impl Route {
         }
     }
 
+    /// Clients that get no answer, while others do.
+    fn ignored(&self, links: &Links, plan: Plan) -> Vec<Ipv4Addr> {
+        let Self::Kubelet { node, .. } = self else {
+            // All come from one node: it is silent as a whole or not at all.
+            return Vec::new();
+        };
+        let cut = links
+            .nodes()
+            .filter(|client| !links.both_ways(End::Node(*client), End::Node(*node)));
+        cut.map(|client| plan.inner(client)).collect()
+    }
+
     /// The two ends of a connection that a client opened.
     fn ends(&self, client: IpAddr, fabric: &Fabric) -> (End, End) {
         match self {
@@ -70,8 +82,15 @@ pub(super) async fn serve(listener: TcpListener, route: Route, mut fabric: Fabri
 async fn accept_loop(listener: &TcpListener, route: Route, fabric: &mut Fabric) -> io::Result<()> {
     let shutdown = fabric.shutdown.clone();
     let mut silence = Silence::default();
+    let mut ignored = Vec::new();
     loop {
-        if route.is_silent(&fabric.links.borrow_and_update()) {
+        let links = fabric.links.borrow_and_update().clone();
+        let cut = route.ignored(&links, fabric.plan);
+        if cut != ignored {
+            silence::ignore(listener, &cut)?;
+            ignored = cut;
+        }
+        if route.is_silent(&links) {
             silence.begin(listener).await?;
             let spoken = tokio::select! {
                 () = shutdown.cancelled() => return Ok(()),
@@ -81,6 +100,8 @@ async fn accept_loop(listener: &TcpListener, route: Route, fabric: &mut Fabric) 
             if !spoken {
                 return Ok(());
             }
+            // Who is ignored may have changed meanwhile.
+            continue;
         }
         tokio::select! {
             biased;

@@ -41,7 +41,10 @@ async fn forward(node: u8, sockets: Arc<[UdpSocket]>, mut dice: StdRng, fabric: 
             tracing::debug!(node, %sender, "datagram from outside the lab dropped");
             continue;
         };
-        let verdict = fabric.links.borrow().verdict(End::Node(from), End::Node(node));
+        let verdict = fabric
+            .links
+            .borrow()
+            .verdict_of_datagram(End::Node(from), End::Node(node));
         let Verdict::Deliver { delay, drop_percent } = verdict else {
             continue;
         };

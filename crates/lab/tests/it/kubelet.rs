@@ -1,7 +1,7 @@
 //! The kubelets of a lab: reached across the switch by the API server, and lost with their machines.
 
-use crate::world::{SOON, heal, kill, program, settings};
-use evenkeel_lab::{control::Fault, switch::links::Way, world::World};
+use crate::running::{SOON, heal, kill, program, settings};
+use evenkeel_lab::{control::Fault, running::Lab, switch::links::Way};
 use evenkeel_net::client::ClientArgs;
 use evenkeel_testkit::eventually;
 use k8s_openapi::api::core::v1::{ContainerStatus, Node, Pod};
@@ -68,16 +68,16 @@ async fn a_kubelet_is_reached_across_its_cloud_link_and_its_containers_go_with_t
     let place = tempfile::tempdir().unwrap();
     let (plan, _claim) = crate::switch::subnet(3).await;
     let settings = settings(place.path(), program(place.path()), plan.subnet);
-    let world = World::start(settings, &|_| {}, &CancellationToken::new()).await;
-    let world = Arc::new(world.unwrap());
+    let lab = Lab::start(settings, &|_| {}, &CancellationToken::new()).await;
+    let lab = Arc::new(lab.unwrap());
     let args = ClientArgs {
-        kubeconfig: Some(world.directory().kubeconfig()),
+        kubeconfig: Some(lab.directory().kubeconfig()),
         ..ClientArgs::default()
     };
     let client = args.client("test").await.unwrap();
     let (pods, nodes): (Api<Pod>, Api<Node>) = (Api::default_namespaced(client.clone()), Api::all(client));
     let (pods, nodes) = (&pods, &nodes);
-    world.apply(PODS, "pods").await.unwrap();
+    lab.apply(PODS, "pods").await.unwrap();
     let when = |name: &'static str, wanted: fn(&Pod) -> bool| {
         eventually(name, SOON, move || async move {
             pods.get(name).await.ok().filter(wanted)
@@ -99,17 +99,17 @@ async fn a_kubelet_is_reached_across_its_cloud_link_and_its_containers_go_with_t
         delay_ms: None,
         drop_percent: None,
     };
-    world.inflict(&cut).await.unwrap();
+    lab.inflict(&cut).await.unwrap();
     let mut asked = std::pin::pin!(log(pods));
     let silent = tokio::time::timeout(Duration::from_millis(500), &mut asked).await;
     assert!(silent.is_err(), "{silent:?}");
-    world.inflict(&heal()).await.unwrap();
+    lab.inflict(&heal()).await.unwrap();
     assert_eq!(asked.await.unwrap(), "hello from talker\n");
 
     // A machine that lost its power comes back with another boot, and its containers are other ones in the same pods.
     let first = boot(&nodes.get("shore-2").await.unwrap());
-    world.inflict(&kill("shore-2")).await.unwrap();
-    world.inflict(&heal()).await.unwrap();
+    lab.inflict(&kill("shore-2")).await.unwrap();
+    lab.inflict(&heal()).await.unwrap();
     let again = when("talker", |pod| {
         is_ready(pod) && main_of(pod).is_some_and(|status| status.restart_count == 1)
     })
@@ -128,5 +128,5 @@ async fn a_kubelet_is_reached_across_its_cloud_link_and_its_containers_go_with_t
     })
     .await;
     assert!(began.elapsed() >= Duration::from_millis(500));
-    world.stop().await.unwrap();
+    lab.stop().await.unwrap();
 }

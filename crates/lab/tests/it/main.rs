@@ -3,7 +3,8 @@
 
 mod control;
 mod directory;
+mod faults;
 mod kubelet;
+mod running;
 mod supervise;
 mod switch;
-mod world;

@@ -19,6 +19,7 @@ fn shell(place: &Path, script: &str) -> ChildSpec {
         program: "/bin/sh".into(),
         args: vec!["-c".into(), script.into()],
         log: place.join("child.log"),
+        candidate: None,
         admin: None,
     }
 }
@@ -244,4 +245,91 @@ fn a_missing_program_is_named() {
         error.to_string().contains("child (/nonexistent/evenkeel)"),
         "{error}"
     );
+}
+
+/// State of a process as the kernel has it: `S` sleeping, `T` stopped.
+fn kernel_state(pid: u32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
+}
+
+#[tokio::test]
+async fn a_frozen_child_stands_still_goes_on_and_can_be_stopped() {
+    let place = tempfile::tempdir().unwrap();
+    let stop = CancellationToken::new();
+    let child = Supervised::start(shell(place.path(), "exec cat"), stop.clone()).unwrap();
+    let first = pid(&child.state());
+    let is = |wanted: char| async move { (kernel_state(first)? == wanted).then_some(()) };
+    child.freeze();
+    evenkeel_testkit::eventually("it stands still", SOON, || is('T')).await;
+    child.thaw();
+    evenkeel_testkit::eventually("it goes on", SOON, || is('S')).await;
+    assert_eq!(pid(&child.state()), first);
+    child.freeze();
+    evenkeel_testkit::eventually("it stands still again", SOON, || is('T')).await;
+    stop.cancel();
+    child.stopped().await;
+    assert!(is_gone(first));
+}
+
+#[tokio::test]
+async fn nothing_is_started_on_a_machine_that_stands_still() {
+    let place = tempfile::tempdir().unwrap();
+    let stop = CancellationToken::new();
+    let child = Supervised::start(shell(place.path(), "exec cat"), stop.clone()).unwrap();
+    child.freeze();
+    child.crash();
+    becomes(&child, "crashed", |state| {
+        matches!(state, ChildState::Crashed { .. })
+    })
+    .await;
+    let again = |state: &ChildState| matches!(state, ChildState::Running { restarts: 1, .. });
+    let mut states = child.watch();
+    // Longer than the pause before a restart.
+    let early = tokio::time::timeout(Duration::from_millis(1_500), states.wait_for(again)).await;
+    assert!(early.is_err(), "it was started");
+    child.thaw();
+    becomes(&child, "running", again).await;
+    stop.cancel();
+    child.stopped().await;
+}
+
+#[tokio::test]
+async fn each_start_stands_for_election_under_a_name_of_its_own() {
+    let place = tempfile::tempdir().unwrap();
+    let spec = ChildSpec {
+        candidate: Some("controller-2".to_owned()),
+        ..shell(place.path(), "echo $0 $1; exec cat")
+    };
+    let log = spec.log.clone();
+    let stop = CancellationToken::new();
+    let child = Supervised::start(spec, stop.clone()).unwrap();
+    evenkeel_testkit::eventually("it said its name", SOON, || async {
+        let text = std::fs::read_to_string(&log).ok()?;
+        text.ends_with('\n').then_some(())
+    })
+    .await;
+    child.crash();
+    becomes(&child, "running", |state| {
+        matches!(state, ChildState::Running { restarts: 1, .. })
+    })
+    .await;
+    let names = evenkeel_testkit::eventually("both said their names", SOON, || async {
+        let names: Vec<String> = std::fs::read_to_string(&log)
+            .ok()?
+            .lines()
+            .map(str::to_owned)
+            .collect();
+        (names.len() == 2).then_some(names)
+    })
+    .await;
+    assert!(
+        names
+            .iter()
+            .all(|name| name.starts_with("--identity controller-2_"))
+            && names[0] != names[1],
+        "{names:?}"
+    );
+    stop.cancel();
+    child.stopped().await;
 }

@@ -320,18 +320,42 @@ async fn connections_of_a_machine_that_lost_power_are_reset_when_it_is_back() {
 }
 
 #[tokio::test]
-async fn a_link_cut_between_two_nodes_holds_their_connections_only() {
-    let net = net(3).await;
-    net.kubelet(2).await;
-    net.switch
-        .change(|links| links.set(1, End::Node(2), Way::To, Fault::CUT));
-    let mut held = net.call(1, 2).await.unwrap();
-    assert!(!answers(&mut held, b"held").await);
-    assert!(answers(&mut net.call(3, 2).await.unwrap(), b"free").await);
-    net.switch.change(|links| links.repair(None));
-    let mut word = [0; 4];
-    timeout(SOON, held.read_exact(&mut word)).await.unwrap().unwrap();
-    assert_eq!(&word, b"held");
+async fn a_link_cut_between_two_nodes_is_silent_to_them_alone() {
+    for way in [Way::Both, Way::From, Way::To] {
+        let net = net(3).await;
+        net.kubelet(2).await;
+        let mut held = net.call(1, 2).await.unwrap();
+        assert!(answers(&mut held, b"before").await);
+        net.switch
+            .change(|links| links.set(1, End::Node(2), way, Fault::CUT));
+        assert!(!answers(&mut held, b"held").await, "{way}");
+        // An attempt of the first moment may be accepted and held. After that a SYN is not answered.
+        eventually("no answer to a SYN", SOON, || async {
+            match timeout(QUIET, net.call(1, 2)).await {
+                Err(_) => Some(()),
+                Ok(Ok(_)) => None,
+                Ok(Err(error)) => panic!("a cut link refused a connection: {error}"),
+            }
+        })
+        .await;
+        assert!(
+            answers(&mut net.call(3, 2).await.unwrap(), b"free").await,
+            "{way}"
+        );
+        let waiting = net.call(1, 2);
+        tokio::pin!(waiting);
+        assert!(timeout(QUIET, &mut waiting).await.is_err());
+        net.switch.change(|links| links.repair(None));
+        let mut word = [0; 4];
+        timeout(SOON, held.read_exact(&mut word)).await.unwrap().unwrap();
+        assert_eq!(&word, b"held", "{way}");
+        let mut late = timeout(SOON, waiting).await.unwrap().unwrap();
+        assert!(answers(&mut late, b"as a SYN is repeated").await, "{way}");
+        assert!(
+            answers(&mut net.call(1, 2).await.unwrap(), b"and new").await,
+            "{way}"
+        );
+    }
 }
 
 #[tokio::test]

@@ -56,13 +56,14 @@ impl Press {
 impl Engine {
     pub(super) fn take_published(&mut self, status: &ZoneHealthStatus) {
         let now = self.now;
-        let mut before = self
-            .reporter
-            .press
-            .published
-            .take()
-            .map(|before| before.seen)
-            .unwrap_or_default();
+        let before = self.reporter.press.published.take();
+        // How old what is found at the start is, nobody knows: it should have been renewed already.
+        let found_at = if before.is_some() {
+            now
+        } else {
+            Millis(now.0.saturating_sub(OVERDUE_ALIVE_MS))
+        };
+        let mut before = before.map(|before| before.seen).unwrap_or_default();
         let mut seen = BTreeMap::new();
         for node in &status.nodes {
             let known = before
@@ -70,7 +71,7 @@ impl Engine {
                 .filter(|seen| seen.evidence == node.evidence);
             let look = || Seen {
                 evidence: node.evidence.clone(),
-                at: now,
+                at: found_at,
                 holds: node.verdict != VerdictKind::None
                     && check(&*self.verifier, &self.council(), node, |_, _, _| true).is_ok(),
             };

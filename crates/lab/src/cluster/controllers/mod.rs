@@ -23,7 +23,7 @@ use kube::Client;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Looks at the world, says what to do.
+/// Looks at the lab, says what to do.
 type Reconcile = fn(&Snapshot, Timestamp) -> Vec<Action>;
 
 /// The controllers by name, and the ServiceAccount in `kube-system` as which each of them writes; the names are

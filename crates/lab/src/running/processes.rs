@@ -1,6 +1,6 @@
 //! The processes of the lab: what is started with which flags, and when it counts as ready.
 
-use super::{Settings, World, WorldError, credentials, node::LabNode};
+use super::{Lab, Settings, SetupError, credentials, forwarder, node::LabNode};
 use crate::{
     directory::Directory,
     supervise::{ChildSpec, ChildState, Supervised},
@@ -23,31 +23,47 @@ use tokio::{
 const READY_WITHIN: Duration = Duration::from_secs(45);
 /// Admin port of the agents, on their inner addresses.
 const AGENT_ADMIN: u16 = 9_101;
+/// Port at which each controller serves its webhook.
+const WEBHOOK: u16 = 9_443;
+/// Admin port of each controller.
+const CONTROLLER_ADMIN: u16 = 9_103;
 
 /// What runs beside the API server.
 pub(super) struct CloudSide {
     address: Ipv4Addr,
     folder: PathBuf,
     pub(super) stock: Option<Supervised>,
-    pub(super) controller: Option<Supervised>,
+    pub(super) controllers: Vec<Supervised>,
 }
 
 impl CloudSide {
-    pub(super) fn new(settings: &Settings, directory: &Directory) -> Result<Self, WorldError> {
+    pub(super) fn new(settings: &Settings, directory: &Directory) -> Result<Self, SetupError> {
         Ok(Self {
             address: Ipv4Addr::new(127, 76, settings.subnet, 1),
             folder: directory.folder("cloud")?,
             stock: None,
-            controller: None,
+            controllers: Vec::new(),
         })
     }
 
     pub(super) fn children(&self) -> impl Iterator<Item = &Supervised> {
-        [&self.stock, &self.controller].into_iter().flatten()
+        self.stock.iter().chain(&self.controllers)
     }
 
     fn at(&self, port: u16) -> SocketAddr {
         (self.address, port).into()
+    }
+
+    /// The address of a controller, counted from 1: each has one of its own, as a pod has.
+    fn controller_at(&self, number: u8, port: u16) -> SocketAddr {
+        let [a, b, subnet, _] = self.address.octets();
+        (Ipv4Addr::new(a, b, subnet, number), port).into()
+    }
+
+    /// Where the API server finds the webhook of several controllers.
+    fn service_at(&self, port: u16) -> SocketAddr {
+        let [a, b, subnet, _] = self.address.octets();
+        (Ipv4Addr::new(a, b, subnet, 100), port).into()
     }
 }
 
@@ -66,9 +82,9 @@ impl Flags {
     }
 }
 
-impl World {
+impl Lab {
     /// The stand-in for the stock controllers.
-    pub(super) async fn start_stock(&mut self, api: &ApiServer) -> Result<(), WorldError> {
+    pub(super) async fn start_stock(&mut self, api: &ApiServer) -> Result<(), SetupError> {
         let kubeconfig = self.cloud.folder.join("node-lifecycle.kubeconfig");
         self.write_kubeconfig(api, &kubeconfig, &self.url, ("kube-system", "node-controller"))
             .await?;
@@ -82,32 +98,75 @@ impl World {
         ready(self.cloud.stock.iter()).await
     }
 
-    /// The controller, and an agent on each node.
-    pub(super) async fn start_evenkeel(&mut self, api: &ApiServer) -> Result<(), WorldError> {
+    /// The controllers, and an agent on each node.
+    pub(super) async fn start_evenkeel(&mut self, api: &ApiServer) -> Result<(), SetupError> {
         let kubeconfig = self.cloud.folder.join("controller.kubeconfig");
         let account = (NAMESPACE, service_accounts::CONTROLLER);
         self.write_kubeconfig(api, &kubeconfig, &self.url, account)
             .await?;
-        let (admin, webhook) = (self.cloud.at(9_103), self.cloud.at(9_443));
+        let count = self.settings.controllers;
+        let webhook = if count == 1 {
+            self.cloud.controller_at(1, WEBHOOK)
+        } else {
+            self.forward_webhook(count).await?
+        };
+        for number in 1..=count {
+            let name = match count {
+                1 => "controller".to_owned(),
+                _ => format!("controller-{number}"),
+            };
+            let controller = self.start_controller(&name, number, &kubeconfig, webhook)?;
+            self.cloud.controllers.push(controller);
+        }
+        for node in &self.nodes {
+            node.set_agent(self.start_agent(api, node).await?);
+        }
+        let agents = self.nodes.iter().filter_map(|node| node.agent());
+        ready(self.cloud.controllers.iter().chain(agents)).await
+    }
+
+    fn start_controller(
+        &self,
+        name: &str,
+        number: u8,
+        kubeconfig: &Path,
+        webhook: SocketAddr,
+    ) -> Result<Supervised, SetupError> {
+        let admin = self.cloud.controller_at(number, CONTROLLER_ADMIN);
         let toleration = self.settings.stock.unreachable_toleration_seconds;
         let flags = Flags::of("controller")
             .with("--kubeconfig", kubeconfig)
-            .with("--profile", "edge")
+            .with("--profile", self.settings.profile.flag())
             .with("--zone-default", DEFAULT_ZONE)
-            .with("--webhook-listen", webhook.to_string())
+            .with(
+                "--webhook-listen",
+                self.cloud.controller_at(number, WEBHOOK).to_string(),
+            )
             .with("--webhook-url", format!("https://{webhook}"))
             .with("--default-unreachable-toleration-seconds", toleration.to_string())
+            .with(
+                "--node-monitor-grace-period",
+                self.settings.stock.grace_period.to_string(),
+            )
             .with("--admin", admin.to_string());
-        self.cloud.controller = Some(self.start_child("controller", flags, admin)?);
-        for position in 0..self.nodes.len() {
-            let agent = self.start_agent(api, &self.nodes[position]).await?;
-            self.nodes[position].agent = Some(agent);
-        }
-        let agents = self.nodes.iter().filter_map(|node| node.agent.as_ref());
-        ready(self.cloud.controller.iter().chain(agents)).await
+        self.start_as(name, flags, admin, Some(name.to_owned()))
     }
 
-    async fn start_agent(&self, api: &ApiServer, node: &LabNode) -> Result<Supervised, WorldError> {
+    /// One address in front of the webhooks of several controllers.
+    async fn forward_webhook(&self, count: u8) -> Result<SocketAddr, SetupError> {
+        let address = self.cloud.service_at(WEBHOOK);
+        let listener = tokio::net::TcpListener::bind(address)
+            .await
+            .map_err(|source| SetupError::Service { address, source })?;
+        let replicas = (1..=count)
+            .map(|number| self.cloud.controller_at(number, WEBHOOK))
+            .collect();
+        self.tasks
+            .spawn(forwarder::forward(listener, replicas, self.shutdown.clone()));
+        Ok(address)
+    }
+
+    async fn start_agent(&self, api: &ApiServer, node: &LabNode) -> Result<Supervised, SetupError> {
         let plan = self.switch.plan();
         let (inner, outer) = (plan.inner(node.index()), plan.outer(node.index()));
         let kubeconfig = node.folder().join("agent.kubeconfig");
@@ -133,11 +192,11 @@ impl World {
     }
 
     /// A key of an earlier lab is used again: it is the same directory, so it is the same machine.
-    async fn generate_key(&self, path: &Path) -> Result<(), WorldError> {
+    async fn generate_key(&self, path: &Path) -> Result<(), SetupError> {
         if path.exists() {
             return Ok(());
         }
-        let failed = |reason: String| WorldError::NotReady {
+        let failed = |reason: String| SetupError::NotReady {
             name: format!("`agent keygen --out {}`", path.display()),
             reason,
             log: self.directory.logs(),
@@ -166,10 +225,10 @@ impl World {
         path: &Path,
         server: &str,
         (namespace, account): (&str, &str),
-    ) -> Result<(), WorldError> {
+    ) -> Result<(), SetupError> {
         let token = credentials::token(&self.client, namespace, account)
             .await
-            .map_err(|source| WorldError::Api {
+            .map_err(|source| SetupError::Api {
                 what: format!("get a token for {namespace}/{account}"),
                 source: Box::new(source),
             })?;
@@ -177,11 +236,22 @@ impl World {
         Ok(self.directory.write_secret(path, &text)?)
     }
 
-    fn start_child(&self, name: &str, flags: Flags, admin: SocketAddr) -> Result<Supervised, WorldError> {
+    fn start_child(&self, name: &str, flags: Flags, admin: SocketAddr) -> Result<Supervised, SetupError> {
+        self.start_as(name, flags, admin, None)
+    }
+
+    fn start_as(
+        &self,
+        name: &str,
+        flags: Flags,
+        admin: SocketAddr,
+        candidate: Option<String>,
+    ) -> Result<Supervised, SetupError> {
         let spec = ChildSpec {
             name: name.to_owned(),
             program: self.settings.program.clone(),
             args: flags.0,
+            candidate,
             log: self.directory.log(name),
             admin: Some(admin),
         };
@@ -190,13 +260,13 @@ impl World {
 }
 
 /// Waits until each process says that it is ready.
-async fn ready(children: impl Iterator<Item = &Supervised>) -> Result<(), WorldError> {
+async fn ready(children: impl Iterator<Item = &Supervised>) -> Result<(), SetupError> {
     let end = Instant::now() + READY_WITHIN;
     for child in children {
         let spec = child.spec();
         let Some(admin) = spec.admin else { continue };
         loop {
-            let not_ready = |reason| WorldError::NotReady {
+            let not_ready = |reason| SetupError::NotReady {
                 name: spec.name.clone(),
                 reason,
                 log: spec.log.clone(),

@@ -2,14 +2,14 @@
 //! the stock controllers as a child process of this test binary.
 
 use clap::Parser;
-use evenkeel_stock::NodeLifecycleArgs;
 use evenkeel_lab::{
     SAMPLE,
     control::{self, Fault, Orders as _},
     directory::Directory,
-    scenario::StockTimers,
-    world::{Settings, World, WorldError},
+    running::{Lab, Settings, SetupError},
+    scenario::{Profile, StockTimers, crash::Replica, layout::Layout},
 };
+use evenkeel_stock::NodeLifecycleArgs;
 use std::{
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
@@ -29,7 +29,7 @@ struct StandIn {
 /// Started as `program node-lifecycle FLAGS…`: passes the flags on to the test of this name in this binary.
 pub(crate) fn program(place: &Path) -> PathBuf {
     let script = format!(
-        "#!/bin/sh\nshift\nLAB_TEST_FLAGS=\"$*\" exec {} world::the_lab_without_agents --exact --nocapture\n",
+        "#!/bin/sh\nshift\nLAB_TEST_FLAGS=\"$*\" exec {} running::the_lab_without_agents --exact --nocapture\n",
         std::env::current_exe().unwrap().display()
     );
     let path = place.join("program");
@@ -40,8 +40,9 @@ pub(crate) fn program(place: &Path) -> PathBuf {
 
 pub(crate) fn settings(place: &Path, program: PathBuf, subnet: u8) -> Settings {
     Settings {
-        nodes: 3,
-        prefix: "shore".to_owned(),
+        layout: Layout::one("shore", 3),
+        controllers: 1,
+        profile: Profile::Edge,
         port: 0,
         dir: place.join("lab"),
         program,
@@ -77,24 +78,24 @@ async fn the_lab_without_agents() {
     let (plan, _claim) = crate::switch::subnet(3).await;
     let settings = settings(place.path(), program(place.path()), plan.subnet);
     let never = CancellationToken::new();
-    let world = World::start(settings.clone(), &|_| {}, &never).await.unwrap();
-    let world = Arc::new(world);
-    let dir = world.directory().root().to_owned();
-    let orders = control::bind(&world.directory().control_socket()).unwrap();
-    let serving = tokio::spawn(control::serve(orders, Arc::clone(&world), world.shutdown_token()));
+    let lab = Lab::start(settings.clone(), &|_| {}, &never).await.unwrap();
+    let lab = Arc::new(lab);
+    let dir = lab.directory().root().to_owned();
+    let orders = control::bind(&lab.directory().control_socket()).unwrap();
+    let serving = tokio::spawn(control::serve(orders, Arc::clone(&lab), lab.shutdown_token()));
 
-    assert_eq!(world.apply(SAMPLE, "sample").await.unwrap(), 4);
-    let observer = world.observer();
+    assert_eq!(lab.apply(SAMPLE, "sample").await.unwrap(), 4);
+    let observer = lab.observer();
     let clean = observer.wait_for(SOON, |now| now.unclean(3).is_empty()).await;
     assert!(clean.is_some(), "{:?}", observer.now().unclean(3));
     let status = control::status(&dir).await.unwrap();
-    assert_eq!(status, world.status());
+    assert_eq!(status, lab.status());
     assert_eq!(status.nodes.iter().map(|node| node.ready_pods).sum::<usize>(), 9);
 
     // A node without power: its kubelet says nothing any more, and the API server does not know yet.
     let before = observer.now();
     control::inflict(&dir, kill("shore-2")).await.unwrap();
-    assert!(!world.status().nodes[1].power);
+    assert!(!lab.status().nodes[1].power);
     let address = (plan.outer(2), plan.kubelet_port);
     // An attempt of the first milliseconds may be accepted, into a queue that nobody serves.
     evenkeel_testkit::eventually("no answer to a SYN", SOON, || async move {
@@ -121,18 +122,20 @@ async fn the_lab_without_agents() {
         observer.now().unclean(3)
     );
 
-    let refused = control::inflict(&dir, Fault::CrashController).await.unwrap_err();
+    let refused = control::inflict(&dir, Fault::CrashController { which: Replica::All })
+        .await
+        .unwrap_err();
     assert!(
         refused.to_string().contains("without the controller"),
         "{refused}"
     );
 
     // The same addresses and the same directory can be used again at once.
-    world.stop().await.unwrap();
+    lab.stop().await.unwrap();
     serving.await.unwrap();
-    assert!(!world.directory().kubeconfig().exists());
-    drop(world);
-    let again = World::start(settings, &|_| {}, &never).await.unwrap();
+    assert!(!lab.directory().kubeconfig().exists());
+    drop(lab);
+    let again = Lab::start(settings, &|_| {}, &never).await.unwrap();
     again.stop().await.unwrap();
 }
 
@@ -150,11 +153,11 @@ async fn a_lab_whose_process_cannot_run_leaves_nothing() {
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
     let settings = settings(place.path(), script, plan.subnet);
     let never = CancellationToken::new();
-    let Err(error) = World::start(settings.clone(), &|_| {}, &never).await else {
+    let Err(error) = Lab::start(settings.clone(), &|_| {}, &never).await else {
         panic!("it started")
     };
     let message = error.to_string();
-    assert!(matches!(error, WorldError::NotReady { .. }), "{message}");
+    assert!(matches!(error, SetupError::NotReady { .. }), "{message}");
     assert!(
         message.contains("unknown flag --node-monitor-period") && message.contains("node-lifecycle.log"),
         "{message}"
@@ -178,7 +181,7 @@ async fn a_taken_port_is_named() {
         port,
         ..settings(place.path(), "/bin/false".into(), 99)
     };
-    let Err(error) = World::start(settings, &|_| {}, &CancellationToken::new()).await else {
+    let Err(error) = Lab::start(settings, &|_| {}, &CancellationToken::new()).await else {
         panic!("it started")
     };
     let message = error.to_string();
@@ -205,9 +208,9 @@ async fn a_start_that_is_interrupted_leaves_nothing() {
             told.cancel();
         }
     };
-    let Err(error) = World::start(settings.clone(), &progress, &interrupt).await else {
+    let Err(error) = Lab::start(settings.clone(), &progress, &interrupt).await else {
         panic!("it started")
     };
-    assert!(matches!(error, WorldError::Stopped), "{error}");
+    assert!(matches!(error, SetupError::Stopped), "{error}");
     Directory::claim(&settings.dir).unwrap();
 }

@@ -1,11 +1,14 @@
 //! Assertions, judged from the record of what happened. Pure.
 
-use super::{Expect, Hold};
+mod recovery;
+
+use super::step::{Expect, Hold};
 use crate::observe::{
     facts::{Change, Watched},
     moment::Moment,
 };
 use serde::Serialize;
+use serde_saphyr::Spanned;
 use std::{collections::BTreeMap, time::Duration};
 
 /// What Kubernetes 1.36.2 was recorded to do with its own timers, in seconds after the fault.
@@ -29,7 +32,11 @@ pub mod recorded {
 pub struct Strike {
     /// When.
     pub at: Duration,
-    /// The node it struck; `None` for the controller.
+    /// How long it lasts, where it ends by itself.
+    pub lasts: Duration,
+    /// When the first fault struck since everything was last found ready or clean.
+    pub first: Duration,
+    /// The node it struck; `None` for what runs beside the nodes.
     pub node: Option<String>,
     /// For people, as in `shore-2 cut off`.
     pub what: String,
@@ -48,8 +55,10 @@ impl Strike {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    /// What was looked at.
+    /// What was looked at, with the fault it followed.
     pub event: String,
+    /// What was looked at, the same words in every run.
+    pub measure: &'static str,
     /// What was found, for people.
     pub measured: String,
     /// Seconds since the fault, where that is what was measured.
@@ -68,35 +77,35 @@ pub struct Finding {
 
 /// Judges a hold; `until` is its end.
 pub fn hold(hold: &Hold, changes: &[Change], strike: &Strike, until: Duration) -> Vec<Finding> {
+    let scope = Scope::new(changes, strike, until, &hold.on);
     let mut findings = Vec::new();
+    findings.extend(hold.pods_moved.map(|most| count_moved(&scope, most)));
+    findings.extend(hold.endpoints_lost.map(|most| count_lost(&scope, most)));
     findings.extend(
-        hold.pods_moved
-            .map(|most| count_moved(changes, strike, until, most)),
-    );
-    findings.extend(
-        hold.endpoints_lost
-            .map(|most| count_lost(changes, strike, until, most)),
+        hold.state_changes
+            .map(|most| recovery::state_changes(&scope, most)),
     );
     findings
 }
 
 /// Judges an expectation; `until` is when it was met, or its deadline.
 pub fn expect(expect: &Expect, changes: &[Change], strike: &Strike, until: Duration) -> Vec<Finding> {
+    let scope = Scope::new(changes, strike, until, &expect.on);
     let mut findings = Vec::new();
     if let Some(within) = expect.endpoints_out {
-        let event = format!("{}: endpoints out", strike.what);
         let measured = endpoints_out(changes, strike, until);
         findings.push(timed(
-            event,
+            &strike.what,
+            "endpoints out",
             measured,
             within.0,
             strike.recorded(recorded::ENDPOINTS),
         ));
     }
     if let Some(within) = expect.replaced {
-        let event = format!("{}: Deployment pods ready elsewhere", strike.what);
         findings.push(timed(
-            event,
+            &strike.what,
+            "Deployment pods ready elsewhere",
             replaced(changes, strike, until),
             within.0,
             strike.recorded(recorded::REPLACED),
@@ -107,41 +116,76 @@ pub fn expect(expect: &Expect, changes: &[Change], strike: &Strike, until: Durat
     }
     findings.extend(
         expect
-            .pods_moved
-            .map(|most| count_moved(changes, strike, until, most)),
+            .endpoints_back
+            .map(|within| recovery::endpoints_back(&scope, within.0)),
     );
     findings.extend(
         expect
-            .endpoints_lost
-            .map(|most| count_lost(changes, strike, until, most)),
+            .reported
+            .as_ref()
+            .map(|reported| recovery::reported(&scope, reported)),
+    );
+    findings.extend(expect.pods_moved.map(|most| count_moved(&scope, most)));
+    findings.extend(expect.endpoints_lost.map(|most| count_lost(&scope, most)));
+    findings.extend(
+        expect
+            .state_changes
+            .map(|most| recovery::state_changes(&scope, most)),
     );
     findings
 }
 
 /// Whether an expectation needs no more time, as things are.
 pub fn is_met(expect: &Expect, before: &Moment, now: &Moment, strike: &Strike) -> bool {
+    // Endpoints that are there now can still go: what must be back is looked at until its time is over.
+    if expect.endpoints_back.is_some() {
+        return false;
+    }
     let Some(node) = strike.node.as_deref() else {
         return true;
     };
+    let reported = expect
+        .reported
+        .as_ref()
+        .is_none_or(|reported| recovery::says(now, node, &reported.state.value));
     let out = expect.endpoints_out.is_none() || !now.has_ready_endpoint_on(node);
-    let back = expect.replaced.is_none()
+    let replaced = expect.replaced.is_none()
         || deployments_on(before, node)
             .iter()
             .all(|((namespace, workload), ready)| {
                 now.ready_pods_of(namespace, workload, Some(node)) >= *ready
             });
-    out && back
+    reported && out && replaced
+}
+
+/// What an assertion is about: the record, the last fault, until when, and on which nodes.
+struct Scope<'a> {
+    changes: &'a [Change],
+    strike: &'a Strike,
+    until: Duration,
+    on: &'a [Spanned<String>],
+}
+
+impl<'a> Scope<'a> {
+    fn new(changes: &'a [Change], strike: &'a Strike, until: Duration, on: &'a [Spanned<String>]) -> Self {
+        Self {
+            changes,
+            strike,
+            until,
+            on,
+        }
+    }
+
+    /// Whether a node is looked at: no names mean all nodes.
+    fn holds(&self, node: &str) -> bool {
+        self.on.is_empty() || self.on.iter().any(|name| name.value == node)
+    }
 }
 
 /// A wait for everything to be clean, as a row of the table.
 pub fn cleaned(what: &str, took: Option<Duration>, within: Duration, left: Vec<String>) -> Finding {
     let measured = took.map_or(Measured::Not("not clean".to_owned(), left), Measured::After);
-    timed(
-        format!("{what}: everything clean"),
-        measured,
-        within,
-        recorded::NOTHING,
-    )
+    timed(what, "everything clean", measured, within, recorded::NOTHING)
 }
 
 enum Measured {
@@ -149,7 +193,13 @@ enum Measured {
     Not(String, Vec<String>),
 }
 
-fn timed(event: String, measured: Measured, within: Duration, stock_recorded: &'static str) -> Finding {
+fn timed(
+    what: &str,
+    measure: &'static str,
+    measured: Measured,
+    within: Duration,
+    stock_recorded: &'static str,
+) -> Finding {
     let limit = format!("<= {:.0} s", within.as_secs_f64());
     let (measured, seconds, held, detail) = match measured {
         Measured::After(took) => {
@@ -164,7 +214,8 @@ fn timed(event: String, measured: Measured, within: Duration, stock_recorded: &'
         Measured::Not(why, detail) => (why, None, false, detail),
     };
     Finding {
-        event,
+        event: format!("{what}: {measure}"),
+        measure,
         measured,
         seconds,
         count: None,
@@ -175,25 +226,43 @@ fn timed(event: String, measured: Measured, within: Duration, stock_recorded: &'
     }
 }
 
-fn counted(event: String, found: Vec<String>, most: usize, stock_recorded: &'static str) -> Finding {
+fn counted(
+    scope: &Scope<'_>,
+    measure: &'static str,
+    found: Vec<String>,
+    most: usize,
+    stock_recorded: &'static str,
+) -> Finding {
+    let seconds = since(scope.until, scope.strike);
     Finding {
-        event,
+        event: format!("{}: {measure} in {seconds}", scope.strike.what),
+        measure,
         measured: found.len().to_string(),
         seconds: None,
         count: Some(found.len()),
-        limit: if most == 0 {
-            "0".to_owned()
-        } else {
-            format!("<= {most}")
-        },
+        limit: limit(most),
         stock_recorded,
         held: found.len() <= most,
         detail: found,
     }
 }
 
+fn limit(most: usize) -> String {
+    if most == 0 {
+        "0".to_owned()
+    } else {
+        format!("<= {most}")
+    }
+}
+
 /// Pods that were bound when the fault struck, and were deleted or gone at any moment since.
-fn count_moved(changes: &[Change], strike: &Strike, until: Duration, most: usize) -> Finding {
+fn count_moved(scope: &Scope<'_>, most: usize) -> Finding {
+    let Scope {
+        changes,
+        strike,
+        until,
+        ..
+    } = *scope;
     let before = Moment::at(changes, strike.at);
     let mut moved: BTreeMap<&str, String> = BTreeMap::new();
     for change in between(changes, strike.at, until) {
@@ -205,6 +274,7 @@ fn count_moved(changes: &[Change], strike: &Strike, until: Duration, most: usize
         if let Some(pod) = before.pod(uid)
             && !pod.deleting
             && !pod.node.is_empty()
+            && scope.holds(&pod.node)
         {
             let seconds = since(change.at, strike);
             moved
@@ -212,9 +282,9 @@ fn count_moved(changes: &[Change], strike: &Strike, until: Duration, most: usize
                 .or_insert_with(|| format!("{} on {} after {seconds}", pod.name, pod.node));
         }
     }
-    let event = format!("{}: pods moved in {}", strike.what, since(until, strike));
     counted(
-        event,
+        scope,
+        "pods moved",
         moved.into_values().collect(),
         most,
         strike.recorded(recorded::PODS_MOVED),
@@ -222,14 +292,23 @@ fn count_moved(changes: &[Change], strike: &Strike, until: Duration, most: usize
 }
 
 /// Endpoints that were ready when the fault struck, and were not at any moment since.
-fn count_lost(changes: &[Change], strike: &Strike, until: Duration, most: usize) -> Finding {
+fn count_lost(scope: &Scope<'_>, most: usize) -> Finding {
+    let Scope {
+        changes,
+        strike,
+        until,
+        ..
+    } = *scope;
     let mut moment = Moment::at(changes, strike.at);
     let before = moment.clone();
     let mut lost: BTreeMap<(&str, &str), String> = BTreeMap::new();
     for change in between(changes, strike.at, until) {
         moment.apply(&change.what);
         let ready = moment.ready_endpoints();
-        for (service, endpoint) in before.endpoints().filter(|(_, endpoint)| endpoint.ready) {
+        let looked_at = before
+            .endpoints()
+            .filter(|(_, endpoint)| endpoint.ready && scope.holds(&endpoint.node));
+        for (service, endpoint) in looked_at {
             let key = (service, endpoint.target.as_str());
             if !ready.contains(&key) {
                 let seconds = since(change.at, strike);
@@ -242,9 +321,9 @@ fn count_lost(changes: &[Change], strike: &Strike, until: Duration, most: usize)
             }
         }
     }
-    let event = format!("{}: endpoints lost in {}", strike.what, since(until, strike));
     counted(
-        event,
+        scope,
+        "endpoints lost",
         lost.into_values().collect(),
         most,
         strike.recorded(recorded::ENDPOINTS_LOST),
@@ -350,6 +429,7 @@ fn stateful(changes: &[Change], strike: &Strike, until: Duration) -> Finding {
     };
     Finding {
         event: format!("{}: StatefulSet pod {}", strike.what, names.join(", ")),
+        measure: "StatefulSet pods not moved",
         measured,
         seconds: None,
         count: None,
@@ -392,5 +472,4 @@ fn since(time: Duration, strike: &Strike) -> String {
 }
 
 #[cfg(test)]
-#[path = "judge_tests.rs"]
 mod tests;

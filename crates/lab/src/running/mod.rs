@@ -2,16 +2,18 @@
 
 mod credentials;
 mod faults;
+mod forwarder;
 pub mod manifests;
 mod node;
 mod processes;
+mod timed;
 
 use crate::{
     cluster,
     control::Fault,
     directory::{Directory, DirectoryError},
     observe::Observer,
-    scenario::StockTimers,
+    scenario::{Profile, StockTimers, layout::Layout},
     supervise::{StartError, Supervised},
     switch::{Plan, Switch, SwitchError},
 };
@@ -25,6 +27,7 @@ use std::{
     io,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::PathBuf,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 use tokio::net::TcpListener;
@@ -38,10 +41,12 @@ const LAB_RBAC: &str = include_str!("../../manifests/lab-rbac.yaml");
 /// How a lab is set up.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Number of nodes, 1 to [`crate::scenario::MAX_NODES`].
-    pub nodes: u8,
-    /// Prefix of their names.
-    pub prefix: String,
+    /// The nodes, which [`Layout::check`] accepts.
+    pub layout: Layout,
+    /// Number of controllers, 1 to [`crate::scenario::crash::MAX_CONTROLLERS`].
+    pub controllers: u8,
+    /// Defaults that the controllers run with.
+    pub profile: Profile,
     /// Port of the API server on 127.0.0.1; 0 takes a free one.
     pub port: u16,
     /// The lab's directory.
@@ -60,13 +65,24 @@ pub struct Settings {
 
 /// Why a lab could not start.
 #[derive(Debug, thiserror::Error)]
-pub enum WorldError {
+pub enum SetupError {
     /// The directory cannot be used.
     #[error(transparent)]
     Directory(#[from] DirectoryError),
     /// The API server's port is taken.
     #[error("cannot listen on {address} for the API server: {source}; choose another port with --port")]
     Port {
+        /// Address.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The address of the controllers' common webhook is taken.
+    #[error(
+        "cannot listen on {address} for the controllers' webhook: {source}; choose other addresses with --subnet"
+    )]
+    Service {
         /// Address.
         address: SocketAddr,
         /// Why.
@@ -120,71 +136,77 @@ pub enum WorldError {
     Stopped,
 }
 
-impl WorldError {
+impl SetupError {
     /// Whether another configuration would help: exit code 2.
     pub fn is_usage(&self) -> bool {
         matches!(
             self,
-            Self::Directory(_) | Self::Port { .. } | Self::Switch(_) | Self::Manifest(_)
+            Self::Directory(_)
+                | Self::Port { .. }
+                | Self::Service { .. }
+                | Self::Switch(_)
+                | Self::Manifest(_)
         )
     }
 }
 
-/// A running lab. [`World::stop`] ends it in order; dropping it ends it at once.
-pub struct World {
+/// A running lab. [`Lab::stop`] ends it in order; dropping it ends it at once.
+pub struct Lab {
     settings: Settings,
     directory: Directory,
+    api: ApiServer,
     client: Client,
     url: String,
-    switch: Switch,
-    nodes: Vec<LabNode>,
+    switch: Arc<Switch>,
+    nodes: Vec<Arc<LabNode>>,
     cloud: CloudSide,
     observer: Observer,
     tasks: TaskTracker,
     shutdown: CancellationToken,
     children: CancellationToken,
-    one_at_a_time: tokio::sync::Mutex<()>,
+    /// Held by whatever changes what is broken.
+    one_at_a_time: Arc<tokio::sync::Mutex<()>>,
+    /// Cancelled by whatever ends the API server's outage before its time.
+    outage: Mutex<Option<CancellationToken>>,
 }
 
-impl World {
+impl Lab {
     /// Starts everything and waits until every node is registered and every process is ready. `progress` is told
-    /// what is going on. `interrupt` ends the start, not the lab: that is what [`World::stop`] does.
+    /// what is going on. `interrupt` ends the start, not the lab: that is what [`Lab::stop`] does.
     pub async fn start(
         settings: Settings,
         progress: &(dyn Fn(&str) + Sync),
         interrupt: &CancellationToken,
-    ) -> Result<Self, WorldError> {
-        let (mut world, api) = Self::build(settings, progress).await?;
+    ) -> Result<Self, SetupError> {
+        let mut lab = Self::build(settings, progress).await?;
         let filled = tokio::select! {
-            () = interrupt.cancelled() => Err(WorldError::Stopped),
-            filled = world.fill(&api, progress) => filled,
+            () = interrupt.cancelled() => Err(SetupError::Stopped),
+            filled = lab.fill(progress) => filled,
         };
         match filled {
-            Ok(()) => Ok(world),
+            Ok(()) => Ok(lab),
             Err(error) => {
-                world.stop().await?;
+                lab.stop().await?;
                 Err(error)
             }
         }
     }
 
     /// The API server and the network, without anybody who uses them.
-    async fn build(
-        settings: Settings,
-        progress: &(dyn Fn(&str) + Sync),
-    ) -> Result<(Self, ApiServer), WorldError> {
+    async fn build(settings: Settings, progress: &(dyn Fn(&str) + Sync)) -> Result<Self, SetupError> {
         let (shutdown, children) = (CancellationToken::new(), CancellationToken::new());
         let guard = shutdown.clone().drop_guard();
         let directory = Directory::claim(&settings.dir)?;
-        let plan = Plan::new(settings.nodes, settings.subnet);
+        let nodes = u8::try_from(settings.layout.len()).unwrap_or(u8::MAX);
+        let plan = Plan::new(nodes, settings.subnet);
         progress("starting the API server");
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, settings.port));
         let listener = TcpListener::bind(address)
             .await
-            .map_err(|source| WorldError::Port { address, source })?;
+            .map_err(|source| SetupError::Port { address, source })?;
         let address = listener
             .local_addr()
-            .map_err(|source| WorldError::Port { address, source })?;
+            .map_err(|source| SetupError::Port { address, source })?;
         let toleration = i64::from(settings.stock.unreachable_toleration_seconds);
         let api = ApiServer::new(Options {
             default_not_ready_toleration_seconds: toleration,
@@ -196,7 +218,7 @@ impl World {
             },
             ..Options::default()
         })
-        .map_err(|error| WorldError::ApiServer(error.to_string()))?;
+        .map_err(|error| SetupError::ApiServer(error.to_string()))?;
         let switch = Switch::start(plan, address, settings.seed, shutdown.clone()).await?;
         let names = ServerNames {
             dns: Vec::new(),
@@ -213,46 +235,55 @@ impl World {
         )?;
         let client = api.client();
         install(&client).await?;
-        let observer = Observer::start(&client, &shutdown);
+        // What happens while the API server is down is recorded as well.
+        let observer = Observer::start(&api.observer(), &shutdown);
         tasks.spawn(controllers(api.clone(), shutdown.clone()));
-        let world = Self {
+        let lab = Self {
             cloud: CloudSide::new(&settings, &directory)?,
             nodes: Vec::new(),
             settings,
             directory,
+            api,
             client,
             url,
-            switch,
+            switch: Arc::new(switch),
             observer,
             tasks,
             shutdown,
             children,
-            one_at_a_time: tokio::sync::Mutex::default(),
+            one_at_a_time: Arc::default(),
+            outage: Mutex::default(),
         };
         guard.disarm();
-        Ok((world, api))
+        Ok(lab)
     }
 
     /// Nodes and processes.
-    async fn fill(&mut self, api: &ApiServer, progress: &(dyn Fn(&str) + Sync)) -> Result<(), WorldError> {
-        progress(&format!("starting {} nodes", self.settings.nodes));
-        for index in 1..=self.settings.nodes {
-            let node = LabNode::new(index, self, api)?;
-            node.boot(self).await?;
-            self.nodes.push(node);
+    async fn fill(&mut self, progress: &(dyn Fn(&str) + Sync)) -> Result<(), SetupError> {
+        let api = self.api.clone();
+        let places = self.settings.layout.places();
+        progress(&format!("starting {} nodes", places.len()));
+        for (index, place) in (1..).zip(&places) {
+            let node = LabNode::new(index, place, self, &api)?;
+            node.boot().await?;
+            self.nodes.push(Arc::new(node));
         }
         self.nodes_registered().await?;
         progress("starting the stand-in for the stock controllers");
-        self.start_stock(api).await?;
+        self.start_stock(&api).await?;
         if self.settings.agents {
-            progress("starting Evenkeel's controller and one agent on each node");
-            self.start_evenkeel(api).await?;
+            let controllers = match self.settings.controllers {
+                1 => "Evenkeel's controller".to_owned(),
+                count => format!("{count} of Evenkeel's controllers"),
+            };
+            progress(&format!("starting {controllers} and one agent on each node"));
+            self.start_evenkeel(&api).await?;
         }
         Ok(())
     }
 
-    async fn nodes_registered(&self) -> Result<(), WorldError> {
-        let wanted = usize::from(self.settings.nodes);
+    async fn nodes_registered(&self) -> Result<(), SetupError> {
+        let wanted = self.settings.layout.len();
         let registered = self
             .observer
             .wait_for(Duration::from_secs(30), |now| {
@@ -261,8 +292,8 @@ impl World {
             .await;
         match registered {
             Some(_) => Ok(()),
-            None => Err(WorldError::Kubelet {
-                node: format!("{}-1 to {}-{wanted}", self.settings.prefix, self.settings.prefix),
+            None => Err(SetupError::Kubelet {
+                node: self.node_names().join(", "),
                 reason: format!(
                     "not all Ready within 30 s: {}",
                     self.observer.now().unready(wanted).join("; ")
@@ -272,7 +303,7 @@ impl World {
     }
 
     /// Creates the objects of a manifest.
-    pub async fn apply(&self, text: &str, origin: &str) -> Result<usize, WorldError> {
+    pub async fn apply(&self, text: &str, origin: &str) -> Result<usize, SetupError> {
         Ok(manifests::apply(&self.client, text, origin).await?)
     }
 
@@ -309,10 +340,11 @@ impl World {
     /// Stops every process and task, and removes what must not outlive the lab.
     pub async fn stop(&self) -> Result<(), DirectoryError> {
         // Processes first: what they say goodbye to is still there.
+        self.end_outage();
         self.children.cancel();
-        let agents = self.nodes.iter().filter_map(|node| node.agent.as_ref());
+        let agents = self.nodes.iter().filter_map(|node| node.agent());
         futures::future::join_all(self.cloud.children().chain(agents).map(Supervised::stopped)).await;
-        futures::future::join_all(self.nodes.iter().map(LabNode::stop)).await;
+        futures::future::join_all(self.nodes.iter().map(|node| node.stop_kubelet())).await;
         self.shutdown.cancel();
         self.tasks.close();
         if tokio::time::timeout(Duration::from_secs(10), self.tasks.wait())
@@ -332,7 +364,7 @@ impl World {
     }
 }
 
-impl Drop for World {
+impl Drop for Lab {
     fn drop(&mut self) {
         self.children.cancel();
         self.shutdown.cancel();
@@ -353,7 +385,7 @@ async fn controllers(api: ApiServer, shutdown: CancellationToken) {
 }
 
 /// Custom resources, namespaces, roles.
-async fn install(client: &Client) -> Result<(), WorldError> {
+async fn install(client: &Client) -> Result<(), SetupError> {
     for crd in [
         ZoneHealth::crd(),
         AgentStatus::crd(),
@@ -366,7 +398,7 @@ async fn install(client: &Client) -> Result<(), WorldError> {
         > = kube::Api::all(client.clone());
         api.create(&kube::api::PostParams::default(), &crd)
             .await
-            .map_err(|source| WorldError::Api {
+            .map_err(|source| SetupError::Api {
                 what: format!("install {name}"),
                 source: Box::new(source),
             })?;

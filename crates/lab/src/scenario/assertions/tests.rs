@@ -1,6 +1,7 @@
 use super::*;
 use crate::observe::facts::{EndpointFact, IncidentFact, Kind, PodFact, SliceFact};
 use crate::scenario::Span;
+use crate::scenario::{nowhere, step::Reported};
 
 /// A record under construction: two nodes, `web-a` and `db-0` on a, `web-b` on b, all endpoints ready; the fault
 /// strikes node a at 10 s.
@@ -42,6 +43,8 @@ fn slice(endpoints: &[(&str, &str, bool)]) -> Watched {
 fn strike() -> Strike {
     Strike {
         at: Duration::from_secs(10),
+        lasts: Duration::ZERO,
+        first: Duration::from_secs(10),
         node: Some("a".to_owned()),
         what: "a off".to_owned(),
         silences: true,
@@ -127,11 +130,15 @@ impl Story {
 }
 
 const NOTHING: Expect = Expect {
+    on: Vec::new(),
     endpoints_out: None,
     replaced: None,
     stateful_not_moved: false,
+    endpoints_back: None,
+    reported: None,
     pods_moved: None,
     endpoints_lost: None,
+    state_changes: None,
 };
 
 #[test]
@@ -329,4 +336,132 @@ fn what_stock_does_is_told_only_of_faults_it_was_recorded_for() {
     };
     let findings = super::expect(&moved, &story.changes, &crash, at(70.0));
     assert_eq!(findings[0].stock_recorded, recorded::NOTHING);
+}
+
+fn incident(state: &str, closed: bool) -> Watched {
+    Watched::Incident(IncidentFact {
+        uid: "i".to_owned(),
+        node: "a".to_owned(),
+        state: state.to_owned(),
+        closed,
+        ..IncidentFact::default()
+    })
+}
+
+fn back(story: &Story, strike: &Strike, until: f64) -> Finding {
+    let wanted = Expect {
+        endpoints_back: Some(Span(at(30.0))),
+        ..NOTHING
+    };
+    super::expect(&wanted, &story.changes, strike, at(until)).remove(0)
+}
+
+#[test]
+fn endpoints_must_be_back_after_the_end_of_the_last_fault() {
+    let gone = slice(&[("web-b", "b", true)]);
+    let whole = slice(&[("web-a", "a", true), ("web-b", "b", true)]);
+    // The second of two faults lasts from 20 to 24 s.
+    let second = Strike {
+        at: at(20.0),
+        lasts: at(4.0),
+        ..strike()
+    };
+    let kept = back(&Story::new(), &second, 54.0);
+    assert!(kept.held && kept.seconds == Some(0.0), "{kept:?}");
+    // Lost by the first fault, back after the second.
+    let story = Story::new().then(15.0, gone.clone()).then(30.0, whole.clone());
+    let late = back(&story, &second, 54.0);
+    assert!(late.held && late.seconds == Some(6.0), "{late:?}");
+    let again = story.then(40.0, gone);
+    let lost = back(&again, &second, 54.0);
+    assert!(!lost.held, "{lost:?}");
+    assert_eq!(lost.detail, ["web-a of default/web on a is not back"]);
+    let second_time = back(&again.then(55.0, whole), &second, 60.0);
+    assert!(
+        !second_time.held && second_time.seconds == Some(31.0),
+        "{second_time:?}"
+    );
+}
+
+#[test]
+fn what_must_be_back_is_waited_for_until_the_end_of_its_time() {
+    let expect = Expect {
+        endpoints_back: Some(Span(at(30.0))),
+        ..NOTHING
+    };
+    let stall = Strike {
+        lasts: at(4.0),
+        ..strike()
+    };
+    let before = Moment::at(&Story::new().changes, at(10.0));
+    assert!(!is_met(&expect, &before, &before, &stall), "it can still be lost");
+    assert_eq!(expect.longest(&stall), at(34.0));
+}
+
+#[test]
+fn changes_of_state_are_counted_per_node() {
+    let changes = |story: &Story, most| {
+        let wanted = Expect {
+            state_changes: Some(most),
+            ..NOTHING
+        };
+        super::expect(&wanted, &story.changes, &strike(), at(70.0)).remove(0)
+    };
+    assert_eq!(changes(&Story::new(), 0).count, Some(0));
+    let story = Story::new()
+        .then(12.0, incident("", false))
+        .then(13.0, incident("Disconnected", false))
+        .then(14.0, incident("Disconnected", false))
+        .then(20.0, incident("Disconnected", true));
+    let two = changes(&story, 2);
+    assert!(two.held && two.count == Some(2), "{two:?}");
+    let story = story.then(30.0, incident("Unknown", false));
+    let three = changes(&story, 2);
+    assert!(!three.held && three.count == Some(3), "{three:?}");
+    assert_eq!(
+        three.detail,
+        ["a: Disconnected after 3.0 s, over after 10.0 s, Unknown after 20.0 s"]
+    );
+}
+
+#[test]
+fn a_report_is_awaited_and_timed() {
+    let expect = Expect {
+        reported: Some(Reported {
+            state: nowhere("Isolated".to_owned()),
+            within: Span(at(20.0)),
+        }),
+        ..NOTHING
+    };
+    let story = Story::new().then(15.0, incident("Disconnected", false));
+    let before = Moment::at(&story.changes, at(10.0));
+    let now = |story: &Story| Moment::at(&story.changes, at(60.0));
+    assert!(!is_met(&expect, &before, &now(&story), &strike()));
+    let other = super::expect(&expect, &story.changes, &strike(), at(30.0)).remove(0);
+    assert!(!other.held, "{other:?}");
+    assert_eq!(other.detail, ["a is judged Disconnected"]);
+    let story = story.then(22.0, incident("Isolated", false));
+    assert!(is_met(&expect, &before, &now(&story), &strike()));
+    let found = super::expect(&expect, &story.changes, &strike(), at(30.0)).remove(0);
+    assert!(found.held && found.seconds == Some(12.0), "{found:?}");
+    assert_eq!(found.event, "a off (Isolated): reported");
+}
+
+#[test]
+fn other_nodes_are_looked_past() {
+    let story = Story::new()
+        .then(20.0, Watched::Gone(Kind::Pod, "uid-web-a".to_owned()))
+        .then(20.0, slice(&[("web-b", "b", true)]));
+    let on = |node: &str| Expect {
+        on: vec![nowhere(node.to_owned())],
+        pods_moved: Some(0),
+        endpoints_lost: Some(0),
+        ..NOTHING
+    };
+    let counts = |node| -> Vec<Option<usize>> {
+        let findings = super::expect(&on(node), &story.changes, &strike(), at(70.0));
+        findings.iter().map(|finding| finding.count).collect()
+    };
+    assert_eq!(counts("a"), [Some(1), Some(1)]);
+    assert_eq!(counts("b"), [Some(0), Some(0)]);
 }

@@ -1,0 +1,217 @@
+//! One node: its kubelet on a machine of its own, its agent as a process.
+
+use super::{Lab, SetupError};
+use crate::{
+    cluster::kubelet::{KubeletConfig, Machine},
+    scenario::layout::Place,
+    supervise::Supervised,
+};
+use evenkeel_apiserver::ApiServer;
+use evenkeel_net::pki::{ServerNames, Validity};
+use std::{
+    net::IpAddr,
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
+};
+use tokio_util::sync::CancellationToken;
+
+/// A node of the lab.
+pub(super) struct LabNode {
+    index: u8,
+    folder: PathBuf,
+    /// All but the boot, which changes.
+    config: KubeletConfig,
+    kubelet: Mutex<Kubelet>,
+    agent: OnceLock<Supervised>,
+}
+
+/// The node's kubelet, and what is wrong with it for a time.
+#[derive(Default)]
+struct Kubelet {
+    boot_id: String,
+    machine: Option<Machine>,
+    trouble: Option<Trouble>,
+}
+
+/// A fault that ends by itself.
+#[derive(Clone)]
+pub(super) struct Trouble {
+    pub(super) kind: TroubleKind,
+    /// Cancelled by whatever ends it before its time.
+    pub(super) over: CancellationToken,
+}
+
+/// What is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TroubleKind {
+    /// The whole machine stands still.
+    Frozen,
+    /// The kubelet is down.
+    KubeletDown,
+}
+
+impl LabNode {
+    /// Makes the node's credentials; nothing runs yet.
+    pub(super) fn new(index: u8, place: &Place, lab: &Lab, api: &ApiServer) -> Result<Self, SetupError> {
+        let name = place.name.clone();
+        let folder = lab.directory.folder(&format!("nodes/{name}"))?;
+        let user = format!("system:node:{name}");
+        let plan = lab.switch.plan();
+        let link = format!("https://{}", plan.cloud_link(index));
+        let kubeconfig = folder.join("kubelet.kubeconfig");
+        lab.directory
+            .write_secret(&kubeconfig, &api.kubeconfig(&link, &user, &["system:nodes"])?)?;
+        let names = ServerNames {
+            dns: vec![name.clone()],
+            ips: vec![plan.outer(index).into(), plan.inner(index).into()],
+        };
+        let pods = format!("10.244.{index}.0/24");
+        let pods = pods.parse().map_err(|reason| SetupError::Kubelet {
+            node: name.clone(),
+            reason,
+        })?;
+        let config = KubeletConfig {
+            zone: place.zone.clone(),
+            pods,
+            listen: (plan.inner(index), plan.kubelet_port).into(),
+            address: IpAddr::V4(plan.outer(index)),
+            kubeconfig,
+            serving: api.ca().issue_server(&user, &names, validity())?,
+            clients: api.ca().certificate_pem().to_owned(),
+            boot_id: String::new(),
+            log: lab.directory.log(&format!("kubelet-{name}")),
+            name,
+        };
+        Ok(Self {
+            index,
+            folder,
+            config,
+            kubelet: Mutex::default(),
+            agent: OnceLock::new(),
+        })
+    }
+
+    /// Name of the node.
+    pub(super) fn name(&self) -> &str {
+        &self.config.name
+    }
+
+    /// 1-based number.
+    pub(super) fn index(&self) -> u8 {
+        self.index
+    }
+
+    /// Where the node's files are.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Its agent, once it was started.
+    pub(super) fn agent(&self) -> Option<&Supervised> {
+        self.agent.get()
+    }
+
+    /// Hands over the agent that was started for it; only the first counts.
+    pub(super) fn set_agent(&self, agent: Supervised) {
+        if self.agent.set(agent).is_err() {
+            tracing::error!(node = self.name(), "a second agent was started");
+        }
+    }
+
+    /// Starts the machine: a new boot of the kubelet, and the agent if it was switched off.
+    pub(super) async fn boot(&self) -> Result<(), SetupError> {
+        self.kubelet().boot_id = format!("{:032x}", rand::random::<u128>());
+        self.start_kubelet().await?;
+        if let Some(agent) = self.agent() {
+            agent.power_on();
+        }
+        Ok(())
+    }
+
+    /// Starts the kubelet under the present boot: containers that ran go on running.
+    pub(super) async fn start_kubelet(&self) -> Result<(), SetupError> {
+        let config = KubeletConfig {
+            boot_id: self.kubelet().boot_id.clone(),
+            ..self.config.clone()
+        };
+        let machine = Machine::boot(config).await.map_err(|error| SetupError::Kubelet {
+            node: self.name().to_owned(),
+            reason: error.to_string(),
+        })?;
+        self.kubelet().machine = Some(machine);
+        Ok(())
+    }
+
+    /// Ends everything on the node at once. The switch must be silent already, so that nobody hears of it.
+    pub(super) async fn power_off(&self) {
+        self.end_trouble();
+        if let Some(agent) = self.agent() {
+            agent.power_off();
+        }
+        self.stop_kubelet().await;
+    }
+
+    /// Ends the kubelet, and waits until its address is free.
+    pub(super) async fn stop_kubelet(&self) {
+        let machine = self.kubelet().machine.take();
+        if let Some(machine) = machine {
+            machine.power_off().await;
+        }
+    }
+
+    /// Has kubelet and agent stand still. The switch must be silent already.
+    pub(super) async fn freeze(&self) {
+        if let Some(agent) = self.agent() {
+            agent.freeze();
+        }
+        let frozen = self.kubelet().machine.as_mut().map(Machine::freeze);
+        if let Some(frozen) = frozen {
+            // A machine that broke stands still as well.
+            let _ = frozen.await;
+        }
+    }
+
+    /// Lets kubelet and agent go on.
+    pub(super) fn thaw(&self) {
+        if let Some(machine) = self.kubelet().machine.as_mut() {
+            machine.thaw();
+        }
+        if let Some(agent) = self.agent() {
+            agent.thaw();
+        }
+    }
+
+    /// What is wrong with it for a time.
+    pub(super) fn trouble(&self) -> Option<TroubleKind> {
+        self.kubelet().trouble.as_ref().map(|trouble| trouble.kind)
+    }
+
+    /// Notes what is wrong with it. The token is cancelled by whatever ends that before its time.
+    pub(super) fn begin_trouble(&self, kind: TroubleKind) -> CancellationToken {
+        let over = CancellationToken::new();
+        self.kubelet().trouble = Some(Trouble {
+            kind,
+            over: over.clone(),
+        });
+        over
+    }
+
+    /// Forgets what was wrong, and says what it was.
+    pub(super) fn end_trouble(&self) -> Option<TroubleKind> {
+        let trouble = self.kubelet().trouble.take()?;
+        trouble.over.cancel();
+        Some(trouble.kind)
+    }
+
+    fn kubelet(&self) -> MutexGuard<'_, Kubelet> {
+        self.kubelet.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn validity() -> Validity {
+    let now = jiff::Timestamp::now().as_second();
+    Validity {
+        from: now - 3_600,
+        until: now + 365 * 24 * 3_600,
+    }
+}
