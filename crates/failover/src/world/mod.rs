@@ -559,7 +559,9 @@ impl World {
                 // Whoever else claims the zone would replace its roster.
                 if name != zone_object_name(&object.spec.zone) {
                     let zone = object.spec.zone;
-                    return tracing::warn!("ZoneHealth {name} is not named after its zone {zone:?}: passed over");
+                    return tracing::warn!(
+                        "ZoneHealth {name} is not named after its zone {zone:?}: passed over"
+                    );
                 }
                 for (node, refusal) in self.zones.zone_health(now, &object) {
                     tracing::warn!(zone = name, node, %refusal, "verdict refused");
