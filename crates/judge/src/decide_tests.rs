@@ -221,7 +221,11 @@ fn an_agent_seen_to_write_for_60_s_without_a_gap_means_that_the_kubelet_is_down(
         }
     };
     write_until(&mut case, 190);
-    assert_eq!(case.state(), NodeState::Disconnected, "the kubelet has time to notice");
+    assert_eq!(
+        case.state(),
+        NodeState::Disconnected,
+        "the kubelet has time to notice"
+    );
     // A gap of more than 30 s begins anew.
     case.vouched_until(225);
     write_until(&mut case, 275);
@@ -229,7 +233,11 @@ fn an_agent_seen_to_write_for_60_s_without_a_gap_means_that_the_kubelet_is_down(
     write_until(&mut case, 295);
     assert_eq!(case.state(), NodeState::KubeletDown);
     case.vouched_until(340);
-    assert_eq!(case.state(), NodeState::Disconnected, "its writes ceased: the link is cut again");
+    assert_eq!(
+        case.state(),
+        NodeState::Disconnected,
+        "its writes ceased: the link is cut again"
+    );
 }
 
 #[test]
@@ -239,7 +247,11 @@ fn a_death_is_announced_by_one_round_asked_for_after_the_last_renewal() {
     assert_eq!(case.look().state(), ANNOUNCED);
     let mut case = Case1::watched();
     case.convict(3);
-    assert_eq!(case.look().state(), NodeState::Isolated, "renewed after the round was asked for");
+    assert_eq!(
+        case.look().state(),
+        NodeState::Isolated,
+        "renewed after the round was asked for"
+    );
 }
 
 #[test]
@@ -299,7 +311,11 @@ fn a_node_that_stalls_and_lives_in_between_is_never_confirmed_dead(#[case] stall
     // Had the contact in between not counted, this round would confirm.
     case.go(130);
     case.convict(5);
-    assert_eq!(case.look().state(), ANNOUNCED, "a contact since the first round makes a no void");
+    assert_eq!(
+        case.look().state(),
+        ANNOUNCED,
+        "a contact since the first round makes a no void"
+    );
 }
 
 #[test]
@@ -322,14 +338,26 @@ fn evidence_of_life_takes_a_death_back_and_a_silent_zone_pauses_it() {
     }
     assert_eq!(case.look().state(), CONFIRMED);
     let mut silent = case.clone();
-    assert_eq!(silent.go(146).state(), PAUSED, "nobody could tell any more that it lives");
+    assert_eq!(
+        silent.go(146).state(),
+        PAUSED,
+        "nobody could tell any more that it lives"
+    );
     silent.convict(46);
-    assert_eq!(silent.look().state(), CONFIRMED, "it goes on when the zone speaks again");
+    assert_eq!(
+        silent.look().state(),
+        CONFIRMED,
+        "it goes on when the zone speaks again"
+    );
     let mut vouched = case.clone();
     vouched.vouch(Health::Ok);
     assert_eq!(vouched.go(130).state(), NodeState::Disconnected);
     case.renew();
-    assert_eq!(case.look().state(), NodeState::Isolated, "its peers do not vouch for it yet");
+    assert_eq!(
+        case.look().state(),
+        NodeState::Isolated,
+        "its peers do not vouch for it yet"
+    );
     case.vouch(Health::Ok);
     assert_eq!(case.look().state(), NodeState::Healthy);
 }
@@ -367,7 +395,11 @@ fn an_isolated_node_dies_only_after_the_stock_grace_period_and_at_stock_pace() {
     assert_eq!(case.go(200).state(), STOCK_PACE);
     case.renew();
     assert_eq!(case.look().state(), NodeState::Isolated);
-    assert_eq!(case.go(240).state(), NodeState::Isolated, "an omission acquits nobody");
+    assert_eq!(
+        case.go(240).state(),
+        NodeState::Isolated,
+        "an omission acquits nobody"
+    );
 }
 
 #[test]
@@ -390,12 +422,20 @@ fn blindness_takes_nothing_from_a_node_that_was_vouched_for() {
     case.vouched_until(200);
     case.blind = true;
     for second in 201..240 {
-        assert_eq!(case.go(second).state(), NodeState::Disconnected, "second {second}");
+        assert_eq!(
+            case.go(second).state(),
+            NodeState::Disconnected,
+            "second {second}"
+        );
     }
     case.blind = false;
     case.mark();
     assert_eq!(case.go(259).state(), NodeState::Disconnected);
-    assert_eq!(case.go(260).state(), NodeState::Unknown, "nobody vouched for it since");
+    assert_eq!(
+        case.go(260).state(),
+        NodeState::Unknown,
+        "nobody vouched for it since"
+    );
 }
 
 /// Hazard 55 (b): silence on watches that are proven live ages everything.
@@ -405,7 +445,11 @@ fn silence_that_we_can_see_is_their_silence() {
     case.vouched_until(200);
     case.evidence.zone.some_member_fresh = false;
     assert_eq!(case.go(214).state(), NodeState::Unknown);
-    assert_eq!(case.go(225).state(), NodeState::Dark, "the zone has been silent for 30 s");
+    assert_eq!(
+        case.go(225).state(),
+        NodeState::Dark,
+        "the zone has been silent for 30 s"
+    );
 }
 
 /// Hazard 55 (c): a replica that stays blind neither harms nor keeps anything.
@@ -436,7 +480,11 @@ fn while_blind_nothing_harmful_is_decided_and_life_counts_at_once() {
     healthy.convict(5);
     let decision = healthy.look();
     assert_eq!((decision.state(), decision.held), (NodeState::Healthy, true));
-    assert_eq!(healthy.memory.latch, Latch::Open, "a death is not latched by the blind");
+    assert_eq!(
+        healthy.memory.latch,
+        Latch::Open,
+        "a death is not latched by the blind"
+    );
 }
 
 #[test]
@@ -534,7 +582,11 @@ fn restarted(recorded: &Recorded) -> Case1 {
 fn a_restarted_replica_keeps_a_disconnected_node_until_it_must_have_heard() {
     let mut case = restarted(&recorded(NodeState::Disconnected, Latch::Open));
     for second in 101..121 {
-        assert_eq!(case.go(second).state(), NodeState::Disconnected, "second {second}");
+        assert_eq!(
+            case.go(second).state(),
+            NodeState::Disconnected,
+            "second {second}"
+        );
     }
     assert_eq!(case.go(121).state(), NodeState::Unknown);
     let mut case = restarted(&recorded(NodeState::Disconnected, Latch::Open));
@@ -550,7 +602,11 @@ fn a_restarted_replica_starts_from_the_latches_of_its_predecessor() {
     case.evidence.life.stock_mark = None;
     case.go(103);
     case.convict(30);
-    assert_eq!(case.look().state(), NodeState::Isolated, "not Dead by its first round");
+    assert_eq!(
+        case.look().state(),
+        NodeState::Isolated,
+        "not Dead by its first round"
+    );
 
     let latch = Latch::Dead(DeadLatch {
         requested: at(90),
@@ -566,7 +622,11 @@ fn a_restarted_replica_starts_from_the_latches_of_its_predecessor() {
     assert_eq!(case.look().state(), ANNOUNCED);
     case.go(107);
     case.convict(30);
-    assert_eq!(case.look().state(), ANNOUNCED, "16 s after a first round of another clock");
+    assert_eq!(
+        case.look().state(),
+        ANNOUNCED,
+        "16 s after a first round of another clock"
+    );
     case.go(118);
     case.convict(40);
     assert_eq!(case.look().state(), CONFIRMED);
@@ -594,7 +654,10 @@ fn a_follower_lets_the_leader_speak_first() {
     assert_eq!(case.go(129).state(), NodeState::Healthy);
     case.vouch(Health::Ok);
     assert_eq!(case.go(130).state(), NodeState::Disconnected);
-    assert_eq!(case.go(129 + 15 + SKEW_MS / 1000 - 1).state(), NodeState::Disconnected);
+    assert_eq!(
+        case.go(129 + 15 + SKEW_MS / 1000 - 1).state(),
+        NodeState::Disconnected
+    );
     assert_eq!(case.go(129 + 15 + SKEW_MS / 1000).state(), NodeState::Unknown);
 }
 

@@ -32,7 +32,10 @@ pub fn evidence_lines(evidence: &Evidence, timing: &Timing, now: Millis) -> Vec<
     }
     lines.push(format!("Neighbours: {}", verdict_words(&evidence.verdict, now)));
     if let Some(since) = evidence.agent.since(now) {
-        lines.push(format!("Agent: seen writing to the API server since {}", ago(since)));
+        lines.push(format!(
+            "Agent: seen writing to the API server since {}",
+            ago(since)
+        ));
     }
     lines.push(match (evidence.zone.reported, evidence.zone.advanced) {
         (false, _) => "Zone: nobody has ever reported for it".to_owned(),
@@ -40,11 +43,14 @@ pub fn evidence_lines(evidence: &Evidence, timing: &Timing, now: Millis) -> Vec<
         (true, Some(at)) => format!("Zone: last seen to report {}", ago(at)),
     });
     if evidence.zone.storm {
-        lines.push("Zone: more than a quarter of it died within a minute; evictions keep the stock pace".to_owned());
+        lines.push(
+            "Zone: more than a quarter of it died within a minute; evictions keep the stock pace".to_owned(),
+        );
     }
     match evidence.sight.at(now) {
         View::Full => {}
-        View::Held => lines.push("Sight: some watch is not proven live; nothing is done that could harm a node".to_owned()),
+        View::Held => lines
+            .push("Sight: some watch is not proven live; nothing is done that could harm a node".to_owned()),
         View::Lost => lines.push("Sight: lost for more than a minute; stock Kubernetes acts".to_owned()),
     }
     lines
@@ -96,7 +102,8 @@ pub fn changes(decision: &Decision, settings: &Settings, timing: &Timing) -> Vec
     let renewed = || "A renewal of its Lease makes it Healthy".to_owned();
     let vouched = || "The votes of a majority of its zone that it lives make it Disconnected".to_owned();
     let dead = || {
-        "The votes of a majority of its zone that it is dead, asked for after its last renewal, make it Dead".to_owned()
+        "The votes of a majority of its zone that it is dead, asked for after its last renewal, make it Dead"
+            .to_owned()
     };
     let mut lines = match decision.state() {
         NodeState::Healthy => vec![

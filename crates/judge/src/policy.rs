@@ -191,7 +191,9 @@ pub fn refused(spec: &FailoverPolicySpec) -> Vec<String> {
         ("evictAfterSeconds", spec.evict_after_seconds),
     ] {
         if let Some(seconds) = seconds.filter(|seconds| *seconds < 0) {
-            refused.push(format!("{field}: {seconds} is refused, and 0 is used: it must not be negative"));
+            refused.push(format!(
+                "{field}: {seconds} is refused, and 0 is used: it must not be negative"
+            ));
         }
     }
     refused

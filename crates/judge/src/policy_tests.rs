@@ -165,5 +165,8 @@ fn a_stored_value_that_nothing_acts_upon_reads_as_its_cautious_one_and_is_named(
     for field in ["endpoints", "fencing", "statefulFailover", "evictAfterSeconds"] {
         assert!(refused.iter().any(|why| why.starts_with(field)), "{refused:?}");
     }
-    assert_eq!(super::refused(&FailoverPolicySpec::default()), Vec::<String>::new());
+    assert_eq!(
+        super::refused(&FailoverPolicySpec::default()),
+        Vec::<String>::new()
+    );
 }

@@ -57,7 +57,11 @@ fn who_observes_or_sees_nothing_keeps_nothing() {
     let mut settings = Profile::Edge.settings();
     let mut blind = decision(NodeState::Disconnected, 1);
     blind.view = View::Held;
-    assert_eq!(kept(&blind, &settings), (true, true), "a hold keeps what was kept");
+    assert_eq!(
+        kept(&blind, &settings),
+        (true, true),
+        "a hold keeps what was kept"
+    );
     blind.view = View::Lost;
     assert_eq!(kept(&blind, &settings), (false, false));
     settings.mode = ModePolicy::Observe;

@@ -182,7 +182,9 @@ impl fmt::Display for Reason {
                 "it was Disconnected when this controller started, and new evidence is still awaited"
             }
             Self::VotedDead => "a majority of its zone voted it dead after its last renewal",
-            Self::VotedDeadTwice => "a majority of its zone voted it dead in two rounds, and its Lease stays unrenewed",
+            Self::VotedDeadTwice => {
+                "a majority of its zone voted it dead in two rounds, and its Lease stays unrenewed"
+            }
             Self::VotedDeadSlowly(slow) => {
                 return write!(
                     f,
@@ -190,7 +192,9 @@ impl fmt::Display for Reason {
                     slow.text()
                 );
             }
-            Self::NobodyReports => "it was voted dead, gave no sign of life since, and nobody reports any more",
+            Self::NobodyReports => {
+                "it was voted dead, gave no sign of life since, and nobody reports any more"
+            }
             Self::RenewedAfterVerdict => "a majority of its zone voted it dead, yet its Lease is renewed",
             Self::NoVerdict(why) => match why {
                 NoVerdict::NotListed => "its Lease is stale, and its zone reports nothing about it",

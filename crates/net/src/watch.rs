@@ -146,6 +146,9 @@ mod tests {
     fn a_watch_never_waits_so_long_that_5_s_cannot_be_kept() {
         let waits: Vec<Duration> = back_off().take(50).collect();
         assert!(waits[0] >= AGAIN.0 && waits[49] >= AGAIN.1, "{waits:?}");
-        assert!(waits.iter().all(|wait| *wait <= Duration::from_secs(4)), "{waits:?}");
+        assert!(
+            waits.iter().all(|wait| *wait <= Duration::from_secs(4)),
+            "{waits:?}"
+        );
     }
 }

@@ -125,7 +125,10 @@ fn evict(known: &mut Known, ledger: &mut Ledger, scene: &Scene<'_>, plan: &mut P
             node: scene.node_ref(),
             proof,
             dead_since: scene.judged.decision.memory.since,
-            message: format!("Evenkeel: node {} is dead: {}", node.name, scene.judged.decision.reason),
+            message: format!(
+                "Evenkeel: node {} is dead: {}",
+                node.name, scene.judged.decision.reason
+            ),
         });
     }
     if left == 0 {
@@ -172,7 +175,11 @@ fn deadline(scene: &Scene<'_>, pod: &PodFacts, taint: &Taint, tainted_at: Millis
         if is_admission_default(toleration, taints::UNREACHABLE, default) {
             let policy = scene.judged.settings.evict_after_seconds;
             // Under storm eviction keeps the stock pace (hazard 24), and never a faster one than without.
-            Some(if scene.judged.evidence.zone.storm { policy.max(default) } else { policy })
+            Some(if scene.judged.evidence.zone.storm {
+                policy.max(default)
+            } else {
+                policy
+            })
         } else {
             toleration.toleration_seconds
         }

@@ -307,7 +307,11 @@ pub(super) fn withdraw(
     plan: &mut Plan,
 ) -> usize {
     let mut left = 0;
-    for pod in scene.cluster.pods_of(&scene.node.name).filter(|pod| !pod.finished) {
+    for pod in scene
+        .cluster
+        .pods_of(&scene.node.name)
+        .filter(|pod| !pod.finished)
+    {
         let uid = &pod.pod.uid;
         if pod.ready != Status::True {
             if known.withdrawing.remove(uid) {
@@ -348,7 +352,10 @@ fn restore(scene: &Scene<'_>, plan: &mut Plan) {
         plan.actions.push(Action::RestorePodReady {
             pod: pod.pod.clone(),
             version: pod.version.clone(),
-            message: format!("node {} is only cut off: {}", scene.node.name, scene.judged.decision.reason),
+            message: format!(
+                "node {} is only cut off: {}",
+                scene.node.name, scene.judged.decision.reason
+            ),
         });
     }
 }

@@ -46,7 +46,9 @@ impl Planner {
             let floor = *floor;
             let changed = next(current, floor, members);
             let roster = changed.as_ref().or(current);
-            let wanted = roster.map(|roster| self.wanted(&roster.members)).unwrap_or_default();
+            let wanted = roster
+                .map(|roster| self.wanted(&roster.members))
+                .unwrap_or_default();
             let asked = cluster.zones.get(&zone).map(|facts| facts.wanted.as_slice());
             let differs = changed.is_some() || asked.is_some_and(|asked| asked != wanted);
             if let (Some(roster), true) = (roster.cloned(), differs) {
@@ -62,7 +64,11 @@ impl Planner {
                 .get(&member.uid)
                 .is_some_and(|known| known.latch != Latch::Open || known.incident.is_some())
         };
-        members.iter().filter(open).map(|member| member.uid.clone()).collect()
+        members
+            .iter()
+            .filter(open)
+            .map(|member| member.uid.clone())
+            .collect()
     }
 
     /// Wants policies told which nodes they select and where a more cautious one overrules them.

@@ -12,8 +12,8 @@ use crate::planner::action::{About, Action, Notice};
 use crate::webhook::Source;
 use crate::webhook::core::View;
 use crate::world::{self, Kind, LastSigns, Seen, World};
-use evenkeel_api::names;
 use evenkeel_api::crd::ZoneHealth;
+use evenkeel_api::names;
 use evenkeel_election::{self as election, State};
 use evenkeel_judge::{NodeState, View as SightView};
 use evenkeel_net::admin::Admin;
@@ -229,7 +229,9 @@ impl Controller {
                 }
                 Ok(Turn::Passed) => {}
                 Err(_) => {
-                    tracing::warn!("stopped before everything that was kept from stock Kubernetes was settled");
+                    tracing::warn!(
+                        "stopped before everything that was kept from stock Kubernetes was settled"
+                    );
                     return;
                 }
             }
@@ -289,7 +291,10 @@ impl Controller {
         };
         let wants = self.world.look(now, role);
         for kind in wants.restart {
-            tracing::warn!(watch = kind.name(), "the watch does not deliver, beginning it anew");
+            tracing::warn!(
+                watch = kind.name(),
+                "the watch does not deliver, beginning it anew"
+            );
             self.restarts.begin_anew(kind);
         }
         for kind in wants.audits {
@@ -311,7 +316,11 @@ impl Controller {
         for measure in &plan.measures {
             self.metrics.measured(*measure);
         }
-        for why in plan.complaints.iter().filter(|why| !self.complaints.contains(*why)) {
+        for why in plan
+            .complaints
+            .iter()
+            .filter(|why| !self.complaints.contains(*why))
+        {
             tracing::warn!("{why}");
         }
         self.complaints = plan.complaints.into_iter().collect();
@@ -427,8 +436,10 @@ impl Controller {
 
     /// Logs changes of state, and counts nodes by state.
     fn tell_states(&mut self) {
-        let mut counts: BTreeMap<&'static str, i64> =
-            NodeState::ALL.into_iter().map(|state| (state.name(), 0)).collect();
+        let mut counts: BTreeMap<&'static str, i64> = NodeState::ALL
+            .into_iter()
+            .map(|state| (state.name(), 0))
+            .collect();
         let mut states = BTreeMap::new();
         for (name, judged) in &self.world.decisions().nodes {
             let state = judged.decision.state();

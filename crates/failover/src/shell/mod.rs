@@ -115,7 +115,14 @@ pub async fn run(args: ControllerArgs, shutdown: CancellationToken) -> Result<()
     let stop = shutdown.child_token();
     let webhook = async {
         let outcome = if let Some(options) = webhook_options {
-            webhook::run(client.clone(), options, source.clone(), admin.clone(), stop.clone()).await
+            webhook::run(
+                client.clone(),
+                options,
+                source.clone(),
+                admin.clone(),
+                stop.clone(),
+            )
+            .await
         } else {
             stop.cancelled().await;
             Ok(())
@@ -126,7 +133,15 @@ pub async fn run(args: ControllerArgs, shutdown: CancellationToken) -> Result<()
     let controller = async {
         // The webhook goes on answering until debts are settled.
         let source = source.clone();
-        let outcome = control_with(client.clone(), lock_client, settings, source, &admin, stop.clone()).await;
+        let outcome = control_with(
+            client.clone(),
+            lock_client,
+            settings,
+            source,
+            &admin,
+            stop.clone(),
+        )
+        .await;
         stop.cancel();
         outcome
     };

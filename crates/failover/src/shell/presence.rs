@@ -32,7 +32,13 @@ pub(super) fn lease_name(identity: &str) -> String {
     let cleaned: String = identity
         .chars()
         .map(|c| c.to_ascii_lowercase())
-        .map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' })
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || c == '-' {
+                c
+            } else {
+                '-'
+            }
+        })
         .take(200)
         .collect();
     format!("{}{}", names::REPLICA_LEASE_PREFIX, cleaned.trim_matches('-'))
@@ -117,7 +123,10 @@ mod tests {
 
     #[test]
     fn a_lease_is_named_after_its_replica_as_an_object_name_allows() {
-        assert_eq!(lease_name("host-7_4a5B"), "evenkeel-controller-replica-host-7-4a5b");
+        assert_eq!(
+            lease_name("host-7_4a5B"),
+            "evenkeel-controller-replica-host-7-4a5b"
+        );
         assert!(lease_name(&"x".repeat(300)).len() <= 253);
     }
 }

@@ -1,9 +1,9 @@
 //! The HTTP face: AdmissionReview in, AdmissionReview out, from memory.
 
-use crate::clock;
 use super::Source;
 use super::core::{Decision, Request, decide};
 use super::metrics::Metrics;
+use crate::clock;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, State};
@@ -42,7 +42,9 @@ impl Answering {
         }
         Err(match view.made_at {
             None => "not every watch has delivered a complete list yet".to_owned(),
-            Some(_) => "the view of the cluster is not refreshed any more; every write passes as it is".to_owned(),
+            Some(_) => {
+                "the view of the cluster is not refreshed any more; every write passes as it is".to_owned()
+            }
         })
     }
 }
@@ -112,7 +114,11 @@ async fn mutate(State(answering): State<Answering>, body: Bytes) -> Response {
     let Some(request) = review.request else {
         return refuse(&answering, format!("{REVIEW_KIND} without request"));
     };
-    let decision = decide(&request, &answering.source.view.load(), answering.source.clock.now());
+    let decision = decide(
+        &request,
+        &answering.source.view.load(),
+        answering.source.clock.now(),
+    );
     let mut answer = Answer {
         uid: &request.uid,
         allowed: true,

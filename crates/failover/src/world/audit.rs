@@ -49,7 +49,10 @@ pub(super) enum Proof {
 
 impl Ledger {
     pub(super) fn put(&mut self, now: Millis, key: Key, version: String) {
-        let version = Version { version, received: now };
+        let version = Version {
+            version,
+            received: now,
+        };
         self.held.insert(key, version);
     }
 
@@ -143,7 +146,10 @@ mod tests {
         let mut ledger = Ledger::default();
         ledger.put(Millis(0), key("a"), "1".to_owned());
         assert!(ledger.wants_read(Millis(10_000), Some(Millis(7_000))));
-        assert!(!ledger.wants_read(Millis(10_100), Some(Millis(7_000))), "one at a time");
+        assert!(
+            !ledger.wants_read(Millis(10_100), Some(Millis(7_000))),
+            "one at a time"
+        );
         ledger
     }
 

@@ -22,7 +22,8 @@ use evenkeel_api::policy::ModePolicy;
 use evenkeel_judge::evidence::{Lease as LeaseAge, ZoneEvidence};
 use evenkeel_judge::policy::{Policy, effective};
 use evenkeel_judge::{
-    Decision, Evidence, Memory, Profile, Protection, Recorded, Settings, Sight, Timing, decide, follow, protection,
+    Decision, Evidence, Memory, Profile, Protection, Recorded, Settings, Sight, Timing, decide, follow,
+    protection,
 };
 use evenkeel_net::watch::{Delta, Key, key};
 use evenkeel_zone::Millis;
@@ -196,7 +197,9 @@ impl World {
     pub fn other_replicas(&self, now: Millis) -> usize {
         let others = self.replicas.iter();
         others
-            .filter(|(_, (identity, _, at))| *identity != self.config.identity && now.since(*at) < LEADER_SEEN_MS)
+            .filter(|(_, (identity, _, at))| {
+                *identity != self.config.identity && now.since(*at) < LEADER_SEEN_MS
+            })
             .count()
     }
 
@@ -270,7 +273,12 @@ impl World {
 
     fn look_at_watches(&mut self, now: Millis) -> Wants {
         let mut wants = Wants::default();
-        let Self { ledgers, sight, listed, .. } = self;
+        let Self {
+            ledgers,
+            sight,
+            listed,
+            ..
+        } = self;
         for (kind, ledger, proof) in [
             (Kind::NodeLease, &mut ledgers.leases, &mut sight.leases),
             (Kind::Zone, &mut ledgers.reports, &mut sight.reports),
@@ -306,7 +314,11 @@ impl World {
             self.config.timing
         };
         let zones = self.zones_of_nodes(&timing, now);
-        let words = if led { self.leaders_words(now) } else { BTreeMap::new() };
+        let words = if led {
+            self.leaders_words(now)
+        } else {
+            BTreeMap::new()
+        };
         let policies: Vec<Policy> = self
             .cluster
             .policies
@@ -360,7 +372,12 @@ impl World {
                 },
             );
         }
-        let present: BTreeSet<&str> = self.cluster.nodes.values().map(|node| node.uid.as_str()).collect();
+        let present: BTreeSet<&str> = self
+            .cluster
+            .nodes
+            .values()
+            .map(|node| node.uid.as_str())
+            .collect();
         self.memories.retain(|uid, _| present.contains(uid.as_str()));
         self.decisions = Decisions {
             nodes,
@@ -378,7 +395,11 @@ impl World {
 
     fn zones_of_nodes(&self, timing: &Timing, now: Millis) -> ZonesOfNodes {
         let mut zones = ZonesOfNodes::default();
-        let rosters = self.cluster.zones.values().flat_map(|facts| &facts.roster.members);
+        let rosters = self
+            .cluster
+            .zones
+            .values()
+            .flat_map(|facts| &facts.roster.members);
         let members: BTreeSet<&str> = rosters.map(|member| member.uid.as_str()).collect();
         for (name, node) in &self.cluster.nodes {
             // Nodes of no zone share one ledger: they have no neighbours, but they can fail together too.
@@ -431,7 +452,9 @@ impl World {
     fn node_lease(&mut self, now: Millis, delta: Delta<Lease>) {
         match delta {
             Delta::Put(lease) => {
-                self.ledgers.leases.put(now, key(&*lease), version_of(&lease.metadata));
+                self.ledgers
+                    .leases
+                    .put(now, key(&*lease), version_of(&lease.metadata));
                 let name = lease.metadata.name.clone().unwrap_or_default();
                 // A Lease that was never renewed says as much as none.
                 if let Some(renew_time) = read::renew_time(&lease) {
@@ -479,7 +502,9 @@ impl World {
                     let uid = facts.pod.uid.clone();
                     let before = before.filter(|before| before.pod.uid == uid);
                     facts.became_ready = match before {
-                        Some(before) if facts.ready == Status::True && before.ready != Status::True => Some(now),
+                        Some(before) if facts.ready == Status::True && before.ready != Status::True => {
+                            Some(now)
+                        }
                         Some(before) if facts.ready == Status::True => before.became_ready,
                         _ => None,
                     };
@@ -526,7 +551,9 @@ impl World {
     fn zone(&mut self, now: Millis, delta: Delta<ZoneHealth>) {
         match delta {
             Delta::Put(object) => {
-                self.ledgers.reports.put(now, key(&*object), version_of(&object.metadata));
+                self.ledgers
+                    .reports
+                    .put(now, key(&*object), version_of(&object.metadata));
                 let name = object.metadata.name.clone().unwrap_or_default();
                 for (node, refusal) in self.zones.zone_health(now, &object) {
                     tracing::warn!(zone = name, node, %refusal, "verdict refused");
@@ -574,7 +601,8 @@ impl World {
         let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
         let holder = holder.unwrap_or_default();
         if name == names::CONTROLLER_LEASE {
-            let same = |known: &(String, Option<jiff::Timestamp>, Millis)| known.0 == holder && known.1 == renewed;
+            let same =
+                |known: &(String, Option<jiff::Timestamp>, Millis)| known.0 == holder && known.1 == renewed;
             if !self.leader.as_ref().is_some_and(same) {
                 self.leader = Some((holder, renewed, now));
             }

@@ -17,7 +17,12 @@ fn second(second: u64) -> Millis {
 
 fn time_of(second: u64) -> String {
     let minutes = second / 60;
-    format!("2026-01-01T{:02}:{:02}:{:02}.000000Z", minutes / 60, minutes % 60, second % 60)
+    format!(
+        "2026-01-01T{:02}:{:02}:{:02}.000000Z",
+        minutes / 60,
+        minutes % 60,
+        second % 60
+    )
 }
 
 fn lease(name: &str, renewed: u64) -> Seen {
@@ -225,7 +230,11 @@ fn only_writes_of_its_own_object_show_that_an_agent_reaches_the_api_server() {
     }
     assert_eq!(agent_writes(&world, second(4)), None);
     world.take(second(5), agent("n1", 0));
-    assert_eq!(agent_writes(&world, second(5)), None, "the first sight shows no write");
+    assert_eq!(
+        agent_writes(&world, second(5)),
+        None,
+        "the first sight shows no write"
+    );
     world.take(second(6), agent("n1", 1));
     world.take(second(16), agent("n1", 2));
     assert_eq!(agent_writes(&world, second(20)), Some(second(6)));
@@ -299,7 +308,10 @@ impl Shore {
             "metadata": {"name": "shore", "uid": "z", "resourceVersion": at.to_string()},
             "spec": {"zone": "shore", "roster": self.zone.spec()}, "status": status,
         });
-        assert!(self.world.take(second(at), Seen::Zone(put(object))), "a report is urgent");
+        assert!(
+            self.world.take(second(at), Seen::Zone(put(object))),
+            "a report is urgent"
+        );
     }
 
     /// The others renew, the zone reports that node-3 lives, and everybody looks.
@@ -378,7 +390,11 @@ fn a_replica_that_does_not_lead_follows_the_leader_as_long_as_it_is_seen_to_work
     );
     shore.leader(76, "me");
     shore.cut_until(76, 76, Role::Leads);
-    assert_eq!(shore.judged().decision.state(), NodeState::Disconnected, "it decides itself");
+    assert_eq!(
+        shore.judged().decision.state(),
+        NodeState::Disconnected,
+        "it decides itself"
+    );
 }
 
 #[test]
@@ -390,7 +406,9 @@ fn a_replica_that_starts_in_mid_cut_starts_from_the_incident() {
     for at in 2..15 {
         shore.world.take(second(at), lease("n1", at));
         let _ = shore.world.look(second(at), Role::Leads);
-        shore.world.audited(second(at), Kind::Zone, Some(&BTreeMap::new()));
+        shore
+            .world
+            .audited(second(at), Kind::Zone, Some(&BTreeMap::new()));
     }
     assert_eq!(shore.judged().decision.state(), NodeState::Disconnected);
     assert!(shore.judged().protection.readiness);
@@ -406,7 +424,9 @@ fn a_pause_and_the_mode_observe_protect_nothing_and_decide_as_before() {
             json!({"metadata": {"name": "evenkeel-system", "annotations": annotations}}),
         ))
     };
-    shore.world.take(second(41), home(json!({"evenkeel.io/pause": "switches"})));
+    shore
+        .world
+        .take(second(41), home(json!({"evenkeel.io/pause": "switches"})));
     shore.cut_until(41, 41, Role::Leads);
     assert_eq!(shore.world.cluster().paused.as_deref(), Some("switches"));
     assert_eq!(shore.judged().decision.state(), NodeState::Disconnected);
@@ -433,7 +453,11 @@ fn replicas_are_counted_by_leases_that_are_seen_to_change() {
     assert_eq!(world.other_replicas(second(1)), 0);
     world.take(second(1), replica("two", "two", 1));
     assert_eq!(world.other_replicas(second(15)), 1);
-    assert_eq!(world.other_replicas(second(16)), 0, "it has not renewed its Lease");
+    assert_eq!(
+        world.other_replicas(second(16)),
+        0,
+        "it has not renewed its Lease"
+    );
     world.take(second(17), replica("two", "two", 17));
     world.take(
         second(18),

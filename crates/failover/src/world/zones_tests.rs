@@ -40,14 +40,8 @@ fn is_cut(zones: &Zones) -> bool {
 #[test]
 fn a_zone_counts_once_it_is_seen_to_advance() {
     let (mut zone, mut zones) = (Fixture::new(3), Zones::default());
-    assert_eq!(
-        zones.zone_health(Millis(0), &zone_health(&mut zone, "1", 0)),
-        []
-    );
-    assert_eq!(
-        zones.book().verdict("uid-2"),
-        Verdict::None(NoVerdict::Void)
-    );
+    assert_eq!(zones.zone_health(Millis(0), &zone_health(&mut zone, "1", 0)), []);
+    assert_eq!(zones.book().verdict("uid-2"), Verdict::None(NoVerdict::Void));
     zones.zone_health(Millis(1), &zone_health(&mut zone, "1", 1));
     assert!(is_cut(&zones));
 }
@@ -93,4 +87,3 @@ fn a_zone_health_that_is_gone_takes_its_verdicts_along() {
         Verdict::None(NoVerdict::NotAMember)
     );
 }
-

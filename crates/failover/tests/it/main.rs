@@ -8,4 +8,3 @@
 mod cluster;
 mod controller;
 mod process;
-mod stock;

@@ -2,7 +2,6 @@
 //! the stock controllers as a child process of this test binary.
 
 use clap::Parser;
-use evenkeel_stock::NodeLifecycleArgs;
 use evenkeel_lab::{
     SAMPLE,
     control::{self, Fault, Orders as _},
@@ -10,6 +9,7 @@ use evenkeel_lab::{
     scenario::StockTimers,
     world::{Settings, World, WorldError},
 };
+use evenkeel_stock::NodeLifecycleArgs;
 use std::{
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},

@@ -2,8 +2,8 @@
 
 use clap::Parser;
 use evenkeel_apiserver::{ApiServer, Options};
-use evenkeel_stock::{NodeLifecycleArgs, process};
 use evenkeel_net::admin::Admin;
+use evenkeel_stock::{NodeLifecycleArgs, process};
 use evenkeel_testkit::eventually;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;

@@ -184,7 +184,9 @@ impl Book {
     /// The verdict on a node.
     pub fn verdict(&self, node_uid: &str) -> Verdict {
         let zone = self.zones.values().find(|zone| zone.has_member(node_uid));
-        zone.map_or(Verdict::None(NoVerdict::NotAMember), |zone| zone.verdict(node_uid))
+        zone.map_or(Verdict::None(NoVerdict::NotAMember), |zone| {
+            zone.verdict(node_uid)
+        })
     }
 
     /// When the zone was last seen to advance: new signed evidence, or a renewal of its Lease by a member.

@@ -72,10 +72,7 @@ impl Zone {
     }
 
     pub(super) fn storm(&self, now: Millis) -> bool {
-        let recent = |held: &&Held| {
-            held.died
-                .is_some_and(|died| now.since(died) < STORM_WINDOW_MS)
-        };
+        let recent = |held: &&Held| held.died.is_some_and(|died| now.since(died) < STORM_WINDOW_MS);
         let count = self.nodes.values().filter(recent).count();
         let members = self.roster.as_ref().map_or(0, Roster::len);
         count > 1 && 4 * count > members
@@ -204,7 +201,10 @@ impl Zone {
             }
             VerdictKind::Alive => {
                 let needed = council.current.electorate(id).threshold;
-                Some(Word::Alive(checked.round, alive(now, round_age, needed, &checked)))
+                Some(Word::Alive(
+                    checked.round,
+                    alive(now, round_age, needed, &checked),
+                ))
             }
         };
         let held = self.nodes.entry(id).or_default();
@@ -276,7 +276,12 @@ fn alive(now: Millis, round_age: u64, needed: usize, checked: &Checked) -> Alive
 }
 
 /// The `needed`-th of the ages of contact of those who gave this answer, in the order of `key`.
-fn shared_age<K: Ord>(checked: &Checked, answer: Answer, needed: usize, key: impl Fn(u64) -> K) -> Option<u64> {
+fn shared_age<K: Ord>(
+    checked: &Checked,
+    answer: Answer,
+    needed: usize,
+    key: impl Fn(u64) -> K,
+) -> Option<u64> {
     let votes = checked.votes.values();
     let mut ages: Vec<u64> = votes
         .filter(|(_, vote)| vote.ballot.answer == answer)

@@ -140,14 +140,18 @@ impl<'a> Frame<'a> {
 
 /// Encodes and signs.
 pub fn seal(message: &Message, key: &dyn Signer) -> Vec<u8> {
-    let body = message::encode(message);
+    seal_body(message.body.kind(), &message::encode(message), key)
+}
+
+/// Frames and signs the bytes of a body, also of one that means nothing.
+pub(crate) fn seal_body(kind: u8, body: &[u8], key: &dyn Signer) -> Vec<u8> {
     let mut out = codec::Writer(Vec::with_capacity(HEAD + body.len() + SIGNATURE_LEN));
     out.bytes(&MAGIC)
         .u8(MAJOR)
         .u8(MINOR)
-        .u8(message.body.kind())
+        .u8(kind)
         .u16(body.len() as u16)
-        .bytes(&body);
+        .bytes(body);
     let signature = key.sign(&signed(&out.0));
     out.bytes(&signature);
     out.0

@@ -1,9 +1,9 @@
 use super::*;
 use crate::planner::action::{Measure, StillDead};
 use crate::world::facts::Access;
-use evenkeel_api::names::taints::DEAD;
 use evenkeel_api::names::conditions::REASON_NODE_DEAD;
 use evenkeel_api::names::events;
+use evenkeel_api::names::taints::DEAD;
 
 /// n3 of `stage` renewed last at second 10 and is convicted at second 14.
 fn killed(mut stage: Stage) -> Stage {
@@ -23,7 +23,11 @@ fn endpoints_are_out_at_the_verdict_and_nothing_is_deleted_yet() {
     let plan = stage.look();
     assert_eq!(stage.state("n3"), NodeState::Dead(Dead::Announced));
     assert_eq!(plan.measures, [Measure::Detection(4000)]);
-    assert_eq!(stage.pod_now("a").ready, Status::True, "the latch is written first");
+    assert_eq!(
+        stage.pod_now("a").ready,
+        Status::True,
+        "the latch is written first"
+    );
     stage.look();
     for name in ["a", "b"] {
         assert_eq!(
@@ -42,7 +46,10 @@ fn endpoints_are_out_at_the_verdict_and_nothing_is_deleted_yet() {
         Status::True,
         "the stock controllers would answer a mark on the node with NoExecute"
     );
-    assert!(stage.world.nodes["n3"].taint(DEAD, "NoSchedule").is_some(), "no new pods");
+    assert!(
+        stage.world.nodes["n3"].taint(DEAD, "NoSchedule").is_some(),
+        "no new pods"
+    );
     assert_eq!(stage.timeline("n3"), [events::DEAD, events::ENDPOINTS_OUT]);
 }
 
@@ -223,7 +230,11 @@ fn an_expired_verdict_pauses_irreversible_steps_and_life_ends_them() {
         "what was done stays"
     );
     stage.go(101, &[]);
-    assert_eq!(stage.state("n3"), NodeState::Isolated, "its peers have to vouch for it");
+    assert_eq!(
+        stage.state("n3"),
+        NodeState::Isolated,
+        "its peers have to vouch for it"
+    );
     assert!(!stage.has_no_execute("n3"));
     stage.says("n3", cut_off());
     stage.go(102, &[]);

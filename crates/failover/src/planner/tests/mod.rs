@@ -238,11 +238,19 @@ impl Stage {
     /// One look of the judge and the planner; what is asked for is done.
     pub(super) fn look(&mut self) -> Plan {
         let now = at(self.now);
-        let policies: Vec<Policy> = self.world.policies.values().map(|facts| facts.policy.clone()).collect();
+        let policies: Vec<Policy> = self
+            .world
+            .policies
+            .values()
+            .map(|facts| facts.policy.clone())
+            .collect();
         let mut decisions = Decisions::default();
-        decisions.zone_size.insert("default".to_owned(), self.world.nodes.len());
+        decisions
+            .zone_size
+            .insert("default".to_owned(), self.world.nodes.len());
         let stale = |node: &NodeFacts| {
-            node.life.lease(&self.sight.leases, &self.config.timing, now) == evenkeel_judge::evidence::Lease::Stale
+            node.life.lease(&self.sight.leases, &self.config.timing, now)
+                == evenkeel_judge::evidence::Lease::Stale
         };
         let some_member_fresh = !self.world.nodes.values().all(stale);
         for (name, node) in &self.world.nodes {
@@ -303,7 +311,12 @@ impl Stage {
         self.planner = Planner::new(self.config.clone());
         self.memories.clear();
         let now = at(self.now);
-        for facts in self.world.incidents.values().filter(|facts| facts.status.closed_at.is_none()) {
+        for facts in self
+            .world
+            .incidents
+            .values()
+            .filter(|facts| facts.status.closed_at.is_none())
+        {
             let name = facts.spec.node_name.clone();
             let recorded = recorded(&facts.status, now).expect("it was written by us");
             self.memories.entry(name).or_default().adopt(&recorded);
@@ -397,11 +410,7 @@ impl Stage {
             Action::DeleteIncident { name, .. } => {
                 self.world.incidents.remove(name);
             }
-            Action::PublishZone {
-                zone,
-                roster,
-                wanted,
-            } => {
+            Action::PublishZone { zone, roster, wanted } => {
                 let facts = self.world.zones.entry(zone.clone()).or_default();
                 (facts.roster, facts.wanted) = (roster.clone(), wanted.clone());
             }

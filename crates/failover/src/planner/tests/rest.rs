@@ -1,6 +1,6 @@
 use super::*;
-use evenkeel_api::policy::IsolatedPolicy;
 use evenkeel_api::names::{events, taints};
+use evenkeel_api::policy::IsolatedPolicy;
 
 /// n3 of `stage` is condemned by its peers and renews all the same.
 fn isolate(mut stage: Stage) -> Stage {
@@ -49,7 +49,11 @@ fn an_isolated_node_is_withdrawn_where_policy_says_so_and_never_evicted() {
     assert!(stage.evicted().is_empty() && !stage.has_no_execute("n3"));
     stage.says.clear();
     stage.go(1001, &[]);
-    assert_eq!(stage.state("n3"), NodeState::Isolated, "an omission acquits nobody");
+    assert_eq!(
+        stage.state("n3"),
+        NodeState::Isolated,
+        "an omission acquits nobody"
+    );
     stage.says("n3", cut_off());
     stage.go(1002, &[]);
     stage.settle();
@@ -141,10 +145,7 @@ fn agents_that_are_all_down_do_not_make_a_zone_dark() {
 
 #[test]
 fn kubelet_down_and_unknown_are_stock() {
-    for says in [
-        Says::Nothing(NoVerdict::NotListed),
-        Says::Alive(Health::Failing),
-    ] {
+    for says in [Says::Nothing(NoVerdict::NotListed), Says::Alive(Health::Failing)] {
         let mut stage = Stage::with_nodes(3).profile(Profile::Edge);
         stage.pod("n3", "web");
         stage.go(10, &[]);
@@ -373,10 +374,17 @@ fn who_only_observes_settles_decides_and_records() {
     });
     let mut stage = stage.policy(|spec| spec.mode = Some(ModePolicy::Observe));
     stage.go(80, &["n3"]);
-    assert_eq!(stage.pod_now("web").ready, Status::False, "stock would have marked it");
+    assert_eq!(
+        stage.pod_now("web").ready,
+        Status::False,
+        "stock would have marked it"
+    );
     assert!(stage.world.nodes["n3"].taints.is_empty());
     let decision = stage.incident("n3").status.decision.clone();
-    assert!(decision.state == "Disconnected" && decision.observed_only, "{decision:?}");
+    assert!(
+        decision.state == "Disconnected" && decision.observed_only,
+        "{decision:?}"
+    );
     stage.log.clear();
     stage.convict("n3");
     stage.pod("n3", "late");
@@ -384,7 +392,10 @@ fn who_only_observes_settles_decides_and_records() {
     let changed = stage.log.iter().filter(|action| {
         !matches!(
             action,
-            Action::SaveIncident(_) | Action::Event(_) | Action::SavePolicyStatus { .. } | Action::PublishZone { .. }
+            Action::SaveIncident(_)
+                | Action::Event(_)
+                | Action::SavePolicyStatus { .. }
+                | Action::PublishZone { .. }
         )
     });
     let changed: Vec<&Action> = changed.collect();
@@ -410,8 +421,16 @@ fn what_a_kubelet_wrote_after_the_mark_is_its_word() {
     stage.go(100, &["n3"]);
     assert_eq!(stage.state("n3"), NodeState::Unknown);
     assert_eq!(stage.pod_now("kept").ready, Status::False, "owed");
-    assert_eq!(stage.pod_now("ours").ready, Status::False, "owed: no kubelet wrote it");
-    assert_eq!(stage.pod_now("restored").ready, Status::True, "the kubelet is back");
+    assert_eq!(
+        stage.pod_now("ours").ready,
+        Status::False,
+        "owed: no kubelet wrote it"
+    );
+    assert_eq!(
+        stage.pod_now("restored").ready,
+        Status::True,
+        "the kubelet is back"
+    );
 }
 
 /// Hazard 40.

@@ -170,11 +170,7 @@ impl Executor {
             Action::MirrorVerdict { node, healthy } => self.mirror(node, *healthy).await,
             Action::SaveIncident(incident) => self.save_incident(incident).await,
             Action::DeleteIncident { name, uid } => self.delete_incident(name, uid).await,
-            Action::PublishZone {
-                zone,
-                roster,
-                wanted,
-            } => self.publish_zone(zone, roster, wanted).await,
+            Action::PublishZone { zone, roster, wanted } => self.publish_zone(zone, roster, wanted).await,
             Action::SavePolicyStatus { policy, status } => self.save_policy_status(policy, status).await,
             Action::Event(notice) => self.event(notice).await,
         }

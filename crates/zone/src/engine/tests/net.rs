@@ -6,7 +6,7 @@ use crate::fixture::Fixture;
 use crate::keys::{self, SigningKey};
 use crate::roster::{MemberId, Roster};
 use crate::verdict::{Book, Health, Verdict};
-use crate::wire::{Body, Frame, Nonce};
+use crate::wire::{Body, Facts, Frame, Nonce};
 use evenkeel_api::zone::{KubeletEndpoint, RosterSpec, ZoneHealthStatus};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,7 +14,16 @@ use std::sync::Arc;
 const STEP_MS: u64 = 10;
 pub(super) const ZONE: &str = "shore";
 
+const HEARTBEAT: u8 = 1;
+const CONFIRM: u8 = 5;
+
+/// The kind of a datagram.
+fn kind(bytes: &[u8]) -> Option<u8> {
+    bytes.get(4).copied()
+}
+
 pub(super) struct Net {
+    config: Config,
     pub(super) now: u64,
     pub(super) engines: Vec<Option<Engine>>,
     pub(super) spec: RosterSpec,
@@ -30,13 +39,17 @@ pub(super) struct Net {
     pub(super) lying: BTreeSet<usize>,
     /// When who first asked about whom in a round.
     pub(super) rounds: BTreeMap<(usize, Nonce, MemberId), u64>,
+    /// When who last sent a heartbeat directly to whom.
+    pub(super) heartbeats: BTreeMap<(usize, usize), u64>,
+    /// When who wanted to write a report.
+    pub(super) reports: Vec<(u64, usize)>,
     wanted: BTreeSet<usize>,
     seed: u64,
     lives: u64,
     draws: u64,
     flying: BTreeMap<(u64, u64), (usize, Event)>,
     memory: BTreeMap<usize, BTreeSet<MemberId>>,
-    standing: BTreeSet<usize>,
+    pub(super) standing: BTreeSet<usize>,
     lease: Option<(usize, u64)>,
     told: BTreeMap<usize, i64>,
 }
@@ -56,6 +69,11 @@ impl Net {
     }
 
     pub(super) fn fresh(count: u8, seed: u64) -> Self {
+        Self::with_period(count, seed, Config::default().period_ms)
+    }
+
+    /// A zone whose members send heartbeats that often.
+    pub(super) fn with_period(count: u8, seed: u64, period_ms: u64) -> Self {
         let mut spec = Fixture::new(count).spec();
         for (position, member) in spec.members.iter_mut().enumerate() {
             member.kubelet = Some(KubeletEndpoint {
@@ -65,6 +83,10 @@ impl Net {
         }
         let all: BTreeSet<usize> = (1..=usize::from(count)).collect();
         let mut net = Self {
+            config: Config {
+                period_ms,
+                ..Config::default()
+            },
             now: 1_000_000,
             engines: all.iter().map(|_| None).collect(),
             spec,
@@ -77,6 +99,8 @@ impl Net {
             sent_bytes: BTreeMap::new(),
             lying: BTreeSet::new(),
             rounds: BTreeMap::new(),
+            heartbeats: BTreeMap::new(),
+            reports: Vec::new(),
             wanted: BTreeSet::new(),
             seed,
             lives: 0,
@@ -124,7 +148,7 @@ impl Net {
             seed: keys::hash("test", &[&self.seed.to_be_bytes(), &self.lives.to_be_bytes()]),
             seen_alive: self.memory.get(&i).cloned().unwrap_or_default(),
         };
-        let engine = Engine::new(Config::default(), identity, self.roster(), Millis(self.now));
+        let engine = Engine::new(self.config, identity, self.roster(), Millis(self.now));
         self.engines[i - 1] = Some(engine);
         self.told.remove(&i);
         // A new process holds no Lease.
@@ -167,15 +191,35 @@ impl Net {
     }
 
     pub(super) fn verdict(&self, i: usize) -> Verdict {
-        self.book.verdict(&Fixture::uid(i), Millis(self.now))
+        self.book.verdict(&Fixture::uid(i))
     }
 
     pub(super) fn is_dead(&self, i: usize) -> bool {
-        matches!(self.verdict(i), Verdict::Dead { .. })
+        matches!(self.verdict(i), Verdict::Dead(_))
     }
 
     pub(super) fn is_alive(&self, i: usize) -> bool {
-        matches!(self.verdict(i), Verdict::Alive { .. })
+        self.vouched(i).is_some()
+    }
+
+    /// What a majority says of a node that it vouches for now.
+    pub(super) fn vouched(&self, i: usize) -> Option<Facts> {
+        match self.verdict(i) {
+            Verdict::Alive(alive) if alive.until > Millis(self.now) => Some(Facts {
+                cloud: alive.cloud,
+                kubelet: alive.kubelet,
+                runtime: alive.runtime,
+            }),
+            _ => None,
+        }
+    }
+
+    /// Whether the reporters list a node.
+    pub(super) fn is_listed(&self, i: usize) -> bool {
+        self.published
+            .nodes
+            .iter()
+            .any(|node| node.uid == Fixture::uid(i))
     }
 
     pub(super) fn leader(&self) -> usize {
@@ -303,7 +347,8 @@ impl Net {
             match self.lease {
                 Some((holder, _)) if self.standing.contains(&holder) && self.reaches_cloud(holder) => {
                     self.lease = Some((holder, self.now));
-                    self.book.heartbeat(Millis(self.now), ZONE);
+                    self.book
+                        .heartbeat(Millis(self.now), ZONE, &format!("node-{holder}"));
                 }
                 Some((_, renewed)) if self.now - renewed <= 5_000 => {}
                 _ => {
@@ -336,6 +381,9 @@ impl Net {
                 *self.sent_bytes.entry(i).or_default() += bytes.len();
                 self.note_round(i, &bytes);
                 let j = self.index(to);
+                if kind(&bytes) == Some(HEARTBEAT) {
+                    self.heartbeats.insert((i, j), self.now);
+                }
                 let lost = self.cut.contains(&(i, j)) || self.draw(100) < self.loss_percent;
                 if !lost && self.engines[j - 1].is_some() {
                     self.after(20, j, Event::Datagram(bytes));
@@ -357,6 +405,7 @@ impl Net {
                 self.after(delay, i, Event::Checked(round, suspect, result));
             }
             Output::Report(report) => {
+                self.reports.push((self.now, i));
                 if self.reaches_cloud(i) {
                     self.after(20, i, Event::Write(report.status));
                 }
@@ -391,8 +440,8 @@ impl Net {
     }
 
     fn note_round(&mut self, i: usize, bytes: &[u8]) {
-        // The kind of a confirm request: all others are spared the check of a signature.
-        if bytes.get(4) != Some(&5) {
+        // All other kinds are spared the check of a signature.
+        if kind(bytes) != Some(CONFIRM) {
             return;
         }
         let roster = self.roster();

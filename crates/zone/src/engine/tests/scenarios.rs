@@ -1,8 +1,10 @@
 //! What a zone concludes.
 
 use super::net::{Net, ZONE};
+use crate::Millis;
 use crate::fixture::Fixture;
 use crate::verdict::{Health, Link, NoVerdict, Verdict};
+use crate::wire::Facts;
 use rstest::rstest;
 
 fn nobody_is_dead(net: &Net) {
@@ -23,7 +25,7 @@ fn a_crash_is_a_verdict_within_six_seconds(#[values(3, 4, 5, 6, 7)] count: u8, #
     let took = net.until("the victim is dead", 6_000, |net| net.is_dead(victim));
     assert!(took >= 1_000, "{took} ms is too good to be true");
     for i in (1..=usize::from(count)).filter(|i| *i != victim) {
-        assert_eq!(net.verdict(i), Verdict::None(NoVerdict::NotListed), "node-{i}");
+        assert!(!net.is_listed(i), "node-{i}");
     }
 }
 
@@ -53,11 +55,11 @@ fn two_at_once_are_found_in_one_go() {
     net.kill(5);
     net.until("both are dead", 6_500, |net| net.is_dead(2) && net.is_dead(5));
     assert!(
-        net.book.storm(ZONE),
+        net.book.storm(ZONE, Millis(net.now)),
         "two of seven within a minute, by signed evidence, are a storm"
     );
     net.run(75_000);
-    assert!(!net.book.storm(ZONE) && net.is_dead(2) && net.is_dead(5));
+    assert!(!net.book.storm(ZONE, Millis(net.now)) && net.is_dead(2) && net.is_dead(5));
 }
 
 #[rstest]
@@ -67,12 +69,12 @@ fn a_node_cut_from_the_cloud_is_attested_alive_for_as_long_as_it_lives(#[values(
     net.cut_cloud(cut);
     net.until("it is attested", 13_000, |net| net.is_alive(cut));
     net.run_checking(60_000, |net| {
-        let expected = Verdict::Alive {
+        let expected = Facts {
             cloud: Link::Down,
             kubelet: Health::Ok,
             runtime: Health::Ok,
         };
-        assert_eq!(net.verdict(cut), expected);
+        assert_eq!(net.vouched(cut), Some(expected));
         nobody_is_dead(net);
     });
     // And when it dies too, that is seen.
@@ -80,7 +82,7 @@ fn a_node_cut_from_the_cloud_is_attested_alive_for_as_long_as_it_lives(#[values(
     net.until("it is dead", 6_000, |net| net.is_dead(cut));
 }
 
-const WELL: Verdict = Verdict::Alive {
+const WELL: Facts = Facts {
     cloud: Link::Up,
     kubelet: Health::Ok,
     runtime: Health::Ok,
@@ -95,16 +97,14 @@ fn a_wanted_member_is_attested_alive_for_as_long_as_it_is_wanted_though_it_looks
     net.run(40_000);
     let step = usize::from(!reports_itself);
     let wanted = (net.leader() - 1 + step) % usize::from(count) + 1;
-    assert_eq!(net.verdict(wanted), Verdict::None(NoVerdict::NotListed));
+    assert!(!net.is_listed(wanted));
     net.want(&[wanted]);
-    net.until("it is attested", 3_000, |net| net.verdict(wanted) == WELL);
-    net.run_checking(60_000, |net| assert_eq!(net.verdict(wanted), WELL));
+    net.until("it is attested", 3_000, |net| net.vouched(wanted) == Some(WELL));
+    net.run_checking(60_000, |net| assert_eq!(net.vouched(wanted), Some(WELL)));
     net.want(&[]);
-    net.until("it is off the list", 10_000, |net| {
-        net.verdict(wanted) == Verdict::None(NoVerdict::NotListed)
-    });
+    net.until("it is off the list", 10_000, |net| !net.is_listed(wanted));
     net.run_checking(20_000, |net| {
-        assert_eq!(net.verdict(wanted), Verdict::None(NoVerdict::NotListed));
+        assert!(!net.is_listed(wanted));
     });
 }
 
@@ -112,7 +112,7 @@ fn a_wanted_member_is_attested_alive_for_as_long_as_it_is_wanted_though_it_looks
 fn a_wanted_member_that_dies_and_returns_stays_listed_until_it_is_no_longer_wanted() {
     let mut net = Net::settled(5, 31);
     net.want(&[3]);
-    net.until("it is attested", 3_000, |net| net.verdict(3) == WELL);
+    net.until("it is attested", 3_000, |net| net.vouched(3) == Some(WELL));
     net.kill(3);
     net.until("it is dead", 6_000, |net| net.is_dead(3));
     net.run(30_000);
@@ -122,16 +122,14 @@ fn a_wanted_member_that_dies_and_returns_stays_listed_until_it_is_no_longer_want
         assert!(net.is_alive(3), "{}", net.published.summary);
     });
     net.want(&[]);
-    net.until("it is acquitted", 25_000, |net| {
-        net.verdict(3) == Verdict::None(NoVerdict::NotListed)
-    });
+    net.until("it is acquitted", 25_000, |net| !net.is_listed(3));
 }
 
 #[test]
 fn wanted_members_that_left_the_roster_trouble_nobody() {
     let mut net = Net::settled(3, 32);
     net.want(&[2, 7]);
-    net.until("node-2 is attested", 3_000, |net| net.verdict(2) == WELL);
+    net.until("node-2 is attested", 3_000, |net| net.vouched(2) == Some(WELL));
     net.run_checking(20_000, |net| assert_eq!(net.published.nodes.len(), 1));
 }
 
@@ -199,9 +197,7 @@ fn a_healed_cloud_link_takes_the_node_off_the_list() {
     net.cut_cloud(2);
     net.until("it is attested", 13_000, |net| net.is_alive(2));
     net.cut.clear();
-    net.until("it is well", 15_000, |net| {
-        net.verdict(2) == Verdict::None(NoVerdict::NotListed)
-    });
+    net.until("it is well", 15_000, |net| !net.is_listed(2));
 }
 
 #[test]
@@ -213,9 +209,7 @@ fn a_node_that_returns_is_alive_first_and_acquitted_later() {
     assert!(net.is_dead(3));
     net.revive(3);
     net.until("there is evidence of life", 6_000, |net| net.is_alive(3));
-    let took = net.until("it is acquitted", 25_000, |net| {
-        net.verdict(3) == Verdict::None(NoVerdict::NotListed)
-    });
+    let took = net.until("it is acquitted", 25_000, |net| !net.is_listed(3));
     assert!(took >= 10_000, "acquitted after {took} ms");
     net.run_checking(30_000, nobody_is_dead);
 }
@@ -237,7 +231,7 @@ fn the_minority_side_of_a_split_convicts_nobody(#[case] left: &[usize], #[case] 
     assert_eq!(convicted, if left.len() > right.len() { right.len() } else { 0 });
     net.cut.clear();
     net.until("everybody is well again", 40_000, |net| {
-        (1..=count).all(|i| net.verdict(i) == Verdict::None(NoVerdict::NotListed))
+        (1..=count).all(|i| !net.is_listed(i))
     });
 }
 
@@ -283,12 +277,12 @@ fn a_silent_agent_on_a_living_node_is_not_dead() {
     net.stop_agent(3);
     net.until("the kubelet vouches for the node", 8_000, |net| net.is_alive(3));
     net.run_checking(30_000, nobody_is_dead);
-    let unknown = Verdict::Alive {
+    let unknown = Facts {
         cloud: Link::Unknown,
         kubelet: Health::Ok,
         runtime: Health::Unknown,
     };
-    assert_eq!(net.verdict(3), unknown);
+    assert_eq!(net.vouched(3), Some(unknown));
 }
 
 #[test]
@@ -297,12 +291,12 @@ fn a_dead_kubelet_under_a_living_agent_is_not_dead() {
     net.kubelets.remove(&2);
     net.until("the kubelet is known to fail", 8_000, |net| {
         matches!(
-            net.verdict(2),
-            Verdict::Alive {
+            net.vouched(2),
+            Some(Facts {
                 cloud: Link::Up,
                 kubelet: Health::Failing,
                 ..
-            }
+            })
         )
     });
     net.run_checking(30_000, nobody_is_dead);
@@ -357,15 +351,18 @@ fn three_of_five_dead_is_no_verdict_and_no_sign_of_life() {
         nobody_is_dead(net);
         assert!((1..=5).all(|i| !net.is_alive(i)));
     });
-    assert_eq!(net.verdict(1), Verdict::None(NoVerdict::ZoneSilent));
+    assert!(
+        net.book.advanced(ZONE).is_some_and(|at| net.now - at.0 > 30_000),
+        "silent"
+    );
 }
 
 #[test]
 fn of_two_one_convicts_nobody_and_says_so() {
     let mut net = Net::settled(2, 18);
     net.kill(2);
-    net.until("no majority", 12_000, |net| {
-        net.verdict(2) == Verdict::None(NoVerdict::NoMajority)
+    net.until("one vote short", 12_000, |net| {
+        matches!(net.verdict(2), Verdict::OneShort(_))
     });
     net.run_checking(20_000, nobody_is_dead);
 }
@@ -373,7 +370,7 @@ fn of_two_one_convicts_nobody_and_says_so() {
 #[test]
 fn one_node_alone_reports_and_judges_nobody() {
     let net = Net::settled(1, 19);
-    assert_eq!(net.verdict(1), Verdict::None(NoVerdict::NotListed));
+    assert!(!net.is_listed(1));
 }
 
 #[test]

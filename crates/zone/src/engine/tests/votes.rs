@@ -5,7 +5,12 @@ use crate::engine::{CheckResult, Config, Engine, Identity, Input, Output};
 use crate::fixture::Fixture;
 use crate::roster::MemberId;
 use crate::verdict::{Health, Link};
-use crate::wire::{self, Ack, Answer, Ballot, Body, ConfirmRequest, Facts, Frame, Header, Message, Nonce};
+use crate::wire::{
+    self, Ack, Answer, Ballot, Body, ConfirmRequest, Edge, EdgeState, Edges, Facts, Frame, Header, Heartbeat,
+    Message, Nonce,
+};
+use proptest::prelude::*;
+use proptest::sample::select;
 use rstest::rstest;
 use std::collections::BTreeSet;
 
@@ -27,27 +32,32 @@ struct Voter {
 
 impl Voter {
     fn new() -> Self {
-        let mut voter = Self::started_with(BTreeSet::new());
-        voter.run(2_000, &[ASKER, SUSPECT]);
+        Self::among(3)
+    }
+
+    /// The agent of node 1 of so many, which has met all others.
+    fn among(count: u8) -> Self {
+        let mut voter = Self::started_in(&Fixture::new(count), BTreeSet::new());
+        let others: Vec<usize> = (2..=usize::from(count)).collect();
+        voter.run(2_000, &others);
         voter
     }
 
     /// A life that has just begun; former lives have seen these members alive.
     fn started_with(seen_alive: BTreeSet<MemberId>) -> Self {
+        Self::started_in(&Fixture::new(3), seen_alive)
+    }
+
+    fn started_in(zone: &Fixture, seen_alive: BTreeSet<MemberId>) -> Self {
         let identity = Identity {
             uid: Fixture::uid(1),
-            key: Fixture::new(3).signer(1),
+            key: zone.signer(1),
             incarnation: 77,
             sequence_base: 0,
             seed: [5; 32],
             seen_alive,
         };
-        let engine = Engine::new(
-            Config::default(),
-            identity,
-            Fixture::new(3).roster(),
-            Millis(START),
-        );
+        let engine = Engine::new(Config::default(), identity, zone.roster(), Millis(START));
         Self {
             engine,
             now: START,
@@ -67,9 +77,14 @@ impl Voter {
 
     fn feed(&mut self, input: Input<'_>, living: &[usize]) -> Vec<Ballot> {
         let outputs = self.engine.handle(Millis(self.now), input);
+        self.answer(&outputs, living)
+    }
+
+    /// Those that live answer the heartbeats among these outputs.
+    fn answer(&mut self, outputs: &[Output], living: &[usize]) -> Vec<Ballot> {
         let mut ballots = Vec::new();
-        for message in sent(&outputs) {
-            let to = (1..=3).find(|i| Fixture::id(*i) == message.header.to).unwrap();
+        for message in sent(outputs) {
+            let to = (1..=5).find(|i| Fixture::id(*i) == message.header.to).unwrap();
             match message.body {
                 Body::Ballot(ballot) => ballots.push(ballot),
                 Body::Heartbeat(heartbeat) if living.contains(&to) && heartbeat.via == MemberId::NOBODY => {
@@ -89,14 +104,18 @@ impl Voter {
     }
 
     fn say(&mut self, from: usize, body: Body) -> Vec<u8> {
+        self.say_in(9, from, body)
+    }
+
+    fn say_in(&mut self, incarnation: u64, from: usize, body: Body) -> Vec<u8> {
         self.sequence += 1;
         let header = Header {
             from: Fixture::id(from),
             to: Fixture::id(1),
-            incarnation: 9,
+            incarnation,
             sequence: self.sequence,
         };
-        wire::seal(&Message { header, body }, Fixture::new(3).key(from))
+        wire::seal(&Message { header, body }, Fixture::new(5).key(from))
     }
 
     fn ask(&mut self, round: u8, suspects: Vec<MemberId>, budget: u16) -> Vec<Output> {
@@ -209,6 +228,166 @@ fn a_kubelet_that_proved_itself_is_a_contact_that_later_votes_count_from() {
     let ballot = after_silence(&mut voter, 2);
     assert_eq!(ballot.answer, Answer::No);
     assert!(u64::from(ballot.contact_age) <= voter.now - proved, "{ballot:?}");
+}
+
+/// A voter that reaches half of its zone or less may be the one that is cut off.
+#[rstest]
+#[case::reaches_three_of_five(&[2, 4], Answer::No)]
+#[case::reaches_two_of_five(&[2], Answer::Abstain)]
+fn a_voter_that_reaches_no_majority_accuses_nobody(#[case] living: &[usize], #[case] expected: Answer) {
+    let mut voter = Voter::among(5);
+    voter.run(8_000, living);
+    voter.ask(1, vec![Fixture::id(SUSPECT)], 1_000);
+    let mut ballots = voter.checked(1, CheckResult::Failed, living);
+    ballots.extend(voter.run(1_000, living));
+    assert_eq!(answers(&ballots), vec![expected]);
+}
+
+#[test]
+fn a_voter_that_was_paused_accuses_nobody_for_a_while() {
+    let mut voter = Voter::new();
+    voter.run(4_000, &[ASKER]);
+    voter.now += 4_000;
+    voter.run(1_000, &[ASKER]);
+    assert_eq!(after_silence(&mut voter, 1).answer, Answer::Abstain);
+    voter.run(5_000, &[ASKER]);
+    assert_eq!(after_silence(&mut voter, 2).answer, Answer::No);
+}
+
+/// Hazard 7: the loss that somebody else saw is looked into at once, and not when the next heartbeat is due.
+#[test]
+fn an_observer_that_is_told_of_a_lost_edge_probes_at_once_directly_and_through_others() {
+    let everybody = [ASKER, SUSPECT];
+    let mut voter = Voter::new();
+    let probes = |outputs: &[Output]| {
+        let of = |message: &Message| match &message.body {
+            Body::Heartbeat(_) if message.header.to == Fixture::id(SUSPECT) => (1, 0),
+            Body::Relay(relay) if relay.target == Fixture::id(SUSPECT) => (0, 1),
+            _ => (0, 0),
+        };
+        let all = sent(outputs);
+        all.iter()
+            .map(of)
+            .fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+    };
+    // A moment in which nothing is due for longer than the test takes.
+    let mut quiet_for = 0;
+    while quiet_for < 600 {
+        voter.now += 50;
+        let outputs = voter.engine.handle(Millis(voter.now), Input::Tick);
+        quiet_for = if probes(&outputs) == (0, 0) {
+            quiet_for + 50
+        } else {
+            0
+        };
+        voter.answer(&outputs, &everybody);
+    }
+    let lost = Edge {
+        subject: Fixture::id(SUSPECT),
+        state: EdgeState::Down,
+        ..Edge::default()
+    };
+    let told = voter.say(
+        ASKER,
+        Body::Edges(Edges {
+            edges: vec![lost],
+            ..Edges::default()
+        }),
+    );
+    voter.engine.handle(Millis(voter.now), Input::Datagram(&told));
+    assert!(voter.engine.deadline() <= Millis(voter.now + 50));
+    voter.now += 50;
+    let outputs = voter.engine.handle(Millis(voter.now), Input::Tick);
+    assert_eq!(probes(&outputs), (1, 1));
+}
+
+/// Hazard 12: without a clock, only an answer to a fresh number of ours proves which life of a member is the present
+/// one. What was recorded of a former life, or of one that never answered, is no sign of life.
+#[test]
+fn datagrams_of_a_former_or_unproven_life_keep_no_dead_member_alive() {
+    let heartbeat = || Body::Heartbeat(Heartbeat::default());
+    let mut voter = Voter::new();
+    // Recorded: a life that is over before the present one (9) is proven, the present one, and one without proof.
+    let ack = Ack {
+        echo_incarnation: 77,
+        echo_sequence: 3,
+        facts: FACTS,
+        ..Ack::default()
+    };
+    let former = [
+        voter.say_in(8, SUSPECT, heartbeat()),
+        voter.say_in(8, SUSPECT, Body::Ack(ack)),
+    ];
+    let present = voter.say(SUSPECT, heartbeat());
+    voter.feed(Input::Datagram(&present), &[ASKER]);
+    let died = voter.now;
+    let mut recorded = former.to_vec();
+    recorded.push(present);
+    for _ in 0..100 {
+        recorded.push(voter.say_in(10, SUSPECT, heartbeat()));
+    }
+    let mut ballots = Vec::new();
+    for (turn, replayed) in recorded.iter().cycle().take(160).enumerate() {
+        ballots.extend(voter.feed(Input::Datagram(replayed), &[ASKER]));
+        if turn == 140 {
+            voter.ask(1, vec![Fixture::id(SUSPECT)], 1_000);
+            ballots.extend(voter.checked(1, CheckResult::Failed, &[ASKER]));
+        }
+        ballots.extend(voter.run(50, &[ASKER]));
+    }
+    assert_eq!(answers(&ballots), vec![Answer::No]);
+    let age = u64::from(ballots[0].contact_age);
+    assert!(age > 7_000 && age <= voter.now - died, "{age} ms");
+}
+
+/// What reaches a voter first when it runs again.
+#[derive(Clone, Copy, Debug)]
+enum Awakening {
+    Tick,
+    CheckFailed,
+    AskedAgain,
+    Heartbeat,
+}
+
+proptest! {
+    /// Hazard 36: what a voter did not hear while it did not run is no silence.
+    #[test]
+    fn a_voter_that_stalls_for_two_to_ten_seconds_in_a_round_casts_no_no_in_it(
+        looked in 0_u64..=14,
+        stall in 2_000_u64..=10_000,
+        checked_before in any::<bool>(),
+        awakenings in proptest::collection::vec(
+            select(vec![Awakening::Tick, Awakening::CheckFailed, Awakening::AskedAgain, Awakening::Heartbeat]),
+            0..6,
+        ),
+    ) {
+        let mut voter = Voter::new();
+        voter.run(4_000, &[ASKER]);
+        voter.ask(1, vec![Fixture::id(SUSPECT)], 1_000);
+        let mut ballots = voter.run(looked * 50, &[ASKER]);
+        if checked_before {
+            ballots.extend(voter.checked(1, CheckResult::Failed, &[ASKER]));
+        }
+        voter.now += stall;
+        for awakening in awakenings {
+            match awakening {
+                Awakening::Tick => ballots.extend(voter.feed(Input::Tick, &[ASKER])),
+                Awakening::CheckFailed => ballots.extend(voter.checked(1, CheckResult::Failed, &[ASKER])),
+                Awakening::AskedAgain => {
+                    let outputs = voter.ask(1, vec![Fixture::id(SUSPECT)], 1_000);
+                    ballots.extend(voter.answer(&outputs, &[ASKER]));
+                }
+                Awakening::Heartbeat => {
+                    let bytes = voter.say(ASKER, Body::Heartbeat(Heartbeat::default()));
+                    ballots.extend(voter.feed(Input::Datagram(&bytes), &[ASKER]));
+                }
+            }
+        }
+        ballots.extend(voter.run(700, &[ASKER]));
+        ballots.extend(voter.checked(1, CheckResult::Failed, &[ASKER]));
+        ballots.extend(voter.run(1_000, &[ASKER]));
+        prop_assert!(!answers(&ballots).contains(&Answer::No), "{ballots:?}");
+    }
 }
 
 #[test]

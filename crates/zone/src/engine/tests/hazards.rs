@@ -1,0 +1,108 @@
+//! Rules that stop an execution which would break a naive zone. Each test fails when its rule is taken out.
+
+use super::net::Net;
+use crate::engine::Note;
+use crate::fixture::Fixture;
+use crate::wire::EdgeState;
+use rstest::rstest;
+
+/// The time between two probes of one burst, and two ticks.
+const ONE_PROBE_MS: u64 = 350;
+
+/// Hazard 7: in a small zone one edge is less than any threshold. Whoever hears that a member was lost looks at once,
+/// and not when its own next heartbeat is due.
+#[rstest]
+fn the_first_lost_edge_makes_all_observers_probe_at_once(
+    #[values(4, 7, 16)] count: u8,
+    #[values(1, 2, 3)] seed: u64,
+) {
+    // Long enough that most observers are not due for several seconds when the first of them loses the victim.
+    let mut net = Net::with_period(count, seed, 10_000);
+    net.run(100_000);
+    let victim = 2;
+    let name = format!("node-{victim}");
+    net.kill(victim);
+    let killed_at = net.now;
+    let is_loss =
+        |note: &Note| matches!(note, Note::Edge { subject, state: EdgeState::Down } if *subject == name);
+    net.until("an edge is lost", 15_000, |net| {
+        net.notes.iter().any(|(_, _, note)| is_loss(note))
+    });
+    net.run(ONE_PROBE_MS);
+    let observers = net.roster().observers_of(Fixture::id(victim));
+    // Who has sent nothing since the victim died was waiting for its next heartbeat to be due.
+    let waiting: Vec<usize> = (1..=net.count())
+        .filter(|i| observers.contains(&Fixture::id(*i)))
+        .filter(|i| net.heartbeats.get(&(*i, victim)).is_none_or(|at| *at < killed_at))
+        .collect();
+    assert_eq!(waiting, Vec::<usize>::new(), "observers that did not look");
+}
+
+/// Hazard 8: the smaller side of a split sees a majority dead, and ranks its own members as the reporters.
+#[rstest]
+#[case::of_five(5, &[1, 2])]
+#[case::half_of_four(4, &[1, 2])]
+#[case::above_all_pairs_size(16, &[1, 2, 3, 4])]
+fn the_smaller_side_neither_stands_nor_reports_nor_holds_rounds(
+    #[case] count: u8,
+    #[case] smaller: &[usize],
+) {
+    let mut net = Net::settled(count, 40);
+    net.run(20_000);
+    let larger: Vec<usize> = (1..=usize::from(count))
+        .filter(|i| !smaller.contains(i))
+        .collect();
+    net.split(smaller, &larger);
+    // Three periods until nobody counts as within reach that is not.
+    net.run(8_000);
+    let split_at = net.now;
+    net.run_checking(30_000, |net| {
+        for i in smaller {
+            assert!(!net.standing.contains(i), "node-{i} stands for the Lease");
+        }
+    });
+    let by_smaller = |i: &usize| smaller.contains(i);
+    let reports: Vec<&(u64, usize)> = net
+        .reports
+        .iter()
+        .filter(|(at, i)| *at >= split_at && by_smaller(i))
+        .collect();
+    assert_eq!(reports, Vec::<&(u64, usize)>::new());
+    let rounds: Vec<usize> = net
+        .rounds
+        .iter()
+        .filter(|((i, ..), at)| **at >= split_at && by_smaller(i))
+        .map(|((i, ..), _)| *i)
+        .collect();
+    assert_eq!(rounds, Vec::<usize>::new(), "who held rounds");
+}
+
+/// Hazard 8: a reporter that was paused reaches everybody by what it remembers, and remembers the wrong time.
+#[rstest]
+fn a_reporter_that_doubts_its_view_neither_stands_nor_reports_nor_holds_rounds(
+    #[values(3, 5, 16)] count: u8,
+) {
+    let mut net = Net::settled(count, 41);
+    net.run(40_000);
+    let reporter = net.leader();
+    // Something to report on: without it nobody would hold rounds anyway.
+    net.want(&[reporter % usize::from(count) + 1]);
+    net.run(10_000);
+    net.run_without(reporter, 4_000);
+    let resumed = net.now;
+    // One tick, so that it notices.
+    net.run(250);
+    net.run_checking(4_000, |net| {
+        assert!(
+            !net.standing.contains(&reporter),
+            "node-{reporter} stands for the Lease"
+        );
+    });
+    assert!(net.reports.iter().all(|(at, i)| *i != reporter || *at < resumed));
+    let rounds = net
+        .rounds
+        .iter()
+        .filter(|((i, ..), at)| *i == reporter && **at >= resumed);
+    assert_eq!(rounds.count(), 0);
+    net.until("it reports again", 20_000, |net| net.standing.contains(&reporter));
+}

@@ -1,0 +1,311 @@
+//! What holds whatever an engine is told, by members that sign what they like.
+
+use crate::Millis;
+use crate::engine::{CheckResult, Config, Engine, Identity, Input, Output};
+use crate::fixture::Fixture;
+use crate::roster::{MemberId, RosterRef};
+use crate::verdict::{Health, Link};
+use crate::wire::{
+    self, Ack, Answer, Ballot, Body, ConfirmRequest, Edge, EdgeState, Edges, Facts, Frame, Header, Heartbeat,
+    MAX_FRAME, MAX_LIST, Message, Nonce, Relay,
+};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+use std::collections::BTreeSet;
+
+/// Members of the zone; the engine is node 1.
+const MEMBERS: usize = 4;
+
+/// One thing that happens.
+#[derive(Clone, Debug)]
+enum Step {
+    /// A member signs this.
+    Says(usize, Header, Body),
+    /// A member signs bytes.
+    SaysBytes(usize, u8, Vec<u8>),
+    /// Nobody signed these bytes.
+    Bytes(Vec<u8>),
+    /// A member answers every heartbeat that the engine sends from now on, or ceases to.
+    Answers(usize, bool),
+    Tick,
+    Facts(Health, Health),
+    CloudContact,
+    Checked(Nonce, MemberId, CheckResult),
+    /// Members that join, and the nodes that are wanted.
+    Roster(i64),
+    Wanted(Vec<MemberId>),
+    /// Nodes that the report lists: dead, with these voters.
+    Published(usize, Vec<usize>),
+    Leading(bool),
+    LinkProof(bool),
+}
+
+fn member() -> impl Strategy<Value = MemberId> {
+    prop_oneof![
+        9 => (1..=MEMBERS).prop_map(Fixture::id),
+        1 => any::<[u8; 16]>().prop_map(MemberId),
+    ]
+}
+
+fn nonce() -> impl Strategy<Value = Nonce> {
+    (0_u8..4).prop_map(|byte| Nonce([byte; 16]))
+}
+
+fn number() -> impl Strategy<Value = u64> {
+    prop_oneof![0_u64..100, any::<u64>(), Just(u64::MAX)]
+}
+
+fn health() -> impl Strategy<Value = Health> {
+    select(vec![Health::Unknown, Health::Ok, Health::Failing])
+}
+
+fn facts() -> impl Strategy<Value = Facts> {
+    let link = select(vec![Link::Unknown, Link::Up, Link::Down]);
+    (link, health(), health()).prop_map(|(cloud, kubelet, runtime)| Facts {
+        cloud,
+        kubelet,
+        runtime,
+    })
+}
+
+fn roster() -> impl Strategy<Value = RosterRef> {
+    prop_oneof![
+        Just(zone().roster().reference()),
+        number().prop_map(|version| RosterRef {
+            version,
+            ..RosterRef::default()
+        }),
+    ]
+}
+
+fn edge() -> impl Strategy<Value = Edge> {
+    let state = select(vec![
+        EdgeState::Up,
+        EdgeState::Degraded,
+        EdgeState::OneWay,
+        EdgeState::Down,
+    ]);
+    (member(), state, facts(), any::<u16>()).prop_map(|(subject, state, facts, age)| Edge {
+        subject,
+        state,
+        facts,
+        age,
+    })
+}
+
+fn body() -> impl Strategy<Value = Body> {
+    let heartbeat = (roster(), any::<u8>(), facts(), any::<u16>(), member());
+    let ack = (number(), number(), roster(), any::<u8>(), facts());
+    let ballot = (nonce(), member(), number(), roster(), any::<u32>(), facts());
+    let answer = select(vec![Answer::Abstain, Answer::Yes, Answer::No]);
+    prop_oneof![
+        heartbeat.prop_map(
+            |(roster, doubt, facts, cloud_age, via)| Body::Heartbeat(Heartbeat {
+                roster,
+                doubt,
+                facts,
+                cloud_age,
+                via,
+            })
+        ),
+        ack.prop_map(
+            |(echo_incarnation, echo_sequence, roster, doubt, facts)| Body::Ack(Ack {
+                echo_incarnation,
+                echo_sequence,
+                roster,
+                doubt,
+                facts,
+                cloud_age: 0,
+            })
+        ),
+        (member(), vec(any::<u8>(), 0..200)).prop_map(|(target, inner)| Body::Relay(Relay { target, inner })),
+        (roster(), 0_u8..2, vec(edge(), 0..=MAX_LIST))
+            .prop_map(|(roster, doubt, edges)| Body::Edges(Edges { roster, doubt, edges })),
+        (nonce(), roster(), any::<u16>(), vec(member(), 0..=MAX_LIST)).prop_map(
+            |(round, roster, budget, suspects)| Body::Confirm(ConfirmRequest {
+                round,
+                roster,
+                budget,
+                suspects,
+            })
+        ),
+        (ballot, answer).prop_map(
+            |((round, suspect, suspect_incarnation, roster, contact_age, facts), answer)| Body::Ballot(
+                Ballot {
+                    round,
+                    suspect,
+                    suspect_incarnation,
+                    roster,
+                    answer,
+                    contact_age,
+                    facts,
+                }
+            )
+        ),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let header = (2..=MEMBERS, member(), 0_u64..4, number());
+    let says = (header, body()).prop_map(|((from, to, incarnation, sequence), body)| {
+        // Mostly addressed to the engine.
+        let to = if sequence % 8 == 0 { to } else { Fixture::id(1) };
+        let header = Header {
+            from: Fixture::id(from),
+            to,
+            incarnation,
+            sequence,
+        };
+        Step::Says(from, header, body)
+    });
+    let result = select(vec![
+        CheckResult::Identity,
+        CheckResult::Failed,
+        CheckResult::Inconclusive,
+        CheckResult::Unavailable,
+    ]);
+    prop_oneof![
+        8 => says,
+        2 => (2..=MEMBERS, 0_u8..9, vec(0_u8..4, 0..300)).prop_map(|(from, kind, tail)| Step::SaysBytes(from, kind, tail)),
+        1 => vec(any::<u8>(), 0..300).prop_map(Step::Bytes),
+        2 => (2..=MEMBERS, any::<bool>()).prop_map(|(i, on)| Step::Answers(i, on)),
+        6 => Just(Step::Tick),
+        1 => (health(), health()).prop_map(|(kubelet, runtime)| Step::Facts(kubelet, runtime)),
+        1 => Just(Step::CloudContact),
+        2 => (nonce(), member(), result).prop_map(|(round, suspect, result)| Step::Checked(round, suspect, result)),
+        1 => (1_i64..6).prop_map(Step::Roster),
+        1 => vec(member(), 0..4).prop_map(Step::Wanted),
+        1 => (1..=MEMBERS, vec(1..=MEMBERS, 0..4)).prop_map(|(node, voters)| Step::Published(node, voters)),
+        1 => any::<bool>().prop_map(Step::Leading),
+        1 => any::<bool>().prop_map(Step::LinkProof),
+    ]
+}
+
+fn later() -> impl Strategy<Value = u64> {
+    prop_oneof![8 => 0_u64..400, 2 => 0_u64..12_000, 1 => any::<u64>()]
+}
+
+fn zone() -> Fixture {
+    Fixture::stand_in(4)
+}
+
+/// The engine of node 1, and the members that answer it.
+struct Stage {
+    zone: Fixture,
+    engine: Engine,
+    now: u64,
+    sequence: u64,
+    answering: BTreeSet<usize>,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let zone = zone();
+        let identity = Identity {
+            uid: Fixture::uid(1),
+            key: zone.signer(1),
+            incarnation: 77,
+            sequence_base: 0,
+            seed: [5; 32],
+            seen_alive: BTreeSet::new(),
+        };
+        let engine = Engine::new(Config::default(), identity, zone.roster(), Millis(50_000));
+        Self {
+            engine: engine.verifying_with(zone.verifier()),
+            zone,
+            now: 50_000,
+            sequence: 1_000,
+            answering: BTreeSet::new(),
+        }
+    }
+
+    fn take(&mut self, later: u64, step: Step) {
+        self.now = self.now.saturating_add(later);
+        match step {
+            Step::Says(from, header, body) => {
+                let bytes = wire::seal(&Message { header, body }, self.zone.key(from));
+                self.feed(Input::Datagram(&bytes));
+            }
+            Step::SaysBytes(from, kind, tail) => {
+                let mut body = Fixture::id(from).0.to_vec();
+                body.extend(Fixture::id(1).0);
+                body.extend(tail);
+                let bytes = wire::seal_body(kind, &body, self.zone.key(from));
+                self.feed(Input::Datagram(&bytes));
+            }
+            Step::Bytes(bytes) => self.feed(Input::Datagram(&bytes)),
+            Step::Answers(i, true) => drop(self.answering.insert(i)),
+            Step::Answers(i, false) => drop(self.answering.remove(&i)),
+            Step::Tick => self.feed(Input::Tick),
+            Step::Facts(kubelet, runtime) => self.feed(Input::Facts { kubelet, runtime }),
+            Step::CloudContact => self.feed(Input::CloudContact),
+            Step::Checked(round, suspect, result) => self.feed(Input::Checked {
+                round,
+                suspect,
+                result,
+            }),
+            Step::Roster(version) => {
+                let mut zone = zone();
+                (1..version).for_each(|_| zone.reissue());
+                self.feed(Input::Roster(zone.roster()));
+            }
+            Step::Wanted(wanted) => self.feed(Input::Wanted(wanted.into_iter().collect())),
+            Step::Published(node, voters) => {
+                let verdict = self.zone.dead(node, &voters, 1);
+                let status = self.zone.report(vec![verdict]);
+                self.feed(Input::Published(&status));
+            }
+            Step::Leading(leading) => self.feed(Input::Leading(leading)),
+            Step::LinkProof(written) => self.feed(Input::LinkProof { written }),
+        }
+    }
+
+    fn feed(&mut self, input: Input<'_>) {
+        let outputs = self.engine.handle(Millis(self.now), input);
+        self.engine.deadline();
+        for output in outputs {
+            let Output::Send { to, bytes, .. } = output else {
+                continue;
+            };
+            assert!(bytes.len() <= MAX_FRAME, "a datagram of {} bytes", bytes.len());
+            let frame = Frame::parse(&bytes).unwrap();
+            if frame.from() != Fixture::id(1) {
+                // Passed on for somebody else.
+                continue;
+            }
+            let message = frame
+                .open_with(self.zone.key(1).public(), &*self.zone.verifier())
+                .unwrap();
+            let answering = self.answering.iter().find(|i| Fixture::id(**i) == to).copied();
+            if let (Body::Heartbeat(_), Some(from)) = (&message.body, answering) {
+                let ack = Body::Ack(Ack {
+                    echo_incarnation: message.header.incarnation,
+                    echo_sequence: message.header.sequence,
+                    ..Ack::default()
+                });
+                self.sequence += 1;
+                let header = Header {
+                    from: to,
+                    to: Fixture::id(1),
+                    incarnation: 1,
+                    sequence: self.sequence,
+                };
+                let bytes = wire::seal(&Message { header, body: ack }, self.zone.key(from));
+                self.feed(Input::Datagram(&bytes));
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn nothing_that_members_sign_makes_an_engine_panic_or_send_what_nobody_can_read(
+        steps in vec((later(), step()), 0..60),
+    ) {
+        let mut stage = Stage::new();
+        for (later, step) in steps {
+            stage.take(later, step);
+        }
+    }
+}
