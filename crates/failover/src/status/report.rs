@@ -433,7 +433,7 @@ impl<'a> Scene<'a> {
         match question {
             Question::Nodes => {
                 let mut lines: Vec<NodeLine> = self.found.nodes.iter().map(|node| self.line(node)).collect();
-                lines.sort_by(|a, b| natural(&a.name).cmp(&natural(&b.name)));
+                lines.sort_by_key(|line| natural(&line.name));
                 Subject::Nodes(lines)
             }
             Question::Node(asked) => self.node(asked),
@@ -507,7 +507,7 @@ impl<'a> Scene<'a> {
         let node = self.found.nodes.iter().find(|node| name(*node) == asked);
         let mut all = self.incident_lines(Some(asked));
         if node.is_none() && all.is_empty() {
-            let known = self.found.nodes.iter().map(|node| name(node));
+            let known = self.found.nodes.iter().map(name);
             return Subject::Unknown(Unknown {
                 kind: "node",
                 name: asked.to_owned(),
@@ -646,7 +646,7 @@ impl<'a> Scene<'a> {
 
     fn zones(&self, asked: Option<&str>) -> Subject {
         let mut lines: Vec<ZoneLine> = self.found.zones.iter().map(|zone| self.zone(zone)).collect();
-        lines.sort_by(|a, b| natural(&a.zone).cmp(&natural(&b.zone)));
+        lines.sort_by_key(|line| natural(&line.zone));
         let Some(asked) = asked else {
             return Subject::Zones(lines);
         };
@@ -705,7 +705,7 @@ impl<'a> Scene<'a> {
     fn incidents(&self, asked: Option<&str>) -> Subject {
         let lines = self.incident_lines(asked);
         if let Some(asked) = asked.filter(|_| lines.is_empty()) {
-            let known = self.found.nodes.iter().map(|node| name(node));
+            let known = self.found.nodes.iter().map(name);
             if !known.clone().any(|node| node == asked) {
                 return Subject::Unknown(Unknown {
                     kind: "node",
