@@ -5,6 +5,7 @@ mod vnode;
 
 use clap::{Parser, Subcommand, ValueEnum as _};
 use evenkeel_election::runner::{self, ElectArgs, keeper::KeeperArgs};
+use evenkeel_failover::status::{self, StatusArgs};
 use evenkeel_net::log::LogArgs;
 use evenkeel_probe::cli::{self as probe_cli, ProbeArgs};
 use failure::Failure;
@@ -34,6 +35,8 @@ enum Command {
     Elect(ElectArgs),
     // Told by its arguments.
     Probe(ProbeArgs),
+    // Told by its arguments.
+    Status(StatusArgs),
     /// Not for people: what `elect` puts between itself and its command
     #[command(hide = true)]
     ElectKeeper(KeeperArgs),
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
         Command::Service(service) => serve(&cli.log, service),
         Command::Elect(args) => elect(&cli.log, args),
         Command::Probe(args) => probe(&cli.log, args),
+        Command::Status(args) => show(&cli.log, args),
         Command::ElectKeeper(args) => keep(&cli.log, args),
     });
     started.unwrap_or_else(Failure::report)
@@ -112,6 +116,16 @@ async fn probe(log: &LogArgs, args: ProbeArgs) -> Result<ExitCode, Failure> {
     )
     .await;
     let code = ran.map_err(|error| Failure::of_lines(error.exit_code(), error.lines()))?;
+    Ok(ExitCode::from(code))
+}
+
+/// It reads and ends: an interrupt may end it at any moment.
+#[tokio::main]
+async fn show(log: &LogArgs, args: StatusArgs) -> Result<ExitCode, Failure> {
+    log.init("warn").map_err(Failure::usage)?;
+    let shown = status::run(args).await;
+    // Whatever kept it from reading is for the caller to mend.
+    let code = shown.map_err(|error| Failure::new(2, &error))?;
     Ok(ExitCode::from(code))
 }
 

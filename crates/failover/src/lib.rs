@@ -6,12 +6,16 @@
 //! | [`planner`] | **pure**, leader only: from decisions to actions |
 //! | [`webhook`] | every replica: what is kept from the stock controllers at admission, a projection of the decisions |
 //! | [`shell`] | the process: watches, election, writes, Events, metrics |
+//! | [`status`] | `evenkeel status`: what the leader has published, in words |
 //!
 //! The decision itself is the crate `judge`'s.
 
 mod clock;
+#[cfg(test)]
+mod documented;
 pub mod planner;
 pub mod shell;
+pub mod status;
 pub mod webhook;
 pub mod world;
 

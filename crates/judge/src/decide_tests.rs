@@ -265,6 +265,40 @@ fn a_round_of_an_unknown_age_announces_nothing() {
     assert!(!matches!(decision.state(), NodeState::Dead(_)), "{decision:?}");
 }
 
+/// A replica that has just started has seen the Lease, and no renewal: the last one may be younger than the round.
+#[test]
+fn a_round_asked_for_before_a_lease_that_was_only_seen_announces_nothing() {
+    let mut case = Case1::silent(3);
+    case.evidence.life = Life {
+        first_seen: Some(at(103)),
+        ..Life::default()
+    };
+    case.convict(3);
+    let decision = case.look();
+    assert!(!matches!(decision.state(), NodeState::Dead(_)), "{decision:?}");
+    case.go(105);
+    case.convict(5);
+    assert_eq!(case.look().state(), ANNOUNCED);
+}
+
+/// Hazard 21: its peers may lose a node right after a renewal.
+#[test]
+fn a_death_is_not_confirmed_within_15_s_of_the_last_renewal() {
+    let mut case = Case1::silent(2);
+    case.convict(2);
+    assert_eq!(case.look().state(), ANNOUNCED);
+    case.go(114);
+    case.convict(14);
+    assert_eq!(
+        case.look().state(),
+        ANNOUNCED,
+        "12 s after the first round, 14 s after the renewal"
+    );
+    case.go(115);
+    case.convict(15);
+    assert_eq!(case.look().state(), CONFIRMED);
+}
+
 /// Rounds every 4 s from second 104 on; what the state is after each.
 fn rounds_of_a_dead_node() -> Vec<(u64, NodeState)> {
     let mut case = Case1::silent(4);

@@ -149,6 +149,30 @@ async fn a_second_lab_and_an_unknown_node_are_refused_and_the_first_goes_on() {
     );
     let (code, text) = lab.command(&["status"]);
     assert_eq!(code, 0, "the first lab goes on: {text}");
+    let kubeconfig = lab.dir().join("kubeconfig");
+    let status = |what: &str| {
+        let mut command = evenkeel();
+        command.args(["status", what, "--kubeconfig"]).arg(&kubeconfig);
+        command.output().expect("the command starts")
+    };
+    let shown = status("shore-1");
+    let text = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert_eq!(shown.status.code(), Some(0), "{text}");
+    assert!(text.starts_with("Controller: "), "{text}");
+    assert!(text.contains("\nNode shore-1: Healthy\n"), "{text}");
+    let unknown = status("shroe-1");
+    let text = String::from_utf8_lossy(&unknown.stderr).into_owned();
+    assert_eq!(unknown.status.code(), Some(2), "{text}");
+    assert!(text.contains("is it shore-1?"), "{text}");
+}
+
+#[test]
+fn a_status_that_cannot_be_told_says_what_to_do() {
+    refused(
+        &["status", "--kubeconfig", "/nowhere/kubeconfig"],
+        &["/nowhere/kubeconfig"],
+    );
+    refused(&["status", "shore-1", "shore-2"], &["one node at a time"]);
 }
 
 #[test]

@@ -24,7 +24,7 @@ pub struct ControllerArgs {
     /// Defaults where no FailoverPolicy speaks.
     #[arg(long, value_name = "PROFILE", default_value = "builtin")]
     pub profile: ProfileArg,
-    /// Whether to act, where no FailoverPolicy says otherwise.
+    /// Whether to act; `observe` holds on every node, whatever a FailoverPolicy says.
     #[arg(long, value_name = "MODE", default_value = "act")]
     pub mode: ModeArg,
     /// A node's Lease not seen renewed for this long is stale.

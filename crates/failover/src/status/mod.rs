@@ -1,0 +1,180 @@
+//! `evenkeel status`: the leader's published decisions, in words. It reads, and changes nothing.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`report`] | **pure**: objects in, a report out as plain data |
+//! | [`text`] | **pure**: a report as tables and paragraphs |
+//! | `read` | the lists that it is made from |
+
+mod near;
+mod read;
+pub mod report;
+pub mod text;
+
+use evenkeel_net::client::{ClientArgs, ClientError};
+use report::{Question, Report, Subject};
+use std::io::{self, Write as _};
+use std::time::Duration;
+
+/// An API server that has not answered everything within this time is told of: several attempts fit into it.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Shows what Evenkeel has decided about nodes, and why.
+///
+/// Without a name: one line per node. With the name of a node: its state, the evidence, what would change the decision,
+/// the settings that hold, and the history of its incident. It shows what the leading controller has published, it
+/// decides nothing itself, and it changes nothing; the rights of a reader are enough.
+///
+/// Exit code 0: all nodes are Healthy and a controller works. 1: something is not so. 2: it could not be read.
+#[derive(Clone, Debug, clap::Args)]
+pub struct StatusArgs {
+    /// A node, or `zones`, or `incidents` [default: every node]. `node/NAME` is a node of any name.
+    #[arg(value_name = "NODE|zones|incidents")]
+    pub what: Option<String>,
+    /// With `zones`: this zone alone. With `incidents`: those of this node alone.
+    #[arg(value_name = "NAME", requires = "what")]
+    pub name: Option<String>,
+    /// How to print: a table, a table with more columns, or everything for programs.
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    pub output: Format,
+    /// Where the API server is.
+    #[command(flatten)]
+    pub client: ClientArgs,
+}
+
+/// How a report is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// A table.
+    #[default]
+    Table,
+    /// A table with more columns.
+    Wide,
+    /// JSON.
+    Json,
+    /// YAML.
+    Yaml,
+}
+
+/// Why nothing, or not what was asked for, could be told.
+#[derive(Debug, thiserror::Error)]
+pub enum StatusError {
+    /// Arguments that do not go together.
+    #[error("{0}")]
+    Usage(String),
+    /// There is no API server to be found.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// A collection cannot be read.
+    #[error("cannot read {what}: {source}; {advice}")]
+    Read {
+        /// Which.
+        what: String,
+        /// What to do.
+        advice: String,
+        /// Why.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// The API server is silent.
+    #[error(
+        "the API server has not answered within {} s: is it the right one (--kubeconfig, --context), and does it run? Try: kubectl get nodes",
+        PATIENCE.as_secs()
+    )]
+    Silent,
+    /// There is no such node or zone.
+    #[error("there is no {kind} {name}{hint}")]
+    Unknown {
+        /// `node` or `zone`.
+        kind: &'static str,
+        /// The name.
+        name: String,
+        /// What to do.
+        hint: String,
+    },
+    /// Nobody reads the output, or the report cannot be written in the format.
+    #[error("cannot write the report")]
+    Output(#[source] io::Error),
+}
+
+impl StatusError {
+    /// On one line, with the cause.
+    fn told(&self) -> String {
+        self.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Reads, prints, and returns the exit code. Call [`evenkeel_net::init_crypto`] before.
+pub async fn run(args: StatusArgs) -> Result<u8, StatusError> {
+    let question = question(args.what.as_deref(), args.name)?;
+    let client = args.client.client("status").await?;
+    let found = tokio::time::timeout(PATIENCE, read::found(&client))
+        .await
+        .map_err(|_| StatusError::Silent)??;
+    let report = report::report(&found, &question);
+    let text = printed(&report, args.output).map_err(StatusError::Output)?;
+    print(&text).map_err(StatusError::Output)?;
+    if let Subject::Unknown(unknown) = &report.subject {
+        let all = if unknown.kind == "zone" {
+            "evenkeel status zones"
+        } else {
+            "evenkeel status"
+        };
+        let hint = match unknown.closest.as_slice() {
+            [] => format!("; all of them: {all}"),
+            closest => format!("; is it {}? All of them: {all}", closest.join(" or ")),
+        };
+        return Err(StatusError::Unknown {
+            kind: unknown.kind,
+            name: unknown.name.clone(),
+            hint,
+        });
+    }
+    Ok(report.exit_code())
+}
+
+fn question(what: Option<&str>, name: Option<String>) -> Result<Question, StatusError> {
+    match (what, name) {
+        (None, _) => Ok(Question::Nodes),
+        (Some("zones" | "zone"), name) => Ok(Question::Zones(name)),
+        (Some("incidents" | "incident"), name) => Ok(Question::Incidents(name)),
+        (Some("nodes"), None) => Ok(Question::Nodes),
+        (Some("node" | "nodes"), Some(name)) => Ok(Question::Node(name)),
+        (Some(node), None) => Ok(Question::Node(
+            node.strip_prefix("node/").unwrap_or(node).to_owned(),
+        )),
+        (Some(what), Some(name)) => Err(StatusError::Usage(format!(
+            "{name}: one node at a time; a second name goes with `zones` and `incidents`, not with {what}"
+        ))),
+    }
+}
+
+/// The report in a format.
+fn printed(report: &Report, format: Format) -> io::Result<String> {
+    match format {
+        Format::Table => Ok(text::text(report, false)),
+        Format::Wide => Ok(text::text(report, true)),
+        Format::Json => {
+            let text = serde_json::to_string_pretty(report).map_err(io::Error::other)?;
+            Ok(format!("{text}\n"))
+        }
+        Format::Yaml => {
+            // By way of JSON values, so that both formats have the same fields in the same form.
+            let value = serde_json::to_value(report).map_err(io::Error::other)?;
+            serde_saphyr::to_string(&value).map_err(io::Error::other)
+        }
+    }
+}
+
+/// A reader that has seen enough (`head`) is no failure.
+fn print(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

@@ -1,0 +1,51 @@
+//! Names that are like one that does not exist.
+
+/// How many are offered.
+const OFFERED: usize = 3;
+
+/// The names that differ from `name` in the fewest letters, nearest first; none that differ in more than a third of it.
+pub(super) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let limit = (name.chars().count() / 3).max(2);
+    let asked = name.to_lowercase();
+    let mut near: Vec<(usize, &str)> = known
+        .map(|known| (distance(&asked, &known.to_lowercase()), known))
+        .filter(|(distance, known)| *distance <= limit || (!name.is_empty() && known.contains(name)))
+        .collect();
+    near.sort_unstable();
+    near.into_iter()
+        .take(OFFERED)
+        .map(|(_, name)| name.to_owned())
+        .collect()
+}
+
+/// How many letters have to be put in, taken out or changed (Levenshtein).
+fn distance(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (index, letter) in one.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], index + 1);
+        for (column, theirs) in other.iter().enumerate() {
+            let change = diagonal + usize::from(letter != *theirs);
+            diagonal = row[column + 1];
+            row[column + 1] = change.min(row[column] + 1).min(diagonal + 1);
+        }
+    }
+    row[other.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_names_are_offered_and_no_strangers() {
+        let known = ["shore-1", "shore-2", "shore-12", "pier-1", "lighthouse"];
+        assert_eq!(nearest("shroe-2", known.into_iter()), ["shore-2"]);
+        assert_eq!(
+            nearest("shore-3", known.into_iter()),
+            ["shore-1", "shore-2", "shore-12"]
+        );
+        assert_eq!(nearest("light", known.into_iter()), ["lighthouse"]);
+        assert_eq!(nearest("harbour", known.into_iter()), [] as [&str; 0]);
+    }
+}
