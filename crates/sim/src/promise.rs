@@ -97,7 +97,7 @@ impl Promise {
         Self {
             group,
             converges: !matches!(group, Group::NeverLaterThanStock),
-            changes: matches!(group, Group::CutOff | Group::PowerOff | Group::LanSplit).then_some(2),
+            changes: matches!(group, Group::CutOff | Group::LanSplit).then_some(2),
             compares_endpoints: !mid_cut,
             later_than_stock: if mid_cut && group == Group::NeverLaterThanStock { 180 } else { 12 } * SECOND,
         }

@@ -43,6 +43,8 @@ pub struct Sim {
     splits: BTreeMap<usize, BTreeSet<usize>>,
     cuts: BTreeMap<usize, usize>,
     pub(crate) api_down: usize,
+    /// The stock controllers died with the API server, and begin anew with it.
+    stock_died: bool,
     slow_writes: BTreeMap<usize, u64>,
     pub(crate) tracing: bool,
     pub(crate) trace: Vec<String>,
@@ -71,6 +73,7 @@ impl Sim {
             splits: BTreeMap::new(),
             cuts: BTreeMap::new(),
             api_down: 0,
+            stock_died: false,
             slow_writes: BTreeMap::new(),
             tracing: false,
             trace: Vec::new(),
@@ -266,10 +269,11 @@ impl Sim {
             self.break_all_watches();
             if stock_dies {
                 self.stop_stock();
+                self.stock_died = true;
             }
         } else {
             self.api_down = self.api_down.saturating_sub(1);
-            if stock_dies && self.api_down == 0 {
+            if self.api_down == 0 && std::mem::take(&mut self.stock_died) {
                 let life = self.stock.life;
                 let delay = self.rng.between(1_000, 15_000);
                 self.after(delay, Event::Stock { life, due: StockDue::Start });
