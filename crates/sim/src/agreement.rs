@@ -5,9 +5,7 @@
 //! follower's webhook lets nobody take. A replica that has not got all lists is not ready and is not asked.
 
 use crate::api::build;
-use crate::api::objects::{
-    EPOCH, Object, Word, cluster_key, micro, say, set_node_condition, time,
-};
+use crate::api::objects::{EPOCH, Object, Word, cluster_key, micro, say, set_node_condition, time};
 use crate::api::{Store, Writer};
 use crate::rng::Rng;
 use crate::script::SECOND;
@@ -17,12 +15,14 @@ use evenkeel_api::zone::NodeVerdict;
 use evenkeel_failover::planner::Planner;
 use evenkeel_failover::planner::action::Action;
 use evenkeel_failover::world::{Config, Kind, Role, Seen, World};
-use evenkeel_judge::{Profile, Protection, Timing};
+use evenkeel_judge::{NodeState, Profile, Protection, Timing};
+use evenkeel_net::watch::{Delta, Key, key};
 use evenkeel_zone::Millis;
 use evenkeel_zone::fixture::Fixture;
 use evenkeel_zone::verdict::{Health, Link};
 use evenkeel_zone::wire::Facts;
 use k8s_openapi::api::core::v1::NodeCondition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -92,11 +92,18 @@ impl History {
                 5 | 6 => Happening::Alive(node, rng.in_thousand(700)),
                 7 | 8 => Happening::Dead(node),
                 9 => Happening::AgentWrites(node),
-                10 => Happening::Policy(rng.in_thousand(700).then(|| *rng.pick(&[0, 20, 3_600]).unwrap_or(&0) as i64)),
+                10 => Happening::Policy(
+                    rng.in_thousand(700)
+                        .then(|| *rng.pick(&[0_i64, 20, 3_600]).unwrap_or(&0)),
+                ),
                 _ => Happening::Restart(usize::try_from(rng.below(2)).unwrap_or_default()),
             };
             // What is said once is seldom all that is said.
-            let times = if matches!(what, Happening::Alive(..) | Happening::Dead(_)) { rng.between(1, 8) } else { 1 };
+            let times = if matches!(what, Happening::Alive(..) | Happening::Dead(_)) {
+                rng.between(1, 8)
+            } else {
+                1
+            };
             for time in 0..times {
                 happenings.push((at + time * 4_500, what.clone()));
             }
@@ -138,6 +145,25 @@ struct Side {
     not_before: BTreeMap<Kind, u64>,
     /// For how long each event of a watch takes at least, in this history.
     lag: BTreeMap<Kind, u64>,
+    /// What the watches that are audited have shown.
+    shown: BTreeMap<Kind, BTreeMap<Key, String>>,
+}
+
+impl Side {
+    fn take(&mut self, now: Millis, seen: Seen) {
+        let shown = self.shown.entry(seen.kind()).or_default();
+        let version = |meta: &ObjectMeta| meta.resource_version.clone().unwrap_or_default();
+        match &seen {
+            Seen::NodeLease(Delta::Put(lease)) => {
+                shown.insert(key(&**lease), version(&lease.metadata));
+            }
+            Seen::Zone(Delta::Put(zone)) => {
+                shown.insert(key(&**zone), version(&zone.metadata));
+            }
+            _ => {}
+        }
+        self.world.take(now, seen);
+    }
 }
 
 struct Game<'a> {
@@ -153,9 +179,10 @@ struct Game<'a> {
     silent: BTreeMap<usize, bool>,
     reports: BTreeMap<usize, NodeVerdict>,
     rounds: u8,
-    /// By node: what the leader protects, and since when.
-    held: BTreeMap<String, (Protection, u64)>,
+    /// By node: what the leader protects and in which state, and since when.
+    held: BTreeMap<String, (Protection, NodeState, u64)>,
     last_event: u64,
+    last_policy: u64,
 }
 
 fn wall(now: u64) -> Millis {
@@ -180,14 +207,25 @@ impl<'a> Game<'a> {
         let mut store = Store::default();
         build::home(&mut store);
         build::zone(&mut store, "shore", &zone.spec().members);
-        build::renew(&mut store, 0, Writer::Ours, NAMESPACE, CONTROLLER_LEASE, "replica-0");
+        build::renew(
+            &mut store,
+            0,
+            Writer::Ours,
+            NAMESPACE,
+            CONTROLLER_LEASE,
+            "replica-0",
+        );
         let _ = store.news();
         let sides = (0..2)
             .map(|side| Side {
                 world: World::new(config(side), wall(0)).verifying_with(zone.verifier()),
                 epoch: 0,
                 not_before: BTreeMap::new(),
-                lag: Kind::ALL.into_iter().map(|kind| (kind, rng.below(3 * SECOND))).collect(),
+                shown: BTreeMap::new(),
+                lag: Kind::ALL
+                    .into_iter()
+                    .map(|kind| (kind, rng.below(3 * SECOND)))
+                    .collect(),
             })
             .collect();
         let mut game = Self {
@@ -205,6 +243,7 @@ impl<'a> Game<'a> {
             rounds: 0,
             held: BTreeMap::new(),
             last_event: 0,
+            last_policy: 0,
         };
         game.list(0);
         game.list(1);
@@ -216,7 +255,12 @@ impl<'a> Game<'a> {
         let mut next = 0;
         while self.now < last + 40 * SECOND {
             self.now += LOOK / 2;
-            while let Some((at, what)) = self.history.happenings.get(next).filter(|(at, _)| *at <= self.now) {
+            while let Some((at, what)) = self
+                .history
+                .happenings
+                .get(next)
+                .filter(|(at, _)| *at <= self.now)
+            {
                 self.last_event = *at;
                 self.happens(&what.clone());
                 next += 1;
@@ -224,7 +268,7 @@ impl<'a> Game<'a> {
             self.routine();
             self.spread();
             self.deliver();
-            if self.now % LOOK == 0 {
+            if self.now.is_multiple_of(LOOK) {
                 self.look();
                 if let Some(text) = self.compare() {
                     return Some(text);
@@ -236,11 +280,18 @@ impl<'a> Game<'a> {
 
     /// Kubelets and the leader renew their Leases.
     fn routine(&mut self) {
-        if self.now % SECOND == 0 {
-            build::renew(&mut self.store, self.now, Writer::Ours, NAMESPACE, CONTROLLER_LEASE, "replica-0");
+        if self.now.is_multiple_of(SECOND) {
+            build::renew(
+                &mut self.store,
+                self.now,
+                Writer::Ours,
+                NAMESPACE,
+                CONTROLLER_LEASE,
+                "replica-0",
+            );
         }
         for node in 1..=self.history.nodes {
-            let due = (self.now + node as u64 * 1_500) % (10 * SECOND) == 0;
+            let due = (self.now + node as u64 * 1_500).is_multiple_of(10 * SECOND);
             if due && !self.silent.get(&node).copied().unwrap_or_default() {
                 self.renews(node);
             }
@@ -251,11 +302,13 @@ impl<'a> Game<'a> {
         let name = format!("node-{node}");
         let key = (NODE_LEASE_NAMESPACE.to_owned(), name);
         let at = self.now;
-        let _ = self.store.change(at, Writer::Kubelet, Kind::NodeLease, &key, None, |object| {
-            if let Object::Lease(lease) = object {
-                lease.spec.get_or_insert_default().renew_time = Some(micro(at));
-            }
-        });
+        let _ = self
+            .store
+            .change(at, Writer::Kubelet, Kind::NodeLease, &key, None, |object| {
+                if let Object::Lease(lease) = object {
+                    lease.spec.get_or_insert_default().renew_time = Some(micro(at));
+                }
+            });
     }
 
     fn happens(&mut self, what: &Happening) {
@@ -294,13 +347,18 @@ impl<'a> Game<'a> {
             }
             Happening::AgentWrites(node) => {
                 let key = cluster_key(&format!("node-{node}"));
-                let _ = self.store.change(now, Writer::Agent, Kind::Agent, &key, None, |object| {
-                    if let Object::Agent(agent) = object {
-                        agent.spec.link_proofs += 1;
-                    }
-                });
+                let _ = self
+                    .store
+                    .change(now, Writer::Agent, Kind::Agent, &key, None, |object| {
+                        if let Object::Agent(agent) = object {
+                            agent.spec.link_proofs += 1;
+                        }
+                    });
             }
-            Happening::Policy(autonomy) => self.policy(*autonomy),
+            Happening::Policy(autonomy) => {
+                self.last_policy = now;
+                self.policy(*autonomy);
+            }
             Happening::Restart(side) => self.restart(*side),
         }
     }
@@ -316,11 +374,13 @@ impl<'a> Game<'a> {
         self.reports.insert(node, verdict);
         let status = self.zone.report(self.reports.values().cloned().collect());
         let key = cluster_key(&evenkeel_zone::roster::zone_object_name("shore"));
-        let _ = self.store.change(self.now, Writer::Agent, Kind::Zone, &key, None, |object| {
-            if let Object::Zone(zone) = object {
-                zone.status = Some(status);
-            }
-        });
+        let _ = self
+            .store
+            .change(self.now, Writer::Agent, Kind::Zone, &key, None, |object| {
+                if let Object::Zone(zone) = object {
+                    zone.status = Some(status);
+                }
+            });
     }
 
     fn ready(&mut self, node: usize, status: &str, reason: &str, heartbeat: bool) {
@@ -334,11 +394,13 @@ impl<'a> Game<'a> {
             ..NodeCondition::default()
         };
         let key = cluster_key(&format!("node-{node}"));
-        let _ = self.store.change(at, Writer::Stock, Kind::Node, &key, None, |object| {
-            if let Object::Node(node) = object {
-                set_node_condition(node, condition);
-            }
-        });
+        let _ = self
+            .store
+            .change(at, Writer::Stock, Kind::Node, &key, None, |object| {
+                if let Object::Node(node) = object {
+                    set_node_condition(node, condition);
+                }
+            });
     }
 
     fn policy(&mut self, autonomy: Option<i64>) {
@@ -352,13 +414,17 @@ impl<'a> Game<'a> {
             ..FailoverPolicySpec::default()
         };
         let policy = FailoverPolicy::new("all", spec.clone());
-        let written = self.store.change(self.now, Writer::Stock, Kind::Policy, &key, None, |object| {
-            if let Object::Policy(policy) = object {
-                policy.spec = spec;
-            }
-        });
+        let written = self
+            .store
+            .change(self.now, Writer::Stock, Kind::Policy, &key, None, |object| {
+                if let Object::Policy(policy) = object {
+                    policy.spec = spec;
+                }
+            });
         if written.is_err() {
-            let _ = self.store.create(self.now, Writer::Stock, Object::Policy(Box::new(policy)));
+            let _ = self
+                .store
+                .create(self.now, Writer::Stock, Object::Policy(Box::new(policy)));
         }
     }
 
@@ -373,6 +439,7 @@ impl<'a> Game<'a> {
             known.world = World::new(config(side), wall(now)).verifying_with(Arc::clone(&verifier));
             known.epoch += 1;
             known.not_before.clear();
+            known.shown.clear();
         }
         self.list(side);
     }
@@ -386,7 +453,11 @@ impl<'a> Game<'a> {
 
     fn list_kind(&mut self, side: usize, kind: Kind) {
         let delay = self.rng.below(2 * SECOND);
-        let list: Vec<_> = self.store.list(kind).map(|(key, object)| (key.clone(), object.clone())).collect();
+        let list: Vec<_> = self
+            .store
+            .list(kind)
+            .map(|(key, object)| (key.clone(), object.clone()))
+            .collect();
         let keys = list.iter().map(|(key, _)| key.clone()).collect();
         for (_, object) in list {
             self.send(side, kind, delay, object.seen());
@@ -409,7 +480,12 @@ impl<'a> Game<'a> {
     fn spread(&mut self) {
         for change in self.store.news() {
             for side in 0..self.sides.len() {
-                let lag = self.sides.get(side).and_then(|known| known.lag.get(&change.kind)).copied().unwrap_or_default();
+                let lag = self
+                    .sides
+                    .get(side)
+                    .and_then(|known| known.lag.get(&change.kind))
+                    .copied()
+                    .unwrap_or_default();
                 let delay = lag.min(APART - SECOND) + self.rng.below(SECOND);
                 let seen = match &change.object {
                     Some(object) => object.seen(),
@@ -424,7 +500,7 @@ impl<'a> Game<'a> {
         while let Some(entry) = self.queue.first_entry().filter(|entry| entry.key().0 <= self.now) {
             let (side, epoch, seen) = entry.remove();
             if let Some(known) = self.sides.get_mut(side).filter(|known| known.epoch == epoch) {
-                known.world.take(wall(self.now), seen);
+                known.take(wall(self.now), seen);
             }
         }
     }
@@ -437,21 +513,32 @@ impl<'a> Game<'a> {
             };
             let wants = known.world.look(wall(self.now), role);
             for kind in wants.audits {
-                // What is on its way counts as there: the delay of the watch is what is tried here.
-                known.world.audited(wall(self.now), kind, Some(&self.store.versions(kind)));
+                // A watch that is late by more than a second would be begun anew; what is tried here is that it is late.
+                let found = known.shown.get(&kind).cloned().unwrap_or_default();
+                known.world.audited(wall(self.now), kind, Some(&found));
             }
             for kind in wants.restart {
                 self.list_kind(side, kind);
             }
         }
-        let Some(leader) = self.sides.first().filter(|leader| leader.world.missing().is_empty()) else {
+        let Some(leader) = self
+            .sides
+            .first()
+            .filter(|leader| leader.world.missing().is_empty())
+        else {
             return;
         };
-        let plan = self.planner.tick(leader.world.cluster(), leader.world.decisions(), wall(self.now));
+        let plan = self
+            .planner
+            .tick(leader.world.cluster(), leader.world.decisions(), wall(self.now));
         for (name, judged) in &leader.world.decisions().nodes {
-            let held = self.held.entry(name.clone()).or_insert((judged.protection, self.now));
-            if held.0 != judged.protection {
-                *held = (judged.protection, self.now);
+            let present = (judged.protection, judged.decision.state());
+            let held = self
+                .held
+                .entry(name.clone())
+                .or_insert((present.0, present.1, self.now));
+            if (held.0, held.1) != present {
+                *held = (present.0, present.1, self.now);
             }
         }
         let incidents: Vec<_> = plan
@@ -466,13 +553,17 @@ impl<'a> Game<'a> {
             let key = cluster_key(&incident.name);
             let mut object = evenkeel_api::crd::NodeIncident::new(&incident.name, incident.spec.clone());
             object.status = Some(incident.status.clone());
-            let written = self.store.change(self.now, Writer::Ours, Kind::Incident, &key, None, |known| {
-                if let Object::Incident(known) = known {
-                    known.status = Some(incident.status.clone());
-                }
-            });
+            let written = self
+                .store
+                .change(self.now, Writer::Ours, Kind::Incident, &key, None, |known| {
+                    if let Object::Incident(known) = known {
+                        known.status = Some(incident.status.clone());
+                    }
+                });
             if written.is_err() {
-                let _ = self.store.create(self.now, Writer::Ours, Object::Incident(Box::new(object)));
+                let _ = self
+                    .store
+                    .create(self.now, Writer::Ours, Object::Incident(Box::new(object)));
             }
         }
     }
@@ -484,17 +575,27 @@ impl<'a> Game<'a> {
         }
         for (name, judged) in &leader.world.decisions().nodes {
             let other = follower.world.decisions().nodes.get(name)?;
-            let (held, since) = self.held.get(name)?;
+            let (held, _, since) = self.held.get(name)?;
             let long = self.now - since;
             let text = |what: &str| {
                 Some(format!(
                     "at {:.1} s, {name}: {what}: the leader protects {:?} for {:.1} s ({}: {}), the follower {:?}, against a stock write {:?} ({}: {})",
-                    self.now as f64 / 1000.0, held, long as f64 / 1000.0, judged.decision.state(), judged.decision.reason,
-                    other.protection, other.if_stale, other.decision.state(), other.decision.reason
+                    self.now as f64 / 1000.0,
+                    held,
+                    long as f64 / 1000.0,
+                    judged.decision.state(),
+                    judged.decision.reason,
+                    other.protection,
+                    other.if_stale,
+                    other.decision.state(),
+                    other.decision.reason
                 ))
             };
-            let lets_pass = held.evictions && !other.if_stale.evictions || held.readiness && !other.if_stale.readiness;
-            if long >= APART + SLACK && lets_pass {
+            let lets_pass =
+                held.evictions && !other.if_stale.evictions || held.readiness && !other.if_stale.readiness;
+            // A policy that was changed ends what it protected, for each replica when it sees it.
+            let same_policy = self.now >= self.last_policy + APART + SLACK;
+            if long >= APART + SLACK && lets_pass && same_policy {
                 return text("the follower lets pass what is protected");
             }
             let quiet = self.now >= self.last_event + 2 * APART + SLACK && long >= APART + SLACK;

@@ -32,7 +32,11 @@ impl Candidate {
         if std::mem::replace(&mut self.asking, true) {
             return None;
         }
-        let expired = self.seen.as_ref().filter(|(_, since)| now - since >= LEASE_MS).map(|(seen, _)| seen.clone());
+        let expired = self
+            .seen
+            .as_ref()
+            .filter(|(_, since)| now - since >= LEASE_MS)
+            .map(|(seen, _)| seen.clone());
         Some(LeaseTry {
             name: name.to_owned(),
             me: self.me.clone(),

@@ -23,7 +23,10 @@ impl Dispatch {
             (Action::Evict { .. }, Action::Evict { .. }) => true,
             _ => done == action,
         };
-        let echo = self.done.get(&key).is_some_and(|(done, at)| now - at < ECHO && same(done));
+        let echo = self
+            .done
+            .get(&key)
+            .is_some_and(|(done, at)| now - at < ECHO && same(done));
         let resting = self.failing.get(&key).is_some_and(|(until, _)| now < *until);
         !echo && !resting && self.under_way.insert(key)
     }
@@ -45,6 +48,7 @@ impl Dispatch {
 
     pub(crate) fn prune(&mut self, now: u64) {
         self.done.retain(|_, (_, at)| now - *at < ECHO);
-        self.failing.retain(|_, (until, pause)| now.saturating_sub(*until) < 2 * *pause);
+        self.failing
+            .retain(|_, (until, pause)| now.saturating_sub(*until) < 2 * *pause);
     }
 }

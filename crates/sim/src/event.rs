@@ -24,7 +24,11 @@ pub(crate) enum Event {
     /// Something of a kubelet is due.
     Kubelet { node: usize, life: u64, due: KubeletDue },
     /// Something of a replica is due.
-    Replica { replica: usize, life: u64, due: ReplicaDue },
+    Replica {
+        replica: usize,
+        life: u64,
+        due: ReplicaDue,
+    },
     /// Something of the stock controllers is due.
     Stock { life: u64, due: StockDue },
     /// A request arrives at the API server.
@@ -117,8 +121,13 @@ pub(crate) enum Phase {
 #[derive(Debug)]
 pub(crate) enum Call {
     ReadZone,
-    Publish { version: String, status: Box<ZoneHealthStatus> },
-    ProveLink { count: Option<i64> },
+    Publish {
+        version: String,
+        status: Box<ZoneHealthStatus>,
+    },
+    ProveLink {
+        count: Option<i64>,
+    },
     SetVersion(String),
     Lease(LeaseTry),
     RenewNodeLease,
@@ -137,8 +146,14 @@ pub(crate) enum Reply {
     /// A report met a newer one.
     NotPublished,
     Proven(i64),
-    Lease { held: bool, seen: LeaseSeen, sent: u64 },
-    Renewed { sent: u64 },
+    Lease {
+        held: bool,
+        seen: LeaseSeen,
+        sent: u64,
+    },
+    Renewed {
+        sent: u64,
+    },
     Done(&'static str),
     Versions(Kind, BTreeMap<Key, String>),
     Acted(Act, Acted),

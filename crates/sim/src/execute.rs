@@ -36,7 +36,11 @@ impl Sim {
                 Phase::Silent(version) => self.untaint(node, taints, version.as_deref()),
                 Phase::Said => Acted::Done,
             },
-            Action::MarkNodeUnknown { node, version, message } => {
+            Action::MarkNodeUnknown {
+                node,
+                version,
+                message,
+            } => {
                 let condition = NodeCondition {
                     type_: "Ready".to_owned(),
                     status: "Unknown".to_owned(),
@@ -47,7 +51,9 @@ impl Sim {
                 };
                 self.change_node(node, Some(version), |node| set_node_condition(node, condition))
             }
-            Action::MarkPodNotReady { pod, version, reason, .. } => self.mark_pod(pod, version, "False", reason),
+            Action::MarkPodNotReady {
+                pod, version, reason, ..
+            } => self.mark_pod(pod, version, "False", reason),
             Action::RestorePodReady { pod, version, .. } => {
                 self.mark_pod(pod, version, "True", conditions::REASON_GIVEN_BACK)
             }
@@ -65,7 +71,8 @@ impl Sim {
             }
             Action::SaveIncident(incident) => self.save_incident(incident),
             Action::DeleteIncident { name, .. } => {
-                self.store.remove(now, Writer::Ours, Kind::Incident, &cluster_key(name));
+                self.store
+                    .remove(now, Writer::Ours, Kind::Incident, &cluster_key(name));
                 Acted::Done
             }
             Action::PublishZone { zone, roster, wanted } => {
@@ -77,12 +84,18 @@ impl Sim {
                 self.publish_zone(zone, spec)
             }
             Action::SavePolicyStatus { policy, status } => {
-                let written =
-                    self.store.change(now, Writer::Ours, Kind::Policy, &cluster_key(policy), None, |object| {
+                let written = self.store.change(
+                    now,
+                    Writer::Ours,
+                    Kind::Policy,
+                    &cluster_key(policy),
+                    None,
+                    |object| {
                         if let Object::Policy(policy) = object {
                             policy.status = Some(status.clone());
                         }
-                    });
+                    },
+                );
                 Self::settled(written)
             }
             Action::Event(_) => Acted::Done,
@@ -92,12 +105,17 @@ impl Sim {
     /// Consistent reads of Lease and Node: nothing newer than what the decision rests on.
     fn still_silent(&self, node: &NodeRef, signs: &LastSigns) -> Acted {
         let key = (NODE_LEASE_NAMESPACE.to_owned(), node.name.clone());
-        let lease = self.store.get(Kind::NodeLease, &key).and_then(|object| renew_time(object));
+        let lease = self
+            .store
+            .get(Kind::NodeLease, &key)
+            .and_then(|object| renew_time(object));
         let Some(found) = self.found(node) else {
             return Acted::Refused;
         };
         let ready = node_condition(found, "Ready");
-        let heartbeat = ready.and_then(|ready| ready.last_heartbeat_time.as_ref()).map(|time| time.0);
+        let heartbeat = ready
+            .and_then(|ready| ready.last_heartbeat_time.as_ref())
+            .map(|time| time.0);
         if lease != signs.lease || heartbeat > signs.heartbeat {
             return Acted::Refused;
         }
@@ -116,13 +134,20 @@ impl Sim {
         }
     }
 
-    fn change_node(&mut self, node: &NodeRef, version: Option<&str>, change: impl FnOnce(&mut Node)) -> Acted {
+    fn change_node(
+        &mut self,
+        node: &NodeRef,
+        version: Option<&str>,
+        change: impl FnOnce(&mut Node),
+    ) -> Acted {
         let key = cluster_key(&node.name);
-        let written = self.store.change(self.now, Writer::Ours, Kind::Node, &key, version, |object| {
-            if let Object::Node(node) = object {
-                change(node);
-            }
-        });
+        let written = self
+            .store
+            .change(self.now, Writer::Ours, Kind::Node, &key, version, |object| {
+                if let Object::Node(node) = object {
+                    change(node);
+                }
+            });
         Self::settled(written)
     }
 
@@ -130,7 +155,10 @@ impl Sim {
         let now = self.now;
         self.change_node(node, version, |node| {
             let taints = node.spec.get_or_insert_default().taints.get_or_insert_default();
-            if taints.iter().any(|known| known.key == taint.key && known.effect == taint.effect) {
+            if taints
+                .iter()
+                .any(|known| known.key == taint.key && known.effect == taint.effect)
+            {
                 return;
             }
             taints.push(Taint {
@@ -173,11 +201,13 @@ impl Sim {
         }
         let condition = build::pod_condition("Ready", status, Some(reason), self.now);
         let key = Self::pod_key(pod);
-        let written = self.store.change(self.now, Writer::Ours, Kind::Pod, &key, Some(version), |object| {
-            if let Object::Pod(pod) = object {
-                set_pod_condition(pod, condition);
-            }
-        });
+        let written = self
+            .store
+            .change(self.now, Writer::Ours, Kind::Pod, &key, Some(version), |object| {
+                if let Object::Pod(pod) = object {
+                    set_pod_condition(pod, condition);
+                }
+            });
         Self::settled(written)
     }
 
@@ -187,11 +217,18 @@ impl Sim {
         }
         let reason = Some(conditions::REASON_EVICTED);
         let condition = build::pod_condition(conditions::DISRUPTION_TARGET, "True", reason, self.now);
-        let _ = self.store.change(self.now, Writer::Ours, Kind::Pod, &Self::pod_key(pod), None, |object| {
-            if let Object::Pod(pod) = object {
-                set_pod_condition(pod, condition);
-            }
-        });
+        let _ = self.store.change(
+            self.now,
+            Writer::Ours,
+            Kind::Pod,
+            &Self::pod_key(pod),
+            None,
+            |object| {
+                if let Object::Pod(pod) = object {
+                    set_pod_condition(pod, condition);
+                }
+            },
+        );
         Acted::Next(Phase::Said)
     }
 
@@ -200,9 +237,19 @@ impl Sim {
             return Acted::Done;
         }
         let now = self.now;
-        let deleted = self.store.change(now, Writer::Ours, Kind::Pod, &Self::pod_key(pod), None, |object| {
-            object.meta_mut().deletion_timestamp.get_or_insert_with(|| time(now));
-        });
+        let deleted = self.store.change(
+            now,
+            Writer::Ours,
+            Kind::Pod,
+            &Self::pod_key(pod),
+            None,
+            |object| {
+                object
+                    .meta_mut()
+                    .deletion_timestamp
+                    .get_or_insert_with(|| time(now));
+            },
+        );
         Self::settled(deleted)
     }
 
@@ -212,13 +259,18 @@ impl Sim {
         if self.store.get(Kind::Incident, &key).is_none() {
             let mut object = NodeIncident::new(&incident.name, incident.spec.clone());
             object.status = Some(incident.status.clone());
-            return Self::settled(self.store.create(now, Writer::Ours, Object::Incident(Box::new(object))));
+            return Self::settled(
+                self.store
+                    .create(now, Writer::Ours, Object::Incident(Box::new(object))),
+            );
         }
-        let written = self.store.change(now, Writer::Ours, Kind::Incident, &key, None, |object| {
-            if let Object::Incident(object) = object {
-                object.status = Some(incident.status.clone());
-            }
-        });
+        let written = self
+            .store
+            .change(now, Writer::Ours, Kind::Incident, &key, None, |object| {
+                if let Object::Incident(object) = object {
+                    object.status = Some(incident.status.clone());
+                }
+            });
         Self::settled(written)
     }
 
@@ -231,22 +283,33 @@ impl Sim {
         };
         if let Object::Zone(found) = &*found {
             let known = &found.spec.roster;
-            if known.version > spec.roster.version || known.version == spec.roster.version && *known != spec.roster {
+            if known.version > spec.roster.version
+                || known.version == spec.roster.version && *known != spec.roster
+            {
                 return Acted::Stale;
             }
         }
-        let written = self.store.change(now, Writer::Ours, Kind::Zone, &cluster_key(&name), None, |object| {
-            if let Object::Zone(zone) = object {
-                zone.spec = spec;
-            }
-        });
+        let written = self.store.change(
+            now,
+            Writer::Ours,
+            Kind::Zone,
+            &cluster_key(&name),
+            None,
+            |object| {
+                if let Object::Zone(zone) = object {
+                    zone.spec = spec;
+                }
+            },
+        );
         Self::settled(written)
     }
 }
 
 fn added(node: &Node) -> Vec<TaintRef> {
     let all = node.metadata.annotations.as_ref();
-    all.and_then(|all| all.get(annotations::ADDED_TAINTS)).map(|text| TaintRef::parse_list(text)).unwrap_or_default()
+    all.and_then(|all| all.get(annotations::ADDED_TAINTS))
+        .map(|text| TaintRef::parse_list(text))
+        .unwrap_or_default()
 }
 
 fn set_added(node: &mut Node, added: &[TaintRef]) {

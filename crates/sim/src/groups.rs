@@ -112,16 +112,28 @@ fn api_outage_isolated(script: &mut Script, rng: &mut Rng) {
     let lasts = rng.between(150, 300) * SECOND;
     script.add(at, lasts, Fault::SplitLan(vec![node]));
     let stock_dies = rng.in_thousand(500);
-    script.add(at + rng.between(20, 80) * SECOND, 60 * SECOND, Fault::ApiDown { stock_dies });
+    script.add(
+        at + rng.between(20, 80) * SECOND,
+        60 * SECOND,
+        Fault::ApiDown { stock_dies },
+    );
     for _ in 0..rng.between(0, 2) {
         let kind = *rng.pick(&Kind::ALL).unwrap_or(&Kind::NodeLease);
         let replica = usize::try_from(rng.below(2)).unwrap_or_default();
         let lasts = rng.between(10, 90) * SECOND;
-        script.add(at + rng.between(5, 140) * SECOND, lasts, Fault::HalfOpen(replica, kind));
+        script.add(
+            at + rng.between(5, 140) * SECOND,
+            lasts,
+            Fault::HalfOpen(replica, kind),
+        );
     }
     for _ in 0..rng.between(0, 2) {
         let replica = usize::try_from(rng.below(2)).unwrap_or_default();
-        script.add(at + rng.below(150 * SECOND), rng.between(1, 10) * SECOND, Fault::ReplicaDown(replica));
+        script.add(
+            at + rng.below(150 * SECOND),
+            rng.between(1, 10) * SECOND,
+            Fault::ReplicaDown(replica),
+        );
     }
 }
 
@@ -158,10 +170,18 @@ fn stalls(script: &mut Script, rng: &mut Rng) {
     let at = soon(rng);
     let mut stall_at = at + rng.between(2, 100) * SECOND + rng.below(SECOND);
     let mut end = stall_at;
-    let times = if rng.in_thousand(500) { 1 } else { rng.between(2, 8) };
+    let times = if rng.in_thousand(500) {
+        1
+    } else {
+        rng.between(2, 8)
+    };
     let short = rng.in_thousand(300);
     for _ in 0..times {
-        let lasts = if short { 4 * SECOND } else { rng.between(2_000, 10_000) };
+        let lasts = if short {
+            4 * SECOND
+        } else {
+            rng.between(2_000, 10_000)
+        };
         script.add(stall_at, lasts, Fault::Stall(node));
         end = stall_at + lasts;
         stall_at = end + if short { SECOND } else { rng.between(1_000, 20_000) };
@@ -178,7 +198,11 @@ fn lan_split(script: &mut Script, rng: &mut Rng) {
     script.zones = vec![5];
     let at = soon(rng);
     // An hour in every tenth run; most faults show within minutes.
-    let minutes = if rng.in_thousand(100) { 60 } else { rng.between(4, 10) };
+    let minutes = if rng.in_thousand(100) {
+        60
+    } else {
+        rng.between(4, 10)
+    };
     let lasts = minutes * 60 * SECOND;
     let few: Vec<usize> = vec![4, 5];
     script.add(at, lasts, Fault::SplitLan(few));
@@ -229,7 +253,11 @@ fn return_without_majority(script: &mut Script, rng: &mut Rng) {
     let rest_back = first_back + rng.between(60, 200) * SECOND;
     for node in 1..=off {
         let lasts = if node == 1 { first_back } else { rest_back };
-        script.add(at + rng.below(3 * SECOND) * (node as u64 % 2), lasts, Fault::PowerOff(node));
+        script.add(
+            at + rng.below(3 * SECOND) * (node as u64 % 2),
+            lasts,
+            Fault::PowerOff(node),
+        );
     }
 }
 
@@ -246,7 +274,11 @@ fn agent_restarts(script: &mut Script, rng: &mut Rng) {
             let chosen = usize::try_from(rng.below(agents.len() as u64)).unwrap_or_default();
             let agent = agents.swap_remove(chosen);
             let lasts = rng.between(1, 8) * SECOND;
-            let fault = if rng.in_thousand(500) { Fault::AgentUpgrade(agent) } else { Fault::AgentDown(agent) };
+            let fault = if rng.in_thousand(500) {
+                Fault::AgentUpgrade(agent)
+            } else {
+                Fault::AgentDown(agent)
+            };
             script.add(next + rng.below(SECOND), lasts, fault);
         }
         next += rng.between(15, 30) * SECOND;

@@ -31,7 +31,11 @@ impl Sim {
     }
 
     pub(crate) fn kubelet_due(&mut self, node: usize, life: u64, due: KubeletDue) {
-        let Some(machine) = self.machines.get_mut(node - 1).filter(|machine| machine.kubelet_life == life) else {
+        let Some(machine) = self
+            .machines
+            .get_mut(node - 1)
+            .filter(|machine| machine.kubelet_life == life)
+        else {
             return;
         };
         let from = Source::Kubelet(node, life);
@@ -52,7 +56,11 @@ impl Sim {
 
     pub(crate) fn kubelet_answered(&mut self, node: usize, life: u64, reply: Reply) {
         let now = self.now;
-        let Some(machine) = self.machines.get_mut(node - 1).filter(|machine| machine.kubelet_life == life) else {
+        let Some(machine) = self
+            .machines
+            .get_mut(node - 1)
+            .filter(|machine| machine.kubelet_life == life)
+        else {
             return;
         };
         let (due, delay) = match reply {

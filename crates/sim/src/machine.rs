@@ -29,8 +29,6 @@ pub(crate) struct Machine {
     pub(crate) zone: String,
     pub(crate) powered: bool,
     pub(crate) stalled_until: Option<u64>,
-    /// When it was last switched on.
-    pub(crate) booted: u64,
     /// Its boot clock at the start of the run.
     boot: u64,
     pub(crate) version: u64,
@@ -69,7 +67,6 @@ impl Machine {
             zone: zone.to_owned(),
             powered: false,
             stalled_until: None,
-            booted: 0,
             boot,
             version: 1,
             kubelet_up: false,
@@ -116,7 +113,11 @@ impl Sim {
         let (incarnation, seed, lease) = (self.rng.draw(), self.rng.bytes(), self.rng.draw());
         let now = self.now;
         let verifier = Arc::clone(&self.verifier);
-        let Some(machine) = self.machines.get_mut(node - 1).filter(|machine| machine.agent.is_none()) else {
+        let Some(machine) = self
+            .machines
+            .get_mut(node - 1)
+            .filter(|machine| machine.agent.is_none())
+        else {
             return;
         };
         let identity = Identity {
@@ -128,7 +129,8 @@ impl Sim {
             seen_alive: machine.seen_alive.clone(),
         };
         let clock = Millis(machine.boot + now);
-        let engine = Engine::new(Config::default(), identity, machine.roster.clone(), clock).verifying_with(verifier);
+        let engine =
+            Engine::new(Config::default(), identity, machine.roster.clone(), clock).verifying_with(verifier);
         // As the agent names itself in its zone's Lease: another candidate in each life.
         let me = format!("node-{node}_{lease:016x}");
         machine.agent = Some(Agent {
@@ -150,7 +152,11 @@ impl Sim {
         self.poll_later(node, life, poll);
         self.agent_later(node, life, 100, AgentDue::OwnKubelet);
         self.agent_later(node, life, 1, AgentDue::Tick);
-        if let Some(agent) = self.machines.get_mut(node - 1).and_then(|machine| machine.agent.as_mut()) {
+        if let Some(agent) = self
+            .machines
+            .get_mut(node - 1)
+            .and_then(|machine| machine.agent.as_mut())
+        {
             agent.tick_at = now + 1;
         }
         self.request(Source::Agent(node, life), Call::SetVersion(version.to_string()));
@@ -164,7 +170,11 @@ impl Sim {
 
     pub(crate) fn agent_due(&mut self, node: usize, life: u64, due: AgentDue) {
         let now = self.now;
-        let Some(machine) = self.machines.get_mut(node - 1).filter(|machine| machine.agent_life == life) else {
+        let Some(machine) = self
+            .machines
+            .get_mut(node - 1)
+            .filter(|machine| machine.agent_life == life)
+        else {
             return;
         };
         if matches!(due, AgentDue::Start) {
@@ -202,14 +212,26 @@ impl Sim {
             }
             AgentDue::Lease => self.campaign(node, life),
             AgentDue::Checked(round, suspect, result) => {
-                self.feed(node, life, Input::Checked { round, suspect, result });
+                self.feed(
+                    node,
+                    life,
+                    Input::Checked {
+                        round,
+                        suspect,
+                        result,
+                    },
+                );
             }
         }
     }
 
     fn poll_later(&mut self, node: usize, life: u64, delay: u64) {
         let at = self.now + delay;
-        if let Some(agent) = self.machines.get_mut(node - 1).and_then(|machine| machine.agent_of(life)) {
+        if let Some(agent) = self
+            .machines
+            .get_mut(node - 1)
+            .and_then(|machine| machine.agent_of(life))
+        {
             agent.poll_at = at;
             self.agent_later(node, life, delay, AgentDue::Poll);
         }
@@ -243,7 +265,11 @@ impl Sim {
 
     pub(crate) fn agent_answered(&mut self, node: usize, life: u64, reply: Reply) {
         let now = self.now;
-        let Some(agent) = self.machines.get_mut(node - 1).and_then(|machine| machine.agent_of(life)) else {
+        let Some(agent) = self
+            .machines
+            .get_mut(node - 1)
+            .and_then(|machine| machine.agent_of(life))
+        else {
             return;
         };
         match reply {
@@ -288,7 +314,11 @@ impl Sim {
     }
 
     fn agent_got_nothing(&mut self, node: usize, life: u64, call: &Call) {
-        let Some(agent) = self.machines.get_mut(node - 1).and_then(|machine| machine.agent_of(life)) else {
+        let Some(agent) = self
+            .machines
+            .get_mut(node - 1)
+            .and_then(|machine| machine.agent_of(life))
+        else {
             return;
         };
         match call {
@@ -309,10 +339,18 @@ impl Sim {
 
     /// ZoneHealth as it was read or written.
     fn agent_reads(&mut self, node: usize, life: u64, object: Rc<Object>) {
-        let Some(agent) = self.machines.get_mut(node - 1).and_then(|machine| machine.agent_of(life)) else {
+        let Some(agent) = self
+            .machines
+            .get_mut(node - 1)
+            .and_then(|machine| machine.agent_of(life))
+        else {
             return;
         };
-        let version = object.meta().resource_version.as_deref().and_then(|version| version.parse().ok());
+        let version = object
+            .meta()
+            .resource_version
+            .as_deref()
+            .and_then(|version| version.parse().ok());
         let version: u64 = version.unwrap_or_default();
         if agent.current.as_ref().is_some_and(|(known, _)| *known >= version) {
             return;
@@ -326,7 +364,11 @@ impl Sim {
         }
         let wanted = zone.spec.wanted.iter().map(|uid| MemberId::of(uid)).collect();
         self.feed(node, life, Input::Wanted(wanted));
-        self.feed(node, life, Input::Published(&zone.status.clone().unwrap_or_default()));
+        self.feed(
+            node,
+            life,
+            Input::Published(&zone.status.clone().unwrap_or_default()),
+        );
     }
 
     fn feed(&mut self, node: usize, life: u64, input: Input<'_>) {
@@ -343,7 +385,14 @@ impl Sim {
         let deadline = agent.engine.deadline().0.saturating_sub(boot).max(now + 1);
         if deadline < agent.tick_at {
             agent.tick_at = deadline;
-            self.at(deadline, Event::Agent { node, life, due: AgentDue::Tick });
+            self.at(
+                deadline,
+                Event::Agent {
+                    node,
+                    life,
+                    due: AgentDue::Tick,
+                },
+            );
         }
         for output in outputs {
             self.agent_does(node, life, output);
@@ -353,7 +402,11 @@ impl Sim {
     fn agent_does(&mut self, node: usize, life: u64, output: Output) {
         match output {
             Output::Send { to, bytes, .. } => self.send(node, to, &bytes),
-            Output::Check { round, suspect, within_ms } => self.check_kubelet(node, life, round, suspect, within_ms),
+            Output::Check {
+                round,
+                suspect,
+                within_ms,
+            } => self.check_kubelet(node, life, round, suspect, within_ms),
             Output::SeenAlive(id) => {
                 if let Some(machine) = self.machines.get_mut(node - 1) {
                     machine.seen_alive.insert(id);
@@ -362,7 +415,10 @@ impl Sim {
             Output::Note(note) => self.note(|| format!("agent {node}: {note}")),
             Output::Refused(why) => self.note(|| format!("agent {node}: datagram refused: {why}")),
             Output::Report(report) => {
-                let agent = self.machines.get_mut(node - 1).and_then(|machine| machine.agent_of(life));
+                let agent = self
+                    .machines
+                    .get_mut(node - 1)
+                    .and_then(|machine| machine.agent_of(life));
                 if let Some(agent) = agent.filter(|agent| !agent.publishing)
                     && let Some((version, _)) = &agent.current
                 {
@@ -373,7 +429,10 @@ impl Sim {
                 }
             }
             Output::ProveLink => {
-                let agent = self.machines.get_mut(node - 1).and_then(|machine| machine.agent_of(life));
+                let agent = self
+                    .machines
+                    .get_mut(node - 1)
+                    .and_then(|machine| machine.agent_of(life));
                 if let Some(agent) = agent.filter(|agent| !agent.proving) {
                     agent.proving = true;
                     let count = agent.proofs;
@@ -385,7 +444,12 @@ impl Sim {
     }
 
     fn stand(&mut self, node: usize, life: u64, stand: bool) {
-        self.note(|| format!("agent {node}: {} for the zone's Lease", if stand { "stands" } else { "no longer stands" }));
+        self.note(|| {
+            format!(
+                "agent {node}: {} for the zone's Lease",
+                if stand { "stands" } else { "no longer stands" }
+            )
+        });
         let now = self.now;
         let Some(machine) = self.machines.get_mut(node - 1) else {
             return;
@@ -429,7 +493,11 @@ impl Sim {
         };
         let network = self.script.network;
         let bytes: Rc<[u8]> = Rc::from(bytes);
-        let copies = if self.rng.in_thousand(network.doubled) { 2 } else { 1 };
+        let copies = if self.rng.in_thousand(network.doubled) {
+            2
+        } else {
+            1
+        };
         for _ in 0..copies {
             if self.rng.in_thousand(network.lost) {
                 continue;

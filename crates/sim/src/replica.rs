@@ -3,7 +3,7 @@
 use crate::api::objects::EPOCH;
 use crate::candidate::Candidate;
 use crate::dispatch::Dispatch;
-use crate::event::{Acted, Act, Call, Phase, ReplicaDue, Reply, Source};
+use crate::event::{Act, Acted, Call, Phase, ReplicaDue, Reply, Source};
 use crate::sim::Sim;
 use crate::watch::Client;
 use evenkeel_api::names::CONTROLLER_LEASE;
@@ -53,7 +53,10 @@ impl Replica {
 
     /// What it answers admission from.
     pub(crate) fn view(&self) -> Option<&View> {
-        self.process.as_ref().filter(|process| process.ready).map(|process| &process.view)
+        self.process
+            .as_ref()
+            .filter(|process| process.ready)
+            .map(|process| &process.view)
     }
 
     fn of(&mut self, life: u64) -> Option<&mut Process> {
@@ -95,7 +98,11 @@ impl Sim {
 
     fn begin_replica(&mut self, replica: usize, life: u64) {
         let identity = format!("replica-{replica}-{life}");
-        let profile = if self.script.edge { Profile::Edge } else { Profile::Builtin };
+        let profile = if self.script.edge {
+            Profile::Edge
+        } else {
+            Profile::Builtin
+        };
         let config = Config {
             timing: Timing::default(),
             profile,
@@ -197,7 +204,12 @@ impl Sim {
         let role = if leads { Role::Leads } else { Role::Follows };
         let wants = process.world.look(wall, role);
         let late = |since: &u64| now - since >= AUDIT_WITHIN;
-        let failed: Vec<Kind> = process.audits.iter().filter(|(_, since)| late(since)).map(|(kind, _)| *kind).collect();
+        let failed: Vec<Kind> = process
+            .audits
+            .iter()
+            .filter(|(_, since)| late(since))
+            .map(|(kind, _)| *kind)
+            .collect();
         for kind in failed {
             process.audits.remove(&kind);
             process.world.audited(wall, kind, None);
@@ -211,7 +223,12 @@ impl Sim {
             process.view = View::of(process.world.decisions(), process.world.cluster(), wall);
         }
         for kind in wants.restart {
-            self.note(|| format!("replica {replica}: the watch of {} does not deliver, beginning it anew", kind.name()));
+            self.note(|| {
+                format!(
+                    "replica {replica}: the watch of {} does not deliver, beginning it anew",
+                    kind.name()
+                )
+            });
             self.restart_watch(replica, kind);
         }
         for kind in wants.audits {
@@ -236,7 +253,9 @@ impl Sim {
         for action in plan.actions {
             // Events are for people.
             if !matches!(action, Action::Event(_)) && process.dispatch.admit(&action, now) {
-                let signs = depends_on(&action).map(|node| process.world.last_signs(node)).unwrap_or_default();
+                let signs = depends_on(&action)
+                    .map(|node| process.world.last_signs(node))
+                    .unwrap_or_default();
                 begun.push(Act {
                     action: Box::new(action),
                     signs,
@@ -244,12 +263,23 @@ impl Sim {
                 });
             }
         }
-        let states: Vec<(String, world::Judged)> =
-            process.world.decisions().nodes.iter().map(|(name, judged)| (name.clone(), judged.clone())).collect();
+        let states: Vec<(String, world::Judged)> = process
+            .world
+            .decisions()
+            .nodes
+            .iter()
+            .map(|(name, judged)| (name.clone(), judged.clone()))
+            .collect();
         for (name, judged) in states {
             let (state, reason) = (judged.decision.state(), judged.decision.reason);
             if self.ledger.is_state(now, &name, state, judged.decision.held) {
-                self.note(|| format!("replica {replica} leads: {name} is {state}: {reason}"));
+                let evidence = judged.evidence;
+                self.note(|| {
+                    format!(
+                        "replica {replica} leads: {name} is {state}: {reason} ({:?} {:?} {:?})",
+                        evidence.verdict, evidence.life, evidence.sight
+                    )
+                });
             }
         }
         for act in begun {
@@ -260,9 +290,10 @@ impl Sim {
     /// A consistent read speaks for all evictions that begin within 5 s.
     fn begin_act(&mut self, replica: usize, life: u64, mut act: Act) {
         let now = self.now;
-        if let (Action::Evict { node, .. }, Some(process)) =
-            (&*act.action, self.replicas.get_mut(replica).and_then(|known| known.of(life)))
-        {
+        if let (Action::Evict { node, .. }, Some(process)) = (
+            &*act.action,
+            self.replicas.get_mut(replica).and_then(|known| known.of(life)),
+        ) {
             let fresh = |(signs, at): &&(LastSigns, u64)| *signs == act.signs && now - at < 5_000;
             if process.reads.get(&node.uid).as_ref().is_some_and(fresh) {
                 act.phase = Phase::Silent(None);
@@ -279,14 +310,18 @@ impl Sim {
         match reply {
             Reply::Lease { held, seen, sent } => process.lease.answered(now, held, seen, sent),
             Reply::Versions(kind, found) => {
-                if process.audits.remove(&kind).is_some() {
+                // One that came too late counts as failed already.
+                let in_time = process.audits.remove(&kind).is_some();
+                if in_time {
                     process.world.audited(wall, kind, Some(&found));
-                    self.gather(replica, life);
                 }
+                self.gather(replica, life);
             }
             Reply::Acted(act, acted) => {
                 let leads = process.leads(now);
-                if let (Phase::Begin, Acted::Next(_), Action::Evict { node, .. }) = (&act.phase, &acted, &*act.action) {
+                if let (Phase::Begin, Acted::Next(_), Action::Evict { node, .. }) =
+                    (&act.phase, &acted, &*act.action)
+                {
                     process.reads.insert(node.uid.clone(), (act.signs.clone(), now));
                 }
                 match acted {
@@ -300,9 +335,8 @@ impl Sim {
             Reply::Lost(call) => match *call {
                 Call::Lease(_) => process.lease.lost(),
                 Call::Audit(kind) => {
-                    if process.audits.remove(&kind).is_some() {
-                        process.world.audited(wall, kind, None);
-                    }
+                    process.audits.remove(&kind);
+                    process.world.audited(wall, kind, None);
                 }
                 Call::Act(act) => {
                     process.dispatch.ended(*act.action, None, now);
@@ -316,7 +350,10 @@ impl Sim {
 
     /// What the gate asks before each write: does the replica lead now?
     pub(crate) fn replica_leads(&self, replica: usize) -> bool {
-        let process = self.replicas.get(replica).and_then(|known| known.process.as_ref());
+        let process = self
+            .replicas
+            .get(replica)
+            .and_then(|known| known.process.as_ref());
         process.is_some_and(|process| process.leads(self.now))
     }
 
@@ -333,12 +370,14 @@ impl Sim {
     pub(crate) fn of_wall(at: Millis) -> u64 {
         at.0.saturating_sub(EPOCH)
     }
-
 }
 
 fn depends_on(action: &Action) -> Option<&str> {
     match action {
-        Action::Taint { node, proof: Some(_), .. } | Action::Evict { node, .. } => Some(&node.name),
+        Action::Taint {
+            node, proof: Some(_), ..
+        }
+        | Action::Evict { node, .. } => Some(&node.name),
         _ => None,
     }
 }

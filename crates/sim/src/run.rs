@@ -61,7 +61,10 @@ pub fn trace(script: &Script) -> Vec<String> {
 }
 
 fn is_compared(group: Group) -> bool {
-    matches!(group, Group::NeverLaterThanStock | Group::PowerOff | Group::IsolatedThenDead)
+    matches!(
+        group,
+        Group::NeverLaterThanStock | Group::PowerOff | Group::IsolatedThenDead
+    )
 }
 
 /// The same faults with stock Kubernetes alone.

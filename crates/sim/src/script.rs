@@ -156,8 +156,15 @@ impl Group {
 
     /// The group of a name, or of the number that it begins with.
     pub fn parse(text: &str) -> Option<Self> {
-        let number = |group: &Self| group.name().split_once('-').is_some_and(|(number, _)| number == text);
-        Self::ALL.into_iter().find(|group| group.name() == text || number(group))
+        let number = |group: &Self| {
+            group
+                .name()
+                .split_once('-')
+                .is_some_and(|(number, _)| number == text)
+        };
+        Self::ALL
+            .into_iter()
+            .find(|group| group.name() == text || number(group))
     }
 }
 
@@ -179,7 +186,9 @@ impl Script {
 
     /// Faults of one node itself.
     pub fn faults_of(&self, node: usize) -> impl Iterator<Item = &Step> {
-        self.steps.iter().filter(move |step| step.fault.node() == Some(node))
+        self.steps
+            .iter()
+            .filter(move |step| step.fault.node() == Some(node))
     }
 }
 
@@ -234,9 +243,23 @@ impl fmt::Display for Step {
 impl fmt::Display for Script {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let profile = if self.edge { "edge" } else { "built-in" };
-        let Network { latency, lost, doubled } = self.network;
-        writeln!(f, "group {} seed {}: zones of {:?} nodes, {profile} profile", self.group.name(), self.seed, self.zones)?;
-        writeln!(f, "LAN {} to {} ms, {lost}/1000 lost, {doubled}/1000 doubled", latency.0, latency.1)?;
+        let Network {
+            latency,
+            lost,
+            doubled,
+        } = self.network;
+        writeln!(
+            f,
+            "group {} seed {}: zones of {:?} nodes, {profile} profile",
+            self.group.name(),
+            self.seed,
+            self.zones
+        )?;
+        writeln!(
+            f,
+            "LAN {} to {} ms, {lost}/1000 lost, {doubled}/1000 doubled",
+            latency.0, latency.1
+        )?;
         for step in &self.steps {
             writeln!(f, "  {step}")?;
         }

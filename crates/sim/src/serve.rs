@@ -22,29 +22,44 @@ impl Sim {
                 let Some(zone) = self.zone_object(node) else {
                     return Reply::NotPublished;
                 };
-                let written =
-                    self.store.change(self.now, Writer::Agent, Kind::Zone, &zone.key(), Some(&version), |object| {
+                let written = self.store.change(
+                    self.now,
+                    Writer::Agent,
+                    Kind::Zone,
+                    &zone.key(),
+                    Some(&version),
+                    |object| {
                         if let Object::Zone(zone) = object {
                             zone.status = Some(*status);
                         }
-                    });
+                    },
+                );
                 written.map_or(Reply::NotPublished, Reply::Published)
             }
             (Call::ProveLink { count }, Source::Agent(node, _)) => self.prove_link(node, count),
             (Call::SetVersion(version), Source::Agent(node, _)) => {
                 let key = cluster_key(&build::node_name(node));
-                let _ = self.store.change(self.now, Writer::Agent, Kind::Agent, &key, None, |object| {
-                    if let Object::Agent(agent) = object {
-                        agent.spec.version = version;
-                    }
-                });
+                let _ = self
+                    .store
+                    .change(self.now, Writer::Agent, Kind::Agent, &key, None, |object| {
+                        if let Object::Agent(agent) = object {
+                            agent.spec.version = version;
+                        }
+                    });
                 Reply::Done("registered")
             }
             (Call::Lease(attempt), Source::Agent(..)) => self.lease(Writer::Agent, attempt, sent),
             (Call::Lease(attempt), Source::Replica(..)) => self.lease(Writer::Ours, attempt, sent),
             (Call::RenewNodeLease, Source::Kubelet(node, _)) => {
                 let name = build::node_name(node);
-                build::renew(&mut self.store, self.now, Writer::Kubelet, NODE_LEASE_NAMESPACE, &name, &name);
+                build::renew(
+                    &mut self.store,
+                    self.now,
+                    Writer::Kubelet,
+                    NODE_LEASE_NAMESPACE,
+                    &name,
+                    &name,
+                );
                 Reply::Renewed { sent }
             }
             (Call::PostStatus, Source::Kubelet(node, _)) => {
@@ -67,12 +82,14 @@ impl Sim {
     fn prove_link(&mut self, node: usize, count: Option<i64>) -> Reply {
         let key = cluster_key(&build::node_name(node));
         let mut proven = 1;
-        let written = self.store.change(self.now, Writer::Agent, Kind::Agent, &key, None, |object| {
-            if let Object::Agent(agent) = object {
-                agent.spec.link_proofs = count.unwrap_or(agent.spec.link_proofs) + 1;
-                proven = agent.spec.link_proofs;
-            }
-        });
+        let written = self
+            .store
+            .change(self.now, Writer::Agent, Kind::Agent, &key, None, |object| {
+                if let Object::Agent(agent) = object {
+                    agent.spec.link_proofs = count.unwrap_or(agent.spec.link_proofs) + 1;
+                    proven = agent.spec.link_proofs;
+                }
+            });
         match written {
             Ok(_) => Reply::Proven(proven),
             Err(_) => Reply::Lost(Box::new(Call::ProveLink { count })),
@@ -100,7 +117,14 @@ impl Sim {
         if !held {
             return Reply::Lease { held, seen, sent };
         }
-        build::renew(&mut self.store, self.now, writer, NAMESPACE, &attempt.name, &attempt.me);
+        build::renew(
+            &mut self.store,
+            self.now,
+            writer,
+            NAMESPACE,
+            &attempt.name,
+            &attempt.me,
+        );
         let seen = (attempt.me, Some(stamp(self.now)));
         Reply::Lease { held, seen, sent }
     }
@@ -111,14 +135,20 @@ impl Sim {
             return;
         };
         let ready = node_condition(found, "Ready");
-        let posted = ready.and_then(|ready| ready.last_heartbeat_time.as_ref()).map(|time| time.0.as_millisecond());
-        let posted = posted.and_then(|posted| u64::try_from(posted).ok()).unwrap_or_default();
+        let posted = ready
+            .and_then(|ready| ready.last_heartbeat_time.as_ref())
+            .map(|time| time.0.as_millisecond());
+        let posted = posted
+            .and_then(|posted| u64::try_from(posted).ok())
+            .unwrap_or_default();
         let recent = (EPOCH + self.now).saturating_sub(posted) < STATUS_AT_LEAST;
         let as_it_should = ready.is_some_and(|ready| ready.status == "True");
         if recent && as_it_should {
             return;
         }
-        let since = ready.filter(|_| as_it_should).and_then(|ready| ready.last_transition_time.clone());
+        let since = ready
+            .filter(|_| as_it_should)
+            .and_then(|ready| ready.last_transition_time.clone());
         let condition = NodeCondition {
             type_: "Ready".to_owned(),
             status: "True".to_owned(),
@@ -127,11 +157,18 @@ impl Sim {
             last_transition_time: since.or_else(|| Some(time(self.now))),
             ..NodeCondition::default()
         };
-        let _ = self.store.change(self.now, Writer::Kubelet, Kind::Node, &cluster_key(&name), None, |object| {
-            if let Object::Node(node) = object {
-                set_node_condition(node, condition);
-            }
-        });
+        let _ = self.store.change(
+            self.now,
+            Writer::Kubelet,
+            Kind::Node,
+            &cluster_key(&name),
+            None,
+            |object| {
+                if let Object::Node(node) = object {
+                    set_node_condition(node, condition);
+                }
+            },
+        );
     }
 
     /// Pods that are being deleted go; the others get their Ready back.
@@ -149,11 +186,13 @@ impl Sim {
             if object.meta().deletion_timestamp.is_some() {
                 self.store.remove(now, Writer::Kubelet, Kind::Pod, &key);
             } else if !is_endpoint(&object) {
-                let _ = self.store.change(now, Writer::Kubelet, Kind::Pod, &key, None, |object| {
-                    if let Object::Pod(pod) = object {
-                        set_pod_condition(pod, build::pod_condition("Ready", "True", None, now));
-                    }
-                });
+                let _ = self
+                    .store
+                    .change(now, Writer::Kubelet, Kind::Pod, &key, None, |object| {
+                        if let Object::Pod(pod) = object {
+                            set_pod_condition(pod, build::pod_condition("Ready", "True", None, now));
+                        }
+                    });
             }
         }
     }

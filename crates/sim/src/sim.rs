@@ -2,7 +2,7 @@
 
 use crate::api::objects::{EPOCH, Object};
 use crate::api::{Store, build};
-use crate::event::{AgentDue, Call, Event, KubeletDue, Reply, ReplicaDue, Source, StockDue};
+use crate::event::{AgentDue, Call, Event, KubeletDue, ReplicaDue, Reply, Source, StockDue};
 use crate::ledger::Ledger;
 use crate::machine::Machine;
 use crate::replica::Replica;
@@ -55,7 +55,11 @@ impl Sim {
     pub fn new(script: Script, ours: bool) -> Self {
         let rng = Rng::new(script.seed).fork("run");
         let scheme = StandIn::new([7; 32]);
-        let verifier: Arc<dyn Verifier> = if script.ed25519 { Arc::new(Ed25519) } else { Arc::new(scheme.clone()) };
+        let verifier: Arc<dyn Verifier> = if script.ed25519 {
+            Arc::new(Ed25519)
+        } else {
+            Arc::new(scheme.clone())
+        };
         let mut sim = Self {
             now: 0,
             queue: BTreeMap::new(),
@@ -148,8 +152,7 @@ impl Sim {
             self.happen(event);
             self.tell_watches();
         }
-        let living = (1..=self.machines.len()).filter(|node| self.is_running(*node)).collect();
-        self.ledger.finish(self.now, &self.store, &living);
+        self.ledger.finish(self.now, &self.store);
         (self.ledger, self.trace)
     }
 
@@ -160,7 +163,8 @@ impl Sim {
 
     pub(crate) fn note(&mut self, text: impl FnOnce() -> String) {
         if self.tracing {
-            self.trace.push(format!("{:>9.3}  {}", self.now as f64 / 1000.0, text()));
+            self.trace
+                .push(format!("{:>9.3}  {}", self.now as f64 / 1000.0, text()));
         }
     }
 
@@ -176,7 +180,10 @@ impl Sim {
     fn happen(&mut self, event: Event) {
         // A stalled machine does nothing until it goes on; some of what its network card gets meanwhile is lost.
         if let Some(node) = target(&event)
-            && let Some(until) = self.machines.get(node - 1).and_then(|machine| machine.stalled_until)
+            && let Some(until) = self
+                .machines
+                .get(node - 1)
+                .and_then(|machine| machine.stalled_until)
         {
             let lost = matches!(event, Event::Datagram { .. }) && self.rng.in_thousand(500);
             if !lost {
@@ -216,7 +223,11 @@ impl Sim {
         match fault {
             Fault::CutCloud(node) => {
                 let count = self.cuts.entry(node).or_default();
-                *count = if begins { *count + 1 } else { count.saturating_sub(1) };
+                *count = if begins {
+                    *count + 1
+                } else {
+                    count.saturating_sub(1)
+                };
             }
             Fault::SplitLan(nodes) => {
                 if begins {
@@ -276,25 +287,28 @@ impl Sim {
             if self.api_down == 0 && std::mem::take(&mut self.stock_died) {
                 let life = self.stock.life;
                 let delay = self.rng.between(1_000, 15_000);
-                self.after(delay, Event::Stock { life, due: StockDue::Start });
+                self.after(
+                    delay,
+                    Event::Stock {
+                        life,
+                        due: StockDue::Start,
+                    },
+                );
             }
         }
     }
 
     /// Whether a datagram or a connection gets from one node to another.
     pub(crate) fn reaches(&self, from: usize, to: usize) -> bool {
-        !self.splits.values().any(|few| few.contains(&from) != few.contains(&to))
+        !self
+            .splits
+            .values()
+            .any(|few| few.contains(&from) != few.contains(&to))
     }
 
     /// Whether the node reaches the cloud.
     pub(crate) fn has_link(&self, node: usize) -> bool {
         self.cuts.get(&node).is_none_or(|count| *count == 0)
-    }
-
-    pub(crate) fn is_running(&self, node: usize) -> bool {
-        self.machines
-            .get(node - 1)
-            .is_some_and(|machine| machine.powered && machine.stalled_until.is_none())
     }
 
     fn has_way(&self, source: Source) -> bool {
@@ -348,15 +362,15 @@ impl Sim {
     pub(crate) fn zone_object(&self, node: usize) -> Option<std::rc::Rc<Object>> {
         let zone = &self.machines.get(node - 1)?.zone;
         let key = crate::api::objects::cluster_key(&evenkeel_zone::roster::zone_object_name(zone));
-        self.store.get(evenkeel_failover::world::Kind::Zone, &key).cloned()
+        self.store
+            .get(evenkeel_failover::world::Kind::Zone, &key)
+            .cloned()
     }
 
     fn power_on(&mut self, node: usize) {
-        let boot = self.now;
         if let Some(machine) = self.machines.get_mut(node - 1) {
             machine.powered = true;
             machine.stalled_until = None;
-            machine.booted = boot;
         }
         self.start_agent(node);
         self.start_kubelet(node);

@@ -4,7 +4,8 @@
 
 use crate::api::admission::admit;
 use crate::api::objects::{
-    Object, cluster_key, node_of, pod_condition, renew_time, set_node_condition, set_pod_condition, stamp, time,
+    Object, cluster_key, node_of, pod_condition, renew_time, set_node_condition, set_pod_condition, stamp,
+    time,
 };
 use crate::api::{Writer, build};
 use crate::event::{Event, Said, StockDue};
@@ -48,11 +49,20 @@ impl Stock {
     }
 
     fn pods_on(&self, node: &str) -> Vec<Pod> {
-        self.pods.values().filter(|pod| node_of(pod) == node).cloned().collect()
+        self.pods
+            .values()
+            .filter(|pod| node_of(pod) == node)
+            .cloned()
+            .collect()
     }
 
     fn put_node(&mut self, node: &Node) {
-        let version = |node: &Node| node.metadata.resource_version.as_deref().and_then(|text| text.parse::<u64>().ok());
+        let version = |node: &Node| {
+            node.metadata
+                .resource_version
+                .as_deref()
+                .and_then(|text| text.parse::<u64>().ok())
+        };
         let known = self.nodes.get(name(node));
         if known.is_some_and(|known| version(node) > version(known)) {
             self.nodes.insert(name(node).to_owned(), Arc::new(node.clone()));
@@ -71,8 +81,20 @@ impl Sim {
             ..Stock::default()
         };
         self.open_watches(Client::Stock, &[Kind::Node, Kind::NodeLease, Kind::Pod]);
-        self.after(2_000, Event::Stock { life, due: StockDue::Pass });
-        self.after(2_050, Event::Stock { life, due: StockDue::Taints });
+        self.after(
+            2_000,
+            Event::Stock {
+                life,
+                due: StockDue::Pass,
+            },
+        );
+        self.after(
+            2_050,
+            Event::Stock {
+                life,
+                due: StockDue::Taints,
+            },
+        );
     }
 
     pub(crate) fn stop_stock(&mut self) {
@@ -152,7 +174,9 @@ impl Sim {
     }
 
     fn stock_reads(&self, node: &str) -> Option<Node> {
-        build::find_node(&self.store, node).filter(|_| self.api_down == 0).cloned()
+        build::find_node(&self.store, node)
+            .filter(|_| self.api_down == 0)
+            .cloned()
     }
 
     /// Writes a node; `None`: refused, or no API server. `admitted`: a write of the main resource, which admission sees.
@@ -164,7 +188,11 @@ impl Sim {
         change: impl FnOnce(&mut Node),
     ) -> Option<Node> {
         let key = cluster_key(node);
-        let before = self.store.get(Kind::Node, &key).filter(|_| self.api_down == 0).cloned()?;
+        let before = self
+            .store
+            .get(Kind::Node, &key)
+            .filter(|_| self.api_down == 0)
+            .cloned()?;
         if before.meta().resource_version.as_deref() != version {
             return None;
         }
@@ -175,7 +203,11 @@ impl Sim {
         if admitted {
             after = self.admitted(&before, after);
         }
-        let written = self.store.change(self.now, Writer::Stock, Kind::Node, &key, None, |object| *object = after);
+        let written = self
+            .store
+            .change(self.now, Writer::Stock, Kind::Node, &key, None, |object| {
+                *object = after;
+            });
         match &*written.ok()? {
             Object::Node(node) => Some((**node).clone()),
             _ => None,
@@ -204,8 +236,9 @@ impl Sim {
                 }
                 Action::MarkPods { node } => {
                     let pods = self.stock.pods_on(&node);
-                    let all = pods.iter().fold(true, |all, pod| self.stock_marks_pod(pod) && all);
-                    self.stock.lifecycle.pods_marked(&node, all);
+                    // Each is tried, whatever became of the others.
+                    let failed = pods.iter().filter(|pod| !self.stock_marks_pod(pod)).count();
+                    self.stock.lifecycle.pods_marked(&node, failed == 0);
                 }
             }
         }
@@ -218,7 +251,10 @@ impl Sim {
         if self.api_down > 0 {
             return false;
         }
-        let key = (pod.metadata.namespace.clone().unwrap_or_default(), pod.metadata.name.clone().unwrap_or_default());
+        let key = (
+            pod.metadata.namespace.clone().unwrap_or_default(),
+            pod.metadata.name.clone().unwrap_or_default(),
+        );
         let Some(before) = self.store.get(Kind::Pod, &key).cloned() else {
             return true;
         };
@@ -227,10 +263,17 @@ impl Sim {
         }
         let mut after = (*before).clone();
         if let Object::Pod(after) = &mut after {
-            set_pod_condition(after, build::pod_condition("Ready", "False", ready.reason.as_deref(), self.now));
+            set_pod_condition(
+                after,
+                build::pod_condition("Ready", "False", ready.reason.as_deref(), self.now),
+            );
         }
         let after = self.admitted(&before, after);
-        self.store.change(self.now, Writer::Stock, Kind::Pod, &key, None, |object| *object = after).is_ok()
+        self.store
+            .change(self.now, Writer::Stock, Kind::Pod, &key, None, |object| {
+                *object = after;
+            })
+            .is_ok()
     }
 
     fn retaint(&mut self, node: &str, wanted: impl Fn(&Node) -> Option<Vec<Taint>>) -> bool {
@@ -280,9 +323,14 @@ impl Sim {
         match (kind, said) {
             (Kind::Node, Said::Put(_, object)) => {
                 if let Object::Node(node) = &*object {
-                    self.stock.nodes.insert(name(node).to_owned(), Arc::new((**node).clone()));
+                    self.stock
+                        .nodes
+                        .insert(name(node).to_owned(), Arc::new((**node).clone()));
                     let pods: Vec<PodFacts> = self.stock.pods_on(name(node)).iter().map(pod_facts).collect();
-                    let actions = self.stock.eviction.node_changed(name(node), taints::no_execute(node), &pods, now);
+                    let actions =
+                        self.stock
+                            .eviction
+                            .node_changed(name(node), taints::no_execute(node), &pods, now);
                     self.stock_evicts(actions);
                     self.retaint(name(node), |node| taints::by_condition(node, now));
                 }
@@ -339,20 +387,32 @@ impl Sim {
         if let Some(at) = next.filter(|at| *at < self.stock.evictions_at) {
             self.stock.evictions_at = at;
             let life = self.stock.life;
-            self.at(at, Event::Stock { life, due: StockDue::Evictions });
+            self.at(
+                at,
+                Event::Stock {
+                    life,
+                    due: StockDue::Evictions,
+                },
+            );
         }
     }
 
     fn stock_deletes(&mut self, key: (String, String)) {
         let now = self.now;
-        let condition =
-            build::pod_condition(conditions::DISRUPTION_TARGET, "True", Some("DeletionByTaintManager"), now);
-        let _ = self.store.change(now, Writer::Stock, Kind::Pod, &key, None, |object| {
-            if let Object::Pod(pod) = object {
-                set_pod_condition(pod, condition);
-                pod.metadata.deletion_timestamp.get_or_insert_with(|| time(now));
-            }
-        });
+        let condition = build::pod_condition(
+            conditions::DISRUPTION_TARGET,
+            "True",
+            Some("DeletionByTaintManager"),
+            now,
+        );
+        let _ = self
+            .store
+            .change(now, Writer::Stock, Kind::Pod, &key, None, |object| {
+                if let Object::Pod(pod) = object {
+                    set_pod_condition(pod, condition);
+                    pod.metadata.deletion_timestamp.get_or_insert_with(|| time(now));
+                }
+            });
     }
 }
 
@@ -363,6 +423,10 @@ fn pod_facts(pod: &Pod) -> PodFacts {
             name: pod.metadata.name.clone().unwrap_or_default(),
         },
         node: node_of(pod).to_owned(),
-        tolerations: pod.spec.as_ref().and_then(|spec| spec.tolerations.clone()).unwrap_or_default(),
+        tolerations: pod
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.tolerations.clone())
+            .unwrap_or_default(),
     }
 }

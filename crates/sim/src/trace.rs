@@ -11,7 +11,9 @@ impl Sim {
             Some(Object::Node(node)) => {
                 let ready = node_condition(node, "Ready").map_or("-", |ready| ready.status.as_str());
                 let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
-                let taints: Vec<String> = taints.map(|taint| format!("{}:{}", taint.key, taint.effect)).collect();
+                let taints: Vec<String> = taints
+                    .map(|taint| format!("{}:{}", taint.key, taint.effect))
+                    .collect();
                 format!("Ready={ready} taints {taints:?}")
             }
             Some(object @ Object::Pod(_)) => {
@@ -20,12 +22,20 @@ impl Sim {
             }
             Some(Object::Zone(zone)) if change.writer == Writer::Agent => {
                 let status = zone.status.clone().unwrap_or_default();
-                format!("report {} of {}: {}", status.sequence, status.reporter, status.summary)
+                format!(
+                    "report {} of {}: {}",
+                    status.sequence, status.reporter, status.summary
+                )
             }
             Some(Object::Zone(zone)) => format!("wanted {:?}", zone.spec.wanted),
             Some(Object::Incident(incident)) => {
                 let status = incident.status.clone().unwrap_or_default();
-                format!("{} closed={} {}", status.decision.state, status.closed_at.is_some(), status.decision.reason)
+                format!(
+                    "{} closed={} {}",
+                    status.decision.state,
+                    status.closed_at.is_some(),
+                    status.decision.reason
+                )
             }
             Some(Object::Agent(agent)) => format!("link proofs {}", agent.spec.link_proofs),
             _ => return,

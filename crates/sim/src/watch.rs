@@ -43,7 +43,10 @@ impl Sim {
     /// Watches of a client that begins.
     pub(crate) fn open_watches(&mut self, client: Client, kinds: &[Kind]) {
         for kind in kinds {
-            let known = self.watches.iter().position(|watch| watch.client == client && watch.kind == *kind);
+            let known = self
+                .watches
+                .iter()
+                .position(|watch| watch.client == client && watch.kind == *kind);
             let index = known.unwrap_or_else(|| {
                 self.watches.push(Watch {
                     client,
@@ -105,7 +108,14 @@ impl Sim {
         (watch.connected, watch.silent) = (false, false);
         watch.told = watch.delivered;
         let epoch = watch.epoch;
-        self.after(notice, Event::Deliver { watch: index, epoch, said: Said::Broken });
+        self.after(
+            notice,
+            Event::Deliver {
+                watch: index,
+                epoch,
+                said: Said::Broken,
+            },
+        );
         self.after(notice + back, Event::Connect { watch: index, epoch });
     }
 
@@ -152,7 +162,11 @@ impl Sim {
         if told {
             self.put_on_its_way(index, Said::Broken);
         }
-        let list: Vec<_> = self.store.list(kind).map(|(key, object)| (key.clone(), object.clone())).collect();
+        let list: Vec<_> = self
+            .store
+            .list(kind)
+            .map(|(key, object)| (key.clone(), object.clone()))
+            .collect();
         let keys = list.iter().map(|(key, _)| key.clone()).collect();
         for (_, object) in list {
             // Each is older than the list as a whole: the version moves on with its end.
@@ -170,7 +184,10 @@ impl Sim {
             }
             for index in 0..self.watches.len() {
                 let open = self.watches.get(index).is_some_and(|watch| {
-                    watch.connected && !watch.silent && watch.kind == change.kind && watch.told < change.version
+                    watch.connected
+                        && !watch.silent
+                        && watch.kind == change.kind
+                        && watch.told < change.version
                 });
                 if open {
                     self.tell(index, &change);
@@ -199,7 +216,14 @@ impl Sim {
             let at = (now + delay).max(watch.not_before);
             watch.not_before = at;
             let epoch = watch.epoch;
-            self.at(at, Event::Deliver { watch: index, epoch, said });
+            self.at(
+                at,
+                Event::Deliver {
+                    watch: index,
+                    epoch,
+                    said,
+                },
+            );
         }
     }
 
@@ -213,6 +237,14 @@ impl Sim {
         };
         watch.delivered = watch.delivered.max(version);
         let (client, kind) = (watch.client, watch.kind);
+        if let (Client::Replica(replica), Said::Broken | Said::Listed(..)) = (client, &said) {
+            let what = if matches!(said, Said::Broken) {
+                "is broken"
+            } else {
+                "has a complete list"
+            };
+            self.note(|| format!("replica {replica}: the watch of {} {what}", kind.name()));
+        }
         match client {
             Client::Replica(replica) => {
                 let seen = match said {

@@ -17,7 +17,10 @@ pub fn admit(view: &View, now: Millis, before: &Object, mut after: Object) -> Ob
         _ => return after,
     };
     // The API server sends objects with the version that they had before.
-    after.meta_mut().resource_version.clone_from(&before.meta().resource_version);
+    after
+        .meta_mut()
+        .resource_version
+        .clone_from(&before.meta().resource_version);
     let (Some(old_object), Some(object)) = (json(before), json(&after)) else {
         return after;
     };
@@ -59,8 +62,12 @@ fn json(object: &Object) -> Option<Value> {
 
 fn read(like: &Object, value: Value) -> Option<Object> {
     match like {
-        Object::Pod(_) => serde_json::from_value(value).ok().map(|pod| Object::Pod(Box::new(pod))),
-        Object::Node(_) => serde_json::from_value(value).ok().map(|node| Object::Node(Box::new(node))),
+        Object::Pod(_) => serde_json::from_value(value)
+            .ok()
+            .map(|pod| Object::Pod(Box::new(pod))),
+        Object::Node(_) => serde_json::from_value(value)
+            .ok()
+            .map(|node| Object::Node(Box::new(node))),
         _ => None,
     }
 }

@@ -91,7 +91,6 @@ pub fn home(store: &mut Store) {
 }
 
 fn node(store: &mut Store, zone: &str, member: &RosterMember) {
-    let (zone_label, _) = (ZONE_LABELS[0], ());
     let ready = NodeCondition {
         type_: "Ready".to_owned(),
         status: "True".to_owned(),
@@ -104,7 +103,7 @@ fn node(store: &mut Store, zone: &str, member: &RosterMember) {
         metadata: ObjectMeta {
             name: Some(member.name.clone()),
             uid: Some(member.uid.clone()),
-            labels: Some(BTreeMap::from([(zone_label.to_owned(), zone.to_owned())])),
+            labels: Some(BTreeMap::from([(ZONE_LABELS[0].to_owned(), zone.to_owned())])),
             ..ObjectMeta::default()
         },
         spec: Some(NodeSpec::default()),
@@ -114,7 +113,11 @@ fn node(store: &mut Store, zone: &str, member: &RosterMember) {
         }),
     };
     let _ = store.create(0, Writer::Kubelet, Object::Node(Box::new(node)));
-    let _ = store.create(0, Writer::Kubelet, lease(NODE_LEASE_NAMESPACE, &member.name, &member.name, 0));
+    let _ = store.create(
+        0,
+        Writer::Kubelet,
+        lease(NODE_LEASE_NAMESPACE, &member.name, &member.name, 0),
+    );
     let agent = AgentStatusSpec {
         node_uid: member.uid.clone(),
         public_key: member.public_key.clone(),
@@ -127,14 +130,37 @@ fn node(store: &mut Store, zone: &str, member: &RosterMember) {
     let agent = AgentStatus::new(&member.name, agent);
     let _ = store.create(0, Writer::Agent, Object::Agent(Box::new(agent)));
     for (name, owner, tolerations) in [
-        ("web", "ReplicaSet", vec![default_toleration(taints::UNREACHABLE), default_toleration(taints::NOT_READY)]),
-        ("api", "ReplicaSet", vec![default_toleration(taints::UNREACHABLE), default_toleration(taints::NOT_READY)]),
-        ("log", "DaemonSet", vec![Toleration {
-            operator: Some("Exists".to_owned()),
-            ..Toleration::default()
-        }]),
+        (
+            "web",
+            "ReplicaSet",
+            vec![
+                default_toleration(taints::UNREACHABLE),
+                default_toleration(taints::NOT_READY),
+            ],
+        ),
+        (
+            "api",
+            "ReplicaSet",
+            vec![
+                default_toleration(taints::UNREACHABLE),
+                default_toleration(taints::NOT_READY),
+            ],
+        ),
+        (
+            "log",
+            "DaemonSet",
+            vec![Toleration {
+                operator: Some("Exists".to_owned()),
+                ..Toleration::default()
+            }],
+        ),
     ] {
-        let pod = pod(&format!("{name}-{}", member.name), &member.name, owner, tolerations);
+        let pod = pod(
+            &format!("{name}-{}", member.name),
+            &member.name,
+            owner,
+            tolerations,
+        );
         let _ = store.create(0, Writer::Kubelet, Object::Pod(Box::new(pod)));
     }
 }
@@ -191,7 +217,10 @@ fn pod(name: &str, node: &str, owner: &str, tolerations: Vec<Toleration>) -> Pod
 
 /// The node object of a name.
 pub fn find_node<'a>(store: &'a Store, name: &str) -> Option<&'a Node> {
-    match store.get(evenkeel_failover::world::Kind::Node, &cluster_key(name)).map(|object| &**object) {
+    match store
+        .get(evenkeel_failover::world::Kind::Node, &cluster_key(name))
+        .map(|object| &**object)
+    {
         Some(Object::Node(node)) => Some(node),
         _ => None,
     }

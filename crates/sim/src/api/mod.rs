@@ -84,7 +84,9 @@ impl Store {
     /// Names and versions of a kind.
     pub fn versions(&self, kind: Kind) -> BTreeMap<Key, String> {
         let version = |object: &Object| object.meta().resource_version.clone().unwrap_or_default();
-        self.list(kind).map(|(key, object)| (key.clone(), version(object))).collect()
+        self.list(kind)
+            .map(|(key, object)| (key.clone(), version(object)))
+            .collect()
     }
 
     /// Makes an object; a name that is taken is a conflict.
@@ -142,7 +144,13 @@ impl Store {
         }
     }
 
-    fn put(&mut self, now: u64, writer: Writer, before: Option<Rc<Object>>, mut object: Object) -> Rc<Object> {
+    fn put(
+        &mut self,
+        now: u64,
+        writer: Writer,
+        before: Option<Rc<Object>>,
+        mut object: Object,
+    ) -> Rc<Object> {
         self.version += 1;
         object.meta_mut().resource_version = Some(self.version.to_string());
         let (kind, key) = (object.kind(), object.key());

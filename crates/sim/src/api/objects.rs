@@ -39,7 +39,9 @@ impl Object {
     pub fn kind(&self) -> Kind {
         match self {
             Self::Node(_) => Kind::Node,
-            Self::Lease(lease) if lease.metadata.namespace.as_deref() == Some(names::NAMESPACE) => Kind::OwnLease,
+            Self::Lease(lease) if lease.metadata.namespace.as_deref() == Some(names::NAMESPACE) => {
+                Kind::OwnLease
+            }
             Self::Lease(_) => Kind::NodeLease,
             Self::Pod(_) => Kind::Pod,
             Self::Zone(_) => Kind::Zone,
@@ -81,7 +83,10 @@ impl Object {
     /// Namespace and name.
     pub fn key(&self) -> Key {
         let meta = self.meta();
-        (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
+        (
+            meta.namespace.clone().unwrap_or_default(),
+            meta.name.clone().unwrap_or_default(),
+        )
     }
 
     /// As a watch of the controller delivers it.
@@ -172,7 +177,11 @@ pub fn pod_condition<'a>(pod: &'a Pod, kind: &str) -> Option<&'a PodCondition> {
 
 /// Sets a condition of a pod, as a strategic merge patch does.
 pub fn set_pod_condition(pod: &mut Pod, condition: PodCondition) {
-    let list = pod.status.get_or_insert_default().conditions.get_or_insert_default();
+    let list = pod
+        .status
+        .get_or_insert_default()
+        .conditions
+        .get_or_insert_default();
     match list.iter_mut().find(|known| known.type_ == condition.type_) {
         Some(known) => *known = condition,
         None => list.push(condition),
@@ -181,10 +190,17 @@ pub fn set_pod_condition(pod: &mut Pod, condition: PodCondition) {
 
 /// Sets a condition of a node; what the new one does not name stays.
 pub fn set_node_condition(node: &mut Node, condition: NodeCondition) {
-    let list = node.status.get_or_insert_default().conditions.get_or_insert_default();
+    let list = node
+        .status
+        .get_or_insert_default()
+        .conditions
+        .get_or_insert_default();
     match list.iter_mut().find(|known| known.type_ == condition.type_) {
         Some(known) => {
-            let heartbeat = condition.last_heartbeat_time.clone().or(known.last_heartbeat_time.clone());
+            let heartbeat = condition
+                .last_heartbeat_time
+                .clone()
+                .or(known.last_heartbeat_time.clone());
             *known = NodeCondition {
                 last_heartbeat_time: heartbeat,
                 ..condition
@@ -205,7 +221,10 @@ pub fn is_endpoint(object: &Object) -> bool {
 
 /// Node that a pod is bound to.
 pub fn node_of(pod: &Pod) -> &str {
-    pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default()
+    pod.spec
+        .as_ref()
+        .and_then(|spec| spec.node_name.as_deref())
+        .unwrap_or_default()
 }
 
 /// Key of an object without a namespace.

@@ -3,6 +3,8 @@
 //! `EVENKEEL_SIM_SEEDS`: seeds over all groups (2,000); `EVENKEEL_SIM_FIRST`: the first of them; `EVENKEEL_SIM_SEED`: this
 //! one alone; `EVENKEEL_SIM_GROUP`: one group alone; `EVENKEEL_SIM_HISTORIES`: histories of two replicas (2,000).
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failing test panics")]
+
 use evenkeel_sim::agreement::History;
 use evenkeel_sim::groups::script;
 use evenkeel_sim::{Group, run};
@@ -10,7 +12,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 fn setting(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
+    std::env::var(name)
+        .ok()
+        .map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
 }
 
 /// Looks at numbers from `first` on two threads; the ones for which `test` says what is wrong.
@@ -40,17 +44,22 @@ fn search<T: Send>(first: u64, count: u64, test: impl Fn(u64) -> Option<T> + Syn
 
 /// Plays seeds of a group; the first that fails is made small and told.
 fn keeps_its_promises(group: Group) {
-    let only = std::env::var("EVENKEEL_SIM_GROUP").ok().and_then(|text| Group::parse(&text));
+    let only = std::env::var("EVENKEEL_SIM_GROUP")
+        .ok()
+        .and_then(|text| Group::parse(&text));
     if only.is_some_and(|only| only != group) {
         return;
     }
-    let (first, count) = match setting("EVENKEEL_SIM_SEED") {
-        Some(seed) => (seed, 1),
-        None => {
-            let all = setting("EVENKEEL_SIM_SEEDS").unwrap_or(2_000);
-            let share = if only.is_some() { all } else { all / Group::ALL.len() as u64 };
-            (setting("EVENKEEL_SIM_FIRST").unwrap_or_default(), share.max(1))
-        }
+    let (first, count) = if let Some(seed) = setting("EVENKEEL_SIM_SEED") {
+        (seed, 1)
+    } else {
+        let all = setting("EVENKEEL_SIM_SEEDS").unwrap_or(2_000);
+        let share = if only.is_some() {
+            all
+        } else {
+            all / Group::ALL.len() as u64
+        };
+        (setting("EVENKEEL_SIM_FIRST").unwrap_or_default(), share.max(1))
     };
     let failing = search(first, count, |seed| run::run(group, seed).broken);
     let Some((seed, broken)) = failing.first() else {
@@ -59,7 +68,10 @@ fn keeps_its_promises(group: Group) {
     let small = run::shrink(&script(group, *seed));
     let small = small.map_or_else(|| broken.to_string(), |failure| failure.to_string());
     let seeds: Vec<u64> = failing.iter().map(|(seed, _)| *seed).take(20).collect();
-    panic!("{} of {count} seeds fail: {seeds:?}\nthe first, made small:\n{small}", failing.len());
+    panic!(
+        "{} of {count} seeds fail: {seeds:?}\nthe first, made small:\n{small}",
+        failing.len()
+    );
 }
 
 #[test]
@@ -133,7 +145,10 @@ fn the_same_seed_plays_the_same_run() {
 #[test]
 fn a_script_prints_as_a_person_reads_it() {
     let text = script(Group::ApiRestart, 1).to_string();
-    assert!(text.contains("cut the cloud link of node") && text.contains("API server"), "{text}");
+    assert!(
+        text.contains("cut the cloud link of node") && text.contains("API server"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -149,5 +164,8 @@ fn two_replicas_agree() {
     let small = History::of(*seed).shrink();
     let small = small.map_or_else(|| text.clone(), |(history, text)| format!("{text}\n{history}"));
     let seeds: Vec<u64> = failing.iter().map(|(seed, _)| *seed).take(20).collect();
-    panic!("{} of {count} histories fail: {seeds:?}\nthe first, made small:\n{small}", failing.len());
+    panic!(
+        "{} of {count} histories fail: {seeds:?}\nthe first, made small:\n{small}",
+        failing.len()
+    );
 }
