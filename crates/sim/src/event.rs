@@ -180,6 +180,25 @@ pub(crate) enum Said {
 }
 
 impl Call {
+    /// The same question without what it carried: for telling who asked that there is no answer.
+    pub(crate) fn husk(&self) -> Self {
+        match self {
+            Self::ReadZone => Self::ReadZone,
+            Self::Publish { version, .. } => Self::Publish {
+                version: version.clone(),
+                status: Box::default(),
+            },
+            Self::ProveLink { count } => Self::ProveLink { count: *count },
+            Self::SetVersion(version) => Self::SetVersion(version.clone()),
+            Self::Lease(attempt) => Self::Lease(attempt.clone()),
+            Self::RenewNodeLease => Self::RenewNodeLease,
+            Self::PostStatus => Self::PostStatus,
+            Self::SyncPods => Self::SyncPods,
+            Self::Audit(kind) => Self::Audit(*kind),
+            Self::Act(act) => Self::Act(act.clone()),
+        }
+    }
+
     pub(crate) fn is_write(&self) -> bool {
         !matches!(self, Self::ReadZone | Self::Audit(_))
     }

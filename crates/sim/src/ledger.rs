@@ -290,13 +290,17 @@ impl Ledger {
         true
     }
 
-    /// Looks at the whole.
-    pub(crate) fn look(&mut self, now: u64, store: &Store, ready: usize, ours: bool) {
+    /// How many replicas admission can ask.
+    pub(crate) fn guarded(&mut self, now: u64, ready: usize) {
         match (ready > 0, self.guarded_since) {
             (true, None) => self.guarded_since = Some(now),
             (false, Some(_)) => self.guarded_since = None,
             _ => {}
         }
+    }
+
+    /// Looks at the whole.
+    pub(crate) fn look(&mut self, now: u64, store: &Store, ours: bool) {
         if !ours {
             return;
         }

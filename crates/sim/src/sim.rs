@@ -150,6 +150,8 @@ impl Sim {
             };
             self.now = at.max(self.now);
             self.happen(event);
+            let ready = self.replicas.iter().filter(|replica| replica.is_ready()).count();
+            self.ledger.guarded(self.now, ready);
             self.tell_watches();
         }
         self.ledger.finish(self.now, &self.store);
@@ -210,8 +212,7 @@ impl Sim {
     }
 
     fn check(&mut self) {
-        let ready = self.replicas.iter().filter(|replica| replica.is_ready()).count();
-        self.ledger.look(self.now, &self.store, ready, self.ours);
+        self.ledger.look(self.now, &self.store, self.ours);
     }
 
     fn step(&mut self, index: usize, begins: bool) {
@@ -343,10 +344,14 @@ impl Sim {
             let reply = Reply::Lost(Box::new(call));
             return self.after(delay, Event::Answer { to: from, reply });
         }
+        let asked = call.husk();
         let reply = self.serve(from, call, sent);
         let delay = self.rng.between(2, 40);
         if self.has_way(from) {
             self.after(delay, Event::Answer { to: from, reply });
+        } else {
+            // It was done, and who asked for it does not learn so.
+            self.lose(from, asked, sent);
         }
     }
 
