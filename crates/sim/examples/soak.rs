@@ -1,0 +1,146 @@
+//! Plays many seeds of every group and prints a table.
+//!
+//! `cargo run --release -p evenkeel-sim --example soak -- [--seeds N] [--first N] [--group NAME]`
+//!
+//! `--group NAME --trace SEED` prints one run, with `--small` the smallest script that fails as it does. `--histories N`
+//! plays histories of two replicas and counts disagreements by the states that they are in.
+#![allow(clippy::print_stdout, reason = "a table for people")]
+
+use evenkeel_sim::agreement::History;
+use evenkeel_sim::groups::script;
+use evenkeel_sim::{Group, run};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    let value = |name: &str| {
+        let at = arguments.iter().position(|argument| argument == name)?;
+        arguments.get(at + 1).cloned()
+    };
+    let seeds: u64 = value("--seeds").and_then(|text| text.parse().ok()).unwrap_or(100);
+    let first: u64 = value("--first").and_then(|text| text.parse().ok()).unwrap_or(0);
+    let only = value("--group").and_then(|text| Group::parse(&text));
+    if let (Some(seed), Some(group)) = (value("--trace").and_then(|text| text.parse().ok()), only) {
+        let mut script = script(group, seed);
+        if arguments.iter().any(|argument| argument == "--small")
+            && let Some(failure) = run::shrink(&script)
+        {
+            println!("{failure}");
+            script = failure.script;
+        }
+        println!("{script}");
+        for line in run::trace(&script) {
+            println!("{line}");
+        }
+        println!("{:?}", run::play(&script).broken);
+        return;
+    }
+    if let Some(histories) = value("--histories").and_then(|text| text.parse::<u64>().ok()) {
+        return agreement(first, histories);
+    }
+    println!(
+        "{:<28} {:>6} {:>6} {:>8} {:>10} {:>10} {:>8} {:>10} {:>10}",
+        "group", "seeds", "broken", "evicted", "back s", "out s", "changes", "writes/h", "converged"
+    );
+    for group in Group::ALL
+        .into_iter()
+        .filter(|group| only.is_none_or(|only| only == *group))
+    {
+        let began = std::time::Instant::now();
+        let next = AtomicU64::new(first);
+        let (done, results) = mpsc::channel();
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                let (next, done) = (&next, done.clone());
+                scope.spawn(move || {
+                    loop {
+                        let seed = next.fetch_add(1, Ordering::Relaxed);
+                        if seed >= first + seeds || done.send((seed, run::run(group, seed))).is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+            drop(done);
+        });
+        let outcomes: Vec<_> = results.into_iter().collect();
+        let most = |of: fn(&evenkeel_sim::ledger::Numbers) -> u64| {
+            outcomes
+                .iter()
+                .map(|(_, outcome)| of(&outcome.numbers))
+                .max()
+                .unwrap_or_default() as f64
+                / 1000.0
+        };
+        let broken: Vec<u64> = outcomes
+            .iter()
+            .filter(|(_, outcome)| outcome.broken.is_some())
+            .map(|(seed, _)| *seed)
+            .collect();
+        println!(
+            "{:<28} {:>6} {:>6} {:>8} {:>10.1} {:>10.1} {:>8} {:>10.1} {:>10.1}   {:.1} s",
+            group.name(),
+            seeds,
+            broken.len(),
+            outcomes
+                .iter()
+                .map(|(_, outcome)| outcome.numbers.evicted)
+                .sum::<usize>(),
+            most(|numbers| numbers.worst_back),
+            most(|numbers| numbers.worst_out),
+            outcomes
+                .iter()
+                .map(|(_, outcome)| outcome.numbers.changes)
+                .max()
+                .unwrap_or_default(),
+            outcomes
+                .iter()
+                .map(|(_, outcome)| outcome.numbers.writes_per_hour)
+                .fold(0.0, f64::max),
+            most(|numbers| numbers.converged),
+            began.elapsed().as_secs_f64(),
+        );
+        let mut kinds: std::collections::BTreeMap<&str, Vec<u64>> = std::collections::BTreeMap::new();
+        for (seed, outcome) in &outcomes {
+            if let Some(broken) = &outcome.broken {
+                kinds.entry(broken.promise).or_default().push(*seed);
+            }
+        }
+        for (promise, mut seeds) in kinds {
+            seeds.sort_unstable();
+            println!(
+                "    {:>4} x {promise}; seeds {:?}",
+                seeds.len(),
+                &seeds[..seeds.len().min(8)]
+            );
+        }
+    }
+}
+
+/// Disagreements of two replicas, by what they are about.
+fn agreement(first: u64, histories: u64) {
+    let mut kinds: std::collections::BTreeMap<String, Vec<u64>> = std::collections::BTreeMap::new();
+    for seed in first..first + histories {
+        if let Some(text) = History::of(seed).play() {
+            let what = text.split(", node-").nth(1).unwrap_or_default();
+            // Without times: the names in brackets are the states.
+            let words = what.split(|c: char| c.is_ascii_digit()).collect::<String>();
+            kinds.entry(words).or_default().push(seed);
+        }
+    }
+    let failing: usize = kinds.values().map(Vec::len).sum();
+    println!("{failing} of {histories} histories");
+    let mut kinds: Vec<_> = kinds.into_iter().collect();
+    kinds.sort_by_key(|(_, seeds)| std::cmp::Reverse(seeds.len()));
+    for (what, seeds) in kinds {
+        println!(
+            "{:>5} x {what}\n        seeds {:?}",
+            seeds.len(),
+            &seeds[..seeds.len().min(5)]
+        );
+        if let Some((history, text)) = History::of(seeds[0]).shrink() {
+            println!("{text}\n{history}");
+        }
+    }
+}

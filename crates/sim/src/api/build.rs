@@ -1,0 +1,227 @@
+//! The objects that a cluster begins with.
+
+use super::objects::{Object, cluster_key, micro, time};
+use super::{Store, Writer};
+use evenkeel_api::crd::{AgentStatus, AgentStatusSpec, FencingOffer, ZoneHealth, ZoneHealthSpec};
+use evenkeel_api::names::{NAMESPACE, NODE_LEASE_NAMESPACE, ZONE_LABELS, taints};
+use evenkeel_api::zone::{RosterMember, RosterSpec};
+use evenkeel_zone::roster::zone_object_name;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::api::core::v1::{
+    Namespace, Node, NodeCondition, NodeSpec, NodeStatus, Pod, PodCondition, PodSpec, PodStatus, Toleration,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use std::collections::BTreeMap;
+
+/// Namespace of all pods.
+pub const PODS: &str = "default";
+
+/// Name of node `i`.
+pub fn node_name(node: usize) -> String {
+    format!("node-{node}")
+}
+
+/// UID of node `i`; ordered as nodes are.
+pub fn node_uid(node: usize) -> String {
+    format!("uid-{node:03}")
+}
+
+/// Number of the node of a name.
+pub fn node_number(name: &str) -> Option<usize> {
+    name.strip_prefix("node-")?.parse().ok()
+}
+
+/// A Lease as its holder writes it.
+pub fn lease(namespace: &str, name: &str, holder: &str, now: u64) -> Object {
+    Object::Lease(Box::new(Lease {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: Some(namespace.to_owned()),
+            ..ObjectMeta::default()
+        },
+        spec: Some(LeaseSpec {
+            holder_identity: Some(holder.to_owned()),
+            renew_time: Some(micro(now)),
+            ..LeaseSpec::default()
+        }),
+    }))
+}
+
+/// Renews a Lease, or makes it.
+pub fn renew(store: &mut Store, now: u64, writer: Writer, namespace: &str, name: &str, holder: &str) {
+    let fresh = lease(namespace, name, holder, now);
+    let renewed = store.change(now, writer, fresh.kind(), &fresh.key(), None, |object| {
+        if let (Object::Lease(known), Object::Lease(fresh)) = (object, &fresh) {
+            known.spec.clone_from(&fresh.spec);
+        }
+    });
+    if renewed.is_err() {
+        let _ = store.create(now, writer, fresh);
+    }
+}
+
+/// A zone with its nodes, as the controller of a former life left them.
+pub fn zone(store: &mut Store, zone: &str, members: &[RosterMember]) {
+    for member in members {
+        node(store, zone, member);
+    }
+    let roster = RosterSpec {
+        version: 1,
+        members: members.to_vec(),
+    };
+    let spec = ZoneHealthSpec {
+        zone: zone.to_owned(),
+        roster,
+        wanted: Vec::new(),
+    };
+    let object = ZoneHealth::new(&zone_object_name(zone), spec);
+    let _ = store.create(0, Writer::Ours, Object::Zone(Box::new(object)));
+}
+
+/// Evenkeel's own namespace.
+pub fn home(store: &mut Store) {
+    let home = Namespace {
+        metadata: ObjectMeta {
+            name: Some(NAMESPACE.to_owned()),
+            ..ObjectMeta::default()
+        },
+        ..Namespace::default()
+    };
+    let _ = store.create(0, Writer::Ours, Object::Home(Box::new(home)));
+}
+
+fn node(store: &mut Store, zone: &str, member: &RosterMember) {
+    let ready = NodeCondition {
+        type_: "Ready".to_owned(),
+        status: "True".to_owned(),
+        reason: Some("KubeletReady".to_owned()),
+        last_heartbeat_time: Some(time(0)),
+        last_transition_time: Some(time(0)),
+        ..NodeCondition::default()
+    };
+    let node = Node {
+        metadata: ObjectMeta {
+            name: Some(member.name.clone()),
+            uid: Some(member.uid.clone()),
+            labels: Some(BTreeMap::from([(ZONE_LABELS[0].to_owned(), zone.to_owned())])),
+            ..ObjectMeta::default()
+        },
+        spec: Some(NodeSpec::default()),
+        status: Some(NodeStatus {
+            conditions: Some(vec![ready]),
+            ..NodeStatus::default()
+        }),
+    };
+    let _ = store.create(0, Writer::Kubelet, Object::Node(Box::new(node)));
+    let _ = store.create(
+        0,
+        Writer::Kubelet,
+        lease(NODE_LEASE_NAMESPACE, &member.name, &member.name, 0),
+    );
+    let agent = AgentStatusSpec {
+        node_uid: member.uid.clone(),
+        public_key: member.public_key.clone(),
+        address: member.address.clone(),
+        kubelet: member.kubelet.clone(),
+        version: "1".to_owned(),
+        fencing: FencingOffer::default(),
+        link_proofs: 0,
+    };
+    let agent = AgentStatus::new(&member.name, agent);
+    let _ = store.create(0, Writer::Agent, Object::Agent(Box::new(agent)));
+    for (name, owner, tolerations) in [
+        (
+            "web",
+            "ReplicaSet",
+            vec![
+                default_toleration(taints::UNREACHABLE),
+                default_toleration(taints::NOT_READY),
+            ],
+        ),
+        (
+            "api",
+            "ReplicaSet",
+            vec![
+                default_toleration(taints::UNREACHABLE),
+                default_toleration(taints::NOT_READY),
+            ],
+        ),
+        (
+            "log",
+            "DaemonSet",
+            vec![Toleration {
+                operator: Some("Exists".to_owned()),
+                ..Toleration::default()
+            }],
+        ),
+    ] {
+        let pod = pod(
+            &format!("{name}-{}", member.name),
+            &member.name,
+            owner,
+            tolerations,
+        );
+        let _ = store.create(0, Writer::Kubelet, Object::Pod(Box::new(pod)));
+    }
+}
+
+fn default_toleration(key: &str) -> Toleration {
+    Toleration {
+        key: Some(key.to_owned()),
+        operator: Some("Exists".to_owned()),
+        effect: Some("NoExecute".to_owned()),
+        toleration_seconds: Some(300),
+        ..Toleration::default()
+    }
+}
+
+/// A condition of a pod.
+pub fn pod_condition(kind: &str, status: &str, reason: Option<&str>, now: u64) -> PodCondition {
+    PodCondition {
+        type_: kind.to_owned(),
+        status: status.to_owned(),
+        reason: reason.filter(|reason| !reason.is_empty()).map(str::to_owned),
+        last_transition_time: Some(time(now)),
+        ..PodCondition::default()
+    }
+}
+
+fn pod(name: &str, node: &str, owner: &str, tolerations: Vec<Toleration>) -> Pod {
+    Pod {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: Some(PODS.to_owned()),
+            uid: Some(format!("pod-{name}")),
+            owner_references: Some(vec![OwnerReference {
+                kind: owner.to_owned(),
+                controller: Some(true),
+                ..OwnerReference::default()
+            }]),
+            ..ObjectMeta::default()
+        },
+        spec: Some(PodSpec {
+            node_name: Some(node.to_owned()),
+            tolerations: Some(tolerations),
+            ..PodSpec::default()
+        }),
+        status: Some(PodStatus {
+            phase: Some("Running".to_owned()),
+            conditions: Some(vec![
+                pod_condition("ContainersReady", "True", None, 0),
+                pod_condition("Ready", "True", None, 0),
+            ]),
+            ..PodStatus::default()
+        }),
+    }
+}
+
+/// The node object of a name.
+pub fn find_node<'a>(store: &'a Store, name: &str) -> Option<&'a Node> {
+    match store
+        .get(evenkeel_failover::world::Kind::Node, &cluster_key(name))
+        .map(|object| &**object)
+    {
+        Some(Object::Node(node)) => Some(node),
+        _ => None,
+    }
+}

@@ -1,0 +1,205 @@
+//! What happens in a run, and what is asked of the API server.
+
+use crate::api::objects::Object;
+use evenkeel_api::zone::ZoneHealthStatus;
+use evenkeel_failover::planner::action::Action;
+use evenkeel_failover::world::{Kind, LastSigns};
+use evenkeel_net::watch::Key;
+use evenkeel_zone::engine::CheckResult;
+use evenkeel_zone::roster::MemberId;
+use evenkeel_zone::wire::Nonce;
+use jiff::Timestamp;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+/// Something that happens at its time. `life` numbers the lives of a process: what was meant for a former one is void.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// A step of the script begins or ends.
+    Step { index: usize, begins: bool },
+    /// A datagram arrives.
+    Datagram { to: usize, bytes: Rc<[u8]> },
+    /// Something of an agent is due.
+    Agent { node: usize, life: u64, due: AgentDue },
+    /// Something of a kubelet is due.
+    Kubelet { node: usize, life: u64, due: KubeletDue },
+    /// Something of a replica is due.
+    Replica {
+        replica: usize,
+        life: u64,
+        due: ReplicaDue,
+    },
+    /// Something of the stock controllers is due.
+    Stock { life: u64, due: StockDue },
+    /// A request arrives at the API server.
+    Arrive { from: Source, call: Call, sent: u64 },
+    /// An answer arrives.
+    Answer { to: Source, reply: Reply },
+    /// A watch delivers.
+    Deliver { watch: usize, epoch: u64, said: Said },
+    /// A watch is begun anew.
+    Connect { watch: usize, epoch: u64 },
+    /// Somebody looks whether all promises are kept.
+    Check,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum AgentDue {
+    Tick,
+    Poll,
+    Lease,
+    OwnKubelet,
+    Checked(Nonce, MemberId, CheckResult),
+    Start,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KubeletDue {
+    Renew,
+    Status,
+    Pods,
+    Start,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReplicaDue {
+    Tick,
+    Gathered,
+    Lease,
+    Start,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StockDue {
+    Pass,
+    Taints,
+    Evictions,
+    Start,
+}
+
+/// Who asks, in which life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    Agent(usize, u64),
+    Kubelet(usize, u64),
+    Replica(usize, u64),
+}
+
+/// A try to hold a Lease.
+#[derive(Clone, Debug)]
+pub(crate) struct LeaseTry {
+    pub(crate) name: String,
+    pub(crate) me: String,
+    /// The Lease as it stood when it ran out, by the candidate's own clock.
+    pub(crate) expired: Option<LeaseSeen>,
+    /// Give it back instead.
+    pub(crate) release: bool,
+}
+
+/// Holder and `renewTime`.
+pub(crate) type LeaseSeen = (String, Option<Timestamp>);
+
+/// A step of an action.
+#[derive(Clone, Debug)]
+pub(crate) struct Act {
+    pub(crate) action: Box<Action>,
+    pub(crate) signs: LastSigns,
+    pub(crate) phase: Phase,
+}
+
+/// How far an action got.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Nothing was read.
+    Begin,
+    /// The consistent read found the node silent, at this version.
+    Silent(Option<String>),
+    /// The condition that says why was written.
+    Said,
+}
+
+#[derive(Debug)]
+pub(crate) enum Call {
+    ReadZone,
+    Publish {
+        version: String,
+        status: Box<ZoneHealthStatus>,
+    },
+    ProveLink {
+        count: Option<i64>,
+    },
+    SetVersion(String),
+    Lease(LeaseTry),
+    RenewNodeLease,
+    PostStatus,
+    SyncPods,
+    Audit(Kind),
+    Act(Act),
+}
+
+#[derive(Debug)]
+pub(crate) enum Reply {
+    /// ZoneHealth as it stands.
+    Zone(Option<Rc<Object>>),
+    /// A report was written.
+    Published(Rc<Object>),
+    /// A report met a newer one.
+    NotPublished,
+    Proven(i64),
+    Lease {
+        held: bool,
+        seen: LeaseSeen,
+        sent: u64,
+    },
+    Renewed {
+        sent: u64,
+    },
+    Done(&'static str),
+    Versions(Kind, BTreeMap<Key, String>),
+    Acted(Act, Acted),
+    /// No answer, or none from the API server.
+    Lost(Box<Call>),
+}
+
+/// What became of a step of an action.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Acted {
+    Next(Phase),
+    Done,
+    Stale,
+    Refused,
+}
+
+/// What a watch says.
+#[derive(Clone, Debug)]
+pub(crate) enum Said {
+    Put(u64, Rc<Object>),
+    Gone(u64, Key),
+    Listed(u64, BTreeSet<Key>),
+    Broken,
+}
+
+impl Call {
+    /// The same question without what it carried: for telling who asked that there is no answer.
+    pub(crate) fn husk(&self) -> Self {
+        match self {
+            Self::ReadZone => Self::ReadZone,
+            Self::Publish { version, .. } => Self::Publish {
+                version: version.clone(),
+                status: Box::default(),
+            },
+            Self::ProveLink { count } => Self::ProveLink { count: *count },
+            Self::SetVersion(version) => Self::SetVersion(version.clone()),
+            Self::Lease(attempt) => Self::Lease(attempt.clone()),
+            Self::RenewNodeLease => Self::RenewNodeLease,
+            Self::PostStatus => Self::PostStatus,
+            Self::SyncPods => Self::SyncPods,
+            Self::Audit(kind) => Self::Audit(*kind),
+            Self::Act(act) => Self::Act(act.clone()),
+        }
+    }
+
+    pub(crate) fn is_write(&self) -> bool {
+        !matches!(self, Self::ReadZone | Self::Audit(_))
+    }
+}

@@ -1,0 +1,322 @@
+//! Actions at the API server, with the preconditions of the shell's executor. An action with a read is two requests:
+//! the world goes on between them.
+
+use crate::api::objects::{
+    Object, cluster_key, node_condition, renew_time, set_node_condition, set_pod_condition, time,
+};
+use crate::api::{Writer, build};
+use crate::event::{Act, Acted, Phase};
+use crate::sim::Sim;
+use evenkeel_api::crd::{NodeIncident, ZoneHealth, ZoneHealthSpec};
+use evenkeel_api::names::{NODE_LEASE_NAMESPACE, annotations, conditions};
+use evenkeel_failover::planner::action::{Action, NodeRef};
+use evenkeel_failover::planner::incident::Incident;
+use evenkeel_failover::world::facts::{PodRef, TaintRef};
+use evenkeel_failover::world::{Kind, LastSigns};
+use evenkeel_net::watch::Key;
+use evenkeel_zone::roster::zone_object_name;
+use k8s_openapi::api::core::v1::{Node, NodeCondition, Taint};
+
+impl Sim {
+    /// One step of an action.
+    pub(crate) fn perform(&mut self, replica: usize, act: &Act) -> Acted {
+        if !self.replica_leads(replica) {
+            return Acted::Refused;
+        }
+        let now = self.now;
+        match &*act.action {
+            Action::Taint { node, taint, proof } => match &act.phase {
+                Phase::Begin if proof.is_some() => self.still_silent(node, &act.signs),
+                Phase::Begin => self.read_node(node),
+                Phase::Silent(version) => self.taint(node, taint, version.as_deref()),
+                Phase::Said => Acted::Done,
+            },
+            Action::Untaint { node, taints } => match &act.phase {
+                Phase::Begin => self.read_node(node),
+                Phase::Silent(version) => self.untaint(node, taints, version.as_deref()),
+                Phase::Said => Acted::Done,
+            },
+            Action::MarkNodeUnknown {
+                node,
+                version,
+                message,
+            } => {
+                let condition = NodeCondition {
+                    type_: "Ready".to_owned(),
+                    status: "Unknown".to_owned(),
+                    reason: Some(conditions::REASON_CONFIRMED_DEAD.to_owned()),
+                    message: Some(message.clone()),
+                    last_transition_time: Some(time(now)),
+                    last_heartbeat_time: None,
+                };
+                self.change_node(node, Some(version), |node| set_node_condition(node, condition))
+            }
+            Action::MarkPodNotReady {
+                pod, version, reason, ..
+            } => self.mark_pod(pod, version, "False", reason),
+            Action::RestorePodReady { pod, version, .. } => {
+                self.mark_pod(pod, version, "True", conditions::REASON_GIVEN_BACK)
+            }
+            Action::Evict { pod, node, .. } => match &act.phase {
+                Phase::Begin => self.still_silent(node, &act.signs),
+                Phase::Silent(_) => self.say_evicted(pod),
+                Phase::Said => self.delete_pod(pod, &node.name),
+            },
+            Action::MirrorVerdict { node, healthy } => {
+                let healthy = healthy.to_string();
+                self.change_node(node, None, |node| {
+                    let all = node.metadata.annotations.get_or_insert_default();
+                    all.insert(annotations::SUPEREDGE_NODE_HEALTH.to_owned(), healthy);
+                })
+            }
+            Action::SaveIncident(incident) => self.save_incident(incident),
+            Action::DeleteIncident { name, .. } => {
+                self.store
+                    .remove(now, Writer::Ours, Kind::Incident, &cluster_key(name));
+                Acted::Done
+            }
+            Action::PublishZone { zone, roster, wanted } => {
+                let spec = ZoneHealthSpec {
+                    zone: zone.clone(),
+                    roster: roster.clone(),
+                    wanted: wanted.clone(),
+                };
+                self.publish_zone(zone, spec)
+            }
+            Action::SavePolicyStatus { policy, status } => {
+                let written = self.store.change(
+                    now,
+                    Writer::Ours,
+                    Kind::Policy,
+                    &cluster_key(policy),
+                    None,
+                    |object| {
+                        if let Object::Policy(policy) = object {
+                            policy.status = Some(status.clone());
+                        }
+                    },
+                );
+                Self::settled(written)
+            }
+            Action::Event(_) => Acted::Done,
+        }
+    }
+
+    /// Consistent reads of Lease and Node: nothing newer than what the decision rests on.
+    fn still_silent(&self, node: &NodeRef, signs: &LastSigns) -> Acted {
+        let key = (NODE_LEASE_NAMESPACE.to_owned(), node.name.clone());
+        let lease = self
+            .store
+            .get(Kind::NodeLease, &key)
+            .and_then(|object| renew_time(object));
+        let Some(found) = self.found(node) else {
+            return Acted::Refused;
+        };
+        let ready = node_condition(found, "Ready");
+        let heartbeat = ready
+            .and_then(|ready| ready.last_heartbeat_time.as_ref())
+            .map(|time| time.0);
+        if lease != signs.lease || heartbeat > signs.heartbeat {
+            return Acted::Refused;
+        }
+        Acted::Next(Phase::Silent(found.metadata.resource_version.clone()))
+    }
+
+    fn found(&self, node: &NodeRef) -> Option<&Node> {
+        let found = build::find_node(&self.store, &node.name)?;
+        (found.metadata.uid.as_deref() == Some(node.uid.as_str())).then_some(found)
+    }
+
+    fn read_node(&self, node: &NodeRef) -> Acted {
+        match self.found(node) {
+            Some(found) => Acted::Next(Phase::Silent(found.metadata.resource_version.clone())),
+            None => Acted::Done,
+        }
+    }
+
+    fn change_node(
+        &mut self,
+        node: &NodeRef,
+        version: Option<&str>,
+        change: impl FnOnce(&mut Node),
+    ) -> Acted {
+        let key = cluster_key(&node.name);
+        let written = self
+            .store
+            .change(self.now, Writer::Ours, Kind::Node, &key, version, |object| {
+                if let Object::Node(node) = object {
+                    change(node);
+                }
+            });
+        Self::settled(written)
+    }
+
+    fn taint(&mut self, node: &NodeRef, taint: &TaintRef, version: Option<&str>) -> Acted {
+        let now = self.now;
+        self.change_node(node, version, |node| {
+            let taints = node.spec.get_or_insert_default().taints.get_or_insert_default();
+            if taints
+                .iter()
+                .any(|known| known.key == taint.key && known.effect == taint.effect)
+            {
+                return;
+            }
+            taints.push(Taint {
+                key: taint.key.clone(),
+                effect: taint.effect.clone(),
+                value: None,
+                time_added: Some(time(now)),
+            });
+            let mut added = added(node);
+            if !added.contains(taint) {
+                added.push(taint.clone());
+            }
+            set_added(node, &added);
+        })
+    }
+
+    fn untaint(&mut self, node: &NodeRef, remove: &[TaintRef], version: Option<&str>) -> Acted {
+        self.change_node(node, version, |node| {
+            let taints = node.spec.get_or_insert_default().taints.get_or_insert_default();
+            taints.retain(|taint| !remove.contains(&TaintRef::new(&taint.key, &taint.effect)));
+            let mut added = added(node);
+            added.retain(|taint| !remove.contains(taint));
+            set_added(node, &added);
+        })
+    }
+
+    fn pod_key(pod: &PodRef) -> Key {
+        (pod.namespace.clone(), pod.name.clone())
+    }
+
+    /// Whether the pod of that name is still the one that was meant.
+    fn is_meant(&self, pod: &PodRef) -> bool {
+        let found = self.store.get(Kind::Pod, &Self::pod_key(pod));
+        found.is_some_and(|found| found.meta().uid.as_deref() == Some(pod.uid.as_str()))
+    }
+
+    fn mark_pod(&mut self, pod: &PodRef, version: &str, status: &str, reason: &str) -> Acted {
+        if !self.is_meant(pod) {
+            return Acted::Stale;
+        }
+        let condition = build::pod_condition("Ready", status, Some(reason), self.now);
+        let key = Self::pod_key(pod);
+        let written = self
+            .store
+            .change(self.now, Writer::Ours, Kind::Pod, &key, Some(version), |object| {
+                if let Object::Pod(pod) = object {
+                    set_pod_condition(pod, condition);
+                }
+            });
+        Self::settled(written)
+    }
+
+    fn say_evicted(&mut self, pod: &PodRef) -> Acted {
+        if !self.is_meant(pod) {
+            return Acted::Done;
+        }
+        let reason = Some(conditions::REASON_EVICTED);
+        let condition = build::pod_condition(conditions::DISRUPTION_TARGET, "True", reason, self.now);
+        let _ = self.store.change(
+            self.now,
+            Writer::Ours,
+            Kind::Pod,
+            &Self::pod_key(pod),
+            None,
+            |object| {
+                if let Object::Pod(pod) = object {
+                    set_pod_condition(pod, condition);
+                }
+            },
+        );
+        Acted::Next(Phase::Said)
+    }
+
+    fn delete_pod(&mut self, pod: &PodRef, _node: &str) -> Acted {
+        if !self.is_meant(pod) {
+            return Acted::Done;
+        }
+        let now = self.now;
+        let deleted = self.store.change(
+            now,
+            Writer::Ours,
+            Kind::Pod,
+            &Self::pod_key(pod),
+            None,
+            |object| {
+                object
+                    .meta_mut()
+                    .deletion_timestamp
+                    .get_or_insert_with(|| time(now));
+            },
+        );
+        Self::settled(deleted)
+    }
+
+    fn save_incident(&mut self, incident: &Incident) -> Acted {
+        let now = self.now;
+        let key = cluster_key(&incident.name);
+        if self.store.get(Kind::Incident, &key).is_none() {
+            let mut object = NodeIncident::new(&incident.name, incident.spec.clone());
+            object.status = Some(incident.status.clone());
+            return Self::settled(
+                self.store
+                    .create(now, Writer::Ours, Object::Incident(Box::new(object))),
+            );
+        }
+        let written = self
+            .store
+            .change(now, Writer::Ours, Kind::Incident, &key, None, |object| {
+                if let Object::Incident(object) = object {
+                    object.status = Some(incident.status.clone());
+                }
+            });
+        Self::settled(written)
+    }
+
+    fn publish_zone(&mut self, zone: &str, spec: ZoneHealthSpec) -> Acted {
+        let name = zone_object_name(zone);
+        let now = self.now;
+        let Some(found) = self.store.get(Kind::Zone, &cluster_key(&name)).cloned() else {
+            let object = Object::Zone(Box::new(ZoneHealth::new(&name, spec)));
+            return Self::settled(self.store.create(now, Writer::Ours, object));
+        };
+        if let Object::Zone(found) = &*found {
+            let known = &found.spec.roster;
+            if known.version > spec.roster.version
+                || known.version == spec.roster.version && *known != spec.roster
+            {
+                return Acted::Stale;
+            }
+        }
+        let written = self.store.change(
+            now,
+            Writer::Ours,
+            Kind::Zone,
+            &cluster_key(&name),
+            None,
+            |object| {
+                if let Object::Zone(zone) = object {
+                    zone.spec = spec;
+                }
+            },
+        );
+        Self::settled(written)
+    }
+}
+
+fn added(node: &Node) -> Vec<TaintRef> {
+    let all = node.metadata.annotations.as_ref();
+    all.and_then(|all| all.get(annotations::ADDED_TAINTS))
+        .map(|text| TaintRef::parse_list(text))
+        .unwrap_or_default()
+}
+
+fn set_added(node: &mut Node, added: &[TaintRef]) {
+    let all = node.metadata.annotations.get_or_insert_default();
+    if added.is_empty() {
+        all.remove(annotations::ADDED_TAINTS);
+    } else {
+        all.insert(annotations::ADDED_TAINTS.to_owned(), TaintRef::format_list(added));
+    }
+}

@@ -1,0 +1,544 @@
+//! What happened to pods and nodes, and which promises were broken.
+
+use crate::api::build::node_number;
+use crate::api::objects::{Object, is_endpoint, node_of};
+use crate::api::{Change, Store, Writer};
+use crate::promise::{Fate, Promise};
+use crate::script::{Group, SECOND, Script};
+use evenkeel_api::names::{annotations, taints};
+use evenkeel_failover::world::Kind;
+use evenkeel_judge::NodeState;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Window of the storm limits.
+const WINDOW: u64 = 600 * SECOND;
+/// A node's slot is free after this time, whatever became of it.
+const SLOT: u64 = 300 * SECOND;
+/// After the last fault everything has converged within this time (L1).
+const CONVERGED: u64 = 30 * SECOND;
+
+/// After a power-off endpoints are out within this time. The goal is 6 s in 99 of 100 cases; the rest is for a LAN that
+/// loses and for watches that are late.
+const ENDPOINTS_OUT: u64 = 10 * SECOND;
+/// And pods are evicted, by the profile: goals of 25 s and 47 s, and as much again as a missed round costs.
+const EVICTED_EDGE: u64 = 35 * SECOND;
+const EVICTED_BUILT_IN: u64 = 65 * SECOND;
+
+/// A broken promise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broken {
+    /// When.
+    pub at: u64,
+    /// Which promise: the name of the safety property, and what of it.
+    pub promise: &'static str,
+    /// What happened.
+    pub text: String,
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "at {:.3} s: {}: {}",
+            self.at as f64 / 1000.0,
+            self.promise,
+            self.text
+        )
+    }
+}
+
+/// One pod.
+#[derive(Clone, Debug, Default)]
+pub struct PodTrack {
+    /// Its node.
+    pub node: usize,
+    /// A ready endpoint now.
+    pub ready: bool,
+    /// When it was lost, and by whose write.
+    pub lost: Vec<(u64, Writer)>,
+    /// When it came back.
+    pub back: Vec<u64>,
+    /// When it was deleted, and by whom.
+    pub evicted: Option<(u64, Writer)>,
+}
+
+/// Numbers of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Numbers {
+    /// Pods deleted.
+    pub evicted: usize,
+    /// Longest time for which a living node's endpoint was out.
+    pub worst_back: u64,
+    /// Longest time from a power-off to its last endpoint out.
+    pub worst_out: u64,
+    /// Most changes of state of one node.
+    pub changes: usize,
+    /// Most writes of ours about one node, per hour.
+    pub writes_per_hour: f64,
+    /// Time after the last fault until nothing of ours was left.
+    pub converged: u64,
+}
+
+/// Everything that was noted.
+#[derive(Debug)]
+pub struct Ledger {
+    script: Script,
+    fates: Vec<Fate>,
+    promise: Promise,
+    /// By namespace and name.
+    pub pods: BTreeMap<(String, String), PodTrack>,
+    states: BTreeMap<String, Vec<(u64, NodeState)>>,
+    writes: BTreeMap<usize, u64>,
+    begun: BTreeMap<usize, u64>,
+    clean_since: Option<u64>,
+    /// Since when at least one replica could answer admission.
+    guarded_since: Option<u64>,
+    /// Promises that were broken.
+    pub broken: Vec<Broken>,
+    end: u64,
+    silent: bool,
+}
+
+impl Ledger {
+    /// Of a run of a script.
+    pub fn new(script: &Script) -> Self {
+        let fates = (1..=script.nodes()).map(|node| Fate::of(script, node)).collect();
+        Self {
+            promise: Promise::of(script),
+            fates,
+            script: script.clone(),
+            pods: BTreeMap::new(),
+            states: BTreeMap::new(),
+            writes: BTreeMap::new(),
+            begun: BTreeMap::new(),
+            clean_since: None,
+            guarded_since: None,
+            broken: Vec::new(),
+            end: 0,
+            silent: false,
+        }
+    }
+
+    /// Whether a promise was broken, so that the run need not go on.
+    pub fn is_broken(&self) -> bool {
+        !self.broken.is_empty()
+    }
+
+    /// Nothing is promised: stock Kubernetes alone.
+    pub(crate) fn promises_nothing(&mut self) {
+        self.silent = true;
+    }
+
+    fn breaks(&mut self, at: u64, promise: &'static str, text: String) {
+        if !self.silent {
+            self.broken.push(Broken { at, promise, text });
+        }
+    }
+
+    /// A write.
+    pub(crate) fn wrote(&mut self, change: &Change) {
+        if change.writer == Writer::Ours
+            && let Some(node) = node_of_change(change)
+        {
+            *self.writes.entry(node).or_default() += 1;
+        }
+        match change.kind {
+            Kind::Pod => self.pod(change),
+            Kind::Node if change.writer == Writer::Ours => self.taint(change),
+            _ => {}
+        }
+    }
+
+    fn pod(&mut self, change: &Change) {
+        let any = change.object.as_ref().or(change.before.as_ref());
+        let Some(Object::Pod(pod)) = any.map(|object| &**object) else {
+            return;
+        };
+        let node = node_number(node_of(pod)).unwrap_or_default();
+        let was = change.before.as_ref().is_none_or(|object| is_endpoint(object));
+        let is = change.object.as_ref().is_some_and(|object| is_endpoint(object));
+        let track = self.pods.entry(change.key.clone()).or_default();
+        (track.node, track.ready) = (node, is);
+        if was && !is {
+            track.lost.push((change.at, change.writer));
+        } else if !was && is {
+            track.back.push(change.at);
+        }
+        let deleted = change
+            .object
+            .as_ref()
+            .is_none_or(|object| object.meta().deletion_timestamp.is_some());
+        let evicted = deleted && track.evicted.is_none();
+        if evicted {
+            track.evicted = Some((change.at, change.writer));
+        }
+        let Some(fate) = self.fates.get(node.wrapping_sub(1)) else {
+            return;
+        };
+        let name = &change.key.1;
+        if evicted {
+            if change.writer == Writer::Ours {
+                self.begins(change.at, node);
+            }
+            let Some(fate) = self.fates.get(node.wrapping_sub(1)) else {
+                return;
+            };
+            let early = self.promise.eviction_is_early(fate, change.at, change.writer);
+            if let Some(why) = early {
+                self.breaks(
+                    change.at,
+                    "S1: a living node's pod is evicted",
+                    format!("{name}, by {:?}: {why}", change.writer),
+                );
+            }
+        } else if was && !is && self.promise.never_loses(fate, self.guarded_since, change.at) {
+            let text = format!("{name} of node {node}, by {:?}", change.writer);
+            self.breaks(
+                change.at,
+                "S1: a node that is only cut off loses an endpoint",
+                text,
+            );
+        }
+    }
+
+    fn taint(&mut self, change: &Change) {
+        let evicts = |object: &Object| match object {
+            Object::Node(node) => node
+                .spec
+                .as_ref()
+                .and_then(|spec| spec.taints.as_ref())
+                .is_some_and(|list| {
+                    list.iter()
+                        .any(|taint| taint.key == taints::UNREACHABLE && taint.effect == "NoExecute")
+                }),
+            _ => false,
+        };
+        let before = change.before.as_ref().is_some_and(|object| evicts(object));
+        let after = change.object.as_ref().is_some_and(|object| evicts(object));
+        if !before
+            && after
+            && let Some(node) = node_number(&change.key.1)
+        {
+            self.begins(change.at, node);
+            let fate = self.fates.get(node.wrapping_sub(1));
+            if fate.is_some_and(|fate| !fate.seems_dead(change.at)) {
+                self.breaks(
+                    change.at,
+                    "S1: a living node is tainted NoExecute by us",
+                    format!("node {node}"),
+                );
+            }
+        }
+    }
+
+    /// Irreversible action of ours on a node begins (S5).
+    fn begins(&mut self, at: u64, node: usize) {
+        if self.begun.get(&node).is_some_and(|begun| at - begun < WINDOW) {
+            return;
+        }
+        self.begun.insert(node, at);
+        let zone = self.script.zone_of(node);
+        let size = self.script.zones.get(zone).copied().unwrap_or_default();
+        let under_way = self.begun.iter().filter(|(other, begun)| {
+            self.script.zone_of(**other) == zone && at - **begun < SLOT && !self.is_over(**other, at)
+        });
+        let (under_way, at_once) = (under_way.count(), (size / 10).max(1));
+        if under_way > at_once {
+            self.breaks(
+                at,
+                "S5: storm limits",
+                format!("{under_way} nodes of a zone of {size} at once, limit {at_once}"),
+            );
+        }
+        let begun = self
+            .begun
+            .iter()
+            .filter(|(other, begun)| self.script.zone_of(**other) == zone && at - **begun < WINDOW);
+        let count = begun.count();
+        let limit = (size / 4).max(2);
+        if count > limit {
+            self.breaks(
+                at,
+                "S5: storm limits",
+                format!("{count} nodes of a zone of {size} within 10 minutes, limit {limit}"),
+            );
+        }
+    }
+
+    /// Whether nothing is left to evict on a node, or it lives again.
+    fn is_over(&self, node: usize, at: u64) -> bool {
+        let lives = self
+            .fates
+            .get(node.wrapping_sub(1))
+            .is_none_or(|fate| !fate.is_dead(at));
+        let mut pods = self
+            .pods
+            .iter()
+            .filter(|((_, name), track)| track.node == node && !name.starts_with("log"));
+        lives || pods.all(|(_, track)| track.evicted.is_some())
+    }
+
+    /// The leader's state of a node; `true` if it changed.
+    pub(crate) fn is_state(&mut self, at: u64, node: &str, state: NodeState, held: bool) -> bool {
+        let list = self.states.entry(node.to_owned()).or_default();
+        let last = list.last().map(|(_, state)| *state);
+        if last == Some(state) || held || last.is_none() && state == NodeState::Healthy {
+            return false;
+        }
+        list.push((at, state));
+        true
+    }
+
+    /// How many replicas admission can ask.
+    pub(crate) fn guarded(&mut self, now: u64, ready: usize) {
+        match (ready > 0, self.guarded_since) {
+            (true, None) => self.guarded_since = Some(now),
+            (false, Some(_)) => self.guarded_since = None,
+            _ => {}
+        }
+    }
+
+    /// Looks at the whole.
+    pub(crate) fn look(&mut self, now: u64, store: &Store, ours: bool) {
+        if !ours {
+            return;
+        }
+        if now >= self.script.last_fault_ends() {
+            let clean = leftovers(store).is_empty();
+            self.clean_since = if clean {
+                self.clean_since.or(Some(now))
+            } else {
+                None
+            };
+        }
+        let mut late = Vec::new();
+        for ((_, name), track) in &self.pods {
+            let (Some((lost, by)), Some(fate)) =
+                (track.lost.last(), self.fates.get(track.node.wrapping_sub(1)))
+            else {
+                continue;
+            };
+            if track.ready || track.evicted.is_some() {
+                continue;
+            }
+            if let Some(due) = self.promise.back_by(fate, *lost, self.guarded_since)
+                && now > due
+            {
+                let text = format!(
+                    "{name} of node {}, lost at {:.1} s by {by:?}",
+                    track.node,
+                    *lost as f64 / 1000.0
+                );
+                late.push(text);
+            }
+        }
+        if let Some(text) = late.into_iter().next() {
+            self.breaks(now, "S1: an endpoint of a living node is not back in time", text);
+        }
+    }
+
+    /// The run is over.
+    pub(crate) fn finish(&mut self, now: u64, store: &Store) {
+        self.end = now;
+        let since = self.script.last_fault_ends();
+        let asked = self.promise.converges && self.broken.is_empty() && now >= since + CONVERGED;
+        if asked && self.clean_since.is_none_or(|clean| clean > since + CONVERGED) {
+            let what = leftovers(store);
+            let text = match self.clean_since {
+                Some(at) => format!("only {:.1} s after the last fault", (at - since) as f64 / 1000.0),
+                None => what.join("; "),
+            };
+            self.breaks(now, "L1: not converged 30 s after the last fault", text);
+        }
+        self.state_changes(now);
+        self.goals(now);
+    }
+
+    /// How fast a plain power-off is answered: endpoints out, and the pods of a controller evicted.
+    fn goals(&mut self, now: u64) {
+        if self.script.group != Group::PowerOff || !self.broken.is_empty() {
+            return;
+        }
+        let evicts = if self.script.edge {
+            EVICTED_EDGE
+        } else {
+            EVICTED_BUILT_IN
+        };
+        let mut late = None;
+        for ((_, name), track) in &self.pods {
+            let Some((died, back)) = self
+                .fates
+                .get(track.node.wrapping_sub(1))
+                .and_then(|fate| fate.dead.first().copied())
+            else {
+                continue;
+            };
+            let out = track.lost.first().map_or(now, |(at, _)| *at);
+            if out > died + ENDPOINTS_OUT {
+                late = Some(format!(
+                    "the endpoint of {name} is out {} ms after the power-off",
+                    out - died
+                ));
+            }
+            let gone = track.evicted.map(|(at, _)| at);
+            if !name.starts_with("log")
+                && back >= died + evicts
+                && gone.is_none_or(|gone| gone > died + evicts)
+            {
+                late = Some(format!(
+                    "{name} is evicted at {gone:?} ms, the power-off was at {died} ms"
+                ));
+            }
+        }
+        if let Some(text) = late {
+            self.breaks(now, "goal: a power-off is answered in time", text);
+        }
+    }
+
+    fn state_changes(&mut self, now: u64) {
+        let Some(allowed) = self.promise.changes else {
+            return;
+        };
+        let mut most = None;
+        for (name, list) in &self.states {
+            let rows: Vec<&str> = list.iter().map(|(_, state)| state.name()).collect();
+            let rows = rows.windows(2).filter(|pair| pair.first() != pair.last()).count()
+                + usize::from(!rows.is_empty());
+            let node = node_number(name).unwrap_or_default();
+            let faults = self.promise.faults_of(&self.script, node);
+            if rows > allowed * faults {
+                most = Some(format!("{name}: {rows} changes of state for {faults} faults"));
+            }
+        }
+        if let Some(text) = most {
+            self.breaks(
+                now,
+                "flapping: more than 2 changes of state per node and fault",
+                text,
+            );
+        }
+    }
+
+    /// What is left of a comparison with the same run of stock Kubernetes alone (S7).
+    pub fn compare(&mut self, stock: &Ledger) {
+        for (key, control) in &stock.pods {
+            let Some(fate) = self.fates.get(control.node.wrapping_sub(1)) else {
+                continue;
+            };
+            let own = self.pods.get(key);
+            let Some(dies) = fate.dies_for_good() else {
+                continue;
+            };
+            let after = |list: &[(u64, Writer)]| {
+                list.iter()
+                    .map(|(at, _)| *at)
+                    .find(|at| *at >= dies || own.is_some())
+            };
+            let (out, control_out) = (own.and_then(|own| after(&own.lost)), after(&control.lost));
+            let slack = self.promise.later_than_stock;
+            let late = |own: Option<u64>, control: Option<u64>| {
+                control.is_some_and(|control| {
+                    control + slack < self.end && own.is_none_or(|own| own > control + slack)
+                })
+            };
+            let (gone, control_gone) = (own.and_then(|own| own.evicted), control.evicted);
+            let text = if self.promise.compares_endpoints && late(out, control_out) {
+                format!(
+                    "the endpoint of {} is out at {out:?}, with stock at {control_out:?} (ms)",
+                    key.1
+                )
+            } else if late(gone.map(|gone| gone.0), control_gone.map(|gone| gone.0)) {
+                format!(
+                    "{} is evicted at {gone:?}, with stock at {control_gone:?} (ms)",
+                    key.1
+                )
+            } else {
+                continue;
+            };
+            self.broken.push(Broken {
+                at: self.end,
+                promise: "S7: later than stock",
+                text,
+            });
+            return;
+        }
+    }
+
+    /// Numbers for the table.
+    pub fn numbers(&self) -> Numbers {
+        let mut numbers = Numbers {
+            evicted: self.pods.values().filter(|track| track.evicted.is_some()).count(),
+            ..Numbers::default()
+        };
+        for track in self.pods.values() {
+            let Some(fate) = self.fates.get(track.node.wrapping_sub(1)) else {
+                continue;
+            };
+            for (lost, _) in &track.lost {
+                if let Some(died) = fate.death_before(*lost) {
+                    numbers.worst_out = numbers.worst_out.max(lost - died);
+                } else if let Some(back) = track.back.iter().find(|back| *back > lost) {
+                    numbers.worst_back = numbers.worst_back.max(back - lost);
+                }
+            }
+        }
+        numbers.changes = self.states.values().map(Vec::len).max().unwrap_or_default();
+        let most = self.writes.values().max().copied().unwrap_or_default();
+        let hours = (self.end.max(1)) as f64 / 3_600_000.0;
+        numbers.writes_per_hour = most as f64 / hours;
+        numbers.converged = self
+            .clean_since
+            .map_or(0, |at| at.saturating_sub(self.script.last_fault_ends()));
+        numbers
+    }
+}
+
+fn node_of_change(change: &Change) -> Option<usize> {
+    match change
+        .object
+        .as_ref()
+        .or(change.before.as_ref())
+        .map(|object| &**object)?
+    {
+        Object::Node(_) => node_number(&change.key.1),
+        Object::Pod(pod) => node_number(node_of(pod)),
+        Object::Incident(incident) => node_number(&incident.spec.node_name),
+        _ => None,
+    }
+}
+
+/// What of ours, or of stock, is left on nodes and in incidents.
+fn leftovers(store: &Store) -> Vec<String> {
+    let mut left = Vec::new();
+    for (_, object) in store.list(Kind::Node) {
+        if let Object::Node(node) = &**object {
+            let name = node.metadata.name.clone().unwrap_or_default();
+            let added = node
+                .metadata
+                .annotations
+                .as_ref()
+                .and_then(|all| all.get(annotations::ADDED_TAINTS));
+            for taint in node.spec.iter().flat_map(|spec| spec.taints.iter().flatten()) {
+                left.push(format!("{name} has {}:{}", taint.key, taint.effect));
+            }
+            if let Some(added) = added {
+                left.push(format!("{name} says added taints {added}"));
+            }
+        }
+    }
+    for (key, object) in store.list(Kind::Incident) {
+        if let Object::Incident(incident) = &**object {
+            let status = incident.status.clone().unwrap_or_default();
+            if status.closed_at.is_none() {
+                left.push(format!("incident {} is open: {}", key.1, status.state));
+            }
+        }
+    }
+    for (key, object) in store.list(Kind::Pod) {
+        if !is_endpoint(object) {
+            left.push(format!("pod {} is not ready", key.1));
+        }
+    }
+    left
+}

@@ -1,0 +1,49 @@
+//! A deterministic simulator of the whole system.
+//!
+//! It drives the shipping cores: zone engines, the controller's World with its judge, planner and webhook core, and the
+//! rules of the stock controllers. Around them stand small models of kubelets, agents' shells, two controller replicas
+//! and the API server. Time is virtual; one seed decides everything, and the same seed plays the same run.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`script`], [`groups`] | scenarios as data, and how a seed becomes one |
+//! | `sim`, `event` | the queue of events, the network, faults |
+//! | `machine`, `kubelet` | a node |
+//! | `replica`, `dispatch`, `execute` | the controller |
+//! | `stock` | the stock controllers |
+//! | [`api`], `serve`, `watch` | the API server |
+//! | [`promise`], [`ledger`] | what is promised, what happened, and which promise was broken |
+//! | [`agreement`] | whether two replicas agree |
+//! | [`run`](mod@run) | playing a script, and making a failing one small |
+//!
+//! ```
+//! use evenkeel_sim::{Group, run};
+//!
+//! let outcome = run::run(Group::PowerOff, 1);
+//! println!("{:?}", outcome.broken);
+//! ```
+
+pub mod agreement;
+pub mod api;
+mod candidate;
+mod dispatch;
+mod event;
+mod execute;
+pub mod groups;
+mod kubelet;
+pub mod ledger;
+mod machine;
+pub mod promise;
+mod replica;
+pub mod rng;
+pub mod run;
+pub mod script;
+mod serve;
+mod sim;
+mod stock;
+mod trace;
+mod watch;
+
+pub use run::{Failure, Outcome};
+pub use script::{Fault, Group, Script, Step};
+pub use sim::Sim;

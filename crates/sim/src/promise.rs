@@ -1,0 +1,212 @@
+//! What is promised to a node in a script.
+
+use crate::api::Writer;
+use crate::script::{Fault, Group, SECOND, Script};
+
+/// A node that is silent for longer than this counts as dead: its peers and the API server cannot tell it from one.
+const STALL_IS_DEATH: u64 = 10 * SECOND;
+/// Stock Kubernetes evicts so long after the last renewal, at least: 50 s of grace and 300 s of toleration.
+const STOCK_EVICTS: u64 = 340 * SECOND;
+
+/// A machine that is switched on says so with the first renewal of its kubelet; the stock controllers look every 5 s.
+const BACK_ON: u64 = 12 * SECOND;
+
+/// What happens to one node by the script.
+#[derive(Clone, Debug, Default)]
+pub struct Fate {
+    /// When it is dead: power-offs and long stalls.
+    pub dead: Vec<(u64, u64)>,
+    /// When its own link to the cloud is cut.
+    pub cut: Vec<(u64, u64)>,
+    /// When it stalls for no longer than 10 s.
+    pub stalls: Vec<(u64, u64)>,
+    /// When its kubelet is down.
+    pub kubelet: Vec<(u64, u64)>,
+    /// When the API server is down for everybody.
+    pub api: Vec<(u64, u64)>,
+    /// When it is split from some other node.
+    pub split: Vec<(u64, u64)>,
+}
+
+impl Fate {
+    /// Of a node in a script.
+    pub fn of(script: &Script, node: usize) -> Self {
+        let mut fate = Self::default();
+        for step in &script.steps {
+            let span = (step.at, step.ends());
+            match &step.fault {
+                Fault::PowerOff(other) if *other == node => fate.dead.push(span),
+                Fault::Stall(other) if *other == node && step.lasts > STALL_IS_DEATH => fate.dead.push(span),
+                Fault::Stall(other) if *other == node => fate.stalls.push(span),
+                Fault::CutCloud(other) if *other == node => fate.cut.push(span),
+                Fault::KubeletDown(other) if *other == node => fate.kubelet.push(span),
+                Fault::ApiDown { .. } => fate.api.push(span),
+                Fault::SplitLan(few) if few.contains(&node) => fate.split.push(span),
+                _ => {}
+            }
+        }
+        fate
+    }
+
+    /// Whether it is dead at an instant.
+    pub fn is_dead(&self, at: u64) -> bool {
+        covers(&self.dead, at)
+    }
+
+    /// Whether it is dead, or was switched on so lately that nobody can know.
+    pub fn seems_dead(&self, at: u64) -> bool {
+        self.is_dead(at) || self.is_dead(at.saturating_sub(BACK_ON))
+    }
+
+    /// When the death began that lasts at an instant.
+    pub fn death_before(&self, at: u64) -> Option<u64> {
+        self.dead
+            .iter()
+            .find(|(from, to)| *from <= at && at < *to)
+            .map(|(from, _)| *from)
+    }
+
+    /// When the death begins that lasts to the end, or for long.
+    pub fn dies_for_good(&self) -> Option<u64> {
+        self.dead
+            .iter()
+            .find(|(from, to)| to - from >= 400 * SECOND)
+            .map(|(from, _)| *from)
+    }
+
+    /// Since when nothing has kept the node and its kubelet from writing, and nothing stalls.
+    fn free_since(&self, now: u64) -> u64 {
+        let all = [&self.dead, &self.stalls, &self.kubelet, &self.api];
+        all.into_iter()
+            .flatten()
+            .map(|(_, to)| *to)
+            .filter(|to| *to <= now)
+            .max()
+            .unwrap_or_default()
+    }
+}
+
+fn covers(spans: &[(u64, u64)], at: u64) -> bool {
+    spans.iter().any(|(from, to)| *from <= at && at < *to)
+}
+
+/// What is promised in the script of a group.
+#[derive(Clone, Copy, Debug)]
+pub struct Promise {
+    group: Group,
+    /// Everything is as it was 30 s after the last fault.
+    pub converges: bool,
+    /// Changes of state per node and fault.
+    pub changes: Option<usize>,
+    /// The run is compared with stock Kubernetes alone; endpoints too.
+    pub compares_endpoints: bool,
+    /// How much later than stock something may happen, because watches and loops have their own pace.
+    pub later_than_stock: u64,
+}
+
+impl Promise {
+    /// Of a script.
+    pub fn of(script: &Script) -> Self {
+        let group = script.group;
+        let mid_cut = script
+            .steps
+            .iter()
+            .any(|step| matches!(step.fault, Fault::CutCloud(_)));
+        Self {
+            group,
+            converges: !matches!(group, Group::NeverLaterThanStock),
+            changes: matches!(group, Group::CutOff | Group::LanSplit).then_some(2),
+            compares_endpoints: !mid_cut,
+            later_than_stock: if mid_cut && group == Group::NeverLaterThanStock {
+                180
+            } else {
+                12
+            } * SECOND,
+        }
+    }
+
+    /// Why an eviction at `at` breaks what was promised, if it does.
+    pub fn eviction_is_early(&self, fate: &Fate, at: u64, by: Writer) -> Option<String> {
+        let Some(died) = fate
+            .death_before(at)
+            .or_else(|| fate.death_before(at.saturating_sub(BACK_ON)))
+        else {
+            return Some("the node is alive".to_owned());
+        };
+        let was_split = fate.split.iter().any(|(from, to)| *from < died && died < *to);
+        let slow = was_split || covers(&fate.cut, died);
+        let since = fate
+            .cut
+            .iter()
+            .filter(|(from, to)| *from <= died && died < *to)
+            .map(|(from, _)| *from)
+            .min();
+        let earliest = since.unwrap_or(died).saturating_sub(12 * SECOND) + STOCK_EVICTS;
+        (slow && by == Writer::Ours && at < earliest).then(|| {
+            format!(
+                "sooner than by stock Kubernetes, which evicts after {} s",
+                earliest / SECOND
+            )
+        })
+    }
+
+    /// Whether an endpoint that the node loses at `at` breaks what was promised: its only fault is its cloud link, its
+    /// peers can vouch for it, and some replica answers admission.
+    pub fn never_loses(&self, fate: &Fate, guarded_since: Option<u64>, at: u64) -> bool {
+        let only_cut = fate.dead.is_empty()
+            && fate.stalls.is_empty()
+            && fate.kubelet.is_empty()
+            && fate.split.is_empty();
+        let groups = matches!(
+            self.group,
+            Group::CutOff
+                | Group::PowerOff
+                | Group::ApiRestart
+                | Group::GuardRestarts
+                | Group::AgentRestarts
+                | Group::ThreeZones
+        );
+        let guarded = guarded_since.is_some_and(|since| at - since >= 25 * SECOND);
+        groups && only_cut && guarded
+    }
+
+    /// By when an endpoint of a living node that was lost at `lost` must be back.
+    pub fn back_by(&self, fate: &Fate, lost: u64, guarded_since: Option<u64>) -> Option<u64> {
+        let free = fate.free_since(u64::MAX).max(lost);
+        if self.group == Group::NeverLaterThanStock
+            || fate.dead.iter().any(|(_, to)| *to >= free) && fate.is_dead(free)
+        {
+            return None;
+        }
+        let cut_off = fate.cut.iter().find(|(from, to)| *from <= free && free < *to);
+        match cut_off {
+            // The kubelet can write.
+            None => Some(free + 15 * SECOND + 10 * SECOND),
+            Some((_, until)) => {
+                // Only we can give it back, once we see, and its peers vouch for it.
+                let seen = guarded_since?;
+                let promised = (free + 30 * SECOND).max(seen + 45 * SECOND);
+                let promised_to = matches!(
+                    self.group,
+                    Group::Stalls | Group::GuardRestarts | Group::ApiRestart | Group::AgentRestarts
+                );
+                Some(if promised_to {
+                    promised
+                } else {
+                    until + 25 * SECOND
+                })
+            }
+        }
+    }
+
+    /// Faults that touch a node.
+    pub fn faults_of(&self, script: &Script, node: usize) -> usize {
+        let own = script.faults_of(node).count();
+        let shared = script.steps.iter().filter(|step| match &step.fault {
+            Fault::SplitLan(few) => few.contains(&node),
+            Fault::ApiDown { .. } => true,
+            _ => false,
+        });
+        own + shared.count()
+    }
+}

@@ -1,0 +1,140 @@
+//! Runs: one seed, one script, and how a failing one becomes small.
+
+use crate::groups::script;
+use crate::ledger::{Broken, Ledger, Numbers};
+use crate::script::{Fault, Group, SECOND, Script, WARM_UP};
+use crate::sim::Sim;
+use std::fmt;
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The first broken promise.
+    pub broken: Option<Broken>,
+    /// Numbers.
+    pub numbers: Numbers,
+}
+
+/// A script that fails, as small as it was made.
+#[derive(Debug)]
+pub struct Failure {
+    /// The script of the seed, made small.
+    pub script: Script,
+    /// What it breaks.
+    pub broken: Broken,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.broken)?;
+        writeln!(f, "{}", self.script)?;
+        write!(
+            f,
+            "replay: EVENKEEL_SIM_GROUP={} EVENKEEL_SIM_SEED={} cargo test -p evenkeel-sim -- --nocapture",
+            self.script.group.name(),
+            self.script.seed
+        )
+    }
+}
+
+/// Plays the script of a seed.
+pub fn run(group: Group, seed: u64) -> Outcome {
+    play(&script(group, seed))
+}
+
+/// Plays a script, where it promises so also without our parts, and compares.
+pub fn play(script: &Script) -> Outcome {
+    let (mut ledger, _) = Sim::new(script.clone(), true).play();
+    if !ledger.is_broken() && is_compared(script.group) {
+        let (stock, _) = control(script);
+        ledger.compare(&stock);
+    }
+    Outcome {
+        broken: ledger.broken.first().cloned(),
+        numbers: ledger.numbers(),
+    }
+}
+
+/// The run of a script with its trace.
+pub fn trace(script: &Script) -> Vec<String> {
+    Sim::new(script.clone(), true).traced().play().1
+}
+
+fn is_compared(group: Group) -> bool {
+    matches!(
+        group,
+        Group::NeverLaterThanStock | Group::PowerOff | Group::IsolatedThenDead
+    )
+}
+
+/// The same faults with stock Kubernetes alone.
+fn control(script: &Script) -> (Ledger, Vec<String>) {
+    let mut sim = Sim::new(script.clone(), false);
+    sim.ledger.promises_nothing();
+    sim.play()
+}
+
+/// Makes a failing script small: steps are left out and times made shorter for as long as the same promise breaks.
+pub fn shrink(script: &Script) -> Option<Failure> {
+    let broken = play(script).broken?;
+    let mut best = Failure {
+        script: script.clone(),
+        broken,
+    };
+    let mut tries = 0;
+    while let Some(smaller) = candidates(&best.script).into_iter().find_map(|candidate| {
+        tries += 1;
+        if tries > 120 {
+            return None;
+        }
+        let broken = play(&candidate).broken?;
+        (broken.promise == best.broken.promise).then_some(Failure {
+            script: candidate,
+            broken,
+        })
+    }) {
+        best = smaller;
+    }
+    Some(best)
+}
+
+fn candidates(script: &Script) -> Vec<Script> {
+    let mut list = Vec::new();
+    for index in 0..script.steps.len() {
+        let mut one = script.clone();
+        one.steps.remove(index);
+        list.push(one);
+    }
+    if script.network.lost > 0 || script.network.doubled > 0 {
+        let mut one = script.clone();
+        (one.network.lost, one.network.doubled) = (0, 0);
+        list.push(one);
+    }
+    for index in 0..script.steps.len() {
+        let Some(step) = script.steps.get(index) else {
+            continue;
+        };
+        let mut shorter = |at: u64, lasts: u64| {
+            if (at, lasts) != (step.at, step.lasts) {
+                let mut one = script.clone();
+                if let Some(step) = one.steps.get_mut(index) {
+                    (step.at, step.lasts) = (at, lasts);
+                }
+                list.push(one);
+            }
+        };
+        let half = (step.lasts / 2 / SECOND * SECOND).max(SECOND);
+        if step.lasts > 2 * SECOND && !matches!(step.fault, Fault::ApiDown { .. }) {
+            shorter(step.at, half);
+            shorter(step.at, step.lasts / SECOND * SECOND);
+        }
+        if step.at % SECOND != 0 {
+            shorter(step.at / SECOND * SECOND, step.lasts);
+        }
+        let sooner = WARM_UP + (step.at.saturating_sub(WARM_UP)) / 2 / SECOND * SECOND;
+        if step.at > WARM_UP + 4 * SECOND {
+            shorter(sooner, step.lasts);
+        }
+    }
+    list
+}

@@ -1,0 +1,282 @@
+//! A scenario as data: which faults come when, and for how long. A script prints as text that a person can read.
+
+use evenkeel_failover::world::Kind;
+use std::fmt;
+
+/// A second in milliseconds.
+pub const SECOND: u64 = 1_000;
+/// Time before the first fault: agents have met, controllers have looked, everything is calm.
+pub const WARM_UP: u64 = 40 * SECOND;
+
+/// What breaks. Nodes are numbered from 1 over all zones, replicas from 0.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The node's link to the cloud is cut: API server, both ways.
+    CutCloud(usize),
+    /// The node loses power.
+    PowerOff(usize),
+    /// Nothing of the node runs or answers; then it goes on where it was.
+    Stall(usize),
+    /// These nodes and all others do not reach each other; the cloud is reached by all.
+    SplitLan(Vec<usize>),
+    /// The kubelet is down; pods go on.
+    KubeletDown(usize),
+    /// The agent is down, and comes back as another life of it.
+    AgentDown(usize),
+    /// The same, and the next life is of another version.
+    AgentUpgrade(usize),
+    /// No request to the API server succeeds, and all watches end.
+    ApiDown {
+        /// The stock controllers die with it and begin anew.
+        stock_dies: bool,
+    },
+    /// Watches of this kind stay open and deliver nothing, at one replica.
+    HalfOpen(usize, Kind),
+    /// Every write takes so many milliseconds longer.
+    SlowWrites(u64),
+    /// A replica of the controller is down; its memory is lost.
+    ReplicaDown(usize),
+    /// The stock controllers are down; their memory is lost.
+    StockDown,
+}
+
+/// A fault with its time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// When it begins, in milliseconds from the start of the run.
+    pub at: u64,
+    /// How long it lasts.
+    pub lasts: u64,
+    /// What.
+    pub fault: Fault,
+}
+
+impl Step {
+    /// When it is over.
+    pub fn ends(&self) -> u64 {
+        self.at.saturating_add(self.lasts)
+    }
+}
+
+/// How datagrams travel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Network {
+    /// Shortest and longest way in milliseconds; different ways reorder datagrams.
+    pub latency: (u64, u64),
+    /// Datagrams lost in a thousand.
+    pub lost: u64,
+    /// Datagrams that arrive twice in a thousand.
+    pub doubled: u64,
+}
+
+/// A whole run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Script {
+    /// Which group of scenarios it belongs to.
+    pub group: Group,
+    /// The seed of everything that is not written here.
+    pub seed: u64,
+    /// Number of nodes of each zone.
+    pub zones: Vec<usize>,
+    /// Defaults of the edge profile rather than the built-in ones.
+    pub edge: bool,
+    /// The LAN.
+    pub network: Network,
+    /// Real Ed25519 rather than the stand-in.
+    pub ed25519: bool,
+    /// What breaks.
+    pub steps: Vec<Step>,
+    /// How long the run goes on after the last fault.
+    pub rest: u64,
+}
+
+/// A group of scenarios of the page about hazards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Group {
+    /// A node loses power, nothing else: the plain case.
+    PowerOff,
+    /// A node is cut off from the cloud, nothing else.
+    CutOff,
+    /// 9: all agents or all our parts are down, then a node loses power.
+    NeverLaterThanStock,
+    /// 10: an API outage of 60 s and half-open watches with an Isolated node, the controller killed at any step.
+    ApiOutageIsolated,
+    /// 11: Isolated for long, then dead.
+    IsolatedThenDead,
+    /// 13: the replicas that guard a cut-off node restart, or are down for up to 4 minutes.
+    GuardRestarts,
+    /// 16: a node stalls for 2 to 10 s, healthy, cut off or isolated, once or again and again.
+    Stalls,
+    /// 17: a LAN split 3|2 with the cloud whole, kubelets restarted meanwhile.
+    LanSplit,
+    /// 18: three zones of different sizes and fates at once.
+    ThreeZones,
+    /// 23: the API server restarts while a node is cut off.
+    ApiRestart,
+    /// 24: a node returns while its cell has no majority.
+    ReturnWithoutMajority,
+    /// 25: agents restart while a node is cut off.
+    AgentRestarts,
+}
+
+impl Group {
+    /// All of them.
+    pub const ALL: [Self; 12] = [
+        Self::PowerOff,
+        Self::CutOff,
+        Self::NeverLaterThanStock,
+        Self::ApiOutageIsolated,
+        Self::IsolatedThenDead,
+        Self::GuardRestarts,
+        Self::Stalls,
+        Self::LanSplit,
+        Self::ThreeZones,
+        Self::ApiRestart,
+        Self::ReturnWithoutMajority,
+        Self::AgentRestarts,
+    ];
+
+    /// The name on a command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::PowerOff => "power-off",
+            Self::CutOff => "cut-off",
+            Self::NeverLaterThanStock => "9-never-later-than-stock",
+            Self::ApiOutageIsolated => "10-api-outage-isolated",
+            Self::IsolatedThenDead => "11-isolated-then-dead",
+            Self::GuardRestarts => "13-guard-restarts",
+            Self::Stalls => "16-stalls",
+            Self::LanSplit => "17-lan-split",
+            Self::ThreeZones => "18-three-zones",
+            Self::ApiRestart => "23-api-restart",
+            Self::ReturnWithoutMajority => "24-return-without-majority",
+            Self::AgentRestarts => "25-agent-restarts",
+        }
+    }
+
+    /// The group of a name, or of the number that it begins with.
+    pub fn parse(text: &str) -> Option<Self> {
+        let number = |group: &Self| {
+            group
+                .name()
+                .split_once('-')
+                .is_some_and(|(number, _)| number == text)
+        };
+        Self::ALL
+            .into_iter()
+            .find(|group| group.name() == text || number(group))
+    }
+}
+
+impl Script {
+    /// Number of all nodes.
+    pub fn nodes(&self) -> usize {
+        self.zones.iter().sum()
+    }
+
+    /// When the last fault is over.
+    pub fn last_fault_ends(&self) -> u64 {
+        self.steps.iter().map(Step::ends).max().unwrap_or(WARM_UP)
+    }
+
+    /// When the run is over.
+    pub fn end(&self) -> u64 {
+        self.last_fault_ends().saturating_add(self.rest)
+    }
+
+    /// Faults of one node itself.
+    pub fn faults_of(&self, node: usize) -> impl Iterator<Item = &Step> {
+        self.steps
+            .iter()
+            .filter(move |step| step.fault.node() == Some(node))
+    }
+}
+
+impl Fault {
+    /// The node whose own fault it is.
+    pub fn node(&self) -> Option<usize> {
+        match self {
+            Self::CutCloud(node)
+            | Self::PowerOff(node)
+            | Self::Stall(node)
+            | Self::KubeletDown(node)
+            | Self::AgentDown(node)
+            | Self::AgentUpgrade(node) => Some(*node),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::CutCloud(node) => write!(f, "cut the cloud link of node {node}"),
+            Self::PowerOff(node) => write!(f, "power off node {node}"),
+            Self::Stall(node) => write!(f, "stall node {node}"),
+            Self::SplitLan(nodes) => write!(f, "split nodes {nodes:?} from the LAN"),
+            Self::KubeletDown(node) => write!(f, "stop the kubelet of node {node}"),
+            Self::AgentDown(node) => write!(f, "stop the agent of node {node}"),
+            Self::AgentUpgrade(node) => write!(f, "upgrade the agent of node {node}"),
+            Self::ApiDown { stock_dies: true } => f.write_str("API server and stock controllers down"),
+            Self::ApiDown { stock_dies: false } => f.write_str("API server down"),
+            Self::HalfOpen(replica, kind) => {
+                write!(f, "half-open watch of {} at replica {replica}", kind.name())
+            }
+            Self::SlowWrites(by) => write!(f, "writes {by} ms slower"),
+            Self::ReplicaDown(replica) => write!(f, "kill controller replica {replica}"),
+            Self::StockDown => f.write_str("kill the stock controllers"),
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = |ms: u64| {
+            let text = format!("{:.3}", ms as f64 / 1000.0);
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        };
+        write!(f, "at {:>7} s  {}", seconds(self.at), self.fault)?;
+        write!(f, " for {} s", seconds(self.lasts))
+    }
+}
+
+impl fmt::Display for Script {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let profile = if self.edge { "edge" } else { "built-in" };
+        let Network {
+            latency,
+            lost,
+            doubled,
+        } = self.network;
+        writeln!(
+            f,
+            "group {} seed {}: zones of {:?} nodes, {profile} profile",
+            self.group.name(),
+            self.seed,
+            self.zones
+        )?;
+        writeln!(
+            f,
+            "LAN {} to {} ms, {lost}/1000 lost, {doubled}/1000 doubled",
+            latency.0, latency.1
+        )?;
+        for step in &self.steps {
+            writeln!(f, "  {step}")?;
+        }
+        write!(f, "  end after {} s", self.end() / SECOND)
+    }
+}
+
+impl Script {
+    /// Index of the zone of a node.
+    pub fn zone_of(&self, node: usize) -> usize {
+        let mut first = 1;
+        for (zone, count) in self.zones.iter().enumerate() {
+            first += count;
+            if node < first {
+                return zone;
+            }
+        }
+        self.zones.len()
+    }
+}

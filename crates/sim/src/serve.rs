@@ -1,0 +1,208 @@
+//! The API server's side of requests.
+
+use crate::api::objects::{
+    EPOCH, Object, cluster_key, is_endpoint, node_condition, node_of, renew_time, set_node_condition,
+    set_pod_condition, stamp, time,
+};
+use crate::api::{Refused, Writer, build};
+use crate::event::{Call, LeaseSeen, LeaseTry, Reply, Source};
+use crate::sim::Sim;
+use evenkeel_api::names::{NAMESPACE, NODE_LEASE_NAMESPACE};
+use evenkeel_failover::world::Kind;
+use k8s_openapi::api::core::v1::NodeCondition;
+
+/// The kubelet posts its node's status at least this often.
+const STATUS_AT_LEAST: u64 = 300_000;
+
+impl Sim {
+    pub(crate) fn serve(&mut self, from: Source, call: Call, sent: u64) -> Reply {
+        match (call, from) {
+            (Call::ReadZone, Source::Agent(node, _)) => Reply::Zone(self.zone_object(node)),
+            (Call::Publish { version, status }, Source::Agent(node, _)) => {
+                let Some(zone) = self.zone_object(node) else {
+                    return Reply::NotPublished;
+                };
+                let written = self.store.change(
+                    self.now,
+                    Writer::Agent,
+                    Kind::Zone,
+                    &zone.key(),
+                    Some(&version),
+                    |object| {
+                        if let Object::Zone(zone) = object {
+                            zone.status = Some(*status);
+                        }
+                    },
+                );
+                written.map_or(Reply::NotPublished, Reply::Published)
+            }
+            (Call::ProveLink { count }, Source::Agent(node, _)) => self.prove_link(node, count),
+            (Call::SetVersion(version), Source::Agent(node, _)) => {
+                let key = cluster_key(&build::node_name(node));
+                let _ = self
+                    .store
+                    .change(self.now, Writer::Agent, Kind::Agent, &key, None, |object| {
+                        if let Object::Agent(agent) = object {
+                            agent.spec.version = version;
+                        }
+                    });
+                Reply::Done("registered")
+            }
+            (Call::Lease(attempt), Source::Agent(..)) => self.lease(Writer::Agent, attempt, sent),
+            (Call::Lease(attempt), Source::Replica(..)) => self.lease(Writer::Ours, attempt, sent),
+            (Call::RenewNodeLease, Source::Kubelet(node, _)) => {
+                let name = build::node_name(node);
+                build::renew(
+                    &mut self.store,
+                    self.now,
+                    Writer::Kubelet,
+                    NODE_LEASE_NAMESPACE,
+                    &name,
+                    &name,
+                );
+                Reply::Renewed { sent }
+            }
+            (Call::PostStatus, Source::Kubelet(node, _)) => {
+                self.post_status(node);
+                Reply::Done("status")
+            }
+            (Call::SyncPods, Source::Kubelet(node, _)) => {
+                self.sync_pods(node);
+                Reply::Done("pods")
+            }
+            (Call::Audit(kind), _) => Reply::Versions(kind, self.store.versions(kind)),
+            (Call::Act(act), Source::Replica(replica, _)) => {
+                let acted = self.perform(replica, &act);
+                Reply::Acted(act, acted)
+            }
+            (call, _) => Reply::Lost(Box::new(call)),
+        }
+    }
+
+    fn prove_link(&mut self, node: usize, count: Option<i64>) -> Reply {
+        let key = cluster_key(&build::node_name(node));
+        let mut proven = 1;
+        let written = self
+            .store
+            .change(self.now, Writer::Agent, Kind::Agent, &key, None, |object| {
+                if let Object::Agent(agent) = object {
+                    agent.spec.link_proofs = count.unwrap_or(agent.spec.link_proofs) + 1;
+                    proven = agent.spec.link_proofs;
+                }
+            });
+        match written {
+            Ok(_) => Reply::Proven(proven),
+            Err(_) => Reply::Lost(Box::new(Call::ProveLink { count })),
+        }
+    }
+
+    fn lease(&mut self, writer: Writer, attempt: LeaseTry, sent: u64) -> Reply {
+        let key = (NAMESPACE.to_owned(), attempt.name.clone());
+        let seen: LeaseSeen = match self.store.get(Kind::OwnLease, &key).map(|object| &**object) {
+            Some(Object::Lease(lease)) => {
+                let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
+                let object = Object::Lease(lease.clone());
+                (holder.unwrap_or_default(), renew_time(&object))
+            }
+            _ => LeaseSeen::default(),
+        };
+        let mine = seen.0 == attempt.me;
+        if attempt.release {
+            if mine {
+                build::renew(&mut self.store, self.now, writer, NAMESPACE, &attempt.name, "");
+            }
+            return Reply::Done("released");
+        }
+        let held = mine || seen.0.is_empty() || attempt.expired.as_ref() == Some(&seen);
+        if !held {
+            return Reply::Lease { held, seen, sent };
+        }
+        build::renew(
+            &mut self.store,
+            self.now,
+            writer,
+            NAMESPACE,
+            &attempt.name,
+            &attempt.me,
+        );
+        let seen = (attempt.me, Some(stamp(self.now)));
+        Reply::Lease { held, seen, sent }
+    }
+
+    fn post_status(&mut self, node: usize) {
+        let name = build::node_name(node);
+        let Some(found) = build::find_node(&self.store, &name) else {
+            return;
+        };
+        let ready = node_condition(found, "Ready");
+        let posted = ready
+            .and_then(|ready| ready.last_heartbeat_time.as_ref())
+            .map(|time| time.0.as_millisecond());
+        let posted = posted
+            .and_then(|posted| u64::try_from(posted).ok())
+            .unwrap_or_default();
+        let recent = (EPOCH + self.now).saturating_sub(posted) < STATUS_AT_LEAST;
+        let as_it_should = ready.is_some_and(|ready| ready.status == "True");
+        if recent && as_it_should {
+            return;
+        }
+        let since = ready
+            .filter(|_| as_it_should)
+            .and_then(|ready| ready.last_transition_time.clone());
+        let condition = NodeCondition {
+            type_: "Ready".to_owned(),
+            status: "True".to_owned(),
+            reason: Some("KubeletReady".to_owned()),
+            last_heartbeat_time: Some(time(self.now)),
+            last_transition_time: since.or_else(|| Some(time(self.now))),
+            ..NodeCondition::default()
+        };
+        let _ = self.store.change(
+            self.now,
+            Writer::Kubelet,
+            Kind::Node,
+            &cluster_key(&name),
+            None,
+            |object| {
+                if let Object::Node(node) = object {
+                    set_node_condition(node, condition);
+                }
+            },
+        );
+    }
+
+    /// Pods that are being deleted go; the others get their Ready back.
+    fn sync_pods(&mut self, node: usize) {
+        let name = build::node_name(node);
+        let mine = |object: &Object| matches!(object, Object::Pod(pod) if node_of(pod) == name);
+        let pods: Vec<_> = self
+            .store
+            .list(Kind::Pod)
+            .filter(|(_, object)| mine(object))
+            .map(|(key, object)| (key.clone(), object.clone()))
+            .collect();
+        let now = self.now;
+        for (key, object) in pods {
+            if object.meta().deletion_timestamp.is_some() {
+                self.store.remove(now, Writer::Kubelet, Kind::Pod, &key);
+            } else if !is_endpoint(&object) {
+                let _ = self
+                    .store
+                    .change(now, Writer::Kubelet, Kind::Pod, &key, None, |object| {
+                        if let Object::Pod(pod) = object {
+                            set_pod_condition(pod, build::pod_condition("Ready", "True", None, now));
+                        }
+                    });
+            }
+        }
+    }
+
+    /// What an answer to a write of ours means for the dispatcher.
+    pub(crate) fn settled<T>(answer: Result<T, Refused>) -> crate::event::Acted {
+        use crate::event::Acted;
+        match answer {
+            Ok(_) | Err(Refused::NotFound) => Acted::Done,
+            Err(Refused::Conflict) => Acted::Stale,
+        }
+    }
+}

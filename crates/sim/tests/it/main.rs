@@ -1,0 +1,171 @@
+//! The promises of the system in random scenarios, and the agreement of two replicas.
+//!
+//! `EVENKEEL_SIM_SEEDS`: seeds over all groups (2,000); `EVENKEEL_SIM_FIRST`: the first of them; `EVENKEEL_SIM_SEED`: this
+//! one alone; `EVENKEEL_SIM_GROUP`: one group alone; `EVENKEEL_SIM_HISTORIES`: histories of two replicas (2,000).
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failing test panics")]
+
+use evenkeel_sim::agreement::History;
+use evenkeel_sim::groups::script;
+use evenkeel_sim::{Group, run};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+fn setting(name: &str) -> Option<u64> {
+    std::env::var(name)
+        .ok()
+        .map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
+}
+
+/// Looks at numbers from `first` on two threads; the ones for which `test` says what is wrong.
+fn search<T: Send>(first: u64, count: u64, test: impl Fn(u64) -> Option<T> + Sync) -> Vec<(u64, T)> {
+    let next = AtomicU64::new(first);
+    let found = Mutex::new(Vec::new());
+    let worker = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= first + count {
+                return;
+            }
+            if let Some(wrong) = test(seed) {
+                found.lock().unwrap().push((seed, wrong));
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(worker);
+        }
+    });
+    let mut found = found.into_inner().unwrap();
+    found.sort_by_key(|(seed, _)| *seed);
+    found
+}
+
+/// Plays seeds of a group; the first that fails is made small and told.
+fn keeps_its_promises(group: Group) {
+    let only = std::env::var("EVENKEEL_SIM_GROUP")
+        .ok()
+        .and_then(|text| Group::parse(&text));
+    if only.is_some_and(|only| only != group) {
+        return;
+    }
+    let (first, count) = if let Some(seed) = setting("EVENKEEL_SIM_SEED") {
+        (seed, 1)
+    } else {
+        let all = setting("EVENKEEL_SIM_SEEDS").unwrap_or(2_000);
+        let share = if only.is_some() {
+            all
+        } else {
+            all / Group::ALL.len() as u64
+        };
+        (setting("EVENKEEL_SIM_FIRST").unwrap_or_default(), share.max(1))
+    };
+    let failing = search(first, count, |seed| run::run(group, seed).broken);
+    let Some((seed, broken)) = failing.first() else {
+        return;
+    };
+    let small = run::shrink(&script(group, *seed));
+    let small = small.map_or_else(|| broken.to_string(), |failure| failure.to_string());
+    let seeds: Vec<u64> = failing.iter().map(|(seed, _)| *seed).take(20).collect();
+    panic!(
+        "{} of {count} seeds fail: {seeds:?}\nthe first, made small:\n{small}",
+        failing.len()
+    );
+}
+
+#[test]
+fn a_node_that_loses_power() {
+    keeps_its_promises(Group::PowerOff);
+}
+
+#[test]
+fn a_node_that_is_cut_off_from_the_cloud() {
+    keeps_its_promises(Group::CutOff);
+}
+
+#[test]
+fn our_parts_down_is_never_later_than_stock() {
+    keeps_its_promises(Group::NeverLaterThanStock);
+}
+
+#[test]
+fn an_api_outage_with_an_isolated_node_deletes_nothing() {
+    keeps_its_promises(Group::ApiOutageIsolated);
+}
+
+#[test]
+fn isolated_for_long_and_then_dead() {
+    keeps_its_promises(Group::IsolatedThenDead);
+}
+
+#[test]
+fn replicas_that_restart_while_they_guard() {
+    keeps_its_promises(Group::GuardRestarts);
+}
+
+#[test]
+fn a_node_that_stalls() {
+    keeps_its_promises(Group::Stalls);
+}
+
+#[test]
+fn a_split_lan_with_the_cloud_whole() {
+    keeps_its_promises(Group::LanSplit);
+}
+
+#[test]
+fn three_zones_with_different_fates() {
+    keeps_its_promises(Group::ThreeZones);
+}
+
+#[test]
+fn an_api_server_that_restarts_during_a_cut() {
+    keeps_its_promises(Group::ApiRestart);
+}
+
+#[test]
+fn a_node_that_returns_while_its_cell_has_no_majority() {
+    keeps_its_promises(Group::ReturnWithoutMajority);
+}
+
+#[test]
+fn agents_that_restart_during_a_cut() {
+    keeps_its_promises(Group::AgentRestarts);
+}
+
+#[test]
+fn the_same_seed_plays_the_same_run() {
+    for group in Group::ALL {
+        let script = script(group, 3);
+        assert_eq!(run::trace(&script), run::trace(&script), "{}", group.name());
+    }
+}
+
+#[test]
+fn a_script_prints_as_a_person_reads_it() {
+    let text = script(Group::ApiRestart, 1).to_string();
+    assert!(
+        text.contains("cut the cloud link of node") && text.contains("API server"),
+        "{text}"
+    );
+}
+
+#[test]
+fn two_replicas_agree() {
+    let (first, count) = match setting("EVENKEEL_SIM_SEED") {
+        Some(seed) => (seed, 1),
+        None => (0, setting("EVENKEEL_SIM_HISTORIES").unwrap_or(2_000)),
+    };
+    let failing = search(first, count, |seed| History::of(seed).play());
+    let Some((seed, text)) = failing.first() else {
+        return;
+    };
+    let small = History::of(*seed).shrink();
+    let small = small.map_or_else(|| text.clone(), |(history, text)| format!("{text}\n{history}"));
+    let seeds: Vec<u64> = failing.iter().map(|(seed, _)| *seed).take(20).collect();
+    panic!(
+        "{} of {count} histories fail: {seeds:?}\nthe first, made small:\n{small}",
+        failing.len()
+    );
+}
