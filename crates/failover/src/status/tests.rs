@@ -471,7 +471,7 @@ mod api {
             .unwrap();
     }
 
-    async fn server() -> ApiServer {
+    fn server() -> ApiServer {
         evenkeel_net::init_crypto();
         let options = Options {
             namespaces: vec!["evenkeel-system".to_owned()],
@@ -489,7 +489,7 @@ mod api {
 
     #[tokio::test]
     async fn a_readers_rights_are_enough_and_what_cannot_be_decoded_is_named() {
-        let server = server().await;
+        let server = server();
         let admin = server.client();
         install(&admin).await;
         for name in ["shore-1", "shore-2"] {
@@ -578,7 +578,7 @@ mod api {
 
     #[tokio::test]
     async fn a_cluster_without_our_kinds_is_told_how_to_install_them() {
-        let server = server().await;
+        let server = server();
         let error = read::found(&server.client()).await.unwrap_err().to_string();
         assert!(error.contains("cannot read nodeincidents.evenkeel.io"), "{error}");
         assert!(error.contains("kubectl apply -f deploy/crds.yaml"), "{error}");
