@@ -308,7 +308,15 @@ impl Sim {
             return;
         };
         match reply {
-            Reply::Lease { held, seen, sent } => process.lease.answered(now, held, seen, sent),
+            Reply::Lease { held, seen, sent } => {
+                let led = process.leads(now);
+                process.lease.answered(now, held, seen, sent);
+                let leads = process.leads(now);
+                if led != leads {
+                    let missing = process.world.missing();
+                    self.note(|| format!("replica {replica}: leads={leads}, not listed yet: {missing:?}"));
+                }
+            }
             Reply::Versions(kind, found) => {
                 // One that came too late counts as failed already.
                 let in_time = process.audits.remove(&kind).is_some();

@@ -157,7 +157,6 @@ impl Sim {
             return;
         }
         let told = watch.listed;
-        watch.listed = true;
         watch.told = newest;
         if told {
             self.put_on_its_way(index, Said::Broken);
@@ -236,6 +235,8 @@ impl Sim {
             Said::Broken => 0,
         };
         watch.delivered = watch.delivered.max(version);
+        // A list that was cut short by a failure is no list.
+        watch.listed |= matches!(said, Said::Listed(..));
         let (client, kind) = (watch.client, watch.kind);
         if let (Client::Replica(replica), Said::Broken | Said::Listed(..)) = (client, &said) {
             let what = if matches!(said, Said::Broken) {
