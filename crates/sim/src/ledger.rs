@@ -407,7 +407,7 @@ impl Ledger {
                 + usize::from(!rows.is_empty());
             let node = node_number(name).unwrap_or_default();
             let faults = self.promise.faults_of(&self.script, node);
-            if rows > allowed * faults {
+            if rows > allowed * faults + self.promise.ends {
                 most = Some(format!("{name}: {rows} changes of state for {faults} faults"));
             }
         }

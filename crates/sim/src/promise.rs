@@ -98,6 +98,9 @@ pub struct Promise {
     pub converges: bool,
     /// Changes of state per node and fault.
     pub changes: Option<usize>,
+    /// Changes of state for the end of the last fault. The end of a split is one more event: nodes that were Isolated
+    /// throughout are vouched for again. The end of a cut is a renewal, which belongs to the cut.
+    pub ends: usize,
     /// The run is compared with stock Kubernetes alone; endpoints too.
     pub compares_endpoints: bool,
     /// How much later than stock something may happen, because watches and loops have their own pace.
@@ -116,6 +119,7 @@ impl Promise {
             group,
             converges: !matches!(group, Group::NeverLaterThanStock),
             changes: matches!(group, Group::CutOff | Group::LanSplit).then_some(2),
+            ends: usize::from(group == Group::LanSplit),
             compares_endpoints: !mid_cut,
             later_than_stock: if mid_cut && group == Group::NeverLaterThanStock {
                 180

@@ -22,8 +22,6 @@ mod stateful;
 pub mod storm;
 mod zones;
 
-pub(crate) use node::STOCK_MARKS_MS;
-
 use crate::world::facts::{Cluster, IncidentFacts};
 use crate::world::{Config, Decisions};
 use action::{Action, Plan};

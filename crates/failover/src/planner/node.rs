@@ -17,7 +17,7 @@ use evenkeel_zone::verdict::Verdict;
 
 /// The stock controller marks the pods of a node after it marked the node, one by one; what it has not marked after
 /// this long it never will.
-pub(crate) const STOCK_MARKS_MS: u64 = 10_000;
+const STOCK_MARKS_MS: u64 = 10_000;
 /// An Isolated node is told of after this long: peers need up to 15 s to vouch for a node that came back.
 const ISOLATED_TOLD_MS: u64 = 15_000;
 
@@ -282,7 +282,10 @@ fn settle(known: &mut Known, scene: &Scene<'_>, plan: &mut Plan) {
     let Some(marked) = life.stock_mark.filter(|_| life.is_marked()) else {
         return;
     };
-    if scene.now.since(marked) >= STOCK_MARKS_MS && scene.judged.decision.may_harm() {
+    // Who stands down may not be here any more in ten seconds; a mark that the stock controller makes as well is one mark.
+    let stands_down = scene.judged.settings.mode == ModePolicy::Observe;
+    let stock_is_done = scene.now.since(marked) >= STOCK_MARKS_MS;
+    if (stands_down || stock_is_done) && scene.judged.decision.may_harm() {
         withdraw(known, scene, "", "", plan);
     }
 }

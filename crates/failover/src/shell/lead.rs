@@ -6,11 +6,10 @@ use super::metrics::Metrics;
 use super::presence::Present;
 use super::watch::{self, Restarts};
 use crate::clock::instant;
+use crate::planner::Planner;
 use crate::planner::action::{About, Action, Notice};
-use crate::planner::{Planner, STOCK_MARKS_MS};
 use crate::webhook::Source;
 use crate::webhook::core::View;
-use crate::world::facts::NodeFacts;
 use crate::world::{self, Config, Kind, LastSigns, Seen, World};
 use evenkeel_api::crd::ZoneHealth;
 use evenkeel_api::names;
@@ -235,7 +234,7 @@ impl Controller {
                 return;
             }
             let wanted = self.look();
-            if self.leads() && wanted == 0 && !self.has_to_wait() {
+            if self.leads() && wanted == 0 {
                 return;
             }
             if instant() > deadline || !self.leads() && instant() > take_over {
@@ -274,16 +273,6 @@ impl Controller {
                 .incidents
                 .values()
                 .any(|incident| incident.status.closed_at.is_none())
-    }
-
-    /// Whether the stock controller marked a node so lately that it may still be marking the pods itself.
-    fn has_to_wait(&self) -> bool {
-        let now = self.source.clock.now();
-        let lately = |node: &NodeFacts| {
-            let mark = node.life.stock_mark.filter(|_| node.life.is_marked());
-            mark.is_some_and(|mark| now.since(mark) < STOCK_MARKS_MS)
-        };
-        self.world.cluster().nodes.values().any(lately)
     }
 
     /// Takes over, pauses, or lets go, as the election says.
