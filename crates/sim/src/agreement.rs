@@ -4,7 +4,7 @@
 //! Two promises: where nothing happened for 5 s, both protect the same; and what the leader has protected for 5 s, the
 //! follower's webhook lets nobody take. A replica that has not got all lists is not ready and is not asked.
 
-use crate::api::build;
+use crate::api::build::{self, node_number};
 use crate::api::objects::{EPOCH, Object, Word, cluster_key, micro, say, set_node_condition, time};
 use crate::api::{Store, Writer};
 use crate::rng::Rng;
@@ -183,6 +183,10 @@ struct Game<'a> {
     held: BTreeMap<String, (Protection, NodeState, u64)>,
     last_event: u64,
     last_policy: u64,
+    /// When the kubelet of a node renewed last.
+    renewed: BTreeMap<usize, u64>,
+    /// When each replica was restarted last.
+    restarted: [u64; 2],
 }
 
 fn wall(now: u64) -> Millis {
@@ -244,6 +248,8 @@ impl<'a> Game<'a> {
             held: BTreeMap::new(),
             last_event: 0,
             last_policy: 0,
+            renewed: BTreeMap::new(),
+            restarted: [0; 2],
         };
         game.list(0);
         game.list(1);
@@ -302,6 +308,7 @@ impl<'a> Game<'a> {
         let name = format!("node-{node}");
         let key = (NODE_LEASE_NAMESPACE.to_owned(), name);
         let at = self.now;
+        self.renewed.insert(node, at);
         let _ = self
             .store
             .change(at, Writer::Kubelet, Kind::NodeLease, &key, None, |object| {
@@ -431,6 +438,9 @@ impl<'a> Game<'a> {
     fn restart(&mut self, side: usize) {
         let verifier = self.zone.verifier();
         let now = self.now;
+        if let Some(at) = self.restarted.get_mut(side) {
+            *at = now;
+        }
         if side == 0 {
             self.planner = Planner::new(config(0));
             self.held.clear();
@@ -568,6 +578,22 @@ impl<'a> Game<'a> {
         }
     }
 
+    /// Whether a replica does not know for how long a node that it does not take for alive has been silent: it was restarted meanwhile, and nothing
+    /// that is written says it. It counts from its own start and so protects longer, until the time is over at which
+    /// stock Kubernetes would begin.
+    fn counts_from_its_start(&self, side: usize, node: &str, state: NodeState) -> bool {
+        if !matches!(state, NodeState::Dead(_) | NodeState::Unknown) {
+            return false;
+        }
+        let timing = Timing::default();
+        let began = self.restarted.get(side).copied().unwrap_or_default();
+        let renewed = node_number(node)
+            .and_then(|node| self.renewed.get(&node))
+            .copied();
+        let counts = timing.stock_grace + timing.patience + SLACK + APART;
+        began > 0 && self.now < began + counts && renewed.is_none_or(|renewed| renewed < began + APART)
+    }
+
     fn compare(&self) -> Option<String> {
         let (leader, follower) = (self.sides.first()?, self.sides.get(1)?);
         if !leader.world.missing().is_empty() || !follower.world.missing().is_empty() {
@@ -595,11 +621,13 @@ impl<'a> Game<'a> {
                 held.evictions && !other.if_stale.evictions || held.readiness && !other.if_stale.readiness;
             // A policy that was changed ends what it protected, for each replica when it sees it.
             let same_policy = self.now >= self.last_policy + APART + SLACK;
-            if long >= APART + SLACK && lets_pass && same_policy {
+            let leader_counts = self.counts_from_its_start(0, name, judged.decision.state());
+            if long >= APART + SLACK && lets_pass && same_policy && !leader_counts {
                 return text("the follower lets pass what is protected");
             }
             let quiet = self.now >= self.last_event + 2 * APART + SLACK && long >= APART + SLACK;
-            if quiet && judged.protection != other.protection {
+            let counts = leader_counts || self.counts_from_its_start(1, name, other.decision.state());
+            if quiet && !counts && judged.protection != other.protection {
                 return text("they disagree in quiet");
             }
         }
