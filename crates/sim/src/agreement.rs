@@ -15,7 +15,7 @@ use evenkeel_api::zone::NodeVerdict;
 use evenkeel_failover::planner::Planner;
 use evenkeel_failover::planner::action::Action;
 use evenkeel_failover::world::{Config, Kind, Role, Seen, World};
-use evenkeel_judge::{NodeState, Profile, Protection, Timing};
+use evenkeel_judge::{Dead, NodeState, Profile, Protection, Timing};
 use evenkeel_net::watch::{Delta, Key, key};
 use evenkeel_zone::Millis;
 use evenkeel_zone::fixture::Fixture;
@@ -621,12 +621,17 @@ impl<'a> Game<'a> {
                 held.evictions && !other.if_stale.evictions || held.readiness && !other.if_stale.readiness;
             // A policy that was changed ends what it protected, for each replica when it sees it.
             let same_policy = self.now >= self.last_policy + APART + SLACK;
-            let leader_counts = self.counts_from_its_start(0, name, judged.decision.state());
+            // The end of the stock pace is not compared: each counts it from the last sign of life that it saw itself,
+            // and no object carries that. A confirmed death is compared with everything else.
+            let paces = |state| matches!(state, NodeState::Dead(phase) if phase != Dead::Confirmed);
+            let (own, theirs) = (judged.decision.state(), other.decision.state());
+            let both_pace = paces(own) && paces(theirs);
+            let leader_counts = both_pace || self.counts_from_its_start(0, name, own);
             if long >= APART + SLACK && lets_pass && same_policy && !leader_counts {
                 return text("the follower lets pass what is protected");
             }
             let quiet = self.now >= self.last_event + 2 * APART + SLACK && long >= APART + SLACK;
-            let counts = leader_counts || self.counts_from_its_start(1, name, other.decision.state());
+            let counts = leader_counts || self.counts_from_its_start(1, name, theirs);
             if quiet && !counts && judged.protection != other.protection {
                 return text("they disagree in quiet");
             }
