@@ -12,6 +12,7 @@ pub use evidence::{Refusal, check};
 
 use crate::Millis;
 use crate::keys::{Ed25519, Verifier};
+use crate::roster::MemberId;
 use crate::wire::Nonce;
 use evenkeel_api::zone::{RosterSpec, ZoneHealthStatus};
 use std::collections::BTreeMap;
@@ -183,10 +184,9 @@ impl Book {
 
     /// The verdict on a node.
     pub fn verdict(&self, node_uid: &str) -> Verdict {
-        let zone = self.zones.values().find(|zone| zone.has_member(node_uid));
-        zone.map_or(Verdict::None(NoVerdict::NotAMember), |zone| {
-            zone.verdict(node_uid)
-        })
+        let id = MemberId::of(node_uid);
+        let zone = self.zones.values().find(|zone| zone.has_member(id));
+        zone.map_or(Verdict::None(NoVerdict::NotAMember), |zone| zone.verdict(id))
     }
 
     /// When the zone was last seen to advance: new signed evidence, or a renewal of its Lease by a member.

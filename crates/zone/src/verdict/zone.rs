@@ -61,10 +61,8 @@ impl Word {
 }
 
 impl Zone {
-    pub(super) fn has_member(&self, uid: &str) -> bool {
-        self.roster
-            .as_ref()
-            .is_some_and(|roster| roster.contains(MemberId::of(uid)))
+    pub(super) fn has_member(&self, id: MemberId) -> bool {
+        self.roster.as_ref().is_some_and(|roster| roster.contains(id))
     }
 
     pub(super) fn advanced(&self) -> Option<Millis> {
@@ -89,11 +87,11 @@ impl Zone {
         self.lease_seen = true;
     }
 
-    pub(super) fn verdict(&self, uid: &str) -> Verdict {
+    pub(super) fn verdict(&self, id: MemberId) -> Verdict {
         if self.advanced.is_none() {
             return Verdict::None(NoVerdict::Void);
         }
-        let Some(held) = self.nodes.get(&MemberId::of(uid)) else {
+        let Some(held) = self.nodes.get(&id) else {
             return Verdict::None(NoVerdict::NotListed);
         };
         match held.word {
