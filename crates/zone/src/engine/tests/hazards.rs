@@ -3,7 +3,8 @@
 use super::net::Net;
 use crate::engine::Note;
 use crate::fixture::Fixture;
-use crate::wire::EdgeState;
+use crate::roster::MemberId;
+use crate::wire::{EdgeState, Nonce};
 use rstest::rstest;
 
 /// The time between two probes of one burst, and two ticks.
@@ -36,6 +37,44 @@ fn the_first_lost_edge_makes_all_observers_probe_at_once(
         .filter(|i| net.heartbeats.get(&(*i, victim)).is_none_or(|at| *at < killed_at))
         .collect();
     assert_eq!(waiting, Vec::<usize>::new(), "observers that did not look");
+}
+
+/// Hazard 7: who is lost by some observers, and by too few of them to be suspect at once, is voted on all the
+/// same: after two periods in which that did not change.
+#[rstest]
+fn who_stays_lost_to_some_observers_is_voted_on_after_two_periods(#[values(1, 2, 3)] seed: u64) {
+    let mut net = Net::settled(7, seed);
+    let period = 2_000;
+    // Node 7 hears nobody any more, and only nodes 5 and 6 hear it. Four of its six observers lose it: fewer
+    // than the five that make a suspect at once, and a majority of the zone, whom a vote lets decide.
+    for i in 1..=6 {
+        net.cut.insert((i, 7));
+    }
+    for i in 1..=4 {
+        net.cut.insert((7, i));
+    }
+    let cut_at = net.now;
+    let losses = |net: &Net| -> Vec<u64> {
+        let is_loss = |note: &Note| matches!(note, Note::Edge { subject, state: EdgeState::Down } if subject == "node-7");
+        let lost = net.notes.iter().filter(|(_, _, note)| is_loss(note));
+        lost.map(|(at, _, _)| *at).collect()
+    };
+    net.until("a third of its observers lost it", 6_000, |net| {
+        losses(net).len() >= 2
+    });
+    let unstable_at = net.now;
+    let asked = |net: &Net| {
+        let about = |((_, _, suspect), at): (&(usize, Nonce, MemberId), &u64)| {
+            (*suspect == Fixture::id(7) && *at >= cut_at).then_some(*at)
+        };
+        net.rounds.iter().filter_map(about).min()
+    };
+    net.until("there is a vote", 3 * period, |net| asked(net).is_some());
+    assert_eq!(losses(&net).len(), 4, "and no more");
+    let waited = net.now - unstable_at;
+    // What a datagram, a tick and the gathering of suspects take comes on top.
+    assert!((2 * period..2 * period + 1_000).contains(&waited), "{waited} ms");
+    net.until("the vote is counted", 2_000, |net| net.is_dead(7));
 }
 
 /// Hazard 8: the smaller side of a split sees a majority dead, and ranks its own members as the reporters.

@@ -1,1 +1,2 @@
 mod rules;
+mod stock_loop;

@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 
 const NODE_CONTROLLER: &str = "system:serviceaccount:kube-system:node-controller";
 const KCM: &str = "system:kube-controller-manager";
-const SLICE_CONTROLLER: &str = "system:serviceaccount:kube-system:endpointslice-controller";
+pub(super) const SLICE_CONTROLLER: &str = "system:serviceaccount:kube-system:endpointslice-controller";
 const OURS: &str = "system:serviceaccount:evenkeel-system:evenkeel-controller";
-const NOW: Millis = Millis(100_000);
+pub(super) const NOW: Millis = Millis(100_000);
 
 /// `shore-2` is protected, nobody else is.
-fn view() -> View {
+pub(super) fn view() -> View {
     let all = Protection {
         evictions: true,
         readiness: true,
@@ -36,7 +36,7 @@ fn with_node(change: impl FnOnce(&mut Guarded)) -> View {
     view
 }
 
-fn request(user: &str, operation: &str, resource: &str, object: Value, old: Value) -> Request {
+pub(super) fn request(user: &str, operation: &str, resource: &str, object: Value, old: Value) -> Request {
     let (path, sub_resource) = resource.split_once('/').unwrap_or((resource, ""));
     let (group, plural) = path.rsplit_once(':').unwrap_or(("", path));
     serde_json::from_value(json!({
@@ -325,7 +325,7 @@ fn other_nodes_are_tainted(#[case] name: &str, #[case] uid: &str) {
 
 // ---- endpointslices
 
-fn endpoint(pod: &str, node: &str, ready: bool) -> Value {
+pub(super) fn endpoint(pod: &str, node: &str, ready: bool) -> Value {
     json!({
         "addresses": [format!("10.0.0.{}", pod.len())],
         "nodeName": node,
