@@ -131,16 +131,8 @@ impl Cloud {
     pub(crate) async fn home(&self, zone_default: Option<&str>) -> Result<Home, CloudError> {
         let nodes: Api<Node> = Api::all(self.client.clone());
         let node = bounded("reading the agent's Node", nodes.get(&self.node)).await?;
-        let label = names::ZONE_LABELS
-            .iter()
-            .find_map(|label| node.labels().get(*label));
-        let zone = label
-            .map(String::as_str)
-            .filter(|zone| !zone.is_empty())
-            .or(zone_default);
-        let zone = zone
-            .ok_or_else(|| CloudError::NoZone(self.node.clone()))?
-            .to_owned();
+        let zone = names::zone_of(node.labels(), zone_default)
+            .ok_or_else(|| CloudError::NoZone(self.node.clone()))?;
         let node_uid = node.uid().ok_or_else(|| CloudError::NoUid(self.node.clone()))?;
         Ok(Home { node_uid, zone })
     }

@@ -242,6 +242,10 @@ pub struct LatchRecord {
     /// When the leader received the first round of votes that found the node dead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_dead_round_at: Option<Time>,
+    /// When the leader last saw a sign of life of the dead node: its pods are kept from stock eviction until the
+    /// grace period of stock Kubernetes after it, unless the death is confirmed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_sign_of_life_at: Option<Time>,
     /// When a later round confirmed the death.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confirmed_at: Option<Time>,

@@ -1,5 +1,7 @@
 //! Every name that crosses a crate border or reaches the API server.
 
+use std::collections::BTreeMap;
+
 /// API group of our custom resources.
 pub const GROUP: &str = "evenkeel.io";
 /// Version of our custom resources.
@@ -24,6 +26,19 @@ pub const NODE_LEASE_NAMESPACE: &str = "kube-node-lease";
 pub const DEFAULT_ZONE: &str = "default";
 /// Labels that name a node's zone, in order of preference.
 pub const ZONE_LABELS: [&str; 2] = ["topology.kubernetes.io/zone", "superedgehealth/topology-zone"];
+/// The zone of a node by its labels: the first of [`ZONE_LABELS`] that has a value, else `default_zone`, else none.
+pub fn zone_of(labels: &BTreeMap<String, String>, default_zone: Option<&str>) -> Option<String> {
+    ZONE_LABELS
+        .iter()
+        .find_map(|label| {
+            labels
+                .get(*label)
+                .map(String::as_str)
+                .filter(|zone| !zone.is_empty())
+        })
+        .or(default_zone)
+        .map(str::to_owned)
+}
 /// Label of control-plane nodes: never in a roster.
 pub const CONTROL_PLANE_LABEL: &str = "node-role.kubernetes.io/control-plane";
 /// Label by which a node keeps out of zone disruption counts (upstream's).

@@ -9,6 +9,7 @@
 //! | renewed since | Dead latched, or dead | Isolated |
 //! | any | dead, from a round asked for after the last renewal | Dead, announced |
 //! | fresh | anything else | Healthy |
+//! | not yet known | alive, after Dead | Disconnected |
 //! | stale | alive; kubelet or runtime broken for 60 s, or the agent seen writing for 60 s | KubeletDown |
 //! | stale | alive, none of that | Disconnected |
 //! | stale | none; the zone, which used to report, is silent, and every member's Lease is stale | Dark |
@@ -103,6 +104,7 @@ fn held(memory: &Memory, noted: &Memory, reason: Reason, view: View) -> Decision
     Decision {
         memory: Memory {
             life: noted.life,
+            known_from: noted.known_from,
             ..*memory
         },
         reason,
@@ -114,18 +116,25 @@ fn held(memory: &Memory, noted: &Memory, reason: Reason, view: View) -> Decision
 /// A replica that does not lead says what the leader recorded, as long as the leader is seen to work; with its own
 /// decision it only bridges the time until it hears (hazard 50). Its own memory goes on beneath.
 pub fn follow(own: &Decision, leader: Option<&Recorded>) -> Decision {
-    match leader.filter(|_| own.view != View::Lost) {
-        Some(recorded) if recorded.state != own.state() => Decision {
-            memory: Memory {
-                state: recorded.state,
-                since: recorded.since,
-                ..own.memory
-            },
-            reason: Reason::LeaderSays,
-            view: own.view,
-            held: false,
+    let Some(recorded) = leader.filter(|_| own.view != View::Lost) else {
+        return *own;
+    };
+    let memory = Memory {
+        life: recorded.life.or(own.memory.life),
+        ..own.memory
+    };
+    if recorded.state == own.state() {
+        return Decision { memory, ..*own };
+    }
+    Decision {
+        memory: Memory {
+            state: recorded.state,
+            since: recorded.since,
+            ..memory
         },
-        _ => *own,
+        reason: Reason::LeaderSays,
+        view: own.view,
+        held: false,
     }
 }
 
@@ -164,9 +173,9 @@ impl Case<'_> {
             life: memory
                 .life
                 .max(self.evidence.life.renewed)
-                .max(self.alive.map(|alive| alive.received))
-                // Since when it is silent before our time, nobody knows.
-                .or(self.evidence.life.first_seen),
+                .max(self.alive.map(|alive| alive.received)),
+            // Since when it was silent before our time, nobody knows.
+            known_from: memory.known_from.or(self.evidence.life.first_seen),
             vouched_before: memory.vouched_before && !heard && self.evidence.sight.is_recovering(now),
             ..*memory
         }
@@ -300,6 +309,10 @@ impl Case<'_> {
         };
         match (self.lease, self.alive) {
             (Lease::Fresh, _) => Row::Is(NodeState::Healthy, Reason::Renewing),
+            // That it lives takes a death back, whatever its Lease will say.
+            (Lease::Unproven, Some(_)) if matches!(memory.state, NodeState::Dead(_)) => {
+                Row::Is(NodeState::Disconnected, Reason::VouchedForAgain)
+            }
             (Lease::Unproven, _) => Row::Unsaid(Reason::LeaseNotProven),
             (Lease::Stale, Some(alive)) => {
                 let broken = alive.kubelet == Health::Failing || alive.runtime == Health::Failing;

@@ -86,10 +86,21 @@ impl Life {
     }
 
     /// Whether the stock controller's mark stands and is newer than the last renewal that we saw. That write proves
-    /// that stock Kubernetes takes the Lease for stale, whatever its timers. At the same instant the renewal counts.
+    /// that stock Kubernetes takes the Lease for stale, whatever its timers. A mark within [`SKEW_MS`] of a renewal
+    /// proves nothing: it was made from an older Lease, and the two crossed on their way.
     pub fn is_marked(&self) -> bool {
-        self.stock_mark
-            .is_some_and(|mark| self.renewed.is_none_or(|renewed| mark > renewed))
+        let apart = |mark: Millis| self.renewed.is_none_or(|renewed| mark >= renewed.plus(SKEW_MS));
+        self.stock_mark.is_some_and(apart)
+    }
+
+    /// The same with a mark of the stock controller that counts, whenever the last renewal was.
+    #[must_use]
+    pub fn marked(self, now: Millis) -> Self {
+        let counts = self.renewed.map_or(now, |renewed| renewed.plus(SKEW_MS));
+        Self {
+            stock_mark: Some(counts.max(now)),
+            ..self
+        }
     }
 
     /// For how long the node has been silent on a watch that is proven live; `None` where that cannot be said.

@@ -16,8 +16,10 @@ pub struct Memory {
     pub broken_since: Option<Millis>,
     /// Since when a majority has vouched for the node without a break, and called its kubelet and runtime well.
     pub well_since: Option<Millis>,
-    /// Last evidence of life: a renewal, or an alive verdict.
+    /// Last evidence of life: a renewal, or an alive verdict; seen by this replica, or recorded by the leader.
     pub life: Option<Millis>,
+    /// Since when this replica has known the node: where there is no evidence of life, silence counts from here.
+    pub known_from: Option<Millis>,
     /// The node was Disconnected when this replica started, and no evidence of its own has come since.
     pub vouched_before: bool,
 }
@@ -61,6 +63,8 @@ pub struct Recorded {
     pub since: Millis,
     /// Latch.
     pub latch: Latch,
+    /// The leader's last evidence of life, where a death is latched.
+    pub life: Option<Millis>,
 }
 
 impl Memory {
@@ -77,8 +81,9 @@ impl Memory {
             self.vouched_before = recorded.state == NodeState::Disconnected;
         }
         if let Latch::Dead(death) = recorded.latch {
-            // It lived until then at the latest.
-            self.life = self.life.or(Some(death.received));
+            // Every replica ends what it keeps when the leader does. What this one sees itself counts again with its
+            // next decision. Without a record: it lived until the first round at the latest.
+            self.life = recorded.life.or(self.life).or(Some(death.received));
         }
         match (&mut self.latch, recorded.latch) {
             (own @ Latch::Open, theirs) => *own = theirs,
@@ -92,9 +97,16 @@ impl Memory {
         }
     }
 
-    /// The leader closed the incident: its latches are everybody's, and so is their end.
+    /// From when a silence counts.
+    pub fn silent_from(&self) -> Option<Millis> {
+        self.life.or(self.known_from)
+    }
+
+    /// The leader closed the incident: its latches are everybody's, and so is their end. Who cannot tell yet takes the
+    /// node for healthy, as the leader does.
     pub fn close(&mut self) {
         self.latch = Latch::Open;
         self.vouched_before = false;
+        self.state = NodeState::Healthy;
     }
 }

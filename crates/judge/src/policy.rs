@@ -96,13 +96,13 @@ pub fn selects(spec: &FailoverPolicySpec, labels: &BTreeMap<String, String>) -> 
 /// The settings of a node with these labels, and which policies were overruled on it.
 ///
 /// Negative seconds count as 0: the schema refuses them, an object from before it may still carry them.
-pub fn effective(
-    policies: &[Policy],
+pub fn effective<'a>(
+    policies: impl IntoIterator<Item = &'a Policy>,
     labels: &BTreeMap<String, String>,
     profile: Profile,
 ) -> (Settings, Vec<Overruled>) {
     let matching: Vec<&Policy> = policies
-        .iter()
+        .into_iter()
         .filter(|policy| selects(&policy.spec, labels))
         .collect();
     let defaults = profile.settings();

@@ -40,7 +40,7 @@ pub fn protection(decision: &Decision, settings: &Settings, timing: &Timing, now
         NodeState::Dead(Dead::Announced | Dead::AtStockPace | Dead::Paused) => Protection {
             evictions: decision
                 .memory
-                .life
+                .silent_from()
                 .is_some_and(|life| within(life, timing.stock_grace + timing.patience)),
             readiness: false,
         },

@@ -144,6 +144,8 @@ pub enum Reason {
     VouchedFor,
     /// This replica has just started, and the node was Disconnected before.
     VouchedForBefore,
+    /// A majority vouches for a node that was dead; its Lease was not watched for long enough.
+    VouchedForAgain,
     /// A majority voted no.
     VotedDead,
     /// A majority voted no twice, far enough apart.
@@ -180,6 +182,9 @@ impl fmt::Display for Reason {
             Self::VouchedFor => "its Lease is stale, and a majority of its zone vouches for it",
             Self::VouchedForBefore => {
                 "it was Disconnected when this controller started, and new evidence is still awaited"
+            }
+            Self::VouchedForAgain => {
+                "it was dead, and a majority of its zone vouches for it again; its Lease has not been watched for long enough"
             }
             Self::VotedDead => "a majority of its zone voted it dead after its last renewal",
             Self::VotedDeadTwice => {

@@ -2,9 +2,11 @@
 //! kept. The leader's planner writes incidents, which come back to both. One replica is restarted at random.
 //!
 //! Two promises: where nothing happened for 5 s, both protect the same; and what the leader has protected for 5 s, the
-//! follower's webhook lets nobody take. A replica that has not got all lists is not ready and is not asked.
+//! follower's webhook lets nobody take. A replica that has not got all lists is not ready and is not asked. To the first
+//! promise a restart goes on for as long as the new replica calls a node Unknown because it has not watched its Lease
+//! for long enough; to the second there is no exception.
 
-use crate::api::build::{self, node_number};
+use crate::api::build;
 use crate::api::objects::{EPOCH, Object, Word, cluster_key, micro, say, set_node_condition, time};
 use crate::api::{Store, Writer};
 use crate::rng::Rng;
@@ -15,7 +17,7 @@ use evenkeel_api::zone::NodeVerdict;
 use evenkeel_failover::planner::Planner;
 use evenkeel_failover::planner::action::Action;
 use evenkeel_failover::world::{Config, Kind, Role, Seen, World};
-use evenkeel_judge::{Dead, NodeState, Profile, Protection, Timing};
+use evenkeel_judge::{NodeState, Profile, Protection, Timing};
 use evenkeel_net::watch::{Delta, Key, key};
 use evenkeel_zone::Millis;
 use evenkeel_zone::fixture::Fixture;
@@ -183,10 +185,8 @@ struct Game<'a> {
     held: BTreeMap<String, (Protection, NodeState, u64)>,
     last_event: u64,
     last_policy: u64,
-    /// When the kubelet of a node renewed last.
-    renewed: BTreeMap<usize, u64>,
     /// When each replica was restarted last.
-    restarted: [u64; 2],
+    restarted: [Option<u64>; 2],
 }
 
 fn wall(now: u64) -> Millis {
@@ -248,8 +248,7 @@ impl<'a> Game<'a> {
             held: BTreeMap::new(),
             last_event: 0,
             last_policy: 0,
-            renewed: BTreeMap::new(),
-            restarted: [0; 2],
+            restarted: [None; 2],
         };
         game.list(0);
         game.list(1);
@@ -308,7 +307,6 @@ impl<'a> Game<'a> {
         let name = format!("node-{node}");
         let key = (NODE_LEASE_NAMESPACE.to_owned(), name);
         let at = self.now;
-        self.renewed.insert(node, at);
         let _ = self
             .store
             .change(at, Writer::Kubelet, Kind::NodeLease, &key, None, |object| {
@@ -439,7 +437,7 @@ impl<'a> Game<'a> {
         let verifier = self.zone.verifier();
         let now = self.now;
         if let Some(at) = self.restarted.get_mut(side) {
-            *at = now;
+            *at = Some(now);
         }
         if side == 0 {
             self.planner = Planner::new(config(0));
@@ -578,20 +576,13 @@ impl<'a> Game<'a> {
         }
     }
 
-    /// Whether a replica does not know for how long a node that it does not take for alive has been silent: it was restarted meanwhile, and nothing
-    /// that is written says it. It counts from its own start and so protects longer, until the time is over at which
-    /// stock Kubernetes would begin.
-    fn counts_from_its_start(&self, side: usize, node: &str, state: NodeState) -> bool {
-        if !matches!(state, NodeState::Dead(_) | NodeState::Unknown) {
-            return false;
-        }
-        let timing = Timing::default();
-        let began = self.restarted.get(side).copied().unwrap_or_default();
-        let renewed = node_number(node)
-            .and_then(|node| self.renewed.get(&node))
-            .copied();
-        let counts = timing.stock_grace + timing.patience + SLACK + APART;
-        began > 0 && self.now < began + counts && renewed.is_none_or(|renewed| renewed < began + APART)
+    /// Whether a replica was restarted so lately that it cannot say whether a node is silent, and nothing that is
+    /// recorded says it: a Lease is stale after so long under its own eyes.
+    fn cannot_say_yet(&self, side: usize, state: NodeState) -> bool {
+        let timing = Timing::default().following();
+        let restarted = self.restarted.get(side).copied().flatten();
+        let told = restarted.map(|at| at + timing.stale_after + timing.patience + APART + SLACK);
+        state == NodeState::Unknown && told.is_some_and(|told| self.now < told)
     }
 
     fn compare(&self) -> Option<String> {
@@ -621,18 +612,13 @@ impl<'a> Game<'a> {
                 held.evictions && !other.if_stale.evictions || held.readiness && !other.if_stale.readiness;
             // A policy that was changed ends what it protected, for each replica when it sees it.
             let same_policy = self.now >= self.last_policy + APART + SLACK;
-            // The end of the stock pace is not compared: each counts it from the last sign of life that it saw itself,
-            // and no object carries that. A confirmed death is compared with everything else.
-            let paces = |state| matches!(state, NodeState::Dead(phase) if phase != Dead::Confirmed);
-            let (own, theirs) = (judged.decision.state(), other.decision.state());
-            let both_pace = paces(own) && paces(theirs);
-            let leader_counts = both_pace || self.counts_from_its_start(0, name, own);
-            if long >= APART + SLACK && lets_pass && same_policy && !leader_counts {
+            if long >= APART + SLACK && lets_pass && same_policy {
                 return text("the follower lets pass what is protected");
             }
             let quiet = self.now >= self.last_event + 2 * APART + SLACK && long >= APART + SLACK;
-            let counts = leader_counts || self.counts_from_its_start(1, name, theirs);
-            if quiet && !counts && judged.protection != other.protection {
+            let unsaid = self.cannot_say_yet(0, judged.decision.state())
+                || self.cannot_say_yet(1, other.decision.state());
+            if quiet && !unsaid && judged.protection != other.protection {
                 return text("they disagree in quiet");
             }
         }

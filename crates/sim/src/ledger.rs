@@ -10,7 +10,6 @@ use evenkeel_failover::world::Kind;
 use evenkeel_judge::NodeState;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::rc::Rc;
 
 /// Window of the storm limits.
 const WINDOW: u64 = 600 * SECOND;
@@ -75,7 +74,8 @@ pub struct Numbers {
     pub worst_out: u64,
     /// Most changes of state of one node.
     pub changes: usize,
-    /// Most writes of ours about one node, per hour.
+    /// Most writes of ours about one node, per hour. A shorter run counts as an hour: what is written at a fault is not
+    /// written again and again.
     pub writes_per_hour: f64,
     /// Time after the last fault until nothing of ours was left.
     pub converged: u64,
@@ -92,8 +92,6 @@ pub struct Ledger {
     states: BTreeMap<String, Vec<(u64, NodeState)>>,
     writes: BTreeMap<usize, u64>,
     begun: BTreeMap<usize, u64>,
-    /// How often stock Kubernetes marked a node whose kubelet was running.
-    late_marks: BTreeMap<usize, usize>,
     clean_since: Option<u64>,
     /// Since when at least one replica could answer admission.
     guarded_since: Option<u64>,
@@ -115,7 +113,6 @@ impl Ledger {
             states: BTreeMap::new(),
             writes: BTreeMap::new(),
             begun: BTreeMap::new(),
-            late_marks: BTreeMap::new(),
             clean_since: None,
             guarded_since: None,
             broken: Vec::new(),
@@ -150,23 +147,7 @@ impl Ledger {
         match change.kind {
             Kind::Pod => self.pod(change),
             Kind::Node if change.writer == Writer::Ours => self.taint(change),
-            Kind::Node if change.writer == Writer::Stock => self.mark(change),
             _ => {}
-        }
-    }
-
-    /// Stock Kubernetes may mark a node just when its kubelet is back, from a Lease that it read before. The node then
-    /// dies and returns once more for everybody who believes the mark: this is an event of its own.
-    fn mark(&mut self, change: &Change) {
-        let marked = |object: &Option<Rc<Object>>| object.as_deref().is_some_and(is_marked);
-        let Some(node) =
-            node_number(&change.key.1).filter(|_| !marked(&change.before) && marked(&change.object))
-        else {
-            return;
-        };
-        let fate = self.fates.get(node.wrapping_sub(1));
-        if fate.is_some_and(|fate| fate.kubelet_runs(change.at)) {
-            *self.late_marks.entry(node).or_default() += 1;
         }
     }
 
@@ -426,8 +407,7 @@ impl Ledger {
             let rows = rows.windows(2).filter(|pair| pair.first() != pair.last()).count()
                 + usize::from(!rows.is_empty());
             let node = node_number(name).unwrap_or_default();
-            let late_marks = self.late_marks.get(&node).copied().unwrap_or_default();
-            let faults = self.promise.faults_of(&self.script, node) + late_marks;
+            let faults = self.promise.faults_of(&self.script, node);
             if rows > allowed * faults + self.promise.ends {
                 most = Some(format!("{name}: {rows} changes of state for {faults} faults"));
             }
@@ -506,25 +486,13 @@ impl Ledger {
         }
         numbers.changes = self.states.values().map(Vec::len).max().unwrap_or_default();
         let most = self.writes.values().max().copied().unwrap_or_default();
-        let hours = (self.end.max(1)) as f64 / 3_600_000.0;
-        numbers.writes_per_hour = most as f64 / hours;
+        let hours = self.end as f64 / 3_600_000.0;
+        numbers.writes_per_hour = most as f64 / hours.max(1.0);
         numbers.converged = self
             .clean_since
             .map_or(0, |at| at.saturating_sub(self.script.last_fault_ends()));
         numbers
     }
-}
-
-/// Whether stock Kubernetes calls a node's state unknown.
-fn is_marked(object: &Object) -> bool {
-    let Object::Node(node) = object else {
-        return false;
-    };
-    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
-    conditions.is_some_and(|list| {
-        list.iter()
-            .any(|condition| condition.type_ == "Ready" && condition.status == "Unknown")
-    })
 }
 
 fn node_of_change(change: &Change) -> Option<usize> {

@@ -48,12 +48,6 @@ impl Fate {
         fate
     }
 
-    /// Whether its kubelet runs and reaches the API server.
-    pub fn kubelet_runs(&self, at: u64) -> bool {
-        let spans = [&self.dead, &self.stalls, &self.kubelet, &self.cut, &self.api];
-        spans.iter().all(|spans| !covers(spans, at))
-    }
-
     /// Whether it is dead at an instant.
     pub fn is_dead(&self, at: u64) -> bool {
         covers(&self.dead, at)

@@ -4,7 +4,7 @@ use super::action::NodeRef;
 use evenkeel_api::crd::{DecisionRecord, IncidentRow, LatchRecord, NodeIncidentSpec, NodeIncidentStatus};
 use evenkeel_judge::memory::DeadLatch;
 use evenkeel_judge::state::Slow;
-use evenkeel_judge::{Latch, NodeState, Reason, Recorded};
+use evenkeel_judge::{Latch, Memory, NodeState, Reason, Recorded};
 use evenkeel_zone::Millis;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -114,6 +114,11 @@ pub fn recorded(status: &NodeIncidentStatus, now: Millis) -> Option<Recorded> {
         state: NodeState::parse(text)?,
         since: status.state_since.as_ref().map_or(now, |time| instant(time, now)),
         latch: read_latch(status, now),
+        life: status
+            .latch
+            .last_sign_of_life_at
+            .as_ref()
+            .map(|time| instant(time, now)),
     })
 }
 
@@ -142,9 +147,9 @@ fn read_latch(status: &NodeIncidentStatus, now: Millis) -> Latch {
     })
 }
 
-/// A latch as the incident holds it.
-pub fn latch_record(latch: &Latch) -> LatchRecord {
-    match latch {
+/// What is latched, as the incident holds it.
+pub fn latch_record(memory: &Memory) -> LatchRecord {
+    match &memory.latch {
         Latch::Open => LatchRecord::default(),
         Latch::Isolated { since } => LatchRecord {
             isolated_since: Some(time(*since)),
@@ -153,6 +158,8 @@ pub fn latch_record(latch: &Latch) -> LatchRecord {
         Latch::Dead(death) => LatchRecord {
             // Whole seconds: the next one, so that no other replica counts a longer time.
             first_dead_round_at: Some(time(death.received.plus(999))),
+            // Likewise, so that no other replica gives the pods up sooner.
+            last_sign_of_life_at: memory.silent_from().map(|life| time(life.plus(999))),
             confirmed_at: death.confirmed.map(time),
             stock_pace: death.slow.map(Slow::text).unwrap_or_default().to_owned(),
             ..LatchRecord::default()

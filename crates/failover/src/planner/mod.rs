@@ -26,7 +26,7 @@ use crate::world::facts::{Cluster, IncidentFacts};
 use crate::world::{Config, Decisions};
 use action::{Action, Plan};
 use evenkeel_api::names::events;
-use evenkeel_judge::policy::{Policy, refused};
+use evenkeel_judge::policy::refused;
 use evenkeel_judge::{Latch, NodeState};
 use evenkeel_zone::Millis;
 use incident::{Incident, instant};
@@ -62,7 +62,8 @@ struct Known {
     incident: Option<Incident>,
     /// The pods were seen out of endpoints in this death.
     endpoints_out: bool,
-    /// The isolation was reported.
+    /// The isolation was reported, by this leader: the Event's name is made of what it says, so that one more try
+    /// after a hand-over is no second Event.
     isolation_reported: bool,
     /// Pods whose withdrawal was asked for in this state, and those that were then seen not ready: a kubelet that
     /// restores one of these is not fought.
@@ -97,11 +98,6 @@ impl Planner {
         if !std::mem::replace(&mut self.adopted, true) {
             self.adopt(cluster, now);
         }
-        let policies: Vec<Policy> = cluster
-            .policies
-            .values()
-            .map(|facts| facts.policy.clone())
-            .collect();
         for node in cluster.nodes.values() {
             if let Some(judged) = decisions.nodes.get(&node.name) {
                 let size = decisions.zone_size.get(&judged.zone).copied().unwrap_or_default();
@@ -113,12 +109,12 @@ impl Planner {
         self.save_incidents(cluster, now, &mut plan);
         drop_old_incidents(cluster, now, &mut plan);
         self.publish_zones(cluster, &mut plan);
-        for policy in &policies {
+        for policy in cluster.policies() {
             let why = refused(&policy.spec).into_iter();
             plan.complaints
                 .extend(why.map(|why| format!("FailoverPolicy {}: {why}", policy.name)));
         }
-        self.save_policy_statuses(cluster, &policies, now, &mut plan);
+        self.save_policy_statuses(cluster, now, &mut plan);
         self.ledger.prune(now);
         plan.actions.sort_by_key(Action::rank);
         plan
@@ -149,7 +145,6 @@ impl Planner {
             let older = if newer {
                 known.state = NodeState::parse(&status.state).unwrap_or_default();
                 known.endpoints_out = incident.mentions(events::ENDPOINTS_OUT, "");
-                known.isolation_reported = incident.mentions(events::ISOLATED, "");
                 known.incident.replace(incident)
             } else {
                 Some(incident)

@@ -89,7 +89,9 @@ impl Planner {
             default_toleration_seconds: self.config.default_toleration_seconds,
             now,
         };
-        if !before.same_row(decision.state()) {
+        // A leader may find a node in a state that nobody has recorded yet.
+        let unrecorded = known.incident.is_none() && decision.state() != NodeState::Healthy && !decision.held;
+        if unrecorded || !before.same_row(decision.state()) {
             enter(known, &scene, plan);
         }
         record(known, &scene, &self.config);
@@ -183,7 +185,7 @@ fn record(known: &mut Known, scene: &Scene<'_>, config: &Config) {
         by: config.identity.clone(),
         observed_only: judged.settings.mode == ModePolicy::Observe,
     };
-    incident.decide(told, latch_record(&decision.memory.latch));
+    incident.decide(told, latch_record(&decision.memory));
 }
 
 /// Mirrors the verdict for readers of SuperEdge's annotation; a node that was never in trouble carries none.
@@ -275,11 +277,13 @@ fn untaint(scene: &Scene<'_>, taints: Vec<TaintRef>, plan: &mut Plan) {
 /// Marks pods that stock Kubernetes would have marked, had nobody kept them ready (hazard 22). A pod that is ready on
 /// a node with the stock controller's mark is owed, whoever kept it so; no record is needed, and none can be lost.
 ///
-/// What a kubelet wrote after the mark is its word, and never owed (hazard 56); a mark that a renewal made void
-/// owes nothing at all.
+/// What a kubelet wrote after the mark is its word, and never owed (hazard 56). While the Lease is renewed, an older
+/// mark owes nothing: the kubelet is back. If it falls silent again and the mark still stands, the debt stands too,
+/// because stock Kubernetes marks pods only once.
 fn settle(known: &mut Known, scene: &Scene<'_>, plan: &mut Plan) {
     let life = &scene.node.life;
-    let Some(marked) = life.stock_mark.filter(|_| life.is_marked()) else {
+    let is_back = matches!(scene.state(), NodeState::Healthy | NodeState::Isolated);
+    let Some(marked) = life.stock_mark.filter(|_| life.is_marked() || !is_back) else {
         return;
     };
     // Who stands down may not be here any more in ten seconds; a mark that the stock controller makes as well is one mark.

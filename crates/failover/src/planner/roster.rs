@@ -1,20 +1,12 @@
 //! Rosters: which nodes of a zone watch each other. Made of Nodes and AgentStatus objects by the leader alone.
 
 use evenkeel_api::crd::AgentStatusSpec;
+use evenkeel_api::names::CONTROL_PLANE_LABEL;
 use evenkeel_api::names::vnode::VIRTUAL_NODE_LABEL;
-use evenkeel_api::names::{CONTROL_PLANE_LABEL, ZONE_LABELS};
 use evenkeel_api::zone::{RosterMember, RosterSpec};
 use evenkeel_zone::keys::PublicKey;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-
-/// The zone of a node: the first zone label that has a value, else `default_zone`, else none.
-pub fn zone_of(labels: &BTreeMap<String, String>, default_zone: Option<&str>) -> Option<String> {
-    ZONE_LABELS
-        .iter()
-        .find_map(|label| labels.get(*label).filter(|zone| !zone.is_empty()).cloned())
-        .or_else(|| default_zone.map(str::to_owned))
-}
 
 /// Whether a node can be in a roster at all: control-plane and virtual nodes are not.
 pub fn eligible(labels: &BTreeMap<String, String>) -> bool {

@@ -1,4 +1,5 @@
 use super::*;
+use evenkeel_api::names::zone_of;
 use rstest::rstest;
 
 fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -42,6 +43,9 @@ fn members(uids: &[&str]) -> Vec<RosterMember> {
 #[case::none(&[], None, None)]
 #[case::named_by_the_profile(&[], Some("default"), Some("default"))]
 #[case::a_label_beats_the_profile(&[("topology.kubernetes.io/zone", "shore")], Some("default"), Some("shore"))]
+#[case::an_empty_label_is_no_label(
+    &[("topology.kubernetes.io/zone", ""), ("superedgehealth/topology-zone", "pier")], None, Some("pier")
+)]
 #[case::an_empty_label_is_none(&[("topology.kubernetes.io/zone", "")], None, None)]
 fn the_zone_is_a_label_or_the_profiles_default(
     #[case] pairs: &[(&str, &str)],

@@ -2,12 +2,13 @@
 
 use super::Planner;
 use super::action::{Action, Plan};
-use super::roster::{eligible, member, next, zone_of};
+use super::roster::{eligible, member, next};
 use crate::world::facts::Cluster;
 use evenkeel_api::crd::FailoverPolicyStatus;
+use evenkeel_api::names::zone_of;
 use evenkeel_api::zone::RosterMember;
 use evenkeel_judge::Latch;
-use evenkeel_judge::policy::{Policy, effective, refused, selects};
+use evenkeel_judge::policy::{effective, refused, selects};
 use evenkeel_zone::Millis;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -72,13 +73,7 @@ impl Planner {
     }
 
     /// Wants policies told which nodes they select and where a more cautious one overrules them.
-    pub(super) fn save_policy_statuses(
-        &mut self,
-        cluster: &Cluster,
-        policies: &[Policy],
-        now: Millis,
-        plan: &mut Plan,
-    ) {
+    pub(super) fn save_policy_statuses(&mut self, cluster: &Cluster, now: Millis, plan: &mut Plan) {
         if self
             .policies_looked_at
             .is_some_and(|at| now.since(at) < POLICY_STATUS_MS)
@@ -89,13 +84,13 @@ impl Planner {
         let mut matched: BTreeMap<&str, i32> = BTreeMap::new();
         let mut conflicts: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for node in cluster.nodes.values() {
-            for policy in policies
-                .iter()
+            for policy in cluster
+                .policies()
                 .filter(|policy| selects(&policy.spec, &node.labels))
             {
                 *matched.entry(&policy.name).or_default() += 1;
             }
-            for overruled in effective(policies, &node.labels, self.config.profile).1 {
+            for overruled in effective(cluster.policies(), &node.labels, self.config.profile).1 {
                 conflicts
                     .entry(overruled.policy)
                     .or_default()
@@ -110,7 +105,6 @@ impl Planner {
                 conflicts: conflicts.remove(name).unwrap_or_default().into_iter().collect(),
                 refused: refused(&facts.policy.spec),
             };
-
             if status != facts.status {
                 plan.actions.push(Action::SavePolicyStatus {
                     policy: name.clone(),

@@ -2,13 +2,15 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`report`] | **pure**: objects in, a report out as plain data |
+//! | [`report`] | **pure**: what there is to tell, as plain data |
+//! | `scene` | **pure**: objects in, a report out |
 //! | [`text`] | **pure**: a report as tables and paragraphs |
 //! | `read` | the lists that it is made from |
 
 mod near;
 mod read;
 pub mod report;
+mod scene;
 pub mod text;
 
 use evenkeel_net::client::{ClientArgs, ClientError};
@@ -111,7 +113,7 @@ pub async fn run(args: StatusArgs) -> Result<u8, StatusError> {
     let found = tokio::time::timeout(PATIENCE, read::found(&client))
         .await
         .map_err(|_| StatusError::Silent)??;
-    let report = report::report(&found, &question);
+    let report = scene::report(&found, &question);
     let text = printed(&report, args.output).map_err(StatusError::Output)?;
     print(&text).map_err(StatusError::Output)?;
     if let Subject::Unknown(unknown) = &report.subject {

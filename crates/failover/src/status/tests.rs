@@ -1,4 +1,5 @@
-use super::report::{Found, Leader, Mode, Question, Report, Subject, report};
+use super::report::{Found, Leader, Mode, Question, Report, Subject};
+use super::scene::report;
 use super::text::text;
 use super::*;
 use clap::Parser;
@@ -200,7 +201,11 @@ fn a_latch_is_told_in_words() {
     change(
         &mut dead,
         "/status/latch",
-        json!({"firstDeadRoundAt": seconds_ago(62), "stockPace": "its zone has only two members"}),
+        json!({
+            "firstDeadRoundAt": seconds_ago(62),
+            "lastSignOfLifeAt": seconds_ago(80),
+            "stockPace": "its zone has only two members",
+        }),
     );
     found.incidents = vec![dead];
     assert_eq!(
@@ -208,6 +213,8 @@ fn a_latch_is_told_in_words() {
         [
             "A round of votes first found it dead at 2026-03-01T11:58:58Z",
             "No later round has confirmed the death yet",
+            "Its last sign of life was seen at 2026-03-01T11:58:40Z: its pods are kept from stock eviction until the \
+             grace period of stock Kubernetes is over",
             "Its pods are evicted no sooner than by stock Kubernetes, because its zone has only two members",
         ]
     );
@@ -453,7 +460,7 @@ fn two_nodes_are_refused_with_what_to_write() {
 
 /// Against the embedded API server, with the rights of a reader.
 mod api {
-    use super::super::{read, report};
+    use super::super::read;
     use super::*;
     use evenkeel_apiserver::{ApiServer, Options};
     use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
@@ -553,7 +560,7 @@ mod api {
         let reader = server.client_as("alice", &["system:authenticated"]);
         let found = read::found(&reader).await.unwrap();
         assert_eq!((found.nodes.len(), found.pause.as_deref()), (2, Some("why")));
-        let report = report::report(&found, &Question::Nodes);
+        let report = report(&found, &Question::Nodes);
         assert!(report.controller.leader.works());
         assert_eq!(report.exit_code(), 1);
         let [trouble] = report.troubles.as_slice() else {

@@ -238,6 +238,11 @@ impl Cluster {
         self.pods.get(node).into_iter().flat_map(BTreeMap::values)
     }
 
+    /// The policies.
+    pub fn policies(&self) -> impl Iterator<Item = &Policy> {
+        self.policies.values().map(|facts| &facts.policy)
+    }
+
     /// Whether the pod must never run twice: a StatefulSet's, or one with a volume for a single writer. A claim that
     /// is not known counts as such.
     pub fn is_stateful(&self, pod: &PodFacts) -> bool {

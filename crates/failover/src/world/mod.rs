@@ -14,13 +14,13 @@ pub use seen::{Kind, Seen};
 pub use signs::LastSigns;
 
 use crate::planner::incident::recorded;
-use crate::planner::roster::{eligible, zone_of};
+use crate::planner::roster::eligible;
 use audit::{Ledger, Proof};
 use evenkeel_api::crd::{AgentStatus, FailoverPolicy, NodeIncident, ZoneHealth};
-use evenkeel_api::names::{self, annotations};
+use evenkeel_api::names::{self, annotations, zone_of};
 use evenkeel_api::policy::ModePolicy;
 use evenkeel_judge::evidence::{Lease as LeaseAge, ZoneEvidence};
-use evenkeel_judge::policy::{Policy, effective};
+use evenkeel_judge::policy::effective;
 use evenkeel_judge::{
     Decision, Evidence, Memory, Profile, Protection, Recorded, Settings, Sight, Timing, decide, follow,
     protection,
@@ -320,12 +320,6 @@ impl World {
         } else {
             BTreeMap::new()
         };
-        let policies: Vec<Policy> = self
-            .cluster
-            .policies
-            .values()
-            .map(|facts| facts.policy.clone())
-            .collect();
         let mut nodes = BTreeMap::new();
         for (name, node) in &self.cluster.nodes {
             let zone = zones.of_node.get(name).cloned().unwrap_or_default();
@@ -333,15 +327,10 @@ impl World {
                 life: node.life,
                 sight: self.sight,
                 verdict: self.zones.book().verdict(&node.uid),
-                zone: ZoneEvidence {
-                    reported: self.zones.reported(&zone),
-                    advanced: self.zones.book().advanced(&zone),
-                    some_member_fresh: zones.some_fresh.contains(&zone),
-                    storm: self.zones.book().storm(&zone, now),
-                },
+                zone: zones.evidence.get(&zone).copied().unwrap_or_default(),
                 agent: self.signs.get(name).map(|signs| signs.agent).unwrap_or_default(),
             };
-            let mut settings = effective(&policies, &node.labels, self.config.profile).0;
+            let mut settings = effective(self.cluster.policies(), &node.labels, self.config.profile).0;
             settings.mode = settings.mode.max(self.config.mode);
             if self.cluster.paused.is_some() {
                 settings.mode = ModePolicy::Observe;
@@ -355,7 +344,7 @@ impl World {
             } else {
                 // What the stock controller's mark, which is on its way, would make of it.
                 let mut marked = evidence;
-                marked.life.stock_mark = Some(now);
+                marked.life = evidence.life.marked(now);
                 let then = follow(&decide(&marked, memory, &timing, now), words.get(&node.uid));
                 protection(&then, &settings, &timing, now)
             };
@@ -408,10 +397,17 @@ impl World {
             if eligible(&node.labels) {
                 *zones.size.entry(zone.clone()).or_default() += 1;
             }
+            let evidence = zones
+                .evidence
+                .entry(zone.clone())
+                .or_insert_with(|| ZoneEvidence {
+                    reported: self.zones.reported(&zone),
+                    advanced: self.zones.book().advanced(&zone),
+                    some_member_fresh: false,
+                    storm: self.zones.book().storm(&zone, now),
+                });
             let fresh = node.life.lease(&self.sight.leases, timing, now) != LeaseAge::Stale;
-            if members.contains(node.uid.as_str()) && fresh {
-                zones.some_fresh.insert(zone.clone());
-            }
+            evidence.some_member_fresh |= members.contains(node.uid.as_str()) && fresh;
             zones.of_node.insert(name.clone(), zone);
         }
         zones
@@ -667,7 +663,7 @@ impl World {
             Delta::Put(incident) => {
                 let name = incident.metadata.name.clone().unwrap_or_default();
                 let facts = read::incident(&incident);
-                self.learn(now, &facts);
+                self.learn(now, &name, &facts);
                 self.cluster.incidents.insert(name, facts);
             }
             Delta::Gone((_, name)) => {
@@ -682,14 +678,20 @@ impl World {
     }
 
     /// Starts from what is recorded, and follows the leader's latches and their end (hazard 50).
-    fn learn(&mut self, now: Millis, facts: &facts::IncidentFacts) {
+    fn learn(&mut self, now: Millis, name: &str, facts: &facts::IncidentFacts) {
         let memory = self.memories.entry(facts.spec.node_uid.clone()).or_default();
         let own = facts.status.decision.by == self.config.identity;
         if own && memory.since != Millis(0) {
             return;
         }
         if facts.status.closed_at.is_some() {
-            if memory.since != Millis(0) {
+            // A list shows incidents that ended long ago, too.
+            let is_open = |known: &facts::IncidentFacts| known.status.closed_at.is_none();
+            let ends = self.cluster.incidents.get(name).is_some_and(is_open);
+            let mut others = self.cluster.incidents.iter().filter(|(other, _)| *other != name);
+            let goes_on =
+                others.any(|(_, other)| other.spec.node_uid == facts.spec.node_uid && is_open(other));
+            if memory.since != Millis(0) && ends && !goes_on {
                 memory.close();
             }
         } else if let Some(recorded) = recorded(&facts.status, now) {
@@ -725,8 +727,7 @@ impl Ledgers {
 struct ZonesOfNodes {
     of_node: BTreeMap<String, String>,
     size: BTreeMap<String, usize>,
-    /// Zones in which some member's Lease is not stale.
-    some_fresh: BTreeSet<String>,
+    evidence: BTreeMap<String, ZoneEvidence>,
 }
 
 fn cluster_key(name: &str) -> Key {

@@ -30,7 +30,7 @@ fn status(text: &str) -> Status {
 }
 
 /// A node's condition of that type.
-fn condition<'a>(node: &'a Node, kind: &str) -> Option<&'a NodeCondition> {
+pub(crate) fn condition<'a>(node: &'a Node, kind: &str) -> Option<&'a NodeCondition> {
     node.status
         .as_ref()?
         .conditions

@@ -1,6 +1,6 @@
 use super::*;
 use evenkeel_judge::evidence::{AgentWrites, Life};
-use evenkeel_judge::{NodeState, View};
+use evenkeel_judge::{Latch, NodeState, View};
 use evenkeel_zone::fixture::Fixture;
 use evenkeel_zone::verdict::{Health, Link};
 use evenkeel_zone::wire::Facts;
@@ -401,9 +401,9 @@ fn a_replica_that_does_not_lead_follows_the_leader_as_long_as_it_is_seen_to_work
 fn a_replica_that_starts_in_mid_cut_starts_from_the_incident() {
     let mut shore = Shore::new("me");
     let marked = node("node-3", &Fixture::uid(3), 0, "NodeStatusUnknown");
-    shore.world.take(second(1), marked);
-    shore.incident(1, "Disconnected", "other", false);
-    for at in 2..15 {
+    shore.world.take(second(6), marked);
+    shore.incident(6, "Disconnected", "other", false);
+    for at in 7..20 {
         shore.world.take(second(at), lease("n1", at));
         let _ = shore.world.look(second(at), Role::Leads);
         shore
@@ -412,6 +412,27 @@ fn a_replica_that_starts_in_mid_cut_starts_from_the_incident() {
     }
     assert_eq!(shore.judged().decision.state(), NodeState::Disconnected);
     assert!(shore.judged().protection.readiness);
+}
+
+/// A list shows closed incidents, too.
+#[test]
+fn the_end_of_an_open_incident_takes_its_latch_back_and_one_that_ended_long_ago_does_not() {
+    let mut shore = Shore::new("me");
+    shore.cut_until(1, 40, Role::Follows);
+    let uid = Fixture::uid(3);
+    let latch = Latch::Isolated { since: second(1) };
+    shore
+        .world
+        .memories
+        .get_mut(&uid)
+        .expect("it was looked at")
+        .latch = latch;
+    shore.incident(40, "Isolated", "other", true);
+    assert_eq!(shore.world.memories[&uid].latch, latch);
+    shore.incident(41, "Isolated", "other", false);
+    shore.incident(42, "Isolated", "other", true);
+    let memory = shore.world.memories[&uid];
+    assert_eq!((memory.latch, memory.state), (Latch::Open, NodeState::Healthy));
 }
 
 #[test]

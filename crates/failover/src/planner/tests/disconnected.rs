@@ -152,6 +152,24 @@ fn suppression_is_settled_also_after_a_restart() {
     assert_eq!(stage.pod_now("web").ready, Status::False);
 }
 
+/// The kubelet renews its Lease once more and falls silent before it writes its status: the mark stands, and stock
+/// Kubernetes does not mark the pods a second time.
+#[test]
+fn suppression_is_settled_where_a_renewal_came_after_the_mark_and_no_other() {
+    let mut stage = Stage::with_nodes(3).policy(|spec| spec.mode = Some(ModePolicy::Observe));
+    stage.pod("n3", "web");
+    stage.go(10, &[]);
+    stage.go(60, &["n3"]);
+    stage.node("n3").life.stock_mark = Some(at(60));
+    stage.node("n3").life.renewed = Some(at(61));
+    stage.go(85, &["n3"]);
+    assert_eq!(stage.state("n3"), NodeState::Healthy);
+    assert_eq!(stage.pod_now("web").ready, Status::True, "the kubelet is back");
+    stage.go(100, &["n3"]);
+    assert_eq!(stage.state("n3"), NodeState::Unknown);
+    assert_eq!(stage.pod_now("web").ready, Status::False, "it is not");
+}
+
 #[test]
 fn a_healed_link_leaves_no_trace_but_the_record() {
     let mut stage = Stage::with_nodes(3);

@@ -1,4 +1,5 @@
 use super::*;
+use crate::planner::action::Action;
 use evenkeel_api::names::{events, taints};
 use evenkeel_api::policy::IsolatedPolicy;
 
@@ -22,6 +23,27 @@ fn an_isolated_node_is_only_reported() {
     assert!(stage.evicted().is_empty() && stage.world.nodes["n3"].taints.is_empty());
     assert_eq!(stage.pod_now("web").ready, Status::True);
     assert_eq!(stage.timeline("n3"), [events::ISOLATED]);
+}
+
+/// A leader that is replaced before it told of an isolation leaves that to its successor.
+#[test]
+fn an_isolation_that_a_former_leader_had_no_time_to_report_is_reported() {
+    let mut stage = Stage::with_nodes(3).profile(Profile::Edge);
+    stage.go(10, &[]);
+    stage.convict("n3");
+    while stage.state("n3") != NodeState::Isolated {
+        let second = stage.now + 1;
+        stage.go(second, &[]);
+    }
+    stage.restart();
+    let mut told = 0;
+    for second in stage.now..stage.now + 40 {
+        let plan = stage.go(second, &[]);
+        let about =
+            |action: &Action| matches!(action, Action::Event(notice) if notice.reason == events::ISOLATED);
+        told += plan.actions.iter().filter(|action| about(action)).count();
+    }
+    assert_eq!(told, 1);
 }
 
 #[test]
@@ -141,6 +163,19 @@ fn agents_that_are_all_down_do_not_make_a_zone_dark() {
         NodeState::Unknown,
         "the other kubelets renew: n3 alone failed"
     );
+}
+
+/// Followers and people read what the leader records; without a record they would keep to what they thought before.
+#[test]
+fn a_node_that_is_unknown_when_a_leader_starts_is_recorded() {
+    let mut stage = Stage::with_nodes(3);
+    stage.world.nodes.get_mut("n3").expect("it is there").life.renewed = None;
+    stage.go(20, &["n3"]);
+    assert!(stage.world.incidents.is_empty(), "not watched for long enough");
+    stage.go(40, &["n3"]);
+    assert_eq!(stage.state("n3"), NodeState::Unknown);
+    assert_eq!(stage.incident("n3").status.decision.state, "Unknown");
+    assert_eq!(stage.timeline("n3"), [events::UNKNOWN]);
 }
 
 #[test]

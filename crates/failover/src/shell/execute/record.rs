@@ -170,6 +170,7 @@ fn wanted(incident: &Incident) -> Result<Value> {
         ["", "taintedAt"],
         ["/fence", "proof"],
         ["/latch", "firstDeadRoundAt"],
+        ["/latch", "lastSignOfLifeAt"],
         ["/latch", "confirmedAt"],
         ["/latch", "isolatedSince"],
         ["/decision", "decidedAt"],
