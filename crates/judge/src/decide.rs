@@ -209,7 +209,7 @@ impl Case<'_> {
         }
         let grace = self.timing.stock_grace + self.timing.patience;
         let silent = life.silent_for(&self.evidence.sight.leases, now);
-        if !life.is_marked() && silent.is_none_or(|silence| silence < grace) {
+        if !life.is_marked(self.timing.patience) && silent.is_none_or(|silence| silence < grace) {
             next.latch = Latch::Isolated { since };
             return Row::Is(NodeState::Isolated, Reason::RenewedAfterVerdict);
         }
@@ -236,6 +236,8 @@ impl Case<'_> {
                 let slow = (self.lease == Lease::Stale).then_some(Slow::LeaseWasStale);
                 self.latch(round, slow, next)
             }
+            // The round is older than what we know of the node, which has been silent since.
+            _ if self.lease == Lease::Stale => self.dark_or(Reason::NoVerdict(NoVerdict::Void)),
             // Its last renewal may be younger than the round, or it never had a Lease.
             _ => Row::Unsaid(Reason::LeaseNotProven),
         }

@@ -207,7 +207,7 @@ fn a_stock_mark_that_crosses_a_renewal_proves_nothing() {
         case.mark();
         assert_eq!(case.look().state(), state, "marked {seconds} s after the renewal");
         // What protects against the mark itself, which is on its way, does not ask.
-        case.evidence.life = case.evidence.life.marked(at(case.second));
+        case.evidence.life = case.evidence.life.marked(0, at(case.second));
         assert_eq!(case.look().state(), NodeState::Disconnected);
     }
 }
@@ -730,6 +730,37 @@ fn a_restarted_replica_keeps_evictions_from_an_announced_death_until_stock_time(
     case.convict(30);
     assert!(kept(&mut case, 104) && kept(&mut case, 149));
     assert!(!kept(&mut case, 150));
+}
+
+/// Its round is older than what this replica knows of the node: from 25 s of silence on, stock Kubernetes acts.
+#[test]
+fn a_death_from_before_a_replica_started_is_no_verdict_once_the_lease_is_stale() {
+    let mut case = restarted(&recorded(NodeState::Unknown, Latch::Open));
+    case.evidence.life.stock_mark = None;
+    case.convict(30);
+    let decision = case.go(124);
+    assert!(decision.held && decision.state() == NodeState::Unknown);
+    let decision = case.go(126);
+    assert_eq!(
+        (decision.state(), decision.reason, decision.held),
+        (NodeState::Unknown, Reason::NoVerdict(NoVerdict::Void), false)
+    );
+}
+
+/// A follower waits for the leader's word on a mark that each may have seen at another distance from the renewal.
+#[test]
+fn a_follower_calls_a_mark_apart_from_a_renewal_later_than_the_leader() {
+    let renewed = Life {
+        renewed: Some(at(100)),
+        ..Life::default()
+    };
+    let marked = |second| Life {
+        stock_mark: Some(at(second)),
+        ..renewed
+    };
+    assert!(marked(105).is_marked(0) && !marked(105).is_marked(SKEW_MS));
+    assert!(!marked(109).is_marked(SKEW_MS) && marked(110).is_marked(SKEW_MS));
+    assert!(renewed.marked(SKEW_MS, at(101)).is_marked(SKEW_MS));
 }
 
 /// A death stands until evidence of life, also for a replica that does not know yet whether the Lease is renewed.

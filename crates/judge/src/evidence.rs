@@ -87,16 +87,22 @@ impl Life {
 
     /// Whether the stock controller's mark stands and is newer than the last renewal that we saw. That write proves
     /// that stock Kubernetes takes the Lease for stale, whatever its timers. A mark within [`SKEW_MS`] of a renewal
-    /// proves nothing: it was made from an older Lease, and the two crossed on their way.
-    pub fn is_marked(&self) -> bool {
-        let apart = |mark: Millis| self.renewed.is_none_or(|renewed| mark >= renewed.plus(SKEW_MS));
+    /// proves nothing: it was made from an older Lease, and the two crossed on their way. `patience` is that of
+    /// [`Timing`]: a replica that does not lead lets the leader say so first.
+    pub fn is_marked(&self, patience: u64) -> bool {
+        let apart = |mark: Millis| {
+            self.renewed
+                .is_none_or(|renewed| mark >= renewed.plus(SKEW_MS + patience))
+        };
         self.stock_mark.is_some_and(apart)
     }
 
     /// The same with a mark of the stock controller that counts, whenever the last renewal was.
     #[must_use]
-    pub fn marked(self, now: Millis) -> Self {
-        let counts = self.renewed.map_or(now, |renewed| renewed.plus(SKEW_MS));
+    pub fn marked(self, patience: u64, now: Millis) -> Self {
+        let counts = self
+            .renewed
+            .map_or(now, |renewed| renewed.plus(SKEW_MS + patience));
         Self {
             stock_mark: Some(counts.max(now)),
             ..self
@@ -118,7 +124,7 @@ impl Life {
         let silent = self
             .silent_for(leases, now)
             .is_some_and(|silence| silence >= stale_after);
-        match (self.is_marked(), recent, silent) {
+        match (self.is_marked(timing.patience), recent, silent) {
             (true, _, _) | (_, false, true) => Lease::Stale,
             (false, true, _) => Lease::Fresh,
             (false, false, false) => Lease::Unproven,

@@ -3,8 +3,7 @@
 //!
 //! Two promises: where nothing happened for 5 s, both protect the same; and what the leader has protected for 5 s, the
 //! follower's webhook lets nobody take. A replica that has not got all lists is not ready and is not asked. To the first
-//! promise a restart goes on for as long as the new replica calls a node Unknown because it has not watched its Lease
-//! for long enough; to the second there is no exception.
+//! promise a restart goes on for as long as the new replica has not watched a node's Lease for long enough to say; to the second there is no exception.
 
 use crate::api::build;
 use crate::api::objects::{EPOCH, Object, Word, cluster_key, micro, say, set_node_condition, time};
@@ -17,7 +16,7 @@ use evenkeel_api::zone::NodeVerdict;
 use evenkeel_failover::planner::Planner;
 use evenkeel_failover::planner::action::Action;
 use evenkeel_failover::world::{Config, Kind, Role, Seen, World};
-use evenkeel_judge::{NodeState, Profile, Protection, Timing};
+use evenkeel_judge::{Decision, NodeState, Profile, Protection, Reason, Timing};
 use evenkeel_net::watch::{Delta, Key, key};
 use evenkeel_zone::Millis;
 use evenkeel_zone::fixture::Fixture;
@@ -578,11 +577,12 @@ impl<'a> Game<'a> {
 
     /// Whether a replica was restarted so lately that it cannot say whether a node is silent, and nothing that is
     /// recorded says it: a Lease is stale after so long under its own eyes.
-    fn cannot_say_yet(&self, side: usize, state: NodeState) -> bool {
+    fn cannot_say_yet(&self, side: usize, decision: &Decision) -> bool {
         let timing = Timing::default().following();
         let restarted = self.restarted.get(side).copied().flatten();
         let told = restarted.map(|at| at + timing.stale_after + timing.patience + APART + SLACK);
-        state == NodeState::Unknown && told.is_some_and(|told| self.now < told)
+        let unproven = decision.state() == NodeState::Unknown || decision.reason == Reason::LeaseNotProven;
+        unproven && told.is_some_and(|told| self.now < told)
     }
 
     fn compare(&self) -> Option<String> {
@@ -616,8 +616,7 @@ impl<'a> Game<'a> {
                 return text("the follower lets pass what is protected");
             }
             let quiet = self.now >= self.last_event + 2 * APART + SLACK && long >= APART + SLACK;
-            let unsaid = self.cannot_say_yet(0, judged.decision.state())
-                || self.cannot_say_yet(1, other.decision.state());
+            let unsaid = self.cannot_say_yet(0, &judged.decision) || self.cannot_say_yet(1, &other.decision);
             if quiet && !unsaid && judged.protection != other.protection {
                 return text("they disagree in quiet");
             }

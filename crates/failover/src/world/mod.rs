@@ -339,12 +339,12 @@ impl World {
             let own = decide(&evidence, memory, &timing, now);
             let decision = follow(&own, words.get(&node.uid));
             let kept = protection(&decision, &settings, &timing, now);
-            let if_stale = if evidence.life.is_marked() {
+            let if_stale = if evidence.life.is_marked(timing.patience) {
                 kept
             } else {
                 // What the stock controller's mark, which is on its way, would make of it.
                 let mut marked = evidence;
-                marked.life = evidence.life.marked(now);
+                marked.life = evidence.life.marked(timing.patience, now);
                 let then = follow(&decide(&marked, memory, &timing, now), words.get(&node.uid));
                 protection(&then, &settings, &timing, now)
             };
