@@ -384,10 +384,10 @@ impl<'a> Scene<'a> {
 
     fn incidents(&self, asked: Option<&str>) -> Subject {
         let lines = self.incident_lines(asked);
-        if let Some(asked) = asked.filter(|_| lines.is_empty()) {
-            if !self.found.nodes.iter().any(|node| name(node) == asked) {
-                return self.no_such_node(asked);
-            }
+        if let Some(asked) = asked.filter(|_| lines.is_empty())
+            && !self.found.nodes.iter().any(|node| name(node) == asked)
+        {
+            return self.no_such_node(asked);
         }
         Subject::Incidents(lines)
     }
