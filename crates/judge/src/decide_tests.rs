@@ -633,6 +633,17 @@ fn recorded(state: NodeState, latch: Latch) -> Recorded {
     }
 }
 
+/// A death that another leader recorded: when its first round was asked for and received.
+fn adopted(requested: u64, received: u64) -> DeadLatch {
+    DeadLatch {
+        requested: at(requested),
+        received: at(received),
+        adopted: true,
+        confirmed: None,
+        slow: None,
+    }
+}
+
 /// A replica that starts at second 100 on a node that is silent and stock-marked.
 fn restarted(recorded: &Recorded) -> Case1 {
     let mut case = Case1::watched();
@@ -680,13 +691,7 @@ fn a_restarted_replica_starts_from_the_latches_of_its_predecessor() {
         "not Dead by its first round"
     );
 
-    let latch = Latch::Dead(DeadLatch {
-        requested: at(90),
-        received: at(90),
-        adopted: true,
-        confirmed: None,
-        slow: None,
-    });
+    let latch = Latch::Dead(adopted(90, 90));
     let mut case = restarted(&recorded(ANNOUNCED, latch));
     assert_eq!(case.go(102).state(), PAUSED);
     case.evidence.life.stock_mark = None;
@@ -710,13 +715,7 @@ fn a_restarted_replica_keeps_evictions_from_an_announced_death_until_stock_time(
     use crate::policy::Profile;
     use crate::protection::protection;
     let settings = Profile::Edge.settings();
-    let latch = Latch::Dead(DeadLatch {
-        requested: at(89),
-        received: at(90),
-        adopted: true,
-        confirmed: None,
-        slow: None,
-    });
+    let latch = Latch::Dead(adopted(89, 90));
     let mut case = restarted(&recorded(ANNOUNCED, latch));
     let kept = |case: &mut Case1, second| {
         let decision = case.go(second);
@@ -767,11 +766,8 @@ fn a_follower_calls_a_mark_apart_from_a_renewal_later_than_the_leader() {
 #[test]
 fn a_restarted_replica_takes_a_death_back_as_soon_as_its_peers_vouch_for_the_node() {
     let latch = Latch::Dead(DeadLatch {
-        requested: at(89),
-        received: at(90),
-        adopted: true,
         confirmed: Some(at(99)),
-        slow: None,
+        ..adopted(89, 90)
     });
     let mut case = restarted(&recorded(CONFIRMED, latch));
     case.evidence.life.stock_mark = None;
@@ -791,13 +787,7 @@ fn a_replica_that_started_in_the_silence_counts_from_the_leaders_last_sign_of_li
     use crate::policy::Profile;
     use crate::protection::protection;
     let settings = Profile::Edge.settings();
-    let latch = Latch::Dead(DeadLatch {
-        requested: at(104),
-        received: at(105),
-        adopted: true,
-        confirmed: None,
-        slow: None,
-    });
+    let latch = Latch::Dead(adopted(104, 105));
     let word = Recorded {
         life: Some(at(80)),
         ..recorded(ANNOUNCED, latch)

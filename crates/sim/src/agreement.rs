@@ -1,9 +1,11 @@
-//! Do two replicas agree? Two Worlds get the same events in different order, up to 5 s apart; order within one watch is
-//! kept. The leader's planner writes incidents, which come back to both. One replica is restarted at random.
+//! Do two replicas agree? Two Worlds get the same events in different order, up to 5 s apart; order within
+//! one watch is kept. The leader's planner writes incidents, which come back to both. One replica is
+//! restarted at random.
 //!
-//! Two promises: where nothing happened for 5 s, both protect the same; and what the leader has protected for 5 s, the
-//! follower's webhook lets nobody take. A replica that has not got all lists is not ready and is not asked. To the first
-//! promise a restart goes on for as long as the new replica has not watched a node's Lease for long enough to say; to the second there is no exception.
+//! Two promises: where nothing happened for 5 s, both protect the same; and what the leader has protected
+//! for 5 s, the follower's webhook lets nobody take. A replica that has not got all lists is not ready and is
+//! not asked. To the first promise a restart goes on for as long as the new replica has not watched a node's
+//! Lease for long enough to say whether it is renewed; to the second there is no exception.
 
 use crate::api::build;
 use crate::api::objects::{EPOCH, Object, Word, cluster_key, micro, say, set_node_condition, time};

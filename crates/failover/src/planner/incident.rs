@@ -112,24 +112,19 @@ pub fn recorded(status: &NodeIncidentStatus, now: Millis) -> Option<Recorded> {
     };
     Some(Recorded {
         state: NodeState::parse(text)?,
-        since: status.state_since.as_ref().map_or(now, |time| instant(time, now)),
+        since: read_instant(status.state_since.as_ref(), now).unwrap_or(now),
         latch: read_latch(status, now),
-        life: status
-            .latch
-            .last_sign_of_life_at
-            .as_ref()
-            .map(|time| instant(time, now)),
+        life: read_instant(status.latch.last_sign_of_life_at.as_ref(), now),
     })
 }
 
 fn read_latch(status: &NodeIncidentStatus, now: Millis) -> Latch {
     let record = &status.latch;
-    let at = |time: &Option<Time>| time.as_ref().map(|time| instant(time, now));
-    if let Some(since) = at(&record.isolated_since) {
+    if let Some(since) = read_instant(record.isolated_since.as_ref(), now) {
         return Latch::Isolated { since };
     }
-    let since = at(&status.state_since).unwrap_or(now);
-    let first = match at(&record.first_dead_round_at) {
+    let since = read_instant(status.state_since.as_ref(), now).unwrap_or(now);
+    let first = match read_instant(record.first_dead_round_at.as_ref(), now) {
         Some(first) => first,
         // A former version recorded the state alone.
         None if status.decision.state.is_empty() && status.state == "Dead" => since,
@@ -142,7 +137,7 @@ fn read_latch(status: &NodeIncidentStatus, now: Millis) -> Latch {
         requested: first,
         received: first,
         adopted: true,
-        confirmed: at(&record.confirmed_at),
+        confirmed: read_instant(record.confirmed_at.as_ref(), now),
         slow: Slow::parse(&record.stock_pace),
     })
 }
@@ -176,6 +171,10 @@ pub fn time(at: Millis) -> Time {
 /// The instant that an object carries, never ahead of `now`: another controller's clock may be.
 pub fn instant(time: &Time, now: Millis) -> Millis {
     Millis(u64::try_from(time.0.as_millisecond()).unwrap_or(0)).min(now)
+}
+
+fn read_instant(time: Option<&Time>, now: Millis) -> Option<Millis> {
+    time.map(|time| instant(time, now))
 }
 
 #[cfg(test)]

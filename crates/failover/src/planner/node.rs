@@ -281,9 +281,8 @@ fn untaint(scene: &Scene<'_>, taints: Vec<TaintRef>, plan: &mut Plan) {
 /// mark owes nothing: the kubelet is back. If it falls silent again and the mark still stands, the debt stands too,
 /// because stock Kubernetes marks pods only once.
 fn settle(known: &mut Known, scene: &Scene<'_>, plan: &mut Plan) {
-    let life = &scene.node.life;
     let is_back = matches!(scene.state(), NodeState::Healthy | NodeState::Isolated);
-    let Some(marked) = life.stock_mark.filter(|_| life.is_marked(0) || !is_back) else {
+    let Some(marked) = scene.node.life.stock_mark.filter(|_| !is_back) else {
         return;
     };
     // Who stands down may not be here any more in ten seconds; a mark that the stock controller makes as well is one mark.

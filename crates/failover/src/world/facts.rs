@@ -238,7 +238,7 @@ impl Cluster {
         self.pods.get(node).into_iter().flat_map(BTreeMap::values)
     }
 
-    /// The policies.
+    /// What the policies say, without what was last written of them into their status.
     pub fn policies(&self) -> impl Iterator<Item = &Policy> {
         self.policies.values().map(|facts| &facts.policy)
     }

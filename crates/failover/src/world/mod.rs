@@ -688,10 +688,10 @@ impl World {
             // A list shows incidents that ended long ago, too.
             let is_open = |known: &facts::IncidentFacts| known.status.closed_at.is_none();
             let ends = self.cluster.incidents.get(name).is_some_and(is_open);
-            let mut others = self.cluster.incidents.iter().filter(|(other, _)| *other != name);
-            let goes_on =
-                others.any(|(_, other)| other.spec.node_uid == facts.spec.node_uid && is_open(other));
-            if memory.since != Millis(0) && ends && !goes_on {
+            let goes_on = |(other, known): (&String, &facts::IncidentFacts)| {
+                other != name && known.spec.node_uid == facts.spec.node_uid && is_open(known)
+            };
+            if memory.since != Millis(0) && ends && !self.cluster.incidents.iter().any(goes_on) {
                 memory.close();
             }
         } else if let Some(recorded) = recorded(&facts.status, now) {

@@ -42,9 +42,9 @@ impl Kubectl {
         command
     }
 
-    /// Runs it to its end. An older kubectl (1.32 is one) reads from a WebSocket before it has made all its streams, throws
-    /// away what comes so soon, and says so (kubernetes/kubernetes#131203): it is run again, since nothing that a
-    /// server does could prevent it.
+    /// Runs it to its end. An older kubectl (1.32 is one) reads from a WebSocket before it has made all its
+    /// streams, throws away what comes so soon, and says so (kubernetes/kubernetes#131203): it is run again,
+    /// since nothing that a server does could prevent it.
     async fn run(&self, arguments: &[&str], input: Option<Vec<u8>>) -> Output {
         let mut left = 5;
         loop {
