@@ -59,6 +59,18 @@ impl Bases for Known {
     }
 }
 
+/// The pod that a test waits for, printed where the test gives up: the only trace of a rare failure in CI.
+#[derive(Default)]
+struct OnFailure(Mutex<Option<Pod>>);
+
+impl Drop for OnFailure {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{:#}", json!(self.0));
+        }
+    }
+}
+
 pub(super) struct World {
     api: ServedApi,
     pub(super) client: Client,
@@ -306,9 +318,11 @@ impl World {
     }
 
     pub(super) async fn until(&self, what: &str, name: &str, holds: impl Fn(&Pod) -> bool) -> Pod {
+        let last = OnFailure::default();
         eventually(&format!("pod {name}: {what}"), DEADLINE, async || {
-            let pod = self.pods().get_opt(name).await.unwrap()?;
-            holds(&pod).then_some(pod)
+            let pod = self.pods().get_opt(name).await.unwrap();
+            last.0.lock().unwrap().clone_from(&pod);
+            pod.filter(&holds)
         })
         .await
     }
