@@ -197,8 +197,8 @@ fn stalls(script: &mut Script, rng: &mut Rng) {
 fn lan_split(script: &mut Script, rng: &mut Rng) {
     script.zones = vec![5];
     let at = soon(rng);
-    // An hour in every tenth run; most faults show within minutes.
-    let minutes = if rng.in_thousand(100) {
+    // An hour in every fiftieth run; most faults show within minutes.
+    let minutes = if rng.in_thousand(20) {
         60
     } else {
         rng.between(4, 10)

@@ -126,6 +126,9 @@ pub struct Roster {
     watches: Vec<Vec<usize>>,
     /// The same the other way round: by member, who watches it.
     watched_by: Vec<Vec<usize>>,
+    /// All members in their order as reporters. It depends on nothing but them, so it is hashed once per roster and
+    /// not at each tick.
+    rendezvous: Vec<MemberId>,
 }
 
 impl fmt::Debug for Roster {
@@ -174,12 +177,15 @@ impl Roster {
             }
         }
         let epoch = epoch(version, &members);
+        let mut rendezvous: Vec<MemberId> = members.iter().map(|member| member.id).collect();
+        rendezvous.sort_by_cached_key(|id| (keys::hash("evenkeel reporter", &[&id.0]), *id));
         Ok(Self {
             reference: RosterRef { version, epoch },
             members,
             index,
             watches,
             watched_by,
+            rendezvous,
         })
     }
 
@@ -191,6 +197,7 @@ impl Roster {
             index: BTreeMap::new(),
             watches: Vec::new(),
             watched_by: Vec::new(),
+            rendezvous: Vec::new(),
         }
     }
 
@@ -292,19 +299,9 @@ impl Roster {
 
     /// All members as candidates for reporting, best first: cloud contact as one bit, then rendezvous.
     pub fn reporters_by_rank(&self, has_cloud: impl Fn(MemberId) -> bool) -> Vec<MemberId> {
-        let mut ranked: Vec<(bool, [u8; 32], MemberId)> = self
-            .members
-            .iter()
-            .map(|member| {
-                (
-                    !has_cloud(member.id),
-                    keys::hash("evenkeel reporter", &[&member.id.0]),
-                    member.id,
-                )
-            })
-            .collect();
-        ranked.sort_unstable();
-        ranked.into_iter().map(|(_, _, id)| id).collect()
+        let (mut ranked, without): (Vec<_>, Vec<_>) = self.rendezvous.iter().partition(|id| has_cloud(**id));
+        ranked.extend(without);
+        ranked
     }
 
     /// Who decides about `suspect`, and how many of them it takes.
