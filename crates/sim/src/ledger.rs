@@ -354,6 +354,26 @@ impl Ledger {
         }
         self.state_changes(now);
         self.goals(now);
+        self.last_keeper(now);
+    }
+
+    /// What is left over when the last replica is killed in mid-cut goes with the eviction of the stock controllers.
+    fn last_keeper(&mut self, now: u64) {
+        let Some(by) = self.promise.unkept_by.filter(|by| *by < now) else {
+            return;
+        };
+        let is_late = |track: &&PodTrack| {
+            let fate = self.fates.get(track.node.wrapping_sub(1));
+            let killed = fate.is_some_and(|fate| fate.dies_for_good().is_some());
+            killed && track.evicted.is_none_or(|(at, _)| at > by)
+        };
+        if let Some(track) = self.pods.values().find(is_late) {
+            let text = format!(
+                "a pod of node {} is evicted at {:?}, not by {by} (ms)",
+                track.node, track.evicted
+            );
+            self.breaks(now, "52: what the last replica kept stays for too long", text);
+        }
     }
 
     /// How fast a plain power-off is answered: endpoints out, and the pods of a controller evicted.

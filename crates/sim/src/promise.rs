@@ -8,6 +8,10 @@ const STALL_IS_DEATH: u64 = 10 * SECOND;
 /// Stock Kubernetes evicts so long after the last renewal, at least: 50 s of grace and 300 s of toleration.
 const STOCK_EVICTS: u64 = 340 * SECOND;
 
+/// What is kept when the last replica is killed is gone after this long (hazard 52): 5 s to the stock controller's next
+/// pass, 10 s in its queue of a zone, 300 s of toleration.
+const LAST_KEEPER: u64 = 315 * SECOND;
+
 /// A machine that is switched on says so with the first renewal of its kubelet; the stock controllers look every 5 s.
 const BACK_ON: u64 = 12 * SECOND;
 
@@ -105,6 +109,8 @@ pub struct Promise {
     pub compares_endpoints: bool,
     /// How much later than stock something may happen, because watches and loops have their own pace.
     pub later_than_stock: u64,
+    /// By when stock Kubernetes alone has evicted what was kept by replicas that were all killed in mid-cut.
+    pub unkept_by: Option<u64>,
 }
 
 impl Promise {
@@ -115,8 +121,17 @@ impl Promise {
             .steps
             .iter()
             .any(|step| matches!(step.fault, Fault::CutCloud(_)));
+        let left_alone = script
+            .steps
+            .iter()
+            .filter(|step| mid_cut && matches!(step.fault, Fault::ReplicaDown(_)))
+            .map(|step| step.at)
+            .max();
         Self {
             group,
+            unkept_by: left_alone
+                .filter(|_| group == Group::NeverLaterThanStock)
+                .map(|at| at + LAST_KEEPER),
             converges: !matches!(group, Group::NeverLaterThanStock),
             changes: matches!(group, Group::CutOff | Group::LanSplit).then_some(2),
             ends: usize::from(group == Group::LanSplit),
@@ -185,7 +200,7 @@ impl Promise {
         let cut_off = fate.cut.iter().find(|(from, to)| *from <= free && free < *to);
         match cut_off {
             // The kubelet can write.
-            None => Some(free + 15 * SECOND + 10 * SECOND),
+            None => Some(free + 15 * SECOND),
             Some((_, until)) => {
                 // Only we can give it back, once we see, and its peers vouch for it.
                 let seen = guarded_since?;

@@ -78,9 +78,13 @@ fn is_in(root: &Path, name: &str) -> bool {
         };
         let file = |parts: &[&str]| {
             let path: PathBuf = base.join(parts.join("/"));
-            [path.with_extension("rs"), path.join("mod.rs")]
-                .into_iter()
-                .find_map(|path| fs::read_to_string(path).ok())
+            [
+                path.with_extension("rs"),
+                path.join("mod.rs"),
+                path.join("main.rs"),
+            ]
+            .into_iter()
+            .find_map(|path| fs::read_to_string(path).ok())
         };
         // Or a module within the file.
         let source = file(module).or_else(|| file(module.strip_suffix(&["tests"])?));
