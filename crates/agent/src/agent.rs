@@ -204,6 +204,7 @@ impl Agent {
             learned: learned_sender,
             admitted,
             metrics: metrics.clone(),
+            kubelet: evenkeel_zone::verdict::Health::default(),
         };
         let registration = Registration {
             public_key: key.public().to_base64(),

@@ -71,6 +71,8 @@ pub(crate) struct ZoneLoop {
     pub(crate) learned: mpsc::UnboundedSender<Learned>,
     pub(crate) admitted: Arc<AtomicBool>,
     pub(crate) metrics: Metrics,
+    /// What was last told of the node's own kubelet.
+    pub(crate) kubelet: Health,
 }
 
 /// Milliseconds since boot, sleep included: a suspended agent must notice that time has passed.
@@ -138,13 +140,10 @@ impl ZoneLoop {
     fn take(&mut self, engine: &mut Engine, current: &mut Option<Seen>, event: Event) -> Vec<Output> {
         match event {
             Event::Contact => engine.handle(now(), Input::CloudContact),
-            Event::Kubelet(kubelet) => engine.handle(
-                now(),
-                Input::Facts {
-                    kubelet,
-                    runtime: Health::Unknown,
-                },
-            ),
+            Event::Kubelet(kubelet) => {
+                self.kubelet = kubelet;
+                engine.handle(now(), self.facts())
+            }
             Event::Checked(round, suspect, result) => engine.handle(
                 now(),
                 Input::Checked {
@@ -159,6 +158,14 @@ impl ZoneLoop {
             }
             Event::LinkProof { written } => engine.handle(now(), Input::LinkProof { written }),
             Event::Seen(seen) => self.take_zone_health(engine, current, *seen),
+        }
+    }
+
+    /// What this agent knows of its own node.
+    fn facts(&self) -> Input<'static> {
+        Input::Facts {
+            kubelet: self.kubelet,
+            runtime: Health::Unknown,
         }
     }
 
@@ -187,6 +194,8 @@ impl ZoneLoop {
                         "ZoneHealth was made anew: beginning anew with its roster"
                     );
                     *engine = self.engine(roster.clone(), engine.sequence());
+                    // What is told only when it changes.
+                    outputs.extend(engine.handle(now(), self.facts()));
                     if self.standing.send_replace(false) {
                         outputs.extend(engine.handle(now(), Input::Leading(false)));
                     }

@@ -64,6 +64,7 @@ impl Bases for Known {
 struct OnFailure(Mutex<Option<Pod>>);
 
 impl Drop for OnFailure {
+    #[allow(clippy::print_stderr, reason = "the harness shows it with the test's failure")]
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("{:#}", json!(self.0));
