@@ -13,6 +13,7 @@
 //! | stale | alive; kubelet or runtime broken for 60 s, or the agent seen writing for 60 s | KubeletDown |
 //! | stale | alive, none of that | Disconnected |
 //! | stale | none; the zone, which used to report, is silent, and every member's Lease is stale | Dark |
+//! | stale | none; Dark before, and since then neither the zone nor a Lease of it was seen | Dark |
 //! | stale | none, everything else | Unknown |
 //!
 //! Where some watch is not proven live, only evidence of life changes anything (hazard 55). Where the Lease was not
@@ -237,7 +238,7 @@ impl Case<'_> {
                 self.latch(round, slow, next)
             }
             // The round is older than what we know of the node, which has been silent since.
-            _ if self.lease == Lease::Stale => self.dark_or(Reason::NoVerdict(NoVerdict::Void)),
+            _ if self.lease == Lease::Stale => self.dark_or(next, Reason::NoVerdict(NoVerdict::Void)),
             // Its last renewal may be younger than the round, or it never had a Lease.
             _ => Row::Unsaid(Reason::LeaseNotProven),
         }
@@ -318,9 +319,14 @@ impl Case<'_> {
             (Lease::Unproven, _) => Row::Unsaid(Reason::LeaseNotProven),
             (Lease::Stale, Some(alive)) => {
                 let broken = alive.kubelet == Health::Failing || alive.runtime == Health::Failing;
-                if broken && grace(memory.broken_since) {
+                let writes = self.evidence.agent.since(self.now);
+                // A replica that starts has not seen for how long: what was recorded stands for as long as the next
+                // write of the agent takes, and then for as long as the evidence for it goes on.
+                let before = memory.state == NodeState::KubeletDown;
+                let awaited = before && self.evidence.sight.is_recovering(self.now);
+                if broken && (before || grace(memory.broken_since)) {
                     Row::Is(NodeState::KubeletDown, Reason::KubeletBroken)
-                } else if grace(self.evidence.agent.since(self.now)) {
+                } else if grace(writes) || before && writes.is_some() || awaited {
                     Row::Is(NodeState::KubeletDown, Reason::AgentReachesApi)
                 } else {
                     Row::Is(NodeState::Disconnected, Reason::VouchedFor)
@@ -334,7 +340,7 @@ impl Case<'_> {
         let (evidence, now) = (self.evidence, self.now);
         let why = match evidence.verdict {
             Verdict::None(why) => why,
-            Verdict::Alive(_) => return self.dark_or(Reason::EvidenceRanOut),
+            Verdict::Alive(_) => return self.dark_or(memory, Reason::EvidenceRanOut),
             Verdict::Dead(_) | Verdict::OneShort(_) => NoVerdict::NoMajority,
         };
         if memory.vouched_before && evidence.sight.is_recovering(now) {
@@ -344,14 +350,18 @@ impl Case<'_> {
             // A node that no agent watches was never vouched for: it is stock, whatever its zone does.
             return Row::Is(NodeState::Unknown, Reason::NoVerdict(why));
         }
-        self.dark_or(Reason::NoVerdict(why))
+        self.dark_or(memory, Reason::NoVerdict(why))
     }
 
-    fn dark_or(&self, reason: Reason) -> Row {
-        let zone = &self.evidence.zone;
-        let silent = zone.is_silent(&self.evidence.sight.reports, self.timing, self.now);
+    fn dark_or(&self, memory: &Memory, reason: Reason) -> Row {
+        let (zone, reports) = (&self.evidence.zone, &self.evidence.sight.reports);
+        let silent = zone.is_silent(reports, self.timing, self.now);
+        let heard = zone.is_heard(reports, self.timing, self.now);
         if silent && !zone.some_member_fresh {
             Row::Is(NodeState::Dark, Reason::ZoneSilent)
+        } else if memory.state == NodeState::Dark && zone.reported && !heard && !zone.some_member_renews {
+            // Its time began when it became dark, not when this replica did, or its watch (hazards 50, 54, 55).
+            Row::Is(NodeState::Dark, Reason::ZoneSilentBefore)
         } else {
             Row::Is(NodeState::Unknown, reason)
         }

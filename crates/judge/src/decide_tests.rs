@@ -43,6 +43,7 @@ impl Case1 {
                     reported: true,
                     advanced: Some(at(0)),
                     some_member_fresh: true,
+                    some_member_renews: false,
                     storm: false,
                 },
                 agent: AgentWrites::default(),
@@ -581,6 +582,72 @@ fn dark_needs_a_silent_zone_and_every_lease_stale(
     case.evidence.zone.reported = reported;
     case.evidence.zone.some_member_fresh = some_member_fresh;
     assert_eq!(case.go(140).state(), expected);
+}
+
+/// Hazards 50, 54 and 55: nobody can vouch for a node of a zone that is cut off as a whole, and a replica that starts,
+/// or whose watches broke, counts its silence anew.
+#[test]
+fn a_dark_zone_stays_dark_while_its_silence_is_counted_anew() {
+    let dark = |second| (second, NodeState::Dark);
+    let mut case = restarted(&recorded(NodeState::Dark, Latch::Open));
+    (case.evidence.zone.advanced, case.evidence.zone.some_member_fresh) = (None, true);
+    for second in 101..140 {
+        // From then on every member has been silent for long enough to say so.
+        case.evidence.zone.some_member_fresh = second < 125;
+        assert_eq!((second, case.go(second).state()), dark(second));
+    }
+    assert_eq!(case.memory.since, at(90), "its time goes on");
+    case.blind = true;
+    case.go(150);
+    case.blind = false;
+    for second in 151..200 {
+        assert_eq!((second, case.go(second).state()), dark(second));
+    }
+    let mut reports = case.clone();
+    reports.evidence.zone.advanced = Some(at(200));
+    assert_eq!(reports.look().state(), NodeState::Unknown);
+    let mut again = restarted(&recorded(NodeState::Dark, Latch::Open));
+    again.evidence.zone.some_member_renews = true;
+    assert_eq!(
+        again.go(101).state(),
+        NodeState::Unknown,
+        "another kubelet renews"
+    );
+    let mut gone = restarted(&recorded(NodeState::Dark, Latch::Open));
+    gone.evidence.zone.reported = false;
+    assert_eq!(gone.go(101).state(), NodeState::Unknown, "it has no agents");
+}
+
+/// Hazard 50: for how long a kubelet has been broken, a replica that starts did not see.
+#[test]
+fn a_broken_kubelet_stays_so_for_a_replica_that_starts() {
+    let mut case = restarted(&recorded(NodeState::KubeletDown, Latch::Open));
+    for second in 101..200 {
+        case.vouch(Health::Failing);
+        assert_eq!(
+            (second, case.go(second).state()),
+            (second, NodeState::KubeletDown)
+        );
+    }
+    let mut writes = restarted(&recorded(NodeState::KubeletDown, Latch::Open));
+    for second in 101..160 {
+        writes.vouch(Health::Unknown);
+        if second > 110 {
+            writes.evidence.agent.seen(at(second));
+        }
+        assert_eq!(
+            (second, writes.go(second).state()),
+            (second, NodeState::KubeletDown)
+        );
+    }
+    let mut silent = restarted(&recorded(NodeState::KubeletDown, Latch::Open));
+    silent.vouched_until(119);
+    assert_eq!(silent.look().state(), NodeState::KubeletDown);
+    assert_eq!(
+        silent.vouched_until(125).state(),
+        NodeState::Disconnected,
+        "its agent is silent, too"
+    );
 }
 
 /// Hazard 13: for reversible steps only.

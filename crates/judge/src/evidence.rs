@@ -152,6 +152,8 @@ pub struct ZoneEvidence {
     pub advanced: Option<Millis>,
     /// Whether any member's Lease is fresh or not yet known to be stale: then the zone is not dark (hazard 17).
     pub some_member_fresh: bool,
+    /// Whether any member's Lease is known to be fresh: a zone that was dark is not dark any more.
+    pub some_member_renews: bool,
     /// More nodes of the zone died within a minute than a storm takes (hazard 24).
     pub storm: bool,
 }
@@ -164,6 +166,17 @@ impl ZoneEvidence {
         };
         let from = self.advanced.map_or(live_since, |at| at.max(live_since));
         self.reported && now.since(from) >= timing.silent_after + timing.patience
+    }
+
+    /// Whether the zone was seen to advance on a watch that has been proven live since. Where it was not, and is not
+    /// silent for long enough either, nothing can be said: silence is counted anew at the start and after each gap.
+    pub fn is_heard(&self, reports: &WatchProof, timing: &Timing, now: Millis) -> bool {
+        let live_since = reports.live_since(now);
+        let advances = self
+            .advanced
+            .zip(live_since)
+            .is_some_and(|(at, since)| at >= since);
+        advances && !self.is_silent(reports, timing, now)
     }
 }
 

@@ -162,6 +162,8 @@ pub enum Reason {
     EvidenceRanOut,
     /// Nobody of the zone renews anything.
     ZoneSilent,
+    /// The zone was Dark, and silence is being counted anew.
+    ZoneSilentBefore,
     /// The leading replica says so.
     LeaderSays,
 }
@@ -211,6 +213,9 @@ impl fmt::Display for Reason {
             Self::EvidenceRanOut => "its Lease is stale, and the evidence that it lives ran out",
             Self::ZoneSilent => {
                 "its whole zone, which used to report, is silent, and every member's Lease is stale"
+            }
+            Self::ZoneSilentBefore => {
+                "its whole zone was silent before this controller started or lost sight, and nothing was seen of it since"
             }
             Self::LeaderSays => "the leading controller says so",
         };

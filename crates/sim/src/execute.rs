@@ -36,10 +36,14 @@ impl Sim {
                 Phase::Silent(version) => self.untaint(node, taints, version.as_deref()),
                 Phase::Said => Acted::Done,
             },
+            Action::MarkNodeUnknown { node, .. } if matches!(act.phase, Phase::Begin) => {
+                self.still_silent(node, &act.signs)
+            }
             Action::MarkNodeUnknown {
                 node,
                 version,
                 message,
+                ..
             } => {
                 let condition = NodeCondition {
                     type_: "Ready".to_owned(),

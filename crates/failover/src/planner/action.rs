@@ -42,6 +42,8 @@ pub enum Action {
         node: NodeRef,
         /// resourceVersion that the decision rests on.
         version: String,
+        /// The node must still be silent: the stock controllers answer this mark with NoExecute.
+        proof: StillDead,
         /// For people.
         message: String,
     },

@@ -219,6 +219,8 @@ fn act(known: &mut Known, ledger: &mut Ledger, scene: &Scene<'_>, plan: &mut Pla
         // A closed incident keeps it: it counts in the storm guard's window after a restart.
         if let Some(incident) = known.incident.as_mut().filter(|incident| !incident.is_closed()) {
             incident.status.tainted_at = None;
+            // Nobody is to be told how to declare a living machine off.
+            incident.status.fence.missing.clear();
         }
     }
     if scene.judged.settings.mode == ModePolicy::Observe {
@@ -281,14 +283,17 @@ fn untaint(scene: &Scene<'_>, taints: Vec<TaintRef>, plan: &mut Plan) {
 /// mark owes nothing: the kubelet is back. If it falls silent again and the mark still stands, the debt stands too,
 /// because stock Kubernetes marks pods only once.
 fn settle(known: &mut Known, scene: &Scene<'_>, plan: &mut Plan) {
-    let is_back = matches!(scene.state(), NodeState::Healthy | NodeState::Isolated);
-    let Some(marked) = scene.node.life.stock_mark.filter(|_| !is_back) else {
+    if matches!(scene.state(), NodeState::Healthy | NodeState::Isolated) {
         return;
-    };
-    // Who stands down may not be here any more in ten seconds; a mark that the stock controller makes as well is one mark.
+    }
+    // Who stands down may not be here any more in ten seconds; a mark that the stock controller makes as well is one
+    // mark. Where the mark on the node is ours, the stock controller has nothing to change there and marks no pod.
     let stands_down = scene.judged.settings.mode == ModePolicy::Observe;
-    let stock_is_done = scene.now.since(marked) >= STOCK_MARKS_MS;
-    if (stands_down || stock_is_done) && scene.judged.decision.may_harm() {
+    let is_owed = match scene.node.life.stock_mark {
+        Some(marked) => stands_down || scene.now.since(marked) >= STOCK_MARKS_MS,
+        None => scene.node.marked_by_us,
+    };
+    if is_owed && scene.judged.decision.may_harm() {
         withdraw(known, scene, "", "", plan);
     }
 }

@@ -13,6 +13,7 @@ pub(super) fn record(known: &mut Known, scene: &Scene<'_>, plan: &mut Plan) {
         return;
     };
     let stateful = |pod: &&PodFacts| !pod.finished && scene.cluster.is_stateful(pod);
+    let mut left = None;
     for pod in scene.cluster.pods_of(&scene.node.name).filter(stateful) {
         let missing = missing(scene);
         if known.not_moved.insert(pod.pod.uid.clone()) {
@@ -26,8 +27,9 @@ pub(super) fn record(known: &mut Known, scene: &Scene<'_>, plan: &mut Plan) {
                 incident: incident.name.clone(),
             }));
         }
-        incident.status.fence.missing = missing;
+        left = Some(missing);
     }
+    incident.status.fence.missing = left.unwrap_or_default();
 }
 
 /// What is missing for a proof that the machine is off, and what an operator can do.

@@ -2,11 +2,12 @@
 //!
 //! A quiet collection is read whole, metadata only, not from a cache. Every difference from what we hold must arrive on
 //! the watch within [`ARRIVES_MS`]; then the watch is proven live at the time the read was sent. A watch that does not
-//! deliver a difference in time is begun anew.
+//! deliver a difference in time is begun anew. Objects that cannot be decoded never arrive: what a list named and did
+//! not show is left out of the comparison until it can be read.
 
 use evenkeel_net::watch::Key;
 use evenkeel_zone::Millis;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A collection that showed nothing for this long is read: half of the time for which an event proves its watch live.
 pub(super) const QUIET_MS: u64 = 2_500;
@@ -19,6 +20,10 @@ pub(super) struct Ledger {
     held: BTreeMap<Key, Version>,
     sent: Option<Millis>,
     open: Option<Open>,
+    /// What arrived since the watch began.
+    arrived: BTreeSet<Key>,
+    /// What the last list named and did not show, because it cannot be decoded.
+    unreadable: BTreeSet<Key>,
 }
 
 #[derive(Clone, Debug)]
@@ -53,15 +58,25 @@ impl Ledger {
             version,
             received: now,
         };
+        self.unreadable.remove(&key);
+        self.arrived.insert(key.clone());
         self.held.insert(key, version);
     }
 
     pub(super) fn gone(&mut self, key: &Key) {
+        self.unreadable.remove(key);
+        self.arrived.remove(key);
         self.held.remove(key);
     }
 
-    pub(super) fn listed(&mut self, present: impl Fn(&Key) -> bool) {
-        self.held.retain(|key, _| present(key));
+    /// The watch begins anew, with a list.
+    pub(super) fn begins(&mut self) {
+        self.arrived.clear();
+    }
+
+    pub(super) fn listed(&mut self, present: &BTreeSet<Key>) {
+        self.held.retain(|key, _| present.contains(key));
+        self.unreadable = present.difference(&self.arrived).cloned().collect();
         self.open = None;
     }
 
@@ -88,6 +103,7 @@ impl Ledger {
         };
         let changed = found
             .iter()
+            .filter(|(key, _)| !self.unreadable.contains(*key))
             .filter(|(key, version)| self.held.get(*key).is_none_or(|held| held.version != **version))
             .map(|(key, version)| (key.clone(), Some(version.clone())));
         let gone = self
@@ -197,6 +213,28 @@ mod tests {
         assert_eq!(ledger.look(Millis(10_700)), Proof::None, "a is still held");
         ledger.gone(&key("a"));
         assert_eq!(ledger.look(Millis(10_800)), Proof::Live(Millis(10_000)));
+    }
+
+    /// Else one object that somebody wrote by hand would have the watch of all begun anew for ever.
+    #[test]
+    fn what_cannot_be_decoded_is_left_out_until_it_can() {
+        let mut ledger = read_at_10();
+        ledger.answered(Millis(10_400), &found(&[("a", "2"), ("b", "5")]));
+        assert_eq!(
+            ledger.look(Millis(11_400)),
+            Proof::Broken,
+            "a is not seen at 2, nor b"
+        );
+        ledger.begins();
+        ledger.put(Millis(11_500), key("c"), "1".to_owned());
+        ledger.listed(&["a", "b", "c"].map(key).into());
+        assert!(ledger.wants_read(Millis(15_000), Some(Millis(12_000))));
+        ledger.answered(Millis(15_100), &found(&[("a", "3"), ("b", "6"), ("c", "1")]));
+        assert_eq!(ledger.look(Millis(15_100)), Proof::Live(Millis(15_000)));
+        ledger.put(Millis(16_000), key("a"), "4".to_owned());
+        assert!(ledger.wants_read(Millis(20_000), Some(Millis(16_000))));
+        ledger.answered(Millis(20_100), &found(&[("a", "7"), ("b", "6"), ("c", "1")]));
+        assert_eq!(ledger.look(Millis(21_100)), Proof::Broken, "a can be read again");
     }
 
     #[test]

@@ -40,6 +40,8 @@ pub struct NodeFacts {
     pub ready: Status,
     /// The kubelet's last own word was Ready=False: what is marked on the node then is marked for good reason.
     pub says_not_ready: bool,
+    /// Our own `Ready=Unknown` stands on it, from a death that was confirmed.
+    pub marked_by_us: bool,
     /// When the stock controller's mark says that it was put on, while it stands.
     pub marked_time: Option<Timestamp>,
     /// All taints.

@@ -404,10 +404,13 @@ impl World {
                     reported: self.zones.reported(&zone),
                     advanced: self.zones.book().advanced(&zone),
                     some_member_fresh: false,
+                    some_member_renews: false,
                     storm: self.zones.book().storm(&zone, now),
                 });
-            let fresh = node.life.lease(&self.sight.leases, timing, now) != LeaseAge::Stale;
-            evidence.some_member_fresh |= members.contains(node.uid.as_str()) && fresh;
+            let lease = node.life.lease(&self.sight.leases, timing, now);
+            let is_member = members.contains(node.uid.as_str());
+            evidence.some_member_fresh |= is_member && lease != LeaseAge::Stale;
+            evidence.some_member_renews |= is_member && lease == LeaseAge::Fresh;
             zones.of_node.insert(name.clone(), zone);
         }
         zones
@@ -466,14 +469,14 @@ impl World {
                 self.forget_lease(&key.1);
             }
             Delta::Listed(keys) => {
-                self.ledgers.leases.listed(|key| keys.contains(key));
+                self.ledgers.leases.listed(&keys);
                 let present: BTreeSet<&str> = keys.iter().map(|(_, name)| name.as_str()).collect();
                 let known: Vec<String> = self.signs.keys().cloned().collect();
                 for name in known.iter().filter(|name| !present.contains(name.as_str())) {
                     self.forget_lease(name);
                 }
             }
-            Delta::Broken => {}
+            Delta::Broken => self.ledgers.leases.begins(),
         }
     }
 
@@ -574,13 +577,13 @@ impl World {
                 self.forget_zone(&key.1);
             }
             Delta::Listed(keys) => {
-                self.ledgers.reports.listed(|key| keys.contains(key));
+                self.ledgers.reports.listed(&keys);
                 let names = self.zones.names();
                 for name in names.iter().filter(|name| !keys.contains(&cluster_key(name))) {
                     self.forget_zone(name);
                 }
             }
-            Delta::Broken => {}
+            Delta::Broken => self.ledgers.reports.begins(),
         }
     }
 

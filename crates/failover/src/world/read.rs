@@ -5,7 +5,7 @@ use super::facts::{
 };
 use evenkeel_api::crd::{FailoverPolicy, NodeIncident};
 use evenkeel_api::names::annotations;
-use evenkeel_api::names::conditions::REASON_STOCK_UNKNOWN;
+use evenkeel_api::names::conditions::{REASON_CONFIRMED_DEAD, REASON_STOCK_UNKNOWN};
 use evenkeel_judge::evidence::Life;
 use evenkeel_judge::policy::Policy;
 use jiff::Timestamp;
@@ -73,6 +73,7 @@ pub(crate) fn node(node: &Node) -> NodeFacts {
         maintenance,
         mirrored: annotation(annotations::SUPEREDGE_NODE_HEALTH).and_then(|text| text.parse().ok()),
         says_not_ready: false,
+        marked_by_us: marked(node, REASON_CONFIRMED_DEAD),
         marked_time: condition(node, "Ready")
             .filter(|_| stock_marked(node))
             .and_then(|ready| ready.last_transition_time.as_ref())
@@ -91,9 +92,12 @@ pub(crate) fn heartbeat(node: &Node) -> Option<Timestamp> {
 
 /// Whether the stock controller's mark stands on the node.
 pub(crate) fn stock_marked(node: &Node) -> bool {
-    condition(node, "Ready").is_some_and(|ready| {
-        ready.status == "Unknown" && ready.reason.as_deref() == Some(REASON_STOCK_UNKNOWN)
-    })
+    marked(node, REASON_STOCK_UNKNOWN)
+}
+
+fn marked(node: &Node, reason: &str) -> bool {
+    condition(node, "Ready")
+        .is_some_and(|ready| ready.status == "Unknown" && ready.reason.as_deref() == Some(reason))
 }
 
 /// A Lease's `renewTime`.
@@ -222,12 +226,15 @@ pub(crate) fn policy(policy: &FailoverPolicy) -> PolicyFacts {
     }
 }
 
-/// Facts of an incident.
+/// Facts of an incident. Times are as they would be written, in whole seconds: a fraction that somebody wrote by hand
+/// could never be written back, and would be wanted written for ever.
 pub(crate) fn incident(incident: &NodeIncident) -> IncidentFacts {
+    let status = incident.status.clone().unwrap_or_default();
+    let written = serde_json::to_value(&status).and_then(serde_json::from_value);
     IncidentFacts {
         uid: incident.metadata.uid.clone().unwrap_or_default(),
         spec: incident.spec.clone(),
-        status: incident.status.clone().unwrap_or_default(),
+        status: written.unwrap_or(status),
     }
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use evenkeel_api::crd::NodeIncidentStatus;
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -157,5 +158,34 @@ fn an_annotation_that_names_foreign_taints_gives_no_right_to_remove_them() {
     assert_eq!(
         added,
         [TaintRef::new("node.kubernetes.io/unreachable", "NoExecute")]
+    );
+}
+
+#[test]
+fn a_mark_of_ours_is_none_of_the_stock_controllers() {
+    let marked = |reason: &str| -> Node {
+        let ready = json!({"type": "Ready", "status": "Unknown", "reason": reason});
+        serde_json::from_value(json!({"metadata": {"name": "n"}, "status": {"conditions": [ready]}})).unwrap()
+    };
+    let (ours, stock) = (marked("EvenkeelConfirmedDead"), marked("NodeStatusUnknown"));
+    assert!(super::node(&ours).marked_by_us && !super::stock_marked(&ours));
+    assert!(!super::node(&stock).marked_by_us && super::stock_marked(&stock));
+}
+
+/// They would differ from what we write for ever.
+#[test]
+fn fractions_of_seconds_in_an_incident_are_read_as_they_would_be_written() {
+    let incident: NodeIncident = serde_json::from_value(json!({
+        "metadata": {"name": "i"},
+        "spec": {"nodeName": "n", "nodeUid": "u", "zone": "z"},
+        "status": {"stateSince": "2026-01-01T00:00:15.123Z"},
+    }))
+    .unwrap();
+    let read = super::incident(&incident).status;
+    let written = serde_json::to_value(&read).unwrap();
+    assert_eq!(written["stateSince"], "2026-01-01T00:00:15Z");
+    assert_eq!(
+        serde_json::from_value::<NodeIncidentStatus>(written).unwrap(),
+        read
     );
 }

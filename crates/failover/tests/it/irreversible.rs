@@ -84,7 +84,14 @@ async fn a_sign_of_life_that_the_watch_does_not_show(resource: &str, why: &str) 
         (!log.with(&["not done", "taint", why]).is_empty()).then_some(())
     })
     .await;
-    assert!(!no_execute(&cluster.nodes().get("n3").await.unwrap()));
+    let node = cluster.nodes().get("n3").await.unwrap();
+    assert!(!no_execute(&node));
+    let ready = node.status.unwrap().conditions.unwrap_or_default();
+    let unknown = ready.iter().any(|condition| condition.status == "Unknown");
+    assert!(
+        !unknown,
+        "the stock controllers would answer with NoExecute: {ready:?}"
+    );
     assert!(!is_leaving(&cluster.pods().get("web").await.unwrap()));
     let asked = replica.traffic.asked();
     assert!(

@@ -216,6 +216,28 @@ fn a_stateful_pod_stays_even_where_policy_would_move_it_because_there_is_no_proo
     );
 }
 
+/// The stock controller marks the pods of a node that it marks itself, and finds this one marked.
+#[test]
+fn what_was_given_back_after_a_confirmed_death_is_settled_when_the_evidence_runs_out() {
+    let mut stage = killed(Stage::with_nodes(3));
+    stage.pod("n3", "db-0").owner = Owner::StatefulSet;
+    stage.go(40, &["n3"]);
+    stage.settle();
+    assert_eq!(stage.state("n3"), NodeState::Dead(Dead::Confirmed));
+    assert!(!stage.incident("n3").status.fence.missing.is_empty());
+    // It had only stalled, twice.
+    stage.says("n3", cut_off());
+    stage.go(60, &["n3"]);
+    assert_eq!(stage.state("n3"), NodeState::Disconnected);
+    assert_eq!(stage.pod_now("db-0").ready, Status::True);
+    let missing = &stage.incident("n3").status.fence.missing;
+    assert_eq!(missing, "", "nobody is told how to declare a living machine off");
+    stage.says("n3", Says::Nothing(NoVerdict::NotListed));
+    stage.go(70, &["n3"]);
+    assert_eq!(stage.state("n3"), NodeState::Unknown);
+    assert_eq!(stage.pod_now("db-0").ready, Status::False);
+}
+
 #[test]
 fn an_expired_verdict_pauses_irreversible_steps_and_life_ends_them() {
     let mut stage = killed(Stage::with_nodes(3));
@@ -356,6 +378,9 @@ fn the_storm_guard_takes_one_node_at_a_time_and_endpoints_of_all() {
     stage.settle();
     assert_eq!(stage.evicted(), ["web-n3"]);
     assert!(!stage.has_no_execute("n4"));
+    assert_eq!(stage.node("n3").ready, Status::Unknown);
+    let waits = "the stock controllers answer that mark with NoExecute";
+    assert_eq!(stage.node("n4").ready, Status::True, "{waits}");
     assert_eq!(stage.pod_now("web-n4").ready, Status::False);
     assert!(stage.timeline("n4").contains(&events::EVICTION_HELD.to_owned()));
     stage.go(47, &silent);

@@ -262,6 +262,7 @@ impl Stage {
                     reported: true,
                     advanced: Some(at(self.reported.unwrap_or(self.now))),
                     some_member_fresh,
+                    some_member_renews: some_member_fresh,
                     storm: self.storm,
                 },
                 agent: AgentWrites::default(),
@@ -380,7 +381,10 @@ impl Stage {
                     .retain(|taint| !taints.contains(&TaintRef::new(&taint.key, &taint.effect)));
                 facts.added.retain(|taint| !taints.contains(taint));
             }
-            Action::MarkNodeUnknown { node, .. } => self.node(&node.name).ready = Status::Unknown,
+            Action::MarkNodeUnknown { node, .. } => {
+                let facts = self.node(&node.name);
+                (facts.ready, facts.marked_by_us) = (Status::Unknown, true);
+            }
             Action::MarkPodNotReady { pod, reason, .. } => {
                 if let Some(facts) = self.pod_mut(pod) {
                     facts.ready = Status::False;

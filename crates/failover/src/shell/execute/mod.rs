@@ -140,7 +140,11 @@ impl Executor {
                 node,
                 version,
                 message,
-            } => self.mark_node_unknown(node, version, message).await,
+                proof: _,
+            } => match self.still_silent(node, signs).await? {
+                Ok(_) => self.mark_node_unknown(node, version, message).await,
+                Err(refused) => Ok(refused),
+            },
             Action::MarkPodNotReady {
                 pod,
                 version,
@@ -231,6 +235,7 @@ pub(super) fn depends_on(action: &Action) -> Option<&NodeRef> {
         Action::Taint {
             node, proof: Some(_), ..
         }
+        | Action::MarkNodeUnknown { node, .. }
         | Action::Evict { node, .. } => Some(node),
         _ => None,
     }

@@ -158,7 +158,7 @@ impl Executor {
         message: &str,
     ) -> Result<Outcome> {
         let patch = json!({
-            "metadata": { "uid": node.uid, "resourceVersion": version },
+            "metadata": { "uid": node.uid, "resourceVersion": version, "annotations": self.stamp() },
             "status": { "conditions": [{
                 "type": "Ready",
                 "status": "Unknown",
