@@ -356,7 +356,7 @@ impl Case<'_> {
     fn dark_or(&self, memory: &Memory, reason: Reason) -> Row {
         let (zone, reports) = (&self.evidence.zone, &self.evidence.sight.reports);
         let silent = zone.is_silent(reports, self.timing, self.now);
-        let heard = zone.is_heard(reports, self.timing, self.now);
+        let heard = !silent && zone.was_seen(reports, self.now);
         if silent && !zone.some_member_fresh {
             Row::Is(NodeState::Dark, Reason::ZoneSilent)
         } else if memory.state == NodeState::Dark && zone.reported && !heard && !zone.some_member_renews {

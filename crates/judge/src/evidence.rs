@@ -168,15 +168,13 @@ impl ZoneEvidence {
         self.reported && now.since(from) >= timing.silent_after + timing.patience
     }
 
-    /// Whether the zone was seen to advance on a watch that has been proven live since. Where it was not, and is not
-    /// silent for long enough either, nothing can be said: silence is counted anew at the start and after each gap.
-    pub fn is_heard(&self, reports: &WatchProof, timing: &Timing, now: Millis) -> bool {
+    /// Whether the zone was seen to advance since the watch has been proven live. Where it was not, and is not silent
+    /// for long enough either, nothing can be said: silence is counted anew at the start and after each gap.
+    pub fn was_seen(&self, reports: &WatchProof, now: Millis) -> bool {
         let live_since = reports.live_since(now);
-        let advances = self
-            .advanced
+        self.advanced
             .zip(live_since)
-            .is_some_and(|(at, since)| at >= since);
-        advances && !self.is_silent(reports, timing, now)
+            .is_some_and(|(at, since)| at >= since)
     }
 }
 

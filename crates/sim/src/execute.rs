@@ -43,7 +43,6 @@ impl Sim {
                 node,
                 version,
                 message,
-                ..
             } => {
                 let condition = NodeCondition {
                     type_: "Ready".to_owned(),

@@ -121,26 +121,20 @@ impl Promise {
             .steps
             .iter()
             .any(|step| matches!(step.fault, Fault::CutCloud(_)));
-        let left_alone = script
+        let left_alone = group == Group::NeverLaterThanStock && mid_cut;
+        let killed = script
             .steps
             .iter()
-            .filter(|step| mid_cut && matches!(step.fault, Fault::ReplicaDown(_)))
-            .map(|step| step.at)
-            .max();
+            .filter(|step| left_alone && matches!(step.fault, Fault::ReplicaDown(_)))
+            .map(|step| step.at);
         Self {
             group,
-            unkept_by: left_alone
-                .filter(|_| group == Group::NeverLaterThanStock)
-                .map(|at| at + LAST_KEEPER),
+            unkept_by: killed.max().map(|at| at + LAST_KEEPER),
             converges: !matches!(group, Group::NeverLaterThanStock),
             changes: matches!(group, Group::CutOff | Group::LanSplit).then_some(2),
             ends: usize::from(group == Group::LanSplit),
             compares_endpoints: !mid_cut,
-            later_than_stock: if mid_cut && group == Group::NeverLaterThanStock {
-                180
-            } else {
-                12
-            } * SECOND,
+            later_than_stock: if left_alone { 180 } else { 12 } * SECOND,
         }
     }
 

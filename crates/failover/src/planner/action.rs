@@ -36,14 +36,13 @@ pub enum Action {
         /// Which; those that are not there are no error.
         taints: Vec<TaintRef>,
     },
-    /// Write `Ready=Unknown` with our reason on a node, heartbeat untouched, never over a newer True (KEP-6371).
+    /// Write `Ready=Unknown` with our reason on a node, heartbeat untouched, never over a newer True (KEP-6371). The
+    /// node must still be silent by a quorum read: the stock controllers answer this mark with NoExecute.
     MarkNodeUnknown {
         /// Node.
         node: NodeRef,
         /// resourceVersion that the decision rests on.
         version: String,
-        /// The node must still be silent: the stock controllers answer this mark with NoExecute.
-        proof: StillDead,
         /// For people.
         message: String,
     },

@@ -49,12 +49,11 @@ fn endpoints_out(known: &mut Known, scene: &Scene<'_>, plan: &mut Plan) {
 
 /// The stock controllers answer this mark with NoExecute within seconds, so that it waits for what the taint waits for:
 /// the confirmation, a slot of the storm guard, and one more look (hazard 58).
-fn mark_unknown(scene: &Scene<'_>, proof: StillDead, plan: &mut Plan) {
+fn mark_unknown(scene: &Scene<'_>, plan: &mut Plan) {
     if scene.node.ready != Status::Unknown {
         plan.actions.push(Action::MarkNodeUnknown {
             node: scene.node_ref(),
             version: scene.node.version.clone(),
-            proof,
             message: format!("Evenkeel: {}.", scene.judged.decision.reason),
         });
     }
@@ -80,7 +79,7 @@ fn evict(known: &mut Known, ledger: &mut Ledger, scene: &Scene<'_>, plan: &mut P
     let proof = StillDead {
         known_since: node.life.known_since(),
     };
-    mark_unknown(scene, proof, plan);
+    mark_unknown(scene, plan);
     let Some(taint) = node.taint(taints::UNREACHABLE, NO_EXECUTE) else {
         ledger.begin(&node.uid, scene.zone(), now);
         let taint = TaintRef::new(taints::UNREACHABLE, NO_EXECUTE);

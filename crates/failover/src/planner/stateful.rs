@@ -13,9 +13,10 @@ pub(super) fn record(known: &mut Known, scene: &Scene<'_>, plan: &mut Plan) {
         return;
     };
     let stateful = |pod: &&PodFacts| !pod.finished && scene.cluster.is_stateful(pod);
-    let mut left = None;
+    let missing = missing(scene);
+    let mut stays = false;
     for pod in scene.cluster.pods_of(&scene.node.name).filter(stateful) {
-        let missing = missing(scene);
+        stays = true;
         if known.not_moved.insert(pod.pod.uid.clone()) {
             let message = format!("{}: {missing}", pod.pod);
             incident.row(events::NOT_MOVED, message, scene.now);
@@ -27,9 +28,8 @@ pub(super) fn record(known: &mut Known, scene: &Scene<'_>, plan: &mut Plan) {
                 incident: incident.name.clone(),
             }));
         }
-        left = Some(missing);
     }
-    incident.status.fence.missing = left.unwrap_or_default();
+    incident.status.fence.missing = if stays { missing } else { String::new() };
 }
 
 /// What is missing for a proof that the machine is off, and what an operator can do.

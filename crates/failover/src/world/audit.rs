@@ -20,8 +20,8 @@ pub(super) struct Ledger {
     held: BTreeMap<Key, Version>,
     sent: Option<Millis>,
     open: Option<Open>,
-    /// What arrived since the watch began.
-    arrived: BTreeSet<Key>,
+    /// When the watch began.
+    begun: Millis,
     /// What the last list named and did not show, because it cannot be decoded.
     unreadable: BTreeSet<Key>,
 }
@@ -59,24 +59,27 @@ impl Ledger {
             received: now,
         };
         self.unreadable.remove(&key);
-        self.arrived.insert(key.clone());
         self.held.insert(key, version);
     }
 
     pub(super) fn gone(&mut self, key: &Key) {
         self.unreadable.remove(key);
-        self.arrived.remove(key);
         self.held.remove(key);
     }
 
     /// The watch begins anew, with a list.
-    pub(super) fn begins(&mut self) {
-        self.arrived.clear();
+    pub(super) fn begins(&mut self, now: Millis) {
+        self.begun = now;
     }
 
     pub(super) fn listed(&mut self, present: &BTreeSet<Key>) {
         self.held.retain(|key, _| present.contains(key));
-        self.unreadable = present.difference(&self.arrived).cloned().collect();
+        let arrived = |key: &&Key| {
+            self.held
+                .get(*key)
+                .is_some_and(|held| held.received >= self.begun)
+        };
+        self.unreadable = present.iter().filter(|key| !arrived(key)).cloned().collect();
         self.open = None;
     }
 
@@ -225,7 +228,7 @@ mod tests {
             Proof::Broken,
             "a is not seen at 2, nor b"
         );
-        ledger.begins();
+        ledger.begins(Millis(11_450));
         ledger.put(Millis(11_500), key("c"), "1".to_owned());
         ledger.listed(&["a", "b", "c"].map(key).into());
         assert!(ledger.wants_read(Millis(15_000), Some(Millis(12_000))));

@@ -476,7 +476,7 @@ impl World {
                     self.forget_lease(name);
                 }
             }
-            Delta::Broken => self.ledgers.leases.begins(),
+            Delta::Broken => self.ledgers.leases.begins(now),
         }
     }
 
@@ -583,7 +583,7 @@ impl World {
                     self.forget_zone(name);
                 }
             }
-            Delta::Broken => self.ledgers.reports.begins(),
+            Delta::Broken => self.ledgers.reports.begins(now),
         }
     }
 

@@ -140,7 +140,6 @@ impl Executor {
                 node,
                 version,
                 message,
-                proof: _,
             } => match self.still_silent(node, signs).await? {
                 Ok(_) => self.mark_node_unknown(node, version, message).await,
                 Err(refused) => Ok(refused),
