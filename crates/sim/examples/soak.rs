@@ -12,6 +12,9 @@ use evenkeel_sim::{Group, run};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     let value = |name: &str| {

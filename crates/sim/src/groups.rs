@@ -140,7 +140,7 @@ fn api_outage_isolated(script: &mut Script, rng: &mut Rng) {
 fn isolated_then_dead(script: &mut Script, rng: &mut Rng) {
     let node = script.any_node(rng);
     let at = soon(rng);
-    let isolated = rng.between(60, 600) * SECOND;
+    let isolated = rng.between(60, 400) * SECOND;
     let dead = rng.between(30, 450) * SECOND;
     script.add(at, isolated + dead, Fault::SplitLan(vec![node]));
     script.add(at + isolated, dead, Fault::PowerOff(node));

@@ -9,8 +9,9 @@ use crate::watch::Client;
 use evenkeel_api::names::CONTROLLER_LEASE;
 use evenkeel_failover::planner::Planner;
 use evenkeel_failover::planner::action::Action;
+use evenkeel_failover::planner::services::Services;
 use evenkeel_failover::webhook::core::View;
-use evenkeel_failover::world::{self, Config, Kind, LastSigns, Role, Seen, World};
+use evenkeel_failover::world::{Config, Kind, LastSigns, Role, Seen, World};
 use evenkeel_judge::{Profile, Timing};
 use evenkeel_zone::Millis;
 use std::collections::BTreeMap;
@@ -248,6 +249,10 @@ impl Sim {
             return;
         };
         let plan = planner.tick(process.world.cluster(), process.world.decisions(), wall);
+        if !plan.read_services.is_empty() {
+            // There are no Services here: no endpoint is the last of one.
+            planner.take_services(Services::default(), wall);
+        }
         process.dispatch.prune(now);
         let mut begun = Vec::new();
         for action in plan.actions {
@@ -263,24 +268,20 @@ impl Sim {
                 });
             }
         }
-        let states: Vec<(String, world::Judged)> = process
-            .world
-            .decisions()
-            .nodes
-            .iter()
-            .map(|(name, judged)| (name.clone(), judged.clone()))
-            .collect();
-        for (name, judged) in states {
+        let mut news = Vec::new();
+        for (name, judged) in &process.world.decisions().nodes {
             let (state, reason) = (judged.decision.state(), judged.decision.reason);
-            if self.ledger.is_state(now, &name, state, judged.decision.held) {
-                let evidence = judged.evidence;
-                self.note(|| {
-                    format!(
-                        "replica {replica} leads: {name} is {state}: {reason} ({:?} {:?} {:?})",
-                        evidence.verdict, evidence.life, evidence.sight
-                    )
-                });
+            if self.ledger.is_state(now, name, state, judged.decision.held) {
+                news.push((name.clone(), state, reason, judged.evidence));
             }
+        }
+        for (name, state, reason, evidence) in news {
+            self.note(|| {
+                format!(
+                    "replica {replica} leads: {name} is {state}: {reason} ({:?} {:?} {:?})",
+                    evidence.verdict, evidence.life, evidence.sight
+                )
+            });
         }
         for act in begun {
             self.begin_act(replica, life, act);

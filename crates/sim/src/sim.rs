@@ -26,7 +26,8 @@ const REQUEST_MS: u64 = 2_000;
 /// One run.
 pub struct Sim {
     pub(crate) now: u64,
-    queue: BTreeMap<(u64, u64), Event>,
+    /// Boxed, because a tree moves its entries around.
+    queue: BTreeMap<(u64, u64), Box<Event>>,
     arrivals: u64,
     pub(crate) rng: Rng,
     pub(crate) script: Script,
@@ -149,7 +150,7 @@ impl Sim {
                 break;
             };
             self.now = at.max(self.now);
-            self.happen(event);
+            self.happen(*event);
             let ready = self.replicas.iter().filter(|replica| replica.is_ready()).count();
             self.ledger.guarded(self.now, ready);
             self.tell_watches();
@@ -172,7 +173,8 @@ impl Sim {
 
     pub(crate) fn at(&mut self, at: u64, event: Event) {
         self.arrivals += 1;
-        self.queue.insert((at.max(self.now), self.arrivals), event);
+        self.queue
+            .insert((at.max(self.now), self.arrivals), Box::new(event));
     }
 
     pub(crate) fn after(&mut self, delay: u64, event: Event) {

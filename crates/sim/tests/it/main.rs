@@ -11,6 +11,9 @@ use evenkeel_sim::{Group, run};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn setting(name: &str) -> Option<u64> {
     std::env::var(name)
         .ok()
