@@ -2,7 +2,9 @@
 //!
 //! The holder of the zone's Lease writes at once. Another reporter writes only what a majority signed and the holder
 //! has not published for as many seconds as the reporter's rank: the death of the holder costs a second, a lying
-//! holder cannot keep a verdict back.
+//! holder cannot keep a verdict back. Who has just come within reach of a majority has no opinion of everybody yet, and
+//! writes like a reporter that is not the holder: where all agents restart at once, the evidence of life would run out
+//! while they wait for one another.
 
 use super::reporter::{Case, Held};
 use super::{Engine, Output, ZoneReport};
@@ -94,7 +96,8 @@ impl Engine {
     }
 
     pub(super) fn tick_press(&mut self) {
-        let stands = self.reporter.rank.is_some() && self.is_settled() && self.facts.cloud == Link::Up;
+        let sees_the_zone = !self.doubting && !self.on_smaller_side;
+        let stands = self.reporter.rank.is_some() && sees_the_zone && self.facts.cloud == Link::Up;
         if stands != self.reporter.standing {
             self.reporter.standing = stands;
             self.out.push(Output::Stand(stands));
@@ -114,14 +117,13 @@ impl Engine {
         {
             return;
         }
+        let leads = self.reporter.leading && self.is_settled();
+        let patience = STEP_MS * (self.reporter.rank.unwrap_or_default() as u64).max(1);
+        if !leads && !self.is_held_back(published, patience) {
+            return;
+        }
         let report = self.draft(published);
-        let due = if self.reporter.leading {
-            differs(&report.status, &published.status)
-        } else {
-            let patience = STEP_MS * (self.reporter.rank.unwrap_or_default() as u64).max(1);
-            self.is_held_back(published, patience)
-        };
-        if due {
+        if !leads || differs(&report.status, &published.status) {
             self.reporter.press.handed_out = Some(self.now);
             self.out.push(Output::Report(Box::new(report)));
         }

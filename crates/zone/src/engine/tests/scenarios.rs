@@ -316,6 +316,27 @@ fn an_agent_killed_and_started_again_changes_nothing_and_sees_the_next_death(
     net.until("the victim is dead", 6_500, |net| net.is_dead(victim));
 }
 
+#[rstest]
+fn a_node_that_is_cut_off_is_vouched_for_through_a_restart_of_all_agents(
+    #[values(0, 1_100, 2_200, 3_300)] later_ms: u64,
+) {
+    let mut net = Net::settled(5, later_ms);
+    net.cut_cloud(2);
+    net.until("it is attested", 13_000, |net| net.is_alive(2));
+    // As the controller does with a node that is Disconnected.
+    net.want(&[2]);
+    net.run(10_000 + later_ms);
+    for i in 1..=5 {
+        net.stop_agent(i);
+    }
+    let vouched_for = |net: &Net| assert!(net.is_alive(2), "{}", net.published.summary);
+    net.run_checking(7_000, vouched_for);
+    for i in 1..=5 {
+        net.start(i);
+    }
+    net.run_checking(30_000, vouched_for);
+}
+
 #[test]
 fn verdicts_outlive_the_restart_of_any_agent() {
     let mut net = Net::settled(3, 15);
