@@ -308,6 +308,7 @@ impl World {
     }
 
     fn judge(&mut self, now: Millis, role: Role) {
+        self.zones.forget_gone(now);
         let led = role == Role::Follows && self.is_led(now);
         let timing = if led {
             self.config.timing.following()
@@ -574,21 +575,21 @@ impl World {
             }
             Delta::Gone(key) => {
                 self.ledgers.reports.gone(&key);
-                self.forget_zone(&key.1);
+                self.forget_zone(now, &key.1);
             }
             Delta::Listed(keys) => {
                 self.ledgers.reports.listed(&keys);
                 let names = self.zones.names();
                 for name in names.iter().filter(|name| !keys.contains(&cluster_key(name))) {
-                    self.forget_zone(name);
+                    self.forget_zone(now, name);
                 }
             }
             Delta::Broken => self.ledgers.reports.begins(now),
         }
     }
 
-    fn forget_zone(&mut self, name: &str) {
-        if let Some(zone) = self.zones.gone(name) {
+    fn forget_zone(&mut self, now: Millis, name: &str) {
+        if let Some(zone) = self.zones.gone(now, name) {
             self.cluster.zones.remove(&zone);
         }
     }

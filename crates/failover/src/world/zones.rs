@@ -5,7 +5,7 @@ use evenkeel_api::crd::ZoneHealth;
 use evenkeel_api::names;
 use evenkeel_zone::Millis;
 use evenkeel_zone::keys::Verifier;
-use evenkeel_zone::verdict::{Book, Refusal};
+use evenkeel_zone::verdict::{ALIVE_TTL_MS, Book, Refusal};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use std::collections::BTreeMap;
@@ -17,6 +17,9 @@ pub(super) struct Zones {
     book: Book,
     /// By name of the ZoneHealth: names are derived from zones, not equal to them.
     known: BTreeMap<String, Known>,
+    /// By zone: whose object is gone, and since when. What was signed before is worth what it was for as long as it is:
+    /// the planner makes the object anew at once, and living nodes must not pay for the moment in between.
+    gone: BTreeMap<String, (Known, Millis)>,
     /// What was last seen of each zone's Lease, by name of the ZoneHealth.
     heartbeats: BTreeMap<String, Heartbeat>,
 }
@@ -25,6 +28,7 @@ pub(super) struct Zones {
 struct Known {
     zone: String,
     uid: Option<String>,
+    roster_version: i64,
     /// Whether anybody ever reported for the zone.
     reported: bool,
 }
@@ -43,35 +47,57 @@ impl Zones {
         }
     }
 
-    /// A ZoneHealth as a watch delivered it at `now`. Returns what was refused in it, node by node, for the log. An
-    /// object that was deleted and made again begins anew.
+    /// A ZoneHealth as a watch delivered it at `now`. Returns what was refused in it, node by node, for the log.
+    ///
+    /// An object that was made again goes on where the last one ended, if its roster is a newer one. Else whoever made
+    /// it did not know the last one, and everything begins anew.
     pub(super) fn zone_health(&mut self, now: Millis, object: &ZoneHealth) -> Vec<(String, Refusal)> {
         let zone = &object.spec.zone;
         let name = object.metadata.name.clone().unwrap_or_default();
         let uid = &object.metadata.uid;
         let status = object.status.clone().unwrap_or_default();
+        let roster_version = object.spec.roster.version;
         if self
             .known
             .get(&name)
             .is_some_and(|known| known.uid != *uid || known.zone != *zone)
         {
-            self.gone(&name);
+            self.gone(now, &name);
+        }
+        if let Some((last, _)) = self.gone.remove(zone)
+            && last.roster_version >= roster_version
+        {
+            self.book.forget(zone);
         }
         let reported = status.sequence != 0 || self.heartbeats.contains_key(&name);
         let known = self.known.entry(name).or_insert_with(|| Known {
             zone: zone.clone(),
             uid: uid.clone(),
+            roster_version,
             reported: false,
         });
+        known.roster_version = roster_version;
         known.reported |= reported;
         self.book.observe(now, zone, &object.spec.roster, &status)
     }
 
     /// A ZoneHealth is gone, by object name. Returns its zone.
-    pub(super) fn gone(&mut self, name: &str) -> Option<String> {
+    pub(super) fn gone(&mut self, now: Millis, name: &str) -> Option<String> {
         let known = self.known.remove(name)?;
-        self.book.forget(&known.zone);
-        Some(known.zone)
+        let zone = known.zone.clone();
+        self.gone.insert(zone.clone(), (known, now));
+        Some(zone)
+    }
+
+    /// Forgets zones whose object has been gone for longer than any evidence in it is worth something.
+    pub(super) fn forget_gone(&mut self, now: Millis) {
+        self.gone.retain(|zone, (_, since)| {
+            let may_hold = now.since(*since) < ALIVE_TTL_MS;
+            if !may_hold {
+                self.book.forget(zone);
+            }
+            may_hold
+        });
     }
 
     /// Names of the objects that are known.
@@ -103,9 +129,11 @@ impl Zones {
 
     /// Whether anybody ever reported for a zone.
     pub(super) fn reported(&self, zone: &str) -> bool {
-        self.known
+        let mut known = self
+            .known
             .values()
-            .any(|known| known.zone == zone && known.reported)
+            .chain(self.gone.values().map(|(known, _)| known));
+        known.any(|known| known.zone == zone && known.reported)
     }
 
     pub(super) fn book(&self) -> &Book {

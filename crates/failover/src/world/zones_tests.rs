@@ -3,7 +3,10 @@ use evenkeel_api::zone::RosterSpec;
 use evenkeel_zone::fixture::Fixture;
 use evenkeel_zone::verdict::{Health, Link, NoVerdict, Verdict};
 use evenkeel_zone::wire::Facts;
+use rstest::rstest;
 use serde_json::json;
+
+const OBJECT: &str = "shore-0a1b2c3d";
 
 const CUT: Facts = Facts {
     cloud: Link::Down,
@@ -18,7 +21,7 @@ fn zone_health(zone: &mut Fixture, uid: &str, round: u8) -> ZoneHealth {
     let status = zone.report(vec![verdict]);
     serde_json::from_value(json!({
         "apiVersion": "evenkeel.io/v1alpha1", "kind": "ZoneHealth",
-        "metadata": {"name": "shore-0a1b2c3d", "uid": uid},
+        "metadata": {"name": OBJECT, "uid": uid},
         "spec": {"zone": "Shore", "roster": spec}, "status": status,
     }))
     .unwrap()
@@ -61,18 +64,33 @@ fn renewals_of_the_zones_lease_prove_it_too_by_the_name_of_its_object() {
     assert_eq!(zones.book().advanced("Shore"), Some(Millis(4)));
 }
 
-#[test]
-fn a_zone_health_that_was_made_again_begins_anew() {
+/// The planner makes it again with the next version of the roster. One with the same version, or an older one, was made
+/// by somebody who did not know the last: what it says counts once it is seen to advance.
+#[rstest]
+#[case::by_the_planner(1, true)]
+#[case::by_somebody_else(0, false)]
+fn a_zone_health_that_was_made_again_goes_on_with_a_newer_roster_and_else_begins_anew(
+    #[case] newer: i64,
+    #[case] goes_on: bool,
+    #[values(true, false)] seen_gone: bool,
+) {
     let (mut zone, mut zones) = (Fixture::new(3), Zones::default());
     zones.zone_health(Millis(0), &zone_health(&mut zone, "1", 0));
     zones.zone_health(Millis(1), &zone_health(&mut zone, "1", 1));
     assert!(is_cut(&zones));
-    zones.zone_health(Millis(2), &zone_health(&mut zone, "2", 2));
-    assert!(!is_cut(&zones));
+    if seen_gone {
+        zones.gone(Millis(2), OBJECT);
+    }
+    let mut again = zone_health(&mut zone, "2", 2);
+    again.spec.roster.version += newer;
+    again.status = None;
+    zones.zone_health(Millis(3), &again);
+    zones.forget_gone(Millis(60_000));
+    assert_eq!(is_cut(&zones), goes_on);
 }
 
 #[test]
-fn a_zone_health_that_is_gone_takes_its_verdicts_along() {
+fn a_zone_health_that_is_gone_for_good_takes_its_verdicts_along_when_they_have_run_out() {
     let (mut zone, mut zones) = (Fixture::new(3), Zones::default());
     for now in 0..2 {
         zones.zone_health(
@@ -81,7 +99,10 @@ fn a_zone_health_that_is_gone_takes_its_verdicts_along() {
         );
     }
     assert!(is_cut(&zones));
-    assert_eq!(zones.gone("shore-0a1b2c3d").as_deref(), Some("Shore"));
+    assert_eq!(zones.gone(Millis(10), OBJECT).as_deref(), Some("Shore"));
+    zones.forget_gone(Millis(10 + ALIVE_TTL_MS - 1));
+    assert!(is_cut(&zones));
+    zones.forget_gone(Millis(10 + ALIVE_TTL_MS));
     assert_eq!(
         zones.book().verdict("uid-2"),
         Verdict::None(NoVerdict::NotAMember)
