@@ -183,6 +183,8 @@ pub mod events {
     pub const KILLING: &str = "Killing";
     /// A pod was taken out of endpoints.
     pub const ENDPOINTS_OUT: &str = "EndpointsWithdrawn";
+    /// Pods stay in endpoints: no other endpoint of a Service of theirs is ready.
+    pub const ENDPOINTS_KEPT: &str = "EndpointsKept";
     /// A pod was evicted.
     pub const EVICTED: &str = "PodEvicted";
     /// A stateful pod stays: no fence proof.

@@ -70,7 +70,7 @@ pub struct LabArgs {
 pub enum LabCommand {
     /// Plays a scenario in a lab of its own; the exit code says whether every assertion held.
     Run {
-        /// Scenario file, or a built-in one: `tour`, `crash`, `stall`, `isolated`, `split`, `three-zones`,
+        /// Scenario file, or a built-in one: `tour`, `crash`, `stall`, `isolated`, `split`, `dark`, `three-zones`,
         /// `api-restart`, `power-off`, `power-off-builtin`.
         scenario: String,
         /// Play it so often, each time in a new lab, and print the distribution of what was measured.

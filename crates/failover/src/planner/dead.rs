@@ -2,7 +2,7 @@
 
 use super::action::{Action, Measure, Plan, StillDead};
 use super::incident::{instant, time};
-use super::node::{Scene, withdraw};
+use super::node::{Scene, tell_kept, withdraw};
 use super::storm::Ledger;
 use super::{Known, stateful};
 use crate::world::facts::{Owner, PodFacts, Status, TaintRef};
@@ -12,13 +12,17 @@ use evenkeel_judge::Dead;
 use evenkeel_stock::core::tolerations::{NO_EXECUTE, NO_SCHEDULE, Stay, is_admission_default, stay_with};
 use evenkeel_zone::Millis;
 use k8s_openapi::api::core::v1::Taint;
+use std::collections::BTreeSet;
+
+/// So long a storm waits for what the slices say before it takes endpoints.
+const STORM_READS_MS: u64 = 1_000;
 
 pub(super) fn act(known: &mut Known, ledger: &mut Ledger, scene: &Scene<'_>, phase: Dead, plan: &mut Plan) {
     // What could harm the node is begun only on full sight, and on a latch that every replica can read.
     if phase == Dead::Paused || !scene.judged.decision.may_harm() || !scene.is_recorded(known) {
         return;
     }
-    endpoints_out(known, scene, plan);
+    endpoints_out(known, scene, phase, plan);
     if phase == Dead::Confirmed {
         evict(known, ledger, scene, plan);
     }
@@ -26,7 +30,10 @@ pub(super) fn act(known: &mut Known, ledger: &mut Ledger, scene: &Scene<'_>, pha
 
 /// The reversible part: the pods say not ready, and no new ones come. What the kubelet of a node that lives after all
 /// writes later wins.
-fn endpoints_out(known: &mut Known, scene: &Scene<'_>, plan: &mut Plan) {
+///
+/// In a storm nodes may only seem dead, so that the last endpoint of a Service stays until stock Kubernetes would take it,
+/// or the death is confirmed (hazard 25).
+fn endpoints_out(known: &mut Known, scene: &Scene<'_>, phase: Dead, plan: &mut Plan) {
     let node = scene.node;
     if node.taint(taints::DEAD, NO_SCHEDULE).is_none() {
         plan.actions.push(Action::Taint {
@@ -35,8 +42,20 @@ fn endpoints_out(known: &mut Known, scene: &Scene<'_>, plan: &mut Plan) {
             proof: None,
         });
     }
+    let silent = scene.judged.decision.memory.silent_from();
+    let before_stock = silent.is_some_and(|life| scene.now.since(life) < scene.stock_grace);
+    let none = BTreeSet::new();
+    let kept = if phase == Dead::Announced && scene.judged.evidence.zone.storm && before_stock {
+        match scene.last.pods(scene.now, STORM_READS_MS) {
+            Some(last) => last,
+            None => return,
+        }
+    } else {
+        &none
+    };
+    tell_kept(known, scene, kept);
     let message = format!("node {} is dead: {}", node.name, scene.judged.decision.reason);
-    let ready = withdraw(known, scene, REASON_NODE_DEAD, &message, plan);
+    let ready = withdraw(known, scene, (REASON_NODE_DEAD, &message), kept, plan);
     if ready == 0 && !std::mem::replace(&mut known.endpoints_out, true) {
         let took = scene.now.since(scene.judged.decision.memory.since);
         plan.measures.push(Measure::EndpointsOut(took));
@@ -135,7 +154,7 @@ fn evict(known: &mut Known, ledger: &mut Ledger, scene: &Scene<'_>, plan: &mut P
         ledger.complete(&node.uid);
         if !std::mem::replace(&mut known.eviction_summed_up, true)
             && let Some(incident) = &mut known.incident
-            && !(known.evicting.is_empty() && incident.mentions(events::EVICTED, ""))
+            && !(known.evicting.is_empty() && incident.has(events::EVICTED))
         {
             let evicted = known.evicting.len();
             let message = format!(

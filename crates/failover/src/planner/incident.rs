@@ -84,12 +84,9 @@ impl Incident {
         self.status.timeline.drain(..surplus);
     }
 
-    /// Whether a row of this event and about this text stands in the timeline.
-    pub fn mentions(&self, event: &str, text: &str) -> bool {
-        self.status
-            .timeline
-            .iter()
-            .any(|row| row.event == event && row.message.contains(text))
+    /// Whether a row of this event stands in the timeline.
+    pub fn has(&self, event: &str) -> bool {
+        self.status.timeline.iter().any(|row| row.event == event)
     }
 
     /// Ends the incident.

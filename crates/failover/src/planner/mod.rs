@@ -7,6 +7,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `node`, `dead`, `stateful` | what the state of a node asks for |
+//! | [`services`] | endpoints that stay, because they are the last of their Services |
 //! | `zones` | rosters, wanted rounds, statuses of policies |
 //! | [`action`] | what is to be done |
 //! | [`incident`] | the record of a failure |
@@ -18,6 +19,7 @@ mod dead;
 pub mod incident;
 mod node;
 pub mod roster;
+pub mod services;
 mod stateful;
 pub mod storm;
 mod zones;
@@ -50,6 +52,7 @@ pub struct Planner {
     closing: BTreeMap<String, (Incident, Millis)>,
     roster_floor: BTreeMap<String, i64>,
     policies_looked_at: Option<Millis>,
+    last: services::Last,
 }
 
 /// What is remembered of a node.
@@ -87,7 +90,13 @@ impl Planner {
             closing: BTreeMap::new(),
             roster_floor: BTreeMap::new(),
             policies_looked_at: None,
+            last: services::Last::default(),
         }
+    }
+
+    /// Takes the endpoints that a plan asked for.
+    pub fn take_services(&mut self, services: services::Services, now: Millis) {
+        self.last.take(services, now);
     }
 
     /// Looks at the decisions of `now` and says what has to be done.
@@ -98,6 +107,7 @@ impl Planner {
         if !std::mem::replace(&mut self.adopted, true) {
             self.adopt(cluster, now);
         }
+        self.last.look(cluster, decisions, now, &mut plan);
         for node in cluster.nodes.values() {
             if let Some(judged) = decisions.nodes.get(&node.name) {
                 let size = decisions.zone_size.get(&judged.zone).copied().unwrap_or_default();
@@ -144,7 +154,7 @@ impl Planner {
             };
             let older = if newer {
                 known.state = NodeState::parse(&status.state).unwrap_or_default();
-                known.endpoints_out = incident.mentions(events::ENDPOINTS_OUT, "");
+                known.endpoints_out = incident.has(events::ENDPOINTS_OUT);
                 known.incident.replace(incident)
             } else {
                 Some(incident)

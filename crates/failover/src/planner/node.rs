@@ -2,6 +2,7 @@
 
 use super::action::{About, Action, Measure, NodeRef, Notice, Plan};
 use super::incident::{Incident, latch_record, time};
+use super::services::Last;
 use super::storm::Ledger;
 use super::{Known, Planner};
 use crate::world::facts::{Cluster, NodeFacts, PodFacts, Status, TaintRef};
@@ -14,12 +15,15 @@ use evenkeel_judge::{NodeState, View};
 use evenkeel_stock::core::tolerations::{NO_EXECUTE, NO_SCHEDULE};
 use evenkeel_zone::Millis;
 use evenkeel_zone::verdict::Verdict;
+use std::collections::BTreeSet;
 
 /// The stock controller marks the pods of a node after it marked the node, one by one; what it has not marked after
 /// this long it never will.
 const STOCK_MARKS_MS: u64 = 10_000;
 /// An Isolated node is told of after this long: peers need up to 15 s to vouch for a node that came back.
 const ISOLATED_TOLD_MS: u64 = 15_000;
+/// So long the endpoints of a Dark zone wait for what the slices say; stock Kubernetes itself takes 5 s to look.
+const DARK_READS_MS: u64 = 10_000;
 
 /// What a step for one node needs to see.
 pub(super) struct Scene<'a> {
@@ -28,6 +32,8 @@ pub(super) struct Scene<'a> {
     pub(super) judged: &'a Judged,
     pub(super) zone_size: usize,
     pub(super) default_toleration_seconds: i64,
+    pub(super) stock_grace: u64,
+    pub(super) last: &'a Last,
     pub(super) now: Millis,
 }
 
@@ -87,6 +93,8 @@ impl Planner {
             judged,
             zone_size,
             default_toleration_seconds: self.config.default_toleration_seconds,
+            stock_grace: self.config.timing.stock_grace,
+            last: &self.last,
             now,
         };
         // A leader may find a node in a state that nobody has recorded yet.
@@ -226,21 +234,21 @@ fn act(known: &mut Known, ledger: &mut Ledger, scene: &Scene<'_>, plan: &mut Pla
     if scene.judged.settings.mode == ModePolicy::Observe {
         // Debts are settled first: what was added is taken off, and what was kept from stock is made up for.
         untaint(scene, scene.node.added.clone(), plan);
-        return settle(known, scene, plan);
+        return settle(known, scene, &BTreeSet::new(), plan);
     }
     match state {
         NodeState::Dead(phase) => super::dead::act(known, ledger, scene, phase, plan),
         NodeState::Healthy => untaint(scene, scene.node.added.clone(), plan),
         NodeState::KubeletDown | NodeState::Unknown => {
             untaint(scene, scene.node.added.clone(), plan);
-            settle(known, scene, plan);
+            settle(known, scene, &BTreeSet::new(), plan);
         }
         NodeState::Disconnected => {
             untaint(scene, with_no_execute(scene), plan);
             if scene.judged.settings.endpoints == EndpointsPolicy::Keep {
-                restore(scene, plan);
+                restore(scene, |_| true, plan);
             } else {
-                settle(known, scene, plan);
+                settle(known, scene, &BTreeSet::new(), plan);
             }
         }
         NodeState::Dark => {
@@ -250,10 +258,42 @@ fn act(known: &mut Known, ledger: &mut Ledger, scene: &Scene<'_>, plan: &mut Pla
                 scene.node.added.clone()
             };
             untaint(scene, taints, plan);
-            // Autonomy holds evictions alone; nobody vouches for what endpoints would promise (hazard 18).
-            settle(known, scene, plan);
+            dark_endpoints(known, scene, plan);
         }
         NodeState::Isolated => isolated(known, scene, plan),
+    }
+}
+
+/// Autonomy holds evictions alone: nobody vouches for what endpoints would promise, so that they follow stock
+/// Kubernetes. The last of a Service stay, where policy does not want stock endpoints altogether (hazard 18).
+fn dark_endpoints(known: &mut Known, scene: &Scene<'_>, plan: &mut Plan) {
+    if scene.judged.settings.endpoints != EndpointsPolicy::Keep {
+        return settle(known, scene, &BTreeSet::new(), plan);
+    }
+    let Some(last) = scene.last.pods(scene.now, DARK_READS_MS) else {
+        return;
+    };
+    restore(scene, |uid| last.contains(uid), plan);
+    // Who is given back what was taken, may have it taken again when it is not the last any more.
+    known.withdrawn.retain(|uid| !last.contains(uid));
+    tell_kept(known, scene, last);
+    settle(known, scene, last, plan);
+}
+
+/// Records that endpoints of the node stay; once in an incident, however many come and go.
+pub(super) fn tell_kept(known: &mut Known, scene: &Scene<'_>, last: &BTreeSet<String>) {
+    let mut pods = scene.cluster.pods_of(&scene.node.name);
+    let Some(pod) = pods.find(|pod| last.contains(&pod.pod.uid)) else {
+        return;
+    };
+    if let Some(incident) = known.incident.as_mut()
+        && !incident.has(events::ENDPOINTS_KEPT)
+    {
+        let message = format!(
+            "pod {} stays in endpoints, and others like it: no endpoint of a Service of theirs is ready elsewhere",
+            pod.pod
+        );
+        incident.row(events::ENDPOINTS_KEPT, message, scene.now);
     }
 }
 
@@ -282,7 +322,9 @@ fn untaint(scene: &Scene<'_>, taints: Vec<TaintRef>, plan: &mut Plan) {
 /// What a kubelet wrote after the mark is its word, and never owed (hazard 56). While the Lease is renewed, an older
 /// mark owes nothing: the kubelet is back. If it falls silent again and the mark still stands, the debt stands too,
 /// because stock Kubernetes marks pods only once.
-fn settle(known: &mut Known, scene: &Scene<'_>, plan: &mut Plan) {
+///
+/// Pods that are `kept` owe nothing yet.
+fn settle(known: &mut Known, scene: &Scene<'_>, kept: &BTreeSet<String>, plan: &mut Plan) {
     if matches!(scene.state(), NodeState::Healthy | NodeState::Isolated) {
         return;
     }
@@ -294,7 +336,7 @@ fn settle(known: &mut Known, scene: &Scene<'_>, plan: &mut Plan) {
         None => scene.node.marked_by_us,
     };
     if is_owed && scene.judged.decision.may_harm() {
-        withdraw(known, scene, "", "", plan);
+        withdraw(known, scene, ("", ""), kept, plan);
     }
 }
 
@@ -309,12 +351,12 @@ fn is_kubelets_word(node: &NodeFacts, pod: &PodFacts) -> bool {
 }
 
 /// Marks the ready pods of the node not ready, again and again until each was seen so; after that a kubelet that
-/// restores one is not fought. Returns how many are still to be seen not ready.
+/// restores one is not fought. Returns how many are still to be seen not ready; those that are `kept` are among them.
 pub(super) fn withdraw(
     known: &mut Known,
     scene: &Scene<'_>,
-    reason: &str,
-    message: &str,
+    (reason, message): (&str, &str),
+    kept: &BTreeSet<String>,
     plan: &mut Plan,
 ) -> usize {
     let mut left = 0;
@@ -330,6 +372,9 @@ pub(super) fn withdraw(
             }
         } else if !known.withdrawn.contains(uid) && !is_kubelets_word(scene.node, pod) {
             left += 1;
+            if kept.contains(uid) {
+                continue;
+            }
             known.withdrawing.insert(uid.clone());
             plan.actions.push(Action::MarkPodNotReady {
                 pod: pod.pod.clone(),
@@ -348,7 +393,7 @@ pub(super) fn withdraw(
 /// pod was ready before is what such a mark says.
 ///
 /// Where the kubelet itself said Ready=False before the silence, pods were marked for good reason.
-fn restore(scene: &Scene<'_>, plan: &mut Plan) {
+fn restore(scene: &Scene<'_>, is_meant: impl Fn(&String) -> bool, plan: &mut Plan) {
     let ours = scene.judged.decision.gives_back(scene.now);
     let taken = |pod: &&PodFacts| {
         let by_us = [conditions::REASON_NODE_DEAD, events::ISOLATED].contains(&pod.ready_reason.as_str());
@@ -358,14 +403,17 @@ fn restore(scene: &Scene<'_>, plan: &mut Plan) {
             && (by_stock || by_us && ours)
             && !pod.finished
             && !pod.terminating
+            && is_meant(&pod.pod.uid)
     };
     for pod in scene.cluster.pods_of(&scene.node.name).filter(taken) {
         plan.actions.push(Action::RestorePodReady {
             pod: pod.pod.clone(),
             version: pod.version.clone(),
             message: format!(
-                "node {} is only cut off: {}",
-                scene.node.name, scene.judged.decision.reason
+                "node {} is {}: {}",
+                scene.node.name,
+                scene.state().name(),
+                scene.judged.decision.reason
             ),
         });
     }
@@ -400,5 +448,5 @@ fn isolated(known: &mut Known, scene: &Scene<'_>, plan: &mut Plan) {
         });
     }
     let message = format!("the peers of node {} cannot reach it", scene.node.name);
-    withdraw(known, scene, events::ISOLATED, &message, plan);
+    withdraw(known, scene, (events::ISOLATED, &message), &BTreeSet::new(), plan);
 }

@@ -8,6 +8,7 @@ use super::watch::{self, Restarts};
 use crate::clock::instant;
 use crate::planner::Planner;
 use crate::planner::action::{About, Action, Notice};
+use crate::planner::services::Services;
 use crate::webhook::Source;
 use crate::webhook::core::View;
 use crate::world::{self, Config, Kind, LastSigns, Seen, World};
@@ -20,6 +21,7 @@ use evenkeel_net::watch::Key;
 use evenkeel_zone::Millis;
 use futures::{Stream, StreamExt as _};
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::ListParams;
 use kube::{Api, Client};
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,6 +39,10 @@ const TICK: Duration = Duration::from_millis(500);
 const GATHER: Duration = Duration::from_millis(50);
 /// An audit that takes longer proves nothing in time.
 const AUDIT_WITHIN: Duration = Duration::from_secs(3);
+/// Endpoints that take longer to read are asked for again.
+const SERVICES_WITHIN: Duration = Duration::from_secs(5);
+/// So many slices at a time: one holds up to 1,000 endpoints.
+const SLICES_AT_ONCE: u32 = 250;
 /// The loop is stuck if it did not turn for this long.
 const STUCK_MS: u64 = 30_000;
 /// What is under way at a stop may end within this time.
@@ -53,6 +59,7 @@ const SETTLE: Duration = Duration::from_secs(15);
 enum Ended {
     Action(Box<Action>, Result<Outcome, ActionError>),
     Audit(Kind, Option<BTreeMap<Key, String>>),
+    Services(Option<Services>),
 }
 
 /// What readiness and liveness look at.
@@ -361,6 +368,9 @@ impl Controller {
             tracing::warn!("{why}");
         }
         self.complaints = plan.complaints.into_iter().collect();
+        if !plan.read_services.is_empty() {
+            self.read_services(plan.read_services);
+        }
         self.dispatch.prune(now);
         let mut wanted = 0;
         for action in plan.actions {
@@ -420,6 +430,11 @@ impl Controller {
                 }
                 self.dispatch.ended(*action, outcome.ok().as_ref(), now);
             }
+            Ok(Ended::Services(read)) => {
+                if let (Some(planner), Some(services)) = (&mut self.planner, read) {
+                    planner.take_services(services, now);
+                }
+            }
             Ok(Ended::Audit(kind, found)) => self.world.audited(now, kind, found.as_ref()),
             Err(error) => {
                 tracing::error!(%error, "a task of the controller died");
@@ -471,6 +486,26 @@ impl Controller {
         });
     }
 
+    /// Reads the endpoints of all Services of some namespaces.
+    #[allow(clippy::disallowed_methods, reason = "the shell starts tasks")]
+    fn read_services(&mut self, namespaces: BTreeSet<String>) {
+        let client = self.client.clone();
+        self.tasks.spawn(async move {
+            let read = tokio::time::timeout(SERVICES_WITHIN, services(client, namespaces)).await;
+            let failed = match read {
+                Ok(Ok(read)) => return Ended::Services(Some(read)),
+                Ok(Err(error)) => error.to_string(),
+                Err(late) => late.to_string(),
+            };
+            tracing::warn!(
+                error = failed,
+                "cannot read EndpointSlices to find Services whose every endpoint is on a lost node; \
+                 until they can be read, endpoints of lost nodes go as on stock Kubernetes"
+            );
+            Ended::Services(None)
+        });
+    }
+
     /// Logs changes of state, and counts nodes by state.
     fn tell_states(&mut self) {
         let mut counts: BTreeMap<&'static str, i64> = NodeState::ALL
@@ -504,6 +539,23 @@ where
         (evenkeel_net::watch::key(object), version.unwrap_or_default())
     };
     Ok(list.items.iter().map(version).collect())
+}
+
+async fn services(client: Client, namespaces: BTreeSet<String>) -> Result<Services, kube::Error> {
+    let mut slices = Vec::new();
+    for namespace in namespaces {
+        let api: Api<EndpointSlice> = Api::namespaced(client.clone(), &namespace);
+        let mut page = ListParams::default().limit(SLICES_AT_ONCE);
+        loop {
+            let list = api.list(&page).await?;
+            slices.extend(list.items);
+            match list.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => page = page.continue_token(&token),
+                None => break,
+            }
+        }
+    }
+    Ok(Services::of(slices))
 }
 
 /// When what is being gathered is looked at.

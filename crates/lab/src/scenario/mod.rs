@@ -38,12 +38,13 @@ pub const MAX_NODES: u8 = 50;
 pub const DEFAULT_NODES: u8 = 5;
 
 /// The scenarios that `evenkeel lab run NAME` finds without a file.
-pub const BUILT_IN: [(&str, &str); 9] = [
+pub const BUILT_IN: [(&str, &str); 10] = [
     ("tour", include_str!("../../scenarios/tour.yaml")),
     ("crash", include_str!("../../scenarios/crash.yaml")),
     ("stall", include_str!("../../scenarios/stall.yaml")),
     ("isolated", include_str!("../../scenarios/isolated.yaml")),
     ("split", include_str!("../../scenarios/split.yaml")),
+    ("dark", include_str!("../../scenarios/dark.yaml")),
     ("three-zones", include_str!("../../scenarios/three-zones.yaml")),
     ("api-restart", include_str!("../../scenarios/api-restart.yaml")),
     ("power-off", include_str!("../../scenarios/power-off.yaml")),

@@ -3,11 +3,13 @@
 mod dead;
 mod disconnected;
 mod rest;
+mod services;
 
 use super::Planner;
 use super::action::{About, Action, NodeRef, Plan};
 use super::incident::{recorded, time};
 use super::roster::member;
+use super::services::Services;
 use crate::world::facts::{
     Cluster, IncidentFacts, NodeFacts, Owner, PodFacts, PodRef, PolicyFacts, Status, TaintRef, ZoneFacts,
 };
@@ -49,6 +51,8 @@ pub(super) struct Stage {
     /// Every action that was asked for, in order.
     pub(super) log: Vec<Action>,
     pub(super) storm: bool,
+    /// What is read of endpoints; `None`: they cannot be read.
+    pub(super) services: Option<Services>,
     /// The zone was last seen to report at this second; `None`: it always is.
     pub(super) reported: Option<u64>,
     sight: Sight,
@@ -75,6 +79,7 @@ impl Stage {
             config,
             log: Vec::new(),
             storm: false,
+            services: Some(Services::default()),
             reported: None,
             sight: Sight::new(at(0)),
             memories: BTreeMap::new(),
@@ -287,6 +292,11 @@ impl Stage {
             );
         }
         let plan = self.planner.tick(&self.world, &decisions, now);
+        if !plan.read_services.is_empty()
+            && let Some(services) = &self.services
+        {
+            self.planner.take_services(services.clone(), now);
+        }
         for action in &plan.actions {
             self.perform(action);
         }

@@ -98,7 +98,7 @@ fn isolated_at_first_dead_an_hour_later_and_never_evicted_sooner_than_by_stock()
 }
 
 /// The whole zone falls silent after second 10, the stock controller marks n3 at 60 s.
-fn darken(mut stage: Stage) -> Stage {
+pub(super) fn darken(mut stage: Stage) -> Stage {
     stage.pod("n3", "web");
     let silent = ["n1", "n2", "n3"];
     stage.go(10, &[]);
