@@ -157,8 +157,8 @@ impl Agent {
         let stop = shutdown.child_token();
         let mut parts: JoinSet<Result<(), AgentError>> = JoinSet::new();
         let admitted = Arc::new(AtomicBool::new(false));
-        let metrics = serve_admin(admin, &admitted, &stop, &mut parts);
         let cloud = Cloud::new(client, &settings.node);
+        let metrics = serve_admin(admin, &admitted, cloud.kept_out(), &stop, &mut parts);
         let Some(home) = home(&cloud, &settings, &mut state, &stop).await? else {
             return Ok(());
         };
@@ -335,6 +335,7 @@ async fn home(
 fn serve_admin(
     listener: Option<TcpListener>,
     admitted: &Arc<AtomicBool>,
+    kept_out: watch::Receiver<Option<String>>,
     stop: &CancellationToken,
     parts: &mut JoinSet<Result<(), AgentError>>,
 ) -> Metrics {
@@ -342,10 +343,13 @@ fn serve_admin(
     let metrics = Metrics::register(&admin);
     let admitted = admitted.clone();
     admin.ready("roster", move || {
-        let known = admitted.load(Ordering::Relaxed);
-        known
-            .then_some(())
-            .ok_or_else(|| "this node is in no roster that the agent knows".to_owned())
+        if admitted.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        Err(match &*kept_out.borrow() {
+            Some(why) => format!("this node can be in no roster: {why}"),
+            None => "this node is in no roster that the agent knows".to_owned(),
+        })
     });
     if let Some(listener) = listener {
         let stop = stop.clone();

@@ -17,6 +17,7 @@ use kube::core::ApiResource;
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -113,6 +114,8 @@ impl Seen {
 pub(crate) struct Cloud {
     client: Client,
     node: String,
+    /// Why the node can be in no roster, as it was read last.
+    kept_out: Arc<watch::Sender<Option<String>>>,
 }
 
 impl Cloud {
@@ -120,7 +123,13 @@ impl Cloud {
         Self {
             client,
             node: node.to_owned(),
+            kept_out: Arc::default(),
         }
+    }
+
+    /// Why the node can be in no roster; nothing while that is not known.
+    pub(crate) fn kept_out(&self) -> watch::Receiver<Option<String>> {
+        self.kept_out.subscribe()
     }
 
     pub(crate) fn client(&self) -> Client {
@@ -131,10 +140,29 @@ impl Cloud {
     pub(crate) async fn home(&self, zone_default: Option<&str>) -> Result<Home, CloudError> {
         let nodes: Api<Node> = Api::all(self.client.clone());
         let node = bounded("reading the agent's Node", nodes.get(&self.node)).await?;
+        self.tell(names::kept_out_of_rosters(node.labels()));
         let zone = names::zone_of(node.labels(), zone_default)
             .ok_or_else(|| CloudError::NoZone(self.node.clone()))?;
         let node_uid = node.uid().ok_or_else(|| CloudError::NoUid(self.node.clone()))?;
         Ok(Home { node_uid, zone })
+    }
+
+    /// Says once that the node can be in no roster, and when it can again.
+    fn tell(&self, kept_out: Option<String>) {
+        let has_changed = self.kept_out.send_if_modified(|known| {
+            let differs = *known != kept_out;
+            known.clone_from(&kept_out);
+            differs
+        });
+        match kept_out {
+            _ if !has_changed => {}
+            Some(why) => tracing::warn!(
+                node = self.node,
+                "the node can be in no roster, so that it watches nobody and nobody watches it: {why}. Take the label off, or run \
+                 no agent here"
+            ),
+            None => tracing::info!(node = self.node, "the node can be in a roster again"),
+        }
     }
 
     /// Makes the agent's own AgentStatus say this, and belong to its Node.

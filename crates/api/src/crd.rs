@@ -249,7 +249,7 @@ pub struct LatchRecord {
     /// When a later round confirmed the death.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confirmed_at: Option<Time>,
-    /// Since when the node has been Isolated: its Lease was renewed after a round that found it dead.
+    /// Since when the node has been Isolated: its Lease was renewed, or its agent wrote, after a round that found it dead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub isolated_since: Option<Time>,
     /// Why the eviction of this death waits for the pace of stock Kubernetes; empty where it does not.

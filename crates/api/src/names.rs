@@ -41,6 +41,17 @@ pub fn zone_of(labels: &BTreeMap<String, String>, default_zone: Option<&str>) ->
 }
 /// Label of control-plane nodes: never in a roster.
 pub const CONTROL_PLANE_LABEL: &str = "node-role.kubernetes.io/control-plane";
+/// Why a node with these labels can be in no roster, as the end of a sentence about it; `None`: it can be in one.
+pub fn kept_out_of_rosters(labels: &BTreeMap<String, String>) -> Option<String> {
+    if labels.contains_key(CONTROL_PLANE_LABEL) {
+        return Some(format!(
+            "its label {CONTROL_PLANE_LABEL} makes it a control-plane node"
+        ));
+    }
+    // A virtual node has no machine of its own to watch.
+    vnode::virtual_label(labels)
+        .map(|(key, value)| format!("its label {key}={value} makes it a virtual node, which has no machine"))
+}
 /// Label by which a node keeps out of zone disruption counts (upstream's).
 pub const EXCLUDE_DISRUPTION_LABEL: &str = "node.kubernetes.io/exclude-disruption";
 
@@ -159,8 +170,8 @@ pub mod pods {
 pub mod events {
     /// A node was cut off from the cloud and its neighbours vouch for it.
     pub const DISCONNECTED: &str = "NodeDisconnected";
-    /// A majority of the neighbours confirmed a node's death.
-    pub const DEAD: &str = "NodeConfirmedDead";
+    /// A majority of the neighbours found the node dead; whether that is confirmed, the incident says.
+    pub const DEAD: &str = "NodeDead";
     /// The node's neighbours cannot reach it, the API server can.
     pub const ISOLATED: &str = "NodeIsolated";
     /// The whole zone is silent.
@@ -238,12 +249,24 @@ pub mod simulated {
 
 /// Virtual nodes.
 pub mod vnode {
+    use std::collections::BTreeMap;
+
     /// Component of Events, and field manager of patches.
     pub const COMPONENT: &str = "evenkeel-vnode";
     /// Label of virtual nodes, key and value (virtual-kubelet's).
     pub const VIRTUAL_NODE_LABEL: (&str, &str) = ("type", "virtual-kubelet");
     /// Label that all nodes of a fleet have, with the fleet's name: by it their watch finds them.
     pub const FLEET_LABEL: &str = "vnode.evenkeel.io/fleet";
+    /// The label by which a node is a virtual one: virtual-kubelet's, or a fleet's.
+    pub fn virtual_label(labels: &BTreeMap<String, String>) -> Option<(&str, &str)> {
+        let (key, value) = VIRTUAL_NODE_LABEL;
+        let usual = (labels.get(key).map(String::as_str) == Some(value)).then_some((key, value));
+        usual.or_else(|| labels.get(FLEET_LABEL).map(|fleet| (FLEET_LABEL, fleet.as_str())))
+    }
+    /// Whether a node is a virtual one.
+    pub fn is_virtual(labels: &BTreeMap<String, String>) -> bool {
+        virtual_label(labels).is_some()
+    }
     /// Annotation of a virtual Node: labels and annotations that were written last, as JSON of an ObjectMeta
     /// (virtual-kubelet's).
     pub const LAST_APPLIED_META: &str = "virtual-kubelet.io/last-applied-object-meta";

@@ -7,10 +7,21 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "crd", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RosterSpec {
-    /// Grows by one with every change of the members; never reused.
+    /// Grows by one with every change of the members; never reused. From 1 to 2^53 - 1.
+    #[cfg_attr(feature = "crd", schemars(range(min = 1, max = RosterSpec::LAST_VERSION)))]
     pub version: i64,
     /// Sorted by node UID.
     pub members: Vec<RosterMember>,
+}
+
+impl RosterSpec {
+    /// The largest version: up to here every reader of JSON is exact. Only a hand can come so far.
+    pub const LAST_VERSION: i64 = (1 << 53) - 1;
+
+    /// Whether the version is one.
+    pub fn has_version(&self) -> bool {
+        (1..=Self::LAST_VERSION).contains(&self.version)
+    }
 }
 
 /// One member of a roster.

@@ -4,9 +4,9 @@
 //!
 //! | Lease | verdict | state |
 //! |---|---|---|
-//! | any, Isolated latched | anything but alive | Isolated; Dead at stock pace once not renewed for the stock grace period |
+//! | any, Isolated latched | anything but alive | Isolated; Dead at stock pace once not renewed for the stock grace period, and its agent not seen writing |
 //! | any, Dead latched | anything but alive, not renewed since | Dead: announced, confirmed by a second round, or paused |
-//! | renewed since | Dead latched, or dead | Isolated |
+//! | renewed since, or its agent wrote | Dead latched, or dead | Isolated |
 //! | any | dead, from a round asked for after the last renewal | Dead, announced |
 //! | fresh | anything else | Healthy |
 //! | not yet known | alive, after Dead | Disconnected |
@@ -120,7 +120,10 @@ pub fn follow(own: &Decision, leader: Option<&Recorded>) -> Decision {
     let Some(recorded) = leader.filter(|_| own.view != View::Lost) else {
         return *own;
     };
+    // Since when, too: what is protected for a time ends at the same time everywhere.
     let memory = Memory {
+        state: recorded.state,
+        since: recorded.since,
         life: recorded.life.or(own.memory.life),
         ..own.memory
     };
@@ -128,11 +131,7 @@ pub fn follow(own: &Decision, leader: Option<&Recorded>) -> Decision {
         return Decision { memory, ..*own };
     }
     Decision {
-        memory: Memory {
-            state: recorded.state,
-            since: recorded.since,
-            ..memory
-        },
+        memory,
         reason: Reason::LeaderSays,
         view: own.view,
         held: false,
@@ -200,7 +199,8 @@ impl Case<'_> {
         }
     }
 
-    /// Its peers could not reach it. From here it dies only as stock Kubernetes says it (hazard 38).
+    /// Its peers could not reach it. From here it dies only as stock Kubernetes says it (hazard 38), and not while its
+    /// agent writes: whatever its kubelet does, stock Kubernetes does without us.
     fn isolated(&self, since: Millis, next: &mut Memory) -> Row {
         let (life, now) = (&self.evidence.life, self.now);
         if self.evidence.verdict == Verdict::None(NoVerdict::NotAMember) {
@@ -210,7 +210,10 @@ impl Case<'_> {
         }
         let grace = self.timing.stock_grace + self.timing.patience;
         let silent = life.silent_for(&self.evidence.sight.leases, now);
-        if !life.is_marked(self.timing.patience) && silent.is_none_or(|silence| silence < grace) {
+        let is_stale = life.is_marked(self.timing.patience) || silent.is_some_and(|silence| silence >= grace);
+        // A replica that starts, or saw nothing for a while, has not seen whether its agent writes.
+        let writes = self.evidence.agent.since(now).is_some() || self.evidence.sight.is_recovering(now);
+        if !is_stale || writes {
             next.latch = Latch::Isolated { since };
             return Row::Is(NodeState::Isolated, Reason::RenewedAfterVerdict);
         }
@@ -228,7 +231,7 @@ impl Case<'_> {
     /// The first round that finds the node dead.
     fn first_round(&self, round: &Death, next: &mut Memory) -> Row {
         let life = &self.evidence.life;
-        if life.seen_since(round.requested) {
+        if self.evidence.seen_since(round.requested) {
             next.latch = Latch::Isolated { since: self.now };
             return Row::Is(NodeState::Isolated, Reason::RenewedAfterVerdict);
         }
@@ -266,7 +269,7 @@ impl Case<'_> {
     /// A death stands until evidence of life. A renewal is such evidence; that its peers do not vouch for it makes it
     /// Isolated.
     fn dead(&self, mut death: DeadLatch, next: &mut Memory) -> Row {
-        if self.evidence.life.seen_since(death.requested) {
+        if self.evidence.seen_since(death.requested) {
             next.latch = Latch::Isolated { since: self.now };
             return Row::Is(NodeState::Isolated, Reason::RenewedAfterVerdict);
         }

@@ -7,6 +7,9 @@ use proptest::bool::weighted;
 use proptest::prelude::*;
 use rstest::rstest;
 
+#[path = "restart_tests.rs"]
+mod restart;
+
 const T0: u64 = 1_000_000;
 
 fn at(seconds: u64) -> Millis {
@@ -415,6 +418,26 @@ fn evidence_of_life_takes_a_death_back_and_a_silent_zone_pauses_it() {
     assert_eq!(case.look().state(), NodeState::Healthy);
 }
 
+/// The node is cut from its peers, and stalls just when its next renewal is due: only its agent wrote since the vote.
+#[test]
+fn an_agent_that_writes_after_the_vote_proves_that_the_node_lives() {
+    // The voters were asked at second 102.
+    for (wrote, lives) in [(101, false), (102, true)] {
+        let mut case = Case1::silent(3);
+        case.convict(3);
+        case.look();
+        assert_eq!(case.state(), ANNOUNCED);
+        case.go(105);
+        case.evidence.agent.seen(at(wrote));
+        case.look();
+        assert_eq!(case.state() == NodeState::Isolated, lives);
+        case.go(116);
+        case.convict(16);
+        case.look();
+        assert_eq!(case.state(), if lives { NodeState::Isolated } else { CONFIRMED });
+    }
+}
+
 /// Hazard 38: with moving rounds, as the real zone holds them.
 #[test]
 fn an_isolated_node_does_not_flap_while_its_peers_confirm_its_death_again_and_again() {
@@ -453,6 +476,30 @@ fn an_isolated_node_dies_only_after_the_stock_grace_period_and_at_stock_pace() {
         NodeState::Isolated,
         "an omission acquits nobody"
     );
+}
+
+/// Its kubelet is stopped for long, and its peers vote it dead again and again.
+#[test]
+fn an_isolated_node_does_not_die_while_its_agent_writes() {
+    let mut case = Case1::silent(3);
+    let mut changes = 0;
+    for second in (101..1000).step_by(5) {
+        let before = case.state();
+        case.go(second);
+        case.convict(second - 97);
+        if second % 2 == 0 {
+            case.evidence.agent.seen(at(second));
+        }
+        if second == 151 {
+            case.mark();
+        }
+        case.look();
+        changes += u32::from(!before.same_row(case.state()));
+    }
+    assert_eq!(case.state(), NodeState::Isolated);
+    assert!(changes <= 2, "{changes} changes of state");
+    assert_eq!(case.go(996 + 30).state(), NodeState::Isolated);
+    assert_eq!(case.go(996 + 31).state(), STOCK_PACE);
 }
 
 #[test]
@@ -650,6 +697,22 @@ fn a_broken_kubelet_stays_so_for_a_replica_that_starts() {
     );
 }
 
+/// Hazard 50: whether its agent writes, a replica that starts did not see.
+#[test]
+fn an_isolated_node_does_not_die_of_a_restart_of_the_controller() {
+    let isolated = recorded(NodeState::Isolated, Latch::Isolated { since: at(60) });
+    let mut writes = restarted(&isolated);
+    for second in 101..160 {
+        if second % 10 == 0 {
+            writes.evidence.agent.seen(at(second));
+        }
+        assert_eq!((second, writes.go(second).state()), (second, NodeState::Isolated));
+    }
+    let mut silent = restarted(&isolated);
+    assert_eq!(silent.go(119).state(), NodeState::Isolated);
+    assert_eq!(silent.go(125).state(), STOCK_PACE, "its agent is silent, too");
+}
+
 /// Hazard 13: for reversible steps only.
 #[rstest]
 #[case::silent_for_14_s(14, NodeState::Healthy)]
@@ -725,191 +788,6 @@ fn restarted(recorded: &Recorded) -> Case1 {
     case.evidence.sight = Sight::new(at(100));
     case.evidence.verdict = Verdict::None(NoVerdict::Void);
     case
-}
-
-/// Hazards 20 and 50.
-#[test]
-fn a_restarted_replica_keeps_a_disconnected_node_until_it_must_have_heard() {
-    let mut case = restarted(&recorded(NodeState::Disconnected, Latch::Open));
-    for second in 101..121 {
-        assert_eq!(
-            case.go(second).state(),
-            NodeState::Disconnected,
-            "second {second}"
-        );
-    }
-    assert_eq!(case.go(121).state(), NodeState::Unknown);
-    let mut case = restarted(&recorded(NodeState::Disconnected, Latch::Open));
-    case.go(105);
-    case.convict(5);
-    assert_eq!(case.look().state(), STOCK_PACE, "evidence against it ends that");
-}
-
-#[test]
-fn a_restarted_replica_starts_from_the_latches_of_its_predecessor() {
-    let isolated = recorded(NodeState::Isolated, Latch::Isolated { since: at(50) });
-    let mut case = restarted(&isolated);
-    case.evidence.life.stock_mark = None;
-    case.go(103);
-    case.convict(30);
-    assert_eq!(
-        case.look().state(),
-        NodeState::Isolated,
-        "not Dead by its first round"
-    );
-
-    let latch = Latch::Dead(adopted(90, 90));
-    let mut case = restarted(&recorded(ANNOUNCED, latch));
-    assert_eq!(case.go(102).state(), PAUSED);
-    case.evidence.life.stock_mark = None;
-    case.convict(30);
-    assert_eq!(case.look().state(), ANNOUNCED);
-    case.go(107);
-    case.convict(30);
-    assert_eq!(
-        case.look().state(),
-        ANNOUNCED,
-        "16 s after a first round of another clock"
-    );
-    case.go(118);
-    case.convict(40);
-    assert_eq!(case.look().state(), CONFIRMED);
-}
-
-/// Hazard 58: what is not confirmed stays reversible, also for a replica that has just started.
-#[test]
-fn a_restarted_replica_keeps_evictions_from_an_announced_death_until_stock_time() {
-    use crate::policy::Profile;
-    use crate::protection::protection;
-    let settings = Profile::Edge.settings();
-    let latch = Latch::Dead(adopted(89, 90));
-    let mut case = restarted(&recorded(ANNOUNCED, latch));
-    let kept = |case: &mut Case1, second| {
-        let decision = case.go(second);
-        protection(&decision, &settings, &case.timing, at(second)).evictions
-    };
-    assert!(kept(&mut case, 101) && kept(&mut case, 139));
-    assert!(!kept(&mut case, 140), "50 s after the first round");
-    // Without any record: 50 s from when it was first seen.
-    let mut case = restarted(&recorded(NodeState::Unknown, Latch::Open));
-    case.go(103);
-    case.convict(30);
-    assert!(kept(&mut case, 104) && kept(&mut case, 149));
-    assert!(!kept(&mut case, 150));
-}
-
-/// Its round is older than what this replica knows of the node: from 25 s of silence on, stock Kubernetes acts.
-#[test]
-fn a_death_from_before_a_replica_started_is_no_verdict_once_the_lease_is_stale() {
-    let mut case = restarted(&recorded(NodeState::Unknown, Latch::Open));
-    case.evidence.life.stock_mark = None;
-    case.convict(30);
-    let decision = case.go(124);
-    assert!(decision.held && decision.state() == NodeState::Unknown);
-    let decision = case.go(126);
-    assert_eq!(
-        (decision.state(), decision.reason, decision.held),
-        (NodeState::Unknown, Reason::NoVerdict(NoVerdict::Void), false)
-    );
-}
-
-/// A follower waits for the leader's word on a mark that each may have seen at another distance from the renewal.
-#[test]
-fn a_follower_calls_a_mark_apart_from_a_renewal_later_than_the_leader() {
-    let renewed = Life {
-        renewed: Some(at(100)),
-        ..Life::default()
-    };
-    let marked = |second| Life {
-        stock_mark: Some(at(second)),
-        ..renewed
-    };
-    assert!(marked(105).is_marked(0) && !marked(105).is_marked(SKEW_MS));
-    assert!(!marked(109).is_marked(SKEW_MS) && marked(110).is_marked(SKEW_MS));
-    assert!(renewed.marked(SKEW_MS, at(101)).is_marked(SKEW_MS));
-}
-
-/// A death stands until evidence of life, also for a replica that does not know yet whether the Lease is renewed.
-#[test]
-fn a_restarted_replica_takes_a_death_back_as_soon_as_its_peers_vouch_for_the_node() {
-    let latch = Latch::Dead(DeadLatch {
-        confirmed: Some(at(99)),
-        ..adopted(89, 90)
-    });
-    let mut case = restarted(&recorded(CONFIRMED, latch));
-    case.evidence.life.stock_mark = None;
-    case.go(103);
-    case.vouch(Health::Ok);
-    let decision = case.look();
-    assert_eq!(decision.state(), NodeState::Disconnected);
-    assert_eq!((decision.memory.latch, decision.held), (Latch::Open, false));
-    assert_eq!(case.go(110).state(), NodeState::Disconnected);
-    case.renew();
-    assert_eq!(case.look().state(), NodeState::Healthy);
-}
-
-/// Every replica ends what it keeps when the leader does, and not by when it was itself started.
-#[test]
-fn a_replica_that_started_in_the_silence_counts_from_the_leaders_last_sign_of_life() {
-    use crate::policy::Profile;
-    use crate::protection::protection;
-    let settings = Profile::Edge.settings();
-    let latch = Latch::Dead(adopted(104, 105));
-    let word = Recorded {
-        life: Some(at(80)),
-        ..recorded(ANNOUNCED, latch)
-    };
-    // It has seen the Lease since second 100; the death is recorded later, or was before.
-    for known_before in [true, false] {
-        let mut case = restarted(&recorded(NodeState::Unknown, Latch::Open));
-        if known_before {
-            case = restarted(&word);
-        }
-        case.go(108);
-        case.memory.adopt(&word);
-        let kept = |case: &mut Case1, second| {
-            let decision = follow(&case.go(second), Some(&word));
-            protection(&decision, &settings, &case.timing, at(second)).evictions
-        };
-        assert!(kept(&mut case, 129));
-        assert!(!kept(&mut case, 130), "50 s after the leader saw it alive");
-        assert!(
-            case.memory.life == Some(at(80)),
-            "also where it leads from now on"
-        );
-        // What it sees itself counts again.
-        case.evidence.life.renewed = Some(at(103));
-        assert_eq!(case.look().memory.life, Some(at(103)));
-    }
-}
-
-#[test]
-fn a_follower_says_what_the_leader_says_unless_it_sees_nothing() {
-    let mut case = Case1::silent(30);
-    case.vouch(Health::Ok);
-    let own = case.look();
-    let word = recorded(NodeState::KubeletDown, Latch::Open);
-    assert_eq!(follow(&own, Some(&word)).state(), NodeState::KubeletDown);
-    assert_eq!(follow(&own, None), own);
-    case.blind = true;
-    let own = case.go(200);
-    assert_eq!(own.view, View::Lost);
-    assert_eq!(follow(&own, Some(&word)), own);
-}
-
-#[test]
-fn a_follower_lets_the_leader_speak_first() {
-    let mut case = Case1::watched();
-    case.timing = case.timing.following();
-    case.renews = false;
-    assert_eq!(case.go(129).state(), NodeState::Healthy);
-    case.vouch(Health::Ok);
-    assert_eq!(case.go(130).state(), NodeState::Disconnected);
-    assert_eq!(
-        case.go(129 + 15 + SKEW_MS / 1000 - 1).state(),
-        NodeState::Disconnected
-    );
-    assert_eq!(case.go(129 + 15 + SKEW_MS / 1000).state(), NodeState::Unknown);
 }
 
 fn any_verdict() -> impl Strategy<Value = Verdict> {

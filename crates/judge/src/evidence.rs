@@ -183,6 +183,7 @@ impl ZoneEvidence {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AgentWrites {
     run: Option<(Millis, Millis)>,
+    last: Option<Millis>,
 }
 
 impl AgentWrites {
@@ -192,6 +193,12 @@ impl AgentWrites {
             Some((began, last)) if at.since(last) <= WRITE_GAP_MS => (began, last.max(at)),
             _ => (at, at),
         });
+        self.last = Some(at);
+    }
+
+    /// Whether a write was seen at or after `instant`: the machine lived then, whatever its kubelet does.
+    pub fn seen_since(&self, instant: Millis) -> bool {
+        self.last.is_some_and(|last| last >= instant)
     }
 
     /// The kubelet renewed its Lease: what was written before says nothing about the time after.
@@ -220,4 +227,11 @@ pub struct Evidence {
     pub zone: ZoneEvidence,
     /// The agent's own writes.
     pub agent: AgentWrites,
+}
+
+impl Evidence {
+    /// Whether the node was seen to write at or after `instant`: its kubelet or its agent.
+    pub fn seen_since(&self, instant: Millis) -> bool {
+        self.life.seen_since(instant) || self.agent.seen_since(instant)
+    }
 }

@@ -1,7 +1,7 @@
 //! A decision in words: what it rests on, and what would change it.
 
 use crate::decide::{Decision, GIVE_BACK_AFTER_MS};
-use crate::evidence::{Evidence, Lease, Timing};
+use crate::evidence::{Evidence, Lease, Timing, WRITE_GAP_MS};
 use crate::memory::Latch;
 use crate::policy::Settings;
 use crate::sight::View;
@@ -146,7 +146,7 @@ pub fn changes(decision: &Decision, settings: &Settings, timing: &Timing) -> Vec
                 Dead::Paused => "A new round of votes continues what was begun".to_owned(),
             };
             vec![
-                "A renewal of its Lease makes it Isolated, and then Healthy once its peers vouch for it".to_owned(),
+                "A renewal of its Lease or a write of its agent makes it Isolated".to_owned(),
                 "The votes of a majority of its zone that it lives take the death back".to_owned(),
                 next,
             ]
@@ -154,8 +154,9 @@ pub fn changes(decision: &Decision, settings: &Settings, timing: &Timing) -> Vec
         NodeState::Isolated => vec![
             "The votes of a majority of its zone that it lives make it Healthy".to_owned(),
             format!(
-                "A Lease that is not renewed for {} s makes it Dead, evicted by stock Kubernetes at its own pace",
-                seconds(timing.stock_grace)
+                "Without a renewal of its Lease for {} s and a write of its agent for {} s it is Dead, evicted by stock Kubernetes at its own pace",
+                seconds(timing.stock_grace),
+                seconds(WRITE_GAP_MS)
             ),
         ],
         NodeState::Unknown => vec![renewed(), vouched(), dead()],

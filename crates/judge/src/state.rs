@@ -202,7 +202,9 @@ impl fmt::Display for Reason {
             Self::NobodyReports => {
                 "it was voted dead, gave no sign of life since, and nobody reports any more"
             }
-            Self::RenewedAfterVerdict => "a majority of its zone voted it dead, yet its Lease is renewed",
+            Self::RenewedAfterVerdict => {
+                "a majority of its zone voted it dead, yet it writes to the API server"
+            }
             Self::NoVerdict(why) => match why {
                 NoVerdict::NotListed => "its Lease is stale, and its zone reports nothing about it",
                 NoVerdict::NotAMember => "its Lease is stale, and no agent of its zone watches it",

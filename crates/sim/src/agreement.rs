@@ -5,7 +5,9 @@
 //! Two promises: where nothing happened for 5 s, both protect the same; and what the leader has protected
 //! for 5 s, the follower's webhook lets nobody take. A replica that has not got all lists is not ready and is
 //! not asked. To the first promise a restart goes on for as long as the new replica has not watched a node's
-//! Lease for long enough to say whether it is renewed; to the second there is no exception.
+//! Lease for long enough to say whether it is renewed: it cannot say it, or it goes by a mark of the stock
+//! controller, while the other replica saw a renewal that crossed with the mark. To the second promise there is
+//! no exception.
 
 use crate::api::build;
 use crate::api::objects::{EPOCH, Object, Word, cluster_key, micro, say, set_node_condition, time};
@@ -31,6 +33,7 @@ use std::fmt;
 use std::sync::Arc;
 
 const LOOK: u64 = 500;
+const LEADER: &str = "replica-0";
 /// Watches of two replicas lie at most this far apart.
 const APART: u64 = 5 * SECOND;
 /// Looks and writes take time too.
@@ -45,6 +48,10 @@ pub enum Happening {
     Speaks(usize),
     /// The stock controller marks a node that is silent.
     Marked(usize),
+    /// The whole site loses its cloud link: no kubelet writes.
+    SiteSilent,
+    /// It has it again.
+    SiteSpeaks,
     /// A report that a node lives; whether its kubelet is well.
     Alive(usize, bool),
     /// A report that a node is dead.
@@ -88,7 +95,7 @@ impl History {
         for _ in 0..rng.between(3, 12) {
             at += rng.below(15 * SECOND);
             let node = 1 + usize::try_from(rng.below(2)).unwrap_or_default();
-            let what = match rng.below(12) {
+            let what = match rng.below(14) {
                 0..=2 => Happening::Silent(node),
                 3 => Happening::Speaks(node),
                 4 => Happening::Marked(node),
@@ -99,6 +106,8 @@ impl History {
                     rng.in_thousand(700)
                         .then(|| *rng.pick(&[0_i64, 20, 3_600]).unwrap_or(&0)),
                 ),
+                11 => Happening::SiteSilent,
+                12 => Happening::SiteSpeaks,
                 _ => Happening::Restart(usize::try_from(rng.below(2)).unwrap_or_default()),
             };
             // What is said once is seldom all that is said.
@@ -121,7 +130,12 @@ impl History {
 
     /// Plays it; what the replicas disagreed about, if they did.
     pub fn play(&self) -> Option<String> {
-        Game::new(self).play()
+        self.play_beside(&config())
+    }
+
+    /// The same with a follower that has other settings than the leader.
+    pub fn play_beside(&self, follower: &Config) -> Option<String> {
+        Game::new(self, [config(), follower.clone()]).play()
     }
 
     /// Leaves out what is not needed for a disagreement.
@@ -176,6 +190,7 @@ struct Game<'a> {
     store: Store,
     zone: Fixture,
     sides: Vec<Side>,
+    configs: [Config; 2],
     planner: Planner,
     queue: BTreeMap<(u64, u64), (usize, u64, Seen)>,
     sent: u64,
@@ -194,36 +209,32 @@ fn wall(now: u64) -> Millis {
     Millis(EPOCH + now)
 }
 
-fn config(side: usize) -> Config {
+/// The settings of both replicas.
+pub fn config() -> Config {
     Config {
         timing: Timing::default(),
         profile: Profile::Edge,
         default_zone: None,
         default_toleration_seconds: 300,
-        identity: format!("replica-{side}"),
+        identity: LEADER.to_owned(),
         mode: Default::default(),
     }
 }
 
 impl<'a> Game<'a> {
-    fn new(history: &'a History) -> Self {
+    fn new(history: &'a History, mut configs: [Config; 2]) -> Self {
+        "replica-1".clone_into(&mut configs[1].identity);
         let mut rng = Rng::new(history.seed).fork("delays");
         let zone = Fixture::stand_in(u8::try_from(history.nodes).unwrap_or(3));
         let mut store = Store::default();
         build::home(&mut store);
         build::zone(&mut store, "shore", &zone.spec().members);
-        build::renew(
-            &mut store,
-            0,
-            Writer::Ours,
-            NAMESPACE,
-            CONTROLLER_LEASE,
-            "replica-0",
-        );
+        build::renew(&mut store, 0, Writer::Ours, NAMESPACE, CONTROLLER_LEASE, LEADER);
         let _ = store.news();
-        let sides = (0..2)
-            .map(|side| Side {
-                world: World::new(config(side), wall(0)).verifying_with(zone.verifier()),
+        let sides = configs
+            .iter()
+            .map(|config| Side {
+                world: World::new(config.clone(), wall(0)).verifying_with(zone.verifier()),
                 epoch: 0,
                 not_before: BTreeMap::new(),
                 shown: BTreeMap::new(),
@@ -240,7 +251,8 @@ impl<'a> Game<'a> {
             store,
             zone,
             sides,
-            planner: Planner::new(config(0)),
+            planner: Planner::new(configs[0].clone()),
+            configs,
             queue: BTreeMap::new(),
             sent: 0,
             silent: BTreeMap::new(),
@@ -293,7 +305,7 @@ impl<'a> Game<'a> {
                 Writer::Ours,
                 NAMESPACE,
                 CONTROLLER_LEASE,
-                "replica-0",
+                LEADER,
             );
         }
         for node in 1..=self.history.nodes {
@@ -323,11 +335,11 @@ impl<'a> Game<'a> {
             Happening::Silent(node) => {
                 self.silent.insert(*node, true);
             }
-            Happening::Speaks(node) => {
-                self.silent.insert(*node, false);
-                self.renews(*node);
-                self.ready(*node, "True", "KubeletReady", true);
+            Happening::Speaks(node) => self.speaks(*node),
+            Happening::SiteSilent => {
+                self.silent = (1..=self.history.nodes).map(|node| (node, true)).collect();
             }
+            Happening::SiteSpeaks => (1..=self.history.nodes).for_each(|node| self.speaks(node)),
             Happening::Marked(node) => {
                 if self.silent.get(node).copied().unwrap_or_default() {
                     self.ready(*node, "Unknown", conditions::REASON_STOCK_UNKNOWN, false);
@@ -367,6 +379,12 @@ impl<'a> Game<'a> {
             }
             Happening::Restart(side) => self.restart(*side),
         }
+    }
+
+    fn speaks(&mut self, node: usize) {
+        self.silent.insert(node, false);
+        self.renews(node);
+        self.ready(node, "True", "KubeletReady", true);
     }
 
     fn voters(&self, node: usize, with: bool) -> Vec<usize> {
@@ -441,11 +459,11 @@ impl<'a> Game<'a> {
             *at = Some(now);
         }
         if side == 0 {
-            self.planner = Planner::new(config(0));
+            self.planner = Planner::new(self.configs[0].clone());
             self.held.clear();
         }
-        if let Some(known) = self.sides.get_mut(side) {
-            known.world = World::new(config(side), wall(now)).verifying_with(Arc::clone(&verifier));
+        if let Some((known, config)) = self.sides.get_mut(side).zip(self.configs.get(side)) {
+            known.world = World::new(config.clone(), wall(now)).verifying_with(Arc::clone(&verifier));
             known.epoch += 1;
             known.not_before.clear();
             known.shown.clear();
@@ -580,11 +598,23 @@ impl<'a> Game<'a> {
     /// Whether a replica was restarted so lately that it cannot say whether a node is silent, and nothing that is
     /// recorded says it: a Lease is stale after so long under its own eyes.
     fn cannot_say_yet(&self, side: usize, decision: &Decision) -> bool {
+        let unproven = decision.state() == NodeState::Unknown || decision.reason == Reason::LeaseNotProven;
+        unproven && self.watches_anew(side)
+    }
+
+    /// Whether one goes by the renewal that it saw, and the other was restarted since and did not see it.
+    fn missed_a_renewal(&self, side: usize, name: &str, other: &Decision) -> bool {
+        let known = self.sides.get(side);
+        let node = known.and_then(|known| known.world.cluster().nodes.get(name));
+        let saw_none = node.is_some_and(|node| node.life.renewed.is_none());
+        saw_none && other.reason == Reason::Renewing && self.watches_anew(side)
+    }
+
+    fn watches_anew(&self, side: usize) -> bool {
         let timing = Timing::default().following();
         let restarted = self.restarted.get(side).copied().flatten();
         let told = restarted.map(|at| at + timing.stale_after + timing.patience + APART + SLACK);
-        let unproven = decision.state() == NodeState::Unknown || decision.reason == Reason::LeaseNotProven;
-        unproven && told.is_some_and(|told| self.now < told)
+        told.is_some_and(|told| self.now < told)
     }
 
     fn compare(&self) -> Option<String> {
@@ -618,7 +648,10 @@ impl<'a> Game<'a> {
                 return text("the follower lets pass what is protected");
             }
             let quiet = self.now >= self.last_event + 2 * APART + SLACK && long >= APART + SLACK;
-            let unsaid = self.cannot_say_yet(0, &judged.decision) || self.cannot_say_yet(1, &other.decision);
+            let unsaid = self.cannot_say_yet(0, &judged.decision)
+                || self.cannot_say_yet(1, &other.decision)
+                || self.missed_a_renewal(0, name, &other.decision)
+                || self.missed_a_renewal(1, name, &judged.decision);
             if quiet && !unsaid && judged.protection != other.protection {
                 return text("they disagree in quiet");
             }

@@ -105,7 +105,7 @@ impl Sim {
         }
     }
 
-    /// Consistent reads of Lease and Node: nothing newer than what the decision rests on.
+    /// Consistent reads of Lease, AgentStatus and Node: nothing newer than what the decision rests on.
     fn still_silent(&self, node: &NodeRef, signs: &LastSigns) -> Acted {
         let key = (NODE_LEASE_NAMESPACE.to_owned(), node.name.clone());
         let lease = self
@@ -119,7 +119,15 @@ impl Sim {
         let heartbeat = ready
             .and_then(|ready| ready.last_heartbeat_time.as_ref())
             .map(|time| time.0);
-        if lease != signs.lease || heartbeat > signs.heartbeat {
+        let agent = match self
+            .store
+            .get(Kind::Agent, &cluster_key(&node.name))
+            .map(|object| &**object)
+        {
+            Some(Object::Agent(agent)) => Some(agent.spec.link_proofs),
+            _ => None,
+        };
+        if lease != signs.lease || agent != signs.link_proofs || heartbeat > signs.heartbeat {
             return Acted::Refused;
         }
         Acted::Next(Phase::Silent(found.metadata.resource_version.clone()))

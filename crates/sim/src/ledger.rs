@@ -193,7 +193,12 @@ impl Ledger {
                     format!("{name}, by {:?}: {why}", change.writer),
                 );
             }
-        } else if was && !is && self.promise.never_loses(fate, self.guarded_since, change.at) {
+        } else if was
+            && !is
+            && self
+                .promise
+                .never_loses(fate, self.guarded_since, change.at, change.writer)
+        {
             let text = format!("{name} of node {node}, by {:?}", change.writer);
             self.breaks(
                 change.at,

@@ -12,6 +12,12 @@ const STOCK_EVICTS: u64 = 340 * SECOND;
 /// pass, 10 s in its queue of a zone, 300 s of toleration.
 const LAST_KEEPER: u64 = 315 * SECOND;
 
+/// An API server that was down for longer than this finds Leases older than the stock grace period of 50 s: they are
+/// renewed every 10 s.
+const TOO_LONG_DOWN: u64 = 40 * SECOND;
+/// By when after an outage a kubelet has renewed its Lease.
+const RENEWED: u64 = 15 * SECOND;
+
 /// A machine that is switched on says so with the first renewal of its kubelet; the stock controllers look every 5 s.
 const BACK_ON: u64 = 12 * SECOND;
 
@@ -55,6 +61,22 @@ impl Fate {
     /// Whether it is dead at an instant.
     pub fn is_dead(&self, at: u64) -> bool {
         covers(&self.dead, at)
+    }
+
+    /// When the outage began because of which stock Kubernetes takes every Lease for stale: nobody could renew one.
+    /// Outages that follow each other within [`RENEWED`] are one.
+    fn nobody_renewed(&self, at: u64) -> Option<u64> {
+        let mut outages = self.api.clone();
+        outages.sort_unstable();
+        let mut began = 0;
+        let mut ended = 0;
+        for (from, to) in outages.into_iter().filter(|(from, _)| *from <= at) {
+            if from > ended + RENEWED || ended == 0 {
+                began = from;
+            }
+            ended = ended.max(to);
+        }
+        (ended.min(at) - began > TOO_LONG_DOWN && at < ended + RENEWED).then_some(began)
     }
 
     /// Whether it is dead, or was switched on so lately that nobody can know.
@@ -164,8 +186,10 @@ impl Promise {
     }
 
     /// Whether an endpoint that the node loses at `at` breaks what was promised: its only fault is its cloud link, its
-    /// peers can vouch for it, and some replica answers admission.
-    pub fn never_loses(&self, fate: &Fate, guarded_since: Option<u64>, at: u64) -> bool {
+    /// peers can vouch for it, and some replica answers admission. After an outage of the API server in which every
+    /// Lease grew too old, that is promised to nodes that were cut off before, and were vouched for, alone: stock
+    /// Kubernetes takes the endpoints of all others for a moment, with us and without us. We ourselves take none.
+    pub fn never_loses(&self, fate: &Fate, guarded_since: Option<u64>, at: u64, by: Writer) -> bool {
         let only_cut = fate.dead.is_empty()
             && fate.stalls.is_empty()
             && fate.kubelet.is_empty()
@@ -180,7 +204,9 @@ impl Promise {
                 | Group::ThreeZones
         );
         let guarded = guarded_since.is_some_and(|since| at - since >= 25 * SECOND);
-        groups && only_cut && guarded
+        let outage = fate.nobody_renewed(at);
+        let by_stock = by != Writer::Ours && outage.is_some_and(|began| !covers(&fate.cut, began));
+        groups && only_cut && guarded && !by_stock
     }
 
     /// By when an endpoint of a living node that was lost at `lost` must be back.
@@ -221,5 +247,36 @@ impl Promise {
             _ => false,
         });
         own + shared.count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Outages of the API server by their beginning and length in seconds, an instant, and the outage that was too long.
+    #[test]
+    fn outages_that_follow_each_other_are_one() {
+        let s = |second: u64| second * SECOND;
+        for (outages, at, expected) in [
+            (vec![], 100, None),
+            (vec![(50, 30)], 81, None),
+            (vec![(50, 30), (72, 30)], 103, Some(50)),
+            (vec![(72, 30), (50, 30)], 103, Some(50)),
+            (vec![(50, 30), (90, 30)], 121, Some(50)),
+            (vec![(50, 30), (96, 30)], 127, None),
+            (vec![(50, 30), (72, 30)], 117, None),
+            (vec![(50, 30), (72, 30)], 89, None),
+        ] {
+            let fate = Fate {
+                api: outages
+                    .iter()
+                    .map(|(from, lasts)| (s(*from), s(from + lasts)))
+                    .collect(),
+                ..Fate::default()
+            };
+            let found = fate.nobody_renewed(s(at)).map(|began| began / SECOND);
+            assert_eq!(found, expected, "{outages:?} at {at} s");
+        }
     }
 }

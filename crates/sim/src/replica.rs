@@ -9,8 +9,8 @@ use crate::watch::Client;
 use evenkeel_api::names::CONTROLLER_LEASE;
 use evenkeel_failover::planner::Planner;
 use evenkeel_failover::planner::action::Action;
-use evenkeel_failover::planner::services::Services;
 use evenkeel_failover::webhook::core::View;
+use evenkeel_failover::world::services::Services;
 use evenkeel_failover::world::{Config, Kind, LastSigns, Role, Seen, World};
 use evenkeel_judge::{Profile, Timing};
 use evenkeel_zone::Millis;
@@ -204,6 +204,12 @@ impl Sim {
         }
         let role = if leads { Role::Leads } else { Role::Follows };
         let wants = process.world.look(wall, role);
+        if !wants.services.is_empty() {
+            // There are no Services here: no endpoint is the last of one.
+            process
+                .world
+                .take_services(Services::of(&wants.services, []), wall);
+        }
         let late = |since: &u64| now - since >= AUDIT_WITHIN;
         let failed: Vec<Kind> = process
             .audits
@@ -249,10 +255,6 @@ impl Sim {
             return;
         };
         let plan = planner.tick(process.world.cluster(), process.world.decisions(), wall);
-        if !plan.read_services.is_empty() {
-            // There are no Services here: no endpoint is the last of one.
-            planner.take_services(Services::default(), wall);
-        }
         process.dispatch.prune(now);
         let mut begun = Vec::new();
         for action in plan.actions {

@@ -73,7 +73,7 @@ impl ServedApi {
 }
 
 /// A way to the API server. While it is cut, nothing passes and nothing is closed, as on a network that drops
-/// packets; what was sent meanwhile arrives late.
+/// packets; what was sent meanwhile arrives late. While it refuses, all connections are closed, as where no server runs.
 pub struct Link {
     kubeconfig: PathBuf,
     state: watch::Sender<State>,
@@ -82,6 +82,7 @@ pub struct Link {
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
     cut: bool,
+    refuses: bool,
     /// Something was sent since the cut.
     holds: bool,
 }
@@ -94,11 +95,18 @@ impl Link {
 
     /// From now on nothing passes.
     pub fn cut(&self) {
-        let state = State {
+        self.state.send_replace(State {
             cut: true,
-            holds: false,
-        };
-        self.state.send_replace(state);
+            ..State::default()
+        });
+    }
+
+    /// From now on all connections are closed, those that are open and those that come.
+    pub fn refuse(&self) {
+        self.state.send_replace(State {
+            refuses: true,
+            ..State::default()
+        });
     }
 
     /// From now on everything passes, also what was held back.
@@ -121,6 +129,9 @@ async fn forward(
     stop: CancellationToken,
 ) {
     while let Ok((near, _)) = listener.accept().await {
+        if state.borrow().refuses {
+            continue;
+        }
         let state = state.clone();
         tokio::spawn(stop.clone().run_until_cancelled_owned(async move {
             // A server that refuses closes the connection, as it would without a link.
@@ -128,10 +139,17 @@ async fn forward(
                 return;
             };
             let ((near_read, near_write), (far_read, far_write)) = (near.into_split(), far.into_split());
-            tokio::join!(
-                pass(near_read, far_write, &state),
-                pass(far_read, near_write, &state)
-            );
+            let mut watched = state.subscribe();
+            let both = async {
+                tokio::join!(
+                    pass(near_read, far_write, &state),
+                    pass(far_read, near_write, &state)
+                );
+            };
+            tokio::select! {
+                () = both => {}
+                _ = watched.wait_for(|state| state.refuses) => {}
+            }
         }));
     }
 }

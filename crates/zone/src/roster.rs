@@ -78,8 +78,8 @@ pub struct Member {
 /// Why a roster was refused. The text names the member.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RosterError {
-    /// Versions are positive.
-    #[error("roster version {0} is not a positive number")]
+    /// Versions go from 1 to [`RosterSpec::LAST_VERSION`].
+    #[error("roster version {0} is not between 1 and {last}", last = RosterSpec::LAST_VERSION)]
     Version(i64),
     /// A member without a name or a UID.
     #[error("member {0} has no name or no UID")]
@@ -145,7 +145,7 @@ impl fmt::Debug for Roster {
 impl Roster {
     /// Validates and sorts.
     pub fn from_spec(spec: &RosterSpec) -> Result<Self, RosterError> {
-        let version = u64::try_from(spec.version).ok().filter(|version| *version > 0);
+        let version = u64::try_from(spec.version).ok().filter(|_| spec.has_version());
         let version = version.ok_or(RosterError::Version(spec.version))?;
         let mut members = Vec::with_capacity(spec.members.len());
         for (position, member) in spec.members.iter().enumerate() {

@@ -1,8 +1,17 @@
 //! What is wrong with an agent's surroundings is one line and exit code 2.
 
+use crate::machine::Machine;
+use crate::zone::{USER, install};
 use clap::Parser;
 use evenkeel_agent::{AgentArgs, AgentError};
+use evenkeel_api::names;
+use evenkeel_testkit::{Options, api_server_with, eventually};
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::json;
 use std::net::UdpSocket;
+use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 #[derive(Parser)]
@@ -50,6 +59,36 @@ async fn an_agent_without_its_key_says_how_to_make_one() {
         0,
         "nothing was written"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_whose_node_can_be_in_no_roster_says_why() {
+    let cases = [
+        (names::CONTROL_PLANE_LABEL, "", "a control-plane node"),
+        ("type", "virtual-kubelet", "a virtual node"),
+        ("vnode.evenkeel.io/fleet", "f", "a virtual node"),
+    ];
+    let server = api_server_with(Options {
+        namespaces: vec![names::NAMESPACE.into()],
+        ..Options::default()
+    });
+    let client = server.client();
+    install(&client).await;
+    let agent = server.client_as(USER, &["system:serviceaccounts", "system:authenticated"]);
+    for (name, (key, value, what)) in ["a", "b", "c"].into_iter().zip(cases) {
+        let labels = json!({names::ZONE_LABELS[0]: "shore", key: value});
+        let node = serde_json::from_value(json!({"metadata": {"name": name, "labels": labels}})).unwrap();
+        let nodes: Api<Node> = Api::all(client.clone());
+        nodes.create(&PostParams::default(), &node).await.unwrap();
+        let mut machine = Machine::new(name, &agent);
+        machine.start_agent();
+        let answer = eventually("it says so", Duration::from_secs(40), || async {
+            let answer = machine.ask("/readyz?verbose").ok()?;
+            answer.contains("can be in no roster").then_some(answer)
+        })
+        .await;
+        assert!(answer.contains(key) && answer.contains(what), "{answer}");
+    }
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
 use socket2::{Domain, Socket, Type};
+use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener as StdListener, TcpStream, UdpSocket as StdUdp};
 use std::path::Path;
 use std::sync::Arc;
@@ -91,6 +92,18 @@ impl Machine {
 
     pub(crate) fn state_dir(&self) -> &Path {
         self.directory.path()
+    }
+
+    /// What its admin address answers.
+    pub(crate) fn ask(&self, path: &str) -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(self.admin)?;
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+        )?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
     }
 
     /// Ends the agent as SIGKILL does: nothing is told to anybody.

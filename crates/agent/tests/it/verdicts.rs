@@ -2,8 +2,6 @@
 
 use crate::zone::Zone;
 use evenkeel_zone::verdict::{Health, Link, Verdict};
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
 use std::time::Duration;
 
 fn is_dead(verdict: &Verdict) -> bool {
@@ -109,17 +107,7 @@ async fn a_wanted_machine_is_vouched_for_though_it_is_well() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_is_ready_once_it_is_in_a_roster_and_shows_numbers() {
     let zone = Zone::of(1).await;
-    let ask = |path: &str| {
-        let mut stream = TcpStream::connect(zone.machines[0].admin).unwrap();
-        write!(
-            stream,
-            "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
-        )
-        .unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
-    };
+    let ask = |path: &str| zone.machines[0].ask(path).unwrap();
     assert!(ask("/readyz").starts_with("HTTP/1.1 200"));
     let metrics = ask("/metrics");
     for name in [

@@ -17,7 +17,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 pub(crate) const ZONE: &str = "shore";
-const USER: &str = "system:serviceaccount:evenkeel-system:evenkeel-agent";
+pub(crate) const USER: &str = "system:serviceaccount:evenkeel-system:evenkeel-agent";
 
 pub(crate) struct Zone {
     pub(crate) machines: Vec<Machine>,
@@ -226,7 +226,7 @@ pub(crate) fn now() -> Millis {
 }
 
 /// Custom resources, and exactly the rights that an agent needs.
-async fn install(client: &Client) {
+pub(crate) async fn install(client: &Client) {
     let create = PostParams::default();
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     for definition in [ZoneHealth::crd(), AgentStatus::crd()] {

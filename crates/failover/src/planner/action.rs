@@ -6,7 +6,6 @@ use crate::world::facts::{PodRef, TaintRef};
 use evenkeel_api::crd::FailoverPolicyStatus;
 use evenkeel_api::zone::RosterSpec;
 use evenkeel_zone::Millis;
-use std::collections::BTreeSet;
 
 /// A node by name and UID.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -202,10 +201,6 @@ pub struct Plan {
     pub actions: Vec<Action>,
     /// Measured on the way.
     pub measures: Vec<Measure>,
-    /// Namespaces of which the endpoints of all Services are to be read, for [`take_services`]; none: nobody asks.
-    ///
-    /// [`take_services`]: super::Planner::take_services
-    pub read_services: BTreeSet<String>,
     /// What is wrong with objects that people or agents wrote, with what to do; the same as long as it lasts.
     pub complaints: Vec<String>,
 }

@@ -12,7 +12,6 @@ use evenkeel_judge::Dead;
 use evenkeel_stock::core::tolerations::{NO_EXECUTE, NO_SCHEDULE, Stay, is_admission_default, stay_with};
 use evenkeel_zone::Millis;
 use k8s_openapi::api::core::v1::Taint;
-use std::collections::BTreeSet;
 
 /// So long a storm waits for what the slices say before it takes endpoints.
 const STORM_READS_MS: u64 = 1_000;
@@ -31,8 +30,8 @@ pub(super) fn act(known: &mut Known, ledger: &mut Ledger, scene: &Scene<'_>, pha
 /// The reversible part: the pods say not ready, and no new ones come. What the kubelet of a node that lives after all
 /// writes later wins.
 ///
-/// In a storm nodes may only seem dead, so that the last endpoint of a Service stays until stock Kubernetes would take it,
-/// or the death is confirmed (hazard 25).
+/// In a storm nodes may only seem dead, so that the last endpoint of a Service stays until the death is confirmed, or
+/// stock Kubernetes takes it, which nobody keeps it from (hazard 25).
 fn endpoints_out(known: &mut Known, scene: &Scene<'_>, phase: Dead, plan: &mut Plan) {
     let node = scene.node;
     if node.taint(taints::DEAD, NO_SCHEDULE).is_none() {
@@ -42,20 +41,13 @@ fn endpoints_out(known: &mut Known, scene: &Scene<'_>, phase: Dead, plan: &mut P
             proof: None,
         });
     }
-    let silent = scene.judged.decision.memory.silent_from();
-    let before_stock = silent.is_some_and(|life| scene.now.since(life) < scene.stock_grace);
-    let none = BTreeSet::new();
-    let kept = if phase == Dead::Announced && scene.judged.evidence.zone.storm && before_stock {
-        match scene.last.pods(scene.now, STORM_READS_MS) {
-            Some(last) => last,
-            None => return,
-        }
-    } else {
-        &none
-    };
-    tell_kept(known, scene, kept);
+    let suspect = phase == Dead::Announced && scene.judged.evidence.zone.storm;
+    let kept = |pod: &PodFacts| suspect && scene.last.keeps(&pod.pod, scene.now, STORM_READS_MS);
+    if suspect {
+        tell_kept(known, scene);
+    }
     let message = format!("node {} is dead: {}", node.name, scene.judged.decision.reason);
-    let ready = withdraw(known, scene, (REASON_NODE_DEAD, &message), kept, plan);
+    let ready = withdraw(known, scene, (REASON_NODE_DEAD, &message), &kept, plan);
     if ready == 0 && !std::mem::replace(&mut known.endpoints_out, true) {
         let took = scene.now.since(scene.judged.decision.memory.since);
         plan.measures.push(Measure::EndpointsOut(took));

@@ -109,7 +109,9 @@ pub fn recorded(status: &NodeIncidentStatus, now: Millis) -> Option<Recorded> {
     };
     Some(Recorded {
         state: NodeState::parse(text)?,
-        since: read_instant(status.state_since.as_ref(), now).unwrap_or(now),
+        // Objects hold whole seconds: rounded up, so that what is protected for a time is not let go sooner than by
+        // who wrote it.
+        since: read_instant(status.state_since.as_ref(), now).map_or(now, |since| since.plus(999).min(now)),
         latch: read_latch(status, now),
         life: read_instant(status.latch.last_sign_of_life_at.as_ref(), now),
     })

@@ -7,7 +7,6 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `node`, `dead`, `stateful` | what the state of a node asks for |
-//! | [`services`] | endpoints that stay, because they are the last of their Services |
 //! | `zones` | rosters, wanted rounds, statuses of policies |
 //! | [`action`] | what is to be done |
 //! | [`incident`] | the record of a failure |
@@ -19,7 +18,6 @@ mod dead;
 pub mod incident;
 mod node;
 pub mod roster;
-pub mod services;
 mod stateful;
 pub mod storm;
 mod zones;
@@ -50,9 +48,7 @@ pub struct Planner {
     nodes: BTreeMap<String, Known>,
     ledger: Ledger,
     closing: BTreeMap<String, (Incident, Millis)>,
-    roster_floor: BTreeMap<String, i64>,
     policies_looked_at: Option<Millis>,
-    last: services::Last,
 }
 
 /// What is remembered of a node.
@@ -88,15 +84,8 @@ impl Planner {
             nodes: BTreeMap::new(),
             ledger: Ledger::default(),
             closing: BTreeMap::new(),
-            roster_floor: BTreeMap::new(),
             policies_looked_at: None,
-            last: services::Last::default(),
         }
-    }
-
-    /// Takes the endpoints that a plan asked for.
-    pub fn take_services(&mut self, services: services::Services, now: Millis) {
-        self.last.take(services, now);
     }
 
     /// Looks at the decisions of `now` and says what has to be done.
@@ -107,11 +96,10 @@ impl Planner {
         if !std::mem::replace(&mut self.adopted, true) {
             self.adopt(cluster, now);
         }
-        self.last.look(cluster, decisions, now, &mut plan);
         for node in cluster.nodes.values() {
             if let Some(judged) = decisions.nodes.get(&node.name) {
                 let size = decisions.zone_size.get(&judged.zone).copied().unwrap_or_default();
-                self.node(cluster, node, judged, size, now, &mut plan);
+                self.node(cluster, node, judged, (size, &decisions.last), now, &mut plan);
             }
         }
         self.forget_gone(cluster, now);

@@ -2,10 +2,10 @@
 
 use super::action::{About, Action, Measure, NodeRef, Notice, Plan};
 use super::incident::{Incident, latch_record, time};
-use super::services::Last;
 use super::storm::Ledger;
 use super::{Known, Planner};
 use crate::world::facts::{Cluster, NodeFacts, PodFacts, Status, TaintRef};
+use crate::world::services::Last;
 use crate::world::{Config, Judged};
 use evenkeel_api::crd::DecisionRecord;
 use evenkeel_api::names::{conditions, events, taints};
@@ -15,7 +15,6 @@ use evenkeel_judge::{NodeState, View};
 use evenkeel_stock::core::tolerations::{NO_EXECUTE, NO_SCHEDULE};
 use evenkeel_zone::Millis;
 use evenkeel_zone::verdict::Verdict;
-use std::collections::BTreeSet;
 
 /// The stock controller marks the pods of a node after it marked the node, one by one; what it has not marked after
 /// this long it never will.
@@ -32,7 +31,6 @@ pub(super) struct Scene<'a> {
     pub(super) judged: &'a Judged,
     pub(super) zone_size: usize,
     pub(super) default_toleration_seconds: i64,
-    pub(super) stock_grace: u64,
     pub(super) last: &'a Last,
     pub(super) now: Millis,
 }
@@ -70,7 +68,7 @@ impl Planner {
         cluster: &Cluster,
         node: &NodeFacts,
         judged: &Judged,
-        zone_size: usize,
+        (zone_size, last): (usize, &Last),
         now: Millis,
         plan: &mut Plan,
     ) {
@@ -93,8 +91,7 @@ impl Planner {
             judged,
             zone_size,
             default_toleration_seconds: self.config.default_toleration_seconds,
-            stock_grace: self.config.timing.stock_grace,
-            last: &self.last,
+            last,
             now,
         };
         // A leader may find a node in a state that nobody has recorded yet.
@@ -234,21 +231,21 @@ fn act(known: &mut Known, ledger: &mut Ledger, scene: &Scene<'_>, plan: &mut Pla
     if scene.judged.settings.mode == ModePolicy::Observe {
         // Debts are settled first: what was added is taken off, and what was kept from stock is made up for.
         untaint(scene, scene.node.added.clone(), plan);
-        return settle(known, scene, &BTreeSet::new(), plan);
+        return settle(known, scene, &|_| false, plan);
     }
     match state {
         NodeState::Dead(phase) => super::dead::act(known, ledger, scene, phase, plan),
         NodeState::Healthy => untaint(scene, scene.node.added.clone(), plan),
         NodeState::KubeletDown | NodeState::Unknown => {
             untaint(scene, scene.node.added.clone(), plan);
-            settle(known, scene, &BTreeSet::new(), plan);
+            settle(known, scene, &|_| false, plan);
         }
         NodeState::Disconnected => {
             untaint(scene, with_no_execute(scene), plan);
             if scene.judged.settings.endpoints == EndpointsPolicy::Keep {
                 restore(scene, |_| true, plan);
             } else {
-                settle(known, scene, &BTreeSet::new(), plan);
+                settle(known, scene, &|_| false, plan);
             }
         }
         NodeState::Dark => {
@@ -267,23 +264,29 @@ fn act(known: &mut Known, ledger: &mut Ledger, scene: &Scene<'_>, plan: &mut Pla
 /// Autonomy holds evictions alone: nobody vouches for what endpoints would promise, so that they follow stock
 /// Kubernetes. The last of a Service stay, where policy does not want stock endpoints altogether (hazard 18).
 fn dark_endpoints(known: &mut Known, scene: &Scene<'_>, plan: &mut Plan) {
-    if scene.judged.settings.endpoints != EndpointsPolicy::Keep {
-        return settle(known, scene, &BTreeSet::new(), plan);
+    if !scene.judged.keeps_last() {
+        return settle(known, scene, &|_| false, plan);
     }
-    let Some(last) = scene.last.pods(scene.now, DARK_READS_MS) else {
-        return;
-    };
-    restore(scene, |uid| last.contains(uid), plan);
+    let is_last = |pod: &PodFacts| scene.last.has(&pod.pod);
+    restore(scene, is_last, plan);
     // Who is given back what was taken, may have it taken again when it is not the last any more.
-    known.withdrawn.retain(|uid| !last.contains(uid));
-    tell_kept(known, scene, last);
-    settle(known, scene, last, plan);
+    for pod in scene.cluster.pods_of(&scene.node.name).filter(|pod| is_last(pod)) {
+        known.withdrawn.remove(&pod.pod.uid);
+    }
+    tell_kept(known, scene);
+    settle(
+        known,
+        scene,
+        &|pod| scene.last.keeps(&pod.pod, scene.now, DARK_READS_MS),
+        plan,
+    );
 }
 
 /// Records that endpoints of the node stay; once in an incident, however many come and go.
-pub(super) fn tell_kept(known: &mut Known, scene: &Scene<'_>, last: &BTreeSet<String>) {
+pub(super) fn tell_kept(known: &mut Known, scene: &Scene<'_>) {
     let mut pods = scene.cluster.pods_of(&scene.node.name);
-    let Some(pod) = pods.find(|pod| last.contains(&pod.pod.uid)) else {
+    let kept = |pod: &&PodFacts| pod.ready == Status::True && scene.last.has(&pod.pod);
+    let Some(pod) = pods.find(kept) else {
         return;
     };
     if let Some(incident) = known.incident.as_mut()
@@ -324,7 +327,7 @@ fn untaint(scene: &Scene<'_>, taints: Vec<TaintRef>, plan: &mut Plan) {
 /// because stock Kubernetes marks pods only once.
 ///
 /// Pods that are `kept` owe nothing yet.
-fn settle(known: &mut Known, scene: &Scene<'_>, kept: &BTreeSet<String>, plan: &mut Plan) {
+fn settle(known: &mut Known, scene: &Scene<'_>, kept: &dyn Fn(&PodFacts) -> bool, plan: &mut Plan) {
     if matches!(scene.state(), NodeState::Healthy | NodeState::Isolated) {
         return;
     }
@@ -356,7 +359,7 @@ pub(super) fn withdraw(
     known: &mut Known,
     scene: &Scene<'_>,
     (reason, message): (&str, &str),
-    kept: &BTreeSet<String>,
+    kept: &dyn Fn(&PodFacts) -> bool,
     plan: &mut Plan,
 ) -> usize {
     let mut left = 0;
@@ -372,7 +375,7 @@ pub(super) fn withdraw(
             }
         } else if !known.withdrawn.contains(uid) && !is_kubelets_word(scene.node, pod) {
             left += 1;
-            if kept.contains(uid) {
+            if kept(pod) {
                 continue;
             }
             known.withdrawing.insert(uid.clone());
@@ -393,7 +396,7 @@ pub(super) fn withdraw(
 /// pod was ready before is what such a mark says.
 ///
 /// Where the kubelet itself said Ready=False before the silence, pods were marked for good reason.
-fn restore(scene: &Scene<'_>, is_meant: impl Fn(&String) -> bool, plan: &mut Plan) {
+fn restore(scene: &Scene<'_>, is_meant: impl Fn(&PodFacts) -> bool, plan: &mut Plan) {
     let ours = scene.judged.decision.gives_back(scene.now);
     let taken = |pod: &&PodFacts| {
         let by_us = [conditions::REASON_NODE_DEAD, events::ISOLATED].contains(&pod.ready_reason.as_str());
@@ -403,7 +406,7 @@ fn restore(scene: &Scene<'_>, is_meant: impl Fn(&String) -> bool, plan: &mut Pla
             && (by_stock || by_us && ours)
             && !pod.finished
             && !pod.terminating
-            && is_meant(&pod.pod.uid)
+            && is_meant(pod)
     };
     for pod in scene.cluster.pods_of(&scene.node.name).filter(taken) {
         plan.actions.push(Action::RestorePodReady {
@@ -448,5 +451,5 @@ fn isolated(known: &mut Known, scene: &Scene<'_>, plan: &mut Plan) {
         });
     }
     let message = format!("the peers of node {} cannot reach it", scene.node.name);
-    withdraw(known, scene, (events::ISOLATED, &message), &BTreeSet::new(), plan);
+    withdraw(known, scene, (events::ISOLATED, &message), &|_| false, plan);
 }

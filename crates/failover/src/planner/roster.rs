@@ -1,8 +1,7 @@
 //! Rosters: which nodes of a zone watch each other. Made of Nodes and AgentStatus objects by the leader alone.
 
 use evenkeel_api::crd::AgentStatusSpec;
-use evenkeel_api::names::CONTROL_PLANE_LABEL;
-use evenkeel_api::names::vnode::VIRTUAL_NODE_LABEL;
+use evenkeel_api::names::kept_out_of_rosters;
 use evenkeel_api::zone::{RosterMember, RosterSpec};
 use evenkeel_zone::keys::PublicKey;
 use std::collections::BTreeMap;
@@ -10,9 +9,7 @@ use std::net::SocketAddr;
 
 /// Whether a node can be in a roster at all: control-plane and virtual nodes are not.
 pub fn eligible(labels: &BTreeMap<String, String>) -> bool {
-    // A virtual node has no machine of its own to watch.
-    let (key, value) = VIRTUAL_NODE_LABEL;
-    !labels.contains_key(CONTROL_PLANE_LABEL) && labels.get(key).map(String::as_str) != Some(value)
+    kept_out_of_rosters(labels).is_none()
 }
 
 /// A member from a node and what its agent says of itself, or why it cannot be one.
@@ -48,6 +45,8 @@ pub fn member(node: &str, node_uid: &str, agent: &AgentStatusSpec) -> Result<Ros
 ///
 /// A key is one agent's: of several nodes that claim it, the one that is in `current` with it keeps it, else none
 /// gets in; otherwise one agent would have two votes, and readers refuse such a roster.
+///
+/// A version that readers refuse, or that went back, was written by hand and is replaced.
 pub fn next(current: Option<&RosterSpec>, floor: i64, mut members: Vec<RosterMember>) -> Option<RosterSpec> {
     let mut claims: BTreeMap<String, usize> = BTreeMap::new();
     for member in &members {
@@ -63,13 +62,15 @@ pub fn next(current: Option<&RosterSpec>, floor: i64, mut members: Vec<RosterMem
     members.sort_by(|a, b| a.uid.cmp(&b.uid));
     match current {
         None if members.is_empty() => None,
-        Some(roster) if roster.members == members => None,
+        Some(roster) if roster.members == members && roster.has_version() && roster.version >= floor => None,
         _ => {
+            let current = current.filter(|roster| roster.has_version());
             let version = current
                 .map_or(0, |roster| roster.version)
                 .max(floor)
                 .saturating_add(1);
-            Some(RosterSpec { version, members })
+            let roster = RosterSpec { version, members };
+            roster.has_version().then_some(roster)
         }
     }
 }

@@ -1,4 +1,5 @@
 use super::*;
+use evenkeel_api::names::CONTROL_PLANE_LABEL;
 use evenkeel_api::names::zone_of;
 use rstest::rstest;
 
@@ -60,6 +61,7 @@ fn control_plane_and_virtual_nodes_are_out() {
     assert!(eligible(&labels(&[("type", "real")])));
     assert!(!eligible(&labels(&[(CONTROL_PLANE_LABEL, "")])));
     assert!(!eligible(&labels(&[("type", "virtual-kubelet")])));
+    assert!(!eligible(&labels(&[("vnode.evenkeel.io/fleet", "simulated")])));
 }
 
 #[rstest]
@@ -107,6 +109,38 @@ fn the_version_grows_only_on_change() {
 #[test]
 fn a_version_is_never_used_twice() {
     assert_eq!(next(None, 7, members(&["a"])).unwrap().version, 8);
+}
+
+#[rstest]
+#[case::negative(-5)]
+#[case::zero(0)]
+#[case::too_large(RosterSpec::LAST_VERSION + 1)]
+#[case::largest_number(i64::MAX)]
+fn a_version_that_readers_refuse_is_replaced(#[case] version: i64) {
+    let members = members(&["a", "b"]);
+    let by_hand = RosterSpec {
+        version,
+        members: members.clone(),
+    };
+    assert!(evenkeel_zone::roster::Roster::from_spec(&by_hand).is_err());
+    let next = next(Some(&by_hand), 7, members).unwrap();
+    assert_eq!(next.version, 8);
+    assert!(evenkeel_zone::roster::Roster::from_spec(&next).is_ok());
+}
+
+#[test]
+fn a_version_that_went_back_is_replaced() {
+    let first = next(None, 0, members(&["a"])).unwrap();
+    assert_eq!(next(Some(&first), 7, members(&["a"])).unwrap().version, 8);
+}
+
+#[test]
+fn nothing_follows_the_last_version() {
+    let last = RosterSpec {
+        version: RosterSpec::LAST_VERSION,
+        members: members(&["a"]),
+    };
+    assert_eq!(next(Some(&last), 1, members(&["a", "b"])), None);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::roster::{eligible, member, next};
 use crate::world::facts::Cluster;
 use evenkeel_api::crd::FailoverPolicyStatus;
 use evenkeel_api::names::zone_of;
-use evenkeel_api::zone::RosterMember;
+use evenkeel_api::zone::{RosterMember, RosterSpec};
 use evenkeel_judge::Latch;
 use evenkeel_judge::policy::{effective, refused, selects};
 use evenkeel_zone::Millis;
@@ -42,9 +42,24 @@ impl Planner {
         }
         for (zone, members) in members {
             let current = cluster.zones.get(&zone).map(|facts| &facts.roster);
-            let floor = self.roster_floor.entry(zone.clone()).or_default();
-            *floor = current.map_or(0, |roster| roster.version).max(*floor);
-            let floor = *floor;
+            let readable = current.filter(|roster| roster.has_version());
+            let known = cluster.roster_floors.get(&zone).copied().unwrap_or_default();
+            let floor = readable.map_or(0, |roster| roster.version).max(known);
+            let unreadable = current.filter(|roster| !roster.has_version());
+            if let Some(roster) = unreadable.filter(|_| floor == 0) {
+                plan.complaints.push(format!(
+                    "zone {zone:?}: its roster had version {}, which nobody can follow, and no earlier one is known. \
+                     Restart the zone's agents if `evenkeel status zones` shows none of them reporting",
+                    roster.version
+                ));
+            }
+            if floor == RosterSpec::LAST_VERSION {
+                plan.complaints.push(format!(
+                    "zone {zone:?}: its roster has the largest version there is, {floor}, which somebody wrote by hand; \
+                     its members can never change again. While no node of the zone is Disconnected or Dark \
+                     (`evenkeel status`), delete its ZoneHealth, then restart the controllers and the zone's agents"
+                ));
+            }
             let changed = next(current, floor, members);
             let roster = changed.as_ref().or(current);
             let wanted = roster

@@ -8,9 +8,9 @@ use super::watch::{self, Restarts};
 use crate::clock::instant;
 use crate::planner::Planner;
 use crate::planner::action::{About, Action, Notice};
-use crate::planner::services::Services;
 use crate::webhook::Source;
 use crate::webhook::core::View;
+use crate::world::services::Services;
 use crate::world::{self, Config, Kind, LastSigns, Seen, World};
 use evenkeel_api::crd::ZoneHealth;
 use evenkeel_api::names;
@@ -43,6 +43,8 @@ const AUDIT_WITHIN: Duration = Duration::from_secs(3);
 const SERVICES_WITHIN: Duration = Duration::from_secs(5);
 /// So many slices at a time: one holds up to 1,000 endpoints.
 const SLICES_AT_ONCE: u32 = 250;
+/// Of more namespaces than this the slices of the whole cluster are read, with one request.
+const NAMESPACES_AT_ONCE: usize = 10;
 /// The loop is stuck if it did not turn for this long.
 const STUCK_MS: u64 = 30_000;
 /// What is under way at a stop may end within this time.
@@ -59,7 +61,7 @@ const SETTLE: Duration = Duration::from_secs(15);
 enum Ended {
     Action(Box<Action>, Result<Outcome, ActionError>),
     Audit(Kind, Option<BTreeMap<Key, String>>),
-    Services(Option<Services>),
+    Services(Result<Services, String>),
 }
 
 /// What readiness and liveness look at.
@@ -84,6 +86,7 @@ pub(super) struct Controller {
     tasks: JoinSet<Ended>,
     states: BTreeMap<String, NodeState>,
     complaints: BTreeSet<String>,
+    services_failed: bool,
     pulse: Arc<Pulse>,
 }
 
@@ -132,6 +135,7 @@ impl Controller {
             tasks: JoinSet::new(),
             states: BTreeMap::new(),
             complaints: BTreeSet::new(),
+            services_failed: false,
             pulse,
         }
     }
@@ -347,6 +351,9 @@ impl Controller {
         if !complete {
             return 0;
         }
+        if !wants.services.is_empty() {
+            self.read_services(wants.services);
+        }
         let view = View::of(self.world.decisions(), self.world.cluster(), now);
         self.source.view.store(Arc::new(view));
         self.metrics
@@ -368,9 +375,6 @@ impl Controller {
             tracing::warn!("{why}");
         }
         self.complaints = plan.complaints.into_iter().collect();
-        if !plan.read_services.is_empty() {
-            self.read_services(plan.read_services);
-        }
         self.dispatch.prune(now);
         let mut wanted = 0;
         for action in plan.actions {
@@ -431,9 +435,7 @@ impl Controller {
                 self.dispatch.ended(*action, outcome.ok().as_ref(), now);
             }
             Ok(Ended::Services(read)) => {
-                if let (Some(planner), Some(services)) = (&mut self.planner, read) {
-                    planner.take_services(services, now);
-                }
+                self.services_read(read, now);
             }
             Ok(Ended::Audit(kind, found)) => self.world.audited(now, kind, found.as_ref()),
             Err(error) => {
@@ -492,18 +494,27 @@ impl Controller {
         let client = self.client.clone();
         self.tasks.spawn(async move {
             let read = tokio::time::timeout(SERVICES_WITHIN, services(client, namespaces)).await;
-            let failed = match read {
-                Ok(Ok(read)) => return Ended::Services(Some(read)),
-                Ok(Err(error)) => error.to_string(),
-                Err(late) => late.to_string(),
-            };
-            tracing::warn!(
-                error = failed,
-                "cannot read EndpointSlices to find Services whose every endpoint is on a lost node; \
-                 until they can be read, endpoints of lost nodes go as on stock Kubernetes"
-            );
-            Ended::Services(None)
+            Ended::Services(match read {
+                Ok(Ok(read)) => Ok(read),
+                Ok(Err(error)) => Err(error.to_string()),
+                Err(late) => Err(late.to_string()),
+            })
         });
+    }
+
+    /// Takes what was read. A failure is told once, until a read succeeds.
+    fn services_read(&mut self, read: Result<Services, String>, now: Millis) {
+        let failed = read.is_err();
+        match read {
+            Ok(services) => self.world.take_services(services, now),
+            Err(error) if !self.services_failed => tracing::warn!(
+                error,
+                "cannot read EndpointSlices to find the last endpoints of Services; what was read before stands, and \
+                 where nothing was read, endpoints go as on stock Kubernetes"
+            ),
+            Err(_) => {}
+        }
+        self.services_failed = failed;
     }
 
     /// Logs changes of state, and counts nodes by state.
@@ -542,20 +553,28 @@ where
 }
 
 async fn services(client: Client, namespaces: BTreeSet<String>) -> Result<Services, kube::Error> {
+    let whole = namespaces.len() > NAMESPACES_AT_ONCE;
+    let apis: Vec<Api<EndpointSlice>> = if whole {
+        vec![Api::all(client)]
+    } else {
+        let of = |namespace| Api::namespaced(client.clone(), namespace);
+        namespaces.iter().map(|namespace| of(namespace)).collect()
+    };
+    let lists = futures::future::try_join_all(apis.iter().map(slices)).await?;
+    Ok(Services::of(&namespaces, lists.into_iter().flatten()))
+}
+
+async fn slices(api: &Api<EndpointSlice>) -> Result<Vec<EndpointSlice>, kube::Error> {
     let mut slices = Vec::new();
-    for namespace in namespaces {
-        let api: Api<EndpointSlice> = Api::namespaced(client.clone(), &namespace);
-        let mut page = ListParams::default().limit(SLICES_AT_ONCE);
-        loop {
-            let list = api.list(&page).await?;
-            slices.extend(list.items);
-            match list.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => page = page.continue_token(&token),
-                None => break,
-            }
+    let mut page = ListParams::default().limit(SLICES_AT_ONCE);
+    loop {
+        let list = api.list(&page).await?;
+        slices.extend(list.items);
+        match list.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => page = page.continue_token(&token),
+            None => return Ok(slices),
         }
     }
-    Ok(Services::of(slices))
 }
 
 /// When what is being gathered is looked at.

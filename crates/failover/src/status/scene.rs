@@ -464,8 +464,8 @@ fn latch(record: &LatchRecord) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(since) = &record.isolated_since {
         lines.push(format!(
-            "Isolated since {}: its Lease was renewed after a round of votes that found it dead. It ends when a \
-             majority of its zone vouches for it",
+            "Isolated since {}: its Lease was renewed, or its agent wrote, after a round of votes that found it dead. \
+             It ends when a majority of its zone vouches for it",
             since.0
         ));
     }

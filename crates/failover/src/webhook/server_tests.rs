@@ -8,6 +8,7 @@ use evenkeel_judge::Protection;
 use evenkeel_net::admin::Admin;
 use rstest::rstest;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use tower::ServiceExt as _;
 
@@ -22,10 +23,12 @@ fn answering() -> Answering {
         now: all,
         if_stale: all,
         says_not_ready: false,
+        keeps_last: false,
     };
     let view = View {
         made_at: Some(clock.now()),
         nodes: [("shore-2".to_owned(), node)].into(),
+        last: BTreeSet::new(),
     };
     Answering {
         source: Source {

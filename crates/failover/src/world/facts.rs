@@ -224,6 +224,8 @@ pub struct Cluster {
     pub claims: BTreeMap<(String, String), Access>,
     /// Zones by name.
     pub zones: BTreeMap<String, ZoneFacts>,
+    /// Largest version of each zone's rosters that was ever seen, also of one whose object is gone.
+    pub roster_floors: BTreeMap<String, i64>,
     /// What agents say of themselves, by node name.
     pub agents: BTreeMap<String, AgentStatusSpec>,
     /// Policies by name.

@@ -7,6 +7,7 @@ mod audit;
 pub mod facts;
 pub(crate) mod read;
 mod seen;
+pub mod services;
 mod signs;
 mod zones;
 
@@ -18,12 +19,12 @@ use crate::planner::roster::eligible;
 use audit::{Ledger, Proof};
 use evenkeel_api::crd::{AgentStatus, FailoverPolicy, NodeIncident, ZoneHealth};
 use evenkeel_api::names::{self, annotations, zone_of};
-use evenkeel_api::policy::ModePolicy;
+use evenkeel_api::policy::{EndpointsPolicy, ModePolicy};
 use evenkeel_judge::evidence::{Lease as LeaseAge, ZoneEvidence};
 use evenkeel_judge::policy::effective;
 use evenkeel_judge::{
-    Decision, Evidence, Memory, Profile, Protection, Recorded, Settings, Sight, Timing, decide, follow,
-    protection,
+    Decision, Evidence, Memory, NodeState, Profile, Protection, Recorded, Settings, Sight, Timing, View,
+    decide, follow, protection,
 };
 use evenkeel_net::watch::{Delta, Key, key};
 use evenkeel_zone::Millis;
@@ -33,6 +34,7 @@ use facts::{Cluster, Status};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolumeClaim, Pod};
 use seen::Progress;
+use services::{Last, Services};
 use signs::Signs;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -87,6 +89,16 @@ pub struct Judged {
     pub zone: String,
 }
 
+impl Judged {
+    /// Whether pods of the node that are the last of a Service stay ready: its zone is Dark (hazard 18).
+    pub fn keeps_last(&self) -> bool {
+        self.decision.state() == NodeState::Dark
+            && self.decision.view != View::Lost
+            && self.settings.mode == ModePolicy::Act
+            && self.settings.endpoints == EndpointsPolicy::Keep
+    }
+}
+
 /// Decisions about all nodes, by node name, and the sizes of zones.
 #[derive(Clone, Debug, Default)]
 pub struct Decisions {
@@ -94,6 +106,8 @@ pub struct Decisions {
     pub nodes: BTreeMap<String, Judged>,
     /// Nodes of each zone that count for the storm guard.
     pub zone_size: BTreeMap<String, usize>,
+    /// Pods that stay ready where nobody can tell, because they are the last of a Service.
+    pub last: Last,
 }
 
 /// The watches whose liveness decisions rest on, and what their audits need.
@@ -110,6 +124,8 @@ pub struct Wants {
     pub audits: Vec<Kind>,
     /// Watches that do not deliver and have to be begun anew.
     pub restart: Vec<Kind>,
+    /// Namespaces of which the endpoints of all Services are to be read; [`World::take_services`] takes them.
+    pub services: BTreeSet<String>,
 }
 
 /// The world.
@@ -129,6 +145,7 @@ pub struct World {
     replicas: BTreeMap<String, (String, Option<jiff::Timestamp>, Millis)>,
     memories: BTreeMap<String, Memory>,
     decisions: Decisions,
+    services: services::Reader,
     listed: BTreeSet<Kind>,
 }
 
@@ -147,6 +164,7 @@ impl World {
             replicas: BTreeMap::new(),
             memories: BTreeMap::new(),
             decisions: Decisions::default(),
+            services: services::Reader::default(),
             listed: BTreeSet::new(),
         }
     }
@@ -191,7 +209,11 @@ impl World {
 
     /// What was last seen of a node's own writes.
     pub fn last_signs(&self, node: &str) -> LastSigns {
-        self.signs.get(node).map(Signs::last).unwrap_or_default()
+        let agent = self.cluster.agents.get(node);
+        let signs = self.signs.get(node);
+        signs
+            .map(|signs| signs.last(agent.map(|agent| agent.link_proofs)))
+            .unwrap_or_default()
     }
 
     /// Other replicas whose Leases were seen to change lately.
@@ -265,11 +287,17 @@ impl World {
     /// Looks at everything at `now`: how far we can see, and what is the matter with each node. Decides nothing before
     /// every watch has delivered a complete list.
     pub fn look(&mut self, now: Millis, role: Role) -> Wants {
-        let wants = self.look_at_watches(now);
+        let mut wants = self.look_at_watches(now);
         if self.listed.len() == Kind::ALL.len() {
             self.judge(now, role);
+            wants.services = self.services.look(&self.cluster, &mut self.decisions, now);
         }
         wants
+    }
+
+    /// Takes the endpoints that were asked for.
+    pub fn take_services(&mut self, services: Services, now: Millis) {
+        self.services.take(services, now);
     }
 
     fn look_at_watches(&mut self, now: Millis) -> Wants {
@@ -373,6 +401,7 @@ impl World {
         self.decisions = Decisions {
             nodes,
             zone_size: zones.size,
+            last: std::mem::take(&mut self.decisions.last),
         };
     }
 
@@ -386,12 +415,7 @@ impl World {
 
     fn zones_of_nodes(&self, timing: &Timing, now: Millis) -> ZonesOfNodes {
         let mut zones = ZonesOfNodes::default();
-        let rosters = self
-            .cluster
-            .zones
-            .values()
-            .flat_map(|facts| &facts.roster.members);
-        let members: BTreeSet<&str> = rosters.map(|member| member.uid.as_str()).collect();
+        let members = self.zones.members();
         for (name, node) in &self.cluster.nodes {
             // Nodes of no zone share one ledger: they have no neighbours, but they can fail together too.
             let zone = zone_of(&node.labels, self.config.default_zone.as_deref()).unwrap_or_default();
@@ -566,9 +590,15 @@ impl World {
                 for (node, refusal) in self.zones.zone_health(now, &object) {
                     tracing::warn!(zone = name, node, %refusal, "verdict refused");
                 }
+                let roster = object.spec.roster;
+                if roster.has_version() {
+                    let floors = &mut self.cluster.roster_floors;
+                    let floor = floors.entry(object.spec.zone.clone()).or_default();
+                    *floor = roster.version.max(*floor);
+                }
                 let facts = facts::ZoneFacts {
                     object: name,
-                    roster: object.spec.roster,
+                    roster,
                     wanted: object.spec.wanted,
                 };
                 self.cluster.zones.insert(object.spec.zone, facts);
@@ -627,7 +657,7 @@ impl World {
             Delta::Put(agent) => {
                 let name = agent.metadata.name.clone().unwrap_or_default();
                 let before = self.cluster.agents.insert(name.clone(), agent.spec.clone());
-                // The object's own agent alone may write it.
+                // Every agent may write every AgentStatus: the right to one's own alone comes with an admission policy.
                 if before.is_some_and(|before| before != agent.spec)
                     && let Some(signs) = self.signs.get_mut(&name)
                 {

@@ -22,13 +22,16 @@ pub struct LastSigns {
     pub lease: Option<Timestamp>,
     /// Heartbeat in its status.
     pub heartbeat: Option<Timestamp>,
+    /// Its agent's writes for their own sake, if the agent has said anything.
+    pub link_proofs: Option<i64>,
 }
 
 impl Signs {
-    pub(super) fn last(&self) -> LastSigns {
+    pub(super) fn last(&self, link_proofs: Option<i64>) -> LastSigns {
         LastSigns {
             lease: self.lease,
             heartbeat: self.heartbeat,
+            link_proofs,
         }
     }
 

@@ -8,7 +8,7 @@ use evenkeel_zone::keys::Verifier;
 use evenkeel_zone::verdict::{ALIVE_TTL_MS, Book, Refusal};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 /// The book, and which object speaks of which zone.
@@ -29,6 +29,8 @@ struct Known {
     zone: String,
     uid: Option<String>,
     roster_version: i64,
+    /// UIDs of the roster's members.
+    members: BTreeSet<String>,
     /// Whether anybody ever reported for the zone.
     reported: bool,
 }
@@ -64,19 +66,26 @@ impl Zones {
         {
             self.gone(now, &name);
         }
-        if let Some((last, _)) = self.gone.remove(zone)
+        let last = self.gone.remove(zone).map(|(last, _)| last);
+        if let Some(last) = &last
+            && last.uid != *uid
             && last.roster_version >= roster_version
         {
             self.book.forget(zone);
         }
-        let reported = status.sequence != 0 || self.heartbeats.contains_key(&name);
+        let reported = last.is_some_and(|last| last.reported)
+            || status.sequence != 0
+            || self.heartbeats.contains_key(&name);
         let known = self.known.entry(name).or_insert_with(|| Known {
             zone: zone.clone(),
             uid: uid.clone(),
             roster_version,
+            members: BTreeSet::new(),
             reported: false,
         });
         known.roster_version = roster_version;
+        let members = object.spec.roster.members.iter();
+        known.members = members.map(|member| member.uid.clone()).collect();
         known.reported |= reported;
         self.book.observe(now, zone, &object.spec.roster, &status)
     }
@@ -125,6 +134,18 @@ impl Zones {
             self.book.heartbeat(now, &known.zone, node_of(&seen.holder));
         }
         self.heartbeats.insert(object.to_owned(), seen);
+    }
+
+    /// The nodes of all rosters, also of those whose objects are gone for a moment.
+    pub(super) fn members(&self) -> HashSet<&str> {
+        let known = self
+            .known
+            .values()
+            .chain(self.gone.values().map(|(known, _)| known));
+        known
+            .flat_map(|known| &known.members)
+            .map(String::as_str)
+            .collect()
     }
 
     /// Whether anybody ever reported for a zone.

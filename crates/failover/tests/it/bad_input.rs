@@ -171,6 +171,7 @@ async fn a_zone_that_no_node_is_in_and_a_verdict_that_nobody_signed_are_named_an
     let zones: Api<ZoneHealth> = Api::all(cluster.client.clone());
     let mut atlantis = ZoneHealth::new("atlantis", Default::default());
     atlantis.spec.zone = "atlantis".to_owned();
+    atlantis.spec.roster.version = 1;
     zones.create(&PostParams::default(), &atlantis).await.unwrap();
     // Somebody writes by hand that a healthy node is dead, in a zone of its own making.
     let n2 = cluster.nodes().get("n2").await.unwrap().metadata.uid.unwrap();

@@ -3,10 +3,13 @@
 use super::cluster::{CONFIRMED, Cluster, SOON, Setup, is_leaving, is_ready, no_execute};
 use super::traffic::Asked;
 use super::zone::renew;
+use evenkeel_api::crd::AgentStatus;
 use evenkeel_api::names::{self, annotations};
 use evenkeel_testkit::eventually;
 use evenkeel_testkit::log::Log;
 use kube::ResourceExt as _;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::json;
 
 /// Whether a request is work on a failure, and not what runs all the time: watches, audits of quiet ones, the Leases of
 /// the election and of the replicas. Events are for people, and none of the work waits for them.
@@ -45,11 +48,14 @@ async fn evicting_n_pods_costs_at_most_2_n_and_5_requests() {
         .await;
     let mut work = replica.traffic.asked();
     work.retain(is_work);
-    // The last write to the Node is its NoExecute taint.
-    let taint = work
-        .iter()
-        .rposition(|asked| asked.method == "PATCH" && asked.path == "/api/v1/nodes/n3")
-        .expect("the node was tainted");
+    // The node's status and its NoExecute taint are written side by side: the later one of the two is the last write.
+    let is_node = |asked: &Asked| asked.method == "PATCH" && asked.path.starts_with("/api/v1/nodes/n3");
+    let taint = work.iter().rposition(is_node).expect("the node was tainted");
+    assert!(
+        work[..=taint]
+            .iter()
+            .any(|asked| asked.path == "/api/v1/nodes/n3")
+    );
     let evicting = &work[taint + 1..];
     let deletes = evicting.iter().filter(|asked| asked.method == "DELETE").count();
     assert_eq!(deletes, PODS, "{evicting:#?}");
@@ -69,10 +75,17 @@ async fn a_sign_of_life_that_the_watch_does_not_show(resource: &str, why: &str) 
     cluster.outside.kill("n3");
     cluster.eventually_state("n3", "Dead, announced").await;
     replica.traffic.withhold(resource, "n3");
-    if resource == "leases" {
-        renew(&cluster.client, names::NODE_LEASE_NAMESPACE, "n3", "n3").await;
-    } else {
-        cluster.post_status("n3").await;
+    match resource {
+        "leases" => renew(&cluster.client, names::NODE_LEASE_NAMESPACE, "n3", "n3").await,
+        "agentstatuses" => {
+            let agents: Api<AgentStatus> = Api::all(cluster.client.clone());
+            let proof = json!({"spec": {"linkProofs": 1}});
+            let written = agents
+                .patch("n3", &PatchParams::default(), &Patch::Merge(proof))
+                .await;
+            written.unwrap();
+        }
+        _ => cluster.post_status("n3").await,
     }
     // By all that the watches show, the death is confirmed 12 s later.
     cluster
@@ -104,6 +117,11 @@ async fn a_sign_of_life_that_the_watch_does_not_show(resource: &str, why: &str) 
 #[tokio::test]
 async fn a_lease_renewed_behind_a_stale_watch_stops_the_taint() {
     a_sign_of_life_that_the_watch_does_not_show("leases", "its Lease changed since the decision").await;
+}
+
+#[tokio::test]
+async fn an_agents_write_behind_a_stale_watch_stops_the_taint() {
+    a_sign_of_life_that_the_watch_does_not_show("agentstatuses", "its agent wrote since the decision").await;
 }
 
 #[tokio::test]

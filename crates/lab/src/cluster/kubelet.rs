@@ -283,6 +283,7 @@ async fn start(config: KubeletConfig) -> Result<Fleet, BootError> {
         },
         certificate: Certificate::Given(ServerTls::new(&config.serving, Some(&config.clients))?),
         clients: Clients::AsGiven,
+        rules: evenkeel_vnode::server::auth::Rules::default(),
     };
     // It ends with its machine alone.
     let never = CancellationToken::new();

@@ -133,7 +133,7 @@ impl Writer {
         };
         tokio::select! {
             () = working => {}
-            () = late => tracing::warn!("events about probes were not written before the end"),
+            () = late => tracing::warn!("events were not written before the end"),
         }
     }
 
@@ -148,7 +148,8 @@ impl Writer {
         if lost > 0 {
             tracing::warn!(
                 lost,
-                "too many events about probes for the API server, the oldest are lost"
+                component = self.source.component,
+                "too many events for the API server, the oldest are lost"
             );
         }
         match self.correlator.correlate(about, event, at) {

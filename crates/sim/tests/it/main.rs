@@ -5,7 +5,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failing test panics")]
 
-use evenkeel_sim::agreement::History;
+use evenkeel_failover::world::Config;
+use evenkeel_judge::Profile;
+use evenkeel_sim::agreement::{self, History};
 use evenkeel_sim::groups::script;
 use evenkeel_sim::{Group, run};
 use std::sync::Mutex;
@@ -171,4 +173,15 @@ fn two_replicas_agree() {
         "{} of {count} histories fail: {seeds:?}\nthe first, made small:\n{small}",
         failing.len()
     );
+}
+
+/// What was wrong once: the profile did not reach the webhook.
+#[test]
+fn a_replica_with_a_profile_of_its_own_does_not_agree() {
+    let follower = Config {
+        profile: Profile::Builtin,
+        ..agreement::config()
+    };
+    let failing = search(0, 500, |seed| History::of(seed).play_beside(&follower));
+    assert!(!failing.is_empty(), "500 histories show no difference");
 }

@@ -11,6 +11,15 @@ use crate::Millis;
 const JITTER_MS: u64 = 3_000;
 /// From the start of one write to the next. Readers believe a link for 30 s after a write: two writes may be lost.
 const EVERY_MS: u64 = 10_000;
+/// Who loses half of its zone may be voted dead for it two periods later, and would hear of that too late to prove
+/// anything if it stalls then. So it proves its link unasked, so many times and this often: one of the writes is
+/// younger than that vote. The first comes within a moment, so that a zone that falls apart does not write at once.
+const UNASKED: u8 = 3;
+const UNASKED_EVERY_MS: u64 = 1_500;
+const UNASKED_JITTER_MS: u64 = 500;
+/// Who is asked whether it lives proves it unasked as well, this often at the most: the question came through, the
+/// answer may not.
+const ASKED_EVERY_MS: u64 = 10_000;
 /// Longest wait after the first, second, … write that failed; the last value repeats. Half of it is random.
 const BACK_OFF_MS: [u64; 4] = [1_000, 2_000, 4_000, 5_000];
 /// A write of which nothing is heard for this long has failed.
@@ -41,7 +50,7 @@ pub(super) enum Proof {
 impl Engine {
     pub(super) fn tick_link(&mut self) {
         let now = self.now;
-        if !self.is_listed() {
+        if !self.is_listed() && self.unasked == 0 {
             self.proof = Proof::NotOwed;
             return;
         }
@@ -59,14 +68,43 @@ impl Engine {
         }
     }
 
+    /// This agent may be voted dead soon: it lost so much of its zone, or more of it than before. A write that failed
+    /// keeps its back-off.
+    pub(super) fn prove_unasked(&mut self) {
+        self.unasked = UNASKED;
+        self.unasked_since = Some(self.now);
+        let waits = match self.proof {
+            Proof::NotOwed | Proof::Due { failures: 0, .. } => false,
+            Proof::Due { .. } | Proof::Writing { .. } => true,
+        };
+        if !waits {
+            let at = self.now.plus(self.draw(UNASKED_JITTER_MS));
+            self.proof = Proof::Due { at, failures: 0 };
+        }
+    }
+
+    /// This agent is asked whether it lives.
+    pub(super) fn prove_when_asked(&mut self) {
+        let lately = |since| self.now.since(since) < ASKED_EVERY_MS;
+        if !self.unasked_since.is_some_and(lately) {
+            self.prove_unasked();
+        }
+    }
+
     /// What became of the write that is under way. Of any other nothing follows.
     pub(super) fn take_proof(&mut self, written: bool) {
         let Proof::Writing { since, failures } = self.proof else {
             return;
         };
         self.proof = if written {
+            self.unasked = self.unasked.saturating_sub(1);
+            let next = if self.unasked > 0 {
+                UNASKED_EVERY_MS
+            } else {
+                EVERY_MS
+            };
             Proof::Due {
-                at: since.plus(EVERY_MS),
+                at: since.plus(next),
                 failures: 0,
             }
         } else {

@@ -264,6 +264,9 @@ pub struct Engine {
     doubting: bool,
     /// Reaches half of those it watches or fewer: reports nothing.
     on_smaller_side: bool,
+    /// May be on the smaller side, and how many it reached when it last looked.
+    may_be_smaller: bool,
+    within: usize,
     within_reach_since: Option<Millis>,
     edges: watch::Outbox,
     census_due: Millis,
@@ -271,6 +274,10 @@ pub struct Engine {
     /// About whom the controller needs rounds; some of them may have left the roster.
     wanted: BTreeSet<MemberId>,
     proof: link::Proof,
+    /// Proofs that are still to be given unasked.
+    unasked: u8,
+    /// When that was last begun.
+    unasked_since: Option<Millis>,
     voter: voter::Voter,
     reporter: reporter::Reporter,
     out: Vec<Output>,
@@ -309,12 +316,16 @@ impl Engine {
             weightless_until: Millis(0),
             doubting: true,
             on_smaller_side: true,
+            may_be_smaller: true,
+            within: 0,
             within_reach_since: None,
             edges: watch::Outbox::default(),
             census_due: now,
             census: 0,
             wanted: BTreeSet::new(),
             proof: link::Proof::default(),
+            unasked: 0,
+            unasked_since: None,
             voter: voter::Voter::default(),
             reporter: reporter::Reporter::default(),
             out: Vec::new(),
@@ -455,6 +466,13 @@ impl Engine {
         } else {
             (within + 1) * 2 > watched + 1
         };
+        // Of a sample a third is out of reach where half of the zone may be.
+        let may_be_smaller = !in_reach || !self.roster.all_pairs() && within * 3 < watched * 2;
+        let loses_more = within < std::mem::replace(&mut self.within, within);
+        if may_be_smaller && (loses_more || !self.may_be_smaller) {
+            self.prove_unasked();
+        }
+        self.may_be_smaller = may_be_smaller;
         self.on_smaller_side = !in_reach;
         match (in_reach, self.within_reach_since) {
             (true, None) => self.within_reach_since = Some(self.now),

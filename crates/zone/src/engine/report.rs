@@ -97,7 +97,12 @@ impl Engine {
 
     pub(super) fn tick_press(&mut self) {
         let sees_the_zone = !self.doubting && !self.on_smaller_side;
-        let stands = self.reporter.rank.is_some() && sees_the_zone && self.facts.cloud == Link::Up;
+        // At once for the first time in a life; who lost sight of the zone since waits, so that its Lease does not
+        // change hands with every flap.
+        let may_stand = self.reporter.standing || !self.reporter.stood || self.is_settled();
+        let stands =
+            self.reporter.rank.is_some() && sees_the_zone && may_stand && self.facts.cloud == Link::Up;
+        self.reporter.stood |= stands;
         if stands != self.reporter.standing {
             self.reporter.standing = stands;
             self.out.push(Output::Stand(stands));
@@ -122,7 +127,7 @@ impl Engine {
         if !leads && !self.is_held_back(published, patience) {
             return;
         }
-        let report = self.draft(published);
+        let report = self.draft(published, leads);
         if !leads || differs(&report.status, &published.status) {
             self.reporter.press.handed_out = Some(self.now);
             self.out.push(Output::Report(Box::new(report)));
@@ -198,7 +203,7 @@ impl Engine {
         })
     }
 
-    fn draft(&self, published: &Published) -> ZoneReport {
+    fn draft(&self, published: &Published, leads: bool) -> ZoneReport {
         let mut held_for_ms = BTreeMap::new();
         let mut nodes = Vec::new();
         for (id, case) in &self.reporter.cases {
@@ -231,7 +236,7 @@ impl Engine {
             let here = id == self.me || self.peers.get(&id).is_some_and(|peer| self.is_live(peer));
             // A case without a verdict is one that this agent has only just begun to look into.
             let open = self.reporter.cases.contains_key(&id);
-            let acquitted = self.reporter.leading
+            let acquitted = leads
                 && match node.verdict {
                     VerdictKind::Alive => here && !open,
                     VerdictKind::Dead => here,

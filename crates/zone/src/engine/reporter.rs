@@ -40,6 +40,8 @@ pub(super) struct Reporter {
     /// Rank among the reporters; `None`: not one of them.
     pub(super) rank: Option<usize>,
     pub(super) standing: bool,
+    /// It stood before in this life.
+    pub(super) stood: bool,
     pub(super) cases: BTreeMap<MemberId, Case>,
     rounds: Vec<Round>,
     pub(super) press: super::report::Press,

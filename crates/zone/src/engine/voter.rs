@@ -94,6 +94,7 @@ impl Engine {
             return;
         }
         if suspect == self.me {
+            self.prove_when_asked();
             let facts = self.facts;
             self.cast(question, asker, Answer::Yes, facts, 0);
             return;

@@ -9,10 +9,10 @@ use super::Planner;
 use super::action::{About, Action, NodeRef, Plan};
 use super::incident::{recorded, time};
 use super::roster::member;
-use super::services::Services;
 use crate::world::facts::{
     Cluster, IncidentFacts, NodeFacts, Owner, PodFacts, PodRef, PolicyFacts, Status, TaintRef, ZoneFacts,
 };
+use crate::world::services::{Reader, Services};
 use crate::world::{Config, Decisions, Judged};
 use evenkeel_api::crd::{AgentStatusSpec, FailoverPolicySpec};
 use evenkeel_api::names::conditions::REASON_GIVEN_BACK;
@@ -29,6 +29,7 @@ use evenkeel_zone::Millis;
 use evenkeel_zone::verdict::{Alive, Death, Health, Link, NoVerdict, Verdict};
 use evenkeel_zone::wire::Nonce;
 use k8s_openapi::api::core::v1::{Taint, Toleration};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use std::collections::BTreeMap;
 
 const START: u64 = 1_700_000_000_000;
@@ -52,9 +53,10 @@ pub(super) struct Stage {
     pub(super) log: Vec<Action>,
     pub(super) storm: bool,
     /// What is read of endpoints; `None`: they cannot be read.
-    pub(super) services: Option<Services>,
+    pub(super) slices: Option<Vec<EndpointSlice>>,
     /// The zone was last seen to report at this second; `None`: it always is.
     pub(super) reported: Option<u64>,
+    reader: Reader,
     sight: Sight,
     memories: BTreeMap<String, Memory>,
     decisions: BTreeMap<String, Decision>,
@@ -79,8 +81,9 @@ impl Stage {
             config,
             log: Vec::new(),
             storm: false,
-            services: Some(Services::default()),
+            slices: Some(Vec::new()),
             reported: None,
+            reader: Reader::default(),
             sight: Sight::new(at(0)),
             memories: BTreeMap::new(),
             decisions: BTreeMap::new(),
@@ -291,12 +294,11 @@ impl Stage {
                 },
             );
         }
-        let plan = self.planner.tick(&self.world, &decisions, now);
-        if !plan.read_services.is_empty()
-            && let Some(services) = &self.services
-        {
-            self.planner.take_services(services.clone(), now);
+        let asked = self.reader.look(&self.world, &mut decisions, now);
+        if let (false, Some(slices)) = (asked.is_empty(), &self.slices) {
+            self.reader.take(Services::of(&asked, slices.clone()), now);
         }
+        let plan = self.planner.tick(&self.world, &decisions, now);
         for action in &plan.actions {
             self.perform(action);
         }

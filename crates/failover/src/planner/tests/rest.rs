@@ -2,6 +2,7 @@ use super::*;
 use crate::planner::action::Action;
 use evenkeel_api::names::{events, taints};
 use evenkeel_api::policy::IsolatedPolicy;
+use evenkeel_api::zone::RosterSpec;
 
 /// n3 of `stage` is condemned by its peers and renews all the same.
 fn isolate(mut stage: Stage) -> Stage {
@@ -199,6 +200,43 @@ fn kubelet_down_and_unknown_are_stock() {
         });
         assert!(!acted, "{:?}", stage.log);
     }
+}
+
+/// No agent takes a roster after it: that must not stay unsaid.
+#[test]
+fn the_last_version_of_a_roster_is_complained_about() {
+    let mut stage = Stage::with_nodes(3);
+    let zone = stage.world.zones.get_mut("default").unwrap();
+    zone.roster.version = RosterSpec::LAST_VERSION;
+    zone.roster.members.pop();
+    let plan = stage.go(1, &[]);
+    assert!(
+        plan.complaints
+            .iter()
+            .any(|why| why.contains("delete its ZoneHealth")),
+        "{:?}",
+        plan.complaints
+    );
+}
+
+/// Whoever leads from now on: what this replica saw before counts.
+#[test]
+fn a_roster_that_went_back_before_this_term_is_replaced() {
+    let mut stage = Stage::with_nodes(3);
+    stage.world.roster_floors.insert("default".to_owned(), 7);
+    stage.go(1, &[]);
+    assert_eq!(stage.world.zones["default"].roster.version, 8);
+}
+
+#[test]
+fn a_version_that_nobody_can_follow_is_replaced_and_told_of() {
+    let mut stage = Stage::with_nodes(3);
+    stage.go(1, &[]);
+    stage.world.zones.get_mut("default").unwrap().roster.version = 0;
+    let plan = stage.look();
+    assert_eq!(stage.world.zones["default"].roster.version, 1);
+    let told = |why: &String| why.contains("had version 0");
+    assert!(plan.complaints.iter().any(told), "{:?}", plan.complaints);
 }
 
 #[test]

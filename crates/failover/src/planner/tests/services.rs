@@ -2,13 +2,12 @@
 
 use super::rest::darken;
 use super::*;
-use crate::planner::services::Services;
 use evenkeel_api::names::events;
 use evenkeel_api::policy::EndpointsPolicy;
 use serde_json::json;
 
 /// One Service with an endpoint for each (node, pod, whether it is ready).
-fn service(endpoints: &[(&str, &str, bool)]) -> Services {
+fn service(endpoints: &[(&str, &str, bool)]) -> Vec<EndpointSlice> {
     let endpoint = |(node, pod, ready): &(&str, &str, bool)| {
         json!({
             "addresses": ["10.0.0.1"],
@@ -23,7 +22,7 @@ fn service(endpoints: &[(&str, &str, bool)]) -> Services {
         "addressType": "IPv4",
         "endpoints": endpoints,
     }));
-    Services::of([slice.expect("a slice")])
+    vec![slice.expect("a slice")]
 }
 
 const EVERYBODY: [&str; 3] = ["n1", "n2", "n3"];
@@ -31,7 +30,7 @@ const EVERYBODY: [&str; 3] = ["n1", "n2", "n3"];
 #[test]
 fn the_last_endpoints_of_a_service_in_a_dark_zone_stay_until_there_is_another() {
     let mut stage = Stage::with_nodes(3);
-    stage.services = Some(service(&[("n3", "web", true), ("n1", "other", false)]));
+    stage.slices = Some(service(&[("n3", "web", true), ("n1", "other", false)]));
     let mut stage = darken(stage);
     assert_eq!(stage.pod_now("web").ready, Status::True);
     assert!(
@@ -44,15 +43,15 @@ fn the_last_endpoints_of_a_service_in_a_dark_zone_stay_until_there_is_another() 
     stage.go(100, &EVERYBODY);
     assert_eq!(stage.pod_now("web").ready, Status::True);
     // One is ready outside the zone.
-    stage.services = Some(service(&[("n3", "web", true), ("m1", "new", true)]));
+    stage.slices = Some(service(&[("n3", "web", true), ("m1", "new", true)]));
     stage.go(111, &EVERYBODY);
     stage.settle();
     assert_eq!(stage.pod_now("web").ready, Status::False);
     // And it goes again: the endpoint on the dark node is the last once more, and goes when that is over.
-    stage.services = Some(service(&[("n3", "web", false), ("m1", "new", false)]));
+    stage.slices = Some(service(&[("n3", "web", false), ("m1", "new", false)]));
     stage.go(122, &EVERYBODY);
     assert_eq!(stage.pod_now("web").ready, Status::True);
-    stage.services = Some(service(&[("n3", "web", true), ("m1", "new", true)]));
+    stage.slices = Some(service(&[("n3", "web", true), ("m1", "new", true)]));
     stage.go(133, &EVERYBODY);
     stage.settle();
     assert_eq!(stage.pod_now("web").ready, Status::False);
@@ -61,7 +60,7 @@ fn the_last_endpoints_of_a_service_in_a_dark_zone_stay_until_there_is_another() 
 #[test]
 fn endpoints_of_a_dark_zone_that_were_kept_are_settled_when_it_is_dark_no_more() {
     let mut stage = Stage::with_nodes(3);
-    stage.services = Some(service(&[("n3", "web", true)]));
+    stage.slices = Some(service(&[("n3", "web", true)]));
     let mut stage = darken(stage);
     assert_eq!(stage.pod_now("web").ready, Status::True);
     stage.go(90, &["n3"]);
@@ -74,18 +73,18 @@ fn endpoints_of_a_dark_zone_that_were_kept_are_settled_when_it_is_dark_no_more()
 fn endpoints_of_a_dark_zone_follow_stock_where_policy_says_so_or_slices_cannot_be_read() {
     let last = service(&[("n3", "web", true)]);
     let mut stage = Stage::with_nodes(3).policy(|spec| spec.endpoints = Some(EndpointsPolicy::Stock));
-    stage.services = Some(last);
+    stage.slices = Some(last);
     assert_eq!(darken(stage).pod_now("web").ready, Status::False);
     let mut stage = Stage::with_nodes(3);
-    stage.services = None;
+    stage.slices = None;
     assert_eq!(darken(stage).pod_now("web").ready, Status::False);
 }
 
 /// n3 and n4 seem dead at once from second 14 on; `web` runs on both.
-fn stormy(services: Option<Services>) -> Stage {
+fn stormy(slices: Option<Vec<EndpointSlice>>) -> Stage {
     let mut stage = Stage::with_nodes(5);
     stage.storm = true;
-    stage.services = services;
+    stage.slices = slices;
     stage.go(10, &[]);
     stage.go(14, &["n3", "n4"]);
     for node in ["n3", "n4"] {
@@ -119,8 +118,8 @@ fn in_a_storm_the_last_endpoints_of_a_service_stay_until_the_death_is_confirmed(
 #[test]
 fn in_a_storm_endpoints_go_at_once_where_a_service_has_others_or_slices_cannot_be_read() {
     let others = service(&[("n3", "web-n3", true), ("n4", "web-n4", true), ("n1", "x", true)]);
-    for services in [Some(others), None] {
-        let stage = stormy(services);
+    for slices in [Some(others), None] {
+        let stage = stormy(slices);
         assert_eq!(stage.pod_now("web-n3").ready, Status::False);
         assert_eq!(stage.pod_now("web-n4").ready, Status::False);
     }
@@ -129,7 +128,7 @@ fn in_a_storm_endpoints_go_at_once_where_a_service_has_others_or_slices_cannot_b
 #[test]
 fn without_a_storm_the_last_endpoint_of_a_service_goes_when_its_node_dies() {
     let mut stage = Stage::with_nodes(5);
-    stage.services = Some(service(&[("n3", "web", true)]));
+    stage.slices = Some(service(&[("n3", "web", true)]));
     stage.go(10, &[]);
     stage.go(14, &["n3"]);
     stage.convict("n3");
@@ -137,4 +136,37 @@ fn without_a_storm_the_last_endpoint_of_a_service_goes_when_its_node_dies() {
     stage.go(18, &["n3"]);
     assert_eq!(stage.state("n3"), NodeState::Dead(Dead::Announced));
     assert_eq!(stage.pod_now("web").ready, Status::False);
+}
+
+#[test]
+fn a_death_that_is_confirmed_first_does_not_take_the_last_endpoints_of_the_others() {
+    let last = service(&[("n3", "web-n3", true), ("n4", "web-n4", true)]);
+    let mut stage = Stage::with_nodes(5);
+    stage.storm = true;
+    stage.slices = Some(last);
+    stage.go(10, &[]);
+    stage.go(14, &["n3"]);
+    for node in ["n3", "n4"] {
+        stage.pod(node, &format!("web-{node}"));
+    }
+    stage.convict("n3");
+    stage.go(20, &["n3", "n4"]);
+    stage.convict("n4");
+    stage.go(27, &["n3", "n4"]);
+    assert_eq!(stage.state("n3"), NodeState::Dead(Dead::Confirmed));
+    assert_eq!(stage.state("n4"), NodeState::Dead(Dead::Announced));
+    assert_eq!(stage.pod_now("web-n3").ready, Status::False);
+    assert_eq!(stage.pod_now("web-n4").ready, Status::True);
+}
+
+#[test]
+fn the_endpoints_of_a_namespace_that_was_not_read_yet_are_waited_for() {
+    let mut slices = service(&[("n4", "late", true)]);
+    slices[0].metadata.namespace = Some("other".to_owned());
+    let mut stage = stormy(Some(slices));
+    stage.go(20, &["n3", "n4"]);
+    stage.pod("n4", "late").pod.namespace = "other".to_owned();
+    stage.go(21, &["n3", "n4"]);
+    assert_eq!(stage.pod_now("late").ready, Status::True);
+    assert_eq!(stage.pod_now("web-n4").ready, Status::False);
 }

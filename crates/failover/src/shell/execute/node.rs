@@ -6,6 +6,7 @@ use crate::planner::action::NodeRef;
 use crate::world::LastSigns;
 use crate::world::facts::TaintRef;
 use crate::world::read;
+use evenkeel_api::crd::AgentStatus;
 use evenkeel_api::names::{self, annotations, conditions};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Taint};
@@ -19,7 +20,8 @@ impl Executor {
         Api::all(self.client.clone())
     }
 
-    /// Quorum reads of Lease and Node: the Node if it wrote nothing since `signs` were seen, else why not (hazard 21).
+    /// Quorum reads of Lease, AgentStatus and Node: the Node if it wrote nothing since `signs` were seen, else why not
+    /// (hazard 21).
     pub(super) async fn still_silent(
         &self,
         node: &NodeRef,
@@ -36,6 +38,17 @@ impl Executor {
             })?;
         if lease.as_ref().and_then(read::renew_time) != signs.lease {
             return refused("its Lease changed since the decision");
+        }
+        let agents: Api<AgentStatus> = Api::all(self.client.clone());
+        let agent = agents
+            .get_opt(&node.name)
+            .await
+            .map_err(|source| ActionError::Api {
+                what: format!("read the AgentStatus of node {}", node.name),
+                source,
+            })?;
+        if agent.map(|agent| agent.spec.link_proofs) != signs.link_proofs {
+            return refused("its agent wrote since the decision");
         }
         let Some(found) = self.read(node).await? else {
             return refused("it is gone");

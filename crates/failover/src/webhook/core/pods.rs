@@ -17,7 +17,9 @@ pub(super) fn keep_readiness(request: &Request, view: &View) -> Result<Correctio
     let (new, old) = (&request.object, &request.old_object);
     let node = new["spec"]["nodeName"].as_str().unwrap_or_default();
     let guarded = view.guarded(node)?;
-    guarded.keeps_readiness(guarded.if_stale)?;
+    let uid = new["metadata"]["uid"].as_str().unwrap_or_default();
+    let is_last = view.last.contains(&(request.namespace.clone(), uid.to_owned()));
+    guarded.keeps_readiness(guarded.if_stale, is_last)?;
     let kept = old_ready(new, old).ok_or(PassReason::OwnAccount)?;
     let conditions = &new["status"]["conditions"];
     let corrected = conditions

@@ -62,7 +62,7 @@ pub(super) fn keep_ready(request: &Request, view: &View) -> Result<Correction, P
 /// Whether addresses on `node` may be kept ready against a stock endpoint controller.
 pub(super) fn may_keep(view: &View, node: &str) -> Result<(), PassReason> {
     let guarded = view.guarded(node)?;
-    guarded.keeps_readiness(guarded.now)
+    guarded.keeps_readiness(guarded.now, false)
 }
 
 fn kept(endpoint: &Value) -> Value {

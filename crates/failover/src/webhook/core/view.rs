@@ -5,7 +5,7 @@ use crate::world::Decisions;
 use crate::world::facts::Cluster;
 use evenkeel_judge::Protection;
 use evenkeel_zone::Millis;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A view older than this is not acted upon (hazard 20): whoever refreshes it has stopped. Refreshed twice a second.
 pub const VIEW_TTL_MS: u64 = 2_000;
@@ -17,6 +17,8 @@ pub struct View {
     pub made_at: Option<Millis>,
     /// By node name. Nodes that are not here are none of the webhook's business.
     pub nodes: BTreeMap<String, Guarded>,
+    /// Namespace and UID of pods that are the last of a Service.
+    pub last: BTreeSet<(String, String)>,
 }
 
 /// A node of which something is kept from the stock controllers.
@@ -31,6 +33,8 @@ pub struct Guarded {
     pub if_stale: Protection,
     /// Before the silence its own kubelet said Ready=False: what is marked then is marked for good reason.
     pub says_not_ready: bool,
+    /// Its zone is Dark: pods that are the last of a Service keep their readiness (hazard 18).
+    pub keeps_last: bool,
 }
 
 impl View {
@@ -40,7 +44,9 @@ impl View {
         let guarded = decisions
             .nodes
             .iter()
-            .filter(|(_, judged)| judged.protection != nothing || judged.if_stale != nothing)
+            .filter(|(_, judged)| {
+                judged.protection != nothing || judged.if_stale != nothing || judged.keeps_last()
+            })
             .map(|(name, judged)| {
                 let node = cluster.nodes.get(name);
                 let guarded = Guarded {
@@ -48,12 +54,14 @@ impl View {
                     now: judged.protection,
                     if_stale: judged.if_stale,
                     says_not_ready: node.is_some_and(|node| node.says_not_ready),
+                    keeps_last: judged.keeps_last(),
                 };
                 (name.clone(), guarded)
             });
         Self {
             made_at: Some(now),
             nodes: guarded.collect(),
+            last: decisions.last.pods.clone(),
         }
     }
 
@@ -70,9 +78,9 @@ impl View {
 }
 
 impl Guarded {
-    /// Whether readiness is kept under a protection.
-    pub(super) fn keeps_readiness(&self, protection: Protection) -> Result<(), PassReason> {
-        if protection.readiness && !self.says_not_ready {
+    /// Whether readiness is kept under a protection, or because the pod is the last of a Service.
+    pub(super) fn keeps_readiness(&self, protection: Protection, is_last: bool) -> Result<(), PassReason> {
+        if (protection.readiness || is_last && self.keeps_last) && !self.says_not_ready {
             Ok(())
         } else {
             Err(PassReason::NotProtected)

@@ -145,3 +145,91 @@ fn a_reporter_that_doubts_its_view_neither_stands_nor_reports_nor_holds_rounds(
     assert_eq!(rounds.count(), 0);
     net.until("it reports again", 20_000, |net| net.standing.contains(&reporter));
 }
+
+/// Hazard 38: a death is announced by one round. Who is cut from its peers hears of that too late, so its link is proven
+/// after it was asked about, by a write that it owes to nobody yet.
+#[rstest]
+fn who_loses_half_of_its_zone_writes_after_it_was_asked_about(#[values(1, 2, 3, 4, 5, 6, 7, 8)] seed: u64) {
+    let mut net = Net::settled(5, seed);
+    net.run(5_000);
+    let few = [4, 5];
+    assert!(
+        net.proofs.iter().all(|(at, _)| net.now - at > 5_000),
+        "{:?}",
+        net.proofs
+    );
+    net.split(&[1, 2, 3], &few);
+    net.run(10_000);
+    for suspect in few {
+        let asked = (1..=3).flat_map(|i| net.rounds_of(i, suspect)).min();
+        let asked = asked.expect("the others vote");
+        let wrote = net.proofs.iter().find(|(at, i)| *i == suspect && *at >= asked);
+        let (wrote, _) = wrote.expect("it writes");
+        assert!(
+            wrote - asked <= 1_700,
+            "node-{suspect} was silent for {} ms",
+            wrote - asked
+        );
+    }
+}
+
+/// Whoever of these the others vote dead has written since they asked: they are all alive.
+fn each_writes_after_it_was_asked_about(net: &Net, suspects: &[usize], since: u64) -> usize {
+    let mut asked_about = 0;
+    for suspect in suspects {
+        let rounds = (1..=net.count()).filter(|i| !suspects.contains(i));
+        let rounds = rounds.flat_map(|i| net.rounds_of(i, *suspect));
+        let Some(asked) = rounds.filter(|at| *at >= since).min() else {
+            continue;
+        };
+        asked_about += 1;
+        let mut writes = net.proofs.iter().filter(|(at, i)| i == suspect && *at >= asked);
+        let (wrote, _) = writes.next().expect("it writes");
+        assert!(
+            wrote - asked <= 2_200,
+            "node-{suspect} was silent for {} ms",
+            wrote - asked
+        );
+    }
+    asked_about
+}
+
+/// It hears everybody and nobody hears it: nothing but the question tells it.
+#[rstest]
+fn who_is_heard_by_nobody_writes_when_it_is_asked(#[values(1, 2, 3, 4, 5, 6, 7, 8)] seed: u64) {
+    let mut net = Net::settled(5, seed);
+    net.run(20_000);
+    let began = net.now;
+    net.cut.extend((1..5).map(|other| (5, other)));
+    net.run(10_000);
+    assert_eq!(each_writes_after_it_was_asked_about(&net, &[5], began), 1);
+}
+
+/// Who has lost half of its zone and proven its link loses the rest a minute later.
+#[rstest]
+fn who_loses_its_zone_bit_by_bit_writes_each_time(#[values(1, 2, 3, 4, 5, 6, 7, 8)] seed: u64) {
+    let mut net = Net::settled(4, seed);
+    net.run(20_000);
+    net.split(&[1, 2], &[3, 4]);
+    net.run(60_000);
+    let began = net.now;
+    net.cut.extend([(3, 4), (4, 3)]);
+    // It can be voted dead by those who can vote together again.
+    net.cut
+        .retain(|pair| !matches!(pair, (4, _) | (_, 4)) || matches!(pair, (3, 4) | (4, 3)));
+    net.run(15_000);
+    assert_eq!(each_writes_after_it_was_asked_about(&net, &[3], began), 1);
+}
+
+/// Above all-pairs size everybody knows a part of the zone alone, which may be the better one.
+#[rstest]
+fn in_a_zone_that_breaks_in_two_those_who_are_voted_dead_write(#[values(1, 2, 3)] seed: u64) {
+    let mut net = Net::settled(30, seed);
+    net.run(20_000);
+    let began = net.now;
+    let (most, few): (Vec<usize>, Vec<usize>) = ((1..=18).collect(), (19..=30).collect());
+    net.split(&most, &few);
+    net.run(15_000);
+    let asked_about = each_writes_after_it_was_asked_about(&net, &few, began);
+    assert!(asked_about >= 10, "{asked_about}");
+}

@@ -43,6 +43,8 @@ pub(super) struct Net {
     pub(super) heartbeats: BTreeMap<(usize, usize), u64>,
     /// When who wanted to write a report.
     pub(super) reports: Vec<(u64, usize)>,
+    /// When who wrote to prove its link.
+    pub(super) proofs: Vec<(u64, usize)>,
     wanted: BTreeSet<usize>,
     seed: u64,
     lives: u64,
@@ -101,6 +103,7 @@ impl Net {
             rounds: BTreeMap::new(),
             heartbeats: BTreeMap::new(),
             reports: Vec::new(),
+            proofs: Vec::new(),
             wanted: BTreeSet::new(),
             seed,
             lives: 0,
@@ -412,6 +415,7 @@ impl Net {
             }
             // The links of these nodes are judged by what their agents say, not by their writes.
             Output::ProveLink => {
+                self.proofs.push((self.now, i));
                 let written = self.reaches_cloud(i);
                 self.feed(i, Input::LinkProof { written });
             }

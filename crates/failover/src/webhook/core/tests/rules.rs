@@ -5,6 +5,7 @@ use evenkeel_judge::Protection;
 use evenkeel_zone::Millis;
 use rstest::rstest;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 const NODE_CONTROLLER: &str = "system:serviceaccount:kube-system:node-controller";
 const KCM: &str = "system:kube-controller-manager";
@@ -23,10 +24,12 @@ pub(super) fn view() -> View {
         now: all,
         if_stale: all,
         says_not_ready: false,
+        keeps_last: false,
     };
     View {
         made_at: Some(NOW),
         nodes: [("shore-2".to_owned(), node)].into(),
+        last: BTreeSet::new(),
     }
 }
 
@@ -128,6 +131,22 @@ fn the_stock_controllers_own_mark_proves_that_the_lease_is_stale() {
     assert_eq!(corrected(&mark(), &view), pod("True"));
 }
 
+/// Hazard 18.
+#[test]
+fn a_pod_of_a_dark_node_keeps_its_ready_condition_only_where_it_is_the_last_of_a_service() {
+    let mut view = with_node(|node| {
+        (node.now, node.if_stale) = (Protection::default(), Protection::default());
+        node.keeps_last = true;
+    });
+    assert_eq!(passes(&mark(), &view), PassReason::NotProtected);
+    view.last.insert(("other".to_owned(), "pod-1".to_owned()));
+    assert_eq!(passes(&mark(), &view), PassReason::NotProtected);
+    view.last.insert(("default".to_owned(), "pod-1".to_owned()));
+    assert_eq!(corrected(&mark(), &view), pod("True"));
+    view.nodes.get_mut("shore-2").unwrap().keeps_last = false;
+    assert_eq!(passes(&mark(), &view), PassReason::NotProtected);
+}
+
 #[test]
 fn nothing_is_kept_for_a_node_whose_own_kubelet_says_not_ready() {
     let view = with_node(|node| node.says_not_ready = true);
@@ -142,12 +161,6 @@ fn nothing_is_kept_for_a_node_whose_own_kubelet_says_not_ready() {
         endpoints(&[address("a", "shore-2")], &[]),
     );
     assert_eq!(passes(&write, &view), PassReason::NotProtected);
-}
-
-#[test]
-fn a_stock_write_proves_the_lease_stale_and_is_judged_so() {
-    let view = with_node(|node| node.now = Protection::default());
-    assert_eq!(corrected(&mark(), &view), pod("True"));
 }
 
 #[test]
@@ -294,6 +307,14 @@ fn a_disconnected_node_gets_no_taint_that_evicts(
 ) {
     let request = request(NODE_CONTROLLER, "UPDATE", "nodes", node(before), node(&[]));
     assert_eq!(corrected(&request, &view()), node(after));
+}
+
+#[test]
+fn the_stock_controllers_own_taint_proves_that_the_lease_is_stale() {
+    let view = with_node(|node| node.now = Protection::default());
+    let tainted = node(&[(UNREACHABLE, "NoExecute")]);
+    let request = request(NODE_CONTROLLER, "UPDATE", "nodes", tainted, node(&[]));
+    assert_eq!(corrected(&request, &view), node(&[]));
 }
 
 #[test]
