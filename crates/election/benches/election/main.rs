@@ -1,12 +1,12 @@
 //! How fast leadership passes on, and what it costs in requests: Evenkeel's elector beside client-go's.
 //!
 //! ```text
-//! cargo bench -p evenkeel-election --bench election [-- --elections N]
+//! cargo bench -p evenkeel-election --bench election [-- --elections N --busy THREADS]
 //! ```
 //!
 //! For each setting both kinds run at the same time on one embedded API server, over TLS, many independent elections in
 //! a process: a leader and a standby. Renewals are spread evenly over a retry period, so that one kill meets elections
-//! at all points of their round. It takes about two minutes and needs Go for client-go's half.
+//! at all points of their round. It takes about four minutes and needs Go for client-go's half.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a benchmark fails by panicking")]
 #![expect(clippy::print_stdout, reason = "prints its results")]
 
@@ -22,14 +22,20 @@ use evenkeel_testkit::interop::build_clientgo;
 use race::{Kind, race};
 use std::num::NonZeroUsize;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use table::Row;
 
 /// Benchmarks of elections.
 #[derive(Parser)]
 struct Args {
     /// Elections of the leader that crashes.
-    #[arg(long, default_value_t = 50, value_parser = at_least_one)]
+    #[arg(long, default_value_t = 200, value_parser = at_least_one)]
     elections: usize,
+    /// Threads that compute all the time beside the elections, to see what load does.
+    #[arg(long, default_value_t = 0)]
+    busy: usize,
     /// Cargo says so.
     #[arg(long, hide = true)]
     bench: bool,
@@ -53,6 +59,38 @@ fn main() {
     }
 }
 
+/// Threads that compute until this is dropped.
+struct Busy {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Busy {
+    fn start(count: usize) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let threads = (0..count).map(|_| {
+            let stop = stop.clone();
+            std::thread::spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            })
+        });
+        let threads = threads.collect();
+        Self { stop, threads }
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            // A thread that does nothing does not panic.
+            let _ = thread.join();
+        }
+    }
+}
+
 #[tokio::main]
 async fn measure(args: &Args) {
     let clientgo = evenkeel_testkit::go()
@@ -65,6 +103,7 @@ async fn measure(args: &Args) {
     let kinds: Vec<Kind> = std::iter::once(Kind::Evenkeel)
         .chain(clientgo.map(Kind::ClientGo))
         .collect();
+    let busy = Busy::start(args.busy);
     let mut rows = Vec::new();
     for timing in TIMINGS {
         let api = ServedApi::start().await;
@@ -78,5 +117,6 @@ async fn measure(args: &Args) {
             });
         }
     }
-    println!("{}", table::text(&rows, args.elections));
+    drop(busy);
+    println!("{}", table::text(&rows, args.elections, args.busy));
 }

@@ -19,7 +19,7 @@ const STEADY: Duration = Duration::from_secs(20);
 
 /// Planned hand-overs, one after the other, of so many elections each: few, as it is not the burst of requests that
 /// shall be measured.
-pub(crate) const HANDOVERS: usize = 5;
+pub(crate) const HANDOVERS: usize = 20;
 pub(crate) const HANDED_OVER: usize = 10;
 
 /// Whose elector.

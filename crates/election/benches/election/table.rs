@@ -12,25 +12,21 @@ pub(crate) struct Row {
     pub(crate) result: Outcome,
 }
 
-pub(crate) fn text(rows: &[Row], elections: usize) -> String {
+/// Which samples are shown.
+const SHOWN: [(&str, usize); 4] = [("p50", 50), ("p90", 90), ("p99", 99), ("worst", 100)];
+
+pub(crate) fn text(rows: &[Row], elections: usize, busy: usize) -> String {
     let mut text = format!(
         "\nCrash: SIGKILL of a leader in {elections} elections; hand-over: {HANDOVERS} times SIGTERM of one in \
-         {HANDED_OVER} that releases.\nTimes end when the standby says that it leads.\n\n\
-         {:<10} {:<10} {:>19}  {:>19}  {:>17}\n{:<10} {:<10} {:>9} {:>9}  {:>9} {:>9}  {:>8} {:>8}\n",
-        "",
-        "",
-        "crash take-over",
-        "planned hand-over",
-        "requests/min",
-        "timing",
-        "elector",
-        "p50",
-        "p99",
-        "p50",
-        "p99",
-        "leader",
-        "standby",
+         {HANDED_OVER} that releases.\nTimes in ms, until the standby says that it leads. Threads that compute beside: {busy}.\n\n\
+         {:<10} {:<10} {:>31}  {:>31}  {:>17}\n{:<10} {:<10}",
+        "", "", "crash take-over", "planned hand-over", "requests/min", "timing", "elector",
     );
+    for _ in 0..2 {
+        let names = SHOWN.map(|(name, _)| format!("{name:>7}"));
+        write!(text, " {}", names.join(" ")).expect("a String can be written to");
+    }
+    writeln!(text, "  {:>8} {:>8}", "leader", "standby").expect("a String can be written to");
     for Row { timing, kind, result } in rows {
         let timing = format!(
             "{}/{}/{} s",
@@ -38,16 +34,15 @@ pub(crate) fn text(rows: &[Row], elections: usize) -> String {
             timing.renew_deadline.as_secs(),
             timing.retry_period.as_secs()
         );
-        let at = |samples: &[Duration], percent| {
-            format!("{:.0} ms", percentile(samples, percent).as_secs_f64() * 1e3)
+        let figures = |samples: &[Duration]| {
+            let at = |(_, percent)| percentile(samples, percent).as_secs_f64() * 1e3;
+            SHOWN.map(|shown| format!("{:>7.0}", at(shown))).join(" ")
         };
         let written = writeln!(
             text,
-            "{timing:<10} {kind:<10} {:>9} {:>9}  {:>9} {:>9}  {:>8.1} {:>8.1}",
-            at(&result.crash, 50),
-            at(&result.crash, 99),
-            at(&result.handover, 50),
-            at(&result.handover, 99),
+            "{timing:<10} {kind:<10} {} {}  {:>8.1} {:>8.1}",
+            figures(&result.crash),
+            figures(&result.handover),
             result.leader_requests,
             result.standby_requests,
         );
