@@ -98,7 +98,7 @@ pub(crate) async fn run(args: VnodeArgs, shutdown: CancellationToken) -> Result<
                     provider: Arc::new(process.provider()),
                     nodes: BASES,
                     files: process::FILES,
-                    change: Box::new(Process::change),
+                    change: Box::new(process.change()),
                     metrics: Box::new(process.metrics()),
                     begin: Box::new(move |fleet| process.begin(fleet)),
                 })

@@ -92,6 +92,11 @@ pub struct KouplelessArgs {
     #[arg(long, value_name = "BOOL", default_value = "false", default_missing_value = "true", num_args = 0..=1,
           require_equals = true, action = clap::ArgAction::Set)]
     pub no_switch: bool,
+    /// koupleless: a module of a base belongs to one pod, and another that names it waits; without this, pods share it as with the
+    /// released controller, and it goes with its last pod. With --profile v2-design it is so anyway.
+    #[arg(long, value_name = "BOOL", default_value = "false", default_missing_value = "true", num_args = 0..=1,
+          require_equals = true, action = clap::ArgAction::Set)]
+    pub exclusive_modules: bool,
     /// koupleless: what stands in each line of a base's log that is a module's, with {module} for its name.
     #[arg(long, value_name = "TEXT")]
     pub log_mark: Option<String>,

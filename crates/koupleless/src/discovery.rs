@@ -48,6 +48,9 @@ pub trait Nodes: Send + Sync + 'static {
 
     /// Whether it is served here.
     fn serves(&self, node: &str) -> bool;
+
+    /// Value of the label `type` of the nodes that are served; empty: they have none.
+    fn type_label(&self) -> &str;
 }
 
 impl Nodes for Fleet {
@@ -61,6 +64,10 @@ impl Nodes for Fleet {
 
     fn serves(&self, node: &str) -> bool {
         Self::serves(self, node)
+    }
+
+    fn type_label(&self) -> &str {
+        Self::type_label(self)
     }
 }
 

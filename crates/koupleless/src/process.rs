@@ -20,6 +20,7 @@ use crate::metrics::Metrics;
 use crate::peer;
 use crate::provider::{self, BasePods, Bases, Koupleless, Life, Tunnels};
 use ears::Ears;
+use evenkeel_api::names::NODE_LEASE_NAMESPACE;
 use evenkeel_api::names::koupleless::{INSTALLED, READY};
 use evenkeel_net::client::{Access, ClientArgs, ClientError};
 use evenkeel_vnode::Fleet;
@@ -76,8 +77,8 @@ pub struct Process {
     metrics: Metrics,
     peers: bool,
     env: String,
-    namespace: String,
     identity: String,
+    holds_leases: bool,
     stop: CancellationToken,
 }
 
@@ -90,7 +91,7 @@ impl std::fmt::Debug for Process {
 }
 
 impl Process {
-    /// Connects and binds. `identity`: of this replica; `namespace`: where objects shared by replicas are.
+    /// Connects and binds. `identity`: of this replica; `namespace`: where it is noted which bases are healed.
     pub async fn prepare(
         settings: Settings,
         access: &Access,
@@ -116,6 +117,7 @@ impl Process {
         };
         let env = settings.env;
         let profile = Arc::new(settings.profile.clone());
+        let holds_leases = profile.leases_by_process;
         let rules = registry::Settings {
             silent: settings.silent,
             gone: settings.gone,
@@ -172,6 +174,7 @@ impl Process {
             env: env.clone(),
             pods: settings.capacity,
             activation: settings.activation,
+            sharing: settings.sharing,
             log_mark: settings.log_mark,
             ..provider::Settings::default()
         };
@@ -216,8 +219,8 @@ impl Process {
             metrics,
             peers: settings.peers,
             env,
-            namespace: namespace.to_owned(),
             identity: identity.to_owned(),
+            holds_leases,
             stop: stop.clone(),
         })
     }
@@ -234,7 +237,15 @@ impl Process {
     }
 
     /// What differs from the usual options of a fleet.
-    pub fn change(options: &mut evenkeel_vnode::Options) {
+    pub fn change(&self) -> impl FnOnce(&mut evenkeel_vnode::Options) + Send + use<> {
+        let holder = self.holds_leases.then(|| self.identity.as_str().into());
+        move |options| {
+            options.nodes.lease.holder = holder;
+            Self::of_every_process(options);
+        }
+    }
+
+    fn of_every_process(options: &mut evenkeel_vnode::Options) {
         options.call = CALL;
         options.selector = Some(crate::pods::selector());
         let extra = |kind: &str, holds| Extra {
@@ -280,14 +291,7 @@ impl Process {
         };
         tokio::spawn(stop.clone().run_until_cancelled_owned(following));
         if self.peers {
-            let keeping = keep_peers(
-                self.access,
-                self.client,
-                self.env,
-                self.namespace,
-                self.identity,
-                stop,
-            );
+            let keeping = keep_peers(self.access, self.client, self.env, self.identity, stop);
             tokio::spawn(keeping);
         }
     }
@@ -313,7 +317,6 @@ async fn keep_peers(
     access: Access,
     client: kube::Client,
     env: String,
-    namespace: String,
     identity: String,
     stop: CancellationToken,
 ) {
@@ -330,7 +333,8 @@ async fn keep_peers(
     let options = peer::Options {
         env,
         grace: peer::GRACE,
-        namespace,
+        // Every cluster has it, and the Leases by which replicas share the nodes are there, too.
+        namespace: NODE_LEASE_NAMESPACE.to_owned(),
         election: evenkeel_election::Config::new(&identity),
     };
     if let Err(error) = peer::run(client, lock, options, stop).await {

@@ -4,20 +4,25 @@ mod args;
 pub mod file;
 pub mod layers;
 
-pub use args::{ServeArgs, SimulatedArgs, Taint};
+pub use args::{SecretName, ServeArgs, SimulatedArgs, Taint};
 
 use crate::fleet::{Fleet, Options};
 use crate::ownership::Sharing;
 use crate::provider::{NodeTemplate, Provider};
+use crate::server::auth::Rules;
 use crate::server::doors;
 use crate::server::kubelet::{Certificate, Clients, KubeletApi, KubeletApiError};
-use crate::server::tls::{files, signed};
+use crate::server::tls::files;
+use crate::server::tls::signed::{self, Keep};
 use crate::simulated::{self, Simulated};
 use evenkeel_election::unique_identity_of;
 use evenkeel_net::admin::Admin;
 use evenkeel_net::client::{Access, ClientError};
 use prometheus_client::registry::Registry;
+use std::fs::DirBuilder;
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::net::{TcpListener, UdpSocket};
 use tokio_util::sync::CancellationToken;
@@ -31,6 +36,15 @@ pub enum VnodeError {
     /// There is no API server to be found.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// Nothing can be kept in the directory.
+    #[error("--state-dir {}: cannot be used", path.display())]
+    State {
+        /// Directory as given.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
     /// The admin address cannot be listened on.
     #[error("--admin {address}: cannot listen there")]
     Listen {
@@ -53,7 +67,11 @@ impl VnodeError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Client(ClientError::Build(_)) | Self::Admin(_) => 1,
-            Self::Config(_) | Self::Listen { .. } | Self::Client(_) | Self::Kubelet(_) => 2,
+            Self::Config(_)
+            | Self::State { .. }
+            | Self::Listen { .. }
+            | Self::Client(_)
+            | Self::Kubelet(_) => 2,
         }
     }
 }
@@ -134,7 +152,7 @@ pub async fn run(
             address: args.admin,
             source,
         })?;
-    let kubelet = match kubelet_api(&args, address) {
+    let kubelet = match kubelet_api(&args, name, address)? {
         Some(api) => Some(api.prepare().await?),
         None => None,
     };
@@ -158,6 +176,8 @@ pub async fn run(
         let own = options.selector.take().map(|own| format!("{own},{wanted}"));
         options.selector = Some(own.unwrap_or_else(|| wanted.clone()));
     }
+    Arc::make_mut(&mut options.pods).fail_refused |= args.fail_refused_pods;
+    options.nodes.type_label = args.node_type.clone();
     options.nodes.lease.interval = args.lease_renew_interval;
     options.nodes.lease.duration = args.lease_renew_interval * 4;
     if let Some(candidacy) = candidacy {
@@ -221,9 +241,9 @@ pub fn simulated(args: &SimulatedArgs) -> Result<Prepared, VnodeError> {
     })
 }
 
-fn kubelet_api(args: &ServeArgs, address: IpAddr) -> Option<KubeletApi> {
+fn kubelet_api(args: &ServeArgs, provider: &str, address: IpAddr) -> Result<Option<KubeletApi>, VnodeError> {
     if args.no_kubelet_api {
-        return None;
+        return Ok(None);
     }
     let certificate =
         if let (Some(certificate), Some(key)) = (&args.tls_cert_file, &args.tls_private_key_file) {
@@ -236,19 +256,44 @@ fn kubelet_api(args: &ServeArgs, address: IpAddr) -> Option<KubeletApi> {
                 .identity
                 .clone()
                 .unwrap_or_else(|| unique_identity_of("vnode"));
-            Certificate::Signed(signed::Settings::new(&name), [address].into())
+            let settings = signed::Settings {
+                keep: keep(args, provider)?,
+                ..signed::Settings::new(&name)
+            };
+            Certificate::Signed(settings, [address].into())
         };
-    Some(KubeletApi {
+    Ok(Some(KubeletApi {
         doors: doors::Settings {
             address,
             first_port: args.kubelet_port,
         },
         certificate,
+        rules: Rules {
+            anonymous: args.anonymous_auth,
+            mode: args.authorization_mode,
+        },
         clients: args
             .client_ca_file
             .clone()
             .map_or(Clients::Published, Clients::File),
-    })
+    }))
+}
+
+/// Where a certificate that was requested outlives the process.
+fn keep(args: &ServeArgs, provider: &str) -> Result<Option<Keep>, VnodeError> {
+    if let Some(SecretName { namespace, name }) = args.certificate_secret.clone() {
+        return Ok(Some(Keep::Secret { namespace, name }));
+    }
+    let Some(directory) = &args.state_dir else {
+        return Ok(None);
+    };
+    // What is in it is a key.
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
+    made.map_err(|source| VnodeError::State {
+        path: directory.clone(),
+        source,
+    })?;
+    Ok(Some(Keep::File(directory.join(format!("vnode-{provider}.pem")))))
 }
 
 /// The address by which this machine reaches the API server: a datagram socket's, to which nothing is sent.

@@ -148,6 +148,7 @@ impl Options {
                 back_off_max: Duration::from_secs(300),
                 reconcile: Duration::from_secs(10),
                 conditions: Vec::new(),
+                fail_refused: false,
             }),
             nodes: node::Settings {
                 runtime: format!("{}://{}", runtime.name, runtime.version),
@@ -282,6 +283,11 @@ impl Fleet {
     /// Whether this replica serves a node. One that is added is served a little later, or by another replica.
     pub fn serves(&self, node: &str) -> bool {
         self.inner.common.directory.node(node).is_some()
+    }
+
+    /// Value of the label `type` of its nodes; empty: they have none.
+    pub fn type_label(&self) -> &str {
+        &self.inner.common.options.nodes.type_label
     }
 
     /// Whether of all nodes that this replica serves the pods are known and a first ping was answered, or failed. What a

@@ -364,9 +364,12 @@ pub struct Fault {
 pub enum FaultKind {
     /// It may work later: tried again with back-off.
     Later,
-    /// It never will: the container has failed, or the pod if it was about the pod.
+    /// It never will as it is: the container has failed; a pod that cannot be created waits, and is tried again every few
+    /// seconds.
     Never,
-    /// It never will, and the pod as a whole has failed by it, whatever its restart policy.
+    /// Likewise, and where a pod that cannot run is to be Failed
+    /// ([`fail_refused`](crate::core::pod::Settings::fail_refused)), it is, whatever its restart policy. Else it is as
+    /// [`Later`](Self::Later).
     Fatal,
     /// There is no such pod or container.
     NotFound,
@@ -387,7 +390,8 @@ impl Fault {
     }
 }
 
-/// Why a pod cannot run here at all: it becomes Failed with this reason and message.
+/// Why a pod cannot run here as it is. It waits with this reason and message, and is looked at again every few seconds;
+/// or it becomes Failed ([`fail_refused`](crate::core::pod::Settings::fail_refused)).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}: {message}")]
 pub struct Refusal {

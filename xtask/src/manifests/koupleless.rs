@@ -54,6 +54,9 @@ const fn rule_for(
 const CORE: &str = "\"\"";
 const LEASES: &str = "coordination.k8s.io";
 
+/// Where the kubelet API's certificate and key outlive the process.
+const SERVING: &str = "evenkeel-koupleless-serving";
+
 const ROLES: [Role; 9] = [
     Role {
         suffix: "",
@@ -98,13 +101,27 @@ const ROLES: [Role; 9] = [
     Role {
         suffix: "",
         namespace: Some(NODE_LEASE_NAMESPACE),
-        why: &["The nodes' Leases, and those by which replicas share the nodes."],
+        why: &[
+            "The nodes' Leases, those by which replicas share the nodes, and that of the replica which keeps peers.",
+        ],
         builtin: None,
         rules: &[rule(
             LEASES,
             "leases",
             "get, list, watch, create, update, patch, delete",
         )],
+    },
+    Role {
+        suffix: "-serving",
+        namespace: Some(NAMESPACE),
+        why: &[
+            "--certificate-secret: the kubelet API's certificate and key outlive the process in the Secret above.",
+        ],
+        builtin: None,
+        rules: &[Rule {
+            name: Some(SERVING),
+            ..rule(CORE, "secrets", "get, patch")
+        }],
     },
     Role {
         suffix: "-base-pods",
@@ -147,13 +164,6 @@ const ROLES: [Role; 9] = [
         builtin: None,
         rules: &[rule("apps", "deployments", "patch"), rule(CORE, "pods", "patch")],
     },
-    Role {
-        suffix: "-peers",
-        namespace: Some(NAMESPACE),
-        why: &["--peers: which replica of the process sets replicas."],
-        builtin: None,
-        rules: &[rule(LEASES, "leases", "get, list, watch, create, update")],
-    },
 ];
 
 /// The manifest.
@@ -166,7 +176,10 @@ pub(super) fn manifest() -> String {
          # not use, and bind the one for base pods where bases run.\n\
          apiVersion: v1\nkind: Namespace\nmetadata:\n  name: {NAMESPACE}\n\
          ---\n\
-         apiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: {ACCOUNT}\n  namespace: {NAMESPACE}\n"
+         apiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: {ACCOUNT}\n  namespace: {NAMESPACE}\n\
+         ---\n\
+         # Empty at first, so that nobody needs the right to create Secrets.\n\
+         apiVersion: v1\nkind: Secret\nmetadata:\n  name: {SERVING}\n  namespace: {NAMESPACE}\n"
     );
     for role in &ROLES {
         role.write(&mut text);

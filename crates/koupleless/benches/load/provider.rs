@@ -63,7 +63,7 @@ async fn serve(
             provider: Arc::new(process.provider()),
             nodes: 0,
             files: process::FILES,
-            change: Box::new(Process::change),
+            change: Box::new(process.change()),
             metrics: Box::new(process.metrics()),
             begin: Box::new(move |fleet| {
                 process.begin(fleet);

@@ -172,6 +172,7 @@ impl HttpTunnel {
             Fault::Silent => TunnelError::Silent {
                 base,
                 command,
+                topic: None,
                 after: within,
             },
             Fault::Broken(error) => TunnelError::Broken {

@@ -180,6 +180,7 @@ impl MqttTunnel {
             identity: base.identity.clone(),
             expect: call.expect,
         };
+        let expected = topic::answer(&key.environment, &key.identity, key.expect.kind());
         let topic = match command {
             Command::BatchInstallBiz => topic::baseline(&key.environment, &key.identity),
             _ => topic::command(&key.environment, &key.identity, command),
@@ -213,6 +214,7 @@ impl MqttTunnel {
             Ok(None) | Err(_) => Err(TunnelError::Silent {
                 base: base.to_string(),
                 command,
+                topic: Some(expected),
                 after: call.within,
             }),
         }

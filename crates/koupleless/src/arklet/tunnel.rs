@@ -125,12 +125,14 @@ pub enum TunnelError {
         reason: &'static str,
     },
     /// No answer before the deadline. Ask for the modules before repeating an operation.
-    #[error("base {base}: no answer to {command} within {after:?}")]
+    #[error("base {base}: no answer to {command}{} within {after:?}", under(topic.as_deref()))]
     Silent {
         /// Which base.
         base: String,
         /// Which command.
         command: Command,
+        /// Under which topic it was expected; a base that answers under another one is not heard. `None` over HTTP.
+        topic: Option<String>,
         /// The deadline.
         after: Duration,
     },
@@ -229,6 +231,10 @@ pub enum TunnelError {
         #[source]
         source: Option<Box<TunnelError>>,
     },
+}
+
+fn under(topic: Option<&str>) -> String {
+    topic.map(|topic| format!(" under {topic}")).unwrap_or_default()
 }
 
 impl TunnelError {

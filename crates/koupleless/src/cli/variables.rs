@@ -241,9 +241,7 @@ impl Variables {
             }
             return Ok(());
         }
-        // With a user name of its own default the released controller sends an empty password.
-        let unset = || (enabled && !elsewhere).then(String::new);
-        self.password = password.or_else(unset).map(Password::Text);
+        self.password = password.map(Password::Text);
         Ok(())
     }
 

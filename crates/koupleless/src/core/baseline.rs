@@ -195,12 +195,13 @@ mod tests {
     #[test]
     fn what_is_no_module_is_left_out() {
         let containers = json!([
-            container("sidecar", "1", "nginx:1.27"),
             {"name": "no-version", "image": "http://h/x.jar"},
             container("a", "1", "http://h/a.jar"),
+            container("bare", "1", "bare.jar"),
         ]);
         let deployments = [deployment("d", 1, Some("c"), 1, containers)];
-        assert_eq!(names(&deployments, Some("c")), ["a:1 http://h/a.jar"]);
+        let wanted = ["a:1 http://h/a.jar", "bare:1 bare.jar"];
+        assert_eq!(names(&deployments, Some("c")), wanted);
         assert_eq!(baseline([], None, "dev", &V2_DESIGN), []);
     }
 

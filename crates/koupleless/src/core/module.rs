@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub struct Module {
     /// Which.
     pub key: ModuleId,
-    /// Where its jar is: the container's image.
+    /// Where its jar is: the container's image, as it stands there. The base opens it, and says if it cannot.
     pub url: Arc<str>,
 }
 
@@ -57,6 +57,17 @@ impl Modules {
         })
     }
 
+    /// Those containers of a pod that are modules. A pod that never could run has none; one that runs may have got an
+    /// image that is none.
+    pub fn readable(pod: &Pod, profile: &Profile) -> Self {
+        let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+        Self(
+            containers
+                .filter_map(|container| module(container, profile).ok())
+                .collect(),
+        )
+    }
+
     /// What tells them apart.
     pub fn ids(&self) -> Vec<ModuleId> {
         self.0.iter().map(|module| module.key.clone()).collect()
@@ -70,18 +81,22 @@ impl Modules {
 
 /// The module that a container is. `Err`: the field and what is wrong with it.
 pub fn module(container: &Container, profile: &Profile) -> Result<Module, String> {
-    let url = container.image.as_deref().unwrap_or_default();
-    let protocol = url.split_once(':').map_or("", |(protocol, _)| protocol);
-    if !PROTOCOLS.iter().any(|one| one.eq_ignore_ascii_case(protocol)) {
-        return Err(format!(
-            ".image: {url:?} is no URL of a module's jar; write http://, https:// or file:// before it"
-        ));
+    let url = container.image.as_deref().unwrap_or_default().trim();
+    if url.is_empty() {
+        return Err(".image: the URL of the module's jar is missing".to_owned());
     }
     let version = version(container, profile)?;
     Ok(Module {
         key: ModuleId::new(container.name.as_str(), version),
         url: url.into(),
     })
+}
+
+/// What is to be said of an image that no base opens, when its install has failed.
+pub fn advice(url: &str) -> Option<String> {
+    let protocol = url.split_once(':').map_or("", |(protocol, _)| protocol);
+    let is_known = PROTOCOLS.iter().any(|one| one.eq_ignore_ascii_case(protocol));
+    (!is_known).then(|| format!("the image {url:?} is no URL: write http://, https:// or file:// before it"))
 }
 
 fn version<'a>(container: &'a Container, profile: &Profile) -> Result<&'a str, String> {
@@ -152,8 +167,8 @@ mod tests {
     }
 
     #[rstest]
-    #[case(container("/opt/biz1.jar", json!([])), "spec.containers[0].image: \"/opt/biz1.jar\" is no URL")]
-    #[case(container("nginx:1.27", json!([])), "is no URL of a module's jar")]
+    #[case(container(" ", json!([{"name": "BIZ_VERSION", "value": "1"}])), "spec.containers[0].image: the URL of the module's jar is missing")]
+    #[case(container("nginx:1.27", json!([])), "version is missing")]
     #[case(container("file:///a.jar", json!([])), "spec.containers[0].env: the module's version is missing; set BIZ_VERSION or MODULE_VERSION")]
     #[case(container("file:///a.jar", json!([{"name": "BIZ_VERSION", "value": " "}])), "version is missing")]
     #[case(
@@ -167,6 +182,24 @@ mod tests {
         let refusal = Modules::of(&pod(json!({"containers": [container]})), &KOUPLELESS).unwrap_err();
         assert_eq!(refusal.reason, INVALID);
         assert!(refusal.message.contains(words), "{}", refusal.message);
+    }
+
+    /// The released controller takes them, too. Whether a base can open one only the base knows.
+    #[rstest]
+    #[case("file:///opt/biz1.jar", false)]
+    #[case("HTTPS://host:8443/biz1.jar?x=a:b", false)]
+    #[case("/opt/biz1.jar", true)]
+    #[case("biz1.jar", true)]
+    #[case("biz1", true)]
+    #[case("nginx:1.27", true)]
+    #[case("registry:5000/shop/biz1.jar:1", true)]
+    #[case("oci://registry/biz1", true)]
+    fn images_are_taken_as_they_are(#[case] image: &str, #[case] is_advised: bool) {
+        let env = json!([{"name": "BIZ_VERSION", "value": "1"}]);
+        let pod = pod(json!({"containers": [container(image, env)]}));
+        let modules = Modules::of(&pod, &KOUPLELESS).unwrap();
+        assert_eq!(&*modules.0[0].url, image);
+        assert_eq!(advice(image).is_some(), is_advised);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Two are built in. [`KOUPLELESS`] is what the released module controller (2.2) publishes, so that selectors, tolerations
 //! and dashboards go on working. [`V2_DESIGN`] is what its design article describes.
 
+use super::claims::Sharing;
 use super::identity::{label_value, object_name};
 use super::{Base, Identity};
 use std::collections::BTreeMap;
@@ -34,6 +35,10 @@ pub struct Profile {
     pub container_id: &'static str,
     /// What a failed install is to the pod.
     pub failed_install: FailedInstall,
+    /// Whether pods may have the same module of a base.
+    pub sharing: Sharing,
+    /// Whether Leases of nodes are held in the name of the process (`CLIENT_ID`), or in that of the node, as a kubelet's.
+    pub leases_by_process: bool,
 }
 
 /// What a failed install is to its pod.
@@ -68,6 +73,8 @@ pub const KOUPLELESS: Profile = Profile {
     version: &["BIZ_VERSION", "MODULE_VERSION"],
     container_id: "{address}:{module}:{version}:{since}",
     failed_install: FailedInstall::Waits,
+    sharing: Sharing::Shared,
+    leases_by_process: true,
 };
 
 /// What the design article describes. Where it contradicts itself its samples count.
@@ -91,6 +98,8 @@ pub const V2_DESIGN: Profile = Profile {
     version: &["MODULE_VERSION", "BIZ_VERSION"],
     container_id: "{address}:{module}:{version}",
     failed_install: FailedInstall::FailsPod,
+    sharing: Sharing::Exclusive,
+    leases_by_process: false,
 };
 
 /// All that are built in.

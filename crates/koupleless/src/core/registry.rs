@@ -56,6 +56,9 @@ pub struct Settings {
     pub silent: Duration,
     /// After so long without a sign of life a base counts as gone. 60 s.
     pub gone: Duration,
+    /// So long the Node of a base that says that it ends stays for the sake of its pods, which are deleted meanwhile. Pods
+    /// that come, or do not go, hold it no longer. 8 s.
+    pub leave: Duration,
     /// So long after its pod's end a base's words may still be under way, and do not revive it. 3 s.
     pub late: Duration,
     /// A ready pod of which no base has said a word waits so long before it counts as a base with its address for its
@@ -79,6 +82,7 @@ impl Default for Settings {
         Self {
             silent: Duration::from_secs(25),
             gone: Duration::from_secs(60),
+            leave: Duration::from_secs(8),
             late: Duration::from_secs(3),
             word: Duration::from_secs(15),
             pause: Duration::from_secs(5),

@@ -147,12 +147,15 @@ async fn patch(api: &Api<Node>, name: &str, base: &Base) -> kube::Result<()> {
 /// The Node of a base before anybody serves it: by whom it is, that nobody may be scheduled to it unasked, and how it is reached.
 fn node(hub: &Hub, name: &str, base: &Base) -> Node {
     let mut labels = hub.profile.labels(base, &hub.env);
-    for (key, value) in [
+    let nodes = hub.lock().nodes.clone();
+    let kind = nodes.as_ref().map_or("", |nodes| nodes.type_label());
+    let more = [
         (COMPONENT_LABEL, VNODE),
         (ENV_LABEL, &*hub.env),
-        VIRTUAL_NODE_LABEL,
+        (VIRTUAL_NODE_LABEL.0, kind),
         ("kubernetes.io/role", "agent"),
-    ] {
+    ];
+    for (key, value) in more.into_iter().filter(|(_, value)| !value.is_empty()) {
         labels.entry(key.to_owned()).or_insert_with(|| value.to_owned());
     }
     let taint = |(key, value, effect): (String, String, String)| Taint {

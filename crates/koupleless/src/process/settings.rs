@@ -7,6 +7,7 @@ use crate::cli::{HealingArgs, KouplelessArgs};
 use crate::core::Profile;
 use crate::core::alert::{Hook, Shape, hooks};
 use crate::core::budget::Limit;
+use crate::core::claims::Sharing;
 use crate::core::heal;
 use crate::discovery::door::{HeartbeatTls, Heartbeats};
 use crate::provider::Activation;
@@ -43,6 +44,8 @@ pub struct Settings {
     pub capacity: Option<u32>,
     /// What becomes of a new version of a module.
     pub activation: Activation,
+    /// Whether pods may have the same module of a base.
+    pub sharing: Sharing,
     /// What marks a module's lines in a base's log.
     pub log_mark: Option<String>,
     /// Whether replicas of peer Deployments follow bases.
@@ -132,6 +135,11 @@ impl Settings {
                 Activation::Keep
             } else {
                 Activation::Switch
+            },
+            sharing: if args.exclusive_modules {
+                Sharing::Exclusive
+            } else {
+                args.profile.sharing
             },
             log_mark: args.log_mark.clone(),
             peers: args.peers,
@@ -223,14 +231,8 @@ impl Judge<'_> {
         };
         let file = args.mqtt_password_file.clone().map(Password::File);
         let credentials = match (args.mqtt_username.clone(), file.or(password)) {
-            (Some(username), Some(password)) => Some(Credentials { username, password }),
+            (Some(username), password) => Some(Credentials { username, password }),
             (None, None) => None,
-            (Some(_), None) => {
-                return Err(self.wrong(
-                    "mqtt_username",
-                    "it goes together with --mqtt-password-file (or $MQTT_PASSWORD)",
-                ));
-            }
             (None, Some(Password::File(_))) => {
                 return Err(self.wrong("mqtt_password_file", "it goes together with --mqtt-username"));
             }

@@ -3,12 +3,16 @@
 use super::Settings;
 use crate::arklet::health::Health;
 use crate::arklet::{ModuleId, ModuleList};
+use crate::core::module::Module;
 use crate::core::{Base, Claims, Endpoint};
-use evenkeel_vnode::provider::{ContainerId, Doing, PodId};
+use evenkeel_vnode::provider::{ContainerId, Doing, Fault, FaultKind, PodId};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::{Mutex as Lock, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
+
+/// Reason of pods that wait for a module which another pod has.
+pub(super) const CLAIMED: &str = "ModuleClaimed";
 
 /// All bases of which something is remembered, by node.
 #[derive(Default)]
@@ -74,8 +78,8 @@ pub(super) struct State {
     pub(super) written: u64,
     /// Pods of which something is being removed: who wants their modules must wait, not fail.
     pub(super) leaving: HashSet<Arc<str>>,
-    /// What runs, as it was last told to the framework.
-    pub(super) running: HashMap<ModuleId, Running>,
+    /// What runs, as it was last told to the framework, by module and UID of the pod.
+    pub(super) running: HashMap<(ModuleId, Arc<str>), Running>,
     /// When the base last answered as itself, and where.
     pub(super) itself: Option<(Instant, Endpoint)>,
     /// It was told that another base answers for it.
@@ -97,6 +101,8 @@ pub(super) struct Running {
     pub(super) created: Option<i64>,
     /// As last told.
     pub(super) doing: Doing,
+    /// Where the jar is, by the pod's word.
+    pub(super) url: Arc<str>,
 }
 
 impl Memory {
@@ -157,7 +163,7 @@ impl Memory {
 impl State {
     /// A pod has a module no more.
     pub(super) fn forget(&mut self, uid: &str, module: &ModuleId) {
-        self.running.remove(module);
+        self.running.remove(&(module.clone(), uid.into()));
         self.claims.release(uid, module);
         self.changed();
     }
@@ -168,7 +174,39 @@ impl State {
             .running
             .iter()
             .find(|(_, running)| running.container == *container && running.pod.uid == pod.uid);
-        found.map(|(id, _)| id.clone())
+        found.map(|((id, _), _)| id.clone())
+    }
+
+    /// A module as it runs for a pod other than this one.
+    pub(super) fn anothers(&self, uid: &str, module: &ModuleId) -> Option<&Running> {
+        let mut running = self.running.iter();
+        let found = running.find(|((id, owner), _)| id == module && **owner != *uid);
+        found.map(|(_, running)| running)
+    }
+
+    /// Why a pod cannot share a module with those who have it. All of them leave: it may be on its way out, and is installed
+    /// anew once it is gone. Or it was installed from another jar: nobody is to run old code under a new image.
+    pub(super) fn cannot_share(&self, base: &Base, uid: &str, module: &Module) -> Option<Fault> {
+        let Module { key, url } = module;
+        let owners = self.claims.owners(key);
+        let first = owners.first()?;
+        if owners.iter().any(|owner| *owner.uid == *uid) {
+            return None;
+        }
+        if owners.iter().all(|owner| self.leaving.contains(&owner.uid)) {
+            let message = format!(
+                "module {key} on {base} belongs to pod {}, which leaves",
+                first.pod
+            );
+            return Some(Fault::new(FaultKind::Later, CLAIMED, message));
+        }
+        let other = self.anothers(uid, key).filter(|other| other.url != *url)?;
+        let message = format!(
+            "module {key} on {base} was installed from {} for pod {}, and this pod names {url}: give the new jar a version of \
+             its own, or delete the other pods first",
+            other.url, other.pod
+        );
+        Some(Fault::new(FaultKind::Never, CLAIMED, message))
     }
 }
 

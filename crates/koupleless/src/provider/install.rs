@@ -1,8 +1,9 @@
 //! Modules come.
 
-use super::base::{Bound, Running};
+use super::base::{Bound, CLAIMED, Running};
 use super::{Activation, Inner, LATELY, invalid, journal};
 use crate::arklet::{Install, Module, ModuleId, ModuleState, Outcome, Tunnel};
+use crate::core::claims::Sharing;
 use crate::core::module::{self, Module as Wanted};
 use crate::core::profile::FailedInstall;
 use crate::core::{Connection, Modules};
@@ -24,16 +25,22 @@ impl Inner {
     pub(super) async fn create(&self, request: &PodRequest) -> Result<Sandbox, Fault> {
         let bound = self.bound(&request.id.node)?;
         let modules = Modules::of(&request.pod, &self.settings.profile).map_err(invalid)?;
-        self.claim(&bound, &request.id, &modules.ids()).await?;
+        self.claim(&bound, &request.id, &modules.0).await?;
         Ok(Self::sandbox(&bound.base))
     }
 
-    /// Claims modules for a pod. One that another pod has is not had: the pod fails, or waits if the other is leaving.
-    pub(super) async fn claim(&self, bound: &Bound, pod: &PodId, modules: &[ModuleId]) -> Result<(), Fault> {
+    /// Claims modules for a pod, which waits where another has one that it cannot share.
+    pub(super) async fn claim(&self, bound: &Bound, pod: &PodId, modules: &[Wanted]) -> Result<(), Fault> {
         self.read_journal(bound).await?;
         {
             let mut state = bound.memory.state();
-            match state.claims.claim(&journal::owner(pod), modules) {
+            let sharing = self.settings.sharing;
+            let mut wanted = modules.iter().filter(|_| sharing == Sharing::Shared);
+            if let Some(fault) = wanted.find_map(|module| state.cannot_share(&bound.base, &pod.uid, module)) {
+                return Err(fault);
+            }
+            let ids: Vec<_> = modules.iter().map(|module| module.key.clone()).collect();
+            match state.claims.claim(&journal::owner(pod), &ids, sharing) {
                 Ok(false) => {}
                 Ok(true) => state.changed(),
                 Err((module, other)) => {
@@ -44,7 +51,7 @@ impl Inner {
                         FaultKind::Never
                     };
                     let message = format!("module {module} on {} belongs to pod {}", bound.base, other.pod);
-                    return Err(Fault::new(kind, "ModuleClaimed", message));
+                    return Err(Fault::new(kind, CLAIMED, message));
                 }
             }
             // It comes, whatever of it went before.
@@ -58,7 +65,7 @@ impl Inner {
         let pod = &request.pod.id;
         let bound = self.bound(&pod.node)?;
         let module = module::module(&request.container, &self.settings.profile).map_err(|problem| {
-            Fault::new(FaultKind::Never, module::INVALID, format!("container{problem}"))
+            Fault::new(FaultKind::Later, module::INVALID, format!("container{problem}"))
         })?;
         let span = tracing::info_span!("install", %pod, uid = %pod.uid, base = %bound.base.identity, module = %module.key);
         let began = Instant::now();
@@ -85,8 +92,11 @@ impl Inner {
         request: &StartRequest,
     ) -> Result<Started, Fault> {
         // A new image of a pod that runs is a module that it has not claimed yet.
-        self.claim(bound, pod, std::slice::from_ref(&wanted.key)).await?;
+        self.claim(bound, pod, std::slice::from_ref(wanted)).await?;
         let mut turn = bound.memory.turn(&wanted.key.name).await;
+        if let Some(found) = self.shared(bound, pod, &wanted.key).await? {
+            return Ok(self.runs(bound, request, wanted, &found));
+        }
         let install = Install {
             args: request.container.args.clone().unwrap_or_default(),
             envs: environment(request),
@@ -117,11 +127,26 @@ impl Inner {
         Ok(self.runs(bound, request, wanted, &found))
     }
 
+    /// A module that runs for another pod already, as it is: whether it serves, or another version does, was said by then.
+    async fn shared(&self, bound: &Bound, pod: &PodId, id: &ModuleId) -> Result<Option<Module>, Fault> {
+        if bound.memory.state().anothers(&pod.uid, id).is_none() {
+            return Ok(None);
+        }
+        let list = self.look_now(bound).await?;
+        let there =
+            |module: &&Module| matches!(module.state, ModuleState::Activated | ModuleState::Deactivated);
+        Ok(list.get(id).filter(there).cloned())
+    }
+
     /// Asks until the module is there, or the base has refused it.
     async fn ask(&self, bound: &Bound, install: &Install, deadline: Instant) -> Result<Module, Fault> {
         let id = install.id.as_ref().expect("a container has a name and a version");
         let base = &bound.base;
         let target = self.target(base);
+        let advised = |message: String| match module::advice(&install.url) {
+            Some(advice) => format!("{message}; {advice}"),
+            None => message,
+        };
         let tunnel = self.way(bound, LATELY).await?;
         let mut removed = false;
         loop {
@@ -141,7 +166,7 @@ impl Inner {
                 }
                 Ok(Outcome::Failed(failure)) => {
                     let message = format!("module {id} could not be installed on {base}: {failure}");
-                    return Err(self.failed("InstallFailed", message));
+                    return Err(self.failed("InstallFailed", advised(message)));
                 }
                 Ok(other) => other.to_string(),
                 Err(error) if error.may_have_run() => evenkeel_net::log::causes(&error),
@@ -163,7 +188,7 @@ impl Inner {
                     let cause = module.latest().map(|record| record.message.as_str());
                     let cause = cause.and_then(crate::arklet::cause::of_trace).unwrap_or(why);
                     let message = format!("module {id} is broken on {base}: {cause}");
-                    return Err(self.failed("InstallFailed", message));
+                    return Err(self.failed("InstallFailed", advised(message)));
                 }
                 Some(_) | None => tracing::debug!(%base, module = %id, why, "not there yet"),
             }
@@ -220,7 +245,7 @@ impl Inner {
     ) -> Fault {
         let target = self.target(&bound.base);
         for stray in found {
-            if bound.memory.state().claims.owner(stray).is_some() {
+            if !bound.memory.state().claims.owners(stray).is_empty() {
                 continue;
             }
             let why = match tunnel.uninstall(&target, stray).await {
@@ -277,8 +302,10 @@ impl Inner {
             container: container.clone(),
             created,
             doing: doing.clone(),
+            url: wanted.url.clone(),
         };
-        bound.memory.state().running.insert(wanted.key.clone(), running);
+        let key = (wanted.key.clone(), pod.uid.clone());
+        bound.memory.state().running.insert(key, running);
         if matches!(doing, Doing::Stalled { .. })
             && let Some(host) = self.host.get()
         {
@@ -298,8 +325,8 @@ impl Inner {
         }
     }
 
-    /// A container's ID. Of two instances of a module it is never the same: where the profile, or the base, tells no time,
-    /// restarts are counted.
+    /// A container's ID. Of two starts of a container it is never the same: restarts are counted, since a module that other
+    /// pods have goes on, and profiles and bases may tell no time.
     pub(super) fn container_id(
         &self,
         bound: &Bound,
@@ -311,8 +338,7 @@ impl Inner {
         let profile = &self.settings.profile;
         let address = bound.base.endpoint.address;
         let text = profile.container_id(address, &id.name, &id.version, since.unwrap_or_default());
-        let told = since.is_some() && profile.container_id.contains("{since}");
-        let count = if told || attempt == 0 {
+        let count = if attempt == 0 {
             String::new()
         } else {
             format!(":{attempt}")

@@ -1,16 +1,18 @@
 //! Who has which module of a base, in an annotation of its Node.
 //!
-//! `koupleless.evenkeel.io/modules` holds a JSON object, `NAME:VERSION` to `NAMESPACE/NAME/UID` of the pod. It is written
-//! before a module is installed and after it was removed, by whoever serves the node.
+//! `koupleless.evenkeel.io/modules` holds a JSON object, `NAME:VERSION` to `NAMESPACE/NAME/UID` of the pod, or to a list of
+//! them where pods share the module. It is written before a module is installed and after it was removed, by whoever
+//! serves the node.
 
 use super::Inner;
 use super::base::{Bound, State};
 use crate::arklet::ModuleId;
-use crate::core::claims::{Claims, Owner};
+use crate::core::claims::{Claims, Owner, Sharing};
 use evenkeel_api::names::koupleless::MODULES;
 use evenkeel_vnode::provider::{Fault, FaultKind, PodId};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, Patch, PatchParams};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::BTreeMap;
 
@@ -18,7 +20,7 @@ use std::collections::BTreeMap;
 pub fn read(node: &Node) -> Vec<(ModuleId, Owner)> {
     let annotations = node.metadata.annotations.as_ref();
     let text = annotations.and_then(|all| all.get(MODULES));
-    let entries: BTreeMap<String, String> = match text.map(|text| serde_json::from_str(text)) {
+    let entries: BTreeMap<String, Owners> = match text.map(|text| serde_json::from_str(text)) {
         None => return Vec::new(),
         Some(Ok(entries)) => entries,
         Some(Err(error)) => {
@@ -27,26 +29,49 @@ pub fn read(node: &Node) -> Vec<(ModuleId, Owner)> {
             return Vec::new();
         }
     };
-    let entry = |(module, owner): (String, String)| {
+    let mut claims = Vec::new();
+    for (module, owners) in entries {
         // A version may have colons, a name cannot: it is a container's.
-        let (name, version) = module.split_once(':')?;
-        let (pod, uid) = owner.rsplit_once('/')?;
-        pod.split_once('/')?;
-        let owner = Owner {
-            uid: uid.into(),
-            pod: pod.to_owned(),
+        let Some((name, version)) = module.split_once(':') else {
+            continue;
         };
-        Some((ModuleId::new(name, version), owner))
-    };
-    entries.into_iter().filter_map(entry).collect()
+        let owners = match owners {
+            Owners::One(owner) => vec![owner],
+            Owners::Several(owners) => owners,
+        };
+        let owners = owners.iter().filter_map(|owner| parse(owner));
+        claims.extend(owners.map(|owner| (ModuleId::new(name, version), owner)));
+    }
+    claims
+}
+
+/// One owner is written as a former version wrote it, which refuses a list and leaves all modules alone then.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Owners {
+    One(String),
+    Several(Vec<String>),
+}
+
+fn parse(owner: &str) -> Option<Owner> {
+    let (pod, uid) = owner.rsplit_once('/')?;
+    pod.split_once('/')?;
+    Some(Owner {
+        uid: uid.into(),
+        pod: pod.to_owned(),
+    })
 }
 
 /// Text of the annotation.
 pub fn write(claims: &Claims) -> String {
-    let entries: BTreeMap<String, String> = claims
+    let text = |owner: &Owner| format!("{}/{}", owner.pod, owner.uid);
+    let entry = |owners: &[Owner]| match owners {
+        [owner] => Owners::One(text(owner)),
+        owners => Owners::Several(owners.iter().map(text).collect()),
+    };
+    let entries: BTreeMap<String, Owners> = claims
         .all()
-        .into_iter()
-        .map(|(id, owner)| (id.to_string(), format!("{}/{}", owner.pod, owner.uid)))
+        .map(|(id, owners)| (id.to_string(), entry(owners)))
         .collect();
     json!(entries).to_string()
 }
@@ -79,8 +104,8 @@ impl Inner {
         })?;
         let mut state = bound.memory.state();
         for (module, owner) in node.iter().flat_map(read) {
-            // Two pods cannot have the same: keys of an object are unique.
-            let _ = state.claims.claim(&owner, &[module]);
+            // Whoever has it has it, also where pods share no modules any more: this refuses nobody.
+            let _ = state.claims.claim(&owner, &[module], Sharing::Shared);
         }
         state.read = true;
         Ok(())
@@ -148,11 +173,25 @@ mod tests {
             pod: "shop/web".to_owned(),
         };
         let modules = [ModuleId::new("biz1", "0.0.1"), ModuleId::new("biz2", "1:2")];
-        claims.claim(&owner, &modules).unwrap();
+        claims.claim(&owner, &modules, Sharing::Shared).unwrap();
         let text = write(&claims);
         assert_eq!(text, r#"{"biz1:0.0.1":"shop/web/u-1","biz2:1:2":"shop/web/u-1"}"#);
-        let read = read(&node(&text));
-        assert_eq!(read, modules.map(|module| (module, owner.clone())));
+        let read_again = read(&node(&text));
+        assert_eq!(read_again, modules.clone().map(|module| (module, owner.clone())));
+
+        let other = Owner {
+            uid: "u-2".into(),
+            pod: "shop/web-2".to_owned(),
+        };
+        claims.claim(&other, &modules[..1], Sharing::Shared).unwrap();
+        let text = write(&claims);
+        assert_eq!(
+            text,
+            r#"{"biz1:0.0.1":["shop/web/u-1","shop/web-2/u-2"],"biz2:1:2":"shop/web/u-1"}"#
+        );
+        let [biz1, biz2] = modules;
+        let all = [(biz1.clone(), owner.clone()), (biz1, other), (biz2, owner)];
+        assert_eq!(read(&node(&text)), all);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::base::{Bound, Running, State};
 use super::install::about;
 use super::remove::LOST;
-use super::{ANOTHER, Inner, Life, invalid};
+use super::{ANOTHER, Inner, Life};
 use crate::arklet::health::{Health, Jvm, Limit};
 use crate::arklet::{Module, ModuleId, ModuleList, ModuleState, cause};
 use crate::core::Modules;
@@ -109,14 +109,14 @@ impl Inner {
     /// What has become of a pod that an earlier process ran.
     pub(super) async fn status(&self, request: &PodRequest) -> Result<Option<PodState>, Fault> {
         let bound = self.bound(&request.id.node)?;
-        let modules = Modules::of(&request.pod, &self.settings.profile).map_err(invalid)?;
+        let modules = Modules::readable(&request.pod, &self.settings.profile);
         self.read_journal(&bound).await?;
         let ids = modules.ids();
         let list = self.look_now(&bound).await.map_err(|fault| about(&ids, fault))?;
         let ours = |module: &crate::core::module::Module| {
             let state = bound.memory.state();
-            let owner = state.claims.owner(&module.key);
-            owner.is_none_or(|owner| owner.uid == request.id.uid)
+            let owners = state.claims.owners(&module.key);
+            owners.is_empty() || owners.iter().any(|owner| owner.uid == request.id.uid)
         };
         let now = Timestamp::now();
         let mut state = PodState {
@@ -137,19 +137,20 @@ impl Inner {
                 container: self.recorded_id(&bound, request, &wanted.key, module),
                 created: module.created_ms(),
                 doing: doing(module, now, recorded_since(request, &wanted.key).unwrap_or(now)),
+                url: wanted.url.clone(),
             };
             let observed = Observed {
                 id: running.container.clone(),
                 doing: running.doing.clone(),
             };
             state.containers.insert(wanted.key.name.clone(), observed);
-            found.push((wanted.key.clone(), running));
+            found.push(((wanted.key.clone(), request.id.uid.clone()), running));
         }
         let claimed = !bound.memory.state().claims.of(&request.id.uid).is_empty();
         if found.is_empty() && !claimed {
             return Ok(None);
         }
-        self.claim(&bound, &request.id, &ids).await?;
+        self.claim(&bound, &request.id, &modules.0).await?;
         bound.memory.state().running.extend(found);
         Ok(Some(state))
     }
@@ -174,9 +175,13 @@ impl Inner {
         let computed = self.container_id(bound, id, module, attempt);
         let told = module.created_ms().is_some() && self.settings.profile.container_id.contains("{since}");
         let recorded = known.and_then(|status| status.container_id.as_deref());
-        let head = format!("arklet://{}:{id}", bound.base.endpoint.address);
+        let head = if told {
+            self.container_id(bound, id, module, 0).0.to_string()
+        } else {
+            format!("arklet://{}:{id}", bound.base.endpoint.address)
+        };
         match recorded {
-            Some(recorded) if !told && recorded.starts_with(&head) => ContainerId(recorded.into()),
+            Some(recorded) if recorded.starts_with(&head) => ContainerId(recorded.into()),
             _ => computed,
         }
     }
@@ -236,7 +241,7 @@ fn compare(bound: &Bound, state: &mut State, list: &ModuleList) -> Vec<Report> {
     let State { running, busy, .. } = state;
     let now = Timestamp::now();
     let mut reports = Vec::new();
-    running.retain(|id, known| {
+    running.retain(|(id, _), known| {
         // Who is being changed is told of by who changes it.
         if busy.contains(&id.name) {
             return true;

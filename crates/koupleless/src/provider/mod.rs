@@ -20,6 +20,7 @@ pub use remote::BasePods;
 
 use crate::arklet::health::Health;
 use crate::arklet::{ModuleId, Tunnel, TunnelError};
+use crate::core::claims::Sharing;
 use crate::core::profile::FailedInstall;
 use crate::core::registry::UNNAMED;
 use crate::core::{Base, Connection, Endpoint, Modules, Profile};
@@ -55,6 +56,8 @@ pub struct Settings {
     pub look: Duration,
     /// What becomes of a module that is installed beside another version of it, and does not serve.
     pub activation: Activation,
+    /// Whether pods may have the same module of a base.
+    pub sharing: Sharing,
     /// Operations at a time on one base. Of one module there is one at a time. 4.
     pub operations: usize,
     /// After this time an install is no longer counted among the operations on its base: jars that never come, and modules
@@ -75,6 +78,7 @@ impl Default for Settings {
             pods: None,
             look: Duration::from_secs(15),
             activation: Activation::default(),
+            sharing: Sharing::default(),
             operations: 4,
             place: Duration::from_secs(30),
             install: Duration::from_secs(300),

@@ -9,7 +9,6 @@ use crate::core::claims::Owner;
 use evenkeel_vnode::provider::{ContainerId, Exit, Fault, FaultKind, PodId};
 use jiff::Timestamp;
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 impl Inner {
@@ -19,7 +18,7 @@ impl Inner {
         self.read_journal(&bound).await?;
         let state = bound.memory.state();
         let mut pods: Vec<PodId> = Vec::new();
-        for (_, owner) in state.claims.all() {
+        for owner in state.claims.all().flat_map(|(_, owners)| owners) {
             let Some((namespace, name)) = owner.pod.split_once('/') else {
                 continue;
             };
@@ -72,13 +71,21 @@ impl Inner {
             );
             return Err(Fault::new(FaultKind::NotFound, "ContainerNotFound", message));
         };
-        let turn = bound.memory.turn(&module.name).await;
-        self.remove(&bound, &module).await?;
-        // Before its turn is over: nobody is to find that it is gone.
-        bound.memory.state().forget(&pod.uid, &module);
-        drop(turn);
+        self.give_back(&bound, pod, &module).await?;
         self.write_journal(&bound).await?;
         Ok(exit(String::new()))
+    }
+
+    /// A pod has a module no more: it is removed, unless other pods have it.
+    async fn give_back(&self, bound: &Bound, pod: &PodId, module: &ModuleId) -> Result<(), Fault> {
+        let turn = bound.memory.turn(&module.name).await;
+        if !bound.memory.state().claims.is_anothers(&pod.uid, module) {
+            self.remove(bound, module).await?;
+        }
+        // Before its turn is over: nobody is to find that it is gone.
+        bound.memory.state().forget(&pod.uid, module);
+        drop(turn);
+        Ok(())
     }
 
     /// Removes all that is left of a pod.
@@ -99,10 +106,7 @@ impl Inner {
                 bound.memory.state().forget(&pod.uid, module);
                 continue;
             }
-            let turn = bound.memory.turn(&module.name).await;
-            self.remove(&bound, module).await?;
-            bound.memory.state().forget(&pod.uid, module);
-            drop(turn);
+            self.give_back(&bound, pod, module).await?;
         }
         self.write_journal(&bound).await?;
         bound.memory.state().leaving.remove(&pod.uid);
@@ -114,10 +118,10 @@ impl Inner {
         let bound = self.bound(node)?;
         self.read_journal(&bound).await?;
         // First who has what, then who is there: who comes between is not taken for one who has left.
-        let claims: Vec<(ModuleId, Arc<str>)> = {
+        let claims: Vec<(ModuleId, Vec<Owner>)> = {
             let state = bound.memory.state();
-            let all = state.claims.all().into_iter();
-            all.map(|(id, owner)| (id.clone(), owner.uid.clone())).collect()
+            let all = state.claims.all();
+            all.map(|(id, owners)| (id.clone(), owners.to_vec())).collect()
         };
         let pods = self.pods_on(node, &self.client(node)?).await?;
         let there: HashSet<&str> = pods
@@ -126,10 +130,10 @@ impl Inner {
             .filter_map(|pod| pod.metadata.uid.as_deref())
             .collect();
         let mut left = 0;
-        for (module, uid) in claims.iter().filter(|(_, uid)| !there.contains(&**uid)) {
+        let all_left = |owners: &[Owner]| owners.iter().all(|owner| !there.contains(&*owner.uid));
+        for (module, owners) in claims.iter().filter(|(_, owners)| all_left(owners)) {
             let turn = bound.memory.turn(&module.name).await;
-            let is_still = |owner: &Owner| owner.uid == *uid;
-            if !bound.memory.state().claims.owner(module).is_some_and(is_still) {
+            if bound.memory.state().claims.owners(module) != owners {
                 continue;
             }
             let removed = self.remove(&bound, module).await;

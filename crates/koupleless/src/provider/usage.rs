@@ -27,7 +27,7 @@ impl Inner {
         });
         let bytes = |mib: Option<f64>| (mib.unwrap_or_default() * MIB) as u64;
         let mut pods: Vec<PodStats> = Vec::new();
-        for (id, running) in &state.running {
+        for ((id, _), running) in &state.running {
             let since = running.doing.since().unwrap_or(at);
             let container = ContainerStats {
                 name: id.name.clone(),

@@ -5,6 +5,7 @@ use evenkeel_api::names::NODE_LEASE_NAMESPACE;
 use evenkeel_net::client::ClientArgs;
 use evenkeel_testkit::bench::serve_metrics;
 use evenkeel_vnode::ownership::Sharing;
+use evenkeel_vnode::server::auth::Rules;
 use evenkeel_vnode::server::doors;
 use evenkeel_vnode::server::kubelet::{Certificate, Clients, KubeletApi};
 use evenkeel_vnode::server::tls::signed;
@@ -79,6 +80,7 @@ async fn start(
         },
         certificate: Certificate::Signed(signed::Settings::new("bench"), [address].into()),
         clients: Clients::Published,
+        rules: Rules::default(),
     };
     options.kubelet = Some(kubelet.prepare().await.unwrap().begin(&client, shutdown));
     let fleet = Fleet::start(client, provider, options, shutdown.clone());

@@ -1,6 +1,7 @@
 //! Flags of `evenkeel vnode`.
 
 use crate::core::env::is_subdomain;
+use crate::server::auth::Mode;
 use evenkeel_api::names;
 use evenkeel_election::flags::{Candidacy, Defaults, FlagError, LeaderElectArgs};
 use evenkeel_election::{self as election, unique_identity};
@@ -34,12 +35,34 @@ pub struct ServeArgs {
     /// Its private key (PEM).
     #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
     pub tls_private_key_file: Option<PathBuf>,
+    /// Secret in which a certificate that was requested outlives the process, NAMESPACE/NAME; without it and --state-dir each
+    /// start needs an approval.
+    #[arg(long, value_name = "SECRET", value_parser = secret, conflicts_with_all = ["state_dir", "tls_cert_file"])]
+    pub certificate_secret: Option<SecretName>,
+    /// Directory in which it outlives the process instead; each process has its own.
+    #[arg(long, value_name = "DIR", conflicts_with = "tls_cert_file")]
+    pub state_dir: Option<PathBuf>,
     /// Authorities of client certificates that the kubelet API accepts (PEM); without it those that the API server publishes.
     #[arg(long, value_name = "FILE")]
     pub client_ca_file: Option<PathBuf>,
+    /// Whether requests to the kubelet API without a credential are those of `system:anonymous`; as the kubelet's flag.
+    #[arg(long, value_name = "BOOL", default_value = "false", default_missing_value = "true", num_args = 0..=1,
+          require_equals = true, action = clap::ArgAction::Set)]
+    pub anonymous_auth: bool,
+    /// Who decides what users of the kubelet API may: the API server (`Webhook`), or nobody (`AlwaysAllow`); as the kubelet's
+    /// flag. Without a credential logs, commands and ports are then reached from this machine alone.
+    #[arg(long, value_name = "MODE", value_enum, default_value = "Webhook")]
+    pub authorization_mode: Mode,
     /// Only pods with these labels are run.
     #[arg(long, value_name = "SELECTOR")]
     pub pod_selector: Option<String>,
+    /// A pod that cannot run here becomes Failed, so that its controller replaces it, by one that fails likewise; without
+    /// this it stays Pending with the reason, and runs once it can.
+    #[arg(long)]
+    pub fail_refused_pods: bool,
+    /// Value of the label `type` of virtual nodes; empty: they have none.
+    #[arg(long, value_name = "VALUE", default_value = names::vnode::VIRTUAL_NODE_LABEL.1, value_parser = label_value)]
+    pub node_type: String,
     /// Time between renewals of a node's Lease; the Lease lasts four times as long.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = interval)]
     pub lease_renew_interval: Duration,
@@ -79,6 +102,26 @@ pub struct SimulatedArgs {
     /// simulated: how long a container takes to start.
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration::parse)]
     pub simulated_start_delay: Duration,
+}
+
+/// A Secret by its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretName {
+    /// Namespace.
+    pub namespace: String,
+    /// Name in it.
+    pub name: String,
+}
+
+fn secret(text: &str) -> Result<SecretName, String> {
+    let (namespace, name) = text
+        .split_once('/')
+        .filter(|(namespace, name)| is_subdomain(namespace) && is_subdomain(name))
+        .ok_or("a Secret is named NAMESPACE/NAME, as in evenkeel-system/evenkeel-vnode-serving")?;
+    Ok(SecretName {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    })
 }
 
 /// A taint as kubectl writes it.
@@ -174,6 +217,24 @@ impl ServeArgs {
     }
 }
 
+/// What Kubernetes takes as the value of a label.
+fn label_value(text: &str) -> Result<String, String> {
+    let is_end = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphanumeric());
+    let is_inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if text.len() > 63
+        || !text.chars().all(is_inner)
+        || !is_end(text.chars().next())
+        || !is_end(text.chars().last())
+    {
+        return Err(
+            "a label's value has letters, digits, '-', '_' and '.', begins and ends with a letter or digit, and has 63 \
+             characters at most"
+                .to_owned(),
+        );
+    }
+    Ok(text.to_owned())
+}
+
 /// A Lease lasts whole seconds, four times this.
 fn interval(text: &str) -> Result<Duration, String> {
     let interval = duration::parse(text)?;
@@ -250,6 +311,12 @@ mod tests {
     #[case("--taint a:Never", "NoExecute")]
     #[case("--taint =b:NoExecute", "needs a key")]
     #[case("--tls-cert-file a", "--tls-private-key-file")]
+    #[case("--certificate-secret a", "NAMESPACE/NAME")]
+    #[case("--certificate-secret a/B", "NAMESPACE/NAME")]
+    #[case("--certificate-secret a/b --state-dir c", "--state-dir")]
+    #[case("--state-dir c --tls-cert-file a --tls-private-key-file b", "--tls-cert-file")]
+    #[case("--node-type a/b", "a label's value")]
+    #[case("--node-type a-", "a label's value")]
     fn a_wrong_flag_is_named_with_what_to_write(#[case] line: &str, #[case] words: &str) {
         let error = parse(line).map(|_| ()).unwrap_err().to_string();
         assert!(error.contains(words), "{error}");

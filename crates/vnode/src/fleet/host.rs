@@ -79,6 +79,9 @@ impl Host for FleetHost {
             match volumes {
                 Ok(volumes) => Ok(Arc::new(volumes)),
                 Err(Trouble::Fault(fault)) => Err(fault),
+                Err(Trouble::Refused(refusal)) => {
+                    Err(Fault::new(FaultKind::Never, &refusal.reason, refusal.message))
+                }
                 Err(Trouble::Config(message) | Trouble::Volume(message)) => {
                     Err(Fault::new(FaultKind::Later, "FailedMount", message))
                 }

@@ -1,4 +1,4 @@
-//! The watches of a fleet: one of pods, one of its Nodes' metadata.
+//! The watches of a fleet: one of pods, one of its Nodes.
 //!
 //! Pods of nodes that are not served here are dropped as they come. When a slot is gained, the pods of its nodes must
 //! become known. The watch cannot tell of what has not changed since, so that they are listed: for each node alone, by the field
@@ -12,15 +12,15 @@ use super::read::Read;
 use crate::core::node::Input;
 use crate::pods::{Message, OwnList};
 use evenkeel_net::log::causes;
-use evenkeel_net::watch::back_off;
+use evenkeel_net::watch::{Delta, Unreadable, back_off, deltas};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::Node;
+use kube::Api;
 use kube::api::{ListParams, VersionMatch};
-use kube::core::{PartialObjectMeta, Selector};
+use kube::core::Selector;
 use kube::runtime::{WatchStreamExt as _, watcher};
-use kube::{Api, ResourceExt as _};
-use std::collections::HashSet;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
@@ -254,43 +254,46 @@ async fn list(common: Arc<Common>, lists: Arc<Semaphore>, handle: Arc<Handle>) {
     }
 }
 
-/// Watches the fleet's Nodes, for those that somebody deletes.
+/// Watches the fleet's Nodes, for those that somebody deletes or changes.
 pub(crate) async fn nodes(common: Arc<Common>, stop: CancellationToken) {
     let labels: Selector = common.options.nodes.labels.clone().into_iter().collect();
     let config = watcher::Config::default().labels_from(&labels);
-    let api: Api<PartialObjectMeta<Node>> = Api::all(common.client.clone());
-    let mut events = watcher(api, config).backoff(back_off()).boxed();
-    let mut listed = HashSet::new();
-    while let Some(Some(event)) = stop.run_until_cancelled(events.next()).await {
-        match event {
-            Ok(watcher::Event::Init) => listed.clear(),
-            Ok(watcher::Event::InitApply(node)) => {
-                listed.insert(node.name_any());
+    let nodes = deltas::<Node>(
+        "nodes",
+        Api::all(common.client.clone()),
+        config,
+        Unreadable::StaysAsKnown,
+    );
+    let mut nodes = pin!(nodes);
+    let tell = |handle: &Handle, input: Input| handle.send(Message::Node(Box::new(input)));
+    while let Some(Some(delta)) = stop.run_until_cancelled(nodes.next()).await {
+        match delta {
+            Delta::Put(mut node) => {
+                let handle = node
+                    .metadata
+                    .name
+                    .as_deref()
+                    .map(|name| common.directory.node(name));
+                if let Some(handle) = handle.flatten().filter(|handle| handle.is_registered()) {
+                    // By far the largest part, and nobody asks for it.
+                    node.metadata.managed_fields = None;
+                    tell(&handle, Input::Seen(node));
+                }
             }
-            Ok(watcher::Event::InitDone) => {
+            Delta::Gone((_, name)) => {
+                if let Some(handle) = common.directory.node(&name) {
+                    tell(&handle, Input::Gone);
+                }
+            }
+            Delta::Listed(listed) => {
                 // One that is being registered meanwhile is registered again, which changes nothing.
                 for handle in common.directory.nodes() {
-                    if !listed.contains(&*handle.name) && handle.is_registered() {
-                        handle.send(Message::Node(Box::new(Input::Gone)));
+                    if !listed.contains(&(String::new(), handle.name.to_string())) && handle.is_registered() {
+                        tell(&handle, Input::Gone);
                     }
                 }
-                listed = HashSet::new();
             }
-            Ok(watcher::Event::Apply(_)) => {}
-            Ok(watcher::Event::Delete(node)) => gone(&common, &node),
-            Err(error) => {
-                tracing::warn!(
-                    what = "nodes",
-                    error = causes(&error),
-                    "watch failed, trying again"
-                );
-            }
+            Delta::Broken => {}
         }
-    }
-}
-
-fn gone(common: &Common, node: &PartialObjectMeta<Node>) {
-    if let Some(handle) = common.directory.node(&node.name_any()) {
-        handle.send(Message::Node(Box::new(Input::Gone)));
     }
 }

@@ -3,7 +3,7 @@
 use crate::core::lease::{Answer, Request};
 use crate::core::merge;
 use crate::core::node::Refused;
-use evenkeel_api::names::vnode::VIRTUAL_NODE_LABEL;
+use evenkeel_api::names::vnode::FLEET_LABEL;
 use evenkeel_election::gate::is_gate_closed;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
@@ -49,9 +49,8 @@ pub(super) async fn register(nodes: &Api<Node>, name: &str, wanted: &Node) -> Re
 
 /// What is said of a Node that is not ours.
 pub(super) fn foreign(name: &str) -> String {
-    let (key, value) = VIRTUAL_NODE_LABEL;
     format!(
-        "the Node {name} is another kubelet's and is left alone: it has no label {key}={value}; give one of the two another name"
+        "the Node {name} is another kubelet's and is left alone: no label {FLEET_LABEL} makes it a virtual one; give one of the two another name"
     )
 }
 

@@ -7,17 +7,15 @@ use super::packed::Packed;
 use super::panic_text;
 use super::perform::{Errand, interrupted};
 use super::strays::Sightings;
-use crate::core::admit;
 use crate::core::env::Place;
 use crate::core::node as core_node;
-use crate::core::pod as core_pod;
 use crate::core::pod::{Action, Input, Machine, ProbeOrder, Settings};
 use crate::fleet::common::{Common, Resources};
 use crate::fleet::directory::{Handle, Mailbox};
 use crate::fleet::metrics::Phase;
 use crate::fleet::wheel::Timer;
 use crate::node::Hand;
-use crate::provider::{NodeTemplate, PodId, Refusal};
+use crate::provider::{NodeTemplate, PodId};
 use k8s_openapi::api::core::v1::Pod;
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
@@ -243,11 +241,7 @@ impl Actor {
             name: seen.pod.metadata.name.as_deref().unwrap_or_default().into(),
             node: self.handle.name.clone(),
         };
-        // What was let in once runs on, whatever is let in today: a refusal would fail a pod that runs.
-        let refused = (!was_let_in(&seen.pod))
-            .then(|| self.refused(&id, &seen.pod))
-            .flatten();
-        let mut machine = Machine::new(&seen.pod, refused);
+        let mut machine = Machine::new(&seen.pod);
         if !seen.rules.is_empty() {
             machine = machine.with_rules(seen.rules.clone());
         }
@@ -259,21 +253,6 @@ impl Actor {
         self.common.metrics.phase(None, Some(entry.phase));
         self.pods.insert(uid.clone(), entry);
         self.step_with(uid, Arc::new(seen.pod), Input::Seen);
-    }
-
-    fn refused(&self, id: &PodId, pod: &Pod) -> Option<Refusal> {
-        if let Err(refusal) = admit::admit(pod, &self.common.options.features) {
-            return Some(refusal);
-        }
-        let admit = AssertUnwindSafe(|| self.common.provider.admit(pod));
-        match std::panic::catch_unwind(admit) {
-            Ok(answer) => answer.err(),
-            Err(panic) => {
-                // Refusing for good over a defect would be worse than trying.
-                tracing::error!(pod = %id, uid = %id.uid, panic = panic_text(&*panic), "the provider has panicked in admit");
-                None
-            }
-        }
     }
 
     fn unreadable(&mut self, uid: &str, epoch: u32) {
@@ -571,12 +550,6 @@ impl Actor {
 /// Whether a list is later than another; their numbers begin anew after the largest.
 fn is_after(list: u32, other: u32) -> bool {
     list != other && list.wrapping_sub(other) < u32::MAX / 2
-}
-
-/// Whether the pod ran before, or is over.
-fn was_let_in(pod: &Pod) -> bool {
-    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-    core_pod::was_run(pod) || phase.is_some_and(core_pod::is_over)
 }
 
 fn allocatable(template: &NodeTemplate) -> &Resources {

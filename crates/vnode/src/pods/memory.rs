@@ -20,6 +20,7 @@ fn settings() -> Settings {
         back_off_max: Duration::from_secs(300),
         reconcile: Duration::from_secs(10),
         conditions: Vec::new(),
+        fail_refused: false,
     }
 }
 
@@ -59,7 +60,7 @@ fn settled(number: usize, namespace: &Arc<str>, node: &Arc<str>) -> Box<Entry> {
         pod,
         rules: Vec::new(),
     };
-    let machine = Machine::new(&seen.pod, None);
+    let machine = Machine::new(&seen.pod);
     let mut entry = Box::new(Entry::new(id, 1, 1, machine, &seen));
     let mut inputs = vec![Input::Seen, Input::Adopted(Ok(Some(running(&seen.pod))))];
     while let Some(input) = (!inputs.is_empty()).then(|| inputs.remove(0)) {

@@ -4,12 +4,13 @@ use super::check;
 use super::entry::Call;
 use super::packed::Packed;
 use super::{Calls, panic_text};
+use crate::core::admit;
 use crate::core::env::Place;
-use crate::core::pod::{Input, Trouble};
+use crate::core::pod::{Input, Trouble, was_let_in};
 use crate::fleet::common::{Common, timestamp};
 use crate::provider::{
-    ContainerId, Exit, Fault, FaultKind, PodId, PodRequest, PodState, Provider, Sandbox, StartRequest,
-    Started,
+    ContainerId, Exit, Fault, FaultKind, PodId, PodRequest, PodState, Provider, Refusal, Sandbox,
+    StartRequest, Started,
 };
 use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::Pod;
@@ -105,6 +106,9 @@ impl Errand {
 
     async fn create(self, provider: Arc<dyn Provider>) -> Result<Sandbox, Trouble> {
         let request = self.request().map_err(Trouble::Fault)?;
+        if let Some(refusal) = self.refused(&request.pod) {
+            return Err(Trouble::Refused(refusal));
+        }
         if has_volumes(&request.pod) {
             let (volumes, events) = self.common.objects.volumes(&request.pod, &self.place).await;
             self.common.events.about_pod(&self.id, events);
@@ -117,6 +121,26 @@ impl Errand {
         };
         let created = self.calls.ask("create", self.common.options.call, asked).await;
         created.map_err(Trouble::Fault)
+    }
+
+    /// Why the pod cannot run here. What was let in once runs on, whatever is let in today.
+    fn refused(&self, pod: &Pod) -> Option<Refusal> {
+        if was_let_in(pod) {
+            return None;
+        }
+        if let Err(refusal) = admit::admit(pod, &self.common.options.features) {
+            return Some(refusal);
+        }
+        let admit = AssertUnwindSafe(|| self.common.provider.admit(pod));
+        match std::panic::catch_unwind(admit) {
+            Ok(answer) => answer.err(),
+            Err(panic) => {
+                // Refusing over a defect would be worse than trying.
+                let (id, panic) = (&self.id, panic_text(&*panic));
+                tracing::error!(pod = %id, uid = %id.uid, panic, "the provider has panicked in admit");
+                None
+            }
+        }
     }
 
     async fn start(

@@ -1,7 +1,7 @@
 //! What a fleet needs for its kubelet API, put together: doors, certificate, authority of clients, authorization.
 
 use super::Settings;
-use super::auth::{Auth, Memory};
+use super::auth::{Auth, Memory, Rules};
 use super::doors;
 use super::tls::{AGAIN, clients, files, signed};
 use crate::fleet::Kubelet;
@@ -23,6 +23,8 @@ pub struct KubeletApi {
     pub certificate: Certificate,
     /// Whose client certificates it believes.
     pub clients: Clients,
+    /// Who may ask, and who decides what.
+    pub rules: Rules,
 }
 
 /// A serving certificate.
@@ -65,6 +67,7 @@ pub enum KubeletApiError {
 pub struct Prepared {
     tls: ServerTls,
     doors: doors::Settings,
+    rules: Rules,
     tasks: Vec<Task>,
 }
 
@@ -104,6 +107,7 @@ impl KubeletApi {
         Ok(Prepared {
             tls,
             doors: self.doors,
+            rules: self.rules,
             tasks,
         })
     }
@@ -137,7 +141,7 @@ impl Prepared {
             settings: Settings::default(),
             doors: self.doors,
             tls: self.tls,
-            auth: Auth::new(client.clone(), Memory::default()),
+            auth: Auth::new(client.clone(), Memory::default()).by(self.rules),
         }
     }
 }

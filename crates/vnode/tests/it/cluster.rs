@@ -4,6 +4,7 @@ use evenkeel_api::names::simulated::PREFIX;
 use evenkeel_net::client::ClientArgs;
 use evenkeel_testkit::{Options as ApiOptions, ServedApi, eventually};
 use evenkeel_vnode::provider::{ContainerId, ExecIo, PodId};
+use evenkeel_vnode::server::auth::Rules;
 use evenkeel_vnode::server::doors;
 use evenkeel_vnode::server::kubelet::{Certificate, Clients, KubeletApi};
 use evenkeel_vnode::server::tls::signed;
@@ -11,6 +12,7 @@ use evenkeel_vnode::simulated::{Settings, Simulated};
 use evenkeel_vnode::{Fleet, Options, Provider};
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::{ContainerStatus, Event, Node, Pod};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::api::{DeleteParams, PostParams, WatchEvent, WatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, ResourceExt as _};
@@ -47,6 +49,11 @@ impl Cluster {
 
     /// The same with options.
     pub(super) async fn with(nodes: &[&str], change: impl FnOnce(&mut Options)) -> Self {
+        Self::serving(nodes, Rules::default(), change).await
+    }
+
+    /// The same, and who may ask the nodes.
+    pub(super) async fn serving(nodes: &[&str], rules: Rules, change: impl FnOnce(&mut Options)) -> Self {
         let mut served = ApiOptions {
             approve_kubelet_serving: true,
             ..ApiOptions::default()
@@ -77,6 +84,7 @@ impl Cluster {
             },
             certificate: Certificate::Signed(signed, [address].into()),
             clients: Clients::Published,
+            rules,
         };
         options.kubelet = Some(kubelet.prepare().await.unwrap().begin(&own, &stop));
         let fleet = Fleet::start(own, Arc::new(provider.clone()), options, stop.clone());
@@ -206,6 +214,38 @@ impl Cluster {
         let path = format!("/api/v1/nodes/{node}/proxy/{path}");
         let request = http::Request::get(path).body(Vec::new()).unwrap();
         self.client.request_text(request).await.unwrap()
+    }
+
+    /// What a node's kubelet answers to somebody without credentials, who asks it without the API server.
+    pub(super) async fn ask_without_credentials(&self, node: &str, path: &str) -> Result<String, u16> {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let status = nodes.get(node).await.unwrap().status.unwrap();
+        let port = status.daemon_endpoints.unwrap().kubelet_endpoint.unwrap().port;
+        let mut config = kube::Config::new(format!("https://127.0.0.1:{port}").parse().unwrap());
+        config.accept_invalid_certs = true;
+        let client = Client::try_from(config).unwrap();
+        let request = http::Request::get(format!("/{path}")).body(Vec::new()).unwrap();
+        client.request_text(request).await.map_err(|error| match error {
+            kube::Error::Api(status) => status.code,
+            other => panic!("{other}"),
+        })
+    }
+
+    /// Lets anonymous users read these subresources of nodes.
+    pub(super) async fn grant_to_anonymous(&self, resources: &[&str]) {
+        let post = PostParams::default();
+        let role = json!({"metadata": {"name": "anonymous"},
+            "rules": [{"apiGroups": [""], "resources": resources, "verbs": ["get"]}]});
+        let role = serde_json::from_value(role).unwrap();
+        let roles: Api<ClusterRole> = Api::all(self.client.clone());
+        roles.create(&post, &role).await.unwrap();
+        let group = "rbac.authorization.k8s.io";
+        let binding = json!({"metadata": {"name": "anonymous"},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "anonymous"},
+            "subjects": [{"apiGroup": group, "kind": "User", "name": "system:anonymous"}]});
+        let binding = serde_json::from_value(binding).unwrap();
+        let bindings: Api<ClusterRoleBinding> = Api::all(self.client.clone());
+        bindings.create(&post, &binding).await.unwrap();
     }
 
     /// How many probes of a pod's container have been made, of one kind and with one result.

@@ -297,18 +297,19 @@ async fn a_readiness_gate_is_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pod_that_needs_a_machine_is_refused() {
+async fn a_pod_that_needs_a_machine_waits_and_says_why() {
     let node = "virtual-7207";
     let cluster = Cluster::new(&[node]).await;
     cluster
         .pod("web", node, json!({"spec": {"hostNetwork": true}}))
         .await;
     let pod = cluster
-        .until("has failed", "web", |pod| phase(pod) == "Failed")
+        .until("waits", "web", |pod| {
+            waits(pod).is_some_and(|(reason, _)| reason == "UnsupportedPodSpec")
+        })
         .await;
-    let status = pod.status.unwrap();
-    assert_eq!(status.reason.as_deref(), Some("UnsupportedPodSpec"));
-    let message = status.message.unwrap();
+    assert_eq!(phase(&pod), "Pending");
+    let (_, message) = waits(&pod).unwrap();
     assert!(message.contains("spec.hostNetwork"), "{message}");
     cluster.end().await;
 }

@@ -1,7 +1,8 @@
-//! The nine cases of virtual-kubelet's suite, asked through the API server as it does.
+//! The nine cases of virtual-kubelet's suite, asked through the API server as it does; statistics also without credentials.
 
 use super::cluster::{Cluster, DEADLINE, phase, waits};
 use evenkeel_testkit::eventually;
+use evenkeel_vnode::server::auth::Rules;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
@@ -49,12 +50,56 @@ async fn get_pods() {
     cluster.end().await;
 }
 
+/// Who asks for statistics: the API server, or the suite itself, which has no credentials.
+#[derive(Clone, Copy)]
+enum Asks {
+    ApiServer,
+    Nobody,
+}
+
+impl Asks {
+    async fn cluster(self) -> Cluster {
+        match self {
+            Self::ApiServer => Cluster::new(&[NODE]).await,
+            Self::Nobody => {
+                let rules = Rules {
+                    anonymous: true,
+                    ..Rules::default()
+                };
+                let cluster = Cluster::serving(&[NODE], rules, |_| {}).await;
+                let denied = cluster.ask_without_credentials(NODE, "stats/summary").await;
+                assert_eq!(denied, Err(403), "nothing is granted yet");
+                cluster
+                    .grant_to_anonymous(&["nodes/stats", "nodes/metrics"])
+                    .await;
+                cluster
+            }
+        }
+    }
+
+    async fn ask(self, cluster: &Cluster, path: &str) -> String {
+        match self {
+            Self::ApiServer => cluster.ask(NODE, path).await,
+            // That it was denied is remembered for 30 s, as a kubelet does.
+            Self::Nobody => {
+                eventually("it is granted", DEADLINE, async || {
+                    cluster.ask_without_credentials(NODE, path).await.ok()
+                })
+                .await
+            }
+        }
+    }
+}
+
+#[rstest]
+#[case::by_the_api_server(Asks::ApiServer)]
+#[case::without_credentials(Asks::Nobody)]
 #[tokio::test(flavor = "multi_thread")]
-async fn get_stats_summary() {
-    let cluster = Cluster::new(&[NODE]).await;
+async fn get_stats_summary(#[case] who: Asks) {
+    let cluster = who.cluster().await;
     let pod = cluster.pod("web", NODE, containers(&["foo", "bar", "baz"])).await;
     cluster.is_ready("web").await;
-    let text = cluster.ask(NODE, "stats/summary").await;
+    let text = who.ask(&cluster, "stats/summary").await;
     let summary: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(summary["node"]["nodeName"], NODE);
     let mut pods = summary["pods"].as_array().unwrap().iter();
@@ -67,12 +112,15 @@ async fn get_stats_summary() {
     cluster.end().await;
 }
 
+#[rstest]
+#[case::by_the_api_server(Asks::ApiServer)]
+#[case::without_credentials(Asks::Nobody)]
 #[tokio::test(flavor = "multi_thread")]
-async fn get_metrics_resource() {
-    let cluster = Cluster::new(&[NODE]).await;
+async fn get_metrics_resource(#[case] who: Asks) {
+    let cluster = who.cluster().await;
     cluster.pod("web", NODE, containers(&["foo", "bar", "baz"])).await;
     cluster.is_ready("web").await;
-    let text = cluster.ask(NODE, "metrics/resource").await;
+    let text = who.ask(&cluster, "metrics/resource").await;
     // The suite takes the second label, whatever its name, for the pod.
     let of = |family: &str| {
         let lines = text.lines().filter_map(|line| {

@@ -8,6 +8,7 @@ use super::world::{SOON, Vnode, World, identity, is_ready, pod_is_ready};
 use evenkeel_testkit::koupleless::{self, Built, JavaBase, MqttSetup, Setup};
 use evenkeel_testkit::mqtt::{Mosquitto, MosquittoSetup};
 use evenkeel_testkit::{eventually, skipped};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Node, Pod};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -219,6 +220,13 @@ async fn a_real_base_runs_modules_as_pods() {
             holder(node) != before && is_ready(node)
         })
         .await;
+    let leases: Api<Lease> = Api::namespaced(scene.world.client.clone(), "kube-node-lease");
+    eventually("its Lease is held by the other", LONG, async || {
+        let lease = leases.get(NODE).await.expect("it is there");
+        let holder = lease.spec.and_then(|spec| spec.holder_identity);
+        (holder.as_deref() == Some("second")).then_some(())
+    })
+    .await;
     let after = scene.world.pods().await;
     for (name, pod) in &pods {
         assert_eq!(identity(pod), identity(&after[name]), "{name}");

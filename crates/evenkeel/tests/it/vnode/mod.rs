@@ -3,6 +3,7 @@
 mod koupleless;
 mod koupleless_sample;
 mod kubectl;
+mod outages;
 mod replicas;
 mod restart;
 mod world;

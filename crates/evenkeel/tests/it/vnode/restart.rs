@@ -135,6 +135,35 @@ async fn a_node_that_somebody_deletes_comes_back_with_its_pods() {
     }
 }
 
+/// How many certificates were asked for.
+async fn requests(world: &World) -> usize {
+    let requests: kube::Api<k8s_openapi::api::certificates::v1::CertificateSigningRequest> =
+        kube::Api::all(world.client.clone());
+    let found = requests.list(&Default::default()).await;
+    found.expect("they can be listed").items.len()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_state_directory_keeps_the_certificate_for_the_next_process() {
+    let world = World::start().await;
+    let directory = world.api.home.path().join("state");
+    let line = ["--state-dir", directory.to_str().expect("a text")];
+    let vnode = world.vnode("kept", 1, &line);
+    world.ready(1).await;
+    vnode.says("the serving certificate is kept").await;
+    vnode.stop();
+    let vnode = world.vnode("kept", 1, &line);
+    vnode.says("serving with the certificate that is kept").await;
+    world.ready(1).await;
+    assert_eq!(requests(&world).await, 1, "one approval is enough");
+    use std::os::unix::fs::PermissionsExt as _;
+    let file = directory.join("vnode-simulated.pem");
+    for (path, mode) in [(&directory, 0o700), (&file, 0o600)] {
+        let found = std::fs::metadata(path).expect("it is there").permissions();
+        assert_eq!(found.mode() & 0o777, mode, "{}", path.display());
+    }
+}
+
 /// The rights in `deploy/vnode.yaml` are enough for everything that a fleet does, its certificate and its clients included.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_published_rights_are_enough() {
@@ -144,16 +173,17 @@ async fn the_published_rights_are_enough() {
         .await;
     let kubeconfig = world.account("evenkeel-system", "evenkeel-vnode").await;
     let path = kubeconfig.to_str().expect("a text");
-    let vnode = world.vnode("restricted", NODES, &["--kubeconfig", path]);
+    let secret = ["--certificate-secret", "evenkeel-system/evenkeel-vnode-serving"];
+    let line = [&["--kubeconfig", path], &secret[..]].concat();
+    let vnode = world.vnode("restricted", NODES, &line);
     world.ready(NODES).await;
     proves_itself(&world, "restricted").await;
-    let requests: kube::Api<k8s_openapi::api::certificates::v1::CertificateSigningRequest> =
-        kube::Api::all(world.client.clone());
-    eventually("a certificate is asked for", SOON, || async {
-        let found = requests.list(&Default::default()).await.ok()?;
-        (!found.items.is_empty()).then_some(())
-    })
-    .await;
+    vnode.says("the serving certificate is kept").await;
+    vnode.kill();
+    let vnode = world.vnode("restricted", NODES, &line);
+    proves_itself(&world, "restarted").await;
+    vnode.says("serving with the certificate that is kept").await;
+    assert_eq!(requests(&world).await, 1, "one approval is enough");
     world
         .pods_api()
         .delete("proof-restricted-0", &Default::default())
@@ -167,4 +197,32 @@ async fn the_published_rights_are_enough() {
     for word in ["forbidden", "Forbidden", "cannot see"] {
         assert!(!log.contains(word), "{log}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_somebody_writes_on_a_node_is_put_right() {
+    let world = World::start().await;
+    let _vnode = settled(&world).await;
+    let nodes: kube::Api<k8s_openapi::api::core::v1::Node> = kube::Api::all(world.client.clone());
+    let how = kube::api::PatchParams::default();
+    let unknown = json!({"status": {"conditions": [
+        {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"},
+    ]}});
+    let patch = kube::api::Patch::Strategic(unknown);
+    nodes
+        .patch_status("vnode-0", &how, &patch)
+        .await
+        .expect("the node is there");
+    world.ready(NODES).await;
+    let label = json!({"metadata": {"labels": {"kubernetes.io/hostname": "other", "mine": "stays"}}});
+    let patch = kube::api::Patch::Strategic(label);
+    nodes
+        .patch("vnode-0", &how, &patch)
+        .await
+        .expect("the node is there");
+    eventually("the label is put right", SOON, async || {
+        let labels = world.nodes().await["vnode-0"].metadata.labels.clone()?;
+        (labels["kubernetes.io/hostname"] == "vnode-0" && labels["mine"] == "stays").then_some(())
+    })
+    .await;
 }

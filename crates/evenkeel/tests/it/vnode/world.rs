@@ -251,6 +251,15 @@ impl Vnode {
         kill(pid, signal).expect("the process is ours");
     }
 
+    /// Waits until its log has these words.
+    pub(super) async fn says(&self, words: &str) {
+        eventually(words, SOON, || async {
+            let log = std::fs::read_to_string(&self.log).ok()?;
+            log.contains(words).then_some(())
+        })
+        .await;
+    }
+
     /// Ends it without a word.
     pub(super) fn kill(mut self) {
         self.end();

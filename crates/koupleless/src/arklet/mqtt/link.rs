@@ -7,7 +7,10 @@ use super::options::{MqttError, MqttOptions};
 use super::waiting::{Expect, Key, Reply, Waiting};
 use super::{Counters, Event, What, one_more, topic};
 use crate::arklet::health::Health;
-use rumqttc::{AsyncClient, EventLoop, Packet, Publish, QoS, SubscribeFilter, SubscribeReasonCode};
+use rumqttc::{
+    AsyncClient, ConnectReturnCode, ConnectionError, EventLoop, Packet, Publish, QoS, SubscribeFilter,
+    SubscribeReasonCode,
+};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
@@ -71,7 +74,11 @@ impl Shared {
         let taken = last.is_some_and(|last| last.send(reply).is_ok());
         // Events are news for others, too.
         if !taken && one_more(&self.counters.unclaimed) {
-            tracing::debug!(base = key.identity, expected = ?key.expect, "nobody waits for this reply");
+            tracing::info!(
+                base = key.identity,
+                answer = ?key.expect,
+                "ignoring an answer for which nobody waits: it came twice or too late, or another replica had asked"
+            );
         }
     }
 }
@@ -87,6 +94,33 @@ pub struct MqttLink {
 enum End {
     Shutdown,
     Lost(String),
+}
+
+/// Why there is no connection, and what to look at.
+fn reason(error: &ConnectionError) -> String {
+    let ConnectionError::ConnectionRefused(code) = error else {
+        return match error {
+            ConnectionError::NetworkTimeout => {
+                format!(
+                    "the broker does not answer within {CONNECTING} s; is it MQTT that is spoken at this port?"
+                )
+            }
+            other => other.to_string(),
+        };
+    };
+    let why = match code {
+        ConnectReturnCode::RefusedProtocolVersion => {
+            "it demands another protocol level than 4 (MQTT 3.1.1), the one that bases speak, too"
+        }
+        ConnectReturnCode::BadClientId => "it does not accept the client ID (--mqtt-client-prefix)",
+        ConnectReturnCode::ServiceUnavailable => "it is not ready",
+        ConnectReturnCode::BadUserNamePassword => {
+            "user name or password are wrong or missing (--mqtt-username, --mqtt-password-file)"
+        }
+        ConnectReturnCode::NotAuthorized => "the user may not connect (--mqtt-username)",
+        ConnectReturnCode::Success => "it gives no reason",
+    };
+    format!("the broker refuses the connection: {why}")
 }
 
 impl MqttLink {
@@ -169,7 +203,7 @@ impl MqttLink {
                 event = self.eventloop.poll() => event,
             };
             match event {
-                Err(error) => return End::Lost(error.to_string()),
+                Err(error) => return End::Lost(reason(&error)),
                 Ok(rumqttc::Event::Incoming(Packet::ConnAck(_))) => {
                     // Sessions are clean: the broker has forgotten all subscriptions, if ever it had any.
                     if let Err(error) = self.shared.client.try_subscribe_many(self.filters()) {

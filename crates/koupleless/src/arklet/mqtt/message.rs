@@ -42,7 +42,7 @@ impl Message {
             Kind::Heart => Body::Heart(Heartbeat::read(&data)?),
             Kind::QueryBaseline => Body::QueryBaseline(Metadata::read(&data)?),
             Kind::Health => Body::Health(Envelope::read(data)?),
-            Kind::SimpleBiz => Body::Modules(ModuleList::read(&data)?),
+            Kind::SimpleBiz | Kind::Biz => Body::Modules(modules(data)?),
             Kind::BizOperation => Body::Operation {
                 command: read::word(&data, "command").ok_or(DecodeError::Missing("command"))?,
                 id: ModuleId {
@@ -64,6 +64,16 @@ impl Message {
             Body::Health(_) | Body::Modules(_) | Body::Operation { .. } | Body::Batch(_) => None,
         }
     }
+}
+
+/// The list itself, or the answer as over HTTP: bases write one or the other under either topic. An answer that is no list
+/// is an error: it must not look like an empty base.
+fn modules(data: Value) -> Result<ModuleList, DecodeError> {
+    if data.is_array() {
+        return ModuleList::read(&data);
+    }
+    let envelope = Envelope::read(data)?;
+    ModuleList::read(&envelope.data.unwrap_or_default())
 }
 
 fn response(data: &mut Value) -> Result<Envelope, DecodeError> {

@@ -75,13 +75,14 @@ impl MqttOptions {
     }
 }
 
-/// User name and password.
+/// Who connects.
 #[derive(Clone, Debug)]
 pub struct Credentials {
     /// The user.
     pub username: String,
-    /// The password.
-    pub password: Password,
+    /// The password. None, or an empty one, is not sent at all: the released controller connects so with its own
+    /// settings, and a broker may refuse a password that it does not know.
+    pub password: Option<Password>,
 }
 
 /// A password, never shown.
@@ -180,14 +181,20 @@ impl MqttOptions {
             .set_max_packet_size(self.message, outgoing)
             .set_inflight(u16::try_from(self.calls).unwrap_or(u16::MAX));
         if let Some(credentials) = &self.credentials {
+            let username = credentials.username.clone();
             let password = match &credentials.password {
-                Password::Text(text) => text.clone(),
-                Password::File(path) => {
+                None => String::new(),
+                Some(Password::Text(text)) => text.clone(),
+                Some(Password::File(path)) => {
                     let text = String::from_utf8_lossy(&read(path)?).into_owned();
                     text.trim_end_matches(['\r', '\n']).to_owned()
                 }
             };
-            wire.set_credentials(credentials.username.clone(), password);
+            if password.is_empty() {
+                wire.set_username(username);
+            } else {
+                wire.set_credentials(username, password);
+            }
         }
         if let Some(tls) = &self.tls {
             let config = TlsConfiguration::Rustls(Arc::new(tls.config()?));
@@ -277,7 +284,7 @@ mod tests {
     fn passwords_are_not_shown() {
         let credentials = Credentials {
             username: "u".to_owned(),
-            password: Password::Text("secret".to_owned()),
+            password: Some(Password::Text("secret".to_owned())),
         };
         let mut options = MqttOptions::new("broker", 1883, "c1", "dev");
         options.credentials = Some(credentials);

@@ -18,6 +18,8 @@ pub(super) enum Kind {
     Health,
     /// Reply to `queryAllBiz`.
     SimpleBiz,
+    /// The same as over HTTP, by the released controller's word: arklet itself never writes it.
+    Biz,
     /// Reply to `installBiz` and `uninstallBiz`.
     BizOperation,
     /// Reply to a baseline.
@@ -25,11 +27,12 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Heart,
         Self::QueryBaseline,
         Self::Health,
         Self::SimpleBiz,
+        Self::Biz,
         Self::BizOperation,
         Self::BatchInstallBizResponse,
     ];
@@ -40,6 +43,7 @@ impl Kind {
             Self::QueryBaseline => "queryBaseline",
             Self::Health => "health",
             Self::SimpleBiz => "simpleBiz",
+            Self::Biz => "biz",
             Self::BizOperation => "bizOperation",
             Self::BatchInstallBizResponse => "batchInstallBizResponse",
         }
@@ -72,11 +76,16 @@ pub(super) fn baseline(environment: &str, identity: &str) -> String {
     format!("koupleless_{environment}/{identity}/base/baseline")
 }
 
+/// Where a base puts an answer of this kind.
+pub(super) fn answer(environment: &str, identity: &str, kind: Kind) -> String {
+    format!("koupleless_{environment}/{identity}/base/{}", kind.as_str())
+}
+
 /// What to subscribe to: each kind by its name, so that our own baselines do not come back.
 pub(super) fn filters(environment: &str) -> impl Iterator<Item = String> {
     Kind::ALL
         .into_iter()
-        .map(move |kind| format!("koupleless_{environment}/+/base/{}", kind.as_str()))
+        .map(move |kind| answer(environment, "+", kind))
 }
 
 /// The parts of a topic under which a base has published.
@@ -118,7 +127,7 @@ mod tests {
         );
         assert_eq!(baseline("dev", "a"), "koupleless_dev/a/base/baseline");
         let filters: Vec<String> = filters("dev").collect();
-        assert_eq!(filters.len(), 6);
+        assert_eq!(filters.len(), 7);
         for filter in filters {
             let topic = filter.replace('+', "a b");
             let from = parse(&topic).unwrap();
@@ -142,7 +151,7 @@ mod tests {
             "",
             "koupleless_dev",
             "koupleless_dev/a/base",
-            "koupleless_dev/a/base/biz",
+            "koupleless_dev/a/base/Biz",
             "koupleless_dev/a/base/baseline",
             "koupleless_dev/a/base/heart/x",
             "koupleless_dev/a/heart",

@@ -3,6 +3,7 @@
 use super::super::biz::ModuleList;
 use super::super::envelope::{DecodeError, Envelope};
 use super::super::{Base, Command, ModuleId, TunnelError};
+use super::topic::Kind;
 use std::collections::HashMap;
 
 /// The replies that a base can give.
@@ -19,6 +20,16 @@ pub(super) enum Expect {
 }
 
 impl Expect {
+    /// As what the released arklet sends it.
+    pub(super) fn kind(&self) -> Kind {
+        match self {
+            Self::Health => Kind::Health,
+            Self::Modules => Kind::SimpleBiz,
+            Self::Operation { .. } => Kind::BizOperation,
+            Self::Batch => Kind::BatchInstallBizResponse,
+        }
+    }
+
     /// Questions have one answer for all who ask; of operations one at a time can be told apart.
     fn is_shared(&self) -> bool {
         matches!(self, Self::Health | Self::Modules)

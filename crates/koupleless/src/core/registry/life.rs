@@ -63,7 +63,9 @@ impl Registry {
             return;
         };
         let gone = match evidence {
-            Evidence::Deactivated => entry.pods == Some(0) || now.saturating_sub(entry.lost) >= settings.gone,
+            Evidence::Deactivated => {
+                entry.pods == Some(0) || now.saturating_sub(entry.lost) >= settings.leave
+            }
             _ => over,
         };
         if gone {

@@ -23,10 +23,6 @@ fn read(line: &str) -> Result<Settings, String> {
 #[case("--base-silent 0s", "--base-silent: it must be more than 0")]
 #[case("--base-silent 60s", "--base-silent: it must be less than --base-gone")]
 #[case(
-    "--mqtt-broker b --mqtt-username me",
-    "--mqtt-username: it goes together with --mqtt-password-file"
-)]
-#[case(
     "--mqtt-broker b --mqtt-password-file /p",
     "--mqtt-password-file: it goes together with --mqtt-username"
 )]
@@ -125,4 +121,15 @@ fn heartbeats_are_taken_as_the_flags_say() {
     };
     assert_eq!(heartbeats, expected);
     assert_eq!(read("").unwrap().heartbeats.unwrap().tls, None);
+}
+
+#[test]
+fn a_user_of_the_broker_needs_no_password() {
+    let broker = read("--mqtt-broker b --mqtt-username me")
+        .unwrap()
+        .broker
+        .unwrap();
+    let credentials = broker.credentials.unwrap();
+    assert_eq!(credentials.username, "me");
+    assert!(credentials.password.is_none());
 }

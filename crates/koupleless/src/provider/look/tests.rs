@@ -50,8 +50,9 @@ fn running(state: &mut State, list: &ModuleList, now: Timestamp) {
         container: ContainerId("c".into()),
         created: module.created_ms(),
         doing: doing(module, now, now),
+        url: "file:///m.jar".into(),
     };
-    state.running.insert(id, running);
+    state.running.insert((id, "u".into()), running);
 }
 
 /// The released controller compares seconds of the minute alone, and so misses every second change.

@@ -58,6 +58,10 @@ impl Nodes for Fleet {
     fn serves(&self, node: &str) -> bool {
         self.serves && self.wanted.lock().unwrap().contains(node)
     }
+
+    fn type_label(&self) -> &'static str {
+        "virtual-kubelet"
+    }
 }
 
 /// A replica.

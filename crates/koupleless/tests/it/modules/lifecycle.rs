@@ -1,6 +1,6 @@
 //! What is expected of a module's life.
 
-use super::world::{World, condition, phase, restarts};
+use super::world::{World, condition, phase, restarts, waits};
 use evenkeel_api::names::koupleless::{INSTALLED, MODULES, READY};
 use evenkeel_testkit::arklet::{BizState, Jar};
 use evenkeel_testkit::eventually;
@@ -166,12 +166,36 @@ async fn a_base_tells_its_capacity() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pod_that_is_no_module_is_refused_with_its_field() {
+async fn a_pod_that_is_no_module_waits_and_says_which_field_is_wrong() {
+    let world = World::new().await;
+    let (base, node) = world.base("a").await;
+    let url = world.jar(Jar::new("biz1", "1"));
+    world.pod("p", &node, &[("biz1", " ", &url)]).await;
+    let pod = world
+        .until("waits", "p", |pod| {
+            waits(pod, "biz1").is_some_and(|(reason, _)| reason == "InvalidModule")
+        })
+        .await;
+    assert_eq!(phase(&pod), "Pending");
+    let (_, message) = waits(&pod, "biz1").unwrap();
+    assert!(message.contains("spec.containers[0].env"), "{message}");
+    assert_eq!(base.requests("installBiz"), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_image_that_no_base_opens_is_tried_and_its_pod_is_mended_by_another() {
     let world = World::new().await;
     let (base, node) = world.base("a").await;
     world.pod("p", &node, &[("biz1", "1", "nginx:1.27")]).await;
-    let pod = world.until("has failed", "p", |pod| phase(pod) == "Failed").await;
-    let message = pod.status.unwrap().message.unwrap();
-    assert!(message.contains("spec.containers[0].image"), "{message}");
-    assert_eq!(base.requests("installBiz"), 0);
+    world
+        .event("p", "Failed", "the image \"nginx:1.27\" is no URL: write http://")
+        .await;
+    let pod = world.until("is there", "p", |_| true).await;
+    assert_eq!(phase(&pod), "Pending");
+    assert_ne!(base.requests("installBiz"), 0);
+    let url = world.jar(Jar::new("biz1", "1"));
+    let patch = Patch::Strategic(json!({"spec": {"containers": [{"name": "biz1", "image": url}]}}));
+    let pods = world.pods();
+    pods.patch("p", &PatchParams::default(), &patch).await.unwrap();
+    world.is_ready("p").await;
 }

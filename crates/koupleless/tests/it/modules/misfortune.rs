@@ -2,6 +2,7 @@
 
 use super::world::{DEADLINE, World, condition, condition_of_node, phase, restarts, waits};
 use evenkeel_api::names::koupleless::{INSTALLED, MODULES, READY};
+use evenkeel_koupleless::core::claims::Sharing;
 use evenkeel_koupleless::core::profile::V2_DESIGN;
 use evenkeel_koupleless::provider::Life;
 use evenkeel_testkit::arklet::{Base, BizState, Jar, Setup, Start, Thrown};
@@ -40,8 +41,8 @@ async fn a_failed_install_is_seen_with_its_cause_and_tried_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn by_the_design_article_a_failed_install_fails_the_pod() {
-    let world = World::with(V2_DESIGN).await;
+async fn by_the_design_article_a_failed_install_fails_the_pod_where_that_is_wanted() {
+    let world = World::failing(V2_DESIGN).await;
     let url = world.jar(failing("1"));
     let (_base, node) = world.base("a").await;
     world.pod("p", &node, &[("bad", "1", &url)]).await;
@@ -50,6 +51,22 @@ async fn by_the_design_article_a_failed_install_fails_the_pod() {
     let status = pod.status.unwrap();
     assert_eq!(status.reason.as_deref(), Some("InstallFailed"));
     assert!(status.message.unwrap().contains("boom from bad"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn by_the_design_article_too_a_failed_install_waits_where_nothing_else_is_wanted() {
+    let world = World::with(V2_DESIGN).await;
+    let url = world.jar(failing("1"));
+    let (_base, node) = world.base("a").await;
+    world.pod("p", &node, &[("bad", "1", &url)]).await;
+    let pod = world
+        .until("waits", "p", |pod| {
+            waits(pod, "bad").is_some_and(|(reason, _)| reason == "InstallFailed")
+        })
+        .await;
+    assert_eq!(phase(&pod), "Pending");
+    world.jars.put(&url, Jar::new("bad", "1"));
+    world.is_ready("p").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -76,27 +93,36 @@ async fn a_broken_module_that_a_base_keeps_is_removed_before_the_next_try() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_pods_with_one_module_the_second_fails_and_is_told_who_has_it() {
-    let world = World::new().await;
+async fn of_two_pods_with_one_module_the_second_waits_where_modules_are_exclusive() {
+    let world = World::set(|settings, _| settings.sharing = Sharing::Exclusive).await;
     let url = world.jar(Jar::new("biz1", "1"));
     let (base, node) = world.base("a").await;
     world.pod("first", &node, &[("biz1", "1", &url)]).await;
     world.is_ready("first").await;
     world.pod("second", &node, &[("biz1", "1", &url)]).await;
-    let second = world
-        .until("has failed", "second", |pod| phase(pod) == "Failed")
-        .await;
-    let status = second.status.unwrap();
-    assert_eq!(status.reason.as_deref(), Some("ModuleClaimed"));
-    assert!(status.message.unwrap().contains("belongs to pod default/first"));
-    // Its end is nothing to the first.
-    world.delete("second").await;
-    world.is_gone("second").await;
+    world.pod("third", &node, &[("biz1", "1", &url)]).await;
+    for waiting in ["second", "third"] {
+        let pod = world
+            .until("waits", waiting, |pod| {
+                waits(pod, "biz1").is_some_and(|(reason, _)| reason == "ModuleClaimed")
+            })
+            .await;
+        assert_eq!(phase(&pod), "Pending");
+        let (_, message) = waits(&pod, "biz1").unwrap();
+        assert!(message.contains("belongs to pod default/first"), "{message}");
+    }
+    // The end of one that waits is nothing to the first.
+    world.delete("third").await;
+    world.is_gone("third").await;
     assert_eq!(base.state("biz1", "1"), Some(BizState::Activated));
     assert_eq!(
         (base.requests("installBiz"), base.requests("uninstallBiz")),
         (1, 0)
     );
+    // Once the module is free the second has it.
+    world.delete("first").await;
+    world.is_gone("first").await;
+    world.is_ready("second").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,5 +5,6 @@ mod hung;
 mod input;
 mod lifecycle;
 mod misfortune;
+mod sharing;
 mod traces;
 mod world;

@@ -82,6 +82,7 @@ pub(super) struct World {
     settings: Settings,
     http: HttpOptions,
     mqtt: Option<MqttTunnel>,
+    fail_refused: bool,
 }
 
 impl World {
@@ -100,6 +101,15 @@ impl World {
 
     /// One with other settings.
     pub(super) async fn set(change: impl FnOnce(&mut Settings, &mut HttpOptions)) -> Self {
+        Self::made(false, change).await
+    }
+
+    /// Likewise, where pods that cannot run become Failed.
+    pub(super) async fn failing(profile: Profile) -> Self {
+        Self::made(true, |settings, _| settings.profile = Arc::new(profile)).await
+    }
+
+    async fn made(fail_refused: bool, change: impl FnOnce(&mut Settings, &mut HttpOptions)) -> Self {
         let mut settings = Settings {
             profile: Arc::new(KOUPLELESS),
             look: Duration::from_millis(50),
@@ -124,6 +134,7 @@ impl World {
             settings,
             http,
             mqtt: None,
+            fail_refused,
         };
         world.begin().await;
         world
@@ -180,6 +191,7 @@ impl World {
         let pods = Arc::make_mut(&mut options.pods);
         pods.back_off = Duration::from_millis(100);
         pods.back_off_max = Duration::from_millis(400);
+        pods.fail_refused = self.fail_refused;
         pods.conditions = vec![
             Extra {
                 kind: INSTALLED.to_owned(),

@@ -17,8 +17,12 @@ use tokio_util::codec::Framed;
 /// What the broker does unlike others.
 #[derive(Clone, Default)]
 pub(crate) struct Manners {
-    /// Who may connect; all if `None`.
+    /// Who may connect; all if `None`. An empty password stands for none: one that is sent is refused.
     pub(crate) credentials: Option<(String, String)>,
+    /// What it answers to all who connect.
+    pub(crate) code: Option<ConnectReturnCode>,
+    /// Takes connections and says nothing.
+    pub(crate) hangs: bool,
     /// Refuses subscriptions whose filter ends so.
     pub(crate) refuse: Option<&'static str>,
     /// Takes commands under topics that end so, and drops the connection instead of confirming them.
@@ -157,23 +161,32 @@ async fn client(stream: impl AsyncRead + AsyncWrite + Unpin, state: &Mutex<State
     let Some(Ok(Packet::Connect(connect))) = framed.next().await else {
         return;
     };
-    let wanted = state.lock().unwrap().manners.credentials.clone();
+    let (wanted, refusal, hangs) = {
+        let manners = &state.lock().unwrap().manners;
+        (manners.credentials.clone(), manners.code, manners.hangs)
+    };
+    if hangs {
+        // Until the other side has had enough.
+        while framed.next().await.is_some_and(|packet| packet.is_ok()) {}
+        return;
+    }
     let known = wanted.is_none_or(|(user, secret)| match &connect.auth {
         ConnectAuth::UsernamePassword { username, password } => {
-            *username == user && password[..] == *secret.as_bytes()
+            *username == user && password[..] == *secret.as_bytes() && !secret.is_empty()
         }
-        _ => false,
+        ConnectAuth::Username { username } => *username == user && secret.is_empty(),
+        ConnectAuth::None => false,
     });
-    let code = if known {
-        ConnectReturnCode::Success
-    } else {
-        ConnectReturnCode::BadUserNamePassword
+    let code = match refusal {
+        Some(code) => code,
+        None if known => ConnectReturnCode::Success,
+        None => ConnectReturnCode::BadUserNamePassword,
     };
     if framed
         .send(Packet::ConnAck(ConnAck::new(code, false)))
         .await
         .is_err()
-        || !known
+        || code != ConnectReturnCode::Success
     {
         return;
     }

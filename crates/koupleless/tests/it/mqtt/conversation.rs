@@ -107,6 +107,38 @@ async fn the_recorded_operations(broker: SocketAddr) {
     assert_eq!(late.told().len(), 1);
 }
 
+/// The released controller listens to both topics, and takes the answer as over HTTP under one of them.
+#[tokio::test]
+async fn modules_are_told_under_either_topic_and_in_either_shape() {
+    let broker = Broker::start(Manners::default()).await;
+    let entry = r#"{"bizName":"biz1","bizVersion":"0.0.1","bizState":"ACTIVATED","bizStateRecords":[]}"#;
+    let list = format!(r#"{{"data":[{entry}]}}"#);
+    let answer = format!(r#"{{"data":{{"code":"success","data":[{entry}]}}}}"#);
+    let answers = [
+        ("biz", answer.clone()),
+        ("biz", list.clone()),
+        ("simpleBiz", answer),
+        ("simpleBiz", list),
+    ];
+    let next = AtomicUsize::new(0);
+    let said = answers.clone();
+    let _peer = FakeBase::start(broker.address, "b1", move |_, _| {
+        vec![said[next.fetch_add(1, Ordering::SeqCst)].clone()]
+    })
+    .await;
+    let controller = Controller::start(options(broker.address));
+    controller.until(true).await;
+    for (topic, _) in answers {
+        let list = controller.tunnel.modules(&base("b1")).await.unwrap();
+        let [module] = &list.modules[..] else {
+            panic!("{topic}: {list:?}")
+        };
+        assert_eq!(module.id, ModuleId::new("biz1", "0.0.1"));
+        assert!(module.is_active(), "{topic}: {module:?}");
+    }
+    assert_eq!(controller.tunnel.counts(), Default::default());
+}
+
 #[tokio::test]
 async fn the_recorded_operations_over_our_broker() {
     let broker = Broker::start(Manners::default()).await;
@@ -146,7 +178,7 @@ async fn subscriptions_are_made_again_after_our_broker_restarted() {
     let mut controller = Controller::start(options(broker.address));
     controller.until(true).await;
     let filters = broker.filters("controller-0");
-    assert_eq!(filters.len(), 6, "{filters:?}");
+    assert_eq!(filters.len(), 7, "{filters:?}");
     broker.stop().await;
     controller.until(false).await;
     assert_eq!(broker.filters("controller-0"), [""; 0]);

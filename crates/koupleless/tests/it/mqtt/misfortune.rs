@@ -6,6 +6,9 @@ use super::{Controller, SECONDS, base, done, heart, operation, options};
 use crate::golden::outcome;
 use evenkeel_koupleless::arklet::{Base, Install, ModuleId, Outcome, Tunnel as _, TunnelError};
 use evenkeel_testkit::eventually;
+use evenkeel_testkit::log::Log;
+use rstest::rstest;
+use rumqttc::ConnectReturnCode;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -42,7 +45,7 @@ async fn a_base_that_does_not_answer_is_left_at_the_deadline_and_its_late_reply_
     let error = controller.tunnel.install(&base("b1"), &mute).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "base b1 in Dev: no answer to installBiz within 300ms"
+        "base b1 in Dev: no answer to installBiz under koupleless_dev/b1/base/bizOperation within 300ms"
     );
     assert!(error.may_have_run());
     let body = Value::Object(mute.body());
@@ -67,6 +70,11 @@ async fn what_cannot_be_read_is_counted_and_harms_nobody() {
         ("koupleless_dev/b1/base/heart", r#"{"data":{"baseMetadata":{}}}"#),
         ("koupleless_dev/b1/base/simpleBiz", r#"{"data":7}"#),
         (
+            "koupleless_dev/b1/base/biz",
+            r#"{"data":{"code":"FAILED","message":"no"}}"#,
+        ),
+        ("koupleless_dev/b1/base/BIZ", r#"{"data":[]}"#),
+        (
             "koupleless_dev/b1/base/bizOperation",
             r#"{"data":{"command":"installBiz"}}"#,
         ),
@@ -90,6 +98,84 @@ async fn what_cannot_be_read_is_counted_and_harms_nobody() {
     peer.publish("heart", &heart("b1"), false);
     assert_eq!(controller.heart().await.identity, "b1");
     assert_eq!(broker.connections().0, 2, "nobody was cut off");
+}
+
+/// The next line of the log with these words.
+async fn says(log: &Log, words: &[&str]) {
+    eventually(&format!("the log says {words:?}"), SECONDS, || async {
+        (!log.with(words).is_empty()).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_base_that_answers_under_another_topic_or_twice_is_named() {
+    let log = Log::capture();
+    let broker = Broker::start(Manners::default()).await;
+    let mut short = options(broker.address);
+    short.install = Duration::from_secs(1);
+    let controller = Controller::start(short);
+    let _peer = FakeBase::start(broker.address, "b1", |command, body| {
+        let (_, answer) = operation(command, body, &done(body));
+        match body["bizName"].as_str() {
+            Some("case") => vec![("BizOperation", answer)],
+            Some("topic") => vec![("operations", answer)],
+            _ => vec![("bizOperation", answer.clone()), ("bizOperation", answer)],
+        }
+    })
+    .await;
+    controller.until(true).await;
+    // The broker does not even hand on what comes under a topic that nobody has subscribed to.
+    for name in ["case", "topic"] {
+        let error = controller.tunnel.install(&base("b1"), &install(name)).await;
+        assert_eq!(
+            error.unwrap_err().to_string(),
+            "base b1 in Dev: no answer to installBiz under koupleless_dev/b1/base/bizOperation within 1s"
+        );
+    }
+    let outcome = controller.tunnel.install(&base("b1"), &install("twice")).await;
+    assert!(outcome.is_ok(), "{outcome:?}");
+    says(&log, &["b1", "it came twice"]).await;
+}
+
+#[rstest]
+#[case::level(
+    Manners { code: Some(ConnectReturnCode::RefusedProtocolVersion), ..Manners::default() },
+    "another protocol level than 4 (MQTT 3.1.1)"
+)]
+#[case::identifier(Manners { code: Some(ConnectReturnCode::BadClientId), ..Manners::default() }, "--mqtt-client-prefix")]
+#[case::unavailable(Manners { code: Some(ConnectReturnCode::ServiceUnavailable), ..Manners::default() }, "it is not ready")]
+#[case::user(Manners { credentials: Some(("a".to_owned(), "b".to_owned())), ..Manners::default() }, "--mqtt-password-file")]
+#[case::rights(Manners { code: Some(ConnectReturnCode::NotAuthorized), ..Manners::default() }, "may not connect")]
+#[case::silence(Manners { hangs: true, ..Manners::default() }, "does not answer within 10 s")]
+#[tokio::test]
+async fn a_broker_that_lets_nobody_in_is_named_with_its_reason(
+    #[case] manners: Manners,
+    #[case] words: &str,
+) {
+    let log = Log::capture();
+    let broker = Broker::start(manners).await;
+    let controller = Controller::start(options(broker.address));
+    let port = format!("port={}", broker.address.port());
+    says(&log, &["WARN", "no connection to the MQTT broker", &port, words]).await;
+    broker.set_manners(Manners::default());
+    controller.until(true).await;
+}
+
+#[tokio::test]
+async fn a_broker_that_is_not_there_is_named_with_its_reason() {
+    let log = Log::capture();
+    let mut broker = Broker::start(Manners::default()).await;
+    broker.stop().await;
+    let controller = Controller::start(options(broker.address));
+    let port = format!("port={}", broker.address.port());
+    says(
+        &log,
+        &["no connection to the MQTT broker", &port, "Connection refused"],
+    )
+    .await;
+    broker.again().await;
+    controller.until(true).await;
 }
 
 #[tokio::test]

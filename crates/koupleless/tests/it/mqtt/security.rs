@@ -160,10 +160,50 @@ async fn a_password_is_read_again_for_every_connection() {
     let mut with = options(broker.address);
     with.credentials = Some(Credentials {
         username: "controller".to_owned(),
-        password: Password::File(file.clone()),
+        password: Some(Password::File(file.clone())),
     });
     let controller = Controller::start(with);
     is_kept_out(&controller).await;
     std::fs::write(&file, "right\n").unwrap();
     controller.until(true).await;
+}
+
+/// As the released controller connects with its own settings.
+#[tokio::test]
+async fn a_user_without_a_password_sends_none() {
+    let user = "test-username";
+    let broker = Broker::start(Manners {
+        credentials: Some((user.to_owned(), String::new())),
+        ..Manners::default()
+    })
+    .await;
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("password");
+    std::fs::write(&file, "\n").unwrap();
+    let with = |broker: SocketAddr, password: Option<Password>| {
+        let mut options = options(broker);
+        options.credentials = Some(Credentials {
+            username: user.to_owned(),
+            password,
+        });
+        Controller::start(options)
+    };
+    let empty = [
+        None,
+        Some(Password::Text(String::new())),
+        Some(Password::File(file)),
+    ];
+    for password in empty.clone() {
+        with(broker.address, password).until(true).await;
+    }
+    is_kept_out(&with(broker.address, Some(Password::Text("x".to_owned())))).await;
+
+    let Some(mosquitto) = Mosquitto::start(&MosquittoSetup::default()) else {
+        return skipped("a_user_without_a_password_sends_none", "no mosquitto");
+    };
+    for password in empty {
+        with(mosquitto.address(), password).until(true).await;
+    }
+    let known = mosquitto.log().matches("u'test-username'").count();
+    assert_eq!(known, 3, "{}", mosquitto.log());
 }

@@ -147,7 +147,7 @@ impl Machine {
     ) -> Option<Request> {
         match (self.phase, answer) {
             (Phase::Updating(_) | Phase::Creating { .. }, Answer::Done(lease)) => {
-                self.held = Some(Held::of(*lease, owner));
+                self.held = Some(Held::of(*lease, settings, owner));
                 self.written(settings, now, random);
                 None
             }
@@ -171,7 +171,7 @@ impl Machine {
                 None
             }
             (Phase::Reading { then, .. }, Answer::Done(lease)) => {
-                self.held = Some(Held::of(*lease, owner));
+                self.held = Some(Held::of(*lease, settings, owner));
                 let burst = then.unwrap_or(Burst {
                     tried: 0,
                     is_optimistic: false,

@@ -18,6 +18,7 @@ mod tests;
 pub use machine::Machine;
 
 use k8s_openapi::api::coordination::v1::Lease;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What all Leases share.
@@ -27,6 +28,9 @@ pub struct Settings {
     pub duration: Duration,
     /// Time between renewals, a quarter of it.
     pub interval: Duration,
+    /// `holderIdentity`, where others are to see which process renews. None: the Node's name, as a kubelet has it, unless
+    /// another stands there already.
+    pub holder: Option<Arc<str>>,
 }
 
 impl Default for Settings {
@@ -35,6 +39,7 @@ impl Default for Settings {
         Self {
             duration: Duration::from_secs(40),
             interval: Duration::from_secs(10),
+            holder: None,
         }
     }
 }
@@ -42,7 +47,7 @@ impl Default for Settings {
 /// Whose Lease it is.
 #[derive(Clone, Copy, Debug)]
 pub struct Owner<'a> {
-    /// Name of the Node, of the Lease and of its holder.
+    /// Name of the Node and of the Lease.
     pub name: &'a str,
     /// UID of the Node; without it no Lease is created.
     pub uid: Option<&'a str>,

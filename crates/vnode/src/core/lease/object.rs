@@ -16,7 +16,7 @@ pub(super) struct Held {
 }
 
 impl Held {
-    pub(super) fn of(mut lease: Lease, owner: Owner<'_>) -> Self {
+    pub(super) fn of(mut lease: Lease, settings: &Settings, owner: Owner<'_>) -> Self {
         let version = lease.metadata.resource_version.take().map(String::into_boxed_str);
         lease.metadata.managed_fields = None;
         let plain = Lease {
@@ -29,7 +29,7 @@ impl Held {
                 ..ObjectMeta::default()
             },
             spec: Some(LeaseSpec {
-                holder_identity: Some(owner.name.to_owned()),
+                holder_identity: Some(settings.holder.as_deref().unwrap_or(owner.name).to_owned()),
                 lease_duration_seconds: lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds),
                 renew_time: lease.spec.as_ref().and_then(|spec| spec.renew_time.clone()),
                 ..LeaseSpec::default()
@@ -74,7 +74,12 @@ pub(super) fn renewed(
         references.push(mine?);
     }
     let spec = lease.spec.get_or_insert_default();
-    spec.holder_identity.get_or_insert_with(|| owner.name.to_owned());
+    match &settings.holder {
+        Some(holder) => spec.holder_identity = Some(holder.as_ref().to_owned()),
+        None => {
+            spec.holder_identity.get_or_insert_with(|| owner.name.to_owned());
+        }
+    }
     spec.lease_duration_seconds = Some(i32::try_from(settings.duration.as_secs()).unwrap_or(i32::MAX));
     let micros = i64::try_from(now.wall.as_micros()).unwrap_or(i64::MAX);
     spec.renew_time = Some(MicroTime(

@@ -156,6 +156,29 @@ fn a_new_lease_names_its_node_as_owner() {
     assert!(spec.renew_time.is_some());
 }
 
+/// Another process goes by that name whether it serves the node any more.
+#[test]
+fn a_process_that_holds_leases_in_its_own_name_takes_them_over() {
+    let mut bench = Bench::new();
+    bench.settings.holder = Some("replica-1".into());
+    assert_eq!(bench.tick(), Some(Request::Get));
+    let mut other = stored("7", vec![reference("n", "u1")]);
+    other.spec.as_mut().unwrap().holder_identity = Some("replica-0".into());
+    let taken = bench.answer(Answer::Done(Box::new(other)));
+    let mut lease = bench.update(taken);
+    let holder = |lease: &Lease| lease.spec.as_ref().unwrap().holder_identity.clone();
+    assert_eq!(holder(&lease).as_deref(), Some("replica-1"));
+    lease.metadata.resource_version = Some("8".into());
+    assert_eq!(bench.answer(Answer::Done(Box::new(lease))), None);
+    assert!(
+        bench.machine.held().unwrap().is_plain(),
+        "its own name is nothing to be kept"
+    );
+    bench.wait();
+    let renewed = bench.tick();
+    assert_eq!(holder(&bench.update(renewed)).as_deref(), Some("replica-1"));
+}
+
 #[test]
 fn without_a_node_no_lease_is_created() {
     let mut bench = Bench::new();

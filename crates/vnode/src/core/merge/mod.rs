@@ -15,7 +15,7 @@ mod quantity;
 mod tests;
 
 use applied::{Applied, own_annotations};
-use evenkeel_api::names::vnode::{LAST_APPLIED_META, LAST_APPLIED_STATUS, VIRTUAL_NODE_LABEL};
+use evenkeel_api::names::vnode::{LAST_APPLIED_META, LAST_APPLIED_STATUS, is_virtual};
 use k8s_openapi::api::core::v1::{Node, NodeAddress, NodeCondition, NodeStatus};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde_json::{Map, Value, json};
@@ -35,17 +35,15 @@ pub fn creation(wanted: &Node) -> Node {
 /// deleted. One on which nobody reports, made by hand perhaps, is anybody's.
 pub fn is_foreign(node: &Node) -> bool {
     let meta = &node.metadata;
-    let label = meta
-        .labels
-        .as_ref()
-        .and_then(|labels| labels.get(VIRTUAL_NODE_LABEL.0));
+    let labels = meta.labels.as_ref();
+    let is_virtual = labels.is_some_and(is_virtual);
     let annotations = meta.annotations.iter().flatten();
     let was_written = annotations
         .into_iter()
         .any(|(key, _)| matches!(key.as_str(), LAST_APPLIED_META | LAST_APPLIED_STATUS));
     let info = node.status.as_ref().and_then(|status| status.node_info.as_ref());
     let is_reported = info.is_some_and(|info| !info.kubelet_version.is_empty());
-    is_reported && !was_written && label.is_none_or(|label| label != VIRTUAL_NODE_LABEL.1)
+    is_reported && !was_written && !is_virtual
 }
 
 /// The strategic merge patch, for the `status` subresource, that makes of `current` what is wanted; `None` when it is that

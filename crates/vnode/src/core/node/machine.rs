@@ -16,6 +16,9 @@ use std::time::Duration;
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// … up to this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(7);
+/// Between two corrections of what others write, doubled with each in a row, up to the time between reports. Who has written
+/// nothing for that long begins anew.
+const FIRST_CORRECTION: Duration = Duration::from_secs(1);
 /// What is kept of a provider's words about a failed ping.
 const LONGEST_COMPLAINT: usize = 256;
 
@@ -33,6 +36,12 @@ pub struct Machine {
     phase: Phase,
     /// The Node is to be read: it may not be what we wrote.
     is_stale: bool,
+    /// The newest version of the Node that has what we wrote.
+    version: u64,
+    /// A newer one, this, has something else: when it is put right.
+    amiss: Option<(Duration, u64)>,
+    /// When that was done last, and how often in a row.
+    corrected: Option<(Duration, u8)>,
     pinging: Pinging,
     lease: lease::Machine,
     /// What is wanted now.
@@ -92,6 +101,9 @@ impl Machine {
             uid: None,
             phase: Phase::Idle,
             is_stale: false,
+            version: 0,
+            amiss: None,
+            corrected: None,
             pinging: Pinging::default(),
             lease: lease::Machine::new(),
             wanted: Prints::default(),
@@ -123,6 +135,7 @@ impl Machine {
                     self.uid = None;
                 }
             }
+            Input::Seen(node) => self.seen(settings, &node, now),
             Input::Template(template, address) => {
                 self.template = Template::of(&template);
                 self.address = address;
@@ -168,6 +181,38 @@ impl Machine {
     /// UID of the Node, once registered.
     pub fn uid(&self) -> Option<&str> {
         self.uid.as_deref()
+    }
+
+    /// A watch shows the Node. Older than what was written it says nothing, and before that nothing is ours.
+    fn seen(&mut self, settings: &Settings, node: &Node, now: Now) {
+        let version = version(node);
+        if self.uid.is_none() || node.metadata.uid.as_deref() != self.uid() || version <= self.version {
+            return;
+        }
+        if merge::patch(node, &self.node(settings, now)).is_none() {
+            // As wanted: also what somebody has put right meanwhile.
+            self.amiss = None;
+            self.version = version;
+            return;
+        }
+        let due = self.corrected.map_or(Duration::ZERO, |(at, times)| {
+            let pause = FIRST_CORRECTION.saturating_mul(1 << u32::from(times.min(16)));
+            at.saturating_add(pause.min(settings.report))
+        });
+        self.amiss = Some((due.max(now.mono), version));
+    }
+
+    /// Whether something is to be put right by now, which is noted as done.
+    fn corrects(&mut self, settings: &Settings, now: Now) -> bool {
+        if self.amiss.is_none_or(|(due, _)| now.mono < due) {
+            return false;
+        }
+        self.amiss = None;
+        let row = self
+            .corrected
+            .filter(|(at, _)| now.mono.saturating_sub(*at) <= settings.report);
+        self.corrected = Some((now.mono, row.map_or(0, |(_, times)| times.saturating_add(1))));
+        true
     }
 
     fn pinged(&mut self, settings: &Settings, result: Result<NodeHealth, Fault>, now: Now) {
@@ -233,6 +278,9 @@ impl Machine {
 
     /// The write that is due, if one is.
     fn write(&mut self, settings: &Settings, now: Now) -> Option<Action> {
+        if matches!(self.phase, Phase::Settled { .. }) {
+            self.is_stale |= self.corrects(settings, now);
+        }
         let is_due = match self.phase {
             Phase::Idle | Phase::Writing { .. } => false,
             Phase::Unregistered => true,
@@ -271,7 +319,13 @@ impl Machine {
             Ok(node) => {
                 self.failures = 0;
                 self.written = prints;
+                if is_post {
+                    // It has what others wrote, too, and a post writes conditions and resources alone.
+                    self.seen(settings, &node, now);
+                }
                 self.learn(&node, actions);
+                let version = self.version;
+                self.amiss = self.amiss.filter(|(_, amiss)| is_post || *amiss > version);
                 let after = if is_post {
                     settings.report
                 } else {
@@ -308,6 +362,7 @@ impl Machine {
     /// Notes what the API server has.
     fn learn(&mut self, node: &Node, actions: &mut Vec<Action>) {
         self.uid = node.metadata.uid.as_deref().map(Into::into);
+        self.version = self.version.max(version(node));
         self.known = conditions(node)
             .iter()
             .map(|one| Known {
@@ -348,7 +403,7 @@ impl Machine {
         let write = match self.phase {
             Phase::Idle | Phase::Unregistered | Phase::Writing { .. } => None,
             Phase::Pausing { until } => Some(until),
-            Phase::Settled { report } => Some(report),
+            Phase::Settled { report } => Some(self.amiss.map_or(report, |(due, _)| due.min(report))),
         };
         let lease = self.uid.as_ref().and_then(|_| self.lease.due());
         [write, lease, self.pinging.due(settings)]
@@ -394,6 +449,12 @@ fn post(uid: &str, node: &Node) -> Value {
             "allocatable": status.and_then(|status| status.allocatable.as_ref()),
         }
     })
+}
+
+/// The object's version, as a number: 0 where it is none.
+fn version(node: &Node) -> u64 {
+    let version = node.metadata.resource_version.as_deref();
+    version.and_then(|version| version.parse().ok()).unwrap_or(0)
 }
 
 /// How long ago the Node was reported last.

@@ -5,8 +5,8 @@
 //! and who watches Leases must be able to tell them apart.
 //!
 //! A node in its steady state makes six requests for its Lease and 0.2 for its status per minute, and reads nothing. It is read
-//! when that may be of use: at its registration, when keys are to be removed, after a conflict, and after Leases could not be
-//! renewed for so long that others may have written it off.
+//! when that may be of use: at its registration, when keys are to be removed, after a conflict, after Leases could not be
+//! renewed for so long that others may have written it off, and when a watch shows that somebody wrote something else.
 //!
 //! ```
 //! use evenkeel_vnode::core::Now;
@@ -54,6 +54,8 @@ pub struct Settings {
     pub version: String,
     /// `nodeInfo.containerRuntimeVersion`.
     pub runtime: String,
+    /// Value of the label `type` (virtual-kubelet's); empty: none.
+    pub type_label: String,
     /// Labels that every node of the fleet has, by which its watch finds it.
     pub labels: std::collections::BTreeMap<String, String>,
 }
@@ -68,6 +70,7 @@ impl Default for Settings {
             lease: lease::Settings::default(),
             version: concat!("v", env!("CARGO_PKG_VERSION")).to_owned(),
             runtime: String::new(),
+            type_label: evenkeel_api::names::vnode::VIRTUAL_NODE_LABEL.1.to_owned(),
             labels: std::collections::BTreeMap::new(),
         }
     }
@@ -86,6 +89,9 @@ pub enum Input {
     Lease(lease::Answer),
     /// Somebody deleted the Node: it is registered anew.
     Gone,
+    /// The Node as a watch shows it: what others have changed of what is ours is put right, at once the first time, and
+    /// ever later where somebody goes on changing it.
+    Seen(Box<Node>),
     /// What the provider publishes has changed, or the address of the kubelet API.
     Template(Box<NodeTemplate>, Option<SocketAddr>),
     /// The provider says that the health may have changed.

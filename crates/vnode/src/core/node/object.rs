@@ -74,14 +74,16 @@ impl Parts<'_> {
         let system = or(template.operating_system, "linux");
         let architecture = or(template.architecture, architecture());
         let mut labels: BTreeMap<String, String> = [
-            names::vnode::VIRTUAL_NODE_LABEL,
+            (names::vnode::VIRTUAL_NODE_LABEL.0, &*settings.type_label),
             ("kubernetes.io/role", "agent"),
             ("kubernetes.io/hostname", name),
             ("kubernetes.io/os", &system),
             ("kubernetes.io/arch", &architecture),
         ]
+        .into_iter()
+        .filter(|(_, value)| !value.is_empty())
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
-        .into();
+        .collect();
         labels.extend(template.labels);
         labels.extend(settings.labels.clone());
         let taints: Vec<Taint> = template
@@ -189,10 +191,12 @@ impl Parts<'_> {
         }
         let ip = self.address.map(|address| address.ip());
         let ip = ip.filter(|ip| !ip.is_unspecified());
-        ip.map(|ip| one("InternalIP", ip.to_string()))
-            .into_iter()
-            .chain([one("Hostname", self.name.to_owned())])
-            .collect()
+        // No `Hostname` beside it: an API server that prefers host names would look for this one, which nobody resolves, and
+        // which stands in no certificate.
+        match ip {
+            Some(ip) => vec![one("InternalIP", ip.to_string())],
+            None => vec![one("Hostname", self.name.to_owned())],
+        }
     }
 }
 

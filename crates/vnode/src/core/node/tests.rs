@@ -25,6 +25,8 @@ struct Bench {
     at: Duration,
     stored: Option<Node>,
     version: u32,
+    /// Of the stored Node.
+    revision: u64,
     /// Answers of the provider; `None`: silence.
     health: Option<Result<NodeHealth, Fault>>,
     down: bool,
@@ -46,6 +48,7 @@ impl Bench {
             at: Duration::from_secs(1_700_000_000),
             stored,
             version: 1,
+            revision: 0,
             health: Some(Ok(NodeHealth::default())),
             down: false,
             log: Vec::new(),
@@ -113,6 +116,7 @@ impl Bench {
                 self.version += 1;
                 self.log.push("create".into());
                 self.stored = Some(node);
+                self.change(|_| {});
             }
             Some(current) => {
                 if let Some(patch) = merge::patch(current, node) {
@@ -138,7 +142,30 @@ impl Bench {
         Ok(Box::new(self.stored.clone().unwrap()))
     }
 
-    /// Annotations, and conditions by type: no more is looked at.
+    /// Changes the stored Node.
+    fn change(&mut self, change: impl FnOnce(&mut Node)) {
+        self.revision += 1;
+        let node = self.stored.as_mut().unwrap();
+        change(node);
+        node.metadata.resource_version = Some(self.revision.to_string());
+    }
+
+    /// As the node lifecycle controller has it.
+    fn others_say_unknown(&mut self) {
+        self.change(|node| {
+            let status = node.status.as_mut().unwrap();
+            for one in status.conditions.iter_mut().flatten() {
+                one.status = "Unknown".into();
+                one.reason = Some("NodeStatusUnknown".into());
+            }
+        });
+    }
+
+    fn seen(&self) -> Input {
+        Input::Seen(Box::new(self.stored.clone().unwrap()))
+    }
+
+    /// Annotations, labels, and conditions by type: no more is looked at.
     fn apply(&mut self, patch: &Value) {
         let annotations = &mut self.stored.as_mut().unwrap().metadata.annotations;
         for (key, value) in patch["metadata"]["annotations"].as_object().into_iter().flatten() {
@@ -154,6 +181,12 @@ impl Bench {
                 conditions.push(serde_json::from_value(item.clone()).unwrap());
             }
         }
+        let labels = &mut self.stored.as_mut().unwrap().metadata.labels;
+        for (key, value) in patch["metadata"]["labels"].as_object().into_iter().flatten() {
+            let value = value.as_str().unwrap_or_default();
+            labels.get_or_insert_default().insert(key.clone(), value.into());
+        }
+        self.change(|_| {});
     }
 
     /// Lets time pass, waking the machine as it asks.
@@ -213,6 +246,18 @@ fn a_node_registers_after_its_first_ping_and_then_only_beats() {
 }
 
 #[test]
+fn the_label_of_virtual_nodes_may_have_another_value_or_be_left_away() {
+    let label = |value: &str| {
+        let mut bench = Bench::of(NodeTemplate::default(), None);
+        bench.settings.type_label = value.to_owned();
+        bench.step(Input::Begin(None));
+        bench.stored.unwrap().metadata.labels.unwrap().remove("type")
+    };
+    assert_eq!(label("edge").as_deref(), Some("edge"));
+    assert_eq!(label(""), None);
+}
+
+#[test]
 fn a_registered_node_has_what_a_kubelets_has() {
     let template = NodeTemplate {
         taints: vec![(
@@ -244,7 +289,13 @@ fn a_registered_node_has_what_a_kubelets_has() {
     let port = status.daemon_endpoints.unwrap().kubelet_endpoint.unwrap().port;
     assert_eq!(port, 10250);
     assert_eq!(status.capacity, status.allocatable);
-    assert_eq!(status.addresses.unwrap().len(), 2);
+    // Whatever type of address the API server prefers, it finds this one.
+    let addresses = status.addresses.unwrap();
+    assert_eq!(addresses.len(), 1);
+    assert_eq!(
+        (addresses[0].type_.as_str(), addresses[0].address.as_str()),
+        ("InternalIP", "10.1.2.3")
+    );
     let reasons: Vec<_> = status
         .conditions
         .unwrap()
@@ -443,6 +494,68 @@ fn after_an_outage_what_others_wrote_meanwhile_is_put_right() {
 }
 
 #[test]
+fn what_others_write_is_put_right_at_once() {
+    let mut bench = Bench::begun();
+    bench.pass(minutes(2));
+    bench.others_say_unknown();
+    bench.step(bench.seen());
+    assert_eq!(bench.ready(), "True");
+    let registered = bench.count("register");
+    bench.step(bench.seen());
+    assert_eq!(bench.count("register"), registered, "its own write is no news");
+    bench.pass(minutes(2));
+    assert_eq!(bench.count("register"), registered);
+}
+
+#[test]
+fn what_somebody_writes_again_and_again_is_put_right_ever_later() {
+    let mut bench = Bench::begun();
+    let before = bench.count("register");
+    for _ in 0..3_600 {
+        bench.pass(Duration::from_secs(1));
+        if bench.ready() == "True" {
+            bench.others_say_unknown();
+            bench.step(bench.seen());
+        }
+    }
+    let corrections = bench.count("register") - before;
+    assert!((10..25).contains(&corrections), "{corrections}");
+}
+
+#[test]
+fn a_label_that_others_change_during_a_report_is_put_right_after_it() {
+    let mut bench = Bench::begun();
+    let wrong = |node: &mut Node| {
+        let labels = node.metadata.labels.get_or_insert_default();
+        labels.insert("kubernetes.io/hostname".to_owned(), "other".to_owned());
+    };
+    let name = |bench: &Bench| {
+        let labels = bench.stored.as_ref().unwrap().metadata.labels.as_ref();
+        labels.unwrap()["kubernetes.io/hostname"].clone()
+    };
+    assert_eq!(name(&bench), "n1");
+    bench.change(wrong);
+    // No watch tells of it: the answer to the next report does.
+    bench.pass(minutes(6));
+    assert_eq!(name(&bench), "n1");
+}
+
+#[test]
+fn an_older_node_and_another_of_its_name_say_nothing() {
+    let mut bench = Bench::begun();
+    let mut old = bench.stored.clone().unwrap();
+    old.metadata.labels = None;
+    let mut other = old.clone();
+    other.metadata.uid = Some("other".to_owned());
+    other.metadata.resource_version = Some("1000".to_owned());
+    let before = bench.count("register");
+    for node in [old, other] {
+        bench.step(Input::Seen(Box::new(node)));
+    }
+    assert_eq!(bench.count("register"), before);
+}
+
+#[test]
 fn a_write_that_fails_is_tried_again_ever_more_rarely() {
     let mut bench = Bench::new();
     bench.down = true;
@@ -526,6 +639,12 @@ fn inputs() -> impl Strategy<Value = Input> {
         1 => Just(Input::Lease(lease::Answer::NotFound)),
         1 => Just(Input::Lease(lease::Answer::Failed("x".into()))),
         1 => Just(Input::Gone),
+        1 => (0u64..9).prop_map(|version| {
+            let mut node = Node::default();
+            node.metadata.uid = Some("a".to_owned());
+            node.metadata.resource_version = Some(version.to_string());
+            Input::Seen(Box::new(node))
+        }),
         1 => Just(Input::Stirred),
         1 => ".{0,9}".prop_map(|text| Input::Template(Box::new(NodeTemplate {
             boot_id: text.clone(),

@@ -1,7 +1,7 @@
 //! What goes into a pod's machine, and what comes out.
 
 use crate::core::Event;
-use crate::provider::{Exit, Fault, Observed, PodState, Sandbox, Started};
+use crate::provider::{Exit, Fault, Observed, PodState, Refusal, Sandbox, Started};
 use evenkeel_probe::core::{Kind, PodStatus as ProbedStatus, Reading};
 use k8s_openapi::api::core::v1::PodStatus;
 use std::sync::Arc;
@@ -72,6 +72,8 @@ pub enum Trouble {
     Config(String),
     /// A volume that the pod needs cannot be made; the pod waits in `ContainerCreating`. Events likewise.
     Volume(String),
+    /// The pod cannot run here as it is. The provider was not asked to create it.
+    Refused(Refusal),
 }
 
 /// How a write of the status went.

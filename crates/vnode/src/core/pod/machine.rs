@@ -6,10 +6,10 @@ use super::prober::Probing;
 use super::record::Record;
 use super::recorded;
 use super::spec::{Role, Spec, specs};
+use super::words::warning;
 use super::{Action, Input};
-use crate::core::{Event, Now};
-use crate::provider::{ContainerId, Refusal, Sandbox};
-use evenkeel_api::names::pods::{PROVIDER_CREATE_FAILED, UNSUPPORTED};
+use crate::core::Now;
+use crate::provider::{ContainerId, Sandbox};
 use evenkeel_probe::core::{Phase, RestartRule};
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -31,6 +31,9 @@ pub struct Settings {
     pub reconcile: Duration,
     /// Conditions beside the kubelet's.
     pub conditions: Vec<Extra>,
+    /// Whether a pod that cannot run here becomes Failed. Else it waits: a controller would replace a failed pod by one
+    /// that fails likewise, for ever.
+    pub fail_refused: bool,
 }
 
 /// A pod's state as far as it does not stand in the object. Small: an idle pod is to take 1 KiB at the most.
@@ -53,10 +56,10 @@ pub struct Machine {
     pub(super) initialised: bool,
     /// A rule wants all containers to run again: first all must end.
     pub(super) restarting_all: bool,
-    /// The refusal is yet to be recorded.
-    pub(super) refused: Option<Box<Refusal>>,
     /// Why the pod cannot be created at present.
-    pub(super) trouble: Option<Box<str>>,
+    pub(super) hindrance: Option<Box<Hindrance>>,
+    /// Digest of the last event about that, and how often in a row there was cause for it.
+    pub(super) said: (u64, u32),
     /// How the pod is going to end.
     pub(super) fate: Option<Box<Fate>>,
     /// How it has ended; final.
@@ -104,6 +107,14 @@ pub(super) enum Call {
     Remove,
 }
 
+/// Why a pod cannot be created.
+#[derive(Debug)]
+pub(super) struct Hindrance {
+    /// What its containers wait for; none: what they always wait for at first.
+    pub(super) reason: Option<String>,
+    pub(super) message: String,
+}
+
 /// How a pod is going to end, whatever its containers do.
 #[derive(Debug)]
 pub(super) struct Fate {
@@ -113,8 +124,8 @@ pub(super) struct Fate {
 }
 
 impl Machine {
-    /// A pod that just came. `refused`: why it cannot run here.
-    pub fn new(pod: &Pod, refused: Option<Refusal>) -> Self {
+    /// A pod that just came.
+    pub fn new(pod: &Pod) -> Self {
         let status = pod.status.as_ref();
         let recorded = status
             .and_then(|status| status.phase.as_deref())
@@ -123,15 +134,8 @@ impl Machine {
         let was_run = recorded::was_run(pod);
         let records = specs(pod);
         let records = records.iter().map(|spec| Record::new(spec.name, spec.role));
-        let fate = refused.as_ref().map(|refusal| {
-            Box::new(Fate {
-                phase: Phase::Failed,
-                reason: refusal.reason.clone(),
-                message: format!("Pod was rejected: {}", refusal.message),
-            })
-        });
         Self {
-            stage: if was_run && over.is_none() && refused.is_none() {
+            stage: if was_run && over.is_none() {
                 Stage::Unknown
             } else {
                 Stage::Absent
@@ -145,9 +149,9 @@ impl Machine {
             left_alone: over.is_some(),
             initialised: false,
             restarting_all: false,
-            refused: refused.map(Box::new),
-            trouble: None,
-            fate,
+            hindrance: None,
+            said: (0, 0),
+            fate: None,
             over,
             phase: over.unwrap_or_default(),
             started_at: status
@@ -179,7 +183,7 @@ impl Machine {
     /// no status says so. A process may die between a start and the first status.
     #[must_use]
     pub fn found(mut self) -> Self {
-        if self.stage == Stage::Absent && self.over.is_none() && self.fate.is_none() {
+        if self.stage == Stage::Absent && self.over.is_none() {
             self.stage = Stage::Unknown;
             self.held = true;
         }
@@ -279,27 +283,19 @@ impl Machine {
         self.records.iter().all(Record::is_idle)
     }
 
-    /// Says once that the pod was refused.
-    pub(super) fn say_refusal(&mut self, out: &mut Vec<Action>) {
-        let Some(refusal) = self.refused.take() else {
-            return;
+    /// Records an event about the pod that may have cause for ever: the first, second, fourth, eighth … time in a row.
+    pub(super) fn say(&mut self, reason: &'static str, message: String, out: &mut Vec<Action>) {
+        let mut hasher = DefaultHasher::new();
+        (reason, &message).hash(&mut hasher);
+        let digest = hasher.finish();
+        let times = match self.said {
+            (same, times) if same == digest => times.saturating_add(1),
+            _ => 1,
         };
-        let (reason, message) = if refusal.reason == UNSUPPORTED {
-            (UNSUPPORTED, refusal.message)
-        } else {
-            (
-                PROVIDER_CREATE_FAILED,
-                format!("{}: {}", refusal.reason, refusal.message),
-            )
-        };
-        out.push(Action::Record {
-            container: None,
-            event: Event {
-                warning: true,
-                reason,
-                message,
-            },
-        });
+        self.said = (digest, times);
+        if times.is_power_of_two() {
+            out.push(warning(None, reason, message));
+        }
     }
 }
 

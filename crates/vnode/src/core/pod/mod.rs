@@ -4,7 +4,7 @@
 //! what is to be done now; what it said before and is still under way is not said again. Source of the rules:
 //! kubelet 1.36 (`computePodActions`, `getPhase`, `generateAPIPodStatus`, status manager), KEP-753 for sidecars.
 //!
-//! Life of a pod: *admitted* (or refused: Failed) -> *adopted* (asked of the provider if it runs already) -> *created* -> init
+//! Life of a pod: *admitted* (or refused: it waits) -> *adopted* (asked of the provider if it runs already) -> *created* -> init
 //! containers one after the other, sidecars among them staying -> containers -> restarts with back-off -> ended or
 //! deleted: containers stop (sidecars last, in reverse order), the terminal status is posted, then the object removed.
 
@@ -29,4 +29,4 @@ mod words;
 pub use action::{Action, Input, Posted, ProbeOrder, Trouble};
 pub use conditions::{Extra, Holds};
 pub use machine::{Machine, Settings};
-pub(crate) use recorded::{is_over, was_run};
+pub(crate) use recorded::was_let_in;

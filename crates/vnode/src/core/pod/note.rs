@@ -1,15 +1,15 @@
 //! Taking note of what happened.
 
-use super::machine::{Call, Fate, Machine, Stage, World};
-use super::record::{Ended, Life, Wait, lost, pause, steady};
+use super::machine::{Call, Fate, Hindrance, Machine, Stage, World};
+use super::record::{Ended, Life, Wait, lost, pause, recheck, steady};
 use super::recorded;
 use super::spec::Role;
 use super::words::{note, warning};
 use super::{Action, Input, Trouble};
-use crate::provider::{Exit, Fault, FaultKind, PodState, Sandbox, Started};
+use crate::provider::{Exit, Fault, FaultKind, PodState, Refusal, Sandbox, Started};
 use evenkeel_api::names::pods::{
-    CONFIG_ERROR, CREATED, FAILED, FAILED_KILL, FAILED_SANDBOX, PROVIDER_DELETE_FAILED,
-    PROVIDER_STATUS_FAILED, PROVIDER_UPDATE_FAILED, STARTED,
+    CONFIG_ERROR, CREATED, FAILED, FAILED_KILL, FAILED_SANDBOX, PROVIDER_CREATE_FAILED,
+    PROVIDER_DELETE_FAILED, PROVIDER_STATUS_FAILED, PROVIDER_UPDATE_FAILED, STARTED, UNSUPPORTED,
 };
 use evenkeel_probe::core::Phase;
 use std::time::Duration;
@@ -172,36 +172,64 @@ impl Machine {
         let trouble = match result {
             Ok(sandbox) => {
                 self.tries = 0;
-                self.trouble = None;
+                self.held = true;
+                self.hindrance = None;
                 self.stage = Stage::Up;
                 self.sandbox = sandbox;
                 return;
             }
             Err(trouble) => trouble,
         };
-        self.trouble = None;
+        self.hindrance = None;
         let again = steady(world.chance(self.tries));
         let fault = match trouble {
+            Trouble::Refused(refusal) => {
+                let (reason, message) = if refusal.reason == UNSUPPORTED {
+                    (UNSUPPORTED, refusal.message.clone())
+                } else {
+                    (PROVIDER_CREATE_FAILED, refusal.to_string())
+                };
+                self.say(reason, message, out);
+                return self.cannot_run(refusal, world);
+            }
             Trouble::Fault(fault) => fault,
             // Who found it out has recorded it.
             Trouble::Config(_) => return self.after(again, world),
             Trouble::Volume(_) => return self.later(world),
         };
+        // The provider may have something of it.
+        self.held = true;
         let message = format!("Failed to create pod sandbox: {}", fault.message);
-        out.push(warning(None, FAILED_SANDBOX, message));
+        self.say(FAILED_SANDBOX, message, out);
         match fault.kind {
             FaultKind::Later | FaultKind::NotFound => {
-                self.trouble = Some(fault.message.into());
+                self.hindrance = Some(Box::new(Hindrance {
+                    reason: None,
+                    message: fault.message,
+                }));
                 self.after(again, world);
             }
             FaultKind::Never | FaultKind::Fatal | FaultKind::Invalid | FaultKind::Unsupported => {
-                self.doom(Fate {
-                    phase: Phase::Failed,
-                    reason: fault.reason,
-                    message: fault.message,
-                });
+                let Fault { reason, message, .. } = fault;
+                self.cannot_run(Refusal { reason, message }, world);
             }
         }
+    }
+
+    /// The pod waits until it can run here, or fails if that is wanted.
+    fn cannot_run(&mut self, refusal: Refusal, world: &World<'_>) {
+        if world.settings.fail_refused {
+            return self.doom(Fate {
+                phase: Phase::Failed,
+                reason: refusal.reason,
+                message: format!("Pod was rejected: {}", refusal.message),
+            });
+        }
+        self.hindrance = Some(Box::new(Hindrance {
+            reason: Some(refusal.reason),
+            message: refusal.message,
+        }));
+        self.after(recheck(world.chance(self.tries)), world);
     }
 
     /// The pod ends this way, unless it is ending in another already.
@@ -248,23 +276,15 @@ impl Machine {
         let (reason, message, delay) = match trouble {
             Trouble::Volume(_) => (None, String::new(), pause(tries, chance)),
             Trouble::Config(message) => (Some(CONFIG_ERROR.to_owned()), message, steady(chance)),
+            Trouble::Refused(refusal) => (Some(refusal.reason), refusal.message, recheck(chance)),
             Trouble::Fault(fault) => {
                 out.push(warning(name, FAILED, format!("Error: {}", fault.message)));
+                let settings = world.settings;
                 match fault.kind {
-                    FaultKind::Later | FaultKind::NotFound => {
-                        let settings = world.settings;
-                        let delay = settings.back_off.saturating_mul(1 << tries.min(20));
-                        (
-                            Some(fault.reason),
-                            fault.message,
-                            delay.min(settings.back_off_max),
-                        )
-                    }
-                    kind @ (FaultKind::Never
-                    | FaultKind::Fatal
-                    | FaultKind::Invalid
-                    | FaultKind::Unsupported) => {
-                        let fate = (kind == FaultKind::Fatal).then(|| Fate {
+                    FaultKind::Never | FaultKind::Fatal | FaultKind::Invalid | FaultKind::Unsupported
+                        if fault.kind != FaultKind::Fatal || settings.fail_refused =>
+                    {
+                        let fate = (fault.kind == FaultKind::Fatal).then(|| Fate {
                             phase: Phase::Failed,
                             reason: fault.reason.clone(),
                             message: fault.message.clone(),
@@ -285,6 +305,14 @@ impl Machine {
                             self.doom(fate);
                         }
                         return;
+                    }
+                    _ => {
+                        let delay = settings.back_off.saturating_mul(1 << tries.min(20));
+                        (
+                            Some(fault.reason),
+                            fault.message,
+                            delay.min(settings.back_off_max),
+                        )
                     }
                 }
             }

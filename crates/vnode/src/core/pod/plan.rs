@@ -20,7 +20,6 @@ const LEAST_POD_GRACE: Duration = Duration::from_secs(1);
 impl Machine {
     /// Looks at everything and says what is to be done that is not under way.
     pub(super) fn plan(&mut self, world: &World<'_>, out: &mut Vec<Action>) {
-        self.say_refusal(out);
         self.heed_others(world);
         self.keep_deadline(world, out);
         self.notice_the_end(world);
@@ -113,7 +112,6 @@ impl Machine {
                 self.ask(Call::Adopt, Action::Adopt, out);
             }
             Stage::Absent if ready => {
-                self.held = true;
                 self.told = told(world.pod);
                 self.ask(Call::Create, Action::Create, out);
             }

@@ -3,6 +3,7 @@
 use super::machine::{Machine, Stage, World};
 use super::{Action, Posted};
 use crate::core::Now;
+use evenkeel_probe::core::Phase;
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod, PodStatus};
 use std::hash::{DefaultHasher, Hasher};
 use std::time::Duration;
@@ -116,6 +117,11 @@ impl Machine {
         let same = !older && shown.as_ref() == Some(&own);
         let posting = &mut self.posting;
         posting.amiss = None;
+        // Whoever watches sees a pod Pending before it runs, as with a kubelet, however soon it runs: its first status is
+        // not replaced on its way.
+        if posting.under_way && posting.version == 0 && self.phase == Phase::Running {
+            return;
+        }
         if digest == posting.wanted {
             if same {
                 posting.refused = None;

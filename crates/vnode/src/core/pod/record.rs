@@ -316,6 +316,12 @@ pub(super) fn steady(chance: f64) -> Duration {
     spread(10, chance)
 }
 
+/// For a pod that cannot run as it is: 5 s, and up to a half more. Nothing but a look at it is done, and what was mended
+/// is to run soon.
+pub(super) fn recheck(chance: f64) -> Duration {
+    spread(5, chance)
+}
+
 /// Pods that fail together do not all try again together. `chance` is within `[0, 1)`.
 fn spread(seconds: u64, chance: f64) -> Duration {
     Duration::from_secs(seconds).mul_f64(1.0 + 0.5 * chance.clamp(0.0, 1.0))

@@ -7,8 +7,8 @@ use crate::provider::{ContainerId, Doing, PodState, Started};
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStateTerminated, ContainerStatus, Pod};
 use std::sync::Arc;
 
-/// Whether the status shows that the pod was run before.
-pub(crate) fn was_run(pod: &Pod) -> bool {
+/// Whether the status shows that the pod was in a kubelet's hands before, and may run.
+pub(super) fn was_run(pod: &Pod) -> bool {
     let Some(status) = &pod.status else { return false };
     let some = |list: &Option<Vec<ContainerStatus>>| list.as_ref().is_some_and(|list| !list.is_empty());
     some(&status.container_statuses)
@@ -16,6 +16,21 @@ pub(crate) fn was_run(pod: &Pod) -> bool {
         || some(&status.ephemeral_container_statuses)
         || status.pod_ip.as_ref().is_some_and(|ip| !ip.is_empty())
         || status.start_time.is_some()
+}
+
+/// Whether the status shows that the pod was let in: it has an address, or a container that ran. One that was refused
+/// has a status as well, in which everything waits.
+pub(crate) fn was_let_in(pod: &Pod) -> bool {
+    let Some(status) = &pod.status else { return false };
+    let lists = [
+        &status.init_container_statuses,
+        &status.container_statuses,
+        &status.ephemeral_container_statuses,
+    ];
+    let ran = |state: &ContainerState| state.running.is_some() || state.terminated.is_some();
+    let mut containers = lists.into_iter().flatten().flatten();
+    status.pod_ip.as_ref().is_some_and(|ip| !ip.is_empty())
+        || containers.any(|known| [&known.state, &known.last_state].into_iter().flatten().any(ran))
 }
 
 /// The terminal phase that the status shows.

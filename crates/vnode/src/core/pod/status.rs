@@ -182,13 +182,15 @@ impl Machine {
             return None;
         }
         let wait = record.wait.as_ref();
+        let hindrance = self.hindrance.as_deref();
         let message = match wait {
             Some(wait) => Some(wait.message.clone()),
-            None => self.trouble.as_deref().map(str::to_owned),
+            None => hindrance.map(|hindrance| hindrance.message.clone()),
         };
         Some(ContainerStateWaiting {
             reason: Some(
                 wait.and_then(|wait| wait.reason.clone())
+                    .or_else(|| hindrance.and_then(|hindrance| hindrance.reason.clone()))
                     .unwrap_or_else(|| default_reason(world)),
             ),
             message: message.filter(|message| !message.is_empty()),

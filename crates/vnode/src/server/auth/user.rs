@@ -7,17 +7,19 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 /// Every user who has shown who it is belongs to it.
 const AUTHENTICATED: &str = "system:authenticated";
+/// Who has not shown who it is, and its group.
+const ANONYMOUS: (&str, &str) = ("system:anonymous", "system:unauthenticated");
 /// Which credential a user has shown (`authentication.kubernetes.io/credential-id`, KEP-4193).
 const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
-/// A user who has shown who it is.
+/// A user: one who has shown who it is, or the anonymous one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
     /// Its name.
     pub name: String,
     /// Its UID, or empty.
     pub uid: String,
-    /// Its groups, `system:authenticated` among them.
+    /// Its groups: `system:authenticated` among them, or `system:unauthenticated`.
     pub groups: Vec<String>,
     /// What else is known of it.
     pub extra: BTreeMap<String, Vec<String>>,
@@ -58,6 +60,20 @@ impl User {
             extra: info.extra.unwrap_or_default(),
         }
         .authenticated()
+    }
+
+    /// Who has not shown who it is.
+    pub(super) fn anonymous() -> Self {
+        Self {
+            name: ANONYMOUS.0.to_owned(),
+            groups: vec![ANONYMOUS.1.to_owned()],
+            ..Self::default()
+        }
+    }
+
+    /// Whether it has not shown who it is: its group says so, for a name can be given to anybody.
+    pub(super) fn is_anonymous(&self) -> bool {
+        self.groups.iter().any(|group| group == ANONYMOUS.1)
     }
 
     fn authenticated(mut self) -> Self {

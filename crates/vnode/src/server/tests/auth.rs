@@ -1,4 +1,4 @@
-use super::super::auth::{Auth, Memory};
+use super::super::auth::{Auth, Memory, Mode, Rules};
 use super::super::fake::{Fake, Mood};
 use super::super::{Node, Settings, router};
 use super::peer;
@@ -24,7 +24,13 @@ type User = (
     &'static [&'static str],
 );
 
-const USERS: [User; 5] = [
+const USERS: [User; 6] = [
+    (
+        "system:anonymous",
+        &["nodes/metrics", "nodes/stats"],
+        &["get"],
+        &[],
+    ),
     ("scraper", &["nodes/metrics", "nodes/stats"], &["get"], &[]),
     ("lister", &["nodes/pods"], &["get"], &[]),
     ("reader", &["nodes/proxy"], &["get"], &[]),
@@ -103,7 +109,11 @@ struct Kubelet(axum::Router);
 
 impl Kubelet {
     fn new(api: &ApiServer, line: &Line) -> Self {
-        let auth = Auth::new(line.client(api), Memory::default());
+        Self::by(api, line, Rules::default())
+    }
+
+    fn by(api: &ApiServer, line: &Line, rules: Rules) -> Self {
+        let auth = Auth::new(line.client(api), Memory::default()).by(rules);
         Self(router(Fake::new(Mood::Good), Settings::default(), auth))
     }
 
@@ -398,4 +408,50 @@ async fn a_door_knows_its_clients_by_the_published_authority() {
     assert_eq!(status(peer::Credential::Nothing).await, Some(401));
     shutdown.cancel();
     doors.closed().await;
+}
+
+const STATS: &str = "/stats/summary";
+const LOGS: &str = "/containerLogs/default/web/c";
+
+#[rstest]
+// Whoever shows nothing has what RBAC gives to system:anonymous, and a wrong token is no better than before.
+#[case(true, Mode::Webhook, STATS, None, "192.0.2.1", 200)]
+#[case(true, Mode::Webhook, LOGS, None, "192.0.2.1", 403)]
+#[case(true, Mode::Webhook, LOGS, None, "127.0.0.1", 403)]
+#[case(true, Mode::Webhook, STATS, Some("token-wrong"), "192.0.2.1", 401)]
+#[case(true, Mode::Webhook, LOGS, Some("token-reader"), "192.0.2.1", 200)]
+#[case(false, Mode::AlwaysAllow, STATS, None, "127.0.0.1", 401)]
+#[case(false, Mode::AlwaysAllow, STATS, Some("token-wrong"), "127.0.0.1", 401)]
+#[case(false, Mode::AlwaysAllow, LOGS, Some("token-nobody"), "192.0.2.1", 200)]
+#[case(true, Mode::AlwaysAllow, STATS, None, "192.0.2.1", 200)]
+#[case(true, Mode::AlwaysAllow, "/pods", None, "192.0.2.1", 200)]
+#[case(true, Mode::AlwaysAllow, LOGS, None, "192.0.2.1", 403)]
+#[case(true, Mode::AlwaysAllow, "/logs/messages", None, "192.0.2.1", 403)]
+#[case(
+    true,
+    Mode::AlwaysAllow,
+    "/exec/default/web/c?command=ls",
+    None,
+    "192.0.2.1",
+    403
+)]
+#[case(true, Mode::AlwaysAllow, LOGS, None, "127.0.0.1", 200)]
+#[case(true, Mode::AlwaysAllow, LOGS, None, "::ffff:127.0.0.1", 200)]
+#[tokio::test]
+async fn who_may_without_a_credential_is_a_matter_of_flags(
+    #[case] anonymous: bool,
+    #[case] mode: Mode,
+    #[case] path: &str,
+    #[case] token: Option<&str>,
+    #[case] from: &str,
+    #[case] status: u16,
+) {
+    let api = cluster().await;
+    let kubelet = Kubelet::by(&api, &Line::default(), Rules { anonymous, mode });
+    let peer = PeerIdentity {
+        certificate: None,
+        address: Some(std::net::SocketAddr::new(from.parse().unwrap(), 40_000)),
+    };
+    let (found, body) = kubelet.ask("n", "GET", path, token, peer).await;
+    assert_eq!(found, status, "{body}");
 }

@@ -1,7 +1,7 @@
 use super::super::doors::{Doors, Settings as At};
 use super::super::tls::clients::{follow_file, load_file};
 use super::super::tls::files::{Files, FilesError};
-use super::super::tls::signed::{self, follow};
+use super::super::tls::signed::{self, Keep, follow};
 use super::peer::{Credential, ca, client, connects, get, serving, validity};
 use axum::Router;
 use axum::extract::Extension;
@@ -9,14 +9,15 @@ use axum::routing::get as route;
 use evenkeel_net::pki::{Ca, Validity};
 use evenkeel_net::serve::{PeerIdentity, ServerTls};
 use evenkeel_testkit::{ApiServer, api_server, eventually};
+use k8s_openapi::ByteString;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use rcgen::{CertificateSigningRequestParams, Issuer, KeyPair};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -131,13 +132,13 @@ struct Signing {
 }
 
 impl Signing {
-    fn start(api: ApiServer, keep: Option<&Path>, addresses: &[&str]) -> Self {
+    fn start(api: ApiServer, keep: Option<Keep>, addresses: &[&str]) -> Self {
         let tls = ServerTls::without_certificate().unwrap();
         let (address, open) = door(&tls);
         let (addresses, receiver) = watch::channel(set(addresses));
         let shutdown = CancellationToken::new();
         let settings = signed::Settings {
-            keep: keep.map(Path::to_owned),
+            keep,
             poll: OFTEN,
             back_off: OFTEN,
             ..signed::Settings::new("vnode-0")
@@ -230,7 +231,7 @@ fn set(addresses: &[&str]) -> BTreeSet<IpAddr> {
 async fn the_request_is_what_the_signer_wants_and_its_certificate_is_served_and_kept() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("kubelet.pem");
-    let signing = Signing::start(api_server(), Some(&file), &[]);
+    let signing = Signing::start(api_server(), Some(Keep::File(file.clone())), &[]);
     // Without an address there is nothing to ask for, so this is the first.
     signing.addresses.send_replace(set(&["127.0.0.1", "::1"]));
     let request = signing.pending(1).await;
@@ -265,10 +266,100 @@ async fn the_request_is_what_the_signer_wants_and_its_certificate_is_served_and_
     signing.shutdown.cancel();
 
     // The next process serves with it at once.
-    let next = Signing::start(signing.api.clone(), Some(&file), &["127.0.0.1"]);
+    let next = Signing::start(signing.api.clone(), Some(Keep::File(file)), &["127.0.0.1"]);
     next.served().await;
     assert_eq!(next.list().await.len(), 1);
     next.shutdown.cancel();
+}
+
+fn secrets(api: &ApiServer) -> Api<Secret> {
+    Api::namespaced(api.client(), "default")
+}
+
+fn in_a_secret() -> Keep {
+    Keep::Secret {
+        namespace: "default".to_owned(),
+        name: "serving".to_owned(),
+    }
+}
+
+/// Keys of the Secret, once they are these.
+async fn keys(api: &ApiServer, expected: &[&str]) {
+    eventually("the entries of the Secret", DEADLINE, || async {
+        let data = secrets(api).get_opt("serving").await.unwrap()?.data?;
+        data.keys().eq(expected).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_secret_keeps_certificates_of_several_processes_and_their_next_lives_ask_for_none() {
+    let api = api_server();
+    // Whose certificate is over; and what is nobody's certificate.
+    let old = Validity {
+        from: validity().from - 7_200,
+        until: validity().from - 3_600,
+    };
+    let over = api.ca().issue_client("old", &[], old).unwrap();
+    let over = format!("{}{}", over.certificate_pem, over.key_pem);
+    let data = [
+        ("10.0.0.9.pem".to_owned(), ByteString(over.into_bytes())),
+        ("note".to_owned(), ByteString(b"mine".to_vec())),
+        ("odd.pem".to_owned(), ByteString(b"nonsense".to_vec())),
+    ];
+    let mut secret = Secret {
+        data: Some(data.into()),
+        ..Secret::default()
+    };
+    secret.metadata.name = Some("serving".to_owned());
+    secrets(&api)
+        .create(&PostParams::default(), &secret)
+        .await
+        .unwrap();
+
+    let first = Signing::start(api.clone(), Some(in_a_secret()), &["127.0.0.1"]);
+    first.sign(&first.pending(1).await, validity()).await;
+    keys(&api, &["127.0.0.1.pem", "note", "odd.pem"]).await;
+    let both = ["127.0.0.1", "::1"];
+    let second = Signing::start(api.clone(), Some(in_a_secret()), &both);
+    // It serves with the other's until it has its own, for an API server that does not verify names.
+    second.served().await;
+    second.sign(&second.pending(2).await, validity()).await;
+    keys(&api, &["127.0.0.1.pem", "127.0.0.1_--1.pem", "note", "odd.pem"]).await;
+    first.shutdown.cancel();
+    second.shutdown.cancel();
+
+    for (addresses, count) in [(&both[..1], 3), (&both[..], 4)] {
+        let next = Signing::start(api.clone(), Some(in_a_secret()), addresses);
+        next.served().await;
+        // The next request is for another address, so that there was none before.
+        next.addresses
+            .send_if_modified(|addresses| addresses.insert([127, 0, 0, 7].into()));
+        next.pending(count).await;
+        assert_eq!(next.list().await.len(), count);
+        next.shutdown.cancel();
+    }
+}
+
+#[tokio::test]
+async fn a_secret_that_is_missing_is_made_and_one_that_may_not_be_written_is_done_without() {
+    let made = Signing::start(api_server(), Some(in_a_secret()), &["127.0.0.1"]);
+    made.sign(&made.pending(1).await, validity()).await;
+    keys(&made.api, &["127.0.0.1.pem"]).await;
+    made.shutdown.cancel();
+
+    // No such namespace: nothing can be kept there.
+    let nowhere = Keep::Secret {
+        namespace: "nowhere".to_owned(),
+        name: "serving".to_owned(),
+    };
+    let without = Signing::start(api_server(), Some(nowhere), &["127.0.0.1"]);
+    without.sign(&without.pending(1).await, validity()).await;
+    without.served().await;
+    // It goes on all the same.
+    without.addresses.send_replace(set(&["127.0.0.2"]));
+    without.pending(2).await;
+    without.shutdown.cancel();
 }
 
 #[tokio::test]

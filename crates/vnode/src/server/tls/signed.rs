@@ -4,9 +4,11 @@
 //! for anew when the nodes have an address that it lacks; what is served with stays until the new one is there.
 
 mod held;
+mod keep;
+
+pub use keep::Keep;
 
 use evenkeel_api::names::vnode as names;
-use evenkeel_net::file::{WriteError, write_secret};
 use evenkeel_net::log::causes;
 use evenkeel_net::pki::{Identity, PkiError};
 use evenkeel_net::serve::ServerTls;
@@ -16,13 +18,13 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::certificates::v1::{
     CertificateSigningRequest, CertificateSigningRequestCondition, CertificateSigningRequestSpec,
 };
+use keep::KeepError;
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
 use rand::Rng as _;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, PKCS_ECDSA_P256_SHA256, SanType};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -32,8 +34,8 @@ use tokio_util::sync::CancellationToken;
 pub struct Settings {
     /// The certificate's common name is `system:node:` and this. One certificate serves all nodes of the process.
     pub name: String,
-    /// File in which certificate and key outlive the process; without it, each start asks anew.
-    pub keep: Option<PathBuf>,
+    /// Where certificate and key outlive the process; without it, each start asks anew.
+    pub keep: Option<Keep>,
     /// Time between looks at a request. 5 s.
     pub poll: Duration,
     /// For how long a request waits for its certificate before it is made anew. 15 min, as the kubelet's.
@@ -93,7 +95,8 @@ pub async fn follow(
     shutdown: CancellationToken,
 ) {
     let signed = Signed {
-        requests: Api::all(client),
+        requests: Api::all(client.clone()),
+        client,
         settings,
         tls,
     };
@@ -102,6 +105,7 @@ pub async fn follow(
 
 struct Signed {
     settings: Settings,
+    client: Client,
     requests: Api<CertificateSigningRequest>,
     tls: ServerTls,
 }
@@ -116,7 +120,12 @@ enum Woken {
 
 impl Signed {
     async fn follow(&self, addresses: &mut watch::Receiver<BTreeSet<IpAddr>>) {
-        let mut held = self.kept().await;
+        let at = match addresses.wait_for(|addresses| !addresses.is_empty()).await {
+            Ok(at) => at.clone(),
+            // There will never be anything to serve.
+            Err(_) => return,
+        };
+        let mut held = self.kept(&at).await;
         let mut failures = 0;
         loop {
             let wanted = addresses.borrow_and_update().clone();
@@ -137,9 +146,14 @@ impl Signed {
             match asked {
                 Ok(new) => {
                     tracing::info!(until = %new.until, "serving with a certificate of the cluster's signer");
-                    self.keep(&new.identity).await;
+                    let identity = new.identity.clone();
                     held = Some(new);
                     failures = 0;
+                    // One for other addresses would soon be kept instead.
+                    tokio::select! {
+                        () = self.keep(&wanted, &identity) => {}
+                        () = changed(addresses) => {}
+                    }
                 }
                 Err(error) => {
                     let rest = back_off(self.settings.back_off, failures);
@@ -172,7 +186,16 @@ impl Signed {
         let created = self.requests.create(&PostParams::default(), &object).await;
         let created = created.map_err(SigningError::Create)?;
         let name = created.metadata.name.unwrap_or_default();
-        tracing::info!("the serving certificate waits for approval: kubectl certificate approve {name}");
+        let again = match &self.settings.keep {
+            Some(keep) => format!("It will be kept in {keep}"),
+            None => {
+                "After a restart it is asked for anew, unless --certificate-secret or --state-dir keeps it"
+                    .to_owned()
+            }
+        };
+        tracing::info!(
+            "the serving certificate waits for approval: kubectl certificate approve {name}. {again}"
+        );
 
         let patience = self.settings.patience;
         let answer = tokio::time::timeout(patience, self.answer(&name, created.metadata.uid.as_deref()));
@@ -233,55 +256,90 @@ impl Signed {
     }
 
     /// What an earlier process kept, if it can still be served with.
-    async fn kept(&self) -> Option<Held> {
-        let path = self.settings.keep.as_ref()?;
-        let text = match tokio::fs::read_to_string(path).await {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
+    async fn kept(&self, addresses: &BTreeSet<IpAddr>) -> Option<Held> {
+        let keep = self.settings.keep.as_ref()?;
+        let texts = match self.insisting(keep, || keep.read(&self.client, addresses)).await {
+            Ok(texts) => texts,
             Err(error) => {
-                tracing::warn!(file = %path.display(), %error, "cannot read the certificate kept there");
+                let error = causes(&error);
+                tracing::warn!(
+                    error,
+                    "the certificate that was kept is not used; a new one is asked for"
+                );
                 return None;
             }
         };
-        let identity = Identity {
-            certificate_pem: text.clone(),
-            key_pem: text,
-        };
-        let served = Held::read(identity, chance()).and_then(|held| {
-            self.tls.replace(&held.identity)?;
-            Ok(held)
-        });
-        match served {
-            Ok(held) if held.until > Timestamp::now() => Some(held),
-            // It is served with all the same: better than nothing.
-            Ok(_) => {
-                tracing::info!(file = %path.display(), "the certificate kept there has expired");
-                None
-            }
-            Err(error) => {
-                let error = causes(&error);
-                tracing::warn!(file = %path.display(), error, "the certificate kept there is of no use");
-                None
+        let now = Timestamp::now();
+        let mut expired = None;
+        for text in texts {
+            let identity = Identity {
+                certificate_pem: text.clone(),
+                key_pem: text,
+            };
+            let served = Held::read(identity, chance()).and_then(|held| {
+                // Another key than the certificate's is refused here. The first one that has expired is better than nothing.
+                if held.until > now || expired.is_none() {
+                    self.tls.replace(&held.identity)?;
+                }
+                Ok(held)
+            });
+            match served {
+                Ok(held) if held.until > now => {
+                    tracing::info!(%keep, until = %held.until, "serving with the certificate that is kept");
+                    return Some(held);
+                }
+                Ok(held) => expired = expired.or(Some(held.until)),
+                Err(error) => {
+                    let error = causes(&error);
+                    tracing::warn!(%keep, error, "a certificate that is kept there is of no use");
+                }
             }
         }
+        if let Some(since) = expired {
+            tracing::info!(%keep, %since, "the certificate that is kept there has expired");
+        }
+        None
     }
 
-    async fn keep(&self, identity: &Identity) {
-        let Some(path) = self.settings.keep.clone() else {
+    async fn keep(&self, addresses: &BTreeSet<IpAddr>, identity: &Identity) {
+        let Some(keep) = &self.settings.keep else {
             return;
         };
         let text = format!("{}{}", identity.certificate_pem, identity.key_pem);
-        let written = tokio::task::spawn_blocking(move || write_secret(&path, text.as_bytes())).await;
-        let problem: Option<WriteError> = match written {
-            Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(error),
-            Err(error) => return tracing::error!(%error, "keeping the serving certificate failed"),
-        };
-        if let Some(error) = problem {
-            tracing::warn!(error = causes(&error), "the serving certificate is not kept");
+        let written = self.insisting(keep, || keep.write(&self.client, addresses, text.clone()));
+        match written.await {
+            Ok(()) => tracing::info!(%keep, "the serving certificate is kept"),
+            Err(error) => tracing::warn!(
+                error = causes(&error),
+                "the serving certificate is not kept: the next start asks for another one"
+            ),
+        }
+    }
+
+    /// Tries until it is done, or until it is clear that it will not be.
+    async fn insisting<T, F: Future<Output = Result<T, KeepError>>>(
+        &self,
+        keep: &Keep,
+        attempt: impl Fn() -> F,
+    ) -> Result<T, KeepError> {
+        let mut failures = 0;
+        loop {
+            match attempt().await {
+                Err(error) if error.is_passing() => {
+                    let rest = back_off(self.settings.back_off.min(FIRST), failures).min(LONGEST);
+                    tracing::warn!(%keep, error = causes(&error), again_in = ?rest, "trying again");
+                    failures = failures.saturating_add(1);
+                    tokio::time::sleep(rest).await;
+                }
+                done => return done,
+            }
         }
     }
 }
+
+/// Wait after the first failure to read or write what is kept, and the longest: nobody is served meanwhile.
+const FIRST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(10);
 
 /// Which part of its life a certificate is served with before it is renewed: not the same everywhere.
 fn chance() -> f64 {

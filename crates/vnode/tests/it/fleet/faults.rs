@@ -51,8 +51,12 @@ async fn a_pod_that_hangs_is_told_of_and_goes_in_spite_of_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_never_will_work_fails_the_pod() {
-    let bench = Bench::new(&["virtual-1"]).await;
+async fn where_it_is_wanted_what_never_will_work_fails_the_pod() {
+    let (api, world) = (api_server(), Arc::new(World::default()));
+    let fake = Fake::new(&world, 1);
+    let mut options = options(&fake);
+    Arc::make_mut(&mut options.pods).fail_refused = true;
+    let bench = Bench::with(api, world, fake, options, &["virtual-1"]);
     bench.world.trick("create", "default/web", &[Trick::Never]);
     bench.pod("web", "virtual-1", json!({})).await;
     bench

@@ -3,6 +3,7 @@
 use super::*;
 use evenkeel_vnode::provider::FaultKind;
 use evenkeel_vnode::server::Wanted;
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Patch, PatchParams};
 use prometheus_client::registry::Registry;
 
@@ -106,18 +107,35 @@ async fn a_container_that_ends_is_started_again_or_not_as_the_policy_says() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pod_that_is_refused_fails_with_the_reason_and_the_provider_hears_nothing_of_it() {
+async fn a_pod_that_is_refused_waits_with_the_reason_and_the_provider_hears_nothing_of_it() {
     let bench = Bench::new(&["virtual-1"]).await;
     let refused = json!({"metadata": {"annotations": {"refuse": "not here"}}});
     bench.pod("web", "virtual-1", refused).await;
     let pod = bench
-        .until("it has failed", "web", |pod| phase(pod) == "Failed")
+        .until("it waits", "web", |pod| waits(pod) == Some("Refused"))
         .await;
-    let status = pod.status.unwrap();
-    assert_eq!(
-        (status.reason.as_deref(), status.message.as_deref()),
-        (Some("Refused"), Some("Pod was rejected: not here"))
-    );
+    assert_eq!(phase(&pod), "Pending");
+    bench.event("web", "ProviderCreateFailed").await;
+    // Nor after a restart, with the status that it has by then.
+    bench.end().await;
+    let fake = Fake::new(&bench.world, 1);
+    let bench = Bench::again(bench.api, bench.world, fake, &["virtual-1"]);
+    let still = json!({"metadata": {"annotations": {"refuse": "still not here"}}});
+    let patch = Patch::Merge(&still);
+    bench
+        .pods()
+        .patch("web", &PatchParams::default(), &patch)
+        .await
+        .unwrap();
+    let said = |pod: &Pod| {
+        let status = pod.status.as_ref()?.container_statuses.as_ref()?.first()?;
+        status.state.as_ref()?.waiting.as_ref()?.message.clone()
+    };
+    bench
+        .until("it waits", "web", |pod| {
+            said(pod).as_deref() == Some("still not here")
+        })
+        .await;
     assert_eq!(bench.world.count("create", "default/web"), 0);
     bench.end().await;
 }

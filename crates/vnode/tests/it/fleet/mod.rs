@@ -4,6 +4,7 @@ mod bench;
 mod fake;
 mod faults;
 mod lifecycle;
+mod refusals;
 mod restart;
 mod sharing;
 mod strays;

@@ -233,7 +233,7 @@ fn a_successor_that_is_there_already_takes_over_when_the_old_pod_ends() {
 fn the_pod_of_a_deactivated_base_does_not_bring_it_back() {
     let mut room = in_pod();
     room.see(deactivation(A, A));
-    assert_eq!(room.pass(60), [Change::Gone(Why::Lost(Evidence::Deactivated))]);
+    assert_eq!(room.pass(8), [Change::Gone(Why::Lost(Evidence::Deactivated))]);
     room.see(pod("u", A, PodState::Ready));
     assert_eq!(room.pass(100), []);
     assert_eq!(room.see(heartbeat(A, A)), [Change::Online]);

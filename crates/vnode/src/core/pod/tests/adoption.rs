@@ -224,7 +224,7 @@ fn a_new_pod_is_not_asked_for() {
 
 #[test]
 fn a_pod_that_was_there_before_is_asked_for_even_if_no_status_says_that_it_runs() {
-    let mut bench = Bench::of(Machine::new(&web(), None).found(), web());
+    let mut bench = Bench::of(Machine::new(&web()).found(), web());
     let state = knows(&[("web", "sim://web/0", running())]);
     let asked = bench.play_but(Input::Seen, |action| {
         matches!(action, Action::Adopt).then(|| Some(Input::Adopted(Ok(Some(state.clone())))))

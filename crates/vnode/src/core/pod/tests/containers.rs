@@ -365,7 +365,7 @@ fn rules(action: RestartAction, among: bool, values: &[i32]) -> Vec<(Arc<str>, V
 fn a_rule_restarts_a_container_for_its_exit_code() {
     let pod = pod(&json!({"restartPolicy": "Never", "containers": [
         {"name": "web", "image": "web:1", "restartPolicy": "Never"}]}));
-    let machine = Machine::new(&pod, None).with_rules(rules(RestartAction::Restart, true, &[42]));
+    let machine = Machine::new(&pod).with_rules(rules(RestartAction::Restart, true, &[42]));
     let mut bench = Bench::of(machine, pod);
     bench.play(Input::Seen);
     let end = bench.ends("web", 42);
@@ -382,8 +382,7 @@ fn a_rule_restarts_all_containers_from_the_first_init_container_on() {
             {"name": "one", "image": "i"}, {"name": "side", "image": "s", "restartPolicy": "Always"}],
         "containers": [
             {"name": "web", "image": "web:1", "restartPolicy": "Never"}, {"name": "other", "image": "o"}]}));
-    let machine =
-        Machine::new(&pod, None).with_rules(rules(RestartAction::RestartAllContainers, true, &[42]));
+    let machine = Machine::new(&pod).with_rules(rules(RestartAction::RestartAllContainers, true, &[42]));
     let mut bench = Bench::of(machine, pod);
     bench.play(Input::Seen);
     let end = bench.ends("one", 0);

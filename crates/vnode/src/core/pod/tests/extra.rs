@@ -75,7 +75,7 @@ fn a_restart_of_the_kubelet_keeps_since_when_extra_conditions_hold() {
     };
     let before = since(&bench);
     bench.wait(100);
-    bench.machine = Machine::new(&bench.pod, None);
+    bench.machine = Machine::new(&bench.pod);
     let state = PodState {
         sandbox: sandbox(),
         containers: [(
@@ -96,15 +96,24 @@ fn a_restart_of_the_kubelet_keeps_since_when_extra_conditions_hold() {
 }
 
 #[test]
-fn a_fatal_fault_of_a_start_fails_the_pod_whatever_its_restart_policy() {
-    let mut bench = Bench::new(web());
-    let asked = bench.play_but(Input::Seen, |action| match action {
+fn a_fatal_fault_of_a_start_fails_the_pod_where_that_is_wanted_and_else_waits() {
+    let fatal = |action: &Action| match action {
         Action::Start { container, .. } => Some(Some(Input::Started {
             container: container.clone(),
             result: Err(Trouble::Fault(fault(FaultKind::Fatal, "InstallFailed"))),
         })),
         _ => None,
-    });
+    };
+    let mut bench = Bench::new(web());
+    bench.play_but(Input::Seen, fatal);
+    assert_eq!(bench.phase(), "Pending");
+    assert_eq!(waiting(&bench.container("web")).0, "InstallFailed");
+    bench.wait(10);
+    assert_eq!(short(&bench.play(Input::Tick)), ["start web 0", "post Running"]);
+
+    let mut bench = Bench::new(web());
+    bench.settings.fail_refused = true;
+    let asked = bench.play_but(Input::Seen, fatal);
     assert_eq!(bench.phase(), "Failed", "{asked:?}");
     let status = bench.status();
     assert_eq!(status.reason.as_deref(), Some("InstallFailed"));

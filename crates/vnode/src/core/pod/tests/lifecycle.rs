@@ -190,16 +190,113 @@ fn an_update_that_fails_is_tried_again() {
     assert_eq!(deeds(&bench.play(Input::Tick)), ["update"]);
 }
 
+fn refusal(reason: &str, message: &str) -> Refusal {
+    Refusal {
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+    }
+}
+
+/// Answers that a pod cannot be created, for this reason.
+fn refusing(trouble: Trouble) -> impl FnMut(&Action) -> Option<Option<Input>> {
+    move |action| matches!(action, Action::Create).then(|| Some(Input::Created(Err(trouble.clone()))))
+}
+
+#[rstest]
+#[case::no_provider_can(
+    Trouble::Refused(refusal("UnsupportedPodSpec", "spec.hostNetwork")),
+    ("UnsupportedPodSpec", "spec.hostNetwork"), ("UnsupportedPodSpec", "spec.hostNetwork")
+)]
+#[case::this_provider_does_not(
+    Trouble::Refused(refusal("InvalidModule", "no version")),
+    ("InvalidModule", "no version"), ("ProviderCreateFailed", "InvalidModule: no version")
+)]
+#[case::it_was_asked_and_never_will(
+    Trouble::Fault(fault(FaultKind::Never, "ModuleClaimed")),
+    ("ModuleClaimed", "ModuleClaimed it says"),
+    ("FailedCreatePodSandBox", "Failed to create pod sandbox: ModuleClaimed it says")
+)]
+#[case::it_was_asked_and_the_pod_has_failed(
+    Trouble::Fault(fault(FaultKind::Fatal, "Broken")),
+    ("Broken", "Broken it says"), ("FailedCreatePodSandBox", "Failed to create pod sandbox: Broken it says")
+)]
+fn a_pod_that_cannot_run_here_waits_with_the_reason_until_it_can(
+    #[case] trouble: Trouble,
+    #[case] waits: (&str, &str),
+    #[case] event: (&'static str, &str),
+) {
+    let asked_the_provider = matches!(trouble, Trouble::Fault(_));
+    let mut bench = Bench::new(web());
+    let asked = bench.play_but(Input::Seen, refusing(trouble.clone()));
+    assert_eq!(short(&asked), ["create", "post Pending", "post Pending"]);
+    assert_eq!(events(&asked), [(event.0, event.1.to_owned())]);
+    assert_eq!(
+        waiting(&bench.container("web")),
+        (waits.0.to_owned(), waits.1.to_owned())
+    );
+    // Five minutes: it is looked at again every 5 to 7.5 s, and said ever more seldom.
+    let mut said = 0;
+    let mut looks = 0;
+    for _ in 0..300 {
+        bench.wait(1);
+        let asked = bench.play_but(Input::Tick, refusing(trouble.clone()));
+        assert!(short(&asked).iter().all(|deed| deed == "create"), "{asked:?}");
+        said += events(&asked).len();
+        looks += short(&asked).len();
+    }
+    assert!((37..=60).contains(&looks), "{looks} looks");
+    assert_eq!(said, 5, "the 2nd, 4th, 8th, 16th, 32nd time");
+    // It is deleted as it is: the provider hears of it only if it was asked.
+    let mut deleted = Bench::new(web());
+    deleted.play_but(Input::Seen, refusing(trouble));
+    deleted.delete(30);
+    let asked = short(&deleted.play(Input::Seen));
+    assert_eq!(
+        asked.iter().any(|deed| deed == "delete"),
+        asked_the_provider,
+        "{asked:?}"
+    );
+    assert_eq!(asked.last().unwrap(), "forget", "{asked:?}");
+    // What was in the way is gone.
+    bench.wait(8);
+    let asked = bench.play(Input::Tick);
+    assert_eq!(
+        short(&asked),
+        ["create", "start web 0", "post Pending", "post Running"]
+    );
+}
+
 #[test]
-fn a_refused_pod_fails_with_the_reason_and_nothing_else_is_done() {
-    let pod = web();
-    let refusal = Refusal {
-        reason: "UnsupportedPodSpec".to_owned(),
-        message: "spec.hostNetwork".to_owned(),
-    };
-    let mut bench = Bench::of(Machine::new(&pod, Some(refusal)), pod);
-    let asked = bench.play(Input::Seen);
-    assert_eq!(short(&asked), ["post Failed"]);
+fn another_reason_is_said_at_once() {
+    let mut bench = Bench::new(web());
+    bench.play_but(
+        Input::Seen,
+        refusing(Trouble::Refused(refusal("InvalidModule", "no version"))),
+    );
+    bench.wait(8);
+    bench.play_but(
+        Input::Tick,
+        refusing(Trouble::Refused(refusal("InvalidModule", "no version"))),
+    );
+    bench.wait(8);
+    let asked = bench.play_but(
+        Input::Tick,
+        refusing(Trouble::Refused(refusal("InvalidModule", "no name"))),
+    );
+    assert_eq!(
+        events(&asked),
+        [("ProviderCreateFailed", "InvalidModule: no name".to_owned())]
+    );
+    assert_eq!(waiting(&bench.container("web")).1, "no name");
+}
+
+#[test]
+fn where_it_is_wanted_a_refused_pod_fails_with_the_reason_and_nothing_else_is_done() {
+    let mut bench = Bench::new(web());
+    bench.settings.fail_refused = true;
+    let refused = Trouble::Refused(refusal("UnsupportedPodSpec", "spec.hostNetwork"));
+    let asked = bench.play_but(Input::Seen, refusing(refused));
+    assert_eq!(short(&asked), ["create", "post Pending", "post Failed"]);
     assert_eq!(
         events(&asked),
         [("UnsupportedPodSpec", "spec.hostNetwork".to_owned())]
@@ -330,8 +427,9 @@ fn pods_that_fail_together_do_not_all_try_again_together() {
 }
 
 #[test]
-fn a_pod_that_can_never_be_created_fails() {
+fn where_it_is_wanted_a_pod_that_can_never_be_created_fails() {
     let mut bench = Bench::new(web());
+    bench.settings.fail_refused = true;
     let asked = bench.play_but(Input::Seen, |action| {
         matches!(action, Action::Create).then(|| {
             Some(Input::Created(Err(Trouble::Fault(fault(

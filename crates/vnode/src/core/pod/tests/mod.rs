@@ -87,6 +87,7 @@ fn settings() -> Settings {
         back_off_max: Duration::from_secs(300),
         reconcile: Duration::from_secs(10),
         conditions: Vec::new(),
+        fail_refused: false,
     }
 }
 
@@ -140,7 +141,7 @@ fn started(id: &str) -> Started {
 
 impl Bench {
     fn new(pod: Pod) -> Self {
-        Self::of(Machine::new(&pod, None), pod)
+        Self::of(Machine::new(&pod), pod)
     }
 
     fn of(machine: Machine, pod: Pod) -> Self {

@@ -27,19 +27,33 @@ fn a_status_that_stands_is_not_written_again() {
 
 #[test]
 fn a_newer_status_follows_while_an_older_one_is_being_written() {
+    let mut bench = Bench::running(web());
+    bench.wait(60);
+    let end = bench.ends("web", 1);
+    let ended = bench.play_but(end, hang);
+    assert_eq!(posts(&ended), 2, "it ended, and was started again");
+    assert_eq!(posts(&bench.step(Input::Tick)), 0, "and is not repeated");
+}
+
+#[test]
+fn a_pod_is_seen_pending_before_it_runs_however_soon_it_runs() {
     let mut bench = Bench::new(web());
-    let asked = bench.play_but(Input::Seen, hang);
+    let mut first = None;
+    let asked = bench.play_but(Input::Seen, |action| match action {
+        Action::Post(status) => {
+            first = Some(status.clone());
+            Some(None)
+        }
+        _ => None,
+    });
     assert_eq!(
         short(&asked),
-        [
-            "create",
-            "post Pending",
-            "start web 0",
-            "post Pending",
-            "post Running"
-        ]
+        ["create", "post Pending", "start web 0", "post Pending"]
     );
-    assert_eq!(posts(&bench.step(Input::Tick)), 0, "and is not repeated");
+    let version = bench.write(&first.unwrap());
+    let asked = bench.play(Input::Posted(Posted::Done(version)));
+    assert_eq!(short(&asked), ["post Running"]);
+    assert_eq!(bench.phase(), "Running");
 }
 
 #[test]

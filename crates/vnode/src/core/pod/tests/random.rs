@@ -73,7 +73,7 @@ impl World {
             "containers": [
                 {"name": "web", "image": "i0", "livenessProbe": probe, "readinessProbe": probe, "restartPolicy": policy},
                 {"name": "other", "image": "i0"}]}));
-        let mut machine = Machine::new(&pod, None);
+        let mut machine = Machine::new(&pod);
         if rules {
             machine = machine.with_rules(vec![(
                 "web".into(),
@@ -436,7 +436,7 @@ proptest! {
         pod.metadata.deletion_timestamp = None;
         let over = pod.status.as_ref().and_then(|status| status.phase.as_deref());
         let over = matches!(over, Some("Failed" | "Succeeded"));
-        let machine = Machine::new(&pod, None).found();
+        let machine = Machine::new(&pod).found();
         let mut next = World { bench: Bench::of(machine, pod), ..World::new(policy, false, true) };
         next.starts = 1000;
         next.bench.now = world.bench.now;

@@ -35,18 +35,8 @@ pub(super) struct Held {
 impl Held {
     /// To be renewed when `part` of its life is over.
     pub(super) fn read(identity: Identity, part: f64) -> Result<Self, PkiError> {
-        let refuse = |reason: String| PkiError::Read {
-            what: "the serving certificate".to_owned(),
-            reason,
-        };
-        let pem = Pem::iter_from_buffer(identity.certificate_pem.as_bytes())
-            .filter_map(Result::ok)
-            .find(|pem| pem.label == "CERTIFICATE")
-            .ok_or_else(|| refuse("no CERTIFICATE in the PEM text".to_owned()))?;
-        let leaf = pem.parse_x509().map_err(|error| refuse(error.to_string()))?;
-        let time = |time: x509_parser::time::ASN1Time| {
-            Timestamp::from_second(time.timestamp()).map_err(|error| refuse(error.to_string()))
-        };
+        let pem = certificate(&identity.certificate_pem)?;
+        let leaf = pem.parse_x509().map_err(refuse)?;
         let (from, until) = (
             time(leaf.validity().not_before)?,
             time(leaf.validity().not_after)?,
@@ -67,6 +57,31 @@ impl Held {
     /// Until it is to be renewed.
     pub(super) fn rest(&self, now: Timestamp) -> Duration {
         Duration::try_from(self.renew.duration_since(now)).unwrap_or_default()
+    }
+}
+
+/// When the certificate in a PEM text is over.
+pub(super) fn end(text: &str) -> Result<Timestamp, PkiError> {
+    let pem = certificate(text)?;
+    let leaf = pem.parse_x509().map_err(refuse)?;
+    time(leaf.validity().not_after)
+}
+
+fn certificate(text: &str) -> Result<Pem, PkiError> {
+    Pem::iter_from_buffer(text.as_bytes())
+        .filter_map(Result::ok)
+        .find(|pem| pem.label == "CERTIFICATE")
+        .ok_or_else(|| refuse("no CERTIFICATE in the PEM text"))
+}
+
+fn time(time: x509_parser::time::ASN1Time) -> Result<Timestamp, PkiError> {
+    Timestamp::from_second(time.timestamp()).map_err(refuse)
+}
+
+fn refuse(reason: impl ToString) -> PkiError {
+    PkiError::Read {
+        what: "the serving certificate".to_owned(),
+        reason: reason.to_string(),
     }
 }
 
