@@ -257,11 +257,15 @@ pub mod vnode {
     pub const VIRTUAL_NODE_LABEL: (&str, &str) = ("type", "virtual-kubelet");
     /// Label that all nodes of a fleet have, with the fleet's name: by it their watch finds them.
     pub const FLEET_LABEL: &str = "vnode.evenkeel.io/fleet";
-    /// The label by which a node is a virtual one: virtual-kubelet's, or a fleet's.
+    /// Instead of [`VIRTUAL_NODE_LABEL`] on a fleet's node that stands for a machine with an agent, as those of the lab do.
+    pub const MACHINE_LABEL: (&str, &str) = (VIRTUAL_NODE_LABEL.0, "machine");
+    /// The label by which a node is a virtual one: virtual-kubelet's, or a fleet's where it does not stand for a machine.
     pub fn virtual_label(labels: &BTreeMap<String, String>) -> Option<(&str, &str)> {
-        let (key, value) = VIRTUAL_NODE_LABEL;
-        let usual = (labels.get(key).map(String::as_str) == Some(value)).then_some((key, value));
-        usual.or_else(|| labels.get(FLEET_LABEL).map(|fleet| (FLEET_LABEL, fleet.as_str())))
+        match labels.get(VIRTUAL_NODE_LABEL.0).map(String::as_str) {
+            Some(value) if value == VIRTUAL_NODE_LABEL.1 => Some(VIRTUAL_NODE_LABEL),
+            Some(value) if value == MACHINE_LABEL.1 => None,
+            _ => labels.get(FLEET_LABEL).map(|fleet| (FLEET_LABEL, fleet.as_str())),
+        }
     }
     /// Whether a node is a virtual one.
     pub fn is_virtual(labels: &BTreeMap<String, String>) -> bool {

@@ -61,7 +61,10 @@ fn control_plane_and_virtual_nodes_are_out() {
     assert!(eligible(&labels(&[("type", "real")])));
     assert!(!eligible(&labels(&[(CONTROL_PLANE_LABEL, "")])));
     assert!(!eligible(&labels(&[("type", "virtual-kubelet")])));
-    assert!(!eligible(&labels(&[("vnode.evenkeel.io/fleet", "simulated")])));
+    let fleet = ("vnode.evenkeel.io/fleet", "simulated");
+    assert!(!eligible(&labels(&[fleet])));
+    assert!(!eligible(&labels(&[fleet, ("type", "edge")])));
+    assert!(eligible(&labels(&[fleet, ("type", "machine")])));
 }
 
 #[rstest]

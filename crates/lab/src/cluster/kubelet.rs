@@ -305,7 +305,7 @@ fn template(config: &KubeletConfig) -> NodeTemplate {
         pairs.collect::<BTreeMap<_, _>>()
     };
     let mut labels = text(&[
-        ("type", "machine"),
+        names::vnode::MACHINE_LABEL,
         ("beta.kubernetes.io/os", "linux"),
         ("beta.kubernetes.io/arch", "amd64"),
     ]);
