@@ -9,6 +9,7 @@ use crate::health::{Health, HealthAdaptor};
 use crate::lock::Lock;
 use crate::metrics::Metrics;
 use crate::shell::Shell;
+use crate::terms::TermFile;
 use crate::work::Works;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -26,6 +27,7 @@ pub struct Elector {
     metrics: Option<Metrics>,
     callbacks: Option<Callbacks>,
     watchdog: Option<HealthAdaptor>,
+    terms: Option<TermFile>,
 }
 
 impl Elector {
@@ -44,6 +46,7 @@ impl Elector {
             metrics: None,
             callbacks: None,
             watchdog: None,
+            terms: None,
         })
     }
 
@@ -93,6 +96,15 @@ impl Elector {
         self
     }
 
+    /// Notes the terms that are held, so that the next process of the same fixed identity takes the lock at once where this
+    /// one is ended without giving it back. Not under [`Compat::ClientGo`](crate::Compat::ClientGo), nor where the guarded
+    /// work may outlive the process.
+    #[must_use]
+    pub fn with_term_file(mut self, terms: &TermFile) -> Self {
+        self.terms = Some(terms.clone());
+        self
+    }
+
     /// Starts the candidate, in the present tokio runtime. It campaigns until `shutdown`, or ends by itself as its
     /// configuration says ([`OnLoss`](crate::OnLoss)).
     pub fn run(self, shutdown: CancellationToken) -> Election {
@@ -136,6 +148,7 @@ impl Elector {
             works.clone(),
             metrics,
             self.request_timeout,
+            self.terms,
             crate::shell::Told {
                 states: states_in,
                 latest: latest_in,

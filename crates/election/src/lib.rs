@@ -60,9 +60,10 @@ pub mod runner;
 mod shell;
 #[cfg(any(test, feature = "sim"))]
 pub mod sim;
+pub mod terms;
 mod work;
 
-pub use crate::core::{Compat, Config, ConfigError, FencingToken, Loss, OnLoss, State, StopReason};
+pub use crate::core::{Compat, Config, ConfigError, FencingToken, Loss, OnLoss, State, StopReason, Term};
 pub use callbacks::Callbacks;
 pub use election::Election;
 pub use elector::{Elector, unique_identity, unique_identity_of};

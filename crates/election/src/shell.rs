@@ -3,15 +3,20 @@
 use crate::callbacks::Notice;
 use crate::clock::Clock;
 use crate::complaints::Complaints;
-use crate::core::{Action, Announcement, Compat, Event, Loss, Machine, Now, ReadResult, State, WriteResult};
+use crate::core::{
+    Action, Announcement, Compat, Event, FencingToken, Loss, Machine, Now, ReadResult, State, Term,
+    WriteResult,
+};
 use crate::election::Request;
 use crate::gate::{Claim, Gate};
 use crate::health::Health;
 use crate::lock::{Lock, LockError};
 use crate::metrics::ElectionMetrics;
+use crate::terms::{TermFile, TermFileError};
 use crate::work::Works;
 use futures::future::{BoxFuture, Either, FutureExt as _, OptionFuture, select};
 use futures::stream::{BoxStream, FuturesUnordered, StreamExt as _};
+use std::error::Error as _;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -55,6 +60,16 @@ pub(crate) struct Shell {
     draining: Option<BoxFuture<'static, ()>>,
     announcing: FuturesUnordered<BoxFuture<'static, ()>>,
     complaints: Complaints,
+    terms: Option<Terms>,
+}
+
+/// What is known of terms on this machine, and noted there.
+struct Terms {
+    file: TermFile,
+    /// The machine was told of the predecessor's.
+    told: bool,
+    /// The one that was noted last.
+    noted: Option<FencingToken>,
 }
 
 impl Shell {
@@ -67,6 +82,7 @@ impl Shell {
         works: Works,
         metrics: Option<ElectionMetrics>,
         timeout: Duration,
+        terms: Option<TermFile>,
         told: Told,
     ) -> Self {
         let identity = machine(&health).config().identity.clone();
@@ -87,6 +103,11 @@ impl Shell {
             draining: None,
             announcing: FuturesUnordered::new(),
             complaints: Complaints::default(),
+            terms: terms.map(|file| Terms {
+                file,
+                told: false,
+                noted: None,
+            }),
         }
     }
 
@@ -149,7 +170,66 @@ impl Shell {
         }
     }
 
+    /// Tells the machine of the term that a predecessor held on this machine, once that has ended.
+    fn prove(&mut self) {
+        let Some(terms) = self.terms.as_mut().filter(|terms| !terms.told) else {
+            return;
+        };
+        match terms.file.ended(&self.name) {
+            Ok(None) => {}
+            Ok(Some(term)) => {
+                terms.told = true;
+                tracing::info!(
+                    lease = self.name,
+                    term = %term.token,
+                    "the former process of this identity has ended: if the lease still is of its term, it need not expire"
+                );
+                self.step(Event::Ended(term));
+            }
+            Err(error) => self.no_terms(&error),
+        }
+    }
+
+    /// Notes the term that has begun, for the process after this one.
+    fn note(&mut self, token: &FencingToken) {
+        let Some(terms) = self
+            .terms
+            .as_mut()
+            .filter(|terms| terms.noted.as_ref() != Some(token))
+        else {
+            return;
+        };
+        // A predecessor's term is over with a new one, whoever held that.
+        terms.told = true;
+        terms.noted = Some(token.clone());
+        let acquired = machine(&self.health)
+            .observed()
+            .and_then(|(record, _)| record.acquire_time);
+        let term = Term {
+            token: token.clone(),
+            acquired,
+        };
+        if let Err(error) = terms.file.hold(&self.name, &term) {
+            self.no_terms(&error);
+        }
+    }
+
+    fn no_terms(&self, error: &TermFileError) {
+        let why = error.source().map(ToString::to_string).unwrap_or_default();
+        tracing::warn!(
+            lease = self.name,
+            %error,
+            why,
+            "after a restart the lease has to expire before it is taken again"
+        );
+    }
+
     fn feed(&mut self, event: Event) {
+        self.prove();
+        self.step(event);
+    }
+
+    fn step(&mut self, event: Event) {
         let now = Now {
             at: self.clock.boot(),
             wall: self.clock.wall(),
@@ -179,6 +259,7 @@ impl Shell {
                 if self.draining.is_none() {
                     self.works.begin(&token);
                 }
+                self.note(&token);
                 self.gate.open(token, valid_until);
                 self.measure(|metrics| metrics.leading(true));
             }

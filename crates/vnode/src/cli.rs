@@ -15,6 +15,7 @@ use crate::server::kubelet::{Certificate, Clients, KubeletApi, KubeletApiError};
 use crate::server::tls::files;
 use crate::server::tls::signed::{self, Keep};
 use crate::simulated::{self, Simulated};
+use evenkeel_election::terms::{TermFile, TermFileError};
 use evenkeel_election::unique_identity_of;
 use evenkeel_net::admin::Admin;
 use evenkeel_net::client::{Access, ClientError};
@@ -45,6 +46,9 @@ pub enum VnodeError {
         #[source]
         source: std::io::Error,
     },
+    /// No terms can be noted in the directory.
+    #[error("--state-dir")]
+    Terms(#[from] TermFileError),
     /// The admin address cannot be listened on.
     #[error("--admin {address}: cannot listen there")]
     Listen {
@@ -69,6 +73,7 @@ impl VnodeError {
             Self::Client(ClientError::Build(_)) | Self::Admin(_) => 1,
             Self::Config(_)
             | Self::State { .. }
+            | Self::Terms(_)
             | Self::Listen { .. }
             | Self::Client(_)
             | Self::Kubelet(_) => 2,
@@ -185,6 +190,7 @@ pub async fn run(
             slots: args.slots,
             namespace: candidacy.namespace,
             name: candidacy.name,
+            terms: terms(&args, &candidacy.config.identity)?,
             election: candidacy.config,
         };
     }
@@ -294,6 +300,14 @@ fn keep(args: &ServeArgs, provider: &str) -> Result<Option<Keep>, VnodeError> {
         source,
     })?;
     Ok(Some(Keep::File(directory.join(format!("vnode-{provider}.pem")))))
+}
+
+/// Where the terms of a fixed identity are noted: one that is drawn anew with each start has no predecessor.
+fn terms(args: &ServeArgs, identity: &str) -> Result<Option<TermFile>, VnodeError> {
+    match (&args.state_dir, &args.identity) {
+        (Some(directory), Some(_)) => Ok(Some(TermFile::open(directory, identity)?)),
+        _ => Ok(None),
+    }
 }
 
 /// The address by which this machine reaches the API server: a datagram socket's, to which nothing is sent.

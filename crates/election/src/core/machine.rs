@@ -13,7 +13,7 @@ pub(crate) use rename::Rename;
 
 use super::config::{Compat, Config, ConfigError, JITTER_FACTOR};
 use super::record::{Observation, Record};
-use super::state::{Loss, State, StopReason};
+use super::state::{Loss, State, StopReason, Term};
 use jiff::Timestamp;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -70,8 +70,8 @@ struct Predecessor {
 ///   lease duration leaves the lock to expire;
 /// * records are compared by resourceVersion, not by a text in whole seconds; a follower that sees a change waits for
 ///   the record's own expiry instead of polling on, and for nothing when the record is released;
-/// * a record under our identity that we did not write is a predecessor's, left alone until it expires, and if it is
-///   renewed, another candidate's: this one ends;
+/// * a record under our identity that we did not write is a predecessor's, left alone until it expires or until the
+///   predecessor is proven to have ended ([`Event::Ended`]), and if it is renewed, another candidate's: this one ends;
 /// * `stopped leading` is told when leadership ends, before the lock is given back, not after;
 /// * a loss need not end the candidate ([`OnLoss`](super::OnLoss)).
 ///
@@ -106,6 +106,8 @@ pub struct Machine {
     written: VecDeque<Timestamp>,
     /// A record under our identity that was there before we wrote anything.
     predecessor: Option<Predecessor>,
+    /// A term of our identity whose holder has ended.
+    ended: Option<Term>,
     /// `became leader` was announced, `stopped leading` not yet.
     announced: bool,
     /// The holder last reported.
@@ -137,6 +139,7 @@ impl Machine {
             attempt: Duration::ZERO,
             written: VecDeque::new(),
             predecessor: None,
+            ended: None,
             announced: false,
             reported: None,
             published: State::Following { leader: None },
@@ -261,6 +264,14 @@ impl Machine {
             (Phase::ReleaseReading { .. } | Phase::Releasing { .. }, Event::Seen(_)) => {}
             (_, Event::Cancel) => self.cancel(now, actions),
             (_, Event::StepDown) => self.step_down(now, Loss::Cancelled, actions),
+            (phase, Event::Ended(term)) => {
+                self.ended = Some(term);
+                if let Phase::Waiting { until } = phase
+                    && self.sees_ended()
+                {
+                    self.wait(until.min(self.spread(now, now.at)));
+                }
+            }
             (_, Event::Drained) if self.ending.is_some() => self.end(now, true, actions),
             (_, Event::Seen(change)) if !self.client_go() => self.on_change(now, change, actions),
             (Phase::Reading, Event::Read(result)) => self.on_read(now, result, actions),
@@ -448,7 +459,8 @@ impl Machine {
         if self.client_go() || self.config.coordinated || record.holder != self.config.identity {
             return false;
         }
-        if self.is_own_write(record) {
+        // A last renewal may still have been under way when its sender ended.
+        if self.is_own_write(record) || self.is_ended(found) {
             return false;
         }
         let older = |seen: &Seen| {
@@ -461,6 +473,26 @@ impl Machine {
             Some(before) => before.renewed != record.renew_time,
             None => !self.written.is_empty(),
         }
+    }
+
+    /// Whether a record is of the term whose holder has ended. The time when it was taken tells it from a term that
+    /// somebody else of our name began over the same record.
+    fn is_ended(&self, found: &Observation) -> bool {
+        let of = |term: &Term| {
+            term.token.lease_uid == found.uid
+                && term.token.transitions == found.record.transitions
+                && term.acquired.is_some()
+                && term.acquired == found.record.acquire_time
+        };
+        let ours = !self.client_go() && !self.config.coordinated && self.predecessor.is_some();
+        ours && found.record.holder == self.config.identity && self.ended.as_ref().is_some_and(of)
+    }
+
+    /// Whether what we see is a predecessor's that has ended.
+    fn sees_ended(&self) -> bool {
+        self.seen
+            .as_ref()
+            .is_some_and(|seen| self.is_ended(&seen.observation))
     }
 
     fn client_go(&self) -> bool {

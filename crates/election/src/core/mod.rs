@@ -12,5 +12,5 @@ pub use config::{Compat, Config, ConfigError, OnLoss};
 pub(crate) use machine::Rename;
 pub use machine::{Action, Announcement, Event, Machine, Now, ReadResult, WriteResult};
 pub use record::{Observation, Record};
-pub use state::{FencingToken, Loss, State, StopReason};
+pub use state::{FencingToken, Loss, State, StopReason, Term};
 pub use token::MalformedToken;

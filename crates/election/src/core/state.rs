@@ -1,5 +1,6 @@
 //! What a candidate is, as others see it.
 
+use jiff::Timestamp;
 use std::fmt;
 use std::time::Duration;
 
@@ -16,6 +17,15 @@ impl fmt::Display for FencingToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.lease_uid, self.transitions)
     }
+}
+
+/// One term, as the lock has it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Term {
+    /// Its stamp.
+    pub token: FencingToken,
+    /// `acquireTime`; a term without one is not told from others.
+    pub acquired: Option<Timestamp>,
 }
 
 /// What a candidate is at a time.

@@ -15,5 +15,6 @@ mod migration;
 mod outage;
 mod properties;
 mod recovery;
+mod restart;
 mod rivals;
 mod upstream_cases;

@@ -39,7 +39,8 @@ pub struct ServeArgs {
     /// start needs an approval.
     #[arg(long, value_name = "SECRET", value_parser = secret, conflicts_with_all = ["state_dir", "tls_cert_file"])]
     pub certificate_secret: Option<SecretName>,
-    /// Directory in which it outlives the process instead; each process has its own.
+    /// Directory in which it outlives the process instead. With --identity, also where the next process under it finds that
+    /// this one has ended, so that it does not wait for its Leases to expire. Each process has its own.
     #[arg(long, value_name = "DIR", conflicts_with = "tls_cert_file")]
     pub state_dir: Option<PathBuf>,
     /// Authorities of client certificates that the kubelet API accepts (PEM); without it those that the API server publishes.

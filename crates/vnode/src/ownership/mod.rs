@@ -35,6 +35,7 @@ mod tests;
 
 pub use term::Term;
 
+use evenkeel_election::terms::TermFile;
 use evenkeel_election::{Config, ConfigError, Gate, OnLoss, Work};
 use kube::Client;
 use std::time::Duration;
@@ -57,6 +58,8 @@ pub enum Sharing {
         /// Timing and this replica's identity. It campaigns again after each loss and releases on a clean stop, whatever is
         /// said here of that.
         election: Config,
+        /// Where the terms of this identity are noted, so that its next process has its slots at once.
+        terms: Option<TermFile>,
     },
 }
 
@@ -74,6 +77,7 @@ impl Sharing {
                 retry_period: Duration::from_secs(2),
                 ..Config::new(identity)
             },
+            terms: None,
         }
     }
 
@@ -148,6 +152,7 @@ impl Ownership {
                 namespace,
                 name,
                 mut election,
+                terms,
             } => {
                 election.on_loss = OnLoss::Campaign;
                 election.release_on_cancel = true;
@@ -158,6 +163,7 @@ impl Ownership {
                     namespace,
                     name,
                     election,
+                    terms,
                 };
                 tokio::spawn(share::run(group, gates.clone(), told, shutdown));
                 gates

@@ -6,6 +6,7 @@ use super::{Change, fnv, slot};
 use evenkeel_api::names;
 use evenkeel_election::clock::{Clock as _, SystemClock};
 use evenkeel_election::lock::LeaseLock;
+use evenkeel_election::terms::TermFile;
 use evenkeel_election::{Config, Elector, Gate};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
@@ -30,6 +31,7 @@ pub(super) struct Group {
     pub(super) namespace: String,
     pub(super) name: String,
     pub(super) election: Config,
+    pub(super) terms: Option<TermFile>,
 }
 
 impl Group {
@@ -152,6 +154,7 @@ impl Desk {
             client,
             namespace,
             election,
+            terms,
             ..
         } = &self.group;
         for (index, (name, gate)) in self.slots.iter().zip(gates).enumerate() {
@@ -183,6 +186,10 @@ impl Desk {
             let Ok(elector) = elector.with_gate(gate) else {
                 tracing::error!(name, "a slot's gate is in use already");
                 continue;
+            };
+            let elector = match terms {
+                Some(terms) => elector.with_term_file(terms),
+                None => elector,
             };
             let number = u16::try_from(index).unwrap_or(u16::MAX);
             let running = elector.run(shutdown.clone());

@@ -34,6 +34,7 @@ async fn is_taken(cluster: &Cluster) {
 async fn streams_end_when_another_replica_takes_their_nodes_slot() {
     let cluster = Cluster::with(&["handover-90"], |options| {
         options.sharing = Sharing::Slots {
+            terms: None,
             slots: 1,
             namespace: "default".to_owned(),
             name: "fleet".to_owned(),

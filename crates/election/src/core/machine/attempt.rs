@@ -93,7 +93,7 @@ impl Machine {
                 return;
             }
         }
-        if !mine && !got.holder.is_empty() && self.is_valid(now) {
+        if !mine && !got.holder.is_empty() && self.is_valid(now) && !self.sees_ended() {
             return self.attempt_failed(now, actions);
         }
         let record = if mine {

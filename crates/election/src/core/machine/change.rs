@@ -39,8 +39,8 @@ impl Machine {
             return self.end_as_duplicate(now, actions);
         }
         self.report(actions);
-        // A coordinator's choice, or a write of ours whose answer was lost.
-        let for_us = self.is_mine(&record);
+        // A coordinator's choice, a write of ours whose answer was lost, or what a predecessor left that has ended.
+        let for_us = self.is_mine(&record) || self.sees_ended();
         let next = if record.holder.is_empty() || for_us {
             // Free to take, or given to us.
             until.min(self.spread(now, now.at))

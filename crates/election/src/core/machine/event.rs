@@ -1,7 +1,7 @@
 //! What goes into the machine, and what comes out.
 
 use crate::core::record::{Observation, Record};
-use crate::core::state::{FencingToken, Loss, State};
+use crate::core::state::{FencingToken, Loss, State, Term};
 use jiff::Timestamp;
 use std::time::Duration;
 
@@ -40,6 +40,8 @@ pub enum Event {
     Seen(Option<Observation>),
     /// Answer to [`Action::Drain`]: the guarded work has ended.
     Drained,
+    /// Whoever held this term under our identity has ended, by proof: its record need not expire.
+    Ended(Term),
     /// The candidate shall hand over, and go on as a follower.
     StepDown,
     /// The candidate shall stop.

@@ -47,6 +47,7 @@ impl Machine {
             attempt,
             written,
             predecessor,
+            ended: _,
             announced,
             reported,
             published,

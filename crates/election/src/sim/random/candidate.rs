@@ -1,7 +1,7 @@
 //! One process of a world.
 
 use super::clock::SimClock;
-use crate::core::{FencingToken, Machine, Observation, Record};
+use crate::core::{FencingToken, Machine, Observation, Record, Term};
 use crate::sim::Judge;
 use std::time::Duration;
 
@@ -47,6 +47,8 @@ pub(super) struct Candidate {
     pub(super) identity: String,
     /// Which of the processes that ran here.
     pub(super) life: u32,
+    /// The last term that a process of this identity held, as noted in its term file.
+    pub(super) held: Option<Term>,
     /// None: no process runs.
     pub(super) machine: Option<Machine>,
     pub(super) clock: SimClock,
@@ -71,6 +73,7 @@ impl Candidate {
         Self {
             identity: String::new(),
             life: 0,
+            held: None,
             machine: None,
             clock,
             gate: None,

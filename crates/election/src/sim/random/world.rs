@@ -6,7 +6,7 @@ use super::script::{Line, What};
 use super::setup::{Rules, Setup};
 use super::{Broken, Fault, Tally};
 use crate::core::{
-    Action, ConfigError, Event, FencingToken, Machine, Now, Observation, ReadResult, State, WriteResult,
+    Action, ConfigError, Event, FencingToken, Machine, Now, Observation, ReadResult, State, Term, WriteResult,
 };
 use crate::sim::{Judge, Register};
 use rand::rngs::StdRng;
@@ -181,9 +181,17 @@ impl World {
             Machine::new(self.setup.config(&identity)).map_err(|ConfigError(text)| Broken::Config(text))?;
         let candidate = &mut self.candidates[who];
         candidate.life += 1;
+        if candidate.identity != identity {
+            candidate.held = None;
+        }
         candidate.identity = identity;
         candidate.machine = Some(machine);
         self.note(Some(who), || What::Starts);
+        if let Some(term) = self.candidates[who].held.clone()
+            && self.random.random_bool(0.5)
+        {
+            self.tell(who, Event::Ended(term))?;
+        }
         self.tell(who, Event::Wake)
     }
 
@@ -294,7 +302,13 @@ impl World {
                 self.queue_wake(who);
             }
             Action::OpenGate { token, valid_until } => {
-                self.candidates[who].gate = Some(valid_until);
+                let candidate = &mut self.candidates[who];
+                candidate.gate = Some(valid_until);
+                let observed = candidate.machine.as_ref().and_then(Machine::observed);
+                candidate.held = observed.map(|(record, _)| Term {
+                    token: token.clone(),
+                    acquired: record.acquire_time,
+                });
                 self.note(Some(who), || What::Opens(token.clone(), valid_until));
                 return self.opened(who, token);
             }

@@ -3,6 +3,7 @@
 use super::world::{SOON, Vnode, World, identity};
 use evenkeel_testkit::eventually;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use k8s_openapi::api::coordination::v1::Lease;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -179,6 +180,36 @@ async fn a_state_directory_keeps_the_certificate_for_the_next_process() {
     for (path, mode) in [(&directory, 0o700), (&file, 0o600)] {
         let found = std::fs::metadata(path).expect("it is there").permissions();
         assert_eq!(found.mode() & 0o777, mode, "{}", path.display());
+    }
+}
+
+/// It is killed while nobody else may take its slots for an hour.
+#[tokio::test(flavor = "multi_thread")]
+async fn with_a_state_directory_a_killed_process_has_its_nodes_back_at_once() {
+    let world = World::start().await;
+    let directory = world.api.home.path().join("state");
+    let line = [
+        "--state-dir",
+        directory.to_str().expect("a text"),
+        "--leader-elect-lease-duration=1h",
+        "--leader-elect-renew-deadline=30m",
+        "--slots=1",
+    ];
+    let leases: kube::Api<Lease> = kube::Api::namespaced(world.client.clone(), "kube-node-lease");
+    let held = async |life: i32| {
+        eventually(&format!("the slot is held in life {life}"), SOON, || async {
+            let lease = leases.get_opt("evenkeel-vnode-simulated-0").await.ok()??;
+            let spec = lease.spec?;
+            let ours = spec.holder_identity.as_deref() == Some("fixed");
+            (ours && spec.lease_transitions == Some(life)).then_some(())
+        })
+        .await;
+    };
+    for life in 0..3 {
+        let vnode = world.vnode("fixed", 1, &line);
+        held(life).await;
+        world.ready(1).await;
+        vnode.kill();
     }
 }
 

@@ -18,6 +18,7 @@ fn replica(api: &ApiServer, world: &Arc<World>, number: u32) -> Bench {
     let fake = Fake::new(world, number);
     let mut options = options(&fake);
     options.sharing = Sharing::Slots {
+        terms: None,
         slots: 4,
         namespace: "default".to_owned(),
         name: "fleet".to_owned(),

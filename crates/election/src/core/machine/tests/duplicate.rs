@@ -28,6 +28,115 @@ fn a_predecessors_record_is_taken_when_it_has_expired(#[values(false, true)] wat
     assert_eq!(world.me().machine.state().token(), Some(&token(1, 4)));
 }
 
+fn acquired(micros: i64) -> Option<Timestamp> {
+    Some(Timestamp::from_microsecond(1_700_000_000_000_000 + micros).unwrap())
+}
+
+fn left() -> Record {
+    Record {
+        acquire_time: acquired(0),
+        ..renewed("baz", 0)
+    }
+}
+
+fn ended(uid: u32, transitions: i32, micros: i64) -> Event {
+    Event::Ended(Term {
+        token: token(uid, transitions),
+        acquired: acquired(micros),
+    })
+}
+
+/// What a predecessor left that is proven to have ended is taken at once, as a new term.
+#[rstest]
+#[case::known_from_the_start(0, 100)]
+#[case::proven_later(4_000, 4_100)]
+fn a_predecessors_record_is_taken_when_it_is_proven_to_have_ended(
+    #[case] at: u64,
+    #[case] until: u64,
+    #[values(false, true)] watches: bool,
+) {
+    let mut world = World::with(baz(), left());
+    world.me().watches = watches;
+    world.until(at);
+    assert!(!world.me().leads());
+    world.send(ended(1, 3, 0));
+    world.until(until);
+    assert!(world.me().leads());
+    assert_eq!(world.transitions(), 4, "a new term");
+    world.until(30_000);
+    assert!(world.me().leads());
+}
+
+/// Proof of another term is none, and neither is that of a term which somebody else of our name took.
+#[rstest]
+#[case::another_lock(ended(2, 3, 0))]
+#[case::an_earlier_term(ended(1, 2, 0))]
+#[case::taken_by_somebody_else(ended(1, 3, 1))]
+fn a_proof_of_another_term_changes_nothing(#[case] event: Event) {
+    let mut world = World::with(baz(), left());
+    world.send(event);
+    world.until(9_999);
+    assert!(!world.me().leads());
+    world.until(10_200);
+    assert!(world.me().leads());
+}
+
+/// A record that says nothing of when it was taken is not told from others.
+#[test]
+fn a_term_without_a_time_is_not_proven() {
+    let mut world = World::with(baz(), renewed("baz", 0));
+    world.send(Event::Ended(Term {
+        token: token(1, 3),
+        acquired: None,
+    }));
+    world.until(9_999);
+    assert!(!world.me().leads());
+}
+
+/// Neither client-go nor a coordinated candidate takes it.
+#[rstest]
+#[case::client_go(Config { compat: Compat::ClientGo, ..baz() })]
+#[case::coordinated(Config { coordinated: true, ..baz() })]
+fn where_other_rules_hold_a_proof_changes_nothing(#[case] config: Config) {
+    let run = |proof: Option<Event>| {
+        let mut world = World::with(config.clone(), left());
+        proof.into_iter().for_each(|proof| world.send(proof));
+        world.until(9_000);
+        (world.record(), world.me().open())
+    };
+    assert_eq!(run(Some(ended(1, 3, 0))), run(None));
+}
+
+/// Another holder's record is never taken for a predecessor's.
+#[test]
+fn a_proof_is_of_our_own_identity() {
+    let foreign = Record {
+        holder: "bar".into(),
+        ..left()
+    };
+    let mut world = World::with(baz(), foreign);
+    world.send(ended(1, 3, 0));
+    world.until(9_999);
+    assert!(!world.me().leads());
+}
+
+/// Its last renewal may have been under way when it ended.
+#[rstest]
+fn a_last_renewal_of_a_predecessor_that_has_ended_is_no_duplicate(#[values(false, true)] watches: bool) {
+    let mut world = World::with(baz(), left());
+    world.me().watches = watches;
+    world.until(500);
+    let last = Record {
+        acquire_time: acquired(0),
+        ..renewed("baz", 1)
+    };
+    world.send(ended(1, 3, 0));
+    world.put(last);
+    world.until(3_000);
+    assert!(world.me().leads());
+    assert_eq!(world.transitions(), 4);
+}
+
 /// One that is renewed while we look at it runs now.
 #[rstest]
 #[case::seen_on_the_watch(true)]
