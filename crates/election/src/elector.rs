@@ -2,7 +2,7 @@
 
 use crate::callbacks::Callbacks;
 use crate::clock::{Clock, SystemClock};
-use crate::core::{Config, ConfigError, Machine};
+use crate::core::{Compat, Config, ConfigError, Machine};
 use crate::election::Election;
 use crate::gate::{Claim, Gate, GateInUse};
 use crate::health::{Health, HealthAdaptor};
@@ -68,7 +68,7 @@ impl Elector {
     }
 
     /// For how long one request on the lock may take; half of the renew deadline unless set, so that two fit in. Under
-    /// [`Compat::ClientGo`](crate::Compat::ClientGo) at least 1 s, as with its own lock client.
+    /// [`Compat::ClientGo`] at least 1 s, as with its own lock client.
     #[must_use]
     pub fn with_request_timeout(mut self, timeout: Duration) -> Self {
         self.request_timeout = timeout;
@@ -97,8 +97,8 @@ impl Elector {
     }
 
     /// Notes the terms that are held, so that the next process of the same fixed identity takes the lock at once where this
-    /// one is ended without giving it back. Not under [`Compat::ClientGo`](crate::Compat::ClientGo), nor where the guarded
-    /// work may outlive the process.
+    /// one is ended without giving it back. Without effect under [`Compat::ClientGo`] and in coordinated elections. Not to be
+    /// used where the guarded work may outlive the process.
     #[must_use]
     pub fn with_term_file(mut self, terms: &TermFile) -> Self {
         self.terms = Some(terms.clone());
@@ -121,7 +121,12 @@ impl Elector {
         let (states_in, states) = mpsc::unbounded_channel();
         let (latest_in, latest) = watch::channel(self.machine.state().clone());
         let (requests, asked) = mpsc::unbounded_channel();
-        let works = Works::default();
+        let config = self.machine.config();
+        // There a record of our name is taken in any case, or by others' word.
+        let terms = self
+            .terms
+            .filter(|_| config.compat == Compat::Evenkeel && !config.coordinated);
+        let works = Works::new(terms.clone());
         let health = Health {
             machine: Arc::new(Mutex::new(self.machine)),
             clock: Arc::clone(&self.clock),
@@ -148,7 +153,7 @@ impl Elector {
             works.clone(),
             metrics,
             self.request_timeout,
-            self.terms,
+            terms,
             crate::shell::Told {
                 states: states_in,
                 latest: latest_in,

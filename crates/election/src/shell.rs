@@ -186,7 +186,11 @@ impl Shell {
                 );
                 self.step(Event::Ended(term));
             }
-            Err(error) => self.no_terms(&error),
+            Err(error) => {
+                // Said once: what could not be read now will not be asked for again.
+                terms.told = true;
+                self.no_terms(&error);
+            }
         }
     }
 
@@ -259,8 +263,8 @@ impl Shell {
                 if self.draining.is_none() {
                     self.works.begin(&token);
                 }
+                self.gate.open(token.clone(), valid_until);
                 self.note(&token);
-                self.gate.open(token, valid_until);
                 self.measure(|metrics| metrics.leading(true));
             }
             Action::CloseGate => {

@@ -2,14 +2,19 @@
 //!
 //! A candidate that is started again under its own fixed identity finds its predecessor's record in the lock, and cannot
 //! tell from it whether the predecessor still runs. It waits until the record has expired. With a [`TermFile`] it need not:
-//! each process of the identity holds an exclusive file lock for as long as it lives, and notes the terms that it holds.
-//! Whoever gets the file lock knows that the process which noted a term has ended, and takes what it held at once, as a new
-//! term with a greater [`FencingToken`].
+//! each process of the identity locks a file for as long as it lives, and notes in it the terms that it holds. Whoever gets
+//! the file lock knows that the process which noted a term has ended, and takes what it held at once, as a new term with a
+//! greater [`FencingToken`].
 //!
-//! The proof is that of the kernel which released the file lock. Notes of another boot, thus also of another machine that
-//! has the directory mounted, prove nothing. Neither do they when the record in the Lease is of another term, or was taken at
-//! another time: then somebody else has used the identity. Work in other processes, which the predecessor began and which
-//! outlive it, is not covered: use this where all guarded work ends with the process.
+//! The proof is that of the kernel which released the file lock. It holds for what was written into the very file that was
+//! locked, so the notes name that file (device and inode) and the boot. A file that was copied, restored from a backup or
+//! made anew proves nothing, and neither does one of another boot, thus of another machine that has the directory mounted.
+//! The same goes where the record in the Lease is of another term, or was taken at another time: then somebody else has
+//! used the identity.
+//!
+//! What is not covered: work in other processes, which the predecessor began and which outlives it; a file system whose
+//! server takes locks away from clients that live (use a local directory); a virtual machine that is cloned with its memory;
+//! candidates of other kinds under the same identity, which continue a record of their name in the same term.
 
 use crate::core::{FencingToken, Term};
 use jiff::Timestamp;
@@ -17,8 +22,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::io::{self, Read as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -36,7 +41,7 @@ pub struct TermFileError {
 }
 
 /// The file in which processes of one identity note the terms that they hold. Cheap to clone; one for all elections of a
-/// process. The file lock is held until the last clone is dropped.
+/// process. The file lock is held until the last clone is dropped; each [`Work`](crate::Work) of a term has one.
 #[derive(Clone)]
 pub struct TermFile {
     inner: Arc<Mutex<Inner>>,
@@ -44,8 +49,9 @@ pub struct TermFile {
 
 struct Inner {
     path: PathBuf,
-    boot: String,
-    lock: File,
+    file: File,
+    /// Which file it is, and since when it can have been locked.
+    origin: Origin,
     /// Whether the file lock is ours, and with it the file.
     owned: bool,
     /// By the name of the lock object.
@@ -54,10 +60,20 @@ struct Inner {
     former: BTreeMap<String, Note>,
 }
 
-#[derive(Default, Serialize, Deserialize)]
+/// What the notes are true of: one file, in one boot of one machine. A file that a living process has locked cannot have
+/// the numbers of another one.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Origin {
+    boot: String,
+    device: u64,
+    inode: u64,
+}
+
+#[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Notes {
-    boot: String,
+    origin: Origin,
     terms: BTreeMap<String, Note>,
 }
 
@@ -82,7 +98,7 @@ impl TermFile {
     /// process of the identity may still hold the file lock.
     ///
     /// # Errors
-    /// The directory or the file of the lock cannot be made or opened.
+    /// The directory or the file cannot be made or opened.
     pub fn open(directory: &Path, identity: &str) -> Result<Self, TermFileError> {
         let failed = |what, path: &Path| {
             let path = path.display().to_string();
@@ -91,19 +107,25 @@ impl TermFile {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
         made.map_err(failed("make the directory", directory))?;
         let path = directory.join(format!("terms-{}.json", file_name(identity)));
-        let beside = path.with_extension("lock");
-        let lock = OpenOptions::new()
+        let file = OpenOptions::new()
             .create(true)
             .truncate(false)
+            .read(true)
             .write(true)
             .mode(0o600)
-            .open(&beside)
-            .map_err(failed("open", &beside))?;
+            .open(&path)
+            .map_err(failed("open", &path))?;
+        let about = file.metadata().map_err(failed("open", &path))?;
         let boot = fs::read_to_string(BOOT).map_err(failed("read", Path::new(BOOT)))?;
+        let origin = Origin {
+            boot: boot.trim().to_owned(),
+            device: about.dev(),
+            inode: about.ino(),
+        };
         let inner = Inner {
             path,
-            boot: boot.trim().to_owned(),
-            lock,
+            file,
+            origin,
             owned: false,
             notes: BTreeMap::new(),
             former: BTreeMap::new(),
@@ -144,19 +166,21 @@ impl Inner {
         if self.owned {
             return Ok(());
         }
-        match self.lock.try_lock() {
+        match self.file.try_lock() {
             Ok(()) => self.owned = true,
             Err(TryLockError::WouldBlock) => return Ok(()),
             Err(TryLockError::Error(source)) => return Err(self.failed("lock", source)),
         }
-        let text = match fs::read(&self.path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(source) => return Err(self.failed("read", source)),
-        };
+        let mut text = Vec::new();
+        if let Err(source) = self.file.read_to_end(&mut text) {
+            return Err(self.failed("read", source));
+        }
+        if text.is_empty() {
+            return Ok(());
+        }
         let notes: Notes =
             serde_json::from_slice(&text).map_err(|error| self.failed("read", error.into()))?;
-        if notes.boot == self.boot {
+        if notes.origin == self.origin {
             self.former.clone_from(&notes.terms);
             // Those of locks that this process does not get to hold stay for the next one.
             self.notes = notes.terms;
@@ -164,23 +188,17 @@ impl Inner {
         Ok(())
     }
 
-    /// Whole, or not at all: a process may be ended at any moment. It need not outlive the machine, so nothing waits for
-    /// the disk.
+    /// In place, since the file lock is of this file and not of its name. A process that is ended half way leaves what
+    /// cannot be read, which proves nothing. The notes need not outlive the machine, so nothing waits for the disk.
     fn write(&self) -> Result<(), TermFileError> {
         let notes = Notes {
-            boot: self.boot.clone(),
+            origin: self.origin.clone(),
             terms: self.notes.clone(),
         };
         let written = || {
-            let beside = self.path.with_extension("new");
-            let mut file = OpenOptions::new()
-                .create(true)
-                .truncate(true)
-                .write(true)
-                .mode(0o600)
-                .open(&beside)?;
-            file.write_all(&serde_json::to_vec(&notes)?)?;
-            fs::rename(&beside, &self.path)
+            let text = serde_json::to_vec(&notes)?;
+            self.file.set_len(0)?;
+            self.file.write_all_at(&text, 0)
         };
         written().map_err(|source| self.failed("write", source))
     }

@@ -1,6 +1,7 @@
 //! The work that leadership guards: told to end with its term, and waited for before the lock is given back.
 
 use crate::core::FencingToken;
+use crate::terms::TermFile;
 use futures::future::BoxFuture;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
@@ -14,6 +15,8 @@ pub struct Work {
     token: FencingToken,
     stop: CancellationToken,
     _share: TaskTrackerToken,
+    /// What this process held has not ended before its work has.
+    _terms: Option<TermFile>,
 }
 
 impl Work {
@@ -44,9 +47,17 @@ struct Term {
 #[derive(Clone, Default)]
 pub(crate) struct Works {
     term: Arc<Mutex<Option<Term>>>,
+    terms: Option<TermFile>,
 }
 
 impl Works {
+    pub(crate) fn new(terms: Option<TermFile>) -> Self {
+        Self {
+            term: Arc::default(),
+            terms,
+        }
+    }
+
     /// A share in the present term.
     pub(crate) fn share(&self) -> Option<Work> {
         let term = self.lock();
@@ -55,6 +66,7 @@ impl Works {
             token: term.token.clone(),
             stop: term.stop.clone(),
             _share: term.shares.token(),
+            _terms: self.terms.clone(),
         })
     }
 

@@ -10,7 +10,8 @@
 //!   With HTTP/1.1 each watch has its own connection, which nobody asks anything for minutes, and each idle
 //!   connection in the pool is a trap of its own. What speaks against HTTP/2 is met: a request
 //!   that was given up in silence takes its connection out of the pool at once; the window of a connection holds 32
-//!   times that of a stream, so that watches nobody reads do not starve a write; and who must not wait behind anything (an
+//!   times that of a stream, so that watches nobody reads do not starve a write; a further connection is opened before the
+//!   server takes no more requests on the first (`connections`); and who must not wait behind anything (an
 //!   elector) takes a second client from the same [`Access`], which has a connection of its own.
 //! * **TCP keepalive and TCP_USER_TIMEOUT** end connections of either kind after 25 and 20 s.
 //! * **Time-outs**: 15 s for a response head and between two parts of a body, see [`SilentServer`]; callers that
@@ -20,6 +21,7 @@
 //! Upgrades of connections (exec, attach, port-forward) need HTTP/1.1. Who makes them takes a client of their own for them,
 //! [`Access::upgrading`]: on HTTP/2 the server refuses them.
 
+use connections::Connections;
 use dial::{CONNECT, Dialer, Endpoints, Prompt};
 use exchange::ExchangeLayer;
 use http::{Request, Response};
@@ -41,6 +43,7 @@ use tower::{BoxError, Layer, Service, ServiceBuilder};
 use tower_http::timeout::TimeoutBody;
 
 mod args;
+mod connections;
 mod dial;
 mod endpoints;
 mod exchange;
@@ -50,6 +53,7 @@ mod silence;
 mod stream;
 
 pub use args::ClientArgs;
+pub use connections::OpenBody;
 pub use endpoints::{Endpoint, NoEndpoint};
 pub use server::ServerArgs;
 pub use silence::SilentServer;
@@ -69,7 +73,7 @@ const HTTP1: &[u8] = b"http/1.1";
 
 /// What carries requests to the API server and answers back: authenticated, bounded in time, reads repeated. What
 /// [`Access::client_with`] puts its layer on.
-pub type Transport = BoxCloneSyncService<Request<Body>, Response<TimeoutBody<Incoming>>, BoxError>;
+pub type Transport = BoxCloneSyncService<Request<Body>, Response<TimeoutBody<OpenBody<Incoming>>>, BoxError>;
 
 /// Why there is no client.
 #[derive(Debug, thiserror::Error)]
@@ -158,15 +162,18 @@ impl Access {
             Ok(agent) => config.headers.push((http::header::USER_AGENT, agent)),
             Err(error) => tracing::warn!(%agent, %error, "not usable as a User-Agent"),
         }
-        let http = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
-            .timer(TokioTimer::new())
-            .pool_timer(TokioTimer::new())
-            .http2_keep_alive_interval(PING)
-            .http2_keep_alive_timeout(PONG)
-            .http2_keep_alive_while_idle(true)
-            .http2_initial_stream_window_size(STREAM_WINDOW)
-            .http2_initial_connection_window_size(CONNECTION_WINDOW)
-            .build::<_, Body>(Prompt(self.connector(protocols)?));
+        let connector = Prompt(self.connector(protocols)?);
+        let connections = Connections::new(move || {
+            hyper_util::client::legacy::Client::builder(TokioExecutor::new())
+                .timer(TokioTimer::new())
+                .pool_timer(TokioTimer::new())
+                .http2_keep_alive_interval(PING)
+                .http2_keep_alive_timeout(PONG)
+                .http2_keep_alive_while_idle(true)
+                .http2_initial_stream_window_size(STREAM_WINDOW)
+                .http2_initial_connection_window_size(CONNECTION_WINDOW)
+                .build::<_, Body>(connector.clone())
+        });
         let service = ServiceBuilder::new()
             .layer(config.base_uri_layer())
             .layer(SilenceLayer)
@@ -175,7 +182,7 @@ impl Access {
             .layer(config.extra_headers_layer()?)
             .map_err(BoxError::from)
             .layer(ExchangeLayer)
-            .service(http);
+            .service(connections);
         Ok(BoxCloneSyncService::new(service))
     }
 

@@ -59,6 +59,9 @@ struct Seen {
 struct Predecessor {
     /// When it last renewed: if this moves on, it runs still.
     renewed: Option<Timestamp>,
+    /// It is proven to have ended, and one renewal was seen all the same. That one was under way when it ended; a second
+    /// one proves the proof wrong.
+    excused: bool,
 }
 
 /// One candidate.
@@ -395,8 +398,15 @@ impl Machine {
         if !client_go && self.written.is_empty() {
             let stands = observation.record.holder == self.config.identity && !self.config.coordinated;
             let renewed = observation.record.renew_time;
-            let before = self.predecessor.take().unwrap_or(Predecessor { renewed });
-            self.predecessor = stands.then_some(before);
+            let excused = self.is_ended(&observation);
+            let mut next = self.predecessor.take().unwrap_or(Predecessor {
+                renewed,
+                excused: false,
+            });
+            if excused && !next.excused && next.renewed != renewed {
+                next = Predecessor { renewed, excused };
+            }
+            self.predecessor = stands.then_some(next);
         }
         match &mut self.seen {
             Some(seen) if seen.same(&observation, client_go) => seen.observation = observation,
@@ -459,8 +469,7 @@ impl Machine {
         if self.client_go() || self.config.coordinated || record.holder != self.config.identity {
             return false;
         }
-        // A last renewal may still have been under way when its sender ended.
-        if self.is_own_write(record) || self.is_ended(found) {
+        if self.is_own_write(record) {
             return false;
         }
         let older = |seen: &Seen| {
@@ -470,7 +479,8 @@ impl Machine {
             return false;
         }
         match &self.predecessor {
-            Some(before) => before.renewed != record.renew_time,
+            // A last renewal may still have been under way when its sender ended.
+            Some(before) => before.renewed != record.renew_time && (before.excused || !self.is_ended(found)),
             None => !self.written.is_empty(),
         }
     }

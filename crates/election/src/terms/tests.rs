@@ -51,14 +51,43 @@ fn a_term_is_proven_to_have_ended_once_its_process_has() {
 fn notes_of_another_boot_prove_nothing() {
     let home = tempfile::tempdir().unwrap();
     let first = open(home.path());
-    first.inner().boot = "another".to_owned();
+    first.inner().origin.boot = "another".to_owned();
     first.hold("ns/a", &term(3)).unwrap();
     drop(first);
     assert_eq!(open(home.path()).ended("ns/a").unwrap(), None);
 }
 
+/// The process that wrote it may live: its file lock is of the file that it wrote.
+#[test]
+fn notes_in_another_file_prove_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("terms-web-0.json");
+    let first = open(home.path());
+    first.hold("ns/a", &term(3)).unwrap();
+    let copy = fs::read(&path).unwrap();
+
+    fs::remove_file(&path).unwrap();
+    let made_anew = open(home.path());
+    assert_eq!(made_anew.ended("ns/a").unwrap(), None);
+    drop(made_anew);
+
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, &copy).unwrap();
+    let restored = open(home.path());
+    assert_eq!(restored.ended("ns/a").unwrap(), None);
+
+    first.hold("ns/a", &term(4)).unwrap();
+    assert_eq!(
+        fs::read(&path).unwrap(),
+        copy,
+        "a file that is not its own is left alone"
+    );
+    restored.hold("ns/a", &term(5)).unwrap();
+    drop(restored);
+    assert_eq!(open(home.path()).ended("ns/a").unwrap(), Some(term(5)));
+}
+
 #[rstest]
-#[case::nothing("")]
 #[case::half(r#"{"boot":"b","terms":{"ns/a":{"leaseUid""#)]
 #[case::other("[]")]
 fn what_cannot_be_read_is_said_once_and_proves_nothing(#[case] text: &str) {
@@ -81,11 +110,7 @@ fn only_the_owner_may_read_what_is_made() {
     let home = home.path().join("state");
     let terms = open(&home);
     terms.hold("ns/a", &term(1)).unwrap();
-    for (path, mode) in [
-        (home.clone(), 0o700),
-        (home.join("terms-web-0.json"), 0o600),
-        (home.join("terms-web-0.lock"), 0o600),
-    ] {
+    for (path, mode) in [(home.clone(), 0o700), (home.join("terms-web-0.json"), 0o600)] {
         let found = fs::metadata(&path).unwrap().permissions().mode() & 0o777;
         assert_eq!(found, mode, "{}", path.display());
     }

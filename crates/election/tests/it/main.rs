@@ -11,6 +11,7 @@ mod coordinated;
 mod fake;
 mod interop;
 mod locks;
+mod many;
 mod migration;
 mod outage;
 mod properties;

@@ -252,6 +252,8 @@ pub(super) async fn serve<S, T>(
             let mut builder = http2::Builder::new(TokioExecutor::new());
             builder
                 .timer(TokioTimer::new())
+                // As kube-apiserver, so that clients which need more are found out here.
+                .max_concurrent_streams(100)
                 .keep_alive_interval(Duration::from_secs(30))
                 .keep_alive_timeout(Duration::from_secs(20));
             until_done!(builder.serve_connection(io, service), idle)

@@ -23,8 +23,17 @@ pub(super) struct Due {
     /// Has the shares looked at anew.
     pub(super) look: Arc<Notify>,
     pub(super) patience: Duration,
-    /// Version that the Lease had when this replica last wrote it.
-    pub(super) held: Arc<Mutex<Option<String>>>,
+    pub(super) held: Arc<Mutex<Held>>,
+}
+
+/// What this process knows of its own writes of the Lease.
+#[derive(Default)]
+pub(super) struct Held {
+    /// Version that the Lease had when this process last wrote it.
+    version: Option<String>,
+    /// It has written, so a record of its name may be a write of its own whose answer was lost. Before, such a record is a
+    /// predecessor's of the same identity, and is taken as any other: when the slot is due to this replica.
+    has_written: bool,
 }
 
 impl Due {
@@ -33,15 +42,16 @@ impl Due {
         version: Option<&str>,
         request: BoxFuture<'static, Result<Observation, LockError>>,
     ) -> BoxFuture<'static, Result<Observation, LockError>> {
-        let is_renewal = version.is_some() && held(&self.held).as_deref() == version;
+        let is_renewal = version.is_some() && held(&self.held).version.as_deref() == version;
         let lock = self.clone();
         async move {
             if !is_renewal && !lock.is_due().await {
                 return Err(LockError::Conflict);
             }
+            held(&lock.held).has_written = true;
             let written = request.await?;
             let is_ours = written.record.holder == *lock.me;
-            *held(&lock.held) = is_ours.then(|| written.version.clone());
+            held(&lock.held).version = is_ours.then(|| written.version.clone());
             Ok(written)
         }
         .boxed()
@@ -58,7 +68,7 @@ impl Due {
     }
 }
 
-fn held(held: &Mutex<Option<String>>) -> std::sync::MutexGuard<'_, Option<String>> {
+fn held(held: &Mutex<Held>) -> std::sync::MutexGuard<'_, Held> {
     held.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -73,8 +83,9 @@ impl Lock for Due {
             let found = request.await?;
             // A write of ours whose answer was lost is ours all the same.
             if let Some(found) = &found {
-                let is_ours = found.record.holder == *lock.me;
-                *held(&lock.held) = is_ours.then(|| found.version.clone());
+                let mut held = held(&lock.held);
+                let is_ours = held.has_written && found.record.holder == *lock.me;
+                held.version = is_ours.then(|| found.version.clone());
             }
             Ok(found)
         }

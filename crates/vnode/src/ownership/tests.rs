@@ -1,6 +1,10 @@
+use super::lock::Due;
 use super::*;
 use evenkeel_api::names;
+use evenkeel_election::Lock as _;
+use evenkeel_election::core::Record;
 use evenkeel_election::gate::is_gate_closed;
+use evenkeel_election::lock::{LeaseLock, LockError};
 use evenkeel_net::client::ClientArgs;
 use evenkeel_testkit::{ServedApi, api_server, eventually};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -8,8 +12,9 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{ListParams, PostParams};
 use rstest::rstest;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 const LONG: Duration = Duration::from_secs(60);
@@ -283,4 +288,38 @@ async fn a_replica_that_is_cut_off_is_relieved_and_has_stopped_before() {
     for replica in replicas {
         replica.stop().await;
     }
+}
+
+/// A record of its own name that a process did not write is that of a predecessor, and is taken as any other's.
+#[tokio::test]
+async fn what_a_predecessor_of_its_name_held_is_taken_only_when_it_is_due() {
+    let server = api_server();
+    let inner = LeaseLock::new(server.client(), "default", "fleet-0").unwrap();
+    let record = Record {
+        holder: "a".to_owned(),
+        lease_duration_seconds: 3,
+        ..Record::default()
+    };
+    inner.create(record.clone()).await.unwrap();
+    let (decide, wanted) = watch::channel(BTreeSet::new());
+    let due = Due {
+        inner,
+        slot: 0,
+        me: "a".into(),
+        wanted,
+        look: Arc::default(),
+        patience: Duration::from_millis(10),
+        held: Arc::default(),
+    };
+    let write = async || {
+        let found = due.get().await.unwrap().unwrap();
+        due.update(record.clone(), found.version).await
+    };
+    assert!(matches!(write().await, Err(LockError::Conflict)));
+    decide.send_replace([0].into());
+    write().await.expect("it is due");
+    decide.send_replace(BTreeSet::new());
+    write()
+        .await
+        .expect("what this process holds is renewed in any case");
 }

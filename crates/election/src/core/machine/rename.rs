@@ -89,7 +89,10 @@ impl Machine {
             names.observation(observation);
             names.seen(at, observation.record.duration());
         }
-        if let Some(Predecessor { renewed: Some(stamp) }) = predecessor {
+        if let Some(Predecessor {
+            renewed: Some(stamp), ..
+        }) = predecessor
+        {
             names.stamp(stamp);
         }
         names.until(not_before);

@@ -137,6 +137,24 @@ fn a_last_renewal_of_a_predecessor_that_has_ended_is_no_duplicate(#[values(false
     assert_eq!(world.transitions(), 4);
 }
 
+/// A second one cannot have been: whoever is said to have ended runs.
+#[test]
+fn a_predecessor_that_is_proven_to_have_ended_and_renews_twice_is_a_duplicate() {
+    let mut world = World::with(baz(), left());
+    world.me().watches = true;
+    world.until(500);
+    world.send(ended(1, 3, 0));
+    for micros in [1, 2] {
+        world.put(Record {
+            acquire_time: acquired(0),
+            ..renewed("baz", micros)
+        });
+    }
+    world.until(60_000);
+    assert_eq!(world.me().stopped(), Some((500, StopReason::DuplicateIdentity)));
+    assert!(world.me().open().is_empty());
+}
+
 /// One that is renewed while we look at it runs now.
 #[rstest]
 #[case::seen_on_the_watch(true)]
