@@ -55,8 +55,6 @@ mod health;
 pub mod lock;
 mod metrics;
 pub mod migration;
-#[cfg(feature = "runner")]
-pub mod runner;
 mod shell;
 #[cfg(any(test, feature = "sim"))]
 pub mod sim;

@@ -1,43 +1,43 @@
-//! What runner and keeper say to each other: JSON documents, one a line.
+//! The protocol between runner and keeper: JSON documents, one per line.
 
 use super::deadlines::Deadlines;
 use super::status::Ended;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// From the runner.
+/// A message from the runner to the keeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Order {
-    /// The term is proven up to there. The first order; the command starts with it.
+pub(crate) enum Order {
+    /// New deadlines for the command. The first order is one of these, and starts the command.
     Until(Deadlines),
     /// Pass this signal on to the main process.
     Forward(i32),
-    /// Make the command end: this signal to all of it, and KILL at `kill_at`.
+    /// Make the command end.
     Stop {
-        /// The signal's number.
+        /// Number of the signal that all of its processes get now.
         signal: i32,
-        /// Boot time.
+        /// When those that are left get KILL, in boot time.
         kill_at: Duration,
     },
-    /// KILL, now.
+    /// Send KILL to all processes of the command now.
     Kill,
 }
 
-/// From the keeper.
+/// A message from the keeper to the runner.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Report {
-    /// The command runs; the ID of its main process and of its process group.
+pub(crate) enum Report {
+    /// The command runs. This is the ID of its main process and of its process group.
     Started(i32),
-    /// No process of it is left.
+    /// No process of the command is left.
     Ended(Ended),
-    /// It could not be started.
+    /// The command could not be started; the text says why.
     Failed(String),
 }
 
-/// A document as it is sent.
-pub(super) fn line(document: &impl Serialize) -> serde_json::Result<Vec<u8>> {
+/// The bytes of one message, with its newline.
+pub(crate) fn line(document: &impl Serialize) -> serde_json::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(document)?;
     line.push(b'\n');
     Ok(line)
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn orders_and_reports_survive_the_way() {
+    fn orders_and_reports_are_read_as_they_were_sent() {
         let second = Duration::from_secs(1);
         let orders = [
             Order::Until(Deadlines::new(second, second * 5)),

@@ -1,48 +1,49 @@
-//! Why a runner cannot start.
+//! Errors at the start of a runner.
 
-use super::program::ProgramError;
-use crate::core::ConfigError;
+use crate::program::ProgramError;
+use evenkeel_election::ConfigError;
 use evenkeel_net::client::ClientError;
 use std::io;
 use std::net::SocketAddr;
 
-/// Why a runner cannot start. None is worth a retry, but [`ElectError::System`].
+/// Why a runner cannot start. Only after [`ElectError::System`] can a retry help.
 #[derive(Debug, thiserror::Error)]
 pub enum ElectError {
-    /// The command is not there, or cannot be run.
+    /// The command is not found or is not executable.
     #[error(transparent)]
     Command(#[from] ProgramError),
-    /// There is no way to the API server.
+    /// No client for the API server could be made.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// Timing or identity cannot work.
+    /// The timing or the identity is invalid.
     #[error("{flag}: {source}")]
     Config {
         /// The flags to look at.
         flag: &'static str,
-        /// In client-go's words.
+        /// The rule that is broken, in client-go's words.
         #[source]
         source: ConfigError,
     },
-    /// The lease cannot be named so.
+    /// The namespace or the name of the lease is invalid.
     #[error("--lease: {0}")]
     Lease(String),
-    /// The address cannot be listened on.
+    /// The runner cannot listen on the address of `--listen`.
     #[error("--listen {address}: {source}")]
     Listen {
-        /// As it was given.
+        /// The address of `--listen`.
         address: SocketAddr,
-        /// Why.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// The system gives us no signals, or no orphans.
+    /// The system refuses to deliver signals to this process or to make it the parent of orphans.
     #[error("cannot watch over signals and processes")]
     System(#[source] io::Error),
 }
 
 impl ElectError {
-    /// 126 and 127 as a shell's, 2 for what the caller can mend, 1 for the rest.
+    /// The exit code of a process that ends with this error: 126 and 127 as a shell's, 2 for what the caller
+    /// can correct, 1 for the rest.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Command(error) => error.exit_code(),

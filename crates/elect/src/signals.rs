@@ -1,4 +1,4 @@
-//! Signals to the runner.
+//! Signals that the runner process receives.
 
 use nix::sys::signal::Signal;
 use std::future::poll_fn;
@@ -6,7 +6,7 @@ use std::io;
 use std::task::Poll;
 use tokio::signal::unix::{self, SignalKind};
 
-/// TERM and INT end the runner, the others are the command's.
+/// TERM and INT end the runner; the others are passed on to the command.
 const WATCHED: [Signal; 7] = [
     Signal::SIGTERM,
     Signal::SIGINT,
@@ -17,11 +17,11 @@ const WATCHED: [Signal; 7] = [
     Signal::SIGWINCH,
 ];
 
-/// The signals that a runner takes, from now on for the whole process.
-pub(super) struct Signals(Vec<(Signal, unix::Signal)>);
+/// Receives these signals for the whole process, so that they do not have their default effect any more.
+pub(crate) struct Signals(Vec<(Signal, unix::Signal)>);
 
 impl Signals {
-    pub(super) fn watch() -> io::Result<Self> {
+    pub(crate) fn watch() -> io::Result<Self> {
         let watch = |signal| Ok((signal, unix::signal(SignalKind::from_raw(signal as i32))?));
         WATCHED
             .into_iter()
@@ -30,8 +30,8 @@ impl Signals {
             .map(Self)
     }
 
-    /// The next one. Nothing is lost when the future is dropped; of the same kind, several may be one.
-    pub(super) async fn next(&mut self) -> Signal {
+    /// The next signal. Cancel safe. Several signals of the same kind may be reported as one.
+    pub(crate) async fn next(&mut self) -> Signal {
         poll_fn(|context| {
             for (signal, stream) in &mut self.0 {
                 if let Poll::Ready(Some(())) = stream.poll_recv(context) {

@@ -1,6 +1,6 @@
-//! Scripts: what a keeper hears, and what it does.
+//! Each script lists what happens to a keeper, and which signals it must send.
 
-use super::Deed::{All, KillAll, Main};
+use super::SignalAction::{All, KillAll, Main};
 use super::*;
 use rstest::rstest;
 
@@ -31,7 +31,7 @@ fn code(code: i32) -> Status {
     Status::Code(code)
 }
 
-type Script = Vec<(u64, Event, Vec<Deed>)>;
+type Script = Vec<(u64, Event, Vec<SignalAction>)>;
 
 #[rstest]
 #[case::no_news_is_bad_news(vec![
@@ -105,15 +105,15 @@ type Script = Vec<(u64, Event, Vec<Deed>)>;
     (5_201, Event::OtherEnded, vec![KillAll]),
 ], code(0), false)]
 #[case::a_keeper_that_is_told_to_end(vec![
-    (100, Event::Asked, vec![All(TERM)]),
+    (100, Event::Terminated, vec![All(TERM)]),
     (200, Event::OtherEnded, vec![]),
     (300, Event::MainEnded(Status::Signal(15)), vec![]),
 ], Status::Signal(15), true)]
 fn the_keeper_acts_by_the_script(#[case] script: Script, #[case] status: Status, #[case] stopped: bool) {
-    let mut leash = Leash::new(lease(0), ms(GRACE));
+    let mut deadline = CommandDeadline::new(lease(0), ms(GRACE));
     for (number, (at, event, expected)) in script.into_iter().enumerate() {
         let shown = format!("step {number}, at {at} ms: {event:?}");
-        assert_eq!(leash.step(ms(at), event), expected, "{shown}");
+        assert_eq!(deadline.step(ms(at), event), expected, "{shown}");
     }
-    assert_eq!(leash.ended(), Ended { status, stopped });
+    assert_eq!(deadline.ended(), Ended { status, stopped });
 }

@@ -1,18 +1,14 @@
-//! What to do with the command: the pure part of the runner.
-//!
-//! [`Runner`] takes events and a time and returns actions. It knows no process, clock or lease.
+//! When the command starts and ends, and how the runner exits: the pure part of the runner.
 
 use super::deadlines::Deadlines;
+use super::event::{Action, DUPLICATE, Event, FAILED, LOST, OnLost};
 use super::status::{Ended, Status};
-use crate::core::{FencingToken, Loss, StopReason};
+use evenkeel_election::{FencingToken, Loss, StopReason};
 use nix::sys::signal::Signal;
 use std::time::Duration;
 
-mod event;
 #[cfg(test)]
 mod tests;
-
-pub use event::{Action, DUPLICATE, Event, FAILED, LOST, OnLost};
 
 /// What the runner is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,64 +19,65 @@ enum Phase {
     Running(Run),
     /// The command has been told to end.
     Ending {
-        /// Which.
+        /// The command that ends.
         run: Run,
-        /// Whether renewals still count for it: it drains, and leads until it has ended.
+        /// Whether this candidate still leads, so that renewals give the command more time to end.
         leads: bool,
-        /// It gets KILL then, or before.
+        /// When it gets KILL at the latest.
         kill_at: Duration,
-        /// What comes next.
+        /// What follows its end.
         then: Then,
     },
-    /// No command runs, the candidacy is being ended.
+    /// No command runs, and the candidate is releasing the lease.
     Withdrawing {
-        /// Exit code.
+        /// The exit code once it has.
         code: u8,
     },
-    /// The exit code has been given.
+    /// [`Action::Exit`] was returned; nothing happens any more.
     Over,
 }
 
 /// A command that was started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Run {
-    /// In which term.
+    /// Fencing token of the term in which it was started.
     token: FencingToken,
-    /// Last word on how long it may run.
+    /// Until when it may run, as of the last renewal.
     deadlines: Deadlines,
-    /// The runner has killed keeper and command.
+    /// Whether the runner has killed keeper and command.
     destroyed: bool,
 }
 
 /// What follows the end of a command that was told to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
-    /// The next term.
+    /// The command is started again in the next term.
     Campaign,
-    /// Withdrawal, and this exit code.
+    /// The lease is released, and the runner exits with this code.
     Withdraw(u8),
-    /// Withdrawal; the runner was asked to stop with this signal, and the command's end decides the exit code.
+    /// The lease is released. The runner was told to stop by this signal, and its exit code depends on how
+    /// the command ends.
     Asked(Signal),
-    /// Exit with this code, at once.
+    /// The runner exits with this code without releasing the lease.
     Exit(u8),
 }
 
-/// The decisions of a runner.
+/// The state machine of a runner.
 #[derive(Clone, Debug)]
-pub struct Runner {
+pub(crate) struct Runner {
     on_lost: OnLost,
-    /// Between a stop signal and KILL.
+    /// Time between a stop signal to the runner and KILL.
     grace: Duration,
     phase: Phase,
-    /// The term that this candidate leads in.
+    /// The term in which this candidate leads; `None` while it does not.
     term: Option<(FencingToken, Deadlines)>,
     /// Whether the candidate has ended.
     election_ended: bool,
 }
 
 impl Runner {
-    /// Nothing runs. `grace` is the time between a stop signal to the runner and KILL.
-    pub fn new(on_lost: OnLost, grace: Duration) -> Self {
+    /// A runner without a command. `grace` is the time between a stop signal to the runner and KILL.
+    pub(crate) fn new(on_lost: OnLost, grace: Duration) -> Self {
         Self {
             on_lost,
             grace,
@@ -91,7 +88,7 @@ impl Runner {
     }
 
     /// When [`Event::Wake`] is wanted.
-    pub fn wake_at(&self) -> Option<Duration> {
+    pub(crate) fn wake_at(&self) -> Option<Duration> {
         let run = match &self.phase {
             Phase::Running(run) | Phase::Ending { run, .. } if !run.destroyed => run,
             _ => return None,
@@ -99,7 +96,7 @@ impl Runner {
         Some(self.destroy_at(run))
     }
 
-    /// A keeper that has not ended its command by then does not work.
+    /// When the runner kills keeper and command: if the command still runs then, the keeper does not work.
     fn destroy_at(&self, run: &Run) -> Duration {
         match &self.phase {
             Phase::Ending { kill_at, .. } => run.deadlines.destroy_at.min(*kill_at + run.deadlines.slack()),
@@ -108,7 +105,7 @@ impl Runner {
     }
 
     /// The transition function.
-    pub fn step(&mut self, now: Duration, event: Event) -> Vec<Action> {
+    pub(crate) fn step(&mut self, now: Duration, event: Event) -> Vec<Action> {
         match event {
             Event::Leads { token, deadlines } => self.leads(now, token, deadlines),
             Event::Follows => {
@@ -124,7 +121,7 @@ impl Runner {
     }
 
     fn leads(&mut self, now: Duration, token: FencingToken, deadlines: Deadlines) -> Vec<Action> {
-        // The keeper, too, has to know: it may be the first to see that the time is over.
+        // These deadlines are also sent to the keeper, which may be the first to see that the time is over.
         let deadlines = match self.on_lost {
             OnLost::Kill => deadlines.without_grace(),
             OnLost::Stop | OnLost::Exit => deadlines,
@@ -139,7 +136,7 @@ impl Runner {
                 run.deadlines = deadlines;
                 vec![Action::Extend(deadlines)]
             }
-            // The end of the old term was missed: its command must not run into the new one.
+            // The runner did not hear that the old term ended. A command must not run on into another term.
             Phase::Running(_) | Phase::Ending { leads: true, .. } => self.lost(now),
             Phase::Ending { .. } | Phase::Withdrawing { .. } | Phase::Over => Vec::new(),
         }
@@ -162,7 +159,7 @@ impl Runner {
         vec![Action::Start { token, deadlines }]
     }
 
-    /// Leadership is lost: the command ends.
+    /// Ends the command because leadership is lost.
     fn lost(&mut self, now: Duration) -> Vec<Action> {
         let then = match self.on_lost {
             OnLost::Stop | OnLost::Kill => Then::Campaign,
@@ -181,7 +178,8 @@ impl Runner {
                 return Vec::new();
             }
         };
-        // At the deadline the two are the same. Before it somebody else may lead already, against the rules.
+        // At the renew deadline both times are the same. A loss that is seen earlier means that somebody else
+        // may lead already, so the command gets no more time than it would at the deadline.
         let kill_at = run.deadlines.kill_at.min(now + run.deadlines.grace());
         let kills = self.on_lost == OnLost::Kill;
         self.phase = Phase::Ending {
@@ -211,7 +209,7 @@ impl Runner {
             }
             Phase::Ending { then, .. } => {
                 *then = match *then {
-                    // The reason says it better.
+                    // The reason gives a more precise exit code.
                     Then::Campaign | Then::Withdraw(LOST) => Then::Exit(code),
                     Then::Withdraw(code) | Then::Exit(code) => Then::Exit(code),
                     asked @ Then::Asked(_) => asked,
@@ -250,7 +248,7 @@ impl Runner {
                 vec![Action::Kill]
             }
             Phase::Ending { then, .. } => {
-                // It is ending already; what was to follow will not.
+                // The command is ending for another reason. The signal changes only what follows its end.
                 *then = Then::Asked(signal);
                 Vec::new()
             }
@@ -261,7 +259,7 @@ impl Runner {
 
     fn ended(&mut self, now: Duration, ended: Ended) -> Vec<Action> {
         match std::mem::replace(&mut self.phase, Phase::Idle) {
-            // By the keeper, on its own deadline: it has not heard of a renewal in time.
+            // The keeper ended the command at the deadline, because it did not hear of a renewal in time.
             Phase::Running(_) if ended.stopped => match self.on_lost {
                 OnLost::Stop | OnLost::Kill => self.next_term(now),
                 OnLost::Exit => self.withdraw(LOST),
@@ -302,7 +300,7 @@ impl Runner {
             return Vec::new();
         }
         if matches!(self.phase, Phase::Running(_)) {
-            // What `lost` would have the keeper do is past.
+            // The actions are dropped: keeper and command are killed below.
             self.lost(now);
         }
         if let Phase::Ending { run, .. } = &mut self.phase {
@@ -311,7 +309,7 @@ impl Runner {
         vec![Action::Destroy]
     }
 
-    /// Gives the lease back, then exits.
+    /// Has the lease released, and exits with this code after that.
     fn withdraw(&mut self, code: u8) -> Vec<Action> {
         if self.election_ended {
             return self.exit(code);
@@ -326,7 +324,7 @@ impl Runner {
     }
 }
 
-/// Exit code after an election that has ended by itself.
+/// Exit code after the candidate has ended for this reason; `None` stands for a defect.
 fn code_of(reason: Option<&StopReason>) -> u8 {
     match reason {
         None => FAILED,
@@ -336,7 +334,8 @@ fn code_of(reason: Option<&StopReason>) -> u8 {
     }
 }
 
-/// Exit code after a stop that was asked for: a command that ends by the signal it was sent has done as it was told.
+/// Exit code after the runner was told to stop. A command that ends by the signal that it was sent has
+/// complied.
 fn code_when_asked(status: Status, asked: Signal) -> u8 {
     match status {
         Status::Signal(signal) if signal == asked as i32 || signal == Signal::SIGTERM as i32 => 0,

@@ -1,7 +1,8 @@
-//! When a keeper signals its command: the pure part of the keeper.
+//! The deadline of a command, and which signals it gets when: the pure part of the keeper.
 //!
-//! A keeper needs nobody's word to end its command: it knows up to when the term is proven, and without news of a
-//! renewal it acts by its own clock. So a runner that hangs, is stopped or dies leaves no command behind.
+//! A keeper ends its command without being told to. It knows up to when the term is proven, and if it does
+//! not hear of a renewal, it acts by its own clock. So a runner that hangs, is stopped or dies leaves no
+//! command behind.
 
 use super::deadlines::Deadlines;
 use super::orders::Order;
@@ -11,54 +12,56 @@ use std::time::Duration;
 #[cfg(test)]
 mod tests;
 
-/// What happened.
+/// An input of [`CommandDeadline::step`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// The runner said so.
+pub(crate) enum Event {
+    /// The runner sent an order.
     Order(Order),
-    /// The runner is gone.
+    /// The socket to the runner has closed.
     RunnerGone,
-    /// The keeper itself was told to end.
-    Asked,
-    /// The main process has ended; others may be left.
+    /// The keeper process itself received TERM, INT or HUP.
+    Terminated,
+    /// The main process has ended. Other processes of the command may still run.
     MainEnded(Status),
     /// Another process of the command has ended.
     OtherEnded,
-    /// The time of [`Leash::wake_at`] has come. Harmless at any other time.
+    /// The time of [`CommandDeadline::wake_at`] has come. Harmless at any other time.
     Wake,
 }
 
-/// What to do.
+/// An output of [`CommandDeadline::step`]: which processes get which signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deed {
-    /// A signal to the main process.
+pub(crate) enum SignalAction {
+    /// Send the signal with this number to the main process.
     Main(i32),
-    /// A signal to all of the command's processes, and what lets stopped ones receive it.
+    /// Send the signal with this number to all processes of the command, and continue those that are stopped.
     All(i32),
-    /// KILL to all.
+    /// Send KILL to all processes of the command.
     KillAll,
 }
 
-/// The decisions of a keeper. Its command has been started.
+/// Decides when a running command gets which signal.
 #[derive(Clone, Debug)]
-pub struct Leash {
+pub(crate) struct CommandDeadline {
     lease: Deadlines,
-    /// For processes that outlive the main one.
+    /// Time between TERM and KILL for processes that outlive the main one.
     grace: Duration,
-    /// Set once the command has been told to end: when it gets KILL, or before.
+    /// Set once the command has been told to end: the latest time at which it gets KILL.
     kill_at: Option<Duration>,
     /// Set once KILL was sent.
     killed: bool,
+    /// How the main process has ended; `None` while it runs.
     main: Option<Status>,
-    /// Whether it was told to end before it did.
+    /// Whether the command was told to end before its main process ended.
     stopped: bool,
 }
 
 const TERM: i32 = nix::sys::signal::Signal::SIGTERM as i32;
 
-impl Leash {
-    /// The command runs under these deadlines. `grace` is for processes that it leaves behind when it ends by itself.
-    pub fn new(lease: Deadlines, grace: Duration) -> Self {
+impl CommandDeadline {
+    /// The command runs under these deadlines. `grace` is the time between TERM and KILL for processes that
+    /// it leaves behind when it ends by itself.
+    pub(crate) fn new(lease: Deadlines, grace: Duration) -> Self {
         Self {
             lease,
             grace,
@@ -70,20 +73,20 @@ impl Leash {
     }
 
     /// When [`Event::Wake`] is wanted.
-    pub fn wake_at(&self) -> Option<Duration> {
+    pub(crate) fn wake_at(&self) -> Option<Duration> {
         (!self.killed).then(|| match self.kill_at {
             None => self.lease.term_at,
             Some(kill_at) => kill_at.min(self.lease.kill_at),
         })
     }
 
-    /// Whether the main process has not been reaped.
-    pub fn main_lives(&self) -> bool {
+    /// Whether the main process has not been reaped yet.
+    pub(crate) fn main_lives(&self) -> bool {
         self.main.is_none()
     }
 
-    /// The report once no process is left.
-    pub fn ended(&self) -> Ended {
+    /// What to report once no process of the command is left.
+    pub(crate) fn ended(&self) -> Ended {
         Ended {
             status: self.main.unwrap_or(Status::NotStarted),
             stopped: self.stopped,
@@ -91,29 +94,30 @@ impl Leash {
     }
 
     /// The transition function.
-    pub fn step(&mut self, now: Duration, event: Event) -> Vec<Deed> {
+    pub(crate) fn step(&mut self, now: Duration, event: Event) -> Vec<SignalAction> {
         match event {
             Event::Order(Order::Until(lease)) => {
                 self.lease = lease;
                 Vec::new()
             }
             Event::Order(Order::Forward(signal)) => match self.main {
-                None => vec![Deed::Main(signal)],
+                None => vec![SignalAction::Main(signal)],
                 Some(_) => Vec::new(),
             },
             Event::Order(Order::Stop { signal, kill_at }) => self.stop(signal, kill_at),
             Event::Order(Order::Kill) => self.kill(),
             Event::RunnerGone => self.stop(TERM, self.lease.kill_at.min(now + self.grace)),
-            Event::Asked => self.stop(TERM, now + self.grace),
+            Event::Terminated => self.stop(TERM, now + self.grace),
             Event::MainEnded(status) => {
                 self.main = Some(status);
                 if self.killed {
-                    return vec![Deed::KillAll];
+                    return vec![SignalAction::KillAll];
                 }
                 self.stop(TERM, now + self.grace)
             }
-            // Its children are the keeper's now.
-            Event::OtherEnded if self.killed => vec![Deed::KillAll],
+            // The ended process may have left children, which the kernel has given to the keeper: they get
+            // KILL, too.
+            Event::OtherEnded if self.killed => vec![SignalAction::KillAll],
             Event::OtherEnded => Vec::new(),
             Event::Wake => match self.wake_at() {
                 Some(at) if now >= at => match self.kill_at {
@@ -126,21 +130,21 @@ impl Leash {
         }
     }
 
-    /// Begins the end, or brings it forward.
-    fn stop(&mut self, signal: i32, kill_at: Duration) -> Vec<Deed> {
+    /// Sends the signal if the command is not ending yet. If it is, this only brings KILL forward.
+    fn stop(&mut self, signal: i32, kill_at: Duration) -> Vec<SignalAction> {
         let first = self.kill_at.is_none();
         self.kill_at = Some(self.kill_at.map_or(kill_at, |earlier| earlier.min(kill_at)));
         self.stopped |= first && self.main.is_none();
         if first && !self.killed {
-            vec![Deed::All(signal)]
+            vec![SignalAction::All(signal)]
         } else {
             Vec::new()
         }
     }
 
-    fn kill(&mut self) -> Vec<Deed> {
+    fn kill(&mut self) -> Vec<SignalAction> {
         self.stopped |= self.main.is_none();
         self.killed = true;
-        vec![Deed::KillAll]
+        vec![SignalAction::KillAll]
     }
 }

@@ -1,24 +1,24 @@
-//! What a runner tells others: `/leader`, beside the admin endpoints.
+//! The HTTP endpoints of a runner: `/leader`, beside the admin endpoints.
 
-use crate::clock::{Clock as _, SystemClock};
-use crate::core::FencingToken;
 use axum::routing::get;
 use axum::{Json, Router};
+use evenkeel_election::FencingToken;
+use evenkeel_election::clock::{Clock as _, SystemClock};
 use evenkeel_net::admin::Admin;
 use serde::Serialize;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// What the runner knows of leadership.
+/// What the runner knows about leadership.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct View {
-    /// Who holds the lease, as last seen; empty for nobody.
-    pub(super) holder: String,
-    /// The own term and up to when it is proven, in boot time.
-    pub(super) term: Option<(FencingToken, Duration)>,
+pub(crate) struct View {
+    /// Holder of the lease when it was last seen; empty if nobody holds it.
+    pub(crate) holder: String,
+    /// This candidate's own term, and until when it is proven, in boot time.
+    pub(crate) term: Option<(FencingToken, Duration)>,
 }
 
-/// Answer of `/leader`. The first field is that of the well-known leader-elector sidecar.
+/// Answer of `/leader`. The first field is the one that the well-known leader-elector sidecar serves.
 #[derive(Debug, Serialize)]
 struct Leader {
     name: String,
@@ -42,7 +42,7 @@ impl Leader {
 }
 
 /// The admin endpoints and `/leader`.
-pub(super) fn router(admin: Admin, view: watch::Receiver<View>, identity: String) -> Router {
+pub(crate) fn router(admin: Admin, view: watch::Receiver<View>, identity: String) -> Router {
     let leader = get(move || async move {
         let leader = Leader::new(&view.borrow(), &identity, SystemClock.boot());
         Json(leader)

@@ -1,7 +1,8 @@
-//! The runner's hold on a command: the keeper process and the socket to it.
+//! The runner's side of a keeper: the child process and the socket on which orders go out and reports come
+//! back.
 
-use super::descendants;
-use super::orders::{Order, Report, line};
+use crate::core::orders::{Order, Report, line};
+use crate::descendants;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,36 +13,38 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::{Child, Command};
 
-/// For how long an order may wait for room. There is room for hundreds, so a keeper that reads is never waited for.
-const FULL: Duration = Duration::from_millis(100);
+/// For how long an order may wait while the socket's buffer is full. The buffer holds hundreds of orders, so
+/// this only happens when the keeper has stopped reading.
+const ORDER_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// How long a process may take to die of KILL.
-const DEATH: Duration = Duration::from_secs(5);
+/// For how long the runner waits for processes to end after KILL. A process that hangs in the kernel does not
+/// end.
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How a keeper is started.
 #[derive(Clone, Debug)]
-pub(super) struct Launch {
+pub(crate) struct Launch {
     /// Arguments of the running program up to and with `elect-keeper`.
-    pub(super) keeper: Vec<OsString>,
-    /// For what a command leaves behind.
-    pub(super) grace: Duration,
-    /// The command.
-    pub(super) command: Vec<OsString>,
+    pub(crate) keeper: Vec<OsString>,
+    /// Time between TERM and KILL for processes that the command leaves behind.
+    pub(crate) grace: Duration,
+    /// The command and its arguments.
+    pub(crate) command: Vec<OsString>,
 }
 
-/// A command under a keeper. Dropping it lets the keeper end the command.
-pub(super) struct Kept {
+/// A keeper process with its command. When it is dropped, the socket closes, and the keeper ends the command.
+pub(crate) struct KeeperHandle {
     keeper: Child,
     reports: Lines<BufReader<OwnedReadHalf>>,
     orders: OwnedWriteHalf,
 }
 
-impl Kept {
+impl KeeperHandle {
     /// Starts a keeper. Its command starts with the first order.
-    pub(super) fn start(launch: &Launch, environment: &[(&str, String)]) -> io::Result<Self> {
+    pub(crate) fn start(launch: &Launch, environment: &[(&str, String)]) -> io::Result<Self> {
         let (ours, keepers) = UnixStream::pair()?;
         let keepers = keepers.into_std()?;
-        // The keeper's end is a plain socket until its own runtime takes it.
+        // The keeper's own runtime makes its end non-blocking again.
         keepers.set_nonblocking(false)?;
         let keeper = Command::new("/proc/self/exe")
             .arg0("evenkeel")
@@ -52,7 +55,7 @@ impl Kept {
             .args(&launch.command)
             .envs(environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::from(OwnedFd::from(keepers)))
-            // A terminal's Ctrl-C is the runner's alone.
+            // Ctrl-C in a terminal signals the whole foreground group, and must reach the runner alone.
             .process_group(0)
             .spawn()?;
         let (read, write) = ours.into_split();
@@ -63,12 +66,12 @@ impl Kept {
         })
     }
 
-    /// Gives an order. `Err`: the keeper has not read its orders for minutes.
-    pub(super) async fn order(&mut self, order: Order) -> io::Result<()> {
+    /// Sends an order. An error means that the keeper has not read its orders for minutes.
+    pub(crate) async fn order(&mut self, order: Order) -> io::Result<()> {
         let line = line(&order)?;
-        match tokio::time::timeout(FULL, self.orders.write_all(&line)).await {
+        match tokio::time::timeout(ORDER_TIMEOUT, self.orders.write_all(&line)).await {
             Ok(Err(error)) if is_end(&error) => {
-                // It has ended. What it reported last is still to be read.
+                // The keeper has ended. Its last report is still in the socket and is read next.
                 tracing::debug!(?order, "the keeper is not there any more");
                 Ok(())
             }
@@ -77,8 +80,9 @@ impl Kept {
         }
     }
 
-    /// The next report; `None` when the keeper is gone. Nothing is lost when the future is dropped.
-    pub(super) async fn report(&mut self) -> Option<Report> {
+    /// The next report; `None` when the keeper is gone. Cancel safe: no report is lost when the future is
+    /// dropped.
+    pub(crate) async fn report(&mut self) -> Option<Report> {
         let read = self.reports.next_line().await;
         let report = match read {
             Ok(Some(line)) => serde_json::from_str(&line).map_err(io::Error::from),
@@ -95,21 +99,22 @@ impl Kept {
     }
 
     /// Kills the keeper and everything that it kept, and waits until nothing of it is left.
-    pub(super) async fn destroy(mut self) {
-        // The kernel kills the command's main process with its keeper, and makes its orphans this process's.
+    pub(crate) async fn destroy(mut self) {
+        // When the keeper dies, the kernel kills the command's main process and makes this process the parent
+        // of the others.
         if let Err(error) = self.keeper.start_kill() {
             tracing::debug!(%error, "the keeper is gone");
         }
-        self.reaped().await;
-        match tokio::time::timeout(DEATH, descendants::end_all()).await {
+        self.reap().await;
+        match tokio::time::timeout(KILL_TIMEOUT, descendants::end_all()).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::error!(%error, "cannot tell whether the command has ended"),
             Err(_) => tracing::error!("processes of the command do not die; they hang in the kernel"),
         }
     }
 
-    /// Waits for the end of the keeper, which has nothing to do any more.
-    pub(super) async fn reaped(mut self) {
+    /// Waits until the keeper has ended. Call it after its last report.
+    pub(crate) async fn reap(mut self) {
         if let Err(error) = self.keeper.wait().await {
             tracing::warn!(%error, "cannot tell how the keeper has ended");
         }

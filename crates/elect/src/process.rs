@@ -1,48 +1,49 @@
-//! The runner's loop: turns the world into events of the [core](super::core), and its actions into deeds.
+//! The runner's loop: what happens becomes events for the pure [`Runner`], whose actions are carried out
+//! here.
 
-use super::args::LeaseName;
-use super::command::{Kept, Launch};
-use super::core::{Action, Event, Runner};
-use super::deadlines::Deadlines;
-use super::orders::{Order, Report};
-use super::serve::View;
-use super::signals::Signals;
-use crate::clock::{Clock as _, SystemClock};
-use crate::core::{FencingToken, State, StopReason};
-use crate::{Election, Work};
+use crate::args::LeaseName;
+use crate::core::deadlines::Deadlines;
+use crate::core::event::{Action, Event};
+use crate::core::orders::{Order, Report};
+use crate::core::runner::Runner;
+use crate::keeper_handle::{KeeperHandle, Launch};
+use crate::serve::View;
+use crate::signals::Signals;
+use evenkeel_election::clock::{Clock as _, SystemClock};
+use evenkeel_election::{Election, FencingToken, State, StopReason, Work};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// A command that was started.
-pub(super) struct Running {
-    kept: Kept,
-    /// In whose term.
+pub(crate) struct Running {
+    keeper: KeeperHandle,
+    /// Fencing token of the term in which it was started.
     token: String,
-    /// Holds back the release of the lease.
+    /// As long as this exists, the lease is not released.
     _work: Option<Work>,
 }
 
 /// A runner at work.
-pub(super) struct Shell {
-    pub(super) core: Runner,
-    pub(super) launch: Launch,
-    pub(super) lease: LeaseName,
-    pub(super) identity: String,
-    /// `None` once it has ended.
-    pub(super) election: Option<Election>,
-    /// Ends the candidacy.
-    pub(super) withdrawal: CancellationToken,
-    pub(super) signals: Signals,
-    pub(super) view: watch::Sender<View>,
-    pub(super) command: Option<Running>,
-    /// How often renewals are looked for: twice in each period.
-    pub(super) tick: Duration,
+pub(crate) struct Shell {
+    pub(crate) core: Runner,
+    pub(crate) launch: Launch,
+    pub(crate) lease: LeaseName,
+    pub(crate) identity: String,
+    /// `None` once the candidate has ended.
+    pub(crate) election: Option<Election>,
+    /// Cancelling this ends the candidacy and releases the lease.
+    pub(crate) withdrawal: CancellationToken,
+    pub(crate) signals: Signals,
+    pub(crate) view: watch::Sender<View>,
+    pub(crate) command: Option<Running>,
+    /// How often the loop looks for renewals: half of the retry period, in which there is at most one.
+    pub(crate) tick: Duration,
 }
 
 impl Shell {
-    /// Until the core says to exit, and with which code.
-    pub(super) async fn run(mut self) -> u8 {
+    /// Runs until the core decides to exit, and returns its exit code.
+    pub(crate) async fn run(mut self) -> u8 {
         loop {
             let event = self.next().await;
             let mut actions = self.core.step(SystemClock.boot(), event);
@@ -56,14 +57,14 @@ impl Shell {
                     failed |= !self.act(action).await;
                 }
                 if failed {
-                    self.bury().await;
+                    self.destroy_command().await;
                     actions = self.core.step(SystemClock.boot(), Event::KeeperGone);
                 }
             }
         }
     }
 
-    /// What happens next.
+    /// Waits for the next event.
     async fn next(&mut self) -> Event {
         loop {
             let tick = SystemClock.boot() + self.tick;
@@ -92,7 +93,7 @@ impl Shell {
         let lease = &self.lease;
         match state {
             Some(State::Following { leader }) => {
-                // The candidate has told it, here and below.
+                // Only for debugging, here and below: the elector itself logs each change of state.
                 tracing::debug!(%lease, ?leader, "following");
                 let holder = leader.unwrap_or_default();
                 self.view.send_replace(View { holder, term: None });
@@ -128,10 +129,11 @@ impl Shell {
         Event::ElectionEnded(reason)
     }
 
-    /// The term as it is proven now, if it is.
+    /// The event for the term as far as it is proven now; `None` while this candidate does not lead.
     fn renewed(&self) -> Option<Event> {
         let election = self.election.as_ref()?;
-        // In this order: between the two a renewal only makes the window smaller.
+        // `expires_at` is read first. If a renewal comes in between, the window is too small by that renewal,
+        // which is safe. In the other order it would be too large.
         let expires_at = election.expires_at()?;
         let (token, valid_until) = (election.gate().token()?, election.gate().valid_until()?);
         let term = Some((token.clone(), valid_until));
@@ -144,7 +146,7 @@ impl Shell {
         Some(Event::Leads { token, deadlines })
     }
 
-    /// Does it; whether it could.
+    /// Carries out one action. `false` if the keeper could not be started or reached, or must be destroyed.
     async fn act(&mut self, action: Action) -> bool {
         match action {
             Action::Start { token, deadlines } => self.start(&token, deadlines).await,
@@ -163,7 +165,7 @@ impl Shell {
                 self.withdrawal.cancel();
                 true
             }
-            // Ends the loop before it comes here.
+            // `run` returns at an exit and does not pass it on.
             Action::Exit(_) => true,
         }
     }
@@ -176,12 +178,12 @@ impl Shell {
             ("EVENKEEL_LEASE", self.lease.to_string()),
             ("EVENKEEL_IDENTITY", self.identity.clone()),
         ];
-        match Kept::start(&self.launch, &environment) {
-            Ok(kept) => {
+        match KeeperHandle::start(&self.launch, &environment) {
+            Ok(keeper) => {
                 let work = self.election.as_ref().and_then(Election::work);
                 let token = token.to_string();
                 self.command = Some(Running {
-                    kept,
+                    keeper,
                     token,
                     _work: work,
                 });
@@ -198,7 +200,7 @@ impl Shell {
         let Some(command) = &mut self.command else {
             return false;
         };
-        match command.kept.order(order).await {
+        match command.keeper.order(order).await {
             Ok(()) => true,
             Err(error) => {
                 tracing::error!(%error, ?order, "cannot reach the command's keeper");
@@ -217,32 +219,32 @@ impl Shell {
             Some(Report::Ended(ended)) => {
                 tracing::info!(how = %ended.status, told = ended.stopped, "the command has ended");
                 if let Some(command) = self.command.take() {
-                    command.kept.reaped().await;
+                    command.keeper.reap().await;
                 }
                 Some(Event::Ended(ended))
             }
             Some(Report::Failed(reason)) => {
                 tracing::error!(%reason, "the command cannot be started");
-                self.bury().await;
+                self.destroy_command().await;
                 Some(Event::KeeperGone)
             }
             None => {
                 tracing::error!("the command's keeper has died, and the command with it");
-                self.bury().await;
+                self.destroy_command().await;
                 Some(Event::KeeperGone)
             }
         }
     }
 
     /// Kills what is left of keeper and command.
-    async fn bury(&mut self) {
+    async fn destroy_command(&mut self) {
         if let Some(command) = self.command.take() {
-            command.kept.destroy().await;
+            command.keeper.destroy().await;
         }
     }
 }
 
-/// The next change of the election; never, once it has ended.
+/// The next change of state of the candidate. Pending for ever once it has ended.
 async fn change(election: &mut Option<Election>) -> Option<State> {
     match election {
         Some(election) => election.next().await,
@@ -250,14 +252,15 @@ async fn change(election: &mut Option<Election>) -> Option<State> {
     }
 }
 
-/// The next report of the keeper, if there is one.
+/// The next report of the keeper. Pending for ever while no command runs.
 async fn report(command: &mut Option<Running>) -> Option<Report> {
     match command {
-        Some(command) => command.kept.report().await,
+        Some(command) => command.keeper.report().await,
         None => std::future::pending().await,
     }
 }
 
+/// Ends at this time. Pending for ever without one.
 async fn until(at: Option<Duration>) {
     match at {
         Some(at) => SystemClock.sleep_until(at).await,

@@ -1,22 +1,22 @@
-//! How a command has ended.
+//! How a command has ended, in terms that runner and keeper exchange.
 
 use serde::{Deserialize, Serialize};
 
 /// How the main process of a command has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Status {
-    /// By itself, with this code.
+pub(crate) enum Status {
+    /// It exited with this code.
     Code(i32),
-    /// By this signal.
+    /// The signal with this number ended it.
     Signal(i32),
-    /// It was not started: its time was over.
+    /// It was not started, because its deadline had already passed.
     NotStarted,
 }
 
 impl Status {
-    /// As a shell puts it: the code, or 128 + the signal's number.
-    pub fn exit_code(self) -> u8 {
+    /// The exit code that a shell would report: the process's own, or 128 plus the signal's number.
+    pub(crate) fn exit_code(self) -> u8 {
         let code = match self {
             Self::Code(code) => code,
             Self::Signal(signal) => 128 + signal,
@@ -39,11 +39,11 @@ impl std::fmt::Display for Status {
     }
 }
 
-/// What a keeper says of its command when none of its processes is left.
+/// A keeper's last report, sent when no process of its command is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ended {
-    /// How.
-    pub status: Status,
-    /// Whether it had been told to end before it did.
-    pub stopped: bool,
+pub(crate) struct Ended {
+    /// How the main process has ended.
+    pub(crate) status: Status,
+    /// Whether the keeper had sent it a signal to end it before.
+    pub(crate) stopped: bool,
 }

@@ -1,4 +1,4 @@
-//! Who descends from a process, by `/proc`; and their end.
+//! Finds all descendants of a process in `/proc`, and kills them.
 
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
@@ -8,17 +8,17 @@ use std::collections::HashSet;
 use std::{fs, io};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// A process that runs.
+/// A running process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Process {
-    pub(super) id: Pid,
+pub(crate) struct Process {
+    pub(crate) id: Pid,
     parent: Pid,
-    /// Process group.
-    pub(super) group: Pid,
+    /// ID of its process group.
+    pub(crate) group: Pid,
 }
 
-/// All that descend from `ancestor`; not those that have ended, reaped or not.
-pub(super) fn descendants(ancestor: Pid) -> Vec<Process> {
+/// All running processes that descend from `ancestor`. Zombies are not among them.
+pub(crate) fn descendants(ancestor: Pid) -> Vec<Process> {
     let all: Vec<Process> = match fs::read_dir("/proc") {
         Ok(entries) => entries
             .flatten()
@@ -33,9 +33,9 @@ pub(super) fn descendants(ancestor: Pid) -> Vec<Process> {
     below(ancestor, &all)
 }
 
-/// Kills all that descend from this process, until it has no children left. They must be children that nobody else
-/// waits for; and this process must be the one to which the kernel gives orphans.
-pub(super) async fn end_all() -> io::Result<()> {
+/// Kills all descendants of this process, until it has no children left. No other code may wait for these
+/// children, and this process must be a subreaper, so that the kernel gives it the orphans.
+pub(crate) async fn end_all() -> io::Result<()> {
     let mut ended = signal(SignalKind::child())?;
     loop {
         for process in descendants(getpid()) {
@@ -71,7 +71,8 @@ fn below(ancestor: Pid, all: &[Process]) -> Vec<Process> {
     }
 }
 
-/// proc_pid_stat(5): ID, name in brackets (which may hold any character), state, parent, group.
+/// Reads a line of `/proc/PID/stat` (proc_pid_stat(5)): ID, name in brackets (which may contain any
+/// character), state, parent, group.
 fn parse(stat: &str) -> Option<Process> {
     let (head, tail) = stat.rsplit_once(')')?;
     let id = head.split_once(' ')?.0;

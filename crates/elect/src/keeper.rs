@@ -1,14 +1,16 @@
-//! The keeper: the process between the runner and the command, started as the hidden sub-command `elect-keeper`.
+//! The keeper: the process between the runner and the command, started as the hidden sub-command
+//! `elect-keeper`.
 //!
-//! Standard input is a socket on which the runner's orders come and reports go back, a JSON document a line. The
-//! keeper starts a third process, `become_command`, which ties its life to the keeper's and becomes the command.
+//! Standard input is a socket: orders of the runner come in and reports go out, one JSON document per line.
+//! The keeper starts a third process (`become_command`), which asks the kernel to be killed when the keeper
+//! dies, and then becomes the command by `exec`.
 
-use super::descendants::descendants;
-use super::leash::{Deed, Event, Leash};
-use super::orders::{Order, Report, line};
-use super::program::ProgramError;
-use super::status::{Ended, Status};
-use crate::clock::{Clock as _, SystemClock};
+use crate::core::command_deadline::{CommandDeadline, Event, SignalAction};
+use crate::core::orders::{Order, Report, line};
+use crate::core::status::{Ended, Status};
+use crate::descendants::descendants;
+use crate::program::ProgramError;
+use evenkeel_election::clock::{Clock as _, SystemClock};
 use evenkeel_net::duration;
 use nix::errno::Errno;
 use nix::sys::prctl::{set_child_subreaper, set_pdeathsig};
@@ -27,7 +29,7 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Arguments of `evenkeel elect-keeper`; nobody but the runner and the keeper gives them.
+/// Arguments of `evenkeel elect-keeper`, which only the runner and the keeper start.
 #[derive(Clone, Debug, clap::Args)]
 pub struct KeeperArgs {
     /// Time between the end of the main process and KILL for what it left behind.
@@ -41,28 +43,30 @@ pub struct KeeperArgs {
     pub command: Vec<OsString>,
 }
 
-/// What a keeper could not do.
+/// Why a keeper failed.
 #[derive(Debug, thiserror::Error)]
 pub enum KeeperError {
-    /// Standard input is no socket, or another system call failed. `elect-keeper` is not for people.
+    /// A system call failed, for example because standard input is no socket: `elect-keeper` is started by
+    /// the runner, not by people.
     #[error("elect-keeper: cannot {what}")]
     System {
-        /// Which step.
+        /// The step that failed, such as "start a runtime".
         what: &'static str,
-        /// Why.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// The runner sends what is no order: runner and keeper are of different versions.
+    /// The runner sent something that is no order, so runner and keeper are of different versions.
     #[error("elect-keeper: the runner sent no order")]
     Order,
-    /// The command cannot be run.
+    /// The command is not found or is not executable.
     #[error(transparent)]
     Command(#[from] ProgramError),
 }
 
 impl KeeperError {
-    /// As a shell's: 127 for a command that is not found, 126 for one that cannot be run.
+    /// The exit codes of a shell: 127 for a command that is not found, 126 for one that cannot be run; 1
+    /// otherwise.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Command(error) => error.exit_code(),
@@ -78,8 +82,9 @@ fn system<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> KeeperErr
     }
 }
 
-/// Runs one of the two stages. Call it from the main thread, outside any async runtime: the command's life is tied
-/// to the thread that starts it. `arguments` are this process's own up to `elect-keeper`, for the second stage.
+/// Runs the keeper, or the process that becomes the command. Call it from the main thread and outside any
+/// async runtime, because the kernel kills the command when the *thread* that started it ends. `arguments`
+/// are this process's own up to and with `elect-keeper`; the second process is started with them.
 pub fn run(args: KeeperArgs, arguments: &[OsString]) -> Result<ExitCode, KeeperError> {
     if let Some(parent) = args.child_of {
         return become_command(Pid::from_raw(parent), &args.command);
@@ -92,10 +97,11 @@ pub fn run(args: KeeperArgs, arguments: &[OsString]) -> Result<ExitCode, KeeperE
     Ok(ExitCode::SUCCESS)
 }
 
-/// Ties this process's life to its parent's, then becomes the command. Returns only if it could not.
+/// Has the kernel kill this process when its parent dies, then becomes the command. Returns only if that
+/// failed.
 fn become_command(parent: Pid, command: &[OsString]) -> Result<ExitCode, KeeperError> {
     set_pdeathsig(Signal::SIGKILL).map_err(system("tie the command to its keeper"))?;
-    // The parent may have died before the line above: then nobody will send that signal.
+    // If the parent died before the line above, that signal will never come.
     if getppid() != parent {
         return Ok(ExitCode::FAILURE);
     }
@@ -105,7 +111,7 @@ fn become_command(parent: Pid, command: &[OsString]) -> Result<ExitCode, KeeperE
 }
 
 async fn keep(args: KeeperArgs, arguments: &[OsString]) -> Result<(), KeeperError> {
-    // Whatever the command forks and forgets becomes a child of this process, so that nothing gets away.
+    // Orphans of the command become children of this process, so that it finds all of them.
     set_child_subreaper(true).map_err(system("adopt orphans"))?;
     let socket = io::stdin().as_fd().try_clone_to_owned();
     let socket = StdStream::from(socket.map_err(system("use standard input"))?);
@@ -132,7 +138,7 @@ async fn keep(args: KeeperArgs, arguments: &[OsString]) -> Result<(), KeeperErro
         Some(_) => return Err(KeeperError::Order),
         None => return Ok(()),
     };
-    let mut leash = Leash::new(lease, args.grace);
+    let mut deadline = CommandDeadline::new(lease, args.grace);
     if SystemClock.boot() >= lease.term_at {
         let (status, stopped) = (Status::NotStarted, true);
         control.report(&Report::Ended(Ended { status, stopped })).await;
@@ -150,7 +156,7 @@ async fn keep(args: KeeperArgs, arguments: &[OsString]) -> Result<(), KeeperErro
     let mut none_left = false;
     while !none_left {
         let [terminate, interrupt, hangup] = &mut asked;
-        // What has happened goes before what time demands: a keeper that was held up may find its news in the socket.
+        // The deadline comes last: a keeper that was held up may find a renewal in the socket.
         let events = tokio::select! {
             biased;
             _ = child.recv() => {
@@ -159,36 +165,37 @@ async fn keep(args: KeeperArgs, arguments: &[OsString]) -> Result<(), KeeperErro
                 events
             }
             order = control.order() => vec![order?.map_or(Event::RunnerGone, Event::Order)],
-            _ = terminate.recv() => vec![Event::Asked],
-            _ = interrupt.recv() => vec![Event::Asked],
-            _ = hangup.recv() => vec![Event::Asked],
-            () = wake(&leash) => vec![Event::Wake],
+            _ = terminate.recv() => vec![Event::Terminated],
+            _ = interrupt.recv() => vec![Event::Terminated],
+            _ = hangup.recv() => vec![Event::Terminated],
+            () = wake(&deadline) => vec![Event::Wake],
         };
         for event in events {
             if event == Event::RunnerGone {
                 tracing::warn!("the runner is gone, stopping the command");
             }
-            for deed in leash.step(SystemClock.boot(), event) {
+            for action in deadline.step(SystemClock.boot(), event) {
                 if event == Event::Wake {
-                    tracing::warn!(?deed, "the command's time is over");
+                    tracing::warn!(?action, "the command's time is over");
                 }
-                perform(deed, main, leash.main_lives());
+                send(action, main, deadline.main_lives());
             }
         }
     }
-    control.report(&Report::Ended(leash.ended())).await;
+    control.report(&Report::Ended(deadline.ended())).await;
     Ok(())
 }
 
-/// Until the leash wants to be woken.
-async fn wake(leash: &Leash) {
-    match leash.wake_at() {
+/// Ends when the deadline wants to be woken.
+async fn wake(deadline: &CommandDeadline) {
+    match deadline.wake_at() {
         Some(at) => SystemClock.sleep_until(at).await,
         None => std::future::pending().await,
     }
 }
 
-/// The command in a process group of its own, without standard input: that is the keeper's.
+/// Starts the command in a process group of its own. Its standard input is empty, because the keeper's is the
+/// socket.
 fn start(args: &KeeperArgs, arguments: &[OsString]) -> io::Result<Pid> {
     let child = Command::new("/proc/self/exe")
         .arg0("evenkeel")
@@ -203,7 +210,7 @@ fn start(args: &KeeperArgs, arguments: &[OsString]) -> io::Result<Pid> {
     Ok(Pid::from_raw(child.id() as i32))
 }
 
-/// Children that have ended, and whether none is left.
+/// Reaps all children that have ended. Returns an event for each, and whether no child is left.
 fn reap(main: Pid) -> (Vec<Event>, bool) {
     let mut events = Vec::new();
     loop {
@@ -211,9 +218,9 @@ fn reap(main: Pid) -> (Vec<Event>, bool) {
             Ok(WaitStatus::Exited(id, code)) => (id, Status::Code(code)),
             Ok(WaitStatus::Signaled(id, signal, _)) => (id, Status::Signal(signal as i32)),
             Ok(WaitStatus::StillAlive) => return (events, false),
-            // Stops and continuations are not asked for.
+            // `waitpid` was not asked to report stopped and continued processes.
             Ok(_) | Err(Errno::EINTR) => continue,
-            // ECHILD; there is no other.
+            // ECHILD: no children are left. `waitpid` has no other errors for these arguments.
             Err(_) => return (events, true),
         };
         events.push(if id == main {
@@ -224,58 +231,59 @@ fn reap(main: Pid) -> (Vec<Event>, bool) {
     }
 }
 
-fn perform(deed: Deed, main: Pid, main_lives: bool) {
-    match deed {
-        Deed::Main(signal) => told(kill(main, number(signal))),
-        Deed::All(signal) => {
-            tell_all(main, main_lives, number(signal));
-            // A stopped process receives nothing else until it goes on.
-            tell_all(main, main_lives, Some(Signal::SIGCONT));
+fn send(action: SignalAction, main: Pid, main_lives: bool) {
+    match action {
+        SignalAction::Main(signal) => log_failure(kill(main, number(signal))),
+        SignalAction::All(signal) => {
+            signal_all(main, main_lives, number(signal));
+            // A stopped process handles no other signal until it is continued.
+            signal_all(main, main_lives, Some(Signal::SIGCONT));
         }
-        Deed::KillAll => tell_all(main, main_lives, Some(Signal::SIGKILL)),
+        SignalAction::KillAll => signal_all(main, main_lives, Some(Signal::SIGKILL)),
     }
 }
 
-/// Zero, which signals nobody, stands for a number that no signal has.
+/// The signal with this number. For a number that no signal has, `None`: `kill` then sends nothing.
 fn number(signal: i32) -> Option<Signal> {
     Signal::try_from(signal).ok()
 }
 
-/// Signals every process of the command: its group in one go, and whoever has left that. The group's number stays
-/// taken only while the main process has not been reaped, so later each process is found by itself.
-fn tell_all(main: Pid, main_lives: bool, signal: Option<Signal>) {
+/// Signals every process of the command: its process group with one call, and then each process that has left
+/// the group. Once the main process has been reaped, another group may get the same number, so from then on
+/// every process is signalled by its own ID.
+fn signal_all(main: Pid, main_lives: bool, signal: Option<Signal>) {
     if main_lives {
-        told(killpg(main, signal));
+        log_failure(killpg(main, signal));
     }
     for process in descendants(getpid()) {
         if !main_lives || process.group != main {
-            told(kill(process.id, signal));
+            log_failure(kill(process.id, signal));
         }
     }
 }
 
-fn told(result: nix::Result<()>) {
+fn log_failure(result: nix::Result<()>) {
     match result {
-        // It has ended in the meantime.
+        // ESRCH: the process has ended in the meantime.
         Ok(()) | Err(Errno::ESRCH) => {}
         Err(error) => tracing::error!(%error, "cannot signal a process of the command"),
     }
 }
 
-/// The runner's end of standard input.
+/// The socket to the runner.
 struct Control {
-    /// `None` once the runner is gone.
+    /// `None` once the runner's end has closed.
     orders: Option<Lines<BufReader<OwnedReadHalf>>>,
     reports: OwnedWriteHalf,
 }
 
 impl Control {
-    /// The next order; `None` when the runner is gone, and never again after that. Nothing is lost when it is dropped.
+    /// The next order; `None` once when the runner is gone, and pending for ever after that. Cancel safe.
     async fn order(&mut self) -> Result<Option<Order>, KeeperError> {
         let Some(orders) = &mut self.orders else {
             return std::future::pending().await;
         };
-        // A connection that broke is as good as one that ended.
+        // An error of the connection has the same consequence as its end.
         if let Ok(Some(line)) = orders.next_line().await {
             let order = serde_json::from_str(&line).map_err(|_| KeeperError::Order)?;
             return Ok(Some(order));
@@ -290,7 +298,7 @@ impl Control {
             Err(error) => Err(error.into()),
         };
         if let Err(error) = sent {
-            tracing::debug!(%error, ?report, "nobody is left to hear the report");
+            tracing::debug!(%error, ?report, "the runner is gone, the report is not delivered");
         }
     }
 }

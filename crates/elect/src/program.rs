@@ -1,11 +1,11 @@
-//! Whether a command can be run.
+//! Checks that a command can be run, before the first campaign.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{Error, ErrorKind};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-/// A command that cannot be run. Not worth a retry.
+/// Returned when a command is not found or is not executable. A retry does not help.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot run `{}`: {source}", name.display())]
 pub struct ProgramError {
@@ -14,12 +14,12 @@ pub struct ProgramError {
 }
 
 impl ProgramError {
-    pub(super) fn new(name: &OsStr, source: Error) -> Self {
+    pub(crate) fn new(name: &OsStr, source: Error) -> Self {
         let name = name.to_owned();
         Self { name, source }
     }
 
-    /// As a shell's: 127 for a command that is not found, 126 for one that cannot be run.
+    /// The exit codes of a shell: 127 for a command that is not found, 126 for one that cannot be run.
     pub fn exit_code(&self) -> u8 {
         if self.source.kind() == ErrorKind::NotFound {
             127
@@ -29,9 +29,9 @@ impl ProgramError {
     }
 }
 
-/// Refuses a command that is not there, before anybody waits for its turn. Searched as `execvp` does: on `path` if
-/// the name has no slash.
-pub(super) fn check(name: &OsStr, path: Option<&OsStr>) -> Result<(), ProgramError> {
+/// Refuses a command that is not found or is not executable. Searches as `execvp` does: on `path` if the name
+/// has no slash.
+pub(crate) fn check(name: &OsStr, path: Option<&OsStr>) -> Result<(), ProgramError> {
     let refuse = |kind, text: &str| Err(ProgramError::new(name, Error::new(kind, text)));
     if name.is_empty() {
         return refuse(ErrorKind::NotFound, "its name is empty");

@@ -1,16 +1,15 @@
-//! What a runner is made of, and its start.
+//! The start of a runner: arguments are checked, clients and listener are made, and the candidate starts.
 
-use super::args::ElectArgs;
-use super::command::Launch;
-use super::core::Runner;
-use super::error::ElectError;
-use super::process::Shell;
-use super::program;
-use super::serve::{View, router};
-use super::signals::Signals;
-use crate::core::Config;
-use crate::lock::LeaseLock;
-use crate::{Elector, HealthAdaptor, Metrics, unique_identity};
+use crate::args::ElectArgs;
+use crate::core::runner::Runner;
+use crate::error::ElectError;
+use crate::keeper_handle::Launch;
+use crate::process::Shell;
+use crate::program;
+use crate::serve::{View, router};
+use crate::signals::Signals;
+use evenkeel_election::lock::LeaseLock;
+use evenkeel_election::{Config, Elector, HealthAdaptor, Metrics, unique_identity};
 use evenkeel_net::admin::Admin;
 use nix::sys::prctl::set_child_subreaper;
 use std::ffi::OsString;
@@ -20,11 +19,12 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// How late the election loop may be for `/healthz`, beyond the lease duration; as in the Kubernetes components.
+/// How late the election loop may be for `/healthz`, beyond the lease duration; as in the Kubernetes
+/// components.
 const TOLERANCE: Duration = Duration::from_secs(20);
 
-/// Runs the command while leading; returns the exit code. Takes the process's signals. `keeper` is this program's
-/// command line, without its name, up to and with `elect-keeper`.
+/// Runs the command while leading; returns the exit code. Takes the process's signals. `keeper` is this
+/// program's command line, without its name, up to and with `elect-keeper`.
 pub async fn run(args: ElectArgs, keeper: Vec<OsString>) -> Result<u8, ElectError> {
     if let Some(name) = args.command.first() {
         program::check(name, std::env::var_os("PATH").as_deref())?;
@@ -40,7 +40,7 @@ pub async fn run(args: ElectArgs, keeper: Vec<OsString>) -> Result<u8, ElectErro
         source,
     })?;
     let access = args.client.access().await?;
-    // Two clients, two connections: renewals wait behind nothing.
+    // Two clients have two connections, so a renewal never queues behind an Event that is being recorded.
     let (client, events) = (access.client("elect")?, access.client("elect")?);
     let lock = LeaseLock::new(client, &args.lease.namespace, &args.lease.name)
         .map_err(|error| ElectError::Lease(error.to_string()))?
@@ -50,7 +50,7 @@ pub async fn run(args: ElectArgs, keeper: Vec<OsString>) -> Result<u8, ElectErro
         None => None,
     };
     let signals = Signals::watch().map_err(ElectError::System)?;
-    // Should a keeper be killed, what it kept becomes ours to end.
+    // If a keeper is killed, the kernel makes this process the parent of what the keeper leaves behind.
     set_child_subreaper(true).map_err(|error| ElectError::System(error.into()))?;
 
     let admin = Admin::new("elect");

@@ -1,7 +1,7 @@
 //! The command line of `evenkeel elect`.
 
-use super::core::OnLost;
-use crate::core::{Config, OnLoss};
+use crate::core::event::OnLost;
+use evenkeel_election::{Config, OnLoss};
 use evenkeel_net::client::ClientArgs;
 use evenkeel_net::duration;
 use std::ffi::OsString;
@@ -11,18 +11,21 @@ use std::time::Duration;
 
 /// Run a command only while holding a lease
 ///
-/// The command starts when this process holds the lease, and is ended (TERM, then KILL) before anybody else can hold
-/// it: also when this process hangs or is killed. When it ends by itself, the lease is given back at once.
+/// The command starts when this process holds the lease, and is ended (TERM, then KILL) before anybody else
+/// can hold it: also when this process hangs or is killed. When it ends by itself, the lease is given back at
+/// once.
 ///
-/// In its environment the command finds EVENKEEL_FENCING_TOKEN (the lease's UID, a slash, and a number that grows with
-/// each term: stamp it on writes), EVENKEEL_LEASE_UID and EVENKEEL_LEASE_TRANSITIONS (its two parts), EVENKEEL_LEASE
-/// and EVENKEEL_IDENTITY. Its standard input is empty.
+/// In its environment the command finds EVENKEEL_FENCING_TOKEN (the lease's UID, a slash, and a number that
+/// grows with each term: stamp it on writes), EVENKEEL_LEASE_UID and EVENKEEL_LEASE_TRANSITIONS (its two
+/// parts), EVENKEEL_LEASE and EVENKEEL_IDENTITY. Its standard input is empty.
 ///
-/// TERM and INT end the command and then this process; a second one kills. HUP, QUIT, USR1, USR2 and WINCH are passed on.
+/// TERM and INT end the command and then this process; a second one kills. HUP, QUIT, USR1, USR2 and WINCH
+/// are passed on.
 ///
-/// Exit codes: the command's own when it ends by itself (128 + N if by signal N); 0 when told to stop and the command
-/// complied; 75 when leadership was lost (--on-lost exit); 78 when another candidate runs under the same identity; 126
-/// when the command cannot be run, 127 when it is not found; 2 for wrong flags; 1 for everything else.
+/// Exit codes: the command's own when it ends by itself (128 + N if by signal N); 0 when told to stop and the
+/// command complied; 75 when leadership was lost (--on-lost exit); 78 when another candidate runs under the
+/// same identity; 126 when the command cannot be run, 127 when it is not found; 2 for wrong flags; 1 for
+/// everything else.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
     after_help = "Example: evenkeel elect --lease jobs/mailer --listen 127.0.0.1:4040 -- /usr/bin/mailer --queue main"
@@ -49,7 +52,8 @@ pub struct ElectArgs {
     /// How long others leave an unrenewed lease alone.
     #[arg(long, alias = "leader-elect-lease-duration", value_name = "DURATION", default_value = "5s", value_parser = duration::parse)]
     pub lease_duration: Duration,
-    /// How long the command runs on without a successful renewal; what is left of the lease duration is its time to end.
+    /// How long the command runs on without a successful renewal; what is left of the lease duration is its
+    /// time to end.
     #[arg(long, alias = "leader-elect-renew-deadline", value_name = "DURATION", default_value = "3s", value_parser = duration::parse)]
     pub renew_deadline: Duration,
     /// Time between attempts to take or renew the lease.
@@ -62,7 +66,7 @@ pub struct ElectArgs {
 
 impl ElectArgs {
     /// The candidate's configuration.
-    pub(super) fn config(&self, identity: &str) -> Config {
+    pub(crate) fn config(&self, identity: &str) -> Config {
         Config {
             lease_duration: self.lease_duration,
             renew_deadline: self.renew_deadline,
@@ -121,7 +125,8 @@ fn address(text: &str) -> Result<SocketAddr, String> {
         .map_err(|_| "give IP:PORT, as in 127.0.0.1:4040 or [::]:4040".to_owned())
 }
 
-/// Letters, digits and inner hyphens. Of a subdomain's parts, only the sum is bounded.
+/// Whether this is lower-case letters, digits and inner hyphens. The length is not checked: within a
+/// subdomain only the sum of the parts is limited.
 fn is_label(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let bytes = text.as_bytes();

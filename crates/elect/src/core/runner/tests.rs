@@ -1,4 +1,4 @@
-//! Scripts: what happens, and what the runner does about it.
+//! Each script lists events with their times in milliseconds, and the actions that must follow.
 
 use super::Action::{Destroy, Exit, Extend, Forward, Kill, Stop, Withdraw};
 use super::*;
