@@ -56,8 +56,6 @@ pub mod lock;
 mod metrics;
 pub mod migration;
 mod shell;
-#[cfg(any(test, feature = "sim"))]
-pub mod sim;
 pub mod terms;
 mod work;
 

@@ -1,15 +1,15 @@
 //! The state machine of one candidate.
 
+#[cfg(feature = "model-check")]
+mod abstraction;
 mod attempt;
 mod change;
 mod event;
-#[cfg(any(test, feature = "sim"))]
-mod rename;
 mod term;
 
+#[cfg(feature = "model-check")]
+pub use abstraction::Abstraction;
 pub use event::{Action, Announcement, Event, Now, ReadResult, WriteResult};
-#[cfg(any(test, feature = "sim"))]
-pub(crate) use rename::Rename;
 
 use super::config::{Compat, Config, ConfigError, JITTER_FACTOR};
 use super::record::{Observation, Record};

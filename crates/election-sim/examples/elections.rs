@@ -1,9 +1,9 @@
-//! Elections by the million in virtual time, under seeded faults; exits 1 with a script of what happened when two
-//! candidates could act as leader at once.
+//! Elections by the million in virtual time, under seeded faults; exits 1 with a script of what happened when
+//! two candidates could act as leader at once.
 //!
 //! ```text
-//! cargo run --release -p evenkeel-election --features sim --example elections -- --elections 1000000 --seed 7
-//! cargo run --release -p evenkeel-election --features sim --example elections -- --world 1168899507518718668
+//! cargo run --release -p evenkeel-election-sim --example elections -- --elections 1000000 --seed 7
+//! cargo run --release -p evenkeel-election-sim --example elections -- --world 1168899507518718668
 //! ```
 #![allow(
     clippy::print_stdout,
@@ -13,7 +13,7 @@
 )]
 
 use clap::Parser;
-use evenkeel_election::sim::random::{Rules, replay, run};
+use evenkeel_election_sim::random::{Rules, replay, run};
 use std::process::ExitCode;
 use std::time::Instant;
 

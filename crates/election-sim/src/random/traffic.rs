@@ -3,7 +3,7 @@
 use super::candidate::{Delivery, Link, Request};
 use super::script::What;
 use super::world::{Coming, World};
-use crate::core::{Event, ReadResult, WriteResult};
+use evenkeel_election::core::{Event, ReadResult, WriteResult};
 use rand::Rng as _;
 use std::time::Duration;
 

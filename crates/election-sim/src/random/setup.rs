@@ -1,7 +1,7 @@
 //! What a world is made of, drawn from its seed.
 
 use super::Fault;
-use crate::core::{Compat, Config};
+use evenkeel_election::core::{Compat, Config};
 use rand::Rng as _;
 use rand::rngs::StdRng;
 use std::fmt;
@@ -115,9 +115,10 @@ impl Setup {
         self.compat() == Compat::Evenkeel
     }
 
-    /// How long after the last fault somebody leads at the latest: what is late arrives (20 s), work ends (10 s), a
-    /// process starts (1 s); then the lock expires, on the slowest clock, and before that perhaps once more for a write that came
-    /// late, once for a lock that was deleted, and once for a candidate that handed over and lets the others come first; then a few attempts.
+    /// How long after the last fault somebody leads at the latest: what is late arrives (20 s), work ends (10
+    /// s), a process starts (1 s); then the lock expires, on the slowest clock, and before that perhaps once
+    /// more for a write that came late, once for a lock that was deleted, and once for a candidate that
+    /// handed over and lets the others come first; then a few attempts.
     pub(super) fn settles_within(&self) -> Duration {
         let (lease, deadline, retry) = self.timing;
         let waits = Duration::from_millis(4 * lease + deadline + 10 * retry);

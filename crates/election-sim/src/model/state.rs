@@ -3,8 +3,11 @@
 use super::names;
 use super::node::{Flight, Node, Request};
 use super::{Budget, Model, Step};
-use crate::core::{ConfigError, Event, FencingToken, Observation, ReadResult, State as Ended, WriteResult};
-use crate::sim::{Judge, Register};
+use crate::GateCheck;
+use crate::register::Register;
+use evenkeel_election::core::{
+    ConfigError, Event, FencingToken, Observation, ReadResult, State as Ended, WriteResult,
+};
 use jiff::Timestamp;
 use std::fmt;
 use std::sync::Arc;
@@ -29,7 +32,7 @@ pub struct State {
     pub(super) newest: Option<(FencingToken, Option<u8>)>,
     /// What may still happen.
     pub(super) budget: Budget,
-    judge: Judge,
+    gate_check: GateCheck,
     /// Wall clock of the next write.
     pub(super) next_stamp: Timestamp,
 }
@@ -61,7 +64,7 @@ impl State {
             before: None,
             newest: None,
             budget: model.budget,
-            judge: model.judge(),
+            gate_check: model.gate_check(),
             next_stamp: Timestamp::UNIX_EPOCH,
         };
         state.pass([0, 0], model);
@@ -73,13 +76,13 @@ impl State {
     pub fn open_gates(&self) -> [bool; 2] {
         let open = |node: &Node| {
             node.gate
-                .is_some_and(|until| self.judge == Judge::TaskOnly || NOW < until)
+                .is_some_and(|until| self.gate_check == GateCheck::TaskOnly || NOW < until)
         };
         [open(&self.nodes[0]), open(&self.nodes[1])]
     }
 
-    pub(super) fn judge(&self) -> Judge {
-        self.judge
+    pub(super) fn gate_check(&self) -> GateCheck {
+        self.gate_check
     }
 
     /// Whether, since `earlier`, a term began that is not of the process whose the newest was.

@@ -5,6 +5,7 @@ use super::fault::spell;
 use super::script::What;
 use super::world::{Coming, World};
 use super::{Broken, Fault};
+use evenkeel_election::core::Machine;
 use rand::Rng as _;
 use std::time::Duration;
 
@@ -119,7 +120,7 @@ impl World {
     /// Whether every process has seen the lock that there is.
     fn may_delete(&self) -> bool {
         let uid = self.register.get().ok().map(|found| found.uid);
-        let knows = |machine: &crate::core::Machine| machine.observed().is_some();
+        let knows = |machine: &Machine| machine.observed().is_some();
         uid.is_some()
             && self
                 .candidates

@@ -1,5 +1,5 @@
-//! A machine but for what its behaviour does not depend on, so that a model check can tell two states apart only where
-//! they differ in what may follow.
+//! What a model check needs to see of a machine: two states are the same for it if they differ only in values
+//! on which no later step depends.
 
 use super::{Lead, Lost, Machine, Phase, Predecessor, Round, Seen};
 use crate::core::record::{Observation, Record};
@@ -8,29 +8,34 @@ use jiff::Timestamp;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Gives names to values that are only compared with each other.
-pub(crate) trait Rename {
-    /// A time that rules count from, on the candidate's clock.
+/// Maps the values in a machine's state, such as times onto times relative to now, or versions onto their
+/// rank.
+///
+/// A model check uses this to count states once that lead to the same behaviour. Behaviour must not depend on
+/// what an implementation changes: values that are only compared with each other must keep their order.
+pub trait Abstraction {
+    /// A time from which a rule counts, on the candidate's clock.
     fn time(&mut self, time: &mut Duration);
-    /// A time that rules wait for: once it has passed, it does not matter when.
+    /// A time for which a rule waits. Once it has passed, it does not matter for how long.
     fn until(&mut self, time: &mut Duration);
-    /// When something was seen that is valid for `duration` from then on.
+    /// The time at which something was seen that is valid for `duration` from then on.
     fn seen(&mut self, at: &mut Duration, duration: Duration);
-    /// Something observed.
+    /// A record that was observed, with its place.
     fn observation(&mut self, observation: &mut Observation);
-    /// A record about to be written over a version.
+    /// A record that is to be written.
     fn record(&mut self, record: &mut Record);
-    /// A `renewTime`.
+    /// The `renewTime` of a record.
     fn stamp(&mut self, stamp: &mut Timestamp);
-    /// `renewTime`s of own writes: of interest while a record with one of them may turn up.
+    /// The `renewTime`s of this candidate's own writes. They matter as long as a record with one of them may
+    /// turn up.
     fn written(&mut self, written: &mut VecDeque<Timestamp>);
-    /// A fencing token.
+    /// The fencing token of a term.
     fn token(&mut self, token: &mut FencingToken);
 }
 
 impl Machine {
-    /// Passes every value through `names`, and forgets what only reports are made of.
-    pub(crate) fn rename(&mut self, names: &mut impl Rename) {
+    /// Maps every value on which a rule depends, and clears the values that are only reported.
+    pub fn abstract_with(&mut self, abstraction: &mut impl Abstraction) {
         let Self {
             config: _,
             phase,
@@ -55,72 +60,72 @@ impl Machine {
         } = self;
         match phase {
             Phase::Waiting { until } | Phase::ReleaseReading { until } | Phase::Releasing { until } => {
-                names.until(until);
+                abstraction.until(until);
             }
-            Phase::Renewing { since } | Phase::Taking { since } => names.time(since),
+            Phase::Renewing { since } | Phase::Taking { since } => abstraction.time(since),
             Phase::Draining | Phase::Reading => {}
             Phase::Stopped { reason } => *reason = StopReason::DuplicateIdentity,
         }
         if let Some(lead) = lead {
-            lead.rename(names);
+            lead.abstract_with(abstraction);
         }
         if let Some(Lost { lead, loss, give_up }) = lost {
-            lead.rename(names);
+            lead.abstract_with(abstraction);
             *loss = Loss::Deadline;
             if let Some(at) = give_up {
-                names.until(at);
+                abstraction.until(at);
             }
         }
         if let Some(ending) = ending {
-            names.until(&mut ending.until);
+            abstraction.until(&mut ending.until);
             ending.loss = Loss::Deadline;
             if let super::term::Then::Campaign { not_before } = &mut ending.then {
-                names.until(not_before);
+                abstraction.until(not_before);
             }
         }
         if let Some(super::term::Then::Campaign { not_before }) = &mut self.then {
-            names.until(not_before);
+            abstraction.until(not_before);
         }
         if let Some(Round { deadline, next }) = round {
-            names.until(deadline);
-            names.time(next);
+            abstraction.until(deadline);
+            abstraction.time(next);
         }
         if let Some(Seen { observation, at }) = seen {
-            names.observation(observation);
-            names.seen(at, observation.record.duration());
+            abstraction.observation(observation);
+            abstraction.seen(at, observation.record.duration());
         }
         if let Some(Predecessor { renewed: Some(stamp) }) = predecessor {
-            names.stamp(stamp);
+            abstraction.stamp(stamp);
         }
-        names.until(not_before);
+        abstraction.until(not_before);
         match phase {
-            Phase::Reading | Phase::Renewing { .. } | Phase::Taking { .. } => names.time(attempt),
-            // The next one sets it anew.
+            Phase::Reading | Phase::Renewing { .. } | Phase::Taking { .. } => abstraction.time(attempt),
+            // The next attempt sets it again.
             _ => *attempt = Duration::ZERO,
         }
-        names.written(written);
-        // These are asked for by health checks, told to users, or asked for again when forgotten.
+        abstraction.written(written);
+        // These are read by health checks, reported to users, or requested again when they are missing.
         *held_since = None;
         *announced = false;
         *reported = None;
         *published = State::Following { leader: None };
         *wake = None;
-        // Trust in a watch makes waits longer, and nothing else: whoever lets each wait last for any longer time, as a
-        // model check does, loses nothing without.
+        // A working watch makes waits longer and has no other effect. A model check lets every wait last for
+        // any longer time, so it misses nothing without this.
         *watched = None;
     }
 }
 
 impl Lead {
-    fn rename(&mut self, names: &mut impl Rename) {
+    fn abstract_with(&mut self, abstraction: &mut impl Abstraction) {
         let Self {
             token,
             since,
             valid_until,
             recovered: _,
         } = self;
-        names.token(token);
+        abstraction.token(token);
         *since = Duration::ZERO;
-        names.until(valid_until);
+        abstraction.until(valid_until);
     }
 }

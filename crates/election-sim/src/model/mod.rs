@@ -1,17 +1,19 @@
 //! A model check: every interleaving of two candidates and one register, on a grid of time.
 //!
-//! A *step* is one thing that happens: a request takes effect, is answered or is given up by its sender; a write takes
-//! effect after its sender gave up on it; a candidate wakes, sees a change late or early, ends its work, is told to stop
-//! or to hand over, crashes and starts anew; or time passes, by a number of seconds that each clock chooses for itself
-//! out of [`Grid::advances`]. Nothing *has to* happen at any time, so that delays, lost requests, lost replies, missed
-//! changes, and pauses of a whole process (SIGSTOP, a frozen guest) of any length are all among the interleavings.
+//! A *step* is one thing that happens: a request takes effect, is answered or is given up by its sender; a
+//! write takes effect after its sender gave up on it; a candidate wakes, sees a change late or early, ends
+//! its work, is told to stop or to hand over, crashes and starts anew; or time passes, by a number of seconds
+//! that each clock chooses for itself out of [`Grid::advances`]. Nothing *has to* happen at any time, so that
+//! delays, lost requests, lost replies, missed changes, and pauses of a whole process (SIGSTOP, a frozen
+//! guest) of any length are all among the interleavings.
 //!
-//! After each step at most one gate may be open, and the token of a gate that opens must be greater than that of every
-//! earlier term of another process over the same lock object.
+//! After each step at most one gate may be open, and the token of a gate that opens must be greater than that
+//! of every earlier term of another process over the same lock object.
 //!
 //! States that differ only in when they are, and in the names of versions, UIDs and time stamps, are one
-//! (`core::machine::rename`). The search is breadth first, so that what it finds is a shortest script. It is
-//! our own hundred lines because the library for it, stateright, cannot be had without its web server.
+//! ([`Abstraction`](evenkeel_election::core::Abstraction)). The search is breadth first, so that what it
+//! finds is a shortest script. It is our own hundred lines because the library for it, stateright, cannot be
+//! had without its web server.
 
 mod names;
 mod node;
@@ -23,8 +25,8 @@ pub use search::{Found, Outcome, search};
 pub use state::{State, Violation};
 pub use step::{Step, Trace};
 
-use super::Judge;
-use crate::core::{Config, ConfigError};
+use crate::GateCheck;
+use evenkeel_election::core::{Config, ConfigError};
 use std::time::Duration;
 
 /// Timing of both candidates, and the steps of time.
@@ -36,8 +38,8 @@ pub struct Grid {
     pub deadline: u64,
     /// Retry period, likewise.
     pub retry: u64,
-    /// By how many seconds a clock may move when time passes. Each clock chooses anew at every such step: the clocks
-    /// drift at will, with a ratio of rates up to that of the largest to the smallest of these.
+    /// By how many seconds a clock may move when time passes. Each clock chooses anew at every such step: the
+    /// clocks drift at will, with a ratio of rates up to that of the largest to the smallest of these.
     pub advances: &'static [u64],
 }
 
@@ -66,10 +68,11 @@ pub struct Budget {
     pub stops: u8,
     /// A candidate is told to hand over.
     pub hand_overs: u8,
-    /// An administrator deletes the lock object, once both candidates have seen it. (A process that never saw a lock
-    /// takes it as soon as there is none: crashes and stops in the same script let both gates open.)
+    /// An administrator deletes the lock object, once both candidates have seen it. (A process that never saw
+    /// a lock takes it as soon as there is none: crashes and stops in the same script let both gates open.)
     pub deletions: u8,
-    /// A candidate is told of the lock as it was before it last changed. (As it is, it may be told at any time.)
+    /// A candidate is told of the lock as it was before it last changed. (As it is, it may be told at any
+    /// time.)
     pub stale_changes: u8,
 }
 
@@ -95,8 +98,8 @@ impl Grid {
         advances: &[1],
     };
 
-    /// 6, 4 and 2 s; at every step of time each clock moves by 2 or by 3 s. Lease and deadline are as 3 to 2, the
-    /// documented limit for rates.
+    /// 6, 4 and 2 s; at every step of time each clock moves by 2 or by 3 s. Lease and deadline are as 3 to 2,
+    /// the documented limit for rates.
     pub const DRIFTING: Self = Self {
         lease: 6,
         deadline: 4,
@@ -144,10 +147,10 @@ impl Model {
         State::new(self)
     }
 
-    fn judge(&self) -> Judge {
+    fn gate_check(&self) -> GateCheck {
         match self.mutation {
-            Mutation::NoDeadlineCheck => Judge::TaskOnly,
-            _ => Judge::Clock,
+            Mutation::NoDeadlineCheck => GateCheck::TaskOnly,
+            _ => GateCheck::Clock,
         }
     }
 }

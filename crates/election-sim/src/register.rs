@@ -1,10 +1,10 @@
 //! The lock object, as an API server keeps it.
 
-use crate::core::{Observation, Record};
+use evenkeel_election::core::{Observation, Record};
 
 /// One lock object: linearizable, with a version that only grows and a UID per life.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Register {
+pub(crate) struct Register {
     object: Option<Observation>,
     /// Last version and last UID given out.
     version: u64,
@@ -15,15 +15,15 @@ pub struct Register {
 
 /// A write that was not made: 409.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Refused;
+pub(crate) struct Refused;
 
 /// There is no such object: 404.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Missing;
+pub(crate) struct Missing;
 
 impl Register {
     /// An empty one, whose observations have the text that client-go compares.
-    pub fn with_text() -> Self {
+    pub(crate) fn with_text() -> Self {
         Self {
             with_text: true,
             ..Self::default()
@@ -31,12 +31,12 @@ impl Register {
     }
 
     /// The object as it is now.
-    pub fn get(&self) -> Result<Observation, Missing> {
+    pub(crate) fn get(&self) -> Result<Observation, Missing> {
         self.object.clone().ok_or(Missing)
     }
 
     /// Makes the object.
-    pub fn create(&mut self, record: Record) -> Result<Observation, Refused> {
+    pub(crate) fn create(&mut self, record: Record) -> Result<Observation, Refused> {
         if self.object.is_some() {
             return Err(Refused);
         }
@@ -45,7 +45,7 @@ impl Register {
     }
 
     /// Replaces the record if its version is still `version`.
-    pub fn update(&mut self, record: Record, version: &str) -> Result<Observation, Refused> {
+    pub(crate) fn update(&mut self, record: Record, version: &str) -> Result<Observation, Refused> {
         match &self.object {
             Some(object) if object.version == version => Ok(self.put(record)),
             _ => Err(Refused),
@@ -53,7 +53,7 @@ impl Register {
     }
 
     /// Replaces the record whatever its version: what no API server does, for a counter-proof.
-    pub fn overwrite(&mut self, record: Record) -> Result<Observation, Refused> {
+    pub(crate) fn overwrite(&mut self, record: Record) -> Result<Observation, Refused> {
         match self.object {
             Some(_) => Ok(self.put(record)),
             None => Err(Refused),
@@ -61,7 +61,7 @@ impl Register {
     }
 
     /// Deletes the object, as an administrator would.
-    pub fn delete(&mut self) -> Result<(), Missing> {
+    pub(crate) fn delete(&mut self) -> Result<(), Missing> {
         self.version += 1;
         self.object.take().map(drop).ok_or(Missing)
     }
@@ -83,12 +83,12 @@ impl Register {
     }
 
     /// The object, to give other names to what is in it.
-    pub(super) fn object_mut(&mut self) -> Option<&mut Observation> {
+    pub(crate) fn object_mut(&mut self) -> Option<&mut Observation> {
         self.object.as_mut()
     }
 
     /// Goes on counting versions from here.
-    pub(super) fn count_from(&mut self, version: u64, uid: u64) {
+    pub(crate) fn count_from(&mut self, version: u64, uid: u64) {
         self.version = version;
         self.uid = uid;
     }

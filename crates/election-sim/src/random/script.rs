@@ -1,6 +1,6 @@
 //! What happened in a world, for people.
 
-use crate::core::{FencingToken, Loss};
+use evenkeel_election::core::{FencingToken, Loss};
 use std::fmt;
 use std::time::Duration;
 

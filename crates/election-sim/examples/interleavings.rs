@@ -1,9 +1,9 @@
-//! Every interleaving of two candidates and one lock, further than the tests look; exits 1 with a shortest script when
-//! both could act as leader at once.
+//! Every interleaving of two candidates and one lock, further than the tests look; exits 1 with a shortest
+//! script when both could act as leader at once.
 //!
 //! ```text
-//! cargo run --release -p evenkeel-election --features sim --example interleavings -- --grid drifting --depth 40
-//! cargo run --release -p evenkeel-election --features sim --example interleavings -- --mutation no-deadline-check
+//! cargo run --release -p evenkeel-election-sim --example interleavings -- --grid drifting --depth 40
+//! cargo run --release -p evenkeel-election-sim --example interleavings -- --mutation no-deadline-check
 //! ```
 #![allow(
     clippy::print_stdout,
@@ -12,7 +12,7 @@
 )]
 
 use clap::{Parser, ValueEnum};
-use evenkeel_election::sim::model::{Budget, Grid, Model, Mutation, search};
+use evenkeel_election_sim::model::{Budget, Grid, Model, Mutation, search};
 use std::process::ExitCode;
 use std::time::Instant;
 

@@ -2,8 +2,11 @@
 
 use super::state::{NOW, Violation, floor};
 use super::{Budget, Model, Mutation};
-use crate::core::{Action, ConfigError, Event, FencingToken, Machine, Now, ReadResult, Record, WriteResult};
-use crate::sim::{Missing, Refused, Register};
+use crate::register::{Missing, Refused, Register};
+use evenkeel_election::core::{
+    Abstraction, Action, ConfigError, Event, FencingToken, Machine, Now, Observation, ReadResult, Record,
+    WriteResult,
+};
 use jiff::Timestamp;
 use std::time::Duration;
 
@@ -18,8 +21,8 @@ pub(super) enum Request {
 /// What the register said.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Reply {
-    Read(Result<crate::core::Observation, Missing>),
-    Written(Result<crate::core::Observation, Refused>),
+    Read(Result<Observation, Missing>),
+    Written(Result<Observation, Refused>),
 }
 
 /// A request that its sender waits for.
@@ -67,7 +70,7 @@ impl Request {
 
 impl Reply {
     pub(super) fn event(self, model: &Model, identity: &str) -> Event {
-        let told = |mut observation: crate::core::Observation| {
+        let told = |mut observation: Observation| {
             if model.mutation == Mutation::Impatient && observation.record.holder != identity {
                 observation.record.lease_duration_seconds = 1;
             }
@@ -115,7 +118,7 @@ impl Node {
     /// Time passes by `by` on this clock. The clock stands at [`NOW`] always, and all times move instead.
     pub(super) fn pass(&mut self, by: Duration, model: &Model) {
         let mut shift = Shift { by, model };
-        self.machine.rename(&mut shift);
+        self.machine.abstract_with(&mut shift);
         if let Some(until) = &mut self.gate {
             shift.shift(until);
         }
@@ -192,7 +195,7 @@ impl Shift<'_> {
     }
 }
 
-impl crate::core::Rename for Shift<'_> {
+impl Abstraction for Shift<'_> {
     fn time(&mut self, time: &mut Duration) {
         self.shift(time);
     }
@@ -202,7 +205,7 @@ impl crate::core::Rename for Shift<'_> {
     fn seen(&mut self, at: &mut Duration, duration: Duration) {
         self.no_further_back(at, NOW.saturating_sub(duration));
     }
-    fn observation(&mut self, _: &mut crate::core::Observation) {}
+    fn observation(&mut self, _: &mut Observation) {}
     fn record(&mut self, _: &mut Record) {}
     fn stamp(&mut self, _: &mut Timestamp) {}
     fn written(&mut self, _: &mut std::collections::VecDeque<Timestamp>) {}

@@ -2,7 +2,7 @@
 
 use super::step::Trace;
 use super::{Model, State, Step, Violation};
-use crate::core::ConfigError;
+use evenkeel_election::core::ConfigError;
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -10,8 +10,8 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 /// What a search came to.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// States seen, but for names. Told apart by a hash of 64 bits: at ten million states the odds that two share one
-    /// are one to 370 000.
+    /// States seen, but for names. Told apart by a hash of 64 bits: at ten million states the odds that two
+    /// share one are one to 370 000.
     pub states: usize,
     /// Steps tried that can be taken.
     pub steps: usize,

@@ -5,10 +5,12 @@ use super::clock::SimClock;
 use super::script::{Line, What};
 use super::setup::{Rules, Setup};
 use super::{Broken, Fault, Tally};
-use crate::core::{
-    Action, ConfigError, Event, FencingToken, Machine, Now, Observation, ReadResult, State, Term, WriteResult,
+use crate::GateCheck;
+use crate::register::Register;
+use evenkeel_election::core::{
+    Action, Compat, ConfigError, Event, FencingToken, Machine, Now, Observation, ReadResult, State, Term,
+    WriteResult,
 };
-use crate::sim::{Judge, Register};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use std::collections::{BTreeMap, VecDeque};
@@ -52,7 +54,7 @@ pub(super) struct World {
     pub(super) register: Register,
     pub(super) history: VecDeque<Option<Observation>>,
     pub(super) candidates: Vec<Candidate>,
-    judge: Judge,
+    gate_check: GateCheck,
     /// The newest term: its token, candidate and life.
     newest: Option<(FencingToken, usize, u32)>,
     /// No process starts before: it could not know of the lock that was deleted.
@@ -81,14 +83,14 @@ impl World {
             queue: BTreeMap::new(),
             count: 0,
             register: match setup.compat() {
-                crate::core::Compat::ClientGo => Register::with_text(),
-                crate::core::Compat::Evenkeel => Register::default(),
+                Compat::ClientGo => Register::with_text(),
+                Compat::Evenkeel => Register::default(),
             },
             history: VecDeque::new(),
             candidates,
-            judge: match rules {
-                Rules::NoDeadlineCheck => Judge::TaskOnly,
-                _ => Judge::Clock,
+            gate_check: match rules {
+                Rules::NoDeadlineCheck => GateCheck::TaskOnly,
+                _ => GateCheck::Clock,
             },
             newest: None,
             no_starts_before: Duration::ZERO,
@@ -111,7 +113,8 @@ impl World {
         self.run_until(chaos)?;
         self.calm_down()?;
         let end = self.now + self.setup.settles_within();
-        while !(0..self.candidates.len()).any(|who| self.candidates[who].may_write(self.now, self.judge)) {
+        while !(0..self.candidates.len()).any(|who| self.candidates[who].may_write(self.now, self.gate_check))
+        {
             if !self.next_before(end)? {
                 self.tally.time += self.now;
                 return Err(Broken::NobodyLeads);
@@ -329,13 +332,14 @@ impl World {
         Ok(())
     }
 
-    /// The rule, and that the token is in order. Between two openings gates only close, so it is enough to look now.
+    /// The rule, and that the token is in order. Between two openings gates only close, so it is enough to
+    /// look now.
     fn opened(&mut self, who: usize, token: FencingToken) -> Result<(), Broken> {
-        if !self.candidates[who].may_write(self.now, self.judge) {
+        if !self.candidates[who].may_write(self.now, self.gate_check) {
             return Ok(());
         }
         for (other, candidate) in self.candidates.iter().enumerate() {
-            if other != who && candidate.may_write(self.now, self.judge) {
+            if other != who && candidate.may_write(self.now, self.gate_check) {
                 return Err(Broken::TwoOpenGates {
                     opened: self.candidates[who].identity.clone(),
                     open: candidate.identity.clone(),

@@ -3,8 +3,8 @@
 use super::node::{Flight, Node, Reply, Request};
 use super::state::{NOW, State};
 use super::{Model, Mutation};
-use crate::core::{FencingToken, Observation, Record, Rename};
-use crate::sim::Judge;
+use crate::GateCheck;
+use evenkeel_election::core::{Abstraction, FencingToken, Observation, Record};
 use jiff::Timestamp;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -86,7 +86,7 @@ impl Names {
     }
 
     fn node(&mut self, node: &mut Node) {
-        node.machine.rename(self);
+        node.machine.abstract_with(self);
         if let Some(flight) = &mut node.flight {
             self.request(&mut flight.request);
             if let Some(Reply::Read(Ok(found)) | Reply::Written(Ok(found))) = &mut flight.reply {
@@ -114,7 +114,7 @@ impl Names {
     }
 }
 
-impl Rename for Names {
+impl Abstraction for Names {
     fn time(&mut self, _: &mut Duration) {}
 
     fn until(&mut self, _: &mut Duration) {}
@@ -166,7 +166,7 @@ impl Rename for Names {
 
 /// Gives every value its canonical name.
 pub(super) fn settle(state: &mut State, model: &Model) {
-    if state.judge() == Judge::Clock {
+    if state.gate_check() == GateCheck::Clock {
         for node in &mut state.nodes {
             if node.gate.is_some_and(|until| until <= NOW) {
                 Arc::make_mut(node).gate = None;

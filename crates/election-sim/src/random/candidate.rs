@@ -1,8 +1,8 @@
 //! One process of a world.
 
 use super::clock::SimClock;
-use crate::core::{FencingToken, Machine, Observation, Record, Term};
-use crate::sim::Judge;
+use crate::GateCheck;
+use evenkeel_election::core::{Event, FencingToken, Machine, Observation, Record, Term};
 use std::time::Duration;
 
 /// A request on its way.
@@ -19,7 +19,7 @@ pub(super) enum Delivery {
     /// The time of a wait; only the last one counts.
     Wake { wait: u64 },
     /// The answer to a request, if it is still waited for.
-    Answer { request: u64, event: crate::core::Event },
+    Answer { request: u64, event: Event },
     /// The lock has changed, or had.
     Change(Option<Observation>),
     /// The guarded work of this life has ended.
@@ -99,9 +99,9 @@ impl Candidate {
     }
 
     /// What a write would find out now.
-    pub(super) fn may_write(&self, now: Duration, judge: Judge) -> bool {
+    pub(super) fn may_write(&self, now: Duration, gate_check: GateCheck) -> bool {
         self.gate
-            .is_some_and(|until| judge == Judge::TaskOnly || self.clock.boot(now) < until)
+            .is_some_and(|until| gate_check == GateCheck::TaskOnly || self.clock.boot(now) < until)
     }
 
     pub(super) fn token(&self) -> Option<&FencingToken> {
