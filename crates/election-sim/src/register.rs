@@ -1,4 +1,4 @@
-//! The lock object, as an API server keeps it.
+//! The lock object as an API server stores it.
 
 use evenkeel_election::core::{Observation, Record};
 
@@ -6,23 +6,23 @@ use evenkeel_election::core::{Observation, Record};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Register {
     object: Option<Observation>,
-    /// Last version and last UID given out.
+    /// The last version and the last UID that were assigned.
     version: u64,
     uid: u64,
-    /// Fill [`Observation::raw`], which costs time.
+    /// Whether [`Observation::raw`] is filled, which costs time.
     with_text: bool,
 }
 
-/// A write that was not made: 409.
+/// The write was not made (409).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Refused;
 
-/// There is no such object: 404.
+/// There is no such object (404).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Missing;
 
 impl Register {
-    /// An empty one, whose observations have the text that client-go compares.
+    /// An empty register, whose observations have the text that client-go compares.
     pub(crate) fn with_text() -> Self {
         Self {
             with_text: true,
@@ -35,7 +35,7 @@ impl Register {
         self.object.clone().ok_or(Missing)
     }
 
-    /// Makes the object.
+    /// Creates the object.
     pub(crate) fn create(&mut self, record: Record) -> Result<Observation, Refused> {
         if self.object.is_some() {
             return Err(Refused);
@@ -52,7 +52,8 @@ impl Register {
         }
     }
 
-    /// Replaces the record whatever its version: what no API server does, for a counter-proof.
+    /// Replaces the record whatever its version. No API server does this; it shows what the check of versions
+    /// is for.
     pub(crate) fn overwrite(&mut self, record: Record) -> Result<Observation, Refused> {
         match self.object {
             Some(_) => Ok(self.put(record)),
@@ -82,12 +83,12 @@ impl Register {
         observation
     }
 
-    /// The object, to give other names to what is in it.
+    /// The object, for bringing it into canonical form.
     pub(crate) fn object_mut(&mut self) -> Option<&mut Observation> {
         self.object.as_mut()
     }
 
-    /// Goes on counting versions from here.
+    /// Sets the counters of versions and UIDs.
     pub(crate) fn count_from(&mut self, version: u64, uid: u64) {
         self.version = version;
         self.uid = uid;

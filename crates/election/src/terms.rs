@@ -1,15 +1,17 @@
-//! Which terms processes of one identity have held on this machine: a proof for the next one that they have ended.
+//! Records which terms the processes of one identity have held on this machine, to prove that earlier ones
+//! have ended.
 //!
-//! A candidate that is started again under its own fixed identity finds its predecessor's record in the lock, and cannot
-//! tell from it whether the predecessor still runs. It waits until the record has expired. With a [`TermFile`] it need not:
-//! each process of the identity holds an exclusive file lock for as long as it lives, and notes the terms that it holds.
-//! Whoever gets the file lock knows that the process which noted a term has ended, and takes what it held at once, as a new
-//! term with a greater [`FencingToken`].
+//! A candidate that is started again under its own fixed identity finds its predecessor's record in the lock,
+//! from which it cannot see whether the predecessor still runs. It waits until the record has expired. With a
+//! [`TermFile`] it need not wait: each process of the identity holds an exclusive file lock for as long as it
+//! lives, and records the terms that it holds. A process that gets the file lock knows that the one which
+//! recorded a term has ended. It takes the lock at once, as a new term with a greater [`FencingToken`].
 //!
-//! The proof is that of the kernel which released the file lock. Notes of another boot, thus also of another machine that
-//! has the directory mounted, prove nothing. Neither do they when the record in the Lease is of another term, or was taken at
-//! another time: then somebody else has used the identity. Work in other processes, which the predecessor began and which
-//! outlive it, is not covered: use this where all guarded work ends with the process.
+//! The proof is that the kernel has released the file lock. Records of another boot, and so also of another
+//! machine that has the directory mounted, prove nothing. They prove nothing either if the record in the
+//! Lease is of another term or was taken at another time: then somebody else has used the identity. Other
+//! processes that the predecessor started and that outlive it are not covered: use this only where all
+//! guarded work ends with the process.
 
 use crate::core::{FencingToken, Term};
 use jiff::Timestamp;
@@ -22,10 +24,10 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Differs from boot to boot, and from machine to machine.
+/// A text that differs from boot to boot and from machine to machine.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
-/// What cannot be done with the file.
+/// Returned when a term file cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {what} {path}")]
 pub struct TermFileError {
@@ -35,8 +37,8 @@ pub struct TermFileError {
     source: io::Error,
 }
 
-/// The file in which processes of one identity note the terms that they hold. Cheap to clone; one for all elections of a
-/// process. The file lock is held until the last clone is dropped.
+/// The file in which the processes of one identity record the terms that they hold. One serves all elections
+/// of a process; cheap to clone. The file lock is held until the last clone is dropped.
 #[derive(Clone)]
 pub struct TermFile {
     inner: Arc<Mutex<Inner>>,
@@ -46,11 +48,11 @@ struct Inner {
     path: PathBuf,
     boot: String,
     lock: File,
-    /// Whether the file lock is ours, and with it the file.
+    /// Whether this process holds the file lock, and so may write the file.
     owned: bool,
-    /// By the name of the lock object.
+    /// The last term of each lock object, by the object's name.
     notes: BTreeMap<String, Note>,
-    /// Those that predecessors wrote.
+    /// The notes that predecessors wrote.
     former: BTreeMap<String, Note>,
 }
 
@@ -78,11 +80,11 @@ impl fmt::Debug for TermFile {
 }
 
 impl TermFile {
-    /// The file of `identity` in `directory`, which is made where it is missing, with rights for its owner alone. Another
-    /// process of the identity may still hold the file lock.
+    /// The file of `identity` in `directory`, which is created for its owner alone if it does not exist.
+    /// Another process of the identity may still hold the file lock.
     ///
     /// # Errors
-    /// The directory or the file of the lock cannot be made or opened.
+    /// The directory or the lock file cannot be created or opened.
     pub fn open(directory: &Path, identity: &str) -> Result<Self, TermFileError> {
         let failed = |what, path: &Path| {
             let path = path.display().to_string();
@@ -112,14 +114,15 @@ impl TermFile {
         Ok(Self { inner })
     }
 
-    /// The last term that a predecessor held of the lock object of this name, once all predecessors have ended.
+    /// The last term that a predecessor held of the lock object with this name, once all predecessors have
+    /// ended.
     pub(crate) fn ended(&self, lock: &str) -> Result<Option<Term>, TermFileError> {
         let mut inner = self.inner();
         inner.own()?;
         Ok(inner.former.get(lock).map(Note::term))
     }
 
-    /// Notes that this process holds a term. Nothing is noted while another process has the file.
+    /// Records that this process holds a term. Does nothing while another process holds the file lock.
     pub(crate) fn hold(&self, lock: &str, term: &Term) -> Result<(), TermFileError> {
         let Some(note) = Note::of(term) else {
             return Ok(());
@@ -139,7 +142,7 @@ impl TermFile {
 }
 
 impl Inner {
-    /// Takes the file lock if it is free, and reads what predecessors noted.
+    /// Takes the file lock if it is free, and reads the notes of predecessors.
     fn own(&mut self) -> Result<(), TermFileError> {
         if self.owned {
             return Ok(());
@@ -158,14 +161,14 @@ impl Inner {
             serde_json::from_slice(&text).map_err(|error| self.failed("read", error.into()))?;
         if notes.boot == self.boot {
             self.former.clone_from(&notes.terms);
-            // Those of locks that this process does not get to hold stay for the next one.
+            // Notes about locks that this process never holds stay in the file for the next process.
             self.notes = notes.terms;
         }
         Ok(())
     }
 
-    /// Whole, or not at all: a process may be ended at any moment. It need not outlive the machine, so nothing waits for
-    /// the disk.
+    /// Writes the file by renaming a new one over it, because a process may be killed at any moment. The file
+    /// is of no use after a reboot, so it is not synced to disk.
     fn write(&self) -> Result<(), TermFileError> {
         let notes = Notes {
             boot: self.boot.clone(),
@@ -214,7 +217,7 @@ impl Note {
     }
 }
 
-/// An identity as a part of a file's name, no two of them the same.
+/// An identity as part of a file name. Different identities give different names.
 fn file_name(identity: &str) -> String {
     use std::fmt::Write as _;
     let mut name = String::new();
@@ -222,7 +225,7 @@ fn file_name(identity: &str) -> String {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_') {
             name.push(char::from(byte));
         } else {
-            // Writing to a text cannot fail.
+            // Writing to a `String` cannot fail.
             let _ = write!(name, "%{byte:02x}");
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! A *step* is one thing that happens: a request takes effect, is answered or is given up by its sender; a
 //! write takes effect after its sender gave up on it; a candidate wakes, sees a change late or early, ends
-//! its work, is told to stop or to hand over, crashes and starts anew; or time passes, by a number of seconds
+//! its work, is told to stop or to hand over, crashes and starts again; or time passes, by a number of seconds
 //! that each clock chooses for itself out of [`Grid::advances`]. Nothing *has to* happen at any time, so that
 //! delays, lost requests, lost replies, missed changes, and pauses of a whole process (SIGSTOP, a frozen
 //! guest) of any length are all among the interleavings.
@@ -10,10 +10,10 @@
 //! After each step at most one gate may be open, and the token of a gate that opens must be greater than that
 //! of every earlier term of another process over the same lock object.
 //!
-//! States that differ only in when they are, and in the names of versions, UIDs and time stamps, are one
-//! ([`Abstraction`](evenkeel_election::core::Abstraction)). The search is breadth first, so that what it
-//! finds is a shortest script. It is our own hundred lines because the library for it, stateright, cannot be
-//! had without its web server.
+//! States that differ only in the time and in the values of versions, UIDs and time stamps count as one
+//! ([`Abstraction`](evenkeel_election::core::Abstraction)). The search is breadth first, so the script that it
+//! finds is a shortest one. It is written here, in a hundred lines, because the library for such searches,
+//! stateright, cannot be used without its web server.
 
 mod names;
 mod node;
@@ -22,36 +22,38 @@ mod state;
 mod step;
 
 pub use search::{Found, Outcome, search};
-pub use state::{State, Violation};
-pub use step::{Step, Trace};
+use state::State;
+pub use state::Violation;
+use step::Step;
+pub use step::Trace;
 
 use crate::GateCheck;
 use evenkeel_election::core::{Config, ConfigError};
 use std::time::Duration;
 
-/// Timing of both candidates, and the steps of time.
+/// Timing of both candidates, and by how much time may pass in one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grid {
     /// Lease duration, in seconds of the candidate's own clock.
     pub lease: u64,
-    /// Renew deadline, likewise.
+    /// Renew deadline, in seconds of the same clock.
     pub deadline: u64,
-    /// Retry period, likewise.
+    /// Retry period, in seconds of the same clock.
     pub retry: u64,
     /// By how many seconds a clock may move when time passes. Each clock chooses anew at every such step: the
     /// clocks drift at will, with a ratio of rates up to that of the largest to the smallest of these.
     pub advances: &'static [u64],
 }
 
-/// A rule left out, so that the check can be seen to fail without it.
+/// A rule that is left out, to show that the check fails without it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mutation {
-    /// None: as built.
+    /// No rule is left out.
     #[default]
     None,
-    /// The gate does not look at the clock.
+    /// The gate does not read the clock.
     NoDeadlineCheck,
-    /// The register takes writes over any version.
+    /// The register accepts writes over any version.
     NoVersionCheck,
     /// A candidate does not wait for the record of another to expire.
     Impatient,
@@ -59,12 +61,12 @@ pub enum Mutation {
     DeadlineFromAnswer,
 }
 
-/// How often the rarer things may happen in one script. Everything else may happen at any time.
+/// How often rare events may happen in one script. Everything else may happen at any time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Budget {
-    /// A process dies and starts anew at once, under its old identity.
+    /// A process dies and starts again at once, under its old identity.
     pub crashes: u8,
-    /// A candidate is told to stop: it ends its work, releases, and starts anew.
+    /// A candidate is told to stop: it ends its work, releases the lock, and starts again.
     pub stops: u8,
     /// A candidate is told to hand over.
     pub hand_overs: u8,
@@ -76,16 +78,16 @@ pub struct Budget {
     pub stale_changes: u8,
 }
 
-/// What is searched.
+/// The settings of a search.
 #[derive(Clone, Debug)]
 pub struct Model {
-    /// Timing.
+    /// Timing of both candidates.
     pub grid: Grid,
-    /// The rarer things.
+    /// How often rare events may happen.
     pub budget: Budget,
-    /// A rule left out.
+    /// The rule that is left out.
     pub mutation: Mutation,
-    /// Steps of a script at most.
+    /// The largest number of steps in a script.
     pub depth: u32,
 }
 
@@ -126,7 +128,7 @@ impl Grid {
 }
 
 impl Model {
-    /// Nothing left out.
+    /// A model in which no rule is left out.
     pub fn new(grid: Grid, budget: Budget, depth: u32) -> Self {
         Self {
             grid,
@@ -136,14 +138,14 @@ impl Model {
         }
     }
 
-    /// The same with a rule left out.
+    /// The same model with a rule left out.
     #[must_use]
     pub fn without(self, mutation: Mutation) -> Self {
         Self { mutation, ..self }
     }
 
-    /// Before anything has happened: two candidates that know nothing, and no lock object.
-    pub fn start(&self) -> Result<State, ConfigError> {
+    /// The first state: two candidates that know nothing, and no lock object.
+    fn start(&self) -> Result<State, ConfigError> {
         State::new(self)
     }
 

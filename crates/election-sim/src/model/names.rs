@@ -1,4 +1,5 @@
-//! Equal up to names: versions, UIDs and time stamps of a state by rank, transitions counted from the lock's.
+//! The canonical form of a state: versions, UIDs and time stamps become their rank, and transitions count
+//! from those of the lock. States that differ only in these values are then equal.
 
 use super::node::{Flight, Node, Reply, Request};
 use super::state::{NOW, State};
@@ -10,7 +11,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Values of one kind, in order.
+/// All values of one kind, in order.
 #[derive(Default)]
 struct Ranks(Vec<i64>);
 
@@ -21,7 +22,7 @@ impl Ranks {
         }
     }
 
-    /// From 1; 0 for what was not added.
+    /// The rank of a value, from 1; 0 for a value that was not added.
     fn of(&self, value: i64) -> i64 {
         self.0.binary_search(&value).map_or(0, |at| at as i64 + 1)
     }
@@ -32,9 +33,9 @@ struct Names {
     versions: Ranks,
     uids: Ranks,
     stamps: Ranks,
-    /// Transitions of the lock now.
+    /// Transitions of the lock in this state.
     base: i32,
-    /// Second pass: names are given, not collected.
+    /// Whether this is the second pass, in which values are replaced; the first one collects them.
     giving: bool,
 }
 
@@ -78,7 +79,7 @@ impl Names {
     }
 
     fn times(&mut self, record: &mut Record) {
-        // Passed on and shown, compared with nothing.
+        // The acquire time is only copied and shown; no rule depends on it.
         record.acquire_time = Some(Timestamp::UNIX_EPOCH);
         if let Some(stamp) = &mut record.renew_time {
             self.stamp(stamp);
@@ -149,7 +150,7 @@ impl Abstraction for Names {
         for stamp in written.iter_mut() {
             *stamp = stamp_of(self.stamps.of(stamp.as_second()));
         }
-        // One that no record has any more says only that there was one.
+        // Of the times that no record has any more, it matters only whether there was one.
         written.retain(|stamp| *stamp != Timestamp::UNIX_EPOCH);
         if written.is_empty() {
             written.push_back(Timestamp::UNIX_EPOCH);
@@ -164,7 +165,7 @@ impl Abstraction for Names {
     }
 }
 
-/// Gives every value its canonical name.
+/// Brings a state into its canonical form.
 pub(super) fn settle(state: &mut State, model: &Model) {
     if state.gate_check() == GateCheck::Clock {
         for node in &mut state.nodes {
@@ -206,6 +207,6 @@ pub(super) fn settle(state: &mut State, model: &Model) {
     state
         .register
         .count_from(names.versions.0.len() as u64, names.uids.0.len() as u64);
-    // The wall clocks of two writes never agree.
+    // No two writes have the same wall clock.
     state.next_stamp = stamp_of(names.stamps.0.len() as i64 + 1);
 }

@@ -1,4 +1,4 @@
-//! One candidate of the model: its machine, its gate, and what it has under way.
+//! One candidate of the model: its machine, its gate, and its requests.
 
 use super::state::{NOW, Violation, floor};
 use super::{Budget, Model, Mutation};
@@ -10,7 +10,7 @@ use evenkeel_election::core::{
 use jiff::Timestamp;
 use std::time::Duration;
 
-/// A request.
+/// A request of a candidate to the register.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Request {
     Get,
@@ -18,35 +18,35 @@ pub(super) enum Request {
     Update { record: Record, version: String },
 }
 
-/// What the register said.
+/// The answer of the register.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Reply {
     Read(Result<Observation, Missing>),
     Written(Result<Observation, Refused>),
 }
 
-/// A request that its sender waits for.
+/// A request for whose answer its sender waits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Flight {
     pub(super) request: Request,
-    /// It took effect, and this is on its way back.
+    /// The reply, once the request has taken effect.
     pub(super) reply: Option<Reply>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Node {
     pub(super) machine: Machine,
-    /// Up to when the gate is open, if the machine left it so.
+    /// Until when the gate is open, if the machine has not closed it.
     pub(super) gate: Option<Duration>,
     pub(super) flight: Option<Flight>,
-    /// The last write that was given up before it took effect: it yet may.
+    /// The last write that was given up before it took effect. It may still take effect.
     pub(super) late: Option<Request>,
-    /// The guarded work was told to end, and has not.
+    /// Whether the guarded work was told to end, and has not ended yet.
     pub(super) draining: bool,
 }
 
 impl Request {
-    /// Whether it can still do what it asks for, with the lock at `version`.
+    /// Whether it can still succeed, with the lock at `version`.
     pub(super) fn may_succeed(&self, version: Option<&str>, budget: Budget, anything: bool) -> bool {
         match self {
             Self::Get => true,
@@ -55,7 +55,7 @@ impl Request {
         }
     }
 
-    /// Takes effect.
+    /// Applies the request to the register.
     pub(super) fn commit(&self, register: &mut Register, model: &Model) -> Reply {
         match self {
             Self::Get => Reply::Read(register.get()),
@@ -70,16 +70,16 @@ impl Request {
 
 impl Reply {
     pub(super) fn event(self, model: &Model, identity: &str) -> Event {
-        let told = |mut observation: Observation| {
+        let altered = |mut observation: Observation| {
             if model.mutation == Mutation::Impatient && observation.record.holder != identity {
                 observation.record.lease_duration_seconds = 1;
             }
             observation
         };
         match self {
-            Self::Read(Ok(found)) => Event::Read(ReadResult::Found(told(found))),
+            Self::Read(Ok(found)) => Event::Read(ReadResult::Found(altered(found))),
             Self::Read(Err(Missing)) => Event::Read(ReadResult::Missing),
-            Self::Written(Ok(done)) => Event::Written(WriteResult::Done(told(done))),
+            Self::Written(Ok(done)) => Event::Written(WriteResult::Done(altered(done))),
             Self::Written(Err(Refused)) => Event::Written(WriteResult::Conflict),
         }
     }
@@ -96,7 +96,7 @@ impl Node {
         })
     }
 
-    /// Loses all that is not on its way already.
+    /// Starts the process again. Only writes that were already sent survive.
     pub(super) fn restart(&mut self, model: &Model) -> Result<(), ConfigError> {
         self.give_up();
         self.machine = Machine::new(self.machine.config().clone())?;
@@ -106,7 +106,7 @@ impl Node {
         Ok(())
     }
 
-    /// No longer waits for the request under way. A write that has not taken effect yet may do so later.
+    /// Gives up the request under way. A write that has not taken effect yet may do so later.
     pub(super) fn give_up(&mut self) {
         if let Some(Flight { request, reply: None }) = self.flight.take()
             && request != Request::Get
@@ -115,7 +115,8 @@ impl Node {
         }
     }
 
-    /// Time passes by `by` on this clock. The clock stands at [`NOW`] always, and all times move instead.
+    /// Lets time pass on this clock. The clock always shows [`NOW`]; all stored times are moved into the
+    /// past.
     pub(super) fn pass(&mut self, by: Duration, model: &Model) {
         let mut shift = Shift { by, model };
         self.machine.abstract_with(&mut shift);
@@ -128,7 +129,8 @@ impl Node {
         self.flight.is_some()
     }
 
-    /// Feeds the machine, and does what it says. Returns the tokens with which it opened its gate.
+    /// Passes an event to the machine and carries out its actions. Returns the tokens with which the gate was
+    /// opened.
     pub(super) fn step(
         &mut self,
         event: Event,
@@ -138,7 +140,7 @@ impl Node {
         let now = Now {
             at: NOW,
             wall,
-            // Waits are the shortest: later wakes are among the interleavings.
+            // The shortest waits: later wake-ups are among the interleavings.
             random: 0.0,
         };
         let mut opened = Vec::new();
@@ -177,7 +179,7 @@ impl Node {
     }
 }
 
-/// Moves times into the past, as far as it matters.
+/// Moves times into the past, as far as rules distinguish them.
 struct Shift<'a> {
     by: Duration,
     model: &'a Model,

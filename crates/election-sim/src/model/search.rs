@@ -1,4 +1,4 @@
-//! Breadth first.
+//! The breadth-first search over all states of a model.
 
 use super::step::Trace;
 use super::{Model, State, Step, Violation};
@@ -7,28 +7,29 @@ use std::collections::HashMap;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-/// What a search came to.
+/// The result of a search.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// States seen, but for names. Told apart by a hash of 64 bits: at ten million states the odds that two
     /// share one are one to 370 000.
     pub states: usize,
-    /// Steps tried that can be taken.
+    /// Steps that were taken, from all states.
     pub steps: usize,
-    /// Steps of the longest script looked at. Less than [`Model::depth`]: there are no further states.
+    /// Steps of the longest script that was searched. If less than [`Model::depth`], there are no further
+    /// states.
     pub depth: u32,
-    /// Times that a gate opened after another candidate's had been: that there is anything to check.
+    /// How often a gate opened after that of another candidate. If zero, the search checked nothing.
     pub take_overs: usize,
-    /// The first violation.
+    /// The first violation that was found.
     pub found: Option<Found>,
 }
 
-/// A violation, and a shortest way to it.
+/// A violation, and a shortest script that leads to it.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// What must never be.
+    /// The rule that was violated.
     pub violation: Violation,
-    /// How it came about.
+    /// The script.
     pub trace: Trace,
 }
 
@@ -52,10 +53,10 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Where a state was first come from.
+/// The step by which each state was first reached, and the state before it.
 type Origins = HashMap<u64, Option<(u64, Step)>>;
 
-/// Looks at every state within the model's depth, and stops at the first violation.
+/// Visits every state within the model's depth, and stops at the first violation.
 pub fn search(model: &Model) -> Result<Outcome, ConfigError> {
     let start = model.start()?;
     let all = State::steps(model);

@@ -1,4 +1,4 @@
-//! A state of the model, and what follows each step.
+//! A state of the model, and the state after each step.
 
 use super::names;
 use super::node::{Flight, Node, Request};
@@ -13,42 +13,43 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where every clock stands: time passes by moving all that it is compared with.
+/// The time that every clock always shows. Time passes by moving all stored times into the past.
 pub(super) const NOW: Duration = Duration::from_secs(1_000);
 
-/// Times further back make no difference: no rule looks back for longer than a lease duration.
+/// The earliest time that is distinguished. No rule looks back for longer than a lease duration.
 pub(super) fn floor(model: &Model) -> Duration {
     NOW.saturating_sub(Duration::from_secs(2 * model.grid.lease))
 }
 
 /// Two candidates and the lock.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct State {
+pub(super) struct State {
     pub(super) nodes: [Arc<Node>; 2],
     pub(super) register: Register,
     /// The object as it was before it last changed.
     pub(super) before: Option<Observation>,
-    /// The newest term, and the candidate whose it is, unless its process has died since.
+    /// The newest term and its candidate; no candidate if its process has died since.
     pub(super) newest: Option<(FencingToken, Option<u8>)>,
-    /// What may still happen.
+    /// How many rare events may still happen.
     pub(super) budget: Budget,
     gate_check: GateCheck,
-    /// Wall clock of the next write.
+    /// The wall clock at the next write.
     pub(super) next_stamp: Timestamp,
 }
 
-/// What must never be.
+/// A rule that was violated.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Violation {
-    /// Both may write.
+    /// Both candidates may write.
     #[error("both gates are open")]
     TwoOpenGates,
-    /// A term began with the token of an earlier one, or of somebody else's.
+    /// A term began with a token that is not greater than that of an earlier one, or with that of another
+    /// candidate.
     #[error("a gate opens with {opened}, and {newest} was there before")]
     StaleToken {
-        /// Of the gate that opened.
+        /// The token of the gate that opened.
         opened: FencingToken,
-        /// Of the newest term until then.
+        /// The token of the newest term until then.
         newest: FencingToken,
     },
     /// A machine sent a request before it gave up, or saw answered, the one before.
@@ -72,8 +73,8 @@ impl State {
         Ok(state)
     }
 
-    /// Whose gate is open now.
-    pub fn open_gates(&self) -> [bool; 2] {
+    /// Which gates are open now.
+    pub(super) fn open_gates(&self) -> [bool; 2] {
         let open = |node: &Node| {
             node.gate
                 .is_some_and(|until| self.gate_check == GateCheck::TaskOnly || NOW < until)
@@ -85,7 +86,7 @@ impl State {
         self.gate_check
     }
 
-    /// Whether, since `earlier`, a term began that is not of the process whose the newest was.
+    /// Whether a term of another process than that of the newest one began since `earlier`.
     pub(super) fn took_over(&self, earlier: &Self) -> bool {
         match (&self.newest, &earlier.newest) {
             (Some((_, Some(now))), Some((_, before))) => *before != Some(*now),
@@ -93,7 +94,7 @@ impl State {
         }
     }
 
-    /// All steps, whether or not they can be taken now.
+    /// All steps, including those that cannot be taken now.
     pub(super) fn steps(model: &Model) -> Vec<Step> {
         let mut steps = Vec::new();
         for a in model.grid.advances {
@@ -111,15 +112,15 @@ impl State {
         steps
     }
 
-    /// What is after a step; `None` if it cannot be taken.
-    pub fn after(&self, step: Step, model: &Model) -> Option<Result<Self, Violation>> {
+    /// The state after a step; `None` if the step cannot be taken.
+    pub(super) fn after(&self, step: Step, model: &Model) -> Option<Result<Self, Violation>> {
         let mut next = self.clone();
         let done = match step {
             Step::Pass(by) => {
                 next.pass(by, model);
                 Ok(())
             }
-            Step::Wake(i) => next.tell(i, Event::Wake, model),
+            Step::Wake(i) => next.feed(i, Event::Wake, model),
             Step::Commit(i) => {
                 let node = Arc::make_mut(next.nodes.get_mut(usize::from(i))?);
                 let flight = node.flight.as_mut().filter(|flight| flight.reply.is_none())?;
@@ -137,7 +138,7 @@ impl State {
                 node.flight.as_ref()?.reply.as_ref()?;
                 let reply = node.flight.take()?.reply?;
                 let event = reply.event(model, &node.machine.config().identity);
-                next.tell(i, event, model)
+                next.feed(i, event, model)
             }
             Step::Fail(i) => {
                 let node = Arc::make_mut(next.nodes.get_mut(usize::from(i))?);
@@ -153,7 +154,7 @@ impl State {
                     _ => Event::Written(WriteResult::Failed),
                 };
                 node.give_up();
-                next.tell(i, failed, model)
+                next.feed(i, failed, model)
             }
             Step::Late(i) => {
                 let late = Arc::make_mut(next.nodes.get_mut(usize::from(i))?).late.take()?;
@@ -162,19 +163,19 @@ impl State {
             }
             Step::Change(i) => {
                 let now = next.register.get().ok();
-                next.tell(i, Event::Seen(now), model)
+                next.feed(i, Event::Seen(now), model)
             }
             Step::StaleChange(i) => {
                 next.budget.stale_changes = next.budget.stale_changes.checked_sub(1)?;
                 let before = next.before.clone();
-                next.tell(i, Event::Seen(before), model)
+                next.feed(i, Event::Seen(before), model)
             }
             Step::Drained(i) => {
                 let node = Arc::make_mut(next.nodes.get_mut(usize::from(i))?);
                 if !std::mem::take(&mut node.draining) {
                     return None;
                 }
-                next.tell(i, Event::Drained, model)
+                next.feed(i, Event::Drained, model)
             }
             Step::Crash(i) => {
                 next.budget.crashes = next.budget.crashes.checked_sub(1)?;
@@ -183,11 +184,11 @@ impl State {
             }
             Step::Cancel(i) => {
                 next.budget.stops = next.budget.stops.checked_sub(1)?;
-                next.tell(i, Event::Cancel, model)
+                next.feed(i, Event::Cancel, model)
             }
             Step::HandOver(i) => {
                 next.budget.hand_overs = next.budget.hand_overs.checked_sub(1)?;
-                next.tell(i, Event::StepDown, model)
+                next.feed(i, Event::StepDown, model)
             }
             Step::Delete => {
                 next.budget.deletions = next.budget.deletions.checked_sub(1)?;
@@ -218,7 +219,7 @@ impl State {
         }
     }
 
-    /// Something happens at the lock.
+    /// Applies a change to the lock, and remembers the object as it was before.
     fn change<T>(&mut self, how: impl FnOnce(&mut Register) -> T) -> T {
         let before = self.register.get().ok();
         let result = how(&mut self.register);
@@ -228,7 +229,7 @@ impl State {
         result
     }
 
-    fn tell(&mut self, i: u8, event: Event, model: &Model) -> Result<(), Violation> {
+    fn feed(&mut self, i: u8, event: Event, model: &Model) -> Result<(), Violation> {
         let wall = self.next_stamp;
         let node = Arc::make_mut(&mut self.nodes[usize::from(i)]);
         let opened = node.step(event, wall, model)?;

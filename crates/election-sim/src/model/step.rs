@@ -1,14 +1,14 @@
-//! What may happen, and how it reads.
+//! The steps of a script, and how they are printed.
 
 use super::{Model, State};
 use std::fmt;
 
-/// One thing that happens. Candidates are 0 and 1.
+/// One event in a script. The candidates are 0 and 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Step {
-    /// Time passes, by so many seconds on each clock.
+pub(super) enum Step {
+    /// Time passes, by this number of seconds on each clock.
     Pass([u8; 2]),
-    /// The candidate looks at its clock.
+    /// The candidate wakes and reads its clock.
     Wake(u8),
     /// Its request takes effect.
     Commit(u8),
@@ -18,13 +18,13 @@ pub enum Step {
     Fail(u8),
     /// A write that it gave up takes effect.
     Late(u8),
-    /// It is told of the lock as it is now.
+    /// Its watch delivers the lock as it is now.
     Change(u8),
-    /// It is told of the lock as it was before the last change.
+    /// Its watch delivers the lock as it was before the last change.
     StaleChange(u8),
     /// Its guarded work has ended.
     Drained(u8),
-    /// Its process dies and starts anew.
+    /// Its process dies and starts again.
     Crash(u8),
     /// It is told to stop.
     Cancel(u8),
@@ -35,7 +35,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// All that may happen at the candidate, whether or not it can now.
+    /// All steps of one candidate, including those that cannot be taken now.
     pub(super) fn of(node: u8) -> [Self; 11] {
         [
             Self::Wake(node),
@@ -74,11 +74,11 @@ impl fmt::Display for Step {
     }
 }
 
-/// A script, and what came of it.
+/// A script and its model, from which every state can be computed again.
 #[derive(Clone, Debug)]
 pub struct Trace {
-    /// What happened, in this order.
-    pub steps: Vec<Step>,
+    /// The steps in order.
+    steps: Vec<Step>,
     model: Model,
 }
 
@@ -113,7 +113,7 @@ impl fmt::Display for Trace {
 }
 
 impl State {
-    /// What is open, for a script.
+    /// Which gates are open, in words.
     pub(super) fn gates(&self) -> String {
         match self.open_gates() {
             [false, false] => "no gate open".to_owned(),

@@ -1,11 +1,11 @@
-//! One process of a world.
+//! One candidate of a world, with its processes and its link to the lock.
 
 use super::clock::SimClock;
 use crate::GateCheck;
 use evenkeel_election::core::{Event, FencingToken, Machine, Observation, Record, Term};
 use std::time::Duration;
 
-/// A request on its way.
+/// A request on its way to the lock.
 #[derive(Clone, Debug)]
 pub(super) enum Request {
     Get,
@@ -13,24 +13,24 @@ pub(super) enum Request {
     Update { record: Record, version: String },
 }
 
-/// What has come to a process.
+/// Something that reaches a process.
 #[derive(Clone, Debug)]
 pub(super) enum Delivery {
-    /// The time of a wait; only the last one counts.
+    /// The time of a wait has come. Only the last wait counts.
     Wake { wait: u64 },
-    /// The answer to a request, if it is still waited for.
+    /// The answer to a request, if the process still waits for it.
     Answer { request: u64, event: Event },
-    /// The lock has changed, or had.
+    /// A change of the lock, maybe an old one.
     Change(Option<Observation>),
-    /// The guarded work of this life has ended.
+    /// The guarded work of this process has ended.
     Drained,
-    /// An operator's word.
+    /// An operator tells the candidate to stop.
     Cancel,
-    /// An operator's word.
+    /// An operator tells the candidate to hand over.
     StepDown,
 }
 
-/// How requests fare between a candidate and the lock.
+/// The state of the link between a candidate and the lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Link {
     #[default]
@@ -45,25 +45,25 @@ pub(super) enum Link {
 #[derive(Debug)]
 pub(super) struct Candidate {
     pub(super) identity: String,
-    /// Which of the processes that ran here.
+    /// The number of the present process among those of this candidate.
     pub(super) life: u32,
     /// The last term that a process of this identity held, as noted in its term file.
     pub(super) held: Option<Term>,
-    /// None: no process runs.
+    /// `None` while no process runs.
     pub(super) machine: Option<Machine>,
     pub(super) clock: SimClock,
-    /// Up to when, on its boot clock, the gate was last opened.
+    /// Until when the gate was last opened, on the candidate's boot clock.
     pub(super) gate: Option<Duration>,
     /// The request whose answer is waited for, and whether it reads.
     pub(super) request: Option<(u64, bool)>,
     /// The wait last asked for, and its number.
     pub(super) wait: Option<Duration>,
     pub(super) wait_number: u64,
-    /// Stands still; what comes meanwhile waits.
+    /// Whether the process is paused. What reaches it meanwhile goes into the backlog.
     pub(super) paused: bool,
     pub(super) backlog: Vec<Delivery>,
     pub(super) link: Link,
-    /// The link fault that counts: the last one.
+    /// The number of the last link fault, whose end repairs the link.
     pub(super) link_fault: u64,
     pub(super) deaf: bool,
 }
@@ -88,7 +88,7 @@ impl Candidate {
         }
     }
 
-    /// The process is gone, with all that it waited for.
+    /// Ends the process, with everything that it waited for.
     pub(super) fn die(&mut self) {
         self.machine = None;
         self.gate = None;
@@ -98,7 +98,7 @@ impl Candidate {
         self.backlog.clear();
     }
 
-    /// What a write would find out now.
+    /// Whether a write would pass the gate now.
     pub(super) fn may_write(&self, now: Duration, gate_check: GateCheck) -> bool {
         self.gate
             .is_some_and(|until| gate_check == GateCheck::TaskOnly || self.clock.boot(now) < until)

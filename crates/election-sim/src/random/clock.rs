@@ -3,19 +3,19 @@
 use jiff::Timestamp;
 use std::time::Duration;
 
-/// Parts per million.
+/// The unit of clock rates: parts per million.
 pub(super) const MILLION: u128 = 1_000_000;
 
 /// A boot clock that runs at a rate of its own, and a wall clock that can be set.
 #[derive(Clone, Debug)]
 pub(super) struct SimClock {
-    /// True time from which the present rate counts.
+    /// The true time since which the clock has its present rate.
     since: Duration,
-    /// What the boot clock showed then.
+    /// The boot clock at that time.
     boot: Duration,
-    /// In parts per million of true time.
+    /// The rate in parts per million of true time.
     rate: u32,
-    /// Wall clock less boot clock, in microseconds.
+    /// Difference of wall clock and boot clock, in microseconds.
     wall: i64,
 }
 
@@ -39,7 +39,7 @@ impl SimClock {
         Timestamp::from_microsecond(micros.saturating_add(self.wall)).unwrap_or(Timestamp::UNIX_EPOCH)
     }
 
-    /// When the boot clock shows `boot` or more for the first time.
+    /// The true time at which the boot clock first shows `boot` or more.
     pub(super) fn when(&self, boot: Duration) -> Duration {
         let ahead = boot.saturating_sub(self.boot).as_nanos() * MILLION;
         self.since + nanos(ahead.div_ceil(u128::from(self.rate)))
@@ -56,7 +56,7 @@ impl SimClock {
     }
 }
 
-/// Virtual time never comes near what this cannot hold: 584 years.
+/// A duration of this number of nanoseconds. Virtual time is far from the limit of 584 years.
 fn nanos(nanos: u128) -> Duration {
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }

@@ -1,4 +1,4 @@
-//! What goes wrong.
+//! The kinds of faults, and how they are drawn.
 
 use rand::Rng as _;
 use rand::rngs::StdRng;
@@ -7,8 +7,8 @@ use std::time::Duration;
 
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Fault {
-    /// A process stands still for up to 120 s, its clocks run on (SIGSTOP).
+pub(super) enum Fault {
+    /// A process is paused for up to 120 s (SIGSTOP), while its clocks run on.
     Pause,
     /// A process dies; another starts later, under its name or a new one.
     Crash,
@@ -16,7 +16,7 @@ pub enum Fault {
     Stop,
     /// A candidate is told to hand over.
     HandOver,
-    /// Nothing passes between a candidate and the lock.
+    /// No request passes between a candidate and the lock.
     BlackHole,
     /// Its requests arrive, the replies are lost.
     RepliesLost,
@@ -28,7 +28,7 @@ pub enum Fault {
     Outage,
     /// A candidate's watch is silent.
     DeafWatch,
-    /// A candidate is told of an old state of the lock.
+    /// A watch delivers an old state of the lock to a candidate.
     StaleChange,
     /// A wall clock is set, by up to an hour either way.
     WallStep,
@@ -40,7 +40,7 @@ pub enum Fault {
     SameName,
 }
 
-/// With how often each is drawn.
+/// The relative frequency of each kind.
 const WEIGHTS: [(Fault, u32); 15] = [
     (Fault::Pause, 12),
     (Fault::Crash, 10),
@@ -73,7 +73,7 @@ impl Fault {
     }
 }
 
-/// From 1 ms to `most`, every order of magnitude as likely as the next.
+/// A random duration from 1 ms to `most`, in which every order of magnitude is equally likely.
 pub(super) fn spell(random: &mut StdRng, most: Duration) -> Duration {
     let orders = (most.as_secs_f64() * 1e3).log10();
     Duration::from_secs_f64(10_f64.powf(random.random_range(0.0..orders)) / 1e3)

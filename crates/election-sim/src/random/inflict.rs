@@ -1,4 +1,4 @@
-//! What faults do to a world.
+//! Applies faults to a world.
 
 use super::candidate::{Delivery, Link};
 use super::fault::spell;
@@ -14,7 +14,7 @@ const HOUR: i64 = 3_600_000_000;
 impl World {
     pub(super) fn inflict(&mut self, fault: Fault) {
         let who = self.random.random_range(0..self.candidates.len());
-        // Faults of a leader tell more than those of a follower.
+        // Faults of a leader test more rules than those of a follower.
         let leader = self
             .candidates
             .iter()
@@ -94,7 +94,7 @@ impl World {
             Fault::Delete => {
                 let _gone = self.register.delete();
                 self.changed();
-                // See `Fault::Delete` at `random`.
+                // The module `random` explains why no process may start for some time after a deletion.
                 let rate = 1e6 / f64::from(self.setup.rates.0);
                 let lease = Duration::from_millis(self.setup.timing.0 + 1_000);
                 self.no_starts_before = self.now + lease.mul_f64(rate);

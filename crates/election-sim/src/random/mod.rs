@@ -25,8 +25,8 @@ mod tally;
 mod traffic;
 mod world;
 
-pub use fault::Fault;
-pub use script::{Line, What};
+use fault::Fault;
+use script::Line;
 pub use setup::Rules;
 pub use tally::Tally;
 
@@ -34,29 +34,29 @@ use evenkeel_election::core::FencingToken;
 use std::fmt;
 use world::World;
 
-/// What must never be.
+/// A rule that was broken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Broken {
-    /// Two may write.
+enum Broken {
+    /// Two candidates may write.
     #[error("the gate of `{opened}` opens while that of `{open}` is open")]
     TwoOpenGates {
-        /// Whose gate opened.
+        /// The candidate whose gate opened.
         opened: String,
-        /// Whose was open.
+        /// The candidate whose gate was open already.
         open: String,
     },
     /// A term began with the token of an earlier one.
     #[error("a term begins with {opened}, and {newest} was there before")]
     StaleToken {
-        /// Of the term that began.
+        /// The token of the term that began.
         opened: FencingToken,
-        /// Of the newest until then.
+        /// The token of the newest term until then.
         newest: FencingToken,
     },
-    /// The faults are over, and still nobody leads.
+    /// Nobody leads long after the last fault.
     #[error("nobody leads long after the last fault")]
     NobodyLeads,
-    /// The simulation draws timings that the machine refuses.
+    /// The machine refused the timing that was drawn: the simulation is wrong.
     #[error("the simulation is set up wrongly: {0}")]
     Config(String),
 }
@@ -64,14 +64,14 @@ pub enum Broken {
 /// A world that broke a rule.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// Its seed: [`replay`] runs it again.
+    /// The seed of the world, with which [`replay`] runs it again.
     pub world: u64,
-    /// Its constants.
-    pub setup: String,
-    /// The rule.
-    pub broken: Broken,
-    /// What happened last.
-    pub script: Vec<Line>,
+    /// The settings of the world, in words.
+    setup: String,
+    /// The rule that was broken.
+    broken: Broken,
+    /// The last events before that.
+    script: Vec<Line>,
 }
 
 impl fmt::Display for Failure {
@@ -81,21 +81,22 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// What was counted, the broken world included.
+    /// Counts of all worlds, including the broken one.
     pub tally: Tally,
-    /// The first broken world.
+    /// The first world that broke a rule.
     pub failure: Option<Failure>,
 }
 
-/// Runs worlds until there were so many elections, or a rule is broken. The same arguments give the same run.
+/// Runs worlds until this number of elections is reached or a rule is broken. The same arguments give the
+/// same run.
 pub fn run(rules: Rules, seed: u64, elections: u64) -> Report {
     let mut report = Report::default();
     let mut number = 0_u64;
     while report.tally.elections < elections {
-        // Far apart for neighbouring seeds.
+        // Multiplied, so that neighbouring seeds give different worlds.
         let world = seed
             .wrapping_mul(0x9e37_79b9_7f4a_7c15)
             .wrapping_add(number)
@@ -112,7 +113,7 @@ pub fn run(rules: Rules, seed: u64, elections: u64) -> Report {
     report
 }
 
-/// Runs one world again and writes down what happens; `None` if it breaks no rule.
+/// Runs one world again and records its events; `None` if it breaks no rule.
 pub fn replay(rules: Rules, world: u64) -> Option<Failure> {
     let mut running = World::new(rules, world, true);
     let broken = running.run().err()?;

@@ -1,36 +1,36 @@
-//! What happened in a world, for people.
+//! The events of a world, in words.
 
 use evenkeel_election::core::{FencingToken, Loss};
 use std::fmt;
 use std::time::Duration;
 
-/// One line.
+/// One line of a script.
 #[derive(Clone, Debug)]
-pub struct Line {
-    /// True time.
-    pub at: Duration,
-    /// Whom it concerns, and the boot clock there.
-    pub who: Option<(String, Duration)>,
-    /// What happened.
-    pub what: What,
+pub(super) struct Line {
+    /// The true time of the event.
+    pub(super) at: Duration,
+    /// The candidate that it concerns, and the boot clock there.
+    pub(super) who: Option<(String, Duration)>,
+    /// The event.
+    pub(super) what: What,
 }
 
-/// Something that happened.
+/// An event in a script.
 #[derive(Clone, Debug)]
-pub enum What {
+pub(super) enum What {
     /// A process starts.
     Starts,
-    /// A fault, for so long.
+    /// A fault of this duration begins.
     Fault(super::Fault, Duration),
-    /// The candidate goes on, or its link works again.
+    /// A fault is over: the candidate goes on, or its link works again.
     Over(super::Fault),
     /// A request is sent.
     Sends(&'static str, u64),
-    /// A request takes effect, or is refused (`false`); the lock's holder and version then.
+    /// A request takes effect, or is refused (`false`), with the lock's holder and version after that.
     Arrives(u64, bool, String),
-    /// What came to the machine.
+    /// The machine receives this event.
     Hears(String),
-    /// The gate opens up to this time on the boot clock.
+    /// The gate opens until this time on the boot clock.
     Opens(FencingToken, Duration),
     /// The gate closes.
     Closes,

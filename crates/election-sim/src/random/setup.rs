@@ -1,4 +1,4 @@
-//! What a world is made of, drawn from its seed.
+//! The settings of a world, drawn from its seed.
 
 use super::Fault;
 use evenkeel_election::core::{Compat, Config};
@@ -7,19 +7,20 @@ use rand::rngs::StdRng;
 use std::fmt;
 use std::time::Duration;
 
-/// Under which rules candidates run.
+/// The rules under which the candidates run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rules {
-    /// Ours, with clock rates within the documented ratio.
+    /// This library's rules, with clock rates within the documented ratio.
     #[default]
     Evenkeel,
-    /// Ours, but the gate does not look at the clock.
+    /// This library's rules, but the gate does not read the clock.
     NoDeadlineCheck,
-    /// Ours, with clock rates up to 1.5 times beyond the documented ratio.
+    /// This library's rules, with clock rates up to 1.5 times beyond the documented ratio.
     RatesBeyond,
-    /// client-go's, with clocks that agree, and without what its rules do not claim to bear (see [`Fault`]).
+    /// client-go's rules, with clocks that agree, and without deletions of the lock and shared names (see
+    /// [`Fault`]), which client-go does not claim to survive.
     ClientGo,
-    /// The same, with no fault but links that are slow or cut: what slow answers alone do.
+    /// The same with no faults other than links that are slow or cut, to show what slow answers alone can do.
     ClientGoNeverPaused,
 }
 
@@ -34,14 +35,14 @@ const TIMINGS: [(u64, u64, u64); 4] = [
 /// Slowest and fastest rate of a clock, in parts per million.
 const RATES: (u32, u32) = (700_000, 1_300_000);
 
-/// One world's constants.
+/// The settings of one world.
 #[derive(Clone, Debug)]
 pub(super) struct Setup {
     pub(super) rules: Rules,
     pub(super) candidates: usize,
     pub(super) timing: (u64, u64, u64),
     pub(super) rates: (u32, u32),
-    /// Of a request or a reply on a good link.
+    /// Latency of a request or a reply on a good link.
     pub(super) latency: Duration,
     /// Mean time between faults.
     pub(super) fault_every: Duration,
@@ -90,7 +91,7 @@ impl Setup {
         }
     }
 
-    /// For how long one request may take, as the shell bounds it.
+    /// Time limit of one request, as the shell sets it.
     pub(super) fn timeout(&self) -> Duration {
         Duration::from_millis(self.timing.1 / 2)
     }
@@ -99,7 +100,8 @@ impl Setup {
         self.config("").compat
     }
 
-    /// Whether such a fault happens here. Where the run is to show what a rule is for, others are left out.
+    /// Whether this kind of fault happens here. Runs that show what a rule is for leave out the faults that
+    /// could break other rules.
     pub(super) fn has(&self, fault: Fault) -> bool {
         match self.rules {
             Rules::Evenkeel => true,
@@ -110,7 +112,7 @@ impl Setup {
         }
     }
 
-    /// Whether tokens are promised to be in order: client-go knows none.
+    /// Whether fencing tokens must be in order. client-go has none.
     pub(super) fn fences(&self) -> bool {
         self.compat() == Compat::Evenkeel
     }
@@ -126,7 +128,7 @@ impl Setup {
     }
 }
 
-/// The slowest and the fastest clock of a world.
+/// The rates of the slowest and of the fastest clock of a world.
 fn rates(rules: Rules, (lease, deadline, _): (u64, u64, u64), random: &mut StdRng) -> (u32, u32) {
     let limit = lease as f64 / deadline as f64;
     let slowest = random.random_range(RATES.0..=1_000_000);

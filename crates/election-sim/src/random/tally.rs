@@ -1,4 +1,4 @@
-//! What a run counts.
+//! Counts of a run.
 
 use super::fault::Fault;
 use std::collections::BTreeMap;
@@ -9,19 +9,19 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     /// Worlds run to their end.
-    pub worlds: u64,
+    pub(super) worlds: u64,
     /// Terms that began: gates that opened with a new token.
-    pub elections: u64,
+    pub(super) elections: u64,
     /// Of these, won by another candidate than the one before.
-    pub take_overs: u64,
+    pub(super) take_overs: u64,
     /// Terms that were lost and recovered.
-    pub recoveries: u64,
+    pub(super) recoveries: u64,
     /// Requests that reached the register.
-    pub requests: u64,
-    /// Virtual time.
-    pub time: Duration,
-    /// Faults of each kind.
-    pub faults: BTreeMap<Fault, u64>,
+    pub(super) requests: u64,
+    /// Virtual time that has passed.
+    pub(super) time: Duration,
+    /// The number of faults of each kind.
+    pub(super) faults: BTreeMap<Fault, u64>,
 }
 
 impl Tally {

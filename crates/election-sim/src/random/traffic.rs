@@ -7,7 +7,7 @@ use evenkeel_election::core::{Event, ReadResult, WriteResult};
 use rand::Rng as _;
 use std::time::Duration;
 
-/// States of the lock that may still be told of.
+/// How many old states of the lock a watch may still deliver.
 const HISTORY: usize = 6;
 
 impl World {
@@ -79,7 +79,7 @@ impl World {
         }
     }
 
-    /// The lock has changed: whoever watches is told, in time or late.
+    /// Delivers a change of the lock to all watches, in time or late.
     pub(super) fn changed(&mut self) {
         let now = self.register.get().ok();
         self.history.push_back(now.clone());

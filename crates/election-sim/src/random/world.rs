@@ -1,4 +1,4 @@
-//! Some candidates, one lock and a queue of what is to come.
+//! A world: its candidates, its lock, and the queue of coming events.
 
 use super::candidate::{Candidate, Delivery, Link, Request};
 use super::clock::SimClock;
@@ -16,10 +16,10 @@ use rand::{Rng as _, SeedableRng as _};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// Lines of a script that are kept.
+/// How many lines of a script are kept.
 const LINES: usize = 80;
 
-/// Something to come.
+/// An event in the queue.
 #[derive(Debug)]
 pub(super) enum Coming {
     /// A request reaches the lock.
@@ -31,33 +31,33 @@ pub(super) enum Coming {
     },
     /// Something reaches a process.
     Delivery { who: usize, life: u32, what: Delivery },
-    /// The next fault.
+    /// The time of the next fault has come.
     Fault,
     /// A pause ends.
     Resume { who: usize, life: u32 },
     /// A link fault ends.
     Heal { who: usize, fault: u64 },
-    /// The watch speaks again.
+    /// A silent watch works again.
     Hear { who: usize },
     /// A process starts.
     Start { who: usize, identity: String },
 }
 
-/// One world.
+/// A world and its state.
 pub(super) struct World {
     pub(super) setup: Setup,
     pub(super) random: StdRng,
     pub(super) now: Duration,
     queue: BTreeMap<(Duration, u64), Coming>,
-    /// Numbers for what is queued, requests, waits, faults and names.
+    /// The last number given to a queued event, a request, a wait, a fault or a name.
     count: u64,
     pub(super) register: Register,
     pub(super) history: VecDeque<Option<Observation>>,
     pub(super) candidates: Vec<Candidate>,
     gate_check: GateCheck,
-    /// The newest term: its token, candidate and life.
+    /// The newest term: its token, its candidate, and the number of the process.
     newest: Option<(FencingToken, usize, u32)>,
-    /// No process starts before: it could not know of the lock that was deleted.
+    /// No process starts before this time, because it could not know of the lock that was deleted.
     pub(super) no_starts_before: Duration,
     pub(super) calm: bool,
     pub(super) tally: Tally,
@@ -72,7 +72,7 @@ impl World {
             .map(|_| {
                 let boot = Duration::from_millis(random.random_range(0..1_000_000_000));
                 let rate = random.random_range(setup.rates.0..=setup.rates.1);
-                // Wall clocks disagree by a day.
+                // Wall clocks differ by up to a day.
                 let wall = 1_790_000_000_000_000 + random.random_range(0..86_400_000_000);
                 Candidate::new(SimClock::new(boot, rate, wall))
             })
@@ -101,7 +101,7 @@ impl World {
         }
     }
 
-    /// Runs to the end: faults, then calm until somebody leads.
+    /// Runs the world to its end: with faults, and then without until somebody leads.
     pub(super) fn run(&mut self) -> Result<(), Broken> {
         for who in 0..self.candidates.len() {
             let identity = format!("c{who}");
@@ -131,7 +131,7 @@ impl World {
         Ok(())
     }
 
-    /// Lets the next thing happen, if it is before `end`.
+    /// Handles the next event if it is before `end`. Returns whether there was one.
     fn next_before(&mut self, end: Duration) -> Result<bool, Broken> {
         let Some(entry) = self.queue.first_entry() else {
             return Ok(false);
@@ -193,12 +193,12 @@ impl World {
         if let Some(term) = self.candidates[who].held.clone()
             && self.random.random_bool(0.5)
         {
-            self.tell(who, Event::Ended(term))?;
+            self.feed(who, Event::Ended(term))?;
         }
-        self.tell(who, Event::Wake)
+        self.feed(who, Event::Wake)
     }
 
-    /// Its process is gone; another one starts later.
+    /// Ends the process of a candidate. Another one starts later.
     pub(super) fn dies(&mut self, who: usize, most: Duration) {
         self.candidates[who].die();
         let same = self.random.random_bool(0.5);
@@ -211,7 +211,7 @@ impl World {
     }
 
     pub(super) fn start_later(&mut self, who: usize, identity: String, most: Duration) {
-        // Nothing meant for the dead reaches the next.
+        // Events that are queued for the old process do not reach the next one.
         self.candidates[who].life += 1;
         let most = if self.calm { Duration::from_secs(1) } else { most };
         let wait = super::fault::spell(&mut self.random, most);
@@ -228,7 +228,7 @@ impl World {
         let event = match what {
             Delivery::Wake { wait } if wait == candidate.wait_number => match candidate.wait {
                 Some(until) if candidate.clock.boot(now) >= until => Event::Wake,
-                // The clock has slowed down meanwhile.
+                // The clock was slowed down meanwhile.
                 Some(_) => {
                     self.queue_wake(who);
                     return Ok(());
@@ -248,10 +248,10 @@ impl World {
             Delivery::Cancel => Event::Cancel,
             Delivery::StepDown => Event::StepDown,
         };
-        self.tell(who, event)
+        self.feed(who, event)
     }
 
-    /// A pause ends: whatever came meanwhile is taken up, in any order.
+    /// Ends a pause. What reached the process meanwhile is handled in random order.
     pub(super) fn resume(&mut self, who: usize) -> Result<(), Broken> {
         if !std::mem::take(&mut self.candidates[who].paused) {
             return Ok(());
@@ -266,7 +266,7 @@ impl World {
         Ok(())
     }
 
-    fn tell(&mut self, who: usize, event: Event) -> Result<(), Broken> {
+    fn feed(&mut self, who: usize, event: Event) -> Result<(), Broken> {
         self.note(Some(who), || What::Hears(brief(&event)));
         let candidate = &mut self.candidates[who];
         let Some(machine) = &mut candidate.machine else {
@@ -332,8 +332,8 @@ impl World {
         Ok(())
     }
 
-    /// The rule, and that the token is in order. Between two openings gates only close, so it is enough to
-    /// look now.
+    /// Checks that no other gate is open, and that the token is in order. Gates only close between two
+    /// openings, so it is enough to check when one opens.
     fn opened(&mut self, who: usize, token: FencingToken) -> Result<(), Broken> {
         if !self.candidates[who].may_write(self.now, self.gate_check) {
             return Ok(());
@@ -411,7 +411,7 @@ impl World {
         });
     }
 
-    /// The last lines of the script.
+    /// Returns the last lines of the script.
     pub(super) fn script(self) -> Vec<Line> {
         self.script.unwrap_or_default().into()
     }

@@ -1,4 +1,4 @@
-//! The pure elector: a record, a clock reading and an answer go in; requests, waits, and orders to the gate come out.
+//! The pure elector: events and clock readings go in; requests, waits, and commands to the gate come out.
 
 mod config;
 pub mod coordinated;

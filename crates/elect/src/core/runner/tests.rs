@@ -59,7 +59,7 @@ fn by_itself(code: i32) -> Event {
     })
 }
 
-fn told(status: Status) -> Event {
+fn stopped(status: Status) -> Event {
     Event::Ended(Ended {
         status,
         stopped: true,
@@ -105,25 +105,25 @@ type Script = Vec<(u64, Event, Vec<Action>)>;
     (0, leads(0, 0), vec![start(0, 0)]),
     (3_000, Event::Follows, vec![stop(TERM, 4_500)]),
     (3_001, over(StopReason::Lost(Loss::Deadline)), vec![]),
-    (3_500, told(by(TERM)), vec![Exit(LOST)]),
+    (3_500, stopped(by(TERM)), vec![Exit(LOST)]),
 ])]
 #[case::exit_at_a_loss_that_the_keeper_saw_first(OnLost::Exit, vec![
     (0, leads(0, 0), vec![start(0, 0)]),
-    (3_100, told(by(TERM)), vec![Withdraw]),
+    (3_100, stopped(by(TERM)), vec![Withdraw]),
     (3_200, Event::Follows, vec![]),
     (3_201, over(StopReason::Lost(Loss::Deadline)), vec![Exit(LOST)]),
 ])]
 #[case::stop_and_campaign(OnLost::Stop, vec![
     (0, leads(0, 0), vec![start(0, 0)]),
     (3_000, Event::Follows, vec![stop(TERM, 4_500)]),
-    (4_600, told(by(KILL)), vec![]),
+    (4_600, stopped(by(KILL)), vec![]),
     (9_000, leads(1, 9_000), vec![start(1, 9_000)]),
 ])]
 #[case::kill_and_campaign(OnLost::Kill, vec![
     (0, leads(0, 0), vec![without_grace(start(0, 0))]),
     (500, leads(0, 500), vec![Extend(renewed(500).without_grace())]),
     (3_500, Event::Follows, vec![Kill]),
-    (3_510, told(by(KILL)), vec![]),
+    (3_510, stopped(by(KILL)), vec![]),
     (9_000, leads(1, 9_000), vec![without_grace(start(1, 9_000))]),
 ])]
 #[case::a_killed_command_is_destroyed_no_later_than_a_stopped_one(OnLost::Kill, vec![
@@ -141,13 +141,13 @@ type Script = Vec<(u64, Event, Vec<Action>)>;
     (3_000, Event::Follows, vec![stop(TERM, 4_500)]),
     (3_400, leads(0, 3_400), vec![]),
     (4_000, leads(0, 4_000), vec![]),
-    (4_510, told(by(KILL)), vec![start(0, 4_000)]),
+    (4_510, stopped(by(KILL)), vec![start(0, 4_000)]),
     (5_000, leads(0, 5_000), vec![Extend(renewed(5_000))]),
 ])]
 #[case::a_new_term_without_word_of_the_old_ones_end(OnLost::Stop, vec![
     (0, leads(0, 0), vec![start(0, 0)]),
     (2_000, leads(2, 2_000), vec![stop(TERM, 3_500)]),
-    (2_100, told(Status::Code(0)), vec![start(2, 2_000)]),
+    (2_100, stopped(Status::Code(0)), vec![start(2, 2_000)]),
 ])]
 #[case::a_term_without_time_left_starts_nothing(OnLost::Stop, vec![
     (3_000, leads(0, 0), vec![]),
@@ -156,7 +156,7 @@ type Script = Vec<(u64, Event, Vec<Action>)>;
 #[case::the_keeper_missed_a_renewal_that_came(OnLost::Stop, vec![
     (0, leads(0, 0), vec![start(0, 0)]),
     (2_990, leads(0, 2_990), vec![Extend(renewed(2_990))]),
-    (3_100, told(by(TERM)), vec![start(0, 2_990)]),
+    (3_100, stopped(by(TERM)), vec![start(0, 2_990)]),
 ])]
 #[case::asked_to_stop_while_following(OnLost::Exit, vec![
     (0, Event::Follows, vec![]),
@@ -168,19 +168,19 @@ type Script = Vec<(u64, Event, Vec<Action>)>;
     (500, Event::Signal(INT), vec![stop(INT, 500 + GRACE)]),
     (1_000, leads(0, 1_000), vec![Extend(renewed(1_000))]),
     (2_000, leads(0, 2_000), vec![Extend(renewed(2_000))]),
-    (2_500, told(by(INT)), vec![Withdraw]),
+    (2_500, stopped(by(INT)), vec![Withdraw]),
     (2_600, over(GIVEN_BACK), vec![Exit(0)]),
 ])]
 #[case::the_commands_own_code_tells_of_a_bad_end(OnLost::Exit, vec![
     (0, leads(0, 0), vec![start(0, 0)]),
     (500, Event::Signal(TERM), vec![stop(TERM, 500 + GRACE)]),
-    (600, told(Status::Code(4)), vec![Withdraw]),
+    (600, stopped(Status::Code(4)), vec![Withdraw]),
     (700, over(GIVEN_BACK), vec![Exit(4)]),
 ])]
 #[case::a_command_that_had_to_be_killed_tells(OnLost::Exit, vec![
     (0, leads(0, 19_000), vec![start(0, 19_000)]),
     (500, Event::Signal(TERM), vec![stop(TERM, 500 + GRACE)]),
-    (20_600, told(by(KILL)), vec![Withdraw]),
+    (20_600, stopped(by(KILL)), vec![Withdraw]),
     (20_700, over(GIVEN_BACK), vec![Exit(137)]),
 ])]
 #[case::lost_while_it_drains(OnLost::Stop, vec![
@@ -188,21 +188,21 @@ type Script = Vec<(u64, Event, Vec<Action>)>;
     (500, Event::Signal(TERM), vec![stop(TERM, 500 + GRACE)]),
     (3_000, Event::Follows, vec![stop(TERM, 4_500)]),
     (3_100, leads(1, 3_100), vec![]),
-    (4_500, told(by(KILL)), vec![Withdraw]),
+    (4_500, stopped(by(KILL)), vec![Withdraw]),
     (4_600, over(GIVEN_BACK), vec![Exit(137)]),
 ])]
 #[case::asked_while_it_ends_for_a_loss(OnLost::Stop, vec![
     (0, leads(0, 0), vec![start(0, 0)]),
     (3_000, Event::Follows, vec![stop(TERM, 4_500)]),
     (3_100, Event::Signal(TERM), vec![]),
-    (3_200, told(by(TERM)), vec![Withdraw]),
+    (3_200, stopped(by(TERM)), vec![Withdraw]),
     (3_300, over(GIVEN_BACK), vec![Exit(0)]),
 ])]
 #[case::a_second_signal_kills(OnLost::Exit, vec![
     (0, leads(0, 0), vec![start(0, 0)]),
     (500, Event::Signal(TERM), vec![stop(TERM, 500 + GRACE)]),
     (600, Event::Signal(INT), vec![Kill]),
-    (610, told(by(KILL)), vec![Exit(130)]),
+    (610, stopped(by(KILL)), vec![Exit(130)]),
 ])]
 #[case::a_second_signal_does_not_wait_for_the_release(OnLost::Exit, vec![
     (0, Event::Signal(TERM), vec![Withdraw]),
@@ -219,7 +219,7 @@ type Script = Vec<(u64, Event, Vec<Action>)>;
     (0, leads(0, 0), vec![start(0, 0)]),
     (500, Event::Follows, vec![stop(TERM, 2_000)]),
     (501, over(StopReason::DuplicateIdentity), vec![]),
-    (600, told(by(TERM)), vec![Exit(DUPLICATE)]),
+    (600, stopped(by(TERM)), vec![Exit(DUPLICATE)]),
 ])]
 #[case::a_twin_of_a_follower(OnLost::Exit, vec![
     (0, over(StopReason::DuplicateIdentity), vec![Exit(DUPLICATE)]),
@@ -227,12 +227,12 @@ type Script = Vec<(u64, Event, Vec<Action>)>;
 #[case::an_election_that_ends_without_a_word(OnLost::Stop, vec![
     (0, leads(0, 0), vec![start(0, 0)]),
     (500, over(StopReason::RecoveryDeadline), vec![stop(TERM, 2_000)]),
-    (600, told(Status::Code(0)), vec![Exit(LOST)]),
+    (600, stopped(Status::Code(0)), vec![Exit(LOST)]),
 ])]
 #[case::a_candidate_that_dies_of_a_defect(OnLost::Stop, vec![
     (0, leads(0, 0), vec![start(0, 0)]),
     (500, Event::ElectionEnded(None), vec![stop(TERM, 2_000)]),
-    (600, told(Status::Code(0)), vec![Exit(FAILED)]),
+    (600, stopped(Status::Code(0)), vec![Exit(FAILED)]),
 ])]
 #[case::a_keeper_that_was_killed(OnLost::Stop, vec![
     (0, leads(0, 0), vec![start(0, 0)]),

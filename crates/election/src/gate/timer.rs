@@ -1,8 +1,9 @@
 //! One timer per gate, which wakes the writes in flight when the time of the gate runs out.
 //!
-//! A timer per write would cost more than the rest of the gate, and a task would need a place to live. So the writes
-//! that wait keep one timer between them: it is polled by whichever write comes first, and wakes all. It is never what
-//! shuts the gate, only what makes those that wait look at the clock.
+//! A timer per write would cost more than the rest of the gate, and a task would need a runtime that the gate
+//! does not own. So the waiting writes share one timer: whichever write is polled first polls it, and it
+//! wakes all of them. The timer does not close the gate. It only makes the waiting writes read the clock
+//! again.
 
 use super::registry::{Epoch, Registry, lock};
 use futures::FutureExt as _;
@@ -12,32 +13,33 @@ use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
-/// [`Alarm::at`] of an alarm that is not set.
+/// [`ExpiryTimer::at`] while the timer is not set.
 const UNSET: u64 = u64::MAX;
 
-pub(super) struct Alarm {
-    /// When it will ring, in nanoseconds.
+/// The timer of one gate.
+pub(super) struct ExpiryTimer {
+    /// When it will fire, in nanoseconds.
     at: AtomicU64,
     timer: Mutex<Timer>,
 }
 
 enum Timer {
-    /// None is needed.
+    /// No timer is needed.
     Off,
-    /// Some write is polling it.
+    /// A write is polling the timer at the moment.
     Polled {
-        /// Another write wanted it set meanwhile.
+        /// Whether another write wanted to set it meanwhile.
         missed: bool,
     },
-    /// It waits, or has rung.
+    /// The timer is set, or has fired.
     On {
-        /// For when it was made.
+        /// The time for which it was set.
         at: u64,
         timer: BoxFuture<'static, ()>,
     },
 }
 
-impl Default for Alarm {
+impl Default for ExpiryTimer {
     fn default() -> Self {
         Self {
             at: AtomicU64::new(UNSET),
@@ -46,8 +48,8 @@ impl Default for Alarm {
     }
 }
 
-impl Alarm {
-    /// Puts it away.
+impl ExpiryTimer {
+    /// Turns the timer off.
     pub(super) fn disarm(&self) {
         let timer = {
             let mut timer = lock(&self.timer);
@@ -56,7 +58,7 @@ impl Alarm {
                     self.at.store(UNSET, Ordering::Release);
                     std::mem::replace(&mut *timer, Timer::Off)
                 }
-                // It stays, and rings too early for the next epoch: harmless.
+                // It stays set and fires too early for the next epoch, which does no harm.
                 Timer::Polled { .. } | Timer::Off => return,
             }
         };
@@ -70,15 +72,15 @@ impl Alarm {
 }
 
 impl Registry {
-    /// Sees to it that the writes in flight are woken when `epoch` runs out, or before. To be called from a write's
-    /// poll, after it has taken its work: a ring from then on is not lost.
+    /// Makes sure that the writes in flight are woken when `epoch` ends, or before. Call it from the poll of
+    /// a write, after that has taken its work: a wake-up from then on is not lost.
     pub(super) fn arm(self: &Arc<Self>, epoch: &Epoch) {
         let until = epoch.valid_until();
-        if until == u64::MAX || self.alarm.at.load(Ordering::Acquire) <= until {
+        if until == u64::MAX || self.expiry.at.load(Ordering::Acquire) <= until {
             return;
         }
         let before = {
-            let mut timer = lock(&self.alarm.timer);
+            let mut timer = lock(&self.expiry.timer);
             match std::mem::replace(&mut *timer, Timer::Polled { missed: false }) {
                 Timer::Polled { .. } => {
                     *timer = Timer::Polled { missed: true };
@@ -88,29 +90,29 @@ impl Registry {
             }
         };
         let (mut at, mut timer) = match before {
-            // It has rung, perhaps for nothing: timers may wake before they end.
+            // It has fired or may still wait: timers may wake their task before their time.
             Timer::On { at, timer } if at <= until => (at, timer),
             Timer::On { .. } | Timer::Polled { .. } | Timer::Off => (until, self.timer(until)),
         };
-        let waker = Waker::from(Arc::new(Ring(Arc::downgrade(self))));
+        let waker = Waker::from(Arc::new(WakeWrites(Arc::downgrade(self))));
         let waits = loop {
-            // Before the poll: it may ring in it.
-            self.alarm.at.store(at, Ordering::Release);
+            // This comes before the poll, in which the timer may fire.
+            self.expiry.at.store(at, Ordering::Release);
             if timer.poll_unpin(&mut Context::from_waker(&waker)).is_pending() {
                 break true;
             }
             if at >= until {
                 break false;
             }
-            // The epoch was prolonged after it had been set.
+            // The epoch was extended after the timer had been set.
             at = until;
             timer = self.timer(until);
         };
         let missed = {
-            let mut place = lock(&self.alarm.timer);
+            let mut place = lock(&self.expiry.timer);
             let missed = matches!(*place, Timer::Polled { missed: true });
             if !waits {
-                self.alarm.at.store(UNSET, Ordering::Release);
+                self.expiry.at.store(UNSET, Ordering::Release);
             }
             *place = if waits {
                 Timer::On { at, timer }
@@ -129,13 +131,13 @@ impl Registry {
     }
 }
 
-/// What the timer wakes.
-struct Ring(Weak<Registry>);
+/// The waker of the timer: it wakes all writes in flight.
+struct WakeWrites(Weak<Registry>);
 
-impl Wake for Ring {
+impl Wake for WakeWrites {
     fn wake(self: Arc<Self>) {
         if let Some(registry) = self.0.upgrade() {
-            registry.alarm.at.store(UNSET, Ordering::Release);
+            registry.expiry.at.store(UNSET, Ordering::Release);
             registry.wake_all();
         }
     }

@@ -1,4 +1,4 @@
-//! What the coordinator has in front of it, and one look at a Lease of it.
+//! The state of a coordinator: which Leases it has to reconcile when, and the requests of one reconciliation.
 
 use super::coordinator::Coordinator;
 use super::object;
@@ -29,7 +29,7 @@ impl std::fmt::Display for Key {
     }
 }
 
-/// What changes with each renewal and each change of holder, and with nothing else.
+/// The fields of a Lease that change with every renewal and every change of holder, and with nothing else.
 #[derive(Clone, Debug, PartialEq)]
 struct Term {
     uid: Option<String>,
@@ -50,22 +50,23 @@ impl Term {
     }
 }
 
-/// What the coordinator has in front of it.
-pub(super) struct Desk {
+/// What a coordinator knows, and what it has to do next.
+pub(super) struct CoordinatorState {
     coordinator: Coordinator,
     candidates: Store<LeaseCandidate>,
     leases: Store<Lease>,
-    /// Whether all candidates and all Leases have been seen once. Before that nobody is elected.
+    /// Whether the first list of candidates and that of Leases are complete. Before that nobody is elected.
     synced: (bool, bool),
-    /// When to look at which Lease.
+    /// When which Lease is to be reconciled.
     due: BTreeMap<Key, Instant>,
-    /// Since when a Lease has been as it is. The clock stands still in suspension, which only makes us wait longer.
+    /// Since when each Lease has been unchanged. This clock stands still while the machine is suspended,
+    /// which only makes the coordinator wait longer.
     terms: BTreeMap<Key, (Term, Instant)>,
-    /// The last refusal of each Lease, so that it is told once.
-    told: BTreeMap<Key, String>,
+    /// The last failure of each Lease that was logged, so that it is logged once.
+    logged: BTreeMap<Key, String>,
 }
 
-impl Desk {
+impl CoordinatorState {
     pub(super) fn new(
         coordinator: Coordinator,
         candidates: Store<LeaseCandidate>,
@@ -78,7 +79,7 @@ impl Desk {
             synced: (false, false),
             due: BTreeMap::new(),
             terms: BTreeMap::new(),
-            told: BTreeMap::new(),
+            logged: BTreeMap::new(),
         }
     }
 
@@ -87,19 +88,19 @@ impl Desk {
         self.synced == (true, true)
     }
 
-    /// When the next look is due.
-    pub(super) fn next(&self) -> Option<Instant> {
+    /// When the next reconciliation is due.
+    pub(super) fn next_due(&self) -> Option<Instant> {
         self.due.values().min().copied()
     }
 
     pub(super) fn candidate_event(&mut self, event: watcher::Event<LeaseCandidate>) {
         match event {
-            watcher::Event::Apply(object) | watcher::Event::Delete(object) => self.look_at_lease_of(&object),
+            watcher::Event::Apply(object) | watcher::Event::Delete(object) => self.schedule_lease_of(&object),
             watcher::Event::Init | watcher::Event::InitApply(_) => {}
             watcher::Event::InitDone => {
                 self.synced.0 = true;
                 for object in self.candidates.state() {
-                    self.look_at_lease_of(&object);
+                    self.schedule_lease_of(&object);
                 }
             }
         }
@@ -107,18 +108,18 @@ impl Desk {
 
     pub(super) fn lease_event(&mut self, event: watcher::Event<Lease>) {
         match event {
-            watcher::Event::Apply(lease) | watcher::Event::Delete(lease) => self.look_at(&lease),
+            watcher::Event::Apply(lease) | watcher::Event::Delete(lease) => self.schedule(&lease),
             watcher::Event::Init | watcher::Event::InitApply(_) => {}
             watcher::Event::InitDone => {
                 self.synced.1 = true;
                 for lease in self.leases.state() {
-                    self.look_at(&lease);
+                    self.schedule(&lease);
                 }
             }
         }
     }
 
-    fn look_at_lease_of(&mut self, object: &LeaseCandidate) {
+    fn schedule_lease_of(&mut self, object: &LeaseCandidate) {
         let Some(spec) = &object.spec else { return };
         let key = Key {
             namespace: object.namespace().unwrap_or_default(),
@@ -127,8 +128,8 @@ impl Desk {
         self.due.insert(key, Instant::now());
     }
 
-    /// Most Leases are nobody's to coordinate.
-    fn look_at(&mut self, lease: &Lease) {
+    /// Schedules a Lease that has candidates. Most Leases have none.
+    fn schedule(&mut self, lease: &Lease) {
         let key = Key {
             namespace: lease.namespace().unwrap_or_default(),
             name: lease.name_any(),
@@ -150,7 +151,7 @@ impl Desk {
         self.candidates.state_filter(|object| stands_for(object))
     }
 
-    /// The Lease, and for how long it has been so.
+    /// The Lease, and for how long it has been unchanged.
     fn observe(&mut self, key: &Key) -> Option<(Arc<Lease>, Duration)> {
         let lease = self.leases.get(&ObjectRef::new(&key.name).within(&key.namespace));
         let Some(lease) = lease else {
@@ -172,7 +173,7 @@ impl Desk {
         Some((lease, unchanged_for))
     }
 
-    pub(super) async fn look_at_what_is_due(&mut self) {
+    pub(super) async fn reconcile_due(&mut self) {
         let now = Instant::now();
         let due: Vec<Key> = self
             .due
@@ -182,14 +183,14 @@ impl Desk {
             .collect();
         for key in due {
             self.due.remove(&key);
-            if let Some(again) = self.look(&key).await {
+            if let Some(again) = self.reconcile(&key).await {
                 self.due.insert(key, Instant::now() + again);
             }
         }
     }
 
-    /// One look; answers when to look again at the latest.
-    async fn look(&mut self, key: &Key) -> Option<Duration> {
+    /// Reconciles one Lease. Returns after how long to do it again at the latest.
+    async fn reconcile(&mut self, key: &Key) -> Option<Duration> {
         let objects = self.candidates_for(key);
         let candidates: Vec<Candidate> = objects.iter().map(|object| object::candidate(object)).collect();
         let lease = self.observe(key);
@@ -204,9 +205,9 @@ impl Desk {
             Ok(step) => step,
             Err(refusal) => {
                 let text = refusal.to_string();
-                if self.told.get(key) != Some(&text) {
+                if self.logged.get(key) != Some(&text) {
                     tracing::warn!(lease = %key, reason = %text, "election without a result; trying again");
-                    self.told.insert(key.clone(), text);
+                    self.logged.insert(key.clone(), text);
                 }
                 return Some(self.coordinator.timing.requeue);
             }
@@ -215,7 +216,7 @@ impl Desk {
         let done = match step {
             Step::Idle => {
                 self.terms.remove(key);
-                self.told.remove(key);
+                self.logged.remove(key);
                 Ok(())
             }
             Step::Settled { .. } => Ok(()),
@@ -224,7 +225,7 @@ impl Desk {
         };
         match done {
             Ok(()) => {}
-            // The watch brings what was faster than us.
+            // Somebody else wrote first. The watch delivers that change and schedules the Lease again.
             Err(failure) if failure.is_conflict() || failure.is_missing() => {
                 tracing::debug!(lease = %key, %failure, "the election was overtaken");
             }
@@ -235,7 +236,8 @@ impl Desk {
         again
     }
 
-    /// All at once, so that each has the same time to answer.
+    /// Asks these candidates to renew their objects. All requests are sent at once, so that every candidate
+    /// has the same time to answer.
     async fn ping(
         &self,
         objects: &[Arc<LeaseCandidate>],
@@ -276,10 +278,10 @@ impl Desk {
                     object::new_lease(&key.namespace, &key.name, strategy, holder.clone(), timing, now);
                 bounded(api.create(&PostParams::default(), &lease)).await?;
             }
-            // Only a Lease that is there is changed.
+            // The other changes need a Lease, and there is none.
             (None, _) => return Ok(()),
         }
-        self.told.remove(key);
+        self.logged.remove(key);
         match change {
             LeaseChange::Create {
                 strategy,
@@ -289,21 +291,21 @@ impl Desk {
                 tracing::info!(lease = %key, %holder, %strategy, "elected");
             }
             LeaseChange::Prefer { strategy, holder } => {
-                tracing::info!(lease = %key, preferred = %holder, %strategy, "asked the holder to let go");
+                tracing::info!(lease = %key, preferred = %holder, %strategy, "requested a hand-over from the holder");
             }
             LeaseChange::Create {
                 strategy,
                 holder: None,
             }
             | LeaseChange::Label { strategy } => {
-                tracing::info!(lease = %key, %strategy, "labelled; the strategy is not ours to carry out");
+                tracing::info!(lease = %key, %strategy, "labelled; the strategy is carried out by somebody else");
             }
         }
         Ok(())
     }
 
-    /// Deletes the objects of candidates that are gone.
-    pub(super) async fn collect(&self) {
+    /// Deletes the objects of candidates that have ended without deleting them.
+    pub(super) async fn delete_expired_candidates(&self) {
         let known = self.candidates.state();
         for object in known {
             if self.is_alive(&object) {
