@@ -48,7 +48,11 @@ fn stated(text: &str) -> anyhow::Result<Edges> {
         };
         let to = to.split('(').next().unwrap_or_default();
         let from = from.trim();
-        if !from.is_empty() && from.chars().all(|c| c.is_ascii_lowercase() || c == ' ') {
+        if !from.is_empty()
+            && from
+                .chars()
+                .all(|c| c.is_ascii_lowercase() || c == ' ' || c == '-')
+        {
             edges.insert(
                 from.to_owned(),
                 to.split(',').map(|name| name.trim().to_owned()).collect(),
@@ -114,7 +118,9 @@ mod tests {
 
     #[test]
     fn an_edge_that_only_one_side_has_is_named() {
-        let stated = stated("x\n```\nagent     -> zone, net\nzone -> api (plain data only)\n```\n").unwrap();
+        let stated =
+            stated("x\n```\nagent     -> zone, net\nzone-sim -> zone\nzone -> api (plain data only)\n```\n")
+                .unwrap();
         let metadata = serde_json::json!({"packages": [
             {"name": "evenkeel-agent", "dependencies": [
                 {"name": "evenkeel-zone", "kind": null}, {"name": "evenkeel-lab", "kind": null},
@@ -122,7 +128,7 @@ mod tests {
             ]},
             {"name": "evenkeel-zone", "dependencies": [{"name": "evenkeel-api", "kind": null}]},
             {"name": "evenkeel-lab", "dependencies": []}, {"name": "evenkeel-api", "dependencies": []},
-            {"name": "evenkeel-testkit", "dependencies": []},
+            {"name": "evenkeel-testkit", "dependencies": []}, {"name": "evenkeel-zone-sim", "dependencies": []},
         ]});
         let found = differences(&stated, &actual(&metadata));
         assert_eq!(
@@ -131,6 +137,7 @@ mod tests {
                 "  agent -> lab: in a manifest, not in ARCHITECTURE.md",
                 "  tests of agent -> testkit: in a manifest, not in ARCHITECTURE.md",
                 "  agent -> net: in ARCHITECTURE.md, not in a manifest",
+                "  zone-sim -> zone: in ARCHITECTURE.md, not in a manifest",
             ]
         );
     }

@@ -1,4 +1,4 @@
-//! client-go's callbacks on top of the state stream.
+//! client-go's callbacks, on top of the stream of states.
 
 use crate::core::State;
 use crate::work::{Work, Works};
@@ -11,19 +11,20 @@ type Started = Box<dyn FnMut(Work) -> BoxFuture<'static, ()> + Send>;
 type Stopped = Box<dyn FnMut() -> BoxFuture<'static, ()> + Send>;
 type NewLeader = Box<dyn FnMut(String) -> BoxFuture<'static, ()> + Send>;
 
-/// What to call when leadership changes. The election never waits for a callback; they run in order, one at a time,
-/// but for `on_started_leading`, which runs beside the others.
+/// Functions that are called when leadership changes. The election never waits for them. They run in order
+/// and one at a time, except `on_started_leading`, which runs beside the others.
 ///
-/// As in client-go, `on_stopped_leading` is called at each loss and, unless the term was lost already, at the end, even
-/// of a candidate that never led; by then the gate is closed. `on_new_leader` is called with each new holder, ourselves included, and
-/// with an empty name when the lock was given back.
+/// As in client-go, `on_stopped_leading` is called at each loss, and at the end of the candidate unless its
+/// term was lost before; this includes a candidate that never led. The gate is closed by then.
+/// `on_new_leader` is called with each new holder, this candidate included, and with an empty name when the
+/// lock was released.
 pub struct Callbacks {
     started: Started,
     stopped: Stopped,
     new_leader: NewLeader,
 }
 
-/// What the adapter is told.
+/// A change that the callbacks are called for.
 #[derive(Debug)]
 pub(crate) enum Notice {
     State(State),
@@ -31,8 +32,8 @@ pub(crate) enum Notice {
 }
 
 impl Callbacks {
-    /// `on_started_leading` is given a share in the term's work and should end soon after [`Work::stopped`];
-    /// `on_stopped_leading` hears of every loss.
+    /// `on_started_leading` receives a share in the term's work and should end soon after [`Work::stopped`].
+    /// `on_stopped_leading` is called at every loss.
     pub fn new<F, G>(
         mut on_started_leading: impl FnMut(Work) -> F + Send + 'static,
         mut on_stopped_leading: impl FnMut() -> G + Send + 'static,
@@ -48,7 +49,7 @@ impl Callbacks {
         }
     }
 
-    /// Hears of each new holder.
+    /// Adds a function that is called with each new holder.
     #[must_use]
     pub fn on_new_leader<F>(mut self, mut call: impl FnMut(String) -> F + Send + 'static) -> Self
     where
@@ -61,24 +62,24 @@ impl Callbacks {
     pub(crate) async fn run(mut self, works: Works, mut notices: mpsc::UnboundedReceiver<Notice>) {
         let mut running = JoinSet::new();
         let mut led = false;
-        // Whether `on_stopped_leading` is still owed.
+        // Whether `on_stopped_leading` has yet to be called.
         let mut owed = true;
         loop {
             let notice = tokio::select! {
                 notice = notices.recv() => notice,
                 Some(ended) = running.join_next() => {
-                    tell(ended);
+                    log_panic(ended);
                     continue;
                 }
             };
             let Some(notice) = notice else { break };
             match notice {
                 Notice::NewLeader(name) => {
-                    survive("on_new_leader", async { (self.new_leader)(name).await }).await;
+                    call_logged("on_new_leader", async { (self.new_leader)(name).await }).await;
                 }
                 Notice::State(State::Leading { token, .. }) => {
                     (led, owed) = (true, true);
-                    // None: the term is over before anything of it began, and maybe another one has begun.
+                    // `None` if this term has already ended; another one may have begun.
                     if let Some(work) = works.share().filter(|work| *work.token() == token) {
                         running.spawn((self.started)(work));
                     }
@@ -86,36 +87,36 @@ impl Callbacks {
                 Notice::State(State::Recovered { .. }) => owed = true,
                 Notice::State(State::Lost { .. } | State::Following { .. }) => {
                     if led && std::mem::take(&mut owed) {
-                        survive("on_stopped_leading", async { (self.stopped)().await }).await;
+                        call_logged("on_stopped_leading", async { (self.stopped)().await }).await;
                     }
                 }
                 Notice::State(State::Stopped { .. }) => {
                     if std::mem::take(&mut owed) {
-                        survive("on_stopped_leading", async { (self.stopped)().await }).await;
+                        call_logged("on_stopped_leading", async { (self.stopped)().await }).await;
                     }
                     break;
                 }
             }
         }
         while let Some(ended) = running.join_next().await {
-            tell(ended);
+            log_panic(ended);
         }
     }
 }
 
-/// Says that the work died: the candidate leads on, with nobody at work.
-fn tell(ended: Result<(), JoinError>) {
+/// Logs a panic of `on_started_leading`. The candidate goes on leading, although its work has ended.
+fn log_panic(ended: Result<(), JoinError>) {
     if let Err(error) = ended
         && error.is_panic()
     {
-        tracing::error!(%error, "on_started_leading died");
+        tracing::error!(%error, "on_started_leading panicked");
     }
 }
 
-/// A callback that panics has been called, and no other is the worse for it.
-async fn survive(name: &str, call: impl Future<Output = ()>) {
+/// Calls a callback, and logs a panic so that the callbacks after it are still called.
+async fn call_logged(name: &str, call: impl Future<Output = ()>) {
     if AssertUnwindSafe(call).catch_unwind().await.is_err() {
-        tracing::error!("{name} died");
+        tracing::error!("{name} panicked");
     }
 }
 
@@ -140,7 +141,8 @@ mod tests {
         })
     }
 
-    /// The callbacks lag behind by two terms: the first one's work is not begun under the second one's token.
+    /// The callbacks are two terms late: the work of the first term must not begin under the token of the
+    /// second.
     #[tokio::test]
     async fn the_work_of_a_term_begins_once() {
         let begun = Arc::new(Mutex::new(vec![]));

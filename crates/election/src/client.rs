@@ -1,14 +1,15 @@
-//! A client whose writes pass the gate.
+//! A Kubernetes client whose writes pass the gate.
 
 use crate::gate::Gate;
 use kube::Client;
 use tower::Layer as _;
 
 impl Gate {
-    /// A client that does what `client` does, on its connections, but whose writes pass this gate. Keep `client` for what
-    /// must work while not leading: the lock, reads that may not wait, Events.
+    /// A client that sends through `client`, but whose writes pass this gate. Use `client` itself for what
+    /// must also work while not leading: the lock and Events.
     ///
-    /// A refused write is a [`kube::Error::Service`] that [`is_gate_closed`](crate::gate::is_gate_closed) recognises.
+    /// A refused write is a [`kube::Error::Service`] that [`is_gate_closed`](crate::gate::is_gate_closed)
+    /// recognises.
     pub fn client(&self, client: &Client) -> Client {
         let inner = client.clone();
         let send = tower::service_fn(move |request| {

@@ -1,4 +1,4 @@
-//! Time and chance, as the shell reads them.
+//! Clocks, timers and random numbers, as the shell reads them.
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -9,19 +9,20 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 use tokio::io::unix::AsyncFd;
 
-/// Clocks, timer and random source of a candidate and of its gate. One for both.
+/// Clocks, timer and random numbers of a candidate. The candidate and its gate share one.
 pub trait Clock: Send + Sync + 'static {
-    /// Time since boot, the time asleep included: a suspended leader must not wake up believing that no time has passed.
+    /// Time since boot, which includes the time for which the machine was suspended: a leader that wakes up
+    /// must see that time has passed.
     fn boot(&self) -> Duration;
     /// Wall clock, for the times written into records.
     fn wall(&self) -> Timestamp;
-    /// Uniform in `[0, 1)`.
+    /// A random number, uniform in `[0, 1)`.
     fn random(&self) -> f64;
-    /// Ends at or after `at` on [`Self::boot`]; at once when that has passed.
+    /// Resolves at or soon after `at` on [`Self::boot`]; at once if that has passed.
     fn sleep_until(&self, at: Duration) -> BoxFuture<'static, ()>;
 }
 
-/// The machine's clocks.
+/// The clocks of the operating system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
@@ -33,7 +34,7 @@ impl Clock for SystemClock {
 
     fn wall(&self) -> Timestamp {
         let now = Timestamp::now();
-        // As it comes back from the API: whole microseconds.
+        // Whole microseconds, which is what the API stores.
         Timestamp::from_microsecond(now.as_microsecond()).unwrap_or(now)
     }
 
@@ -45,7 +46,7 @@ impl Clock for SystemClock {
         let clock = *self;
         Box::pin(async move {
             if let Err(error) = boot_timer(at).await {
-                // Late after a suspend, but otherwise as good.
+                // This timer is late after a suspend, and correct otherwise.
                 tracing::debug!(%error, "no timer on the boot clock, using the monotonic one");
                 tokio::time::sleep(at.saturating_sub(clock.boot())).await;
             }

@@ -1,4 +1,4 @@
-//! A running candidate, as its process sees it.
+//! The handle of a running candidate.
 
 use crate::core::{State, StopReason};
 use crate::gate::Gate;
@@ -12,14 +12,14 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-/// What the process can ask of a running candidate.
+/// A request to a running candidate.
 #[derive(Debug)]
 pub(crate) enum Request {
     StepDown,
 }
 
-/// A running candidate. It is a stream of every change of [`State`], in order and none left out, that ends after
-/// [`State::Stopped`]. Dropping it does not end the candidate: its shutdown token does.
+/// A running candidate. It is a stream of all changes of [`State`], in order, which ends after
+/// [`State::Stopped`]. Dropping it does not end the candidate; cancelling the shutdown token does.
 pub struct Election {
     pub(crate) states: mpsc::UnboundedReceiver<State>,
     pub(crate) latest: watch::Receiver<State>,
@@ -31,68 +31,70 @@ pub struct Election {
 }
 
 impl Election {
-    /// The state as it is now.
+    /// The present state.
     pub fn state(&self) -> State {
         self.latest.borrow().clone()
     }
 
-    /// The state as a value to watch, for who cares for the present only.
+    /// A receiver that always holds the present state. It may skip states between two reads.
     pub fn watch(&self) -> watch::Receiver<State> {
         self.latest.clone()
     }
 
-    /// The next change; `None` after the last. Cancel safe.
+    /// The next change of state; `None` after the last one. Cancel safe.
     pub async fn next(&mut self) -> Option<State> {
         self.states.recv().await
     }
 
-    /// What every write of a leader passes: [`Gate::layer`] for a client, [`Gate::token`] for anything else.
+    /// The gate that every write of a leader must pass: put [`Gate::layer`] around a client, or ask
+    /// [`Gate::token`] before any other write.
     pub fn gate(&self) -> &Gate {
         &self.gate
     }
 
-    /// A share in the present term's work; `None` when there is no term. Take one before acting as leader, and keep it
-    /// until the acting is over: the lock is not given back before.
+    /// A share in the present term's work; `None` when there is no term. Take one before acting as leader and
+    /// keep it until the action has ended: the lock is not released before.
     pub fn work(&self) -> Option<Work> {
         self.works.share()
     }
 
-    /// When others may take the lock from us at the earliest, on the boot clock; `None` when there is no term.
+    /// The earliest time on the boot clock at which others may take the lock from this candidate; `None` when
+    /// there is no term.
     pub fn expires_at(&self) -> Option<Duration> {
         let machine = self.health.machine.lock().unwrap_or_else(PoisonError::into_inner);
         machine.expires_at()
     }
 
-    /// Hands over: tells the guarded work to end, gives the lock back, and leaves it to the others for a lease duration.
-    /// Nothing happens when this candidate does not lead.
+    /// Hands over: the guarded work is told to end, the lock is released, and this candidate does not take it
+    /// again for a lease duration. Nothing happens if it does not lead.
     pub fn step_down(&self) {
-        // A candidate that has ended leads no more.
+        // The request cannot be sent to a candidate that has ended, which does not lead either.
         let _ = self.requests.send(Request::StepDown);
     }
 
-    /// Whether the loop keeps up; see [`Health::check`].
+    /// Whether the election loop works; see [`Health::check`].
     pub fn check(&self, tolerance: Duration) -> Result<(), HealthError> {
         self.health.check(tolerance)
     }
 
-    /// The health check, to hand on.
+    /// The health check of this election, for use elsewhere.
     pub fn health(&self) -> Health {
         self.health.clone()
     }
 
-    /// Ends the candidate as a crash would: the gate closes, the guarded work is told to end and not waited for, nothing
-    /// is given back, and the stream of states ends without [`State::Stopped`].
+    /// Ends the candidate as a crash would: the gate closes, the guarded work is told to end and not waited
+    /// for, the lock is not released, and the stream of states ends without [`State::Stopped`].
     pub fn abort(&self) {
         self.task.abort();
     }
 
-    /// Waits for the end; the reason, or `None` when the candidate died without one (aborted, or a defect: it is in
-    /// the log).
+    /// Waits for the end of the candidate and returns the reason; `None` if it was aborted or panicked. A
+    /// panic is logged.
     pub async fn stopped(self) -> Option<StopReason> {
         if let Err(error) = self.task.await
             && error.is_panic()
         {
-            tracing::error!(%error, "the election's task died");
+            tracing::error!(%error, "the election's task panicked");
         }
         match &*self.latest.borrow() {
             State::Stopped { reason } => Some(reason.clone()),

@@ -1,4 +1,4 @@
-//! What a candidate is made of, and its start.
+//! Builds and starts a candidate.
 
 use crate::callbacks::Callbacks;
 use crate::clock::{Clock, SystemClock};
@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// A candidate that does not run yet.
+/// A candidate that has not been started yet.
 pub struct Elector {
     lock: Arc<dyn Lock>,
     machine: Machine,
@@ -50,68 +50,69 @@ impl Elector {
         })
     }
 
-    /// Lets this candidate open and close a gate that clients were built with. Without it, the candidate has one of its
-    /// own ([`Election::gate`]).
+    /// Lets this candidate open and close a gate for which clients exist already. Without this it makes a
+    /// gate of its own ([`Election::gate`]).
     ///
     /// # Errors
-    /// Another elector has it: a gate follows one.
+    /// Another elector uses the gate.
     pub fn with_gate(mut self, gate: &Gate) -> Result<Self, GateInUse> {
         self.gate = Some((gate.clone(), gate.claim()?));
         Ok(self)
     }
 
-    /// Another clock, for tests in virtual time. The gate must go by the same one.
+    /// Uses another clock, for tests in virtual time. The gate must use the same one.
     #[must_use]
     pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
     }
 
-    /// For how long one request on the lock may take; half of the renew deadline unless set, so that two fit in. Under
-    /// [`Compat::ClientGo`] at least 1 s, as with its own lock client.
+    /// Limits the time of one request on the lock. The default is half of the renew deadline, so that two
+    /// requests fit into it; under [`Compat::ClientGo`] it is at least 1 s, as in
+    /// client-go's own lock client.
     #[must_use]
     pub fn with_request_timeout(mut self, timeout: Duration) -> Self {
         self.request_timeout = timeout;
         self
     }
 
-    /// Counts into the process's metrics.
+    /// Counts this election in the process's metrics.
     #[must_use]
     pub fn with_metrics(mut self, metrics: &Metrics) -> Self {
         self.metrics = Some(metrics.clone());
         self
     }
 
-    /// Calls back as client-go does. The states can be read as well.
+    /// Calls these functions at changes, as client-go does. The stream of states works as well.
     #[must_use]
     pub fn with_callbacks(mut self, callbacks: Callbacks) -> Self {
         self.callbacks = Some(callbacks);
         self
     }
 
-    /// Has a health check look at this election.
+    /// Makes a health check report on this election.
     #[must_use]
     pub fn with_watchdog(mut self, watchdog: &HealthAdaptor) -> Self {
         self.watchdog = Some(watchdog.clone());
         self
     }
 
-    /// Notes the terms that are held, so that the next process of the same fixed identity takes the lock at once where this
-    /// one is ended without giving it back. Without effect under [`Compat::ClientGo`] and in coordinated elections. Not to be
-    /// used where the guarded work may outlive the process.
+    /// Records the terms that this process holds. If it ends without releasing the lock, the next process of
+    /// the same fixed identity can then take it at once. Has no effect under [`Compat::ClientGo`] and in
+    /// coordinated elections. Do not use this if the guarded work may outlive the process.
     #[must_use]
     pub fn with_term_file(mut self, terms: &TermFile) -> Self {
         self.terms = Some(terms.clone());
         self
     }
 
-    /// Starts the candidate, in the present tokio runtime. It campaigns until `shutdown`, or ends by itself as its
-    /// configuration says ([`OnLoss`](crate::OnLoss)).
+    /// Starts the candidate, in the present tokio runtime. It campaigns until `shutdown`, or ends by itself
+    /// as its configuration says ([`OnLoss`](crate::OnLoss)).
     pub fn run(self, shutdown: CancellationToken) -> Election {
         let (gate, claim) = self.gate.map_or_else(
             || {
                 let gate = Gate::with_clock(Arc::clone(&self.clock));
-                // Nobody else has seen it yet, and nobody else is to have it.
+                // This gate is new, so nobody else can have claimed it.
                 let claim = gate.claim().ok();
                 (gate, claim)
             },
@@ -154,14 +155,14 @@ impl Elector {
             metrics,
             self.request_timeout,
             terms,
-            crate::shell::Told {
+            crate::shell::Observers {
                 states: states_in,
                 latest: latest_in,
                 notices,
             },
         );
         let task = tokio::spawn(async move {
-            // Beside the candidate, which must not be held up by a callback that blocks.
+            // Callbacks run in a task of their own, so that one that blocks does not delay the candidate.
             let mut called = JoinSet::new();
             if let Some(callbacks) = callbacks {
                 called.spawn(callbacks);
@@ -181,7 +182,7 @@ impl Elector {
     }
 }
 
-/// An identity that no other candidate has: host name and random number.
+/// An identity that no other candidate has: the host name and a random number.
 pub fn unique_identity() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host = if host.trim().is_empty() {
@@ -192,7 +193,7 @@ pub fn unique_identity() -> String {
     unique_identity_of(host)
 }
 
-/// An identity that no other candidate has: a name of yours and a random number.
+/// An identity that no other candidate has: the given name and a random number.
 pub fn unique_identity_of(name: &str) -> String {
     format!("{name}_{:016x}", rand::random::<u64>())
 }

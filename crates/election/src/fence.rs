@@ -1,39 +1,43 @@
-//! Fencing: what an old leader sends late is refused by the API server.
+//! Fencing: the API server refuses what a former leader sends late.
 //!
-//! The [gate](crate::gate) keeps a leader from sending writes that it has no right to. It cannot call back a write
-//! that has left the machine: a process may be stopped between the check and the socket, a packet may lie in a queue,
-//! and both may go on when somebody else has led for a minute. Only the receiver can refuse such a write. Kubernetes
-//! knows no fencing tokens, but it compares `resourceVersion`, and that is enough for objects that the new leader has
-//! *touched*:
+//! The [gate](crate::gate) keeps a candidate from sending writes while it does not lead. It cannot call back
+//! a write that has left the machine: a process may be stopped between the check and the socket, or a packet
+//! may wait in a queue, and both may go on when somebody else has led for a minute. Only the receiver can
+//! refuse such a write. Kubernetes has no fencing tokens, but it compares `resourceVersion`, and that is
+//! enough for objects that the new leader has *touched*:
 //!
-//! * Every write through [`Fence`] carries the version of the object as it was read a moment ago, and stamps the object
-//!   with the writer's [`FencingToken`] in the annotation [`FENCING_TOKEN`].
-//! * Before it writes, it looks at the stamp it found: that of a later term is a refusal ([`FenceError::Stale`]).
-//! * After a 409 it reads, looks and decides anew.
+//! * Every write through [`Fence`] carries the version of the object as it was read a moment ago, and stamps
+//!   the object with the writer's [`FencingToken`] in the annotation [`FENCING_TOKEN`].
+//! * Before it writes, it compares the stamp on the object with its own. It refuses to write if that one is
+//!   of a later term ([`FenceError::Stale`]).
+//! * After a 409 it reads the object and compares again.
 //!
 //! # What is guaranteed
 //!
-//! Once a leader has written to an object through [`Fence`], be it only by [`Fence::claim`], no write of an earlier
-//! leader through [`Fence`] to that object takes effect any more, however late it arrives: what had been read before the
-//! stamp is refused by the server with 409 for its version, what is read after it is refused here for its stamp. This
-//! rests on the API server's compare-and-swap alone, not on any clock.
+//! Once a leader has written to an object through [`Fence`], for which [`Fence::claim`] is enough, no write
+//! of an earlier leader through [`Fence`] to that object takes effect any more, however late it arrives. If
+//! the earlier leader read the object before the stamp, the server refuses its write with 409 because of the
+//! version; if it read it later, [`Fence`] refuses the write because of the stamp. This depends only on the
+//! API server's compare-and-swap, and on no clock.
 //!
-//! So a new leader that **claims an object before it acts on it**, or decides from what [`Fence::claim`] returned,
-//! cannot be interfered with by its predecessors.
+//! So a new leader that **claims an object before it acts on it**, or decides from what [`Fence::claim`]
+//! returned, cannot be interfered with by its predecessors.
 //!
-//! # What is not
+//! # What is not guaranteed
 //!
-//! * **Objects that the new leader has not touched.** A late write to one of those succeeds. Claim those that matter.
-//! * **Creates.** There is no version to compare. [`Fence::stamp`] marks what was created, and by whom in what term;
-//!   names that follow from what is created for make a second create fail with `AlreadyExists`.
-//! * **Writes that do not go through [`Fence`]**: those of other controllers and of people, of an old leader that is not
-//!   fenced, and every subresource (`status`, `scale`, `eviction`). For those, [`Fence::read`] gives a checked object
-//!   whose `uid` and `resourceVersion` can be made preconditions of whatever comes next; the stamp must be there before.
+//! * **Objects that the new leader has not touched.** A late write to one of those succeeds. Claim those that
+//!   matter.
+//! * **Creates.** There is no version to compare. [`Fence::stamp`] records in which term an object was
+//!   created. If its name is derived from its purpose, a second create fails with `AlreadyExists`.
+//! * **Writes that do not go through [`Fence`]**: those of other controllers and of people, of an old leader
+//!   that is not fenced, and every subresource (`status`, `scale`, `eviction`). For those, [`Fence::read`]
+//!   gives a checked object whose `uid` and `resourceVersion` can be made preconditions of the next request;
+//!   the object must be stamped before.
 //! * **Effects outside of the API server**, which need a receiver that compares tokens by itself.
-//! * **A token is as good as its Lease.** If the Lease is deleted and made again, tokens of the old and the new one
-//!   have no order. Then the Lease itself is asked which one is current, if [`Fence::asking`] named it; otherwise the
-//!   write is refused ([`FenceError::ForeignLease`]).
-//! * Whoever may write an object may write its stamp. This is protection from delays, not from malice.
+//! * **A deleted Lease.** If the Lease is deleted and created again, tokens of the old and the new one have
+//!   no order. Then the Lease is read to learn which one is current, if [`Fence::with_lease`] named it;
+//!   otherwise the write is refused ([`FenceError::ForeignLease`]).
+//! * Whoever may write an object may write its stamp. This protects from delays, not from attacks.
 
 use crate::core::{FencingToken, MalformedToken};
 use crate::gate::{Gate, GateClosed};
@@ -56,68 +60,69 @@ pub enum FenceError {
     /// The gate is closed. Try again when leading.
     #[error(transparent)]
     Closed(#[from] GateClosed),
-    /// A leader of a later term has written the object, or holds the Lease. Not worth a retry: this term is over, even
-    /// if this process has not heard of it.
+    /// A leader of a later term has written the object, or holds the Lease. Not worth a retry: this term is
+    /// over, even if this process has not heard of it.
     #[error("{object} belongs to a later leader: its term is {found}, ours is {ours}")]
     Stale {
-        /// Kind and name.
+        /// Path of the object at the API server.
         object: String,
-        /// The later token.
+        /// The token of the later term.
         found: FencingToken,
-        /// Ours.
+        /// The token of this leader's term.
         ours: FencingToken,
     },
-    /// The object was stamped under another Lease, and ours is not known to be the current one. Either this leader's
-    /// Lease was deleted and made anew by others, or the fence does not know where to ask: see [`Fence::asking`].
+    /// The object was stamped under another Lease, and ours is not known to be the current one. Either this
+    /// leader's Lease was deleted and created again by others, or the fence does not know the Lease: see
+    /// [`Fence::with_lease`].
     #[error(
         "{object} is stamped {found} by a leader of another Lease, and the Lease of ours, {ours}, is not known to be \
          the current one"
     )]
     ForeignLease {
-        /// Kind and name.
+        /// Path of the object at the API server.
         object: String,
         /// The token on the object.
         found: FencingToken,
-        /// Ours.
+        /// The token of this leader's term.
         ours: FencingToken,
     },
     /// The annotation cannot be read. Remove it by hand after making sure that nobody else leads.
     #[error("annotation {FENCING_TOKEN} of {object} cannot be read; correct or remove it")]
     Malformed {
-        /// Kind and name.
+        /// Path of the object at the API server.
         object: String,
-        /// What is wrong.
+        /// Why the annotation is no token.
         #[source]
         source: MalformedToken,
     },
-    /// The object was deleted, and another one made under its name, while we tried. Decide anew.
+    /// The object was deleted and another one was created under its name between two attempts. Decide again.
     #[error("{object} was replaced by another object of that name")]
     Replaced {
-        /// Kind and name.
+        /// Path of the object at the API server.
         object: String,
     },
-    /// Others wrote the object before us each time. Worth a retry later.
+    /// Others wrote the object first at each attempt. A later retry can succeed.
     #[error("{object} was written by others {attempts} times in a row just before us")]
     Contended {
-        /// Kind and name.
+        /// Path of the object at the API server.
         object: String,
-        /// How often it was tried.
+        /// The number of attempts.
         attempts: u32,
     },
-    /// The patch cannot carry the stamp. A mistake of the caller.
+    /// The stamp cannot be added to the patch. This is a mistake of the caller.
     #[error("a fenced patch of {object} must be a JSON object, and so must its metadata and annotations")]
     Patch {
-        /// Kind and name.
+        /// Path of the object at the API server.
         object: String,
     },
-    /// A request failed. Worth a retry if that request is.
+    /// A request failed. A retry helps if it helps that request.
     #[error("cannot {verb} {object}")]
     Api {
-        /// What was tried.
+        /// What the request was for, such as "read".
         verb: &'static str,
-        /// Kind and name.
+        /// Path of the object at the API server.
         object: String,
-        /// Why it failed.
+        /// The error of the request.
         #[source]
         source: kube::Error,
     },
@@ -130,7 +135,7 @@ impl FenceError {
     }
 }
 
-type Ask = Arc<dyn Fn() -> BoxFuture<'static, Result<Option<FencingToken>, kube::Error>> + Send + Sync>;
+type LookUp = Arc<dyn Fn() -> BoxFuture<'static, Result<Option<FencingToken>, kube::Error>> + Send + Sync>;
 
 /// Makes the token of the present term a precondition of writes. See the [module](self).
 ///
@@ -147,42 +152,44 @@ type Ask = Arc<dyn Fn() -> BoxFuture<'static, Result<Option<FencingToken>, kube:
 #[derive(Clone)]
 pub struct Fence {
     gate: Gate,
-    ask: Option<Ask>,
+    look_up: Option<LookUp>,
 }
 
 impl fmt::Debug for Fence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Fence")
             .field("gate", &self.gate)
-            .field("asks", &self.ask.is_some())
+            .field("knows_lease", &self.look_up.is_some())
             .finish()
     }
 }
 
 impl Fence {
-    /// A fence of the leader whose gate this is. Objects stamped under another Lease are refused.
+    /// A fence for the leader that has this gate. It refuses to write objects that were stamped under another
+    /// Lease.
     pub fn new(gate: Gate) -> Self {
-        Self { gate, ask: None }
+        Self { gate, look_up: None }
     }
 
-    /// Reads the Lease when an object was stamped under another one, to learn which is the current.
+    /// Names the Lease. It is read when an object was stamped under another Lease, to learn which one is
+    /// current.
     #[must_use]
-    pub fn asking(self, leases: Api<Lease>, name: &str) -> Self {
+    pub fn with_lease(self, leases: Api<Lease>, name: &str) -> Self {
         let name: Arc<str> = name.into();
-        self.asking_with(move || {
+        self.with_lookup(move || {
             let (leases, name) = (leases.clone(), Arc::clone(&name));
             Box::pin(async move { Ok(leases.get_opt(&name).await?.as_ref().and_then(token_of)) })
         })
     }
 
-    /// As [`Self::asking`], for leadership that is not in a Lease: the token of the current lock object, read
-    /// consistently, or `None` when there is no such object.
+    /// As [`Self::with_lease`], for locks that are no Leases. `look_up` returns the token of the current lock
+    /// object from a consistent read; `None` when there is no such object.
     #[must_use]
-    pub fn asking_with<F>(mut self, ask: F) -> Self
+    pub fn with_lookup<F>(mut self, look_up: F) -> Self
     where
         F: Fn() -> BoxFuture<'static, Result<Option<FencingToken>, kube::Error>> + Send + Sync + 'static,
     {
-        self.ask = Some(Arc::new(ask));
+        self.look_up = Some(Arc::new(look_up));
         self
     }
 
@@ -191,7 +198,8 @@ impl Fence {
         Ok(self.gate.check()?)
     }
 
-    /// Stamps an object about to be created. It says who made it; it prevents nothing, see the [module](self).
+    /// Stamps an object that is about to be created. This records in which term it was created, and prevents
+    /// nothing: see the [module](self).
     pub fn stamp(&self, meta: &mut ObjectMeta) -> Result<(), FenceError> {
         let token = self.token()?;
         put(meta, &token);
@@ -215,7 +223,7 @@ impl Fence {
         }
     }
 
-    /// The stamp is of another Lease. If ours is the current one, that one is of the past.
+    /// The stamp is of another Lease. Writing is allowed if ours is the current one.
     async fn check_lease(
         &self,
         found: FencingToken,
@@ -227,10 +235,10 @@ impl Fence {
             found,
             ours: ours.clone(),
         };
-        let Some(ask) = &self.ask else {
+        let Some(look_up) = &self.look_up else {
             return Err(foreign(found));
         };
-        let current = ask().await.map_err(|source| FenceError::Api {
+        let current = look_up().await.map_err(|source| FenceError::Api {
             verb: "read the Lease to write",
             object: what.to_owned(),
             source,
@@ -239,7 +247,7 @@ impl Fence {
             Some(current) => match current.compare(ours) {
                 Some(Ordering::Equal) => Ok(()),
                 Some(Ordering::Greater) => Err(stale(what, current, ours)),
-                // Fewer transitions than when we took it: not the Lease as we know it.
+                // A Lease with fewer transitions than when we took it is not the one that we took.
                 Some(Ordering::Less) | None => Err(foreign(found)),
             },
             None => Err(foreign(found)),
@@ -255,7 +263,7 @@ fn stale(what: &str, found: FencingToken, ours: &FencingToken) -> FenceError {
     }
 }
 
-/// The token of the term that a Lease is in; `None` for one that did not come from a server.
+/// The token of a Lease's present term; `None` for one that was not read from a server.
 pub fn token_of(lease: &Lease) -> Option<FencingToken> {
     let transitions = lease.spec.as_ref().and_then(|spec| spec.lease_transitions);
     Some(FencingToken {
@@ -264,7 +272,7 @@ pub fn token_of(lease: &Lease) -> Option<FencingToken> {
     })
 }
 
-/// The stamp on an object; `None` when it was never stamped.
+/// The stamp on an object; `None` if it was never stamped.
 pub fn stamp_of<K: Resource>(object: &K) -> Result<Option<FencingToken>, MalformedToken> {
     found_in(object.meta().annotations.as_ref())
 }

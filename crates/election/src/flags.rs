@@ -1,7 +1,7 @@
-//! The stock flag family: what every Kubernetes component that elects takes on its command line.
+//! The `--leader-elect-…` flags that Kubernetes components with leader election have.
 //!
-//! Names, meanings and refusals are those of the core components; the defaults are the caller's. Flatten
-//! [`LeaderElectArgs`] into a clap struct and ask it with [`LeaderElectArgs::resolve`].
+//! Names, meanings and refusals are those of the core components; the caller sets the defaults. Flatten
+//! [`LeaderElectArgs`] into a clap struct and call [`LeaderElectArgs::resolve`].
 
 use crate::core::{Config, ConfigError, OnLoss};
 use crate::lock::LockKind;
@@ -33,42 +33,43 @@ pub struct LeaderElectArgs {
     /// Namespace of the lease.
     #[arg(long, value_name = "NAMESPACE")]
     pub leader_elect_resource_namespace: Option<String>,
-    /// After a loss, keep the work and try for so long to get the lease back while nobody else has held it; 0: without end.
+    /// After a loss, keep the work and try for so long to get the lease back while nobody else has held it;
+    /// 0: without end.
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub leader_elect_recovery_deadline: Option<Duration>,
 }
 
-/// What holds where no flag speaks.
+/// The values of flags that are not given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Defaults {
     /// Namespace of the lease.
     pub namespace: String,
     /// Name of the lease.
     pub name: String,
-    /// Identity, timing, and the rest.
+    /// The candidate's configuration.
     pub config: Config,
 }
 
-/// For what, and how, to stand for election.
+/// The Lease to campaign for, and the configuration of the candidate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidacy {
     /// Namespace of the lease.
     pub namespace: String,
     /// Name of the lease.
     pub name: String,
-    /// Identity, timing, and the rest; valid.
+    /// The candidate's configuration, which was validated.
     pub config: Config,
 }
 
-/// Flags that cannot work. Not worth a retry.
+/// Returned for flags that cannot work. A retry does not help.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FlagError {
     /// One flag is wrong.
     #[error("--leader-elect-{flag}: {reason}")]
     Flag {
-        /// Name without `leader-elect-`.
+        /// Name of the flag without `leader-elect-`.
         flag: &'static str,
-        /// What is wrong.
+        /// What is wrong with its value.
         reason: String,
     },
     /// The configuration as a whole is refused, in client-go's words.
@@ -77,7 +78,8 @@ pub enum FlagError {
 }
 
 impl LeaderElectArgs {
-    /// The candidacy that the flags ask for; `None` with `--leader-elect=false`, whatever the other flags say.
+    /// The candidacy that the flags describe; `None` with `--leader-elect=false`, whatever the other flags
+    /// say.
     pub fn resolve(&self, defaults: Defaults) -> Result<Option<Candidacy>, FlagError> {
         if !self.leader_elect {
             return Ok(None);
@@ -108,7 +110,8 @@ impl LeaderElectArgs {
         Ok(Some(candidacy))
     }
 
-    /// What the core components refuse before they make an elector, then what the elector itself refuses.
+    /// Checks what the core components check before they make an elector, then what the elector itself
+    /// checks.
     fn check(&self, candidacy: &Candidacy) -> Result<(), FlagError> {
         let Candidacy {
             namespace,

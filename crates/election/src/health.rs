@@ -1,4 +1,4 @@
-//! Whether the election loop keeps up, as client-go's `HealthzAdaptor` tells it.
+//! Health checks of elections, as client-go's `HealthzAdaptor` makes them.
 
 use crate::clock::Clock;
 use crate::core::Machine;
@@ -19,8 +19,9 @@ pub struct Health {
 }
 
 impl Health {
-    /// Unhealthy: a leader whose record has not changed for the lease duration plus `tolerance`, a loop that has not
-    /// tried to recover for as long, or work that has not ended with its term for as long. Anything else is healthy.
+    /// Unhealthy is a leader whose record has not changed for the lease duration plus `tolerance`, a loop
+    /// that has not tried to recover for that time, and work that has not ended for that time after its term.
+    /// Anything else is healthy.
     pub fn check(&self, tolerance: Duration) -> Result<(), HealthError> {
         let machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
         machine
@@ -48,13 +49,13 @@ impl HealthAdaptor {
         }
     }
 
-    /// The election to look at from now on, in the place of the last one: a process that campaigns anew is as healthy
-    /// as its present candidate.
+    /// Reports on this election from now on, instead of the last one: a process that starts another candidate
+    /// is as healthy as that one.
     pub fn watch(&self, election: Health) {
         *self.watched() = Some(election);
     }
 
-    /// Healthy while there is no election; then [`Health::check`].
+    /// Returns [`Health::check`] of the election; healthy as long as there is none.
     pub fn check(&self) -> Result<(), HealthError> {
         let election = self.watched().clone();
         election.map_or(Ok(()), |election| election.check(self.tolerance))

@@ -1,7 +1,7 @@
 //! Leader election over a Kubernetes Lease, by client-go's rules, with a write gate.
 //!
-//! The elector is a pure state machine ([`core`]); the shell feeds it with reads and writes of a [`Lock`], with time and
-//! with a watch, and opens and closes a [`Gate`] as it says.
+//! The elector is a pure state machine ([`core`]). A shell around it reads, writes and watches a [`Lock`],
+//! keeps the time, and opens and closes a [`Gate`] as the machine says.
 //!
 //! ```no_run
 //! use evenkeel_election::lock::LeaseLock;
@@ -32,21 +32,22 @@
 //! }
 //!
 //! async fn reconcile(_writer: Client, work: Work) {
-//!     work.stopped().await; // The lock is given back once every share in the work is dropped.
+//!     work.stopped().await; // The lock is released once every share in the work is dropped.
 //! }
 //! ```
 //!
-//! Between two changes of state a leader's proof can run out faster than any task is scheduled (a paused machine, a
-//! starved runtime). The gate therefore asks the clock itself at every write, on a clock that runs through suspend.
+//! The proof of leadership can end before any task is scheduled to notice it, for example on a paused machine
+//! or a busy runtime. Therefore the gate itself reads the clock at every write. That clock also runs while
+//! the machine sleeps.
 
 mod callbacks;
 mod client;
 pub mod clock;
-mod complaints;
 pub mod coordinated;
 pub mod core;
 mod election;
 mod elector;
+mod failures;
 pub mod fence;
 #[cfg(feature = "flags")]
 pub mod flags;
@@ -55,11 +56,7 @@ mod health;
 pub mod lock;
 mod metrics;
 pub mod migration;
-#[cfg(feature = "runner")]
-pub mod runner;
 mod shell;
-#[cfg(any(test, feature = "sim"))]
-pub mod sim;
 pub mod terms;
 mod work;
 

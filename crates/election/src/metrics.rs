@@ -1,4 +1,4 @@
-//! Numbers of elections: client-go's by their names, and ours.
+//! Metrics of elections: client-go's under their own names, and further ones.
 
 use crate::clock::Clock;
 use crate::gate::Gate;
@@ -12,13 +12,13 @@ use prometheus_client::registry::{Registry, Unit};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Which election.
+/// Label of an election: the name of its lock.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Name {
     name: String,
 }
 
-/// Which request of which election.
+/// Labels of a request on a lock.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Request {
     name: String,
@@ -49,7 +49,7 @@ pub struct Metrics {
 
 type Watched = (String, Gate, Arc<dyn Clock>);
 
-/// What is read when somebody asks.
+/// Gates whose values are read at each scrape.
 #[derive(Clone, Default)]
 struct Gates(Arc<Mutex<Vec<Watched>>>);
 
@@ -101,7 +101,7 @@ impl Metrics {
         metrics
     }
 
-    /// The numbers of the election called `name`.
+    /// The metrics of the election with this name.
     pub(crate) fn of(&self, name: &str, gate: &Gate, clock: &Arc<dyn Clock>) -> ElectionMetrics {
         let label = Name {
             name: name.to_owned(),
@@ -153,7 +153,7 @@ impl Collector for Gates {
     }
 }
 
-/// The numbers of one election.
+/// The metrics of one election.
 #[derive(Clone, Debug)]
 pub(crate) struct ElectionMetrics {
     all: Metrics,

@@ -1,15 +1,15 @@
 //! Moving work from one Lease to another, as the Kubernetes controller managers do it.
 //!
-//! A component that is split up, or replaced by another, changes the Lease under which a part of its work runs. While old
-//! and new replicas run side by side, two Leases would allow that part to run twice. So for the time of the move it runs
-//! under a third one, the *migration Lease*, that old and new agree on:
+//! A component that is split up, or replaced by another, changes the Lease under which a part of its work
+//! runs. While old and new replicas run side by side, two Leases would allow that part to run twice. So for
+//! the time of the move it runs under a third one, the *migration Lease*, that old and new agree on:
 //!
-//! 1. All replicas of the old component get a [`MigrationConfig`] that gives the moving work to it. From then on, the
-//!    moving work needs the migration Lease as well as the component's own.
-//! 2. Replicas of the new component start, with the same configuration but for `component`, which now names them. They
-//!    wait for the migration Lease.
-//! 3. Replicas of the old component are stopped or get the new configuration too. The Lease changes hands, and the work
-//!    with it.
+//! 1. All replicas of the old component get a [`MigrationConfig`] that gives the moving work to it. From then
+//!    on, the moving work needs the migration Lease as well as the component's own.
+//! 2. Replicas of the new component start, with the same configuration but for `component`, which now names
+//!    them. They wait for the migration Lease.
+//! 3. Replicas of the old component are stopped or get the new configuration too. The Lease changes hands,
+//!    and the work with it.
 //! 4. When all are through, the configuration is removed: the work runs under the new component's own Lease.
 //!
 //! The format is `LeaderMigrationConfiguration` of `controllermanager.config.k8s.io/v1`, read with serde.
@@ -24,12 +24,12 @@ use std::collections::BTreeMap;
 /// Name of the migration Lease unless the configuration says another.
 pub const DEFAULT_LEASE: &str = "cloud-provider-extraction-migration";
 
-/// A component that stands for all of them.
+/// Stands for any component in a configuration.
 const ANY_COMPONENT: &str = "*";
 const KIND: &str = "LeaderMigrationConfiguration";
 const API_GROUP: &str = "controllermanager.config.k8s.io/";
 
-/// Which part of the work moves, and who has it.
+/// Which part of the work moves, and which component does it now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct MigrationConfig {
@@ -56,7 +56,7 @@ pub struct MigrationConfig {
 pub struct ControllerLeader {
     /// The piece of work, for instance `route-controller`.
     pub name: String,
-    /// The component that has it now; `*` for whichever holds the migration Lease.
+    /// The component that does it now; `*` for the one that holds the migration Lease.
     pub component: String,
 }
 
@@ -83,41 +83,41 @@ impl Default for MigrationConfig {
 /// A configuration that cannot work. The path is that of the field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MigrationError {
-    /// Another document.
+    /// The document is of another kind.
     #[error("{path}: {value:?} is not a LeaderMigrationConfiguration of controllermanager.config.k8s.io")]
     Document {
-        /// `apiVersion` or `kind`.
+        /// The field that is wrong: `apiVersion` or `kind`.
         path: &'static str,
-        /// What is there.
+        /// The value of the field.
         value: String,
     },
-    /// A text that must be there.
+    /// A required field is empty.
     #[error("{path}: required; {hint}")]
     Missing {
-        /// Where.
+        /// The field that is empty.
         path: String,
-        /// What to write.
+        /// What to write there.
         hint: &'static str,
     },
-    /// A lock that is no Lease.
+    /// The lock is no Lease.
     #[error("resourceLock: {0:?} is not supported; write \"leases\", the only kind of lock that is left")]
     Lock(String),
     /// Two entries for one piece of work; which one counts would depend on their order.
     #[error("controllerLeaders[{index}].name: {name:?} is listed before; list each controller once")]
     Duplicate {
-        /// The second entry.
+        /// Index of the second entry.
         index: usize,
-        /// The piece of work.
+        /// Name of the piece of work.
         name: String,
     },
 }
 
 impl MigrationConfig {
-    /// Refuses what Kubernetes refuses; further, `endpoints` locks, which no client can take any more, and entries that
-    /// contradict each other.
+    /// Checks the configuration as Kubernetes does. Also refuses `endpoints` locks, which no client supports
+    /// any more, and entries that contradict each other.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first field that is wrong.
     pub fn validate(&self) -> Result<(), MigrationError> {
         if !self.api_version.is_empty() && !self.api_version.starts_with(API_GROUP) {
             return Err(MigrationError::Document {
@@ -168,14 +168,15 @@ impl MigrationConfig {
     }
 }
 
-/// Under which Lease a component runs a piece of work.
+/// Whether a component runs a piece of work, and under which Lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ownership {
-    /// It does not move: under the component's own Lease.
+    /// The work does not move: it runs under the component's own Lease.
     NonMigrated,
-    /// It moves, and is this component's now: under the migration Lease, and the component's own.
+    /// The work moves, and this component does it now: it runs under the migration Lease and the component's
+    /// own.
     Migrated,
-    /// It moves, and is another component's: not here.
+    /// The work moves, and another component does it now: it does not run here.
     Unowned,
 }
 
@@ -219,8 +220,8 @@ impl Migration {
         }
     }
 
-    /// Whether this component has moving work at all. One that has none must not take the migration Lease: it would keep
-    /// the work from whoever has it.
+    /// Whether this component has moving work at all. One that has none must not take the migration Lease: it
+    /// would keep the work from whoever has it.
     pub fn has_work(&self) -> bool {
         self.ours.values().any(|ours| *ours)
     }

@@ -1,13 +1,14 @@
-//! The machine on a real lock: requests, timers, the gate, and the state as others see it.
+//! Runs the machine on a real lock: makes its requests, keeps its timer, opens and closes the gate, and
+//! publishes its state.
 
 use crate::callbacks::Notice;
 use crate::clock::Clock;
-use crate::complaints::Complaints;
 use crate::core::{
     Action, Announcement, Compat, Event, FencingToken, Loss, Machine, Now, ReadResult, State, Term,
     WriteResult,
 };
 use crate::election::Request;
+use crate::failures::FailureLog;
 use crate::gate::{Claim, Gate};
 use crate::health::Health;
 use crate::lock::{Lock, LockError};
@@ -24,14 +25,14 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-/// Who hears of changes.
-pub(crate) struct Told {
+/// The channels on which changes of state are published.
+pub(crate) struct Observers {
     pub(crate) states: mpsc::UnboundedSender<State>,
     pub(crate) latest: watch::Sender<State>,
     pub(crate) notices: Option<mpsc::UnboundedSender<Notice>>,
 }
 
-/// What became of a request on the lock.
+/// The result of a request on the lock.
 struct Answer {
     verb: &'static str,
     event: Event,
@@ -46,30 +47,30 @@ pub(crate) struct Shell {
     clock: Arc<dyn Clock>,
     health: Health,
     gate: Gate,
-    /// Dropped with the shell, also when its task dies: then the gate closes.
+    /// Closes the gate when it is dropped, which happens also when the task panics.
     claim: Option<Claim>,
     works: Works,
     metrics: Option<ElectionMetrics>,
     timeout: Duration,
-    told: Told,
-    /// When the machine wants to be woken.
+    observers: Observers,
+    /// When the machine wants its next [`Event::Wake`].
     wake: Option<Duration>,
     /// The one request under way.
     request: Option<BoxFuture<'static, Answer>>,
-    /// The guarded work as it ends.
+    /// Resolves when the guarded work, which was told to end, has ended.
     draining: Option<BoxFuture<'static, ()>>,
     announcing: FuturesUnordered<BoxFuture<'static, ()>>,
-    complaints: Complaints,
+    failures: FailureLog,
     terms: Option<Terms>,
 }
 
-/// What is known of terms on this machine, and noted there.
+/// The file in which terms of this identity are recorded, and what was done with it.
 struct Terms {
     file: TermFile,
-    /// The machine was told of the predecessor's.
-    told: bool,
-    /// The one that was noted last.
-    noted: Option<FencingToken>,
+    /// Whether the machine need not hear of the predecessor's term (any more).
+    reported: bool,
+    /// The term that was recorded last.
+    recorded: Option<FencingToken>,
 }
 
 impl Shell {
@@ -83,7 +84,7 @@ impl Shell {
         metrics: Option<ElectionMetrics>,
         timeout: Duration,
         terms: Option<TermFile>,
-        told: Told,
+        observers: Observers,
     ) -> Self {
         let identity = machine(&health).config().identity.clone();
         Self {
@@ -97,16 +98,16 @@ impl Shell {
             works,
             metrics,
             timeout,
-            told,
+            observers,
             wake: None,
             request: None,
             draining: None,
             announcing: FuturesUnordered::new(),
-            complaints: Complaints::default(),
+            failures: FailureLog::default(),
             terms: terms.map(|file| Terms {
                 file,
-                told: false,
-                noted: None,
+                reported: false,
+                recorded: None,
             }),
         }
     }
@@ -116,11 +117,11 @@ impl Shell {
         mut asked: mpsc::UnboundedReceiver<Request>,
         shutdown: CancellationToken,
     ) {
-        let _closes = Closes {
+        let _guard = CloseOnDrop {
             gate: self.gate.clone(),
             works: self.works.clone(),
             metrics: self.metrics.clone(),
-            latest: self.told.latest.clone(),
+            latest: self.observers.latest.clone(),
         };
         let mut changes = self.changes().fuse();
         let mut cancelled = false;
@@ -152,12 +153,12 @@ impl Shell {
             self.feed(event);
         }
         self.gate.close();
-        // Events are worth a moment, not more.
-        let told = async { while self.announcing.next().await.is_some() {} };
+        // The last Events are waited for, but no longer than one request may take.
+        let recorded = async { while self.announcing.next().await.is_some() {} };
         let patience = self
             .clock
             .sleep_until(self.clock.boot().saturating_add(self.timeout));
-        if let Either::Right(_) = select(pin!(told), patience).await {
+        if let Either::Right(_) = select(pin!(recorded), patience).await {
             tracing::debug!(lease = self.name, "an Event was not recorded in time");
         }
         drop(self.claim.take());
@@ -170,15 +171,15 @@ impl Shell {
         }
     }
 
-    /// Tells the machine of the term that a predecessor held on this machine, once that has ended.
-    fn prove(&mut self) {
-        let Some(terms) = self.terms.as_mut().filter(|terms| !terms.told) else {
+    /// Reports to the machine which term a predecessor on this host held, once that process has ended.
+    fn report_predecessor(&mut self) {
+        let Some(terms) = self.terms.as_mut().filter(|terms| !terms.reported) else {
             return;
         };
         match terms.file.ended(&self.name) {
             Ok(None) => {}
             Ok(Some(term)) => {
-                terms.told = true;
+                terms.reported = true;
                 tracing::info!(
                     lease = self.name,
                     term = %term.token,
@@ -187,25 +188,25 @@ impl Shell {
                 self.step(Event::Ended(term));
             }
             Err(error) => {
-                // Said once: what could not be read now will not be asked for again.
-                terms.told = true;
-                self.no_terms(&error);
+                // Reported once: a file that could not be read now is not read again.
+                terms.reported = true;
+                self.warn_without_terms(&error);
             }
         }
     }
 
-    /// Notes the term that has begun, for the process after this one.
-    fn note(&mut self, token: &FencingToken) {
+    /// Records the term that has begun, for the next process of this identity.
+    fn record_term(&mut self, token: &FencingToken) {
         let Some(terms) = self
             .terms
             .as_mut()
-            .filter(|terms| terms.noted.as_ref() != Some(token))
+            .filter(|terms| terms.recorded.as_ref() != Some(token))
         else {
             return;
         };
-        // A predecessor's term is over with a new one, whoever held that.
-        terms.told = true;
-        terms.noted = Some(token.clone());
+        // A new term, whoever holds it, ends that of the predecessor.
+        terms.reported = true;
+        terms.recorded = Some(token.clone());
         let acquired = machine(&self.health)
             .observed()
             .and_then(|(record, _)| record.acquire_time);
@@ -214,11 +215,11 @@ impl Shell {
             acquired,
         };
         if let Err(error) = terms.file.hold(&self.name, &term) {
-            self.no_terms(&error);
+            self.warn_without_terms(&error);
         }
     }
 
-    fn no_terms(&self, error: &TermFileError) {
+    fn warn_without_terms(&self, error: &TermFileError) {
         let why = error.source().map(ToString::to_string).unwrap_or_default();
         tracing::warn!(
             lease = self.name,
@@ -229,7 +230,7 @@ impl Shell {
     }
 
     fn feed(&mut self, event: Event) {
-        self.prove();
+        self.report_predecessor();
         self.step(event);
     }
 
@@ -259,12 +260,13 @@ impl Shell {
             Action::Abort => self.request = None,
             Action::Wait { until } => self.wake = Some(until),
             Action::OpenGate { token, valid_until } => {
-                // A renewal while the work ends begins nothing: a share taken then would not be waited for.
+                // A renewal while the work ends must not begin work anew: a share taken now would not be
+                // waited for.
                 if self.draining.is_none() {
                     self.works.begin(&token);
                 }
                 self.gate.open(token.clone(), valid_until);
-                self.note(&token);
+                self.record_term(&token);
                 self.measure(|metrics| metrics.leading(true));
             }
             Action::CloseGate => {
@@ -322,20 +324,23 @@ impl Shell {
             State::Stopped { reason } => tracing::info!(lease, %reason, "candidate stopped"),
         }
         if matches!(state, State::Following { .. } | State::Stopped { .. }) && self.draining.is_none() {
-            // Where nobody waits for the work, it is told all the same.
+            // Nobody waits for the work of this term, but it is still signalled to end.
             drop(self.works.end());
         }
-        self.told.latest.send_replace(state.clone());
-        // Nobody need listen.
-        let _ = self.told.states.send(state.clone());
+        self.observers.latest.send_replace(state.clone());
+        // The receiver may have been dropped: reading the states is optional.
+        let _ = self.observers.states.send(state.clone());
         self.notice(Notice::State(state));
     }
 
     fn notice(&self, notice: Notice) {
-        if let Some(notices) = &self.told.notices
+        if let Some(notices) = &self.observers.notices
             && notices.send(notice).is_err()
         {
-            tracing::error!(lease = self.name, "nobody calls back any more");
+            tracing::error!(
+                lease = self.name,
+                "the callbacks have ended, a change is not delivered"
+            );
         }
     }
 
@@ -361,15 +366,15 @@ impl Shell {
         match answer.failure {
             None => {
                 let ended = match &answer.event {
-                    Event::Written(_) => self.complaints.wrote(),
-                    _ => self.complaints.read(verb),
+                    Event::Written(_) => self.failures.wrote(),
+                    _ => self.failures.read(verb),
                 };
                 if ended {
                     tracing::info!(lease, "the lock can be reached again");
                 }
             }
             Some(LockError::Conflict) => {}
-            Some(failure) if self.complaints.is_news(verb, &failure) => {
+            Some(failure) if self.failures.is_new(verb, &failure) => {
                 tracing::warn!(lease, %failure, "cannot {verb} the lock; trying again every retry period");
             }
             Some(failure) => tracing::debug!(lease, %failure, "cannot {verb} the lock"),
@@ -419,7 +424,7 @@ impl Shell {
         .boxed()
     }
 
-    /// A request that ends in time, and how long it took.
+    /// Limits the time of a request, and measures it.
     fn bounded<T: Send + 'static>(
         &self,
         request: BoxFuture<'static, Result<T, LockError>>,
@@ -439,18 +444,18 @@ impl Shell {
     }
 }
 
-/// Ends what leadership has begun however the task ends: where it dies, nobody else would.
-struct Closes {
+/// Ends leadership when the task ends in any way, also by a panic or an abort.
+struct CloseOnDrop {
     gate: Gate,
     works: Works,
     metrics: Option<ElectionMetrics>,
     latest: watch::Sender<State>,
 }
 
-impl Drop for Closes {
+impl Drop for CloseOnDrop {
     fn drop(&mut self) {
         self.gate.close();
-        // Told, not waited for.
+        // The work is told to end, and not waited for.
         drop(self.works.end());
         if let Some(metrics) = &self.metrics {
             metrics.leading(false);

@@ -1,20 +1,22 @@
-//! Which terms processes of one identity have held on this machine: a proof for the next one that they have ended.
+//! Records which terms the processes of one identity have held on this machine, to prove that earlier ones
+//! have ended.
 //!
-//! A candidate that is started again under its own fixed identity finds its predecessor's record in the lock, and cannot
-//! tell from it whether the predecessor still runs. It waits until the record has expired. With a [`TermFile`] it need not:
-//! each process of the identity locks a file for as long as it lives, and notes in it the terms that it holds. Whoever gets
-//! the file lock knows that the process which noted a term has ended, and takes what it held at once, as a new term with a
-//! greater [`FencingToken`].
+//! A candidate that is started again under its own fixed identity finds its predecessor's record in the lock,
+//! from which it cannot see whether the predecessor still runs. It waits until the record has expired. With a
+//! [`TermFile`] it need not wait: each process of the identity locks a file for as long as it lives, and
+//! records in it the terms that it holds. A process that gets the file lock knows that the one which recorded a
+//! term has ended. It takes the lock at once, as a new term with a greater [`FencingToken`].
 //!
-//! The proof is that of the kernel which released the file lock. It holds for what was written into the very file that was
-//! locked, so the notes name that file (device and inode) and the boot. A file that was copied, restored from a backup or
-//! made anew proves nothing, and neither does one of another boot, thus of another machine that has the directory mounted.
-//! The same goes where the record in the Lease is of another term, or was taken at another time: then somebody else has
-//! used the identity.
+//! The proof is that the kernel has released the lock of the very file that holds the records. So the records
+//! name that file (device and inode) and the boot. A file that was copied, restored from a backup or created
+//! again proves nothing, and neither does one of another boot, and so of another machine that has the directory
+//! mounted. They prove nothing either if the record in the Lease is of another term or was taken at another
+//! time: then somebody else has used the identity.
 //!
-//! What is not covered: work in other processes, which the predecessor began and which outlives it; a file system whose
-//! server takes locks away from clients that live (use a local directory); a virtual machine that is cloned with its memory;
-//! candidates of other kinds under the same identity, which continue a record of their name in the same term.
+//! Not covered are: other processes that the predecessor started and that outlive it; a file system whose
+//! server takes locks away from clients that still run (use a local directory); a virtual machine that is
+//! cloned with its memory; candidates of other kinds under the same identity, which continue a record of their
+//! name in the same term.
 
 use crate::core::{FencingToken, Term};
 use jiff::Timestamp;
@@ -27,10 +29,10 @@ use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, Open
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Differs from boot to boot, and from machine to machine.
+/// A text that differs from boot to boot and from machine to machine.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
-/// What cannot be done with the file.
+/// Returned when a term file cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {what} {path}")]
 pub struct TermFileError {
@@ -40,8 +42,9 @@ pub struct TermFileError {
     source: io::Error,
 }
 
-/// The file in which processes of one identity note the terms that they hold. Cheap to clone; one for all elections of a
-/// process. The file lock is held until the last clone is dropped; each [`Work`](crate::Work) of a term has one.
+/// The file in which the processes of one identity record the terms that they hold. One serves all elections
+/// of a process; cheap to clone. The file lock is held until the last clone is dropped; each
+/// [`Work`](crate::Work) has one.
 #[derive(Clone)]
 pub struct TermFile {
     inner: Arc<Mutex<Inner>>,
@@ -50,13 +53,13 @@ pub struct TermFile {
 struct Inner {
     path: PathBuf,
     file: File,
-    /// Which file it is, and since when it can have been locked.
+    /// The file that is locked, and the boot in which it is.
     origin: Origin,
-    /// Whether the file lock is ours, and with it the file.
+    /// Whether this process holds the file lock, and so may write the file.
     owned: bool,
-    /// By the name of the lock object.
+    /// The last term of each lock object, by the object's name.
     notes: BTreeMap<String, Note>,
-    /// Those that predecessors wrote.
+    /// The notes that predecessors wrote.
     former: BTreeMap<String, Note>,
 }
 
@@ -94,11 +97,11 @@ impl fmt::Debug for TermFile {
 }
 
 impl TermFile {
-    /// The file of `identity` in `directory`, which is made where it is missing, with rights for its owner alone. Another
-    /// process of the identity may still hold the file lock.
+    /// The file of `identity` in `directory`, which is created for its owner alone if it does not exist.
+    /// Another process of the identity may still hold the file lock.
     ///
     /// # Errors
-    /// The directory or the file cannot be made or opened.
+    /// The directory or the file cannot be created or opened.
     pub fn open(directory: &Path, identity: &str) -> Result<Self, TermFileError> {
         let failed = |what, path: &Path| {
             let path = path.display().to_string();
@@ -134,14 +137,15 @@ impl TermFile {
         Ok(Self { inner })
     }
 
-    /// The last term that a predecessor held of the lock object of this name, once all predecessors have ended.
+    /// The last term that a predecessor held of the lock object with this name, once all predecessors have
+    /// ended.
     pub(crate) fn ended(&self, lock: &str) -> Result<Option<Term>, TermFileError> {
         let mut inner = self.inner();
         inner.own()?;
         Ok(inner.former.get(lock).map(Note::term))
     }
 
-    /// Notes that this process holds a term. Nothing is noted while another process has the file.
+    /// Records that this process holds a term. Does nothing while another process holds the file lock.
     pub(crate) fn hold(&self, lock: &str, term: &Term) -> Result<(), TermFileError> {
         let Some(note) = Note::of(term) else {
             return Ok(());
@@ -161,7 +165,7 @@ impl TermFile {
 }
 
 impl Inner {
-    /// Takes the file lock if it is free, and reads what predecessors noted.
+    /// Takes the file lock if it is free, and reads the notes of predecessors.
     fn own(&mut self) -> Result<(), TermFileError> {
         if self.owned {
             return Ok(());
@@ -182,14 +186,15 @@ impl Inner {
             serde_json::from_slice(&text).map_err(|error| self.failed("read", error.into()))?;
         if notes.origin == self.origin {
             self.former.clone_from(&notes.terms);
-            // Those of locks that this process does not get to hold stay for the next one.
+            // Notes about locks that this process never holds stay in the file for the next process.
             self.notes = notes.terms;
         }
         Ok(())
     }
 
-    /// In place, since the file lock is of this file and not of its name. A process that is ended half way leaves what
-    /// cannot be read, which proves nothing. The notes need not outlive the machine, so nothing waits for the disk.
+    /// Writes the file in place, because the lock belongs to this file and not to its name. A process that is
+    /// killed half way leaves a file that cannot be read, which proves nothing. The file is of no use after a
+    /// reboot, so it is not synced to disk.
     fn write(&self) -> Result<(), TermFileError> {
         let notes = Notes {
             origin: self.origin.clone(),
@@ -232,7 +237,7 @@ impl Note {
     }
 }
 
-/// An identity as a part of a file's name, no two of them the same.
+/// An identity as part of a file name. Different identities give different names.
 fn file_name(identity: &str) -> String {
     use std::fmt::Write as _;
     let mut name = String::new();
@@ -240,7 +245,7 @@ fn file_name(identity: &str) -> String {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_') {
             name.push(char::from(byte));
         } else {
-            // Writing to a text cannot fail.
+            // Writing to a `String` cannot fail.
             let _ = write!(name, "%{byte:02x}");
         }
     }

@@ -1,4 +1,5 @@
-//! The work that leadership guards: told to end with its term, and waited for before the lock is given back.
+//! The work that leadership guards: it is told to end with its term, and waited for before the lock is
+//! released.
 
 use crate::core::FencingToken;
 use crate::terms::TermFile;
@@ -8,8 +9,8 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-/// A share in the work of one term. While one is held the lock is not given back, for at most a lease duration after
-/// the work was told to end. Drop it when the work has ended. Cheap to clone.
+/// A share in the work of one term. As long as one exists, the lock is not released, but at most for a lease
+/// duration after the work was told to end. Drop it when the work has ended. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Work {
     token: FencingToken,
@@ -20,18 +21,18 @@ pub struct Work {
 }
 
 impl Work {
-    /// The term's stamp for writes.
+    /// The fencing token of the term, to stamp on writes.
     pub fn token(&self) -> &FencingToken {
         &self.token
     }
 
-    /// Ends when the term does: finish or give up what is under way, then drop every share. While leadership is only
-    /// lost and may be recovered, the term goes on; its writes are refused meanwhile.
+    /// Resolves when the term ends: finish or give up what is under way, then drop every share. While
+    /// leadership is lost and may be recovered, the term goes on and its writes are refused.
     pub fn stopped(&self) -> WaitForCancellationFuture<'_> {
         self.stop.cancelled()
     }
 
-    /// The same as a token, to hand on.
+    /// The same as a cancellation token, for use elsewhere.
     pub fn stop_token(&self) -> CancellationToken {
         self.stop.clone()
     }
@@ -43,7 +44,7 @@ struct Term {
     shares: TaskTracker,
 }
 
-/// The present term's work.
+/// The work of the present term.
 #[derive(Clone, Default)]
 pub(crate) struct Works {
     term: Arc<Mutex<Option<Term>>>,
@@ -70,7 +71,7 @@ impl Works {
         })
     }
 
-    /// A term begins, unless it is the present one.
+    /// Begins a term, unless it is the present one.
     pub(crate) fn begin(&self, token: &FencingToken) {
         let mut present = self.lock();
         if present.as_ref().is_some_and(|term| term.token == *token) {
@@ -86,7 +87,7 @@ impl Works {
         }
     }
 
-    /// The term is over: tells its work to end, and waits until it has.
+    /// Ends the term: tells its work to end. The future resolves when all shares have been dropped.
     pub(crate) fn end(&self) -> BoxFuture<'static, ()> {
         let Some(term) = self.lock().take() else {
             return Box::pin(std::future::ready(()));
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn another_term_ends_the_last_ones_work() {
+    async fn another_term_ends_the_work_of_the_last_one() {
         let works = Works::default();
         works.begin(&token(1));
         let old = works.share().unwrap();

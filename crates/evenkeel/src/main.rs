@@ -4,7 +4,7 @@ mod failure;
 mod vnode;
 
 use clap::{Parser, Subcommand, ValueEnum as _};
-use evenkeel_election::runner::{self, ElectArgs, keeper::KeeperArgs};
+use evenkeel_elect::{ElectArgs, keeper::KeeperArgs};
 use evenkeel_failover::status::{self, StatusArgs};
 use evenkeel_net::log::LogArgs;
 use evenkeel_probe::cli::{self as probe_cli, ProbeArgs};
@@ -75,7 +75,7 @@ fn main() -> ExitCode {
 #[tokio::main]
 async fn elect(log: &LogArgs, args: ElectArgs) -> Result<ExitCode, Failure> {
     let _lines = log.init_unhindered("info").map_err(Failure::usage)?;
-    let ran = runner::run(args, keeper_line(log)).await;
+    let ran = evenkeel_elect::run(args, keeper_line(log)).await;
     let code = ran.map_err(|error| Failure::new(error.exit_code(), &error))?;
     Ok(ExitCode::from(code))
 }
@@ -84,7 +84,7 @@ async fn elect(log: &LogArgs, args: ElectArgs) -> Result<ExitCode, Failure> {
 /// whether or not anybody reads what it says.
 fn keep(log: &LogArgs, args: KeeperArgs) -> Result<ExitCode, Failure> {
     let _lines = log.init_unhindered("info").map_err(Failure::usage)?;
-    let kept = runner::keeper::run(args, &keeper_line(log));
+    let kept = evenkeel_elect::keeper::run(args, &keeper_line(log));
     kept.map_err(|error| Failure::new(error.exit_code(), &error))
 }
 

@@ -4,9 +4,10 @@
 //! cargo bench -p evenkeel-election --bench election [-- --elections N --busy THREADS]
 //! ```
 //!
-//! For each setting both kinds run at the same time on one embedded API server, over TLS, many independent elections in
-//! a process: a leader and a standby. Renewals are spread evenly over a retry period, so that one kill meets elections
-//! at all points of their round. It takes about four minutes and needs Go for client-go's half.
+//! For each setting both kinds run at the same time on one embedded API server, over TLS, many independent
+//! elections in a process: a leader and a standby. Renewals are spread evenly over a retry period, so that
+//! one kill meets elections at all points of their round. It takes about four minutes and needs Go for
+//! client-go's half.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a benchmark fails by panicking")]
 #![expect(clippy::print_stdout, reason = "prints its results")]
 

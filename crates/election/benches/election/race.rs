@@ -17,8 +17,8 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// For how long requests are counted.
 const STEADY: Duration = Duration::from_secs(20);
 
-/// Planned hand-overs, one after the other, of so many elections each: few, as it is not the burst of requests that
-/// shall be measured.
+/// Planned hand-overs, one after the other, of so many elections each: few, as it is not the burst of
+/// requests that shall be measured.
 pub(crate) const HANDOVERS: usize = 20;
 pub(crate) const HANDED_OVER: usize = 10;
 

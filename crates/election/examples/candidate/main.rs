@@ -1,5 +1,5 @@
-//! A candidate as a process of its own, the counterpart of `interop/clientgo`: same flags, same lines. Tests run the
-//! two against each other, and kill and pause them.
+//! A candidate as a process of its own, the counterpart of `interop/clientgo`: same flags, same lines. Tests
+//! run the two against each other, and kill and pause them.
 
 mod program;
 

@@ -1,53 +1,55 @@
-//! Who stands, for which Lease, as what.
+//! The settings of a candidate in a coordinated election.
 
 use crate::core::coordinated::{Candidate, OLDEST_EMULATION_VERSION, WEIGHT_ANNOTATION};
 use semver::Version;
 
-/// Who stands, for which Lease, as what.
+/// The settings of a candidate: for which Lease it stands, with which versions, and how the leader is to be
+/// chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidacy {
     /// Namespace of the Lease and of the LeaseCandidate.
     pub namespace: String,
-    /// The Lease.
+    /// Name of the Lease.
     pub lease_name: String,
     /// The elector's identity; also the name of the LeaseCandidate. Letters, digits, `-`, `_` and `.`.
     pub identity: String,
     /// Version of this program.
     pub binary_version: Version,
-    /// Version that it behaves like; at most `binary_version`.
+    /// The version whose behaviour the program emulates, at most `binary_version`.
     pub emulation_version: Option<Version>,
     /// How the leader is to be chosen: [`OLDEST_EMULATION_VERSION`], or a qualified name with a slash.
     pub strategy: String,
-    /// For [`crate::core::coordinated::HighestWeight`]. Without one, an annotation that others set is left alone.
+    /// Weight for [`crate::core::coordinated::HighestWeight`]. With `None`, an annotation that others have
+    /// set is kept.
     pub weight: Option<i64>,
-    /// Delete the LeaseCandidate at the end, so that the next election does not wait for an answer. Off leaves it to
-    /// the coordinator, which deletes it after 30 min.
+    /// Whether the LeaseCandidate is deleted at the end, so that the next election does not wait for an
+    /// answer. Otherwise the coordinator deletes it after 30 min.
     pub withdraw_on_stop: bool,
 }
 
-/// A candidacy that the API server would refuse.
+/// Returned for a candidacy that the API server would refuse.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CandidacyError {
-    /// The object cannot have that name.
+    /// No object can have this name.
     #[error(
         "identity {0:?} cannot name a LeaseCandidate: use 1 to 253 letters, digits, '-', '_' and '.', not beginning with '..'"
     )]
     Identity(String),
-    /// Nothing to stand for.
+    /// The namespace or the name of the Lease is empty.
     #[error("the candidacy needs a namespace and the name of a Lease")]
     Lease,
-    /// Newer than itself.
+    /// The emulated version is newer than the program's own.
     #[error("emulation version {emulation} is newer than binary version {binary}")]
     Emulation {
-        /// What it says it behaves like.
+        /// The emulated version.
         emulation: Version,
-        /// What it is.
+        /// The program's own version.
         binary: Version,
     },
-    /// The built-in strategy compares emulation versions.
+    /// There is no emulation version, which the built-in strategy needs.
     #[error("strategy OldestEmulationVersion needs an emulation version other than 0.0.0")]
     NoEmulation,
-    /// Neither built in nor qualified.
+    /// The strategy is neither built in nor a qualified name.
     #[error(
         "strategy {0:?} is neither OldestEmulationVersion nor a qualified name such as example.com/Strategy"
     )]
@@ -55,7 +57,7 @@ pub enum CandidacyError {
 }
 
 impl Candidacy {
-    /// A candidacy under the built-in strategy, which behaves like the version that it is.
+    /// A candidacy with the built-in strategy and without emulation of another version.
     pub fn new(namespace: &str, lease_name: &str, identity: &str, version: Version) -> Self {
         Self {
             namespace: namespace.to_owned(),
@@ -69,10 +71,10 @@ impl Candidacy {
         }
     }
 
-    /// Refuses what the API server would refuse.
+    /// Checks what the API server would check.
     ///
     /// # Errors
-    /// See the variants.
+    /// The first setting that the API server would refuse.
     pub fn validate(&self) -> Result<(), CandidacyError> {
         let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         let identity = self.identity.as_str();

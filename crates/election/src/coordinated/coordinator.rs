@@ -1,6 +1,6 @@
 //! The coordinator: watches candidates and Leases, and writes what an election comes to.
 
-use super::desk::Desk;
+use super::state::CoordinatorState;
 use crate::core::coordinated::{Strategies, Timing};
 use crate::{Election, State};
 use futures::stream::StreamExt as _;
@@ -13,12 +13,12 @@ use tokio_util::sync::CancellationToken;
 
 /// Elects leaders for all Leases that have candidates.
 ///
-/// Only one may be at work in a cluster: [`Coordinator::run_while_leading`] sees to it, and keeps it apart from the API
-/// server's own. Two at once would do no harm beyond contradicting each other: every write but the creation of a Lease is
-/// conditional on what was read, and that one fails if the Lease is there.
+/// Only one should run in a cluster: [`Coordinator::run_while_leading`] takes care of that, also beside the
+/// API server's own. Two at once would contradict each other, but do no other harm: the creation of a Lease
+/// fails if there is one, and every other write is conditional on what was read.
 ///
-/// The account needs `get`, `list`, `watch`, `patch` and `delete` on LeaseCandidates and `list`, `watch`, `create`
-/// and `patch` on Leases.
+/// The account needs `get`, `list`, `watch`, `patch` and `delete` on LeaseCandidates and `list`, `watch`,
+/// `create` and `patch` on Leases.
 #[derive(Clone)]
 pub struct Coordinator {
     client: Client,
@@ -28,7 +28,7 @@ pub struct Coordinator {
 }
 
 impl Coordinator {
-    /// For all namespaces, with Kubernetes' strategy and constants.
+    /// A coordinator for all namespaces, with Kubernetes' strategy and timing.
     pub fn new(client: Client) -> Self {
         Self {
             client,
@@ -38,29 +38,31 @@ impl Coordinator {
         }
     }
 
-    /// Only for one namespace. In a large cluster this spares it the Leases of all nodes.
+    /// Restricts the coordinator to one namespace. In a large cluster it then need not watch the Leases of
+    /// all nodes.
     #[must_use]
     pub fn in_namespace(mut self, namespace: &str) -> Self {
         self.namespace = Some(namespace.to_owned());
         self
     }
 
-    /// With more strategies than the built-in one.
+    /// Sets the strategies that it carries out; by default only the one that is built into Kubernetes.
     #[must_use]
     pub fn with_strategies(mut self, strategies: Strategies) -> Self {
         self.strategies = strategies;
         self
     }
 
-    /// With other constants.
+    /// Sets its timing; by default that of Kubernetes.
     #[must_use]
     pub fn with_timing(mut self, timing: Timing) -> Self {
         self.timing = timing;
         self
     }
 
-    /// Works in each term of an election, which is to be one for [`crate::core::coordinated::COORDINATOR_LEASE`] in
-    /// `kube-system`; its writes pass the election's gate. Ends when the election does.
+    /// Runs the coordinator in each term of an election, and ends with that election. Its writes pass the
+    /// election's gate. The election should be for the Lease [`crate::core::coordinated::COORDINATOR_LEASE`]
+    /// in `kube-system`.
     pub async fn run_while_leading(self, mut election: Election) {
         let client = election.gate().client(&self.client);
         let gated = Self { client, ..self };
@@ -73,7 +75,7 @@ impl Coordinator {
         }
     }
 
-    /// Works until `shutdown`. Failures are logged and tried again.
+    /// Runs the coordinator until `shutdown`. Requests that fail are logged and repeated.
     pub async fn run(self, shutdown: CancellationToken) {
         shutdown.run_until_cancelled(self.work()).await;
     }
@@ -89,24 +91,24 @@ impl Coordinator {
             .default_backoff()
             .reflect(lease_writer)
             .boxed();
-        let mut collect = tokio::time::interval(self.timing.candidate_valid);
-        let mut desk = Desk::new(self, candidates, leases);
+        let mut cleanup = tokio::time::interval(self.timing.candidate_valid);
+        let mut state = CoordinatorState::new(self, candidates, leases);
         loop {
-            let ready = desk.is_ready();
-            let next = desk.next();
+            let ready = state.is_ready();
+            let next = state.next_due();
             tokio::select! {
                 Some(event) = candidate_events.next() => match event {
-                    Ok(event) => desk.candidate_event(event),
+                    Ok(event) => state.candidate_event(event),
                     Err(error) => tracing::warn!(%error, "cannot watch lease candidates; trying again"),
                 },
                 Some(event) = lease_events.next() => match event {
-                    Ok(event) => desk.lease_event(event),
+                    Ok(event) => state.lease_event(event),
                     Err(error) => tracing::warn!(%error, "cannot watch leases; trying again"),
                 },
                 () = tokio::time::sleep_until(next.unwrap_or_else(Instant::now)), if ready && next.is_some() => {
-                    desk.look_at_what_is_due().await;
+                    state.reconcile_due().await;
                 }
-                _ = collect.tick(), if ready => desk.collect().await,
+                _ = cleanup.tick(), if ready => state.delete_expired_candidates().await,
             }
         }
     }

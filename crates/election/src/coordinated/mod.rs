@@ -1,11 +1,11 @@
-//! Coordinated election on real objects: candidates that show themselves, and a coordinator that chooses.
+//! Coordinated election at an API server: candidates that publish themselves, and a coordinator that chooses.
 //!
-//! The rules are in [`crate::core::coordinated`]. A candidate is two tasks under one identity: [`stand`], which
-//! keeps its LeaseCandidate, and an elector in coordinated mode, which holds the Lease once the coordinator has written
-//! its name there. The coordinator is Kubernetes' own where the API server has the feature gate
-//! `CoordinatedLeaderElection`, or a [`Coordinator`] run by one replica of anything under the Lease
-//! [`crate::core::coordinated::COORDINATOR_LEASE`]. The API `coordination.k8s.io/v1beta1` must be served, which is Kubernetes 1.33
-//! with `--runtime-config=coordination.k8s.io/v1beta1=true`.
+//! The rules are in [`crate::core::coordinated`]. A candidate consists of two tasks under one identity:
+//! [`stand`] keeps its LeaseCandidate up to date, and an elector in coordinated mode holds the Lease once the
+//! coordinator has written its name there. The coordinator is Kubernetes' own where the API server has the
+//! feature gate `CoordinatedLeaderElection`, or a [`Coordinator`] run by one replica of anything under the
+//! Lease [`crate::core::coordinated::COORDINATOR_LEASE`]. The API `coordination.k8s.io/v1beta1` must be
+//! served, which is Kubernetes 1.33 with `--runtime-config=coordination.k8s.io/v1beta1=true`.
 //!
 //! ```no_run
 //! use evenkeel_election::coordinated::{Candidacy, Coordinator, stand};
@@ -14,7 +14,7 @@
 //! use evenkeel_election::{Config, Elector, unique_identity};
 //! use tokio_util::sync::CancellationToken;
 //!
-//! // In each replica. When the election has ended, cancel what ends the standing.
+//! // In each replica. When the election has ended, cancel the token that ends `stand`.
 //! async fn replica(client: kube::Client, version: semver::Version) -> Result<(), Box<dyn std::error::Error>> {
 //!     let (shutdown, gone) = (CancellationToken::new(), CancellationToken::new());
 //!     let candidacy = Candidacy::new("kube-system", "my-controller", &unique_identity(), version);
@@ -29,7 +29,7 @@
 //!     Ok(standing.await??)
 //! }
 //!
-//! // In two or three places of the cluster, where the API server does not do it.
+//! // In two or three replicas, if the API server does not run a coordinator.
 //! async fn coordinator(client: kube::Client, shutdown: CancellationToken) -> Result<(), Box<dyn std::error::Error>> {
 //!     let lock = LeaseLock::new(client.clone(), "kube-system", COORDINATOR_LEASE)?;
 //!     let election = Elector::new(lock, Config::new(&unique_identity()))?.run(shutdown);
@@ -42,10 +42,10 @@
 
 mod candidacy;
 mod coordinator;
-mod desk;
 mod object;
 mod requests;
 mod standing;
+mod state;
 
 pub use candidacy::{Candidacy, CandidacyError};
 pub use coordinator::Coordinator;

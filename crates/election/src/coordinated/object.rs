@@ -1,4 +1,4 @@
-//! LeaseCandidates and Leases as the pure rules see them, and what the rules want written as patches.
+//! Converts LeaseCandidates and Leases for the pure rules, and the writes that these ask for to patches.
 
 use crate::core::coordinated::{Candidate, LeaseChange, LeaseView, Timing};
 use jiff::Timestamp;
@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// The wall clock, as a time comes back from the API: whole microseconds.
+/// The wall clock in whole microseconds, which is what the API stores.
 pub(super) fn now() -> Timestamp {
     let now = Timestamp::now();
     Timestamp::from_microsecond(now.as_microsecond()).unwrap_or(now)
@@ -29,7 +29,7 @@ pub(super) fn candidate(object: &LeaseCandidate) -> Candidate {
     }
 }
 
-/// A new object that says what `wanted` says, renewed at `now`.
+/// A new LeaseCandidate with the content of `wanted`, renewed at `now`.
 pub(super) fn new_candidate(namespace: &str, wanted: &Candidate, now: Timestamp) -> LeaseCandidate {
     let emulation = (!wanted.emulation_version.is_empty()).then(|| wanted.emulation_version.clone());
     LeaseCandidate {
@@ -50,7 +50,7 @@ pub(super) fn new_candidate(namespace: &str, wanted: &Candidate, now: Timestamp)
     }
 }
 
-/// Makes the object say what `wanted` says, and renews it. The ping is not touched.
+/// A patch that sets the content of `wanted` and the renew time. It does not change the ping.
 pub(super) fn renewal(wanted: &Candidate, renew_time: Timestamp) -> Value {
     let emulation = (!wanted.emulation_version.is_empty()).then_some(&wanted.emulation_version);
     json!({
@@ -64,7 +64,7 @@ pub(super) fn renewal(wanted: &Candidate, renew_time: Timestamp) -> Value {
     })
 }
 
-/// Asks the candidate, if it still is as it was read.
+/// A patch that pings the candidate, on the condition that the object has not changed since it was read.
 pub(super) fn ping(object: &LeaseCandidate, now: Timestamp) -> Value {
     json!({
         "metadata": {"resourceVersion": object.metadata.resource_version},
@@ -84,7 +84,7 @@ pub(super) fn view(lease: &Lease, unchanged_for: Option<Duration>) -> LeaseView 
     }
 }
 
-/// A Lease as the first election makes it.
+/// The Lease that the first election creates.
 pub(super) fn new_lease(
     namespace: &str,
     name: &str,
@@ -109,8 +109,8 @@ pub(super) fn new_lease(
     }
 }
 
-/// A change to the Lease, if it still is as it was read; `None` for [`LeaseChange::Create`], which changes nothing that
-/// is there.
+/// A patch for a change of the Lease, on the condition that it has not changed since it was read; `None` for
+/// [`LeaseChange::Create`].
 pub(super) fn lease_patch(
     lease: &Lease,
     change: &LeaseChange,

@@ -1,37 +1,37 @@
-//! Requests that end.
+//! Requests with a time limit.
 
 use std::future::Future;
 use std::time::Duration;
 
-/// Longest time of one request: an answer that comes later than an election lasts is of no use.
+/// Time limit of one request. An election takes about as long, so a later answer is of no use.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why a request gave no answer that can be used.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
-    /// The API server said no, or could not be reached.
+    /// The API server refused the request, or could not be reached.
     #[error("{0}")]
-    Answer(#[from] kube::Error),
-    /// It said nothing.
+    Request(#[from] kube::Error),
+    /// There was no answer in time.
     #[error("no answer within {0:?}")]
-    Silence(Duration),
+    Timeout(Duration),
 }
 
 impl Failure {
-    /// Somebody else was faster: look again.
+    /// Whether somebody else wrote the object first, so that it must be read again.
     pub(super) fn is_conflict(&self) -> bool {
-        matches!(self, Self::Answer(kube::Error::Api(status)) if status.code == 409)
+        matches!(self, Self::Request(kube::Error::Api(status)) if status.code == 409)
     }
 
-    /// It is gone.
+    /// Whether the object does not exist any more.
     pub(super) fn is_missing(&self) -> bool {
-        matches!(self, Self::Answer(kube::Error::Api(status)) if status.code == 404)
+        matches!(self, Self::Request(kube::Error::Api(status)) if status.code == 404)
     }
 }
 
 pub(super) async fn bounded<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, Failure> {
     match tokio::time::timeout(TIMEOUT, request).await {
         Ok(answer) => Ok(answer?),
-        Err(_) => Err(Failure::Silence(TIMEOUT)),
+        Err(_) => Err(Failure::Timeout(TIMEOUT)),
     }
 }

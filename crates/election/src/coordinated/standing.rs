@@ -1,4 +1,4 @@
-//! Keeping the LeaseCandidate of a candidacy.
+//! Keeps the LeaseCandidate of a candidate up to date.
 
 use super::candidacy::{Candidacy, CandidacyError};
 use super::object;
@@ -12,20 +12,21 @@ use kube::{Api, Client};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Waits after failures: this, doubled each time up to [`LONGEST_RETRY`].
+/// The wait after a failure; it is doubled each time, up to [`LONGEST_RETRY`].
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_secs(30);
-/// How often the object is read while it cannot be watched: well within an election's 5 s.
+/// How often the object is read while it cannot be watched. An election waits 5 s for an answer.
 const POLL: Duration = Duration::from_secs(2);
 
-/// Keeps the LeaseCandidate of a candidacy until `shutdown`: makes it, answers pings, renews it every five minutes,
-/// makes it anew if somebody deletes it. Cancel `shutdown` when the elector has stopped.
+/// Keeps the LeaseCandidate of a candidacy until `shutdown`: creates it, answers pings, renews it every five
+/// minutes, and creates it again if somebody deletes it. Cancel `shutdown` when the elector has stopped.
 ///
-/// The account needs `create`, `get`, `patch` and `delete` on LeaseCandidates; with `list` and `watch` on its own
-/// (`resourceNames`) a ping is seen at once, without them within 2 s. Failures are logged and tried again.
+/// The account needs `create`, `get`, `patch` and `delete` on LeaseCandidates; with `list` and `watch` on its
+/// own (`resourceNames`) a ping is seen at once, without them within 2 s. Requests that fail are logged and
+/// repeated.
 ///
 /// # Errors
-/// The candidacy is refused before anything is done.
+/// The candidacy is invalid. Nothing was done.
 pub async fn stand(
     client: Client,
     candidacy: Candidacy,
@@ -45,13 +46,13 @@ pub async fn stand(
     Ok(())
 }
 
-/// What is known of the object.
+/// What is known about the object.
 enum Found {
-    /// Not looked yet, or not lately.
+    /// It was not read yet, or not lately.
     Unknown,
     /// It does not exist.
     Missing,
-    /// It was so when last seen.
+    /// This was its content when it was last seen.
     Object(Box<LeaseCandidate>),
 }
 
@@ -99,7 +100,7 @@ impl Standing {
         }
     }
 
-    /// Brings the object up to date; answers for how long that will do.
+    /// Brings the object up to date. Returns after what time to do so again.
     async fn step(&mut self) -> Result<Duration, Failure> {
         if matches!(self.found, Found::Unknown) {
             self.found = bounded(self.api.get_opt(&self.wanted.name)).await?.into();
@@ -130,7 +131,7 @@ impl Standing {
                 bounded(self.api.patch(&self.wanted.name, &PatchParams::default(), &patch)).await
             }
         };
-        // Whatever came of it, what we knew is no more.
+        // The write has changed the object, or may have.
         self.found = Found::Unknown;
         let object = written?;
         self.succeeded();
@@ -138,7 +139,7 @@ impl Standing {
         self.found = Found::Object(Box::new(object));
         Ok(match answer(Some(&renewed), &self.wanted, now) {
             Answer::Wait { at_most } => at_most,
-            // A ping came while we answered the last one.
+            // Another ping came while the last one was answered.
             _ => Duration::ZERO,
         })
     }
@@ -163,7 +164,7 @@ impl Standing {
         wait
     }
 
-    /// Deletes the object if it is the one that we kept.
+    /// Deletes the object if it still is the one that was kept here.
     async fn withdraw(&mut self) {
         let Found::Object(object) = &self.found else {
             return;

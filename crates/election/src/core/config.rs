@@ -1,33 +1,34 @@
-//! Timing and identity of a candidate, and what client-go would say of them.
+//! Timing and identity of a candidate, and their validation.
 
 use std::time::Duration;
 
-/// Spread of the waits between attempts of a follower: uniform in `[period, period * (1 + JITTER_FACTOR))`.
+/// The waits between attempts of a follower are uniform in `[period, period * (1 + JITTER_FACTOR))`, as in
+/// client-go.
 pub(crate) const JITTER_FACTOR: f64 = 1.2;
 
-/// What `leaseDurationSeconds`, an int32, can hold.
+/// The largest `leaseDurationSeconds`, which is an int32.
 const MAX_LEASE_DURATION: Duration = Duration::from_secs(i32::MAX as u64);
 
 /// Which rules a candidate follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Compat {
-    /// Ours: wherever they differ from client-go's, on the cautious side, or faster at no risk. See the list at
-    /// [`Machine`](super::Machine).
+    /// This library's rules. Where they differ from client-go's they are more cautious, or faster without a
+    /// risk. The list of differences is at [`Machine`](super::Machine).
     #[default]
     Evenkeel,
-    /// client-go's, to the letter, where the two differ.
+    /// client-go's rules, exactly.
     ClientGo,
 }
 
 /// What a candidate does once it has lost leadership.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnLoss {
-    /// Ends. client-go's behaviour without recovery: a supervisor starts the process anew.
+    /// The candidate ends, as with client-go without recovery: a supervisor has to start the process again.
     Stop,
-    /// Stays in its term with the gate closed and renews as soon as it can. Ends when somebody else has held the lock,
-    /// when it is deleted, or when the recovery deadline has passed.
+    /// The candidate stays in its term with a closed gate, and renews as soon as it can. It ends when
+    /// somebody else has held the lock, when the lock was deleted, or when the recovery deadline has passed.
     Recover,
-    /// As [`OnLoss::Recover`], but where that would end, the term ends and the candidate campaigns again.
+    /// As [`OnLoss::Recover`], but instead of the candidate only its term ends, and it campaigns again.
     #[default]
     Campaign,
 }
@@ -35,35 +36,37 @@ pub enum OnLoss {
 /// Timing and identity of a candidate.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Config {
-    /// Identity of this candidate; must differ from every other's.
+    /// Identity of this candidate, which must differ from that of every other.
     pub identity: String,
-    /// For how long others leave an unrenewed lock alone. Ours default to 5 s. On the wire it is rounded up to
-    /// whole seconds, so that nobody takes the lock before its holder has given up ([`Compat::ClientGo`] cuts off).
+    /// For how long others do not take a lock that is not renewed; 5 s by default. On the wire it is rounded
+    /// up to whole seconds, so that nobody takes the lock before its holder has given up.
+    /// [`Compat::ClientGo`] rounds down.
     pub lease_duration: Duration,
-    /// After this long without a successful renewal, counted from the start of the last successful request, a
-    /// leader stops. Ours default to 3 s.
+    /// After this time without a successful renewal, a leader stops leading; 3 s by default. It counts from
+    /// the start of the last successful request.
     pub renew_deadline: Duration,
-    /// Time between attempts. Ours default to 1 s.
+    /// Time between attempts to take or to renew the lock; 1 s by default.
     pub retry_period: Duration,
-    /// Give the lock back on a clean stop, once the guarded work has ended.
+    /// Whether the lock is released on a clean stop, once the guarded work has ended.
     pub release_on_cancel: bool,
-    /// What follows a loss.
+    /// What the candidate does after a loss.
     pub on_loss: OnLoss,
-    /// How long after a loss recovery is given up; `None`: never.
+    /// How long after a loss the candidate gives up to recover the term; `None` for never.
     pub recovery_deadline: Option<Duration>,
-    /// Leave it to a coordinator (KEP-4355) who leads: never create the lock, never take it.
+    /// Whether a coordinator (KEP-4355) decides who leads. Then the candidate neither creates nor takes the
+    /// lock.
     pub coordinated: bool,
-    /// Whose rules to follow.
+    /// Which rules the candidate follows.
     pub compat: Compat,
 }
 
-/// A configuration that cannot work.
+/// Returned for a configuration that cannot work.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigError(pub String);
 
 impl Config {
-    /// Our timing (5, 3 and 1 s) and rules, released on a clean stop.
+    /// The default timing (5, 3 and 1 s) and rules; the lock is released on a clean stop.
     pub fn new(identity: &str) -> Self {
         Self {
             identity: identity.to_owned(),
@@ -78,7 +81,8 @@ impl Config {
         }
     }
 
-    /// client-go's rules with the timing of the Kubernetes components (15, 10 and 2 s), nothing released, ends at a loss.
+    /// client-go's rules with the timing of the Kubernetes components (15, 10 and 2 s). The lock is not
+    /// released, and the candidate ends at a loss.
     pub fn client_go(identity: &str) -> Self {
         Self {
             lease_duration: Duration::from_secs(15),
@@ -91,7 +95,7 @@ impl Config {
         }
     }
 
-    /// Refuses what client-go refuses, in its order and with its texts.
+    /// Checks what client-go checks, in its order and with its texts.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let jittered = self.retry_period.as_secs_f64() * JITTER_FACTOR;
         let refusals = [
@@ -131,8 +135,8 @@ impl Config {
         }
     }
 
-    /// For how long one request may take: two fit into the renew deadline, as with client-go's own lock client, whose
-    /// least of 1 s holds under [`Compat::ClientGo`].
+    /// Time limit of one request: half of the renew deadline, so that two requests fit into it. Under
+    /// [`Compat::ClientGo`] it is at least 1 s, as in client-go's lock client.
     pub fn request_timeout(&self) -> Duration {
         let half = self.renew_deadline / 2;
         match self.compat {
@@ -141,7 +145,7 @@ impl Config {
         }
     }
 
-    /// `leaseDurationSeconds` that we write.
+    /// The `leaseDurationSeconds` that this candidate writes.
     pub(crate) fn wire_seconds(&self) -> i32 {
         let cut_off = self.compat == Compat::ClientGo || self.lease_duration.subsec_nanos() == 0;
         let seconds = self.lease_duration.as_secs() + u64::from(!cut_off);

@@ -1,15 +1,15 @@
 //! The state machine of one candidate.
 
+#[cfg(feature = "model-check")]
+mod abstraction;
 mod attempt;
 mod change;
 mod event;
-#[cfg(any(test, feature = "sim"))]
-mod rename;
 mod term;
 
+#[cfg(feature = "model-check")]
+pub use abstraction::Abstraction;
 pub use event::{Action, Announcement, Event, Now, ReadResult, WriteResult};
-#[cfg(any(test, feature = "sim"))]
-pub(crate) use rename::Rename;
 
 use super::config::{Compat, Config, ConfigError, JITTER_FACTOR};
 use super::record::{Observation, Record};
@@ -19,45 +19,47 @@ use std::collections::VecDeque;
 use std::time::Duration;
 use term::{Ending, Lead, Lost, Round, Then};
 
-/// Renewals of ours whose fate we may still learn of. As long as a record of ours is valid each attempt makes another, so
-/// this is for lease durations of that many retry periods; the usual ones have five to eight.
+/// How many of its own writes a candidate remembers, to recognise them when their answer was lost. Each
+/// attempt makes one while the record is valid, so this is enough for lease durations of 64 retry periods;
+/// usual ones have five to eight.
 const REMEMBERED_WRITES: usize = 64;
 
-/// How far candidates that wait for the same moment spread at most; a fraction of a hand-over's 200 ms.
+/// The widest spread of candidates that wait for the same moment. It must be well below the 200 ms of a
+/// hand-over.
 const SPREAD: Duration = Duration::from_millis(100);
 
 /// What a candidate is waiting for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Phase {
-    /// The time of the next attempt.
+    /// It waits for the time of the next attempt.
     Waiting { until: Duration },
-    /// The end of the guarded work, with no attempts meanwhile.
+    /// It waits for the end of the guarded work, and makes no attempts meanwhile.
     Draining,
-    /// The answer to a read.
+    /// It waits for the answer to a read.
     Reading,
-    /// The answer to a renewal of the record as we know it, sent at `since` without reading first.
+    /// It waits for the answer to a renewal, sent at `since` without reading the record first.
     Renewing { since: Duration },
-    /// The answer to a write that followed a read, sent at `since`.
+    /// It waits for the answer to a write that followed a read, sent at `since`.
     Taking { since: Duration },
-    /// The answer to the read before a release; given up at `until`.
+    /// It waits until `until` for the answer to the read before a release.
     ReleaseReading { until: Duration },
-    /// The answer to the release; given up at `until`.
+    /// It waits until `until` for the answer to the release.
     Releasing { until: Duration },
-    /// Nothing any more.
+    /// It has ended.
     Stopped { reason: StopReason },
 }
 
-/// The last change of the record, on our clock.
+/// The last change of the record, and when it was seen on our clock.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Seen {
     observation: Observation,
     at: Duration,
 }
 
-/// Who ran under our identity before us.
+/// The holder of a record under our identity that we did not write.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Predecessor {
-    /// When it last renewed: if this moves on, it runs still.
+    /// Its last `renewTime`. If this changes, the holder still runs.
     renewed: Option<Timestamp>,
     /// It is proven to have ended, and one renewal was seen all the same. That one was under way when it ended; a second
     /// one proves the proof wrong.
@@ -66,62 +68,67 @@ struct Predecessor {
 
 /// One candidate.
 ///
-/// Rules of client-go's `tools/leaderelection`, with these differences, which [`Compat::ClientGo`] turns off:
-/// * a leader's time counts from the *start* of its last successful request, and is over without a further attempt;
-/// * a leader that sees another holder, a released record or no lock at all stops at once;
-/// * the lock is released once the guarded work has ended, and renewed until then; work that does not end within the
-///   lease duration leaves the lock to expire;
-/// * records are compared by resourceVersion, not by a text in whole seconds; a follower that sees a change waits for
-///   the record's own expiry instead of polling on, and for nothing when the record is released;
-/// * a record under our identity that we did not write is a predecessor's, left alone until it expires or until the
-///   predecessor is proven to have ended ([`Event::Ended`]), and if it is renewed, another candidate's: this one ends;
-/// * `stopped leading` is told when leadership ends, before the lock is given back, not after;
-/// * a loss need not end the candidate ([`OnLoss`](super::OnLoss)).
+/// It follows the rules of client-go's `tools/leaderelection`, with these differences, which
+/// [`Compat::ClientGo`] turns off:
+/// * A leader's time counts from the *start* of its last successful request, and ends without a further
+///   attempt.
+/// * A leader that sees another holder, a released record or no lock at all stops leading at once.
+/// * The lock is renewed until the guarded work has ended, and released then. If the work does not end within
+///   the lease duration, the lock is not released and expires.
+/// * Records are compared by resourceVersion, not by a text with times in whole seconds. A follower that sees
+///   a change waits until the record expires instead of polling, and does not wait when the record was
+///   released.
+/// * A record under our identity that we did not write is a predecessor's. It is left alone until it expires,
+///   or until it is proven that the predecessor has ended ([`Event::Ended`]). If it is renewed, another
+///   candidate runs under our identity, and this one ends.
+/// * The Event `stopped leading` is recorded when leadership ends, before the lock is released, not after.
+/// * A loss need not end the candidate ([`OnLoss`](super::OnLoss)).
 ///
-/// Both release only over a record that is ours, and try again after a conflict: what newer client-go does.
+/// Under both rules a candidate releases only a record of its own, and tries again after a conflict, as newer
+/// versions of client-go do.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Machine {
     config: Config,
     phase: Phase,
-    /// Leadership as far as it is proven: the gate is open.
+    /// Leadership that is proven, so the gate is open.
     lead: Option<Lead>,
-    /// A term whose leadership may yet be recovered.
+    /// A term whose leadership was lost and may be recovered.
     lost: Option<Lost>,
-    /// The term is to end once the guarded work has.
+    /// Set while the guarded work ends, after which the term ends.
     ending: Option<Ending>,
-    /// What follows the release under way.
+    /// What follows the release that is under way.
     then: Option<Then>,
-    /// No attempt is made before.
+    /// No attempt is made before this time.
     not_before: Duration,
-    /// A request was sent and not answered.
+    /// Whether a request was sent and not answered yet.
     in_flight: bool,
-    /// Start of the last successful write.
+    /// When the last successful write was sent.
     held_since: Option<Duration>,
-    /// `Compat::ClientGo`: the attempts that share one renew deadline.
+    /// Under `Compat::ClientGo`, the attempts that share one renew deadline.
     round: Option<Round>,
     seen: Option<Seen>,
-    /// When the watch last told something.
+    /// When the watch last delivered a change.
     watched: Option<Duration>,
-    /// Start of the attempt under way, or of the last one.
+    /// When the attempt under way, or else the last one, was started.
     attempt: Duration,
-    /// `renewTime` of our last writes, the lost ones included: what stands under our identity and is none of these
-    /// was written by somebody else.
+    /// The `renewTime` of each of our last writes, also of those that failed. A record under our identity
+    /// with another time was written by somebody else.
     written: VecDeque<Timestamp>,
-    /// A record under our identity that was there before we wrote anything.
+    /// The holder of a record under our identity that existed before we wrote anything.
     predecessor: Option<Predecessor>,
-    /// A term of our identity whose holder has ended.
+    /// A term of our identity whose holder is proven to have ended.
     ended: Option<Term>,
-    /// `became leader` was announced, `stopped leading` not yet.
+    /// Whether `became leader` was recorded as an Event, and `stopped leading` was not yet.
     announced: bool,
-    /// The holder last reported.
+    /// The holder that was last reported.
     reported: Option<String>,
     published: State,
-    /// The wait last asked for.
+    /// The time of the last [`Action::Wait`].
     wake: Option<Duration>,
 }
 
 impl Machine {
-    /// A follower that knows nobody. Send it [`Event::Wake`] to start.
+    /// A follower that knows of no leader. Send it [`Event::Wake`] to start.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         config.validate()?;
         Ok(Self {
@@ -150,23 +157,25 @@ impl Machine {
         })
     }
 
-    /// The configuration.
+    /// The configuration that the machine was made with.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// The state that was last published.
+    /// The state that was published last.
     pub fn state(&self) -> &State {
         &self.published
     }
 
-    /// Up to when leadership is proven, if it is: nobody may act as leader from then on, whatever else happens.
+    /// Until when leadership is proven; `None` while it is not. From that time on this candidate must not act
+    /// as leader, whatever else happens.
     pub fn valid_until(&self) -> Option<Duration> {
         self.lead.as_ref().map(|lead| lead.valid_until)
     }
 
-    /// When others may take the lock from us at the earliest, if they keep to the rules: counted from the start of the
-    /// last successful write. `None` when there is no term, and no work of one.
+    /// The earliest time at which others may take the lock from this candidate, if they keep to the rules. It
+    /// counts from the start of the last successful write. `None` when there is no term, and no work of a
+    /// former one.
     pub fn expires_at(&self) -> Option<Duration> {
         let duration = Duration::from_secs(self.config.wire_seconds().unsigned_abs().into());
         self.held_since
@@ -174,19 +183,21 @@ impl Machine {
             .map(|since| since.saturating_add(duration))
     }
 
-    /// The record last observed, and when it last changed.
+    /// The record that was observed last, and when it last changed.
     pub fn observed(&self) -> Option<(&Record, Duration)> {
         self.seen.as_ref().map(|seen| (&seen.observation.record, seen.at))
     }
 
-    /// client-go's `Check`: whether the loop keeps up. `tolerance` is added to the lease duration.
+    /// Whether the election loop works, as client-go's `Check` decides it. `tolerance` is added to the lease
+    /// duration.
     ///
     /// # Errors
-    /// The text for a health endpoint. A candidate that neither leads nor recovers is healthy.
+    /// A text for a health endpoint. A candidate that neither leads nor recovers is healthy.
     pub fn check(&self, now: Duration, tolerance: Duration, lock: &str) -> Result<(), String> {
         let limit = self.config.lease_duration.saturating_add(tolerance);
         if self.lost.is_some() {
-            // Unable to renew, and saying so, is no defect of this process; not even trying is.
+            // That renewals fail is no defect of this process, and it is published. That it does not try any
+            // more is one.
             return if now > self.attempt.saturating_add(limit) {
                 Err(format!(
                     "election loop for lease {lock} stopped attempting to renew leadership"
@@ -209,17 +220,17 @@ impl Machine {
 
     /// The one transition function.
     ///
-    /// An answer is taken for the answer to the last request: drop what an [`Action::Abort`] or a newer request
-    /// made obsolete.
+    /// An answer is taken for the answer to the last request. Drop answers to requests that an
+    /// [`Action::Abort`] or a newer request made obsolete.
     pub fn step(&mut self, now: Now, event: Event) -> Vec<Action> {
         let mut actions = Vec::new();
         if event == Event::Wake {
-            // Whoever woke us has forgotten the wait, also where he was early.
+            // The caller's timer is used up, also if it fired too early.
             self.wake = None;
         }
-        // Whatever happened: if a deadline has passed, it happened too late.
+        // Deadlines come first: if one has passed, the event came too late.
         self.on_time(now, &mut actions);
-        // An answer to what was given up just now is not one to what was asked since.
+        // If the request was given up just now, this is not the answer to the request that replaced it.
         let answer = matches!(event, Event::Read(_) | Event::Written(_));
         if !(answer && actions.contains(&Action::Abort)) {
             self.on_event(now, event, &mut actions);
@@ -281,7 +292,7 @@ impl Machine {
             (Phase::Renewing { since }, Event::Written(WriteResult::Done(observation))) => {
                 self.on_written(now, since, observation, actions);
             }
-            // The fast path failed: what is there now, within the same attempt?
+            // The fast path failed, so the same attempt goes on with a read.
             (Phase::Renewing { .. }, Event::Written(_)) => self.read(actions),
             (Phase::Taking { since }, Event::Written(WriteResult::Done(observation))) => {
                 self.on_written(now, since, observation, actions);
@@ -300,12 +311,12 @@ impl Machine {
                 }
                 self.released(now, actions);
             }
-            // Late answers, early wakes.
+            // Answers that come late and wake-ups that come early are ignored.
             (_, Event::Wake | Event::Read(_) | Event::Written(_) | Event::Drained | Event::Seen(_)) => {}
         }
     }
 
-    /// Reports, publishes, and asks for the next wake-up.
+    /// Publishes the state if it has changed, and asks for the next wake-up.
     fn settle(&mut self, now: Now, actions: &mut Vec<Action>) {
         let state = self.current();
         if !state.same_as(&self.published) {
@@ -317,7 +328,7 @@ impl Machine {
             Phase::ReleaseReading { until } | Phase::Releasing { until } => Some(until),
             _ => None,
         };
-        // Work that ends already is waited for, whatever becomes of the recovery.
+        // While the guarded work ends, the recovery deadline does not count.
         let recovering = self.lost.as_ref().filter(|_| self.ending.is_none());
         let give_up = recovering.and_then(|lost| lost.give_up);
         let ending = self.ending.as_ref().map(|ending| ending.until);
@@ -326,7 +337,7 @@ impl Machine {
             .flatten()
             .min()
             .filter(|at| *at < Duration::MAX && !matches!(self.phase, Phase::Stopped { .. }));
-        // A wait that is over is asked for again.
+        // A wait is requested again if its time has already come.
         if wake != self.wake || wake.is_some_and(|at| at <= now.at) {
             self.wake = wake;
             actions.extend(wake.map(|until| Action::Wait { until }));
@@ -342,7 +353,7 @@ impl Machine {
     ) {
         let found = match result {
             ReadResult::Found(found) if self.may_release(&found.record) => found,
-            // Gone, somebody else's, or out of reach: not ours to write.
+            // The record is somebody else's, or cannot be read: it must not be written.
             ReadResult::Found(found) => {
                 self.observe(now, found);
                 return self.released(now, actions);
@@ -351,12 +362,12 @@ impl Machine {
         };
         let record = Record {
             holder: String::new(),
-            // The API refuses 0; nobody waits for a record without holder anyway.
+            // The API refuses 0. The value has no effect, because nobody waits for a record without a holder.
             lease_duration_seconds: 1,
             acquire_time: Some(now.wall),
             renew_time: Some(now.wall),
             strategy: found.record.strategy.clone(),
-            // The API refuses a preference where nobody holds.
+            // The API refuses a preferred holder without a holder.
             preferred_holder: String::new(),
             transitions: found.record.transitions,
         };
@@ -380,7 +391,7 @@ impl Machine {
         };
     }
 
-    /// Tells of a holder that was not told of yet.
+    /// Reports a holder that was not reported yet.
     fn report(&mut self, actions: &mut Vec<Action>) {
         let holder = self.seen.as_ref().map(|seen| &seen.observation.record.holder);
         if let Some(holder) = holder
@@ -392,7 +403,7 @@ impl Machine {
         }
     }
 
-    /// Notes a record, and the time if it differs from the last one. Only ever by our own clock.
+    /// Remembers a record, and on our own clock the time at which it was first seen.
     fn observe(&mut self, now: Now, observation: Observation) {
         let client_go = self.client_go();
         if !client_go && self.written.is_empty() {
@@ -419,12 +430,12 @@ impl Machine {
         }
     }
 
-    /// When the record that we see ceases to be valid: by its own duration, from when we saw it change.
+    /// When the record that was seen last expires: its own duration after its change was seen.
     fn expiry(&self) -> Option<Duration> {
         let seen = self.seen.as_ref()?;
         let told = seen.observation.record.duration();
         let duration = if told.is_zero() && !self.client_go() {
-            // No holder means that. The API refuses it in a Lease, but an annotation can say anything.
+            // No holder means zero. The API refuses it in a Lease, but an annotation can contain anything.
             Duration::from_secs(self.config.wire_seconds().unsigned_abs().into())
         } else {
             told
@@ -436,19 +447,20 @@ impl Machine {
         self.expiry().is_some_and(|expiry| expiry > now.at)
     }
 
-    /// Whether the record last seen names us.
+    /// Whether the record that was seen last names us.
     fn is_holder(&self) -> bool {
         self.seen
             .as_ref()
             .is_some_and(|seen| seen.observation.record.holder == self.config.identity)
     }
 
-    /// Whether a record is ours to go on with: it names us, and not a predecessor of our name.
+    /// Whether a record is our own: it names us, and it is not that of a predecessor with our identity.
     fn is_mine(&self, record: &Record) -> bool {
         record.holder == self.config.identity && (self.predecessor.is_none() || self.is_own_write(record))
     }
 
-    /// Whether a record is ours to give back. Our name is not enough: another candidate under it may lead by now.
+    /// Whether we may release a record. That it names us is not enough, because another candidate with our
+    /// identity may lead by now.
     fn may_release(&self, record: &Record) -> bool {
         if self.client_go() || self.config.coordinated {
             return self.is_mine(record);
@@ -456,14 +468,14 @@ impl Machine {
         record.holder == self.config.identity && self.is_own_write(record)
     }
 
-    /// Whether a record is one of our last writes.
+    /// Whether a record is one that we wrote lately.
     fn is_own_write(&self, record: &Record) -> bool {
         let is_of = |renewed| self.written.iter().any(|time| is_time_of(*time, renewed));
         record.renew_time.is_some_and(is_of)
     }
 
-    /// Whether a record under our identity was written by somebody who runs now. One that is older than what we know
-    /// was not: the store was set back.
+    /// Whether a record under our identity was written by another process that runs now. A record that is
+    /// older than one we know was not: then the store of the API server was restored from a backup.
     fn is_duplicate(&self, found: &Observation) -> bool {
         let record = &found.record;
         if self.client_go() || self.config.coordinated || record.holder != self.config.identity {
@@ -485,8 +497,8 @@ impl Machine {
         }
     }
 
-    /// Whether a record is of the term whose holder has ended. The time when it was taken tells it from a term that
-    /// somebody else of our name began over the same record.
+    /// Whether a record is of the term whose holder has ended. The acquire time distinguishes it from a later
+    /// term that another process with our identity began.
     fn is_ended(&self, found: &Observation) -> bool {
         let of = |term: &Term| {
             term.token.lease_uid == found.uid
@@ -498,7 +510,7 @@ impl Machine {
         ours && found.record.holder == self.config.identity && self.ended.as_ref().is_some_and(of)
     }
 
-    /// Whether what we see is a predecessor's that has ended.
+    /// Whether the record that was seen last is that of a predecessor which has ended.
     fn sees_ended(&self) -> bool {
         self.seen
             .as_ref()
@@ -509,34 +521,35 @@ impl Machine {
         self.config.compat == Compat::ClientGo
     }
 
-    /// When a follower asks again.
+    /// The time of a follower's next attempt when it polls.
     fn jittered(&self, now: Now) -> Duration {
         let period = self.config.retry_period;
         now.at
             .saturating_add(period.mul_f64(1.0 + JITTER_FACTOR * now.fraction()))
     }
 
-    /// A little after `at`: candidates that wait for the same moment spread over a tenth of the period, or over
-    /// [`SPREAD`] if that is less. The order is settled by resourceVersion; this only spares the API server the rush.
+    /// A random time shortly after `at`: candidates that wait for the same moment spread over a tenth of the
+    /// retry period, or over [`SPREAD`] if that is less. Only one of them can win in any case; the spread
+    /// avoids requests of all at once.
     fn spread(&self, now: Now, at: Duration) -> Duration {
         let width = (self.config.retry_period / 10).min(SPREAD);
         at.saturating_add(width.mul_f64(now.fraction()))
     }
 
-    /// A record of ours that takes the lock.
+    /// The record with which we take the lock.
     fn fresh(&self, now: Now, transitions: i32) -> Record {
         Record {
             holder: self.config.identity.clone(),
             lease_duration_seconds: self.config.wire_seconds(),
             acquire_time: Some(now.wall),
             renew_time: Some(now.wall),
-            // The API refuses less, and a fencing token has no sign.
+            // The API refuses negative numbers, and a fencing token has none.
             transitions: transitions.max(0),
             ..Record::default()
         }
     }
 
-    /// A record of ours that goes on with one of ours.
+    /// The record with which we renew one of our own.
     fn renewed(&self, now: Now, old: &Record) -> Record {
         let strategy = if self.config.coordinated {
             old.strategy.clone()
@@ -561,15 +574,15 @@ impl Seen {
     }
 }
 
-/// Whether a time found in a lock is one that we wrote.
+/// Whether a time that was found in a lock is this one, which we wrote.
 fn is_time_of(written: Timestamp, found: Timestamp) -> bool {
-    // A lock of whole seconds cuts our times.
+    // Annotation locks store whole seconds.
     let cut = found.subsec_nanosecond() == 0;
     written == found || (cut && written.as_second() == found.as_second())
 }
 
-/// Whether one resourceVersion is known to be later than another (comparable as numbers since Kubernetes 1.35, and
-/// in practice before).
+/// Whether one resourceVersion is later than another. They can be compared as numbers since Kubernetes 1.35,
+/// and in practice before; where they cannot, this is `false`.
 fn newer(one: &str, other: &str) -> bool {
     match (one.parse::<u64>(), other.parse::<u64>()) {
         (Ok(one), Ok(other)) => one > other,

@@ -1,4 +1,4 @@
-//! The pure elector: a record, a clock reading and an answer go in; requests, waits, and orders to the gate come out.
+//! The pure elector: events and clock readings go in; requests, waits, and commands to the gate come out.
 
 mod config;
 pub mod coordinated;
@@ -8,8 +8,8 @@ mod state;
 mod token;
 
 pub use config::{Compat, Config, ConfigError, OnLoss};
-#[cfg(any(test, feature = "sim"))]
-pub(crate) use machine::Rename;
+#[cfg(feature = "model-check")]
+pub use machine::Abstraction;
 pub use machine::{Action, Announcement, Event, Machine, Now, ReadResult, WriteResult};
 pub use record::{Observation, Record};
 pub use state::{FencingToken, Loss, State, StopReason, Term};

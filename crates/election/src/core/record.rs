@@ -1,38 +1,40 @@
-//! What a lock object says about leadership.
+//! The election record in a lock object.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// The election record: client-go's `LeaderElectionRecord`, with its JSON. Absent fields read as empty or zero, and
-/// none is left out when written.
+/// The election record: client-go's `LeaderElectionRecord`, with its JSON. Absent fields read as empty or
+/// zero, and none is left out when written.
 ///
-/// Its times are other machines' clocks: they are shown and compared for change, never with a clock of ours.
+/// Its times come from the clocks of other machines. They are shown and compared with each other, and never
+/// with a clock of this machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Record {
-    /// Holder; empty when nobody holds it.
+    /// The holder of the lock; empty when nobody holds it.
     #[serde(rename = "holderIdentity")]
     pub holder: String,
-    /// For how long the others leave it alone after each change. The holder's setting, not the observer's.
+    /// For how long others do not take the lock after each change. This is the holder's setting, not the
+    /// observer's.
     pub lease_duration_seconds: i32,
-    /// When the holder took it. Whole seconds in JSON.
+    /// When the holder took the lock. Whole seconds in JSON.
     #[serde(with = "seconds")]
     pub acquire_time: Option<Timestamp>,
-    /// When the holder last renewed it. Whole seconds in JSON.
+    /// When the holder last renewed the lock. Whole seconds in JSON.
     #[serde(with = "seconds")]
     pub renew_time: Option<Timestamp>,
-    /// Changes of holder since the object was made.
+    /// Number of changes of holder since the object was created.
     #[serde(rename = "leaderTransitions")]
     pub transitions: i32,
-    /// Strategy of a coordinated election; empty otherwise.
+    /// The strategy of a coordinated election; otherwise empty.
     pub strategy: String,
-    /// Whom a coordinated election would rather have; empty when the holder is right.
+    /// The candidate that a coordinated election prefers to the holder; empty if it prefers the holder.
     pub preferred_holder: String,
 }
 
 impl Record {
-    /// For how long after a change the record is valid. A negative duration is none.
+    /// For how long the record is valid after a change. A negative duration counts as zero.
     pub fn duration(&self) -> Duration {
         Duration::from_secs(u64::try_from(self.lease_duration_seconds).unwrap_or(0))
     }
@@ -43,16 +45,16 @@ impl Record {
     }
 }
 
-/// A record with the place where it was seen.
+/// A record together with the version of the object in which it was seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Observation {
-    /// What it says.
+    /// The record that was seen.
     pub record: Record,
     /// UID of the lock object.
     pub uid: String,
-    /// resourceVersion: an update of this observation fails if anybody wrote in between.
+    /// The object's resourceVersion: an update with it fails if somebody wrote in between.
     pub version: String,
-    /// What [`Compat::ClientGo`](super::Compat::ClientGo) compares instead of the version.
+    /// The text that [`Compat::ClientGo`](super::Compat::ClientGo) compares instead of the version.
     pub raw: String,
 }
 

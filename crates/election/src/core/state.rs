@@ -1,15 +1,16 @@
-//! What a candidate is, as others see it.
+//! The state of a candidate as it is published, and why terms and candidates end.
 
 use jiff::Timestamp;
 use std::fmt;
 use std::time::Duration;
 
-/// Proof of leadership that can be stamped on writes. Of one Lease object, a later leader's is greater.
+/// Names a term of leadership, and can be stamped on writes. Among the tokens of one Lease object, that of a
+/// later leader is greater.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FencingToken {
     /// UID of the lock object.
     pub lease_uid: String,
-    /// `leaseTransitions` when it was taken.
+    /// `leaseTransitions` of the lock when it was taken.
     pub transitions: i32,
 }
 
@@ -19,48 +20,49 @@ impl fmt::Display for FencingToken {
     }
 }
 
-/// One term, as the lock has it.
+/// One term, as it is recorded in the lock.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Term {
-    /// Its stamp.
+    /// The fencing token of the term.
     pub token: FencingToken,
-    /// `acquireTime`; a term without one is not told from others.
+    /// `acquireTime` of the lock. Without one, the term cannot be distinguished from others.
     pub acquired: Option<Timestamp>,
 }
 
-/// What a candidate is at a time.
+/// The state of a candidate.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum State {
-    /// Somebody else leads, or nobody known.
+    /// Somebody else leads, or no leader is known.
     Following {
-        /// Holder of the lock, if there is one.
+        /// The holder of the lock, if there is one.
         leader: Option<String>,
     },
-    /// This candidate leads: a new term.
+    /// This candidate leads in a new term.
     Leading {
-        /// Stamp for writes.
+        /// The fencing token of the term.
         token: FencingToken,
-        /// Up to when this is proven, on the clock of [`Now::at`](super::Now::at), as of the change to this state.
-        /// Renewals move it on. `Duration::MAX` under [`Compat::ClientGo`](super::Compat::ClientGo).
+        /// Until when leadership is proven, on the clock of [`Now::at`](super::Now::at), at the time of this
+        /// change. Renewals extend it. `Duration::MAX` under [`Compat::ClientGo`](super::Compat::ClientGo).
         valid_until: Duration,
     },
-    /// Leadership of this term cannot be proven any more; it may yet be recovered. Work stays, writes are refused.
+    /// Leadership of this term cannot be proven any more, but may be recovered. Work may stay, writes are
+    /// refused.
     Lost {
-        /// The token of the term.
+        /// The fencing token of the term.
         token: FencingToken,
-        /// Why.
+        /// Why leadership was lost.
         loss: Loss,
     },
-    /// The term goes on: nobody else held the lock in the meantime, so the token is the same.
+    /// The term goes on, because nobody else held the lock in the meantime. So the token is the same.
     Recovered {
-        /// Stamp for writes.
+        /// The fencing token of the term.
         token: FencingToken,
-        /// As with [`State::Leading`].
+        /// Until when leadership is proven, as with [`State::Leading`].
         valid_until: Duration,
     },
-    /// Ended; not running any more.
+    /// The candidate has ended.
     Stopped {
-        /// Why.
+        /// Why it has ended.
         reason: StopReason,
     },
 }
@@ -79,7 +81,7 @@ impl State {
         self.token().is_some()
     }
 
-    /// Whether both are the same but for how long they are proven.
+    /// Whether both states differ at most in `valid_until`.
     pub(crate) fn same_as(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Leading { token: a, .. }, Self::Leading { token: b, .. })
@@ -92,21 +94,22 @@ impl State {
 /// Why leadership was lost.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Loss {
-    /// No renewal succeeded in time.
+    /// No renewal succeeded within the renew deadline.
     Deadline,
-    /// Another holder stands in the lock.
+    /// The lock names another holder.
     OtherHolder(String),
-    /// The record names no holder any more: somebody released it for us.
+    /// The lock names no holder any more: somebody else released it.
     Blanked,
-    /// The lock object is gone, or is another one.
+    /// The lock object was deleted, or was replaced by another one.
     Deleted,
-    /// The record names us in another term than ours: it was given to us anew. What the last term began ends first.
+    /// The lock names this candidate in another term than its own, so it was assigned again. The work of the
+    /// old term ends before a new one begins.
     Reassigned,
-    /// A coordinated election prefers somebody else.
+    /// A coordinated election prefers another candidate.
     EndOfTerm(String),
-    /// We were told to stop.
+    /// This candidate was told to stop or to hand over.
     Cancelled,
-    /// Somebody else renews under our identity.
+    /// Another process renews the lock under the same identity.
     DuplicateIdentity,
 }
 
@@ -130,16 +133,17 @@ impl fmt::Display for Loss {
 /// Why a candidate has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum StopReason {
-    /// It was told to.
+    /// It was told to stop.
     Cancelled {
-        /// Whether the guarded work had ended within the lease duration. If not, the lock was left to expire.
+        /// Whether the guarded work ended within the lease duration. If not, the lock was not released and
+        /// expires.
         drained: bool,
     },
     /// Leadership was lost, and [`OnLoss`](super::OnLoss) says to end then.
     Lost(Loss),
     /// The recovery deadline passed.
     RecoveryDeadline,
-    /// Another candidate runs under the same identity. Give each its own.
+    /// Another candidate runs under the same identity. Give each candidate its own.
     DuplicateIdentity,
 }
 

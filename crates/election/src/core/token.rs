@@ -1,10 +1,10 @@
-//! The fencing token as text, and which of two is the later one.
+//! Fencing tokens as text, and the order of two of them.
 
 use super::FencingToken;
 use std::cmp::Ordering;
 use std::str::FromStr;
 
-/// A text that is no token.
+/// Returned for a text that is no fencing token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no fencing token: expected <lease uid>/<transitions>, for example {EXAMPLE}")]
 pub struct MalformedToken(pub String);
@@ -12,7 +12,7 @@ pub struct MalformedToken(pub String);
 const EXAMPLE: &str = "5f0c9d1e-8c0b-4f3e-9a52-0d6f6f0f7c11/7";
 
 impl FencingToken {
-    /// Which is of the later term; `None` when they are of different Leases, of which the tokens alone cannot tell.
+    /// Orders two tokens of one Lease by term. `None` when they are of different Leases, which have no order.
     pub fn compare(&self, other: &Self) -> Option<Ordering> {
         (self.lease_uid == other.lease_uid).then(|| self.transitions.cmp(&other.transitions))
     }
@@ -21,7 +21,7 @@ impl FencingToken {
 impl FromStr for FencingToken {
     type Err = MalformedToken;
 
-    /// Reads what [`Display`](std::fmt::Display) wrote, and nothing else.
+    /// Accepts exactly the texts that [`Display`](std::fmt::Display) writes.
     fn from_str(text: &str) -> Result<Self, MalformedToken> {
         let malformed = || MalformedToken(text.to_owned());
         let (uid, number) = text.split_once('/').ok_or_else(malformed)?;
@@ -35,7 +35,7 @@ impl FromStr for FencingToken {
             lease_uid: uid.to_owned(),
             transitions,
         };
-        // `007` would be a second spelling of `7`.
+        // This refuses other spellings of a number, such as `007`.
         if token.to_string() == text {
             Ok(token)
         } else {

@@ -61,8 +61,8 @@ struct Late {
     go_on: oneshot::Sender<()>,
 }
 
-/// A client whose writes lie in the network until the test lets them arrive, and the codes that they were answered
-/// with.
+/// A client whose writes lie in the network until the test lets them arrive, and the codes that they were
+/// answered with.
 fn delayed(client: &Client) -> (Client, mpsc::UnboundedReceiver<Late>, Arc<Mutex<Vec<u16>>>) {
     let (sent, late) = mpsc::unbounded_channel();
     let codes = Arc::new(Mutex::new(Vec::new()));
@@ -285,10 +285,10 @@ async fn of_two_leases_the_one_that_exists_counts() {
     let client = server.client();
     unstamped(&client).await;
     let leases = Api::<Lease>::namespaced(client.clone(), "default");
-    let asking = |token: &FencingToken| fence(token.clone()).asking(leases.clone(), "leader");
+    let with_lease = |token: &FencingToken| fence(token.clone()).with_lease(leases.clone(), "leader");
 
     let first = lease(&client, 5).await;
-    asking(&first).claim(&maps(&client), "a").await.unwrap();
+    with_lease(&first).claim(&maps(&client), "a").await.unwrap();
     // Somebody deletes the Lease, and it is made again: the tokens have no order any more.
     let second = lease(&client, 0).await;
     assert_eq!(first.compare(&second), None);
@@ -300,10 +300,10 @@ async fn of_two_leases_the_one_that_exists_counts() {
         matches!(error, FenceError::ForeignLease { .. }),
         "does not know where to ask: {error}"
     );
-    asking(&second).claim(&maps(&client), "a").await.unwrap();
+    with_lease(&second).claim(&maps(&client), "a").await.unwrap();
     assert_eq!(state(&client).await.1, Some(second.to_string()));
 
-    let error = patch(&asking(&first), &client, "first").await.unwrap_err();
+    let error = patch(&with_lease(&first), &client, "first").await.unwrap_err();
     assert!(matches!(error, FenceError::ForeignLease { .. }), "{error}");
     assert!(error.is_overtaken());
     // Of the Lease that exists, but of a term that is over; and of one that has never been.
@@ -311,12 +311,12 @@ async fn of_two_leases_the_one_that_exists_counts() {
     for (transitions, stale) in [(2, true), (4, false)] {
         let mut other = third.clone();
         other.transitions = transitions;
-        let error = patch(&asking(&other), &client, "other").await.unwrap_err();
+        let error = patch(&with_lease(&other), &client, "other").await.unwrap_err();
         assert_eq!(matches!(error, FenceError::Stale { .. }), stale, "{error}");
         assert!(error.is_overtaken());
     }
     leases.delete("leader", &DeleteParams::default()).await.unwrap();
-    let error = patch(&asking(&third), &client, "third").await.unwrap_err();
+    let error = patch(&with_lease(&third), &client, "third").await.unwrap_err();
     assert!(matches!(error, FenceError::ForeignLease { .. }), "{error}");
     assert_eq!(state(&client).await, ("nobody".into(), Some(second.to_string())));
 }
@@ -327,7 +327,7 @@ async fn when_nobody_can_say_which_lease_is_current_nothing_is_written() {
     let client = server.client();
     unstamped(&client).await;
     fence(token("lost", 1)).claim(&maps(&client), "a").await.unwrap();
-    let broken = fence(token("lease", 1)).asking_with(|| {
+    let broken = fence(token("lease", 1)).with_lookup(|| {
         Box::pin(async { Err(kube::Error::Service(std::io::Error::other("no route").into())) })
     });
     let error = patch(&broken, &client, "me").await.unwrap_err();

@@ -1,4 +1,5 @@
-//! The fenced writes: read, look at the stamp, write on the condition that nothing was written since.
+//! The fenced writes: read the object, compare its stamp, write on the condition that nothing was written
+//! since.
 
 use super::{FENCING_TOKEN, Fence, FenceError, put, stamp_of};
 use crate::core::FencingToken;
@@ -14,38 +15,39 @@ use std::fmt::Debug;
 const ATTEMPTS: u32 = 5;
 
 impl Fence {
-    /// Reads an object consistently and checks that this leader may write it. What is decided from it holds if, and
-    /// only if, its `uid` and `resourceVersion` are made preconditions of the write that follows.
+    /// Reads an object consistently and checks that this leader may write it. What is decided from it holds
+    /// if, and only if, its `uid` and `resourceVersion` are made preconditions of the write that follows.
     pub async fn read<K>(&self, api: &Api<K>, name: &str) -> Result<K, FenceError>
     where
         K: Resource + Clone + DeserializeOwned + Debug,
     {
         let ours = self.token()?;
-        self.look(api, name, &ours).await
+        self.inspect(api, name, &ours).await
     }
 
-    /// Stamps an object and returns it as it then is, if it is not stamped with this term already. After that, no
-    /// write of an earlier leader reaches it.
+    /// Stamps an object unless it already has the stamp of this term, and returns it as it then is. After
+    /// that, no write of an earlier leader to it takes effect.
     pub async fn claim<K>(&self, api: &Api<K>, name: &str) -> Result<K, FenceError>
     where
         K: Resource + Clone + DeserializeOwned + Debug,
     {
-        let mut turns = Turns::new(self, api, name);
+        let mut attempts = Attempts::new(self, api, name);
         loop {
-            let (found, ours) = turns.next().await?;
+            let (found, ours) = attempts.next().await?;
             if stamp_of(&found).ok().flatten().as_ref() == Some(&ours) {
                 return Ok(found);
             }
-            let patch = Patch::Merge(Carrier::default().with(&found, &ours));
+            let patch = Patch::Merge(StampedPatch::default().with(&found, &ours));
             let result = api.patch(name, &PatchParams::default(), &patch).await;
-            if let Some(claimed) = turns.settle(result)? {
+            if let Some(claimed) = attempts.outcome(result)? {
                 return Ok(claimed);
             }
         }
     }
 
-    /// Merges `patch` (RFC 7386) into an object and stamps it. What the patch says must hold whatever else changes in
-    /// the object: after a conflict it is sent again as it is. If not, use [`Self::replace`].
+    /// Merges `patch` (RFC 7386) into an object and stamps it. After a conflict the same patch is sent again,
+    /// so it must be right whatever others have changed in the object. Use [`Self::replace`] if it depends on
+    /// the object.
     pub async fn patch<K>(
         &self,
         api: &Api<K>,
@@ -56,24 +58,24 @@ impl Fence {
     where
         K: Resource + Clone + DeserializeOwned + Debug,
     {
-        let Some(patch) = Carrier::of(patch) else {
+        let Some(patch) = StampedPatch::of(patch) else {
             return Err(FenceError::Patch {
                 object: what(api, name),
             });
         };
-        let mut turns = Turns::new(self, api, name);
+        let mut attempts = Attempts::new(self, api, name);
         loop {
-            let (found, ours) = turns.next().await?;
+            let (found, ours) = attempts.next().await?;
             let patch = Patch::Merge(patch.with(&found, &ours));
             let result = api.patch(name, params, &patch).await;
-            if let Some(patched) = turns.settle(result)? {
+            if let Some(patched) = attempts.outcome(result)? {
                 return Ok(patched);
             }
         }
     }
 
-    /// Changes an object as it was read and stamps it. After a conflict, `change` is asked again, with the object as it
-    /// then is.
+    /// Changes an object as it was read, and stamps it. After a conflict `change` is called again, with the
+    /// object as it then is.
     pub async fn replace<K>(
         &self,
         api: &Api<K>,
@@ -84,16 +86,16 @@ impl Fence {
     where
         K: Resource + Clone + DeserializeOwned + Serialize + Debug,
     {
-        let mut turns = Turns::new(self, api, name);
+        let mut attempts = Attempts::new(self, api, name);
         loop {
-            let (mut object, ours) = turns.next().await?;
+            let (mut object, ours) = attempts.next().await?;
             let (uid, version) = (object.meta().uid.clone(), object.meta().resource_version.clone());
             change(&mut object);
             let meta = object.meta_mut();
             (meta.uid, meta.resource_version) = (uid, version);
             put(meta, &ours);
             let result = api.replace(name, params, &object).await;
-            if let Some(replaced) = turns.settle(result)? {
+            if let Some(replaced) = attempts.outcome(result)? {
                 return Ok(replaced);
             }
         }
@@ -104,9 +106,9 @@ impl Fence {
     where
         K: Resource + Clone + DeserializeOwned + Debug,
     {
-        let mut turns = Turns::new(self, api, name);
+        let mut attempts = Attempts::new(self, api, name);
         loop {
-            let (found, _) = turns.next().await?;
+            let (found, _) = attempts.next().await?;
             let params = DeleteParams {
                 preconditions: Some(Preconditions {
                     resource_version: found.meta().resource_version.clone(),
@@ -115,13 +117,13 @@ impl Fence {
                 ..params.clone()
             };
             let result = api.delete(name, &params).await.map(drop);
-            if turns.settle(result)?.is_some() {
+            if attempts.outcome(result)?.is_some() {
                 return Ok(());
             }
         }
     }
 
-    async fn look<K>(&self, api: &Api<K>, name: &str, ours: &FencingToken) -> Result<K, FenceError>
+    async fn inspect<K>(&self, api: &Api<K>, name: &str, ours: &FencingToken) -> Result<K, FenceError>
     where
         K: Resource + Clone + DeserializeOwned + Debug,
     {
@@ -135,17 +137,17 @@ impl Fence {
     }
 }
 
-/// The attempts of one write, until nobody else wrote between what it was decided from and itself.
-struct Turns<'a, K> {
+/// The attempts of one write. It is repeated until nobody else has written between the read and the write.
+struct Attempts<'a, K> {
     fence: &'a Fence,
     api: &'a Api<K>,
     name: &'a str,
-    taken: u32,
-    /// Of the object first found.
+    made: u32,
+    /// UID of the object that the last attempt found.
     uid: Option<String>,
 }
 
-impl<'a, K> Turns<'a, K>
+impl<'a, K> Attempts<'a, K>
 where
     K: Resource + Clone + DeserializeOwned + Debug,
 {
@@ -154,7 +156,7 @@ where
             fence,
             api,
             name,
-            taken: 0,
+            made: 0,
             uid: None,
         }
     }
@@ -162,34 +164,34 @@ where
     /// The object as it is now, if it may be written, and the token to write it with.
     async fn next(&mut self) -> Result<(K, FencingToken), FenceError> {
         let object = || what(self.api, self.name);
-        if self.taken == ATTEMPTS {
+        if self.made == ATTEMPTS {
             return Err(FenceError::Contended {
                 object: object(),
                 attempts: ATTEMPTS,
             });
         }
         let ours = self.fence.token()?;
-        let found = self.fence.look(self.api, self.name, &ours).await?;
-        if self.taken > 0 && self.uid != found.meta().uid {
+        let found = self.fence.inspect(self.api, self.name, &ours).await?;
+        if self.made > 0 && self.uid != found.meta().uid {
             return Err(FenceError::Replaced { object: object() });
         }
-        // The read took its time.
+        // The term may have changed during the read.
         if self.fence.token()? != ours {
             return Err(GateClosed.into());
         }
         self.uid.clone_from(&found.meta().uid);
-        self.taken += 1;
+        self.made += 1;
         Ok((found, ours))
     }
 
-    /// What came of a write; `None` when it was overtaken by another one.
-    fn settle<T>(&self, result: Result<T, kube::Error>) -> Result<Option<T>, FenceError> {
+    /// The result of a write; `None` if somebody else wrote the object first.
+    fn outcome<T>(&self, result: Result<T, kube::Error>) -> Result<Option<T>, FenceError> {
         match result {
             Ok(done) => Ok(Some(done)),
             Err(kube::Error::Api(status)) if status.is_conflict() => {
                 tracing::debug!(
                     object = what(self.api, self.name),
-                    "overtaken by another write, looking again"
+                    "another write came first, reading again"
                 );
                 Ok(None)
             }
@@ -214,16 +216,16 @@ fn failed<K: Resource>(verb: &'static str, api: &Api<K>, name: &str, source: kub
     }
 }
 
-/// A merge patch taken apart, so that it can carry the stamp and the condition.
+/// A merge patch taken apart, so that the stamp and the precondition can be added.
 #[derive(Default)]
-struct Carrier {
+struct StampedPatch {
     patch: Map<String, Value>,
     metadata: Map<String, Value>,
     annotations: Map<String, Value>,
 }
 
-impl Carrier {
-    /// `None` when there is no room: `null` in the place of a map would remove what is added to it.
+impl StampedPatch {
+    /// `None` if metadata or annotations are no maps: `null` there would remove what is added.
     fn of(patch: &Value) -> Option<Self> {
         let mut patch = patch.as_object()?.clone();
         let mut metadata = take_map(&mut patch, "metadata")?;
@@ -235,7 +237,7 @@ impl Carrier {
         })
     }
 
-    /// The patch with the stamp, on the condition that the object is as it was found.
+    /// The patch with the stamp, and with the precondition that the object has not changed since it was read.
     fn with<K: Resource>(&self, found: &K, ours: &FencingToken) -> Value {
         let mut annotations = self.annotations.clone();
         annotations.insert(FENCING_TOKEN.to_owned(), json!(ours.to_string()));
@@ -249,7 +251,7 @@ impl Carrier {
     }
 }
 
-/// The map under a key, empty when there is nothing; `None` when there is something else.
+/// Takes the map under a key: empty if there is none, `None` if the value is no map.
 fn take_map(object: &mut Map<String, Value>, key: &str) -> Option<Map<String, Value>> {
     match object.remove(key) {
         None => Some(Map::new()),

@@ -1,7 +1,7 @@
-//! The write gate: a `tower` layer that lets writes through while this candidate leads, and only then.
+//! The write gate: a `tower` layer that lets writes through only while this candidate leads.
 //!
-//! Put it around the client that does the *work*; not around the elector's own client, which must write while not
-//! leading, nor around the one that emits Events:
+//! Put it around the client that does the *work*. Do not put it around the elector's own client, which must
+//! write while not leading, or around the client that writes Events:
 //!
 //! ```no_run
 //! # fn f(config: kube::Config) -> Result<(), kube::Error> {
@@ -14,23 +14,26 @@
 //!
 //! # Rules
 //!
-//! The semantics are those of client-go's write gate (KEP-6361), with the check of the time added.
+//! The rules are those of client-go's write gate (KEP-6361), and in addition the gate checks the time.
 //!
-//! * `GET`, `HEAD`, `OPTIONS` and `TRACE`, spelled so, are reads. They always pass, watches included. Everything else
-//!   is a write, whatever it may do.
-//! * A gate is closed until it is opened, and while it is open it is open *until a time* on the clock of
-//!   [`Clock::boot`], which runs while the machine sleeps. Every write reads that clock. No task has to be scheduled
-//!   in time for the gate to be shut: a process that was stopped and goes on finds it shut.
-//! * While closed, a write fails with [`GateClosed`] without waiting for, or reaching, anything below the layer.
-//! * A write is in flight until its response body was read to its end or dropped. [`Gate::close`] takes the writes in
-//!   flight away from those that wait for them and drops them before it returns: the connection is told (HTTP/1: it is
-//!   closed, HTTP/2: the stream is reset), and the waiters get [`GateClosed`], also from a body half read.
-//! * When the time runs out and nobody closes, writes in flight are woken, and end in the same way.
-//! * Errors of the layers below, and a caller's giving up, pass through unchanged. The request is not touched.
+//! * `GET`, `HEAD`, `OPTIONS` and `TRACE`, in this spelling, are reads. They always pass, watches included.
+//!   Everything else is a write, whatever it does.
+//! * A gate is closed until it is opened. It is opened *until a time* on the clock of [`Clock::boot`], which
+//!   runs while the machine sleeps. Every write reads that clock. No task has to run in time for the gate to
+//!   close: a process that was stopped and goes on finds the gate closed.
+//! * While closed, a write fails with [`GateClosed`] without waiting for, or reaching, anything below the
+//!   layer.
+//! * A write is in flight until its response body was read to its end or dropped. [`Gate::close`] takes the
+//!   writes in flight away from their callers and drops them before it returns. This aborts them on the
+//!   connection (HTTP/1 closes it, HTTP/2 resets the stream), and the callers get [`GateClosed`], also while
+//!   they read a body.
+//! * When the time runs out and nobody closes the gate, writes in flight are woken and end in the same way.
+//! * Errors of the layers below, and a caller that gives up, pass through unchanged. The request is not
+//!   changed.
 //! * Of an upgraded connection only the handshake is checked.
 //!
-//! A cancelled write may have taken effect: nobody can call a request back that has left the machine. What it can do
-//! to objects of the next leader is the business of [`fence`](crate::fence).
+//! A write that was cut may have taken effect: nobody can call back a request that has left the machine. How
+//! to protect the objects of the next leader from it is described at [`fence`](crate::fence).
 
 use crate::clock::{Clock, SystemClock};
 use crate::core::FencingToken;
@@ -39,20 +42,22 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-mod alarm;
 mod registry;
 mod service;
 mod shared;
 mod slot;
+mod timer;
 mod write;
 
 use registry::Registry;
 pub use service::{GateFuture, GateLayer, GateService, GatedBody};
 pub use write::WriteBody;
 
-/// A write was refused or cut short because this candidate does not lead, or cannot prove it any more.
+/// Returned when a write was refused or cut because this candidate does not lead, or cannot prove it any
+/// more.
 ///
-/// Not worth a retry now, and no sign of a broken network: try again when leading, without growing any back-off.
+/// A retry does not help before this candidate leads. The network is not the cause, so do not increase a
+/// back-off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, thiserror::Error)]
 #[error("leader election write gate is closed: not leading")]
 pub struct GateClosed;
@@ -65,7 +70,7 @@ impl GateClosed {
             if error.is::<Self>() {
                 return true;
             }
-            // An I/O error names the source of what it wraps as its own source, and so hides what it wraps.
+            // `source` of an I/O error skips the error that it wraps.
             let wrapped = error
                 .downcast_ref::<std::io::Error>()
                 .and_then(std::io::Error::get_ref);
@@ -83,7 +88,7 @@ pub fn is_gate_closed(error: &kube::Error) -> bool {
     GateClosed::caused(error)
 }
 
-/// A gate follows one elector; give each its own.
+/// Returned when another elector uses the gate already. Give each elector a gate of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("WriteGate is already in use by another LeaderElector")]
 pub struct GateInUse;
@@ -107,7 +112,8 @@ impl Gate {
         }
     }
 
-    /// The token of the present term, if the gate is open and its time has not run out, by the clock as it is now.
+    /// The token of the present term, if the gate is open and its time has not run out, by the clock as it is
+    /// now.
     pub fn token(&self) -> Option<FencingToken> {
         self.registry.token()
     }
@@ -122,25 +128,27 @@ impl Gate {
         self.valid_until().is_some()
     }
 
-    /// Up to when the gate is open, on the clock of [`Clock::boot`]; `None` when it is closed or that has passed.
+    /// Up to when the gate is open, on the clock of [`Clock::boot`]; `None` when it is closed or that has
+    /// passed.
     pub fn valid_until(&self) -> Option<Duration> {
         self.registry.valid_until()
     }
 
-    /// Opens the gate until `valid_until` on the clock of [`Clock::boot`], or moves that time on; `Duration::MAX` is
-    /// for ever. An earlier time than the present one changes nothing: what was proven stays proven.
+    /// Opens the gate until `valid_until` on the clock of [`Clock::boot`], or moves that time on;
+    /// `Duration::MAX` is for ever. An earlier time than the present one changes nothing: what was proven
+    /// stays proven.
     ///
-    /// With another token, or after the time ran out, the writes still in flight are cut as by [`Self::close`] first:
-    /// none survives a time in which the gate was shut.
+    /// With another token, or after the time ran out, the writes still in flight are cut as by
+    /// [`Self::close`] first: none survives a time in which the gate was shut.
     pub fn open(&self, token: FencingToken, valid_until: Duration) {
         self.registry.open(token, valid_until);
     }
 
     /// Closes the gate. When this returns, no write is in flight, and none that was can make progress.
     ///
-    /// It waits for other threads that are inside the poll of a gated write, which do not wait for anything but the
-    /// processor. Called from inside such a poll (or from the destructor of a write being cut) it cannot wait for what
-    /// it is itself part of: the writes that are being polled then end with their poll.
+    /// It waits for other threads that are inside the poll of a gated write; such a poll does not block.
+    /// Called from inside such a poll, or from the destructor of a write that is being cut, it cannot wait
+    /// for itself: then the writes that are being polled end with their poll.
     pub fn close(&self) {
         self.registry.close();
     }
@@ -187,7 +195,7 @@ impl fmt::Debug for Gate {
     }
 }
 
-/// An elector's hold on its gate.
+/// Proof that an elector has the gate for itself.
 #[derive(Debug)]
 #[must_use = "the gate is released and closed when the claim is dropped"]
 pub struct Claim {
@@ -203,7 +211,7 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        // In this order: whoever claims it next gets it closed.
+        // Close first: whoever claims the gate next must find it closed.
         self.gate.close();
         self.gate.registry.release();
     }

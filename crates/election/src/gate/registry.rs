@@ -1,8 +1,8 @@
 //! Which term the gate is open for, and which writes are in flight.
 
 use super::GateClosed;
-use super::alarm::Alarm;
 use super::slot::{InFlight, Inside};
+use super::timer::ExpiryTimer;
 use crate::clock::Clock;
 use crate::core::FencingToken;
 use std::collections::HashMap;
@@ -10,20 +10,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Locks also what a panic left: every section under a lock here leaves its data whole.
+/// Locks a mutex, also one that a panic has poisoned: no section under a lock here can leave its data half
+/// changed.
 pub(super) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Nanoseconds; what does not fit (584 years) is for ever.
+/// The time in nanoseconds. What does not fit (584 years) becomes `u64::MAX`, which means without end.
 pub(super) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// One time of being open: from when it was closed to when it is closed or runs out.
+/// One period in which the gate is open: it ends when the gate is closed or the time runs out.
 pub(super) struct Epoch {
     token: FencingToken,
-    /// End of it in [`nanos`]; `u64::MAX` is never. Only ever grows.
+    /// The end of the period in [`nanos`]; `u64::MAX` means without end. It only grows.
     valid_until: AtomicU64,
 }
 
@@ -38,26 +39,26 @@ impl Epoch {
     }
 }
 
-/// What all handles of one gate share.
+/// The state that all handles of one gate share.
 pub(super) struct Registry {
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) alarm: Alarm,
+    pub(super) expiry: ExpiryTimer,
     state: Mutex<State>,
-    /// Notified when a closing has ended.
+    /// Notified when a call of [`Registry::close`] ends.
     closed: Condvar,
     rejections: AtomicU64,
 }
 
 #[derive(Default)]
 struct State {
-    /// `None`: closed.
+    /// `None` while the gate is closed.
     epoch: Option<Arc<Epoch>>,
-    /// Writes of the epoch, by numbers that are not used again.
+    /// The writes of the epoch, by numbers that are never used twice.
     writes: HashMap<u64, Arc<dyn InFlight>>,
     next: u64,
-    /// Closings under way.
+    /// How many calls of [`Registry::close`] are under way.
     closing: usize,
-    /// Whether an elector has it.
+    /// Whether an elector uses the gate.
     claimed: bool,
 }
 
@@ -65,7 +66,7 @@ impl Registry {
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             clock,
-            alarm: Alarm::default(),
+            expiry: ExpiryTimer::default(),
             state: Mutex::default(),
             closed: Condvar::new(),
             rejections: AtomicU64::new(0),
@@ -93,7 +94,7 @@ impl Registry {
         })
     }
 
-    /// Counts a refusal.
+    /// Counts a refused write, and returns its error.
     pub(super) fn refuse(&self) -> GateClosed {
         self.rejections.fetch_add(1, Ordering::Relaxed);
         GateClosed
@@ -115,7 +116,8 @@ impl Registry {
         lock(&self.state).claimed = false;
     }
 
-    /// Lets a write in. The check and the entry into the register are one step, so that no closing falls in between.
+    /// Admits a write if the gate is open. The check and the entry into the registry happen under one lock,
+    /// so the gate cannot be closed in between.
     pub(super) fn admit<W: InFlight + 'static>(
         self: &Arc<Self>,
         make: impl FnOnce() -> W,
@@ -149,7 +151,7 @@ impl Registry {
                     epoch.valid_until.fetch_max(until, Ordering::AcqRel);
                     return;
                 }
-                // Another term, or there was a time without proof.
+                // It is another term, or leadership was unproven in between.
                 Some(_) => {
                     drop(state);
                     self.close();
@@ -172,21 +174,22 @@ impl Registry {
             std::mem::take(&mut state.writes)
         };
         let closing = Closing(self);
-        self.alarm.disarm();
+        self.expiry.disarm();
         {
             let _inside = Inside::enter();
-            // First all are taken, then all are dropped: one that panics in its destructor keeps none of the others.
+            // All writes are taken before any is dropped: if a destructor panics, the others are dropped all
+            // the same.
             let cut: Vec<_> = writes.values().filter_map(|write| write.cut()).collect();
             drop(cut);
         }
         if !nested {
             for write in writes.values() {
-                write.settle();
+                write.wait_released();
             }
         }
         drop(closing);
         if !nested {
-            // Somebody else who closes at the same time may have taken writes that are not gone yet.
+            // Another thread that closes at the same time may have taken writes and not dropped them yet.
             let mut state = lock(&self.state);
             while state.closing > 0 {
                 state = self.closed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -194,7 +197,7 @@ impl Registry {
         }
     }
 
-    /// Has every write in flight polled again.
+    /// Wakes every write in flight, so that it is polled again.
     pub(super) fn wake_all(&self) {
         let writes: Vec<_> = lock(&self.state).writes.values().cloned().collect();
         for write in writes {
@@ -203,7 +206,7 @@ impl Registry {
     }
 }
 
-/// A closing under way, ended also by a panic.
+/// Marks a call of [`Registry::close`] as under way, and ends the mark also after a panic.
 struct Closing<'a>(&'a Registry);
 
 impl Drop for Closing<'_> {
@@ -213,7 +216,7 @@ impl Drop for Closing<'_> {
     }
 }
 
-/// A write's place in the register. Dropping it gives it up.
+/// A write's entry in the registry. Dropping it removes the entry.
 pub(super) struct Ticket {
     registry: Arc<Registry>,
     epoch: Arc<Epoch>,
@@ -221,20 +224,20 @@ pub(super) struct Ticket {
 }
 
 impl Ticket {
-    /// Whether the time of the epoch has not run out. Whether it was closed is the slot's to say.
+    /// Whether the time of the epoch has not run out. Whether the gate was closed shows in the slot.
     pub(super) fn is_valid(&self) -> bool {
         self.epoch.is_valid(&*self.registry.clock)
     }
 
-    /// Has the write polled again when the time runs out.
-    pub(super) fn watch_the_time(&self) {
+    /// Wakes the write when the time runs out.
+    pub(super) fn wake_at_expiry(&self) {
         self.registry.arm(&self.epoch);
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        // The guard is gone before what it guarded is dropped.
+        // The lock is released before the write is dropped, whose destructor may need it.
         let entry = lock(&self.registry.state).writes.remove(&self.key);
         drop(entry);
     }

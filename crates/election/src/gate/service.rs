@@ -1,4 +1,4 @@
-//! The layer, its service, and the futures and bodies that it hands out.
+//! The layer, its service, and the futures and bodies that it returns.
 
 use super::GateClosed;
 use super::registry::Registry;
@@ -46,8 +46,8 @@ impl<S> Layer<S> for GateLayer {
     }
 }
 
-/// A service behind the gate. Always ready; each request waits for the service below by itself. Clones share that
-/// one service, which need not be `Clone`.
+/// A service behind the gate. It is always ready; each request waits for the service below by itself. Clones
+/// share that service, which need not be `Clone`.
 pub struct GateService<S> {
     registry: Arc<Registry>,
     inner: Arc<Shared<S>>,
@@ -99,7 +99,8 @@ where
     }
 }
 
-/// By the exact name, as in client-go: a method nobody knows is a write, and `get` is one that nobody knows.
+/// Whether this method is a read. Names are compared exactly, as in client-go: an unknown method is a write,
+/// and `get` is an unknown method.
 fn is_read(method: &Method) -> bool {
     matches!(method.as_str(), "GET" | "HEAD" | "OPTIONS" | "TRACE")
 }
@@ -108,11 +109,11 @@ fn is_read(method: &Method) -> bool {
 pub struct GateFuture<B>(Kind<B>);
 
 enum Kind<B> {
-    /// Passes, whatever happens to the gate.
+    /// A read, which passes whatever the gate does.
     Read(BoxFuture<'static, Result<Response<B>, BoxError>>),
-    /// In flight; `None` once answered.
+    /// A write in flight; `None` once it was answered.
     Write(Option<Write<B>>),
-    /// Was not let in.
+    /// A write that was refused.
     Refused(GateClosed),
 }
 
@@ -147,7 +148,7 @@ where
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(head) => head,
                 };
-                // Unless there is a body to hand it on to, its place is given up here.
+                // The write moves into the response body. If there is none, its entry is removed here.
                 let write = place.take();
                 match (head, write) {
                     (Ok(Some(Ok(head))), Some(write)) => {
@@ -161,5 +162,5 @@ where
     }
 }
 
-/// The response body: of a read as it came, of a write held by the gate until its end.
+/// The response body: unchanged for a read, and under the control of the gate for a write.
 pub type GatedBody<B> = Either<B, WriteBody<B>>;

@@ -1,8 +1,9 @@
-//! The service below the gate, which several requests may wait for.
+//! The service below the gate, for which several requests may wait.
 //!
-//! A layer is asked whether it is ready before it is shown the request, so it would have to make refused writes wait
-//! for the service below it. This one is always ready, and each request waits by itself. No request holds a lock
-//! or a turn while it waits: one that nobody polls keeps no other from going on.
+//! tower asks a layer whether it is ready before it passes the request, so a layer that asks the service
+//! below would make writes wait that are refused anyway. The gate is always ready, and each request waits by
+//! itself. No request holds a lock or blocks a queue while it waits: one that nobody polls does not delay the
+//! others.
 
 use super::registry::lock;
 use futures::future::BoxFuture;
@@ -17,7 +18,7 @@ pub(super) struct Shared<S> {
     waiting: Arc<Waiting>,
 }
 
-/// A service wakes only who asked last, so that one is all of those that asked.
+/// A service wakes only the waker that it got last. So it gets one that wakes all waiting requests.
 #[derive(Default)]
 struct Waiting(Mutex<Vec<Waker>>);
 
@@ -80,7 +81,7 @@ impl<S> Shared<S> {
         let mut ready = service.poll_ready(&mut all);
         if ready.is_pending() {
             self.waiting.add(cx.waker());
-            // Again, for a wake that came before we were among those that are woken.
+            // Polled again, because the service may have become ready before this waker was added.
             ready = service.poll_ready(&mut all);
         }
         match ready {

@@ -1,4 +1,5 @@
-//! Where a write in flight is kept between two polls, so that closing the gate can take it away from its caller.
+//! The place of a write in flight between two polls, from which closing the gate can take it away from its
+//! caller.
 
 use super::registry::lock;
 use futures::future::BoxFuture;
@@ -11,17 +12,18 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::task::Waker;
 use tower::BoxError;
 
-/// A write, seen from the gate.
+/// A write in flight, as the gate uses it.
 pub(super) trait InFlight: Send + Sync {
-    /// Takes it away for good. `None` when it has ended, or while a thread has it in hands, which then lets go of it.
+    /// Takes the write away for good. `None` when it has ended, or while a thread has taken it; that thread
+    /// then drops it.
     fn cut(&self) -> Option<Cut>;
-    /// Waits until no thread has it in hands.
-    fn settle(&self);
-    /// Has it polled again.
+    /// Waits until no thread has taken it.
+    fn wait_released(&self);
+    /// Wakes its caller, so that it is polled again.
     fn wake(&self);
 }
 
-/// A write that was taken away: dropping it drops first the write, then wakes who waits for it.
+/// A write that was cut. Dropping this drops the write, then wakes the caller that waits for it.
 pub(super) struct Cut {
     _work: Box<dyn Any + Send>,
     _wake: WakeOnDrop,
@@ -39,36 +41,36 @@ impl Drop for WakeOnDrop {
 
 /// How far a write has come.
 pub(super) enum Work<B> {
-    /// Sent or about to be; the response head has not come.
+    /// The response head has not arrived; the request may not even have been sent.
     Request(BoxFuture<'static, Result<Response<B>, BoxError>>),
-    /// The head was handed over, the body is being read.
+    /// The caller has the response head and reads the body.
     Body(Pin<Box<B>>),
 }
 
 /// One write in flight.
 pub(super) struct Slot<B> {
     held: Mutex<Held<B>>,
-    /// Notified when a thread lets go of a write that was to be cut.
-    let_go: Condvar,
+    /// Notified when a thread releases a write that was to be cut.
+    released: Condvar,
 }
 
 enum Held<B> {
-    /// Waits for its next poll.
+    /// The write waits for its next poll.
     Idle {
         work: Work<B>,
-        /// Of the last poll that had to wait.
+        /// The waker of the last poll that had to wait.
         waker: Option<Waker>,
     },
-    /// In the hands of a thread that polls or drops it.
+    /// A thread has taken the write, to poll or to drop it.
     Busy {
-        /// The gate was closed meanwhile: to be dropped.
+        /// The gate was closed meanwhile, so the thread has to drop the write.
         cut: bool,
-        /// It was woken meanwhile: to be polled again.
+        /// The write was woken meanwhile, so the thread has to have it polled again.
         woken: bool,
     },
-    /// Taken away.
+    /// The gate has taken the write away.
     Cut,
-    /// Answered, failed, or given up by its caller.
+    /// The write was answered, has failed, or was given up by its caller.
     Over,
 }
 
@@ -76,19 +78,19 @@ impl<B> Slot<B> {
     pub(super) fn new(work: Work<B>) -> Self {
         Self {
             held: Mutex::new(Held::Idle { work, waker: None }),
-            let_go: Condvar::new(),
+            released: Condvar::new(),
         }
     }
 
-    /// Takes the work in hands; `None` when the gate has it. For the one caller whose write it is.
-    pub(super) fn take(&self) -> Option<InHands<'_, B>> {
+    /// Takes the work, for the one caller whose write it is; `None` when the gate has taken it.
+    pub(super) fn take(&self) -> Option<Taken<'_, B>> {
         let mut held = lock(&self.held);
         let busy = Held::Busy {
             cut: false,
             woken: false,
         };
         match std::mem::replace(&mut *held, busy) {
-            Held::Idle { work, .. } => Some(InHands {
+            Held::Idle { work, .. } => Some(Taken {
                 slot: self,
                 work: Some(work),
                 _inside: Inside::enter(),
@@ -100,10 +102,10 @@ impl<B> Slot<B> {
         }
     }
 
-    /// Looks at the work without taking it; `None` when it is not there.
-    pub(super) fn peek<T>(&self, look: impl FnOnce(&Work<B>) -> T) -> Option<T> {
+    /// Inspects the work without taking it; `None` when it is not there.
+    pub(super) fn peek<T>(&self, inspect: impl FnOnce(&Work<B>) -> T) -> Option<T> {
         match &*lock(&self.held) {
-            Held::Idle { work, .. } => Some(look(work)),
+            Held::Idle { work, .. } => Some(inspect(work)),
             Held::Busy { .. } | Held::Cut | Held::Over => None,
         }
     }
@@ -128,10 +130,10 @@ impl<B: Send + 'static> InFlight for Slot<B> {
         }
     }
 
-    fn settle(&self) {
+    fn wait_released(&self) {
         let mut held = lock(&self.held);
         while matches!(*held, Held::Busy { .. }) {
-            held = self.let_go.wait(held).unwrap_or_else(PoisonError::into_inner);
+            held = self.released.wait(held).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -150,22 +152,22 @@ impl<B: Send + 'static> InFlight for Slot<B> {
     }
 }
 
-/// Work in the hands of a thread. Dropping it drops the work, also when its poll panics, and then says so.
-pub(super) struct InHands<'a, B> {
+/// The work of a write that a thread has taken. Dropping this drops the work, also after a panic in its poll,
+/// and then notifies those that wait for it.
+pub(super) struct Taken<'a, B> {
     slot: &'a Slot<B>,
     /// `None` once put back.
     work: Option<Work<B>>,
     _inside: Inside,
 }
 
-impl<B> InHands<'_, B> {
-    /// The work.
+impl<B> Taken<'_, B> {
     pub(super) fn work(&mut self) -> Option<&mut Work<B>> {
         self.work.as_mut()
     }
 
-    /// Puts it back for the next poll, and whom to wake for it. `false` when the gate was closed meanwhile: then the
-    /// work is dropped.
+    /// Puts the work back for the next poll, with the waker for it. Returns `false` when the gate was closed
+    /// meanwhile; then the work is dropped.
     pub(super) fn put_back(mut self, waker: Option<&Waker>) -> bool {
         let mut held = lock(&self.slot.held);
         let (cut, woken) = match *held {
@@ -188,22 +190,22 @@ impl<B> InHands<'_, B> {
     }
 }
 
-impl<B> Drop for InHands<'_, B> {
+impl<B> Drop for Taken<'_, B> {
     fn drop(&mut self) {
         if let Some(work) = self.work.take() {
-            let _let_go = LetGo(self.slot);
+            let _released = Released(self.slot);
             drop(work);
         }
     }
 }
 
-/// Says that the work is gone, also when its destructor panics.
-struct LetGo<'a, B>(&'a Slot<B>);
+/// Notifies those that wait for the work to be dropped, also when its destructor panics.
+struct Released<'a, B>(&'a Slot<B>);
 
-impl<B> Drop for LetGo<'_, B> {
+impl<B> Drop for Released<'_, B> {
     fn drop(&mut self) {
         *lock(&self.0.held) = Held::Over;
-        self.0.let_go.notify_all();
+        self.0.released.notify_all();
     }
 }
 
@@ -211,7 +213,8 @@ thread_local! {
     static INSIDE: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Marks that this thread is inside the poll or the destructor of a gated write, and must not wait for one to end.
+/// Marks that this thread is inside the poll or the destructor of a gated write, where it must not wait for
+/// one to end.
 pub(super) struct Inside(PhantomData<*const ()>);
 
 impl Inside {

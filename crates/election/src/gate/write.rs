@@ -1,4 +1,4 @@
-//! A write in flight as its caller holds it: first the answer to come, then the body.
+//! A write in flight as its caller holds it: first as a future response, then as its body.
 
 use super::GateClosed;
 use super::registry::Ticket;
@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use tower::BoxError;
 
-/// The response body of a write. While it is neither read to its end nor dropped, the write is in flight; when the
-/// gate closes, reading it gives [`GateClosed`].
+/// The response body of a write. While it is neither read to its end nor dropped, the write is in flight;
+/// when the gate closes, reading it gives [`GateClosed`].
 pub struct WriteBody<B>(Write<B>);
 
 impl<B> WriteBody<B> {
@@ -64,14 +64,14 @@ where
     }
 }
 
-/// What one poll of a write came to.
+/// The result of one poll of a write.
 pub(super) struct Step<T> {
     result: Poll<T>,
-    /// Nothing more will come.
+    /// Whether the write is complete.
     over: bool,
 }
 
-/// Goes on with the request.
+/// Polls the request for the response head.
 pub(super) fn poll_head<B: Body>(
     work: &mut Work<B>,
     cx: &mut Context<'_>,
@@ -93,7 +93,7 @@ pub(super) fn poll_head<B: Body>(
         },
         Poll::Ready(Ok(response)) => {
             let (parts, body) = response.into_parts();
-            // An upgraded connection is its own; an empty body is read already.
+            // The gate does not follow an upgraded connection. An empty body needs no further poll.
             let over = parts.status == StatusCode::SWITCHING_PROTOCOLS || body.is_end_stream();
             *work = Work::Body(Box::pin(body));
             Step {
@@ -106,7 +106,7 @@ pub(super) fn poll_head<B: Body>(
 
 type FrameOf<B> = Option<Result<Frame<<B as Body>::Data>, BoxError>>;
 
-/// Goes on with the body.
+/// Polls the body for its next frame.
 fn poll_body<B>(work: &mut Work<B>, cx: &mut Context<'_>) -> Step<FrameOf<B>>
 where
     B: Body,
@@ -130,10 +130,10 @@ where
     }
 }
 
-/// A write in flight, in the hands of its caller.
+/// A caller's handle of its write in flight.
 pub(super) struct Write<B> {
     slot: Arc<Slot<B>>,
-    /// `None` once it is over.
+    /// `None` once the write is over.
     ticket: Option<Ticket>,
 }
 
@@ -145,7 +145,7 @@ impl<B> Write<B> {
         }
     }
 
-    /// One poll, if the gate allows it. `Ok(None)` when the write was over before.
+    /// Polls the write once if the gate is open. `Ok(None)` when the write was over before.
     pub(super) fn poll_with<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -154,26 +154,26 @@ impl<B> Write<B> {
         let Some(ticket) = &self.ticket else {
             return Poll::Ready(Ok(None));
         };
-        let Some(mut hands) = self.slot.take() else {
+        let Some(mut taken) = self.slot.take() else {
             return self.closed();
         };
         if !ticket.is_valid() {
-            drop(hands);
+            drop(taken);
             return self.closed();
         }
-        ticket.watch_the_time();
-        let Some(work) = hands.work() else {
-            drop(hands);
+        ticket.wake_at_expiry();
+        let Some(work) = taken.work() else {
+            drop(taken);
             return self.closed();
         };
         let Step { result, over } = step(work, cx);
         if over {
-            drop(hands);
+            drop(taken);
             self.ticket = None;
             return result.map(|value| Ok(Some(value)));
         }
         let waker = result.is_pending().then(|| cx.waker());
-        if hands.put_back(waker) {
+        if taken.put_back(waker) {
             result.map(|value| Ok(Some(value)))
         } else {
             self.closed()
@@ -188,7 +188,8 @@ impl<B> Write<B> {
 
 impl<B> Drop for Write<B> {
     fn drop(&mut self) {
-        // First what it waits for, then, with the ticket, its place: who closes meanwhile waits for the former.
+        // The work is dropped first and its entry, the ticket, after it: a thread that closes the gate
+        // meanwhile finds the entry and waits until the work is dropped.
         if self.ticket.is_some() {
             drop(self.slot.take());
         }

@@ -1,4 +1,4 @@
-//! The record as an annotation of a ConfigMap or of Endpoints: the locks of Kubernetes before 1.17.
+//! Locks whose record is an annotation of a ConfigMap or of Endpoints, as Kubernetes used before 1.17.
 
 use super::announcer::{Announcer, COMPONENT};
 use super::object::{Form, ObjectLock};
@@ -13,11 +13,12 @@ use kube::core::{ApiResource, DynamicObject};
 
 pub use evenkeel_api::names::annotations::LEADER as LEADER_ANNOTATION;
 
-/// An annotated ConfigMap or Endpoints as lock. client-go has removed these; this one is for reading who leads an old
-/// deployment, and for moving from it to a [`LeaseLock`](super::LeaseLock) by a [`MultiLock`](super::MultiLock).
+/// A lock on an annotation of a ConfigMap or of Endpoints. client-go has removed these locks. Use it to read
+/// who leads an old deployment, and to move from it to a [`LeaseLock`](super::LeaseLock) with a
+/// [`MultiLock`](super::MultiLock).
 ///
-/// Rights as for a Lease, on `configmaps` or `endpoints`. All else in the object stays as it is. An object without the
-/// annotation reads as a record that nobody ever held.
+/// It needs the same rights as a Lease, on `configmaps` or `endpoints`. Everything else in the object stays
+/// as it is. An object without the annotation reads as a record that nobody has held.
 #[derive(Clone)]
 pub struct AnnotationLock(ObjectLock);
 
@@ -40,7 +41,7 @@ impl AnnotationLock {
         Ok(Self(ObjectLock::new(client, target, ENDPOINTS)))
     }
 
-    /// Tells changes of leadership as Events on the object; see
+    /// Records changes of leadership as Events on the object; see
     /// [`LeaseLock::with_events`](super::LeaseLock::with_events).
     #[must_use]
     pub fn with_events(self, client: Client) -> Self {

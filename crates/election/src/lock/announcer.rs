@@ -1,4 +1,4 @@
-//! Changes of leadership as Events.
+//! Records changes of leadership as Events.
 
 use super::target::Target;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -6,13 +6,13 @@ use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use std::time::Duration;
 
-/// Name of the reporter where the user gives none.
+/// The reporting component, unless the user names one.
 pub(super) const COMPONENT: &str = "evenkeel-election";
 
-/// Reason and action of the Event; client-go's.
+/// Reason and action of the Event, as in client-go.
 const REASON: &str = "LeaderElection";
 
-/// After this an Event is given up: it is news, and news that comes later than that misleads.
+/// Time limit for recording an Event. One that is recorded later would mislead its readers.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Writes Events on a lock object.
@@ -30,7 +30,7 @@ impl Announcer {
         }
     }
 
-    /// One Event; needs `create` on `events.events.k8s.io`. A failure is a line in the log.
+    /// Records one Event, which needs the right to `create` `events.events.k8s.io`. A failure is logged.
     pub(super) async fn announce(&self, target: &Target, uid: Option<String>, message: String) {
         let event = Event {
             type_: EventType::Normal,
@@ -47,8 +47,8 @@ impl Announcer {
             uid,
             ..ObjectReference::default()
         };
-        // A recorder of its own each time: it folds Events that differ in their note only into one, and "became
-        // leader" and "stopped leading" differ in nothing else.
+        // Each Event gets a new recorder, because a recorder merges Events that differ only in their note, as
+        // "became leader" and "stopped leading" do.
         let recorder = Recorder::new(self.client.clone(), self.reporter.clone());
         let lock = target.describe();
         match tokio::time::timeout(TIMEOUT, recorder.publish(&event, &reference)).await {

@@ -6,23 +6,24 @@ use std::str::FromStr;
 /// Kind of lock object that a component elects over, by its name in the stock flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum LockKind {
-    /// `leases`: the only one that is left.
+    /// `leases`, the only kind that Kubernetes still has.
     #[default]
     Leases,
 }
 
-/// A lock kind that cannot be used, in client-go's words.
+/// Returned for a kind of lock that cannot be used, in client-go's words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LockKindError {
-    /// Once allowed. Move with a [`MultiLock`](super::MultiLock), or stop all candidates and start them on `leases`.
+    /// The kind was removed from Kubernetes. Move with a [`MultiLock`](super::MultiLock), or stop all
+    /// candidates and start them with `leases`.
     #[error("{0} lock is removed, {migrate} to leases", migrate = migrate(.0))]
     Removed(String),
-    /// Never heard of.
+    /// There has never been such a kind.
     #[error("Invalid lock-type {0}")]
     Unknown(String),
 }
 
-/// client-go says it differently for one of them.
+/// The verb of client-go's message, which differs for one of the kinds.
 fn migrate(kind: &str) -> &'static str {
     match kind {
         "configmapsleases" => "migrated",

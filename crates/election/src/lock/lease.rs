@@ -1,4 +1,4 @@
-//! The record as the spec of a `coordination.k8s.io/v1` Lease.
+//! The lock whose record is the spec of a `coordination.k8s.io/v1` Lease.
 
 use super::announcer::{Announcer, COMPONENT};
 use super::object::{Form, ObjectLock};
@@ -14,15 +14,15 @@ use kube::Client;
 use kube::core::ApiResource;
 use std::collections::BTreeMap;
 
-/// A Lease as lock; what client-go's `leases` lock is.
+/// A lock on a Lease, like client-go's `leases` lock.
 ///
-/// The account of its client needs `get`, `create` and `update` on `leases.coordination.k8s.io` in the namespace. With
-/// `list` and `watch` changes are noticed at once; without, a candidate asks every retry period. (`create` cannot be
-/// narrowed to one name in RBAC; the others can.)
+/// The account of its client needs `get`, `create` and `update` on `leases.coordination.k8s.io` in the
+/// namespace. With `list` and `watch` changes are noticed at once; without them, a candidate reads the Lease
+/// every retry period. (RBAC cannot restrict `create` to one name; it can restrict the others.)
 ///
-/// Each write replaces the whole spec, as client-go's do, on the condition that nobody wrote since the given version.
-/// Labels, annotations and whatever else others put on the object stay. Unlike client-go's, an update that failed
-/// leaves no trace in the object kept here.
+/// Each write replaces the whole spec, as client-go's do, on the condition that nobody wrote since the given
+/// version. Labels, annotations and other fields of the object stay. Unlike with client-go, an update that
+/// failed does not change the copy of the object that is kept here.
 #[derive(Clone)]
 pub struct LeaseLock(ObjectLock);
 
@@ -36,20 +36,21 @@ impl LeaseLock {
         Ok(Self(ObjectLock::new(client, target, SPEC)))
     }
 
-    /// Labels to put on the Lease and to hold there; labels with other keys are left alone.
+    /// Writes these labels to the Lease with every update. Labels with other keys are not changed.
     #[must_use]
     pub fn with_labels(self, labels: BTreeMap<String, String>) -> Self {
         Self(self.0.with_labels(labels))
     }
 
-    /// Tells changes of leadership as Events on the Lease; without this nothing is told. The account of `client`, which
-    /// may be another than the lock's, needs `create` on `events.events.k8s.io` in the namespace.
+    /// Records changes of leadership as Events on the Lease, which is off by default. The account of
+    /// `client`, which may be another one than the lock's, needs `create` on `events.events.k8s.io` in the
+    /// namespace.
     #[must_use]
     pub fn with_events(self, client: Client) -> Self {
         self.with_events_of(client, COMPONENT)
     }
 
-    /// The same, naming the component that reports (at most 63 characters, as a label value).
+    /// The same with the name of the component that reports (at most 63 characters, as in a label value).
     #[must_use]
     pub fn with_events_of(self, client: Client, component: &str) -> Self {
         Self(self.0.with_announcer(Announcer::new(client, component)))
@@ -101,7 +102,7 @@ const SPEC: Form = Form {
     },
 };
 
-/// What a Lease says. Absent fields are empty or zero.
+/// The record in a Lease. Absent fields become empty or zero.
 fn record(spec: LeaseSpec) -> Record {
     Record {
         holder: spec.holder_identity.unwrap_or_default(),
@@ -114,7 +115,8 @@ fn record(spec: LeaseSpec) -> Record {
     }
 }
 
-/// The spec that a record is: all of it, so that what it does not say (a strategy, a preferred holder) goes.
+/// The complete spec for a record, so that a strategy or a preferred holder that the record does not have is
+/// removed.
 fn spec(record: &Record) -> LeaseSpec {
     let unless_empty = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
     LeaseSpec {
@@ -128,7 +130,7 @@ fn spec(record: &Record) -> LeaseSpec {
     }
 }
 
-/// A time as it comes back from the API: whole microseconds.
+/// A time in whole microseconds, which is what the API stores.
 pub(super) fn micros(time: Timestamp) -> Timestamp {
     Timestamp::from_microsecond(time.as_microsecond()).unwrap_or(time)
 }

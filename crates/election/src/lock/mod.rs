@@ -1,5 +1,6 @@
-//! Where the election record is kept: a [`LeaseLock`], the annotations of older times ([`AnnotationLock`]), both at once
-//! while a deployment moves from one to the other ([`MultiLock`]), or a register in memory for tests ([`MemoryLock`]).
+//! Where the election record is kept: a [`LeaseLock`], the annotations of older times ([`AnnotationLock`]),
+//! both at once while a deployment moves from one to the other ([`MultiLock`]), or a register in memory for
+//! tests ([`MemoryLock`]).
 
 mod annotation;
 mod announcer;
@@ -23,7 +24,7 @@ use futures::future::BoxFuture;
 use futures::stream::{BoxStream, StreamExt as _};
 use std::sync::Arc;
 
-/// One lock object. Requests need not bound themselves in time: the elector does.
+/// One lock object. Requests need no time limit of their own: the elector sets one.
 pub trait Lock: Send + Sync + 'static {
     /// `namespace/name`, for messages and metrics.
     fn describe(&self) -> String;
@@ -31,19 +32,20 @@ pub trait Lock: Send + Sync + 'static {
     /// The record as it is now, read consistently; `None` when the object does not exist.
     fn get(&self) -> BoxFuture<'static, Result<Option<Observation>, LockError>>;
 
-    /// Makes the object. [`LockError::Conflict`] when it exists.
+    /// Creates the object. [`LockError::Conflict`] when it exists.
     fn create(&self, record: Record) -> BoxFuture<'static, Result<Observation, LockError>>;
 
-    /// Replaces the record that was observed at `version`. [`LockError::Conflict`] when anybody wrote in between.
+    /// Replaces the record that was observed at `version`. [`LockError::Conflict`] when somebody wrote in
+    /// between.
     fn update(&self, record: Record, version: String) -> BoxFuture<'static, Result<Observation, LockError>>;
 
-    /// Changes that come without asking, also old ones; `None` when the object was deleted. Reconnects by itself; a
-    /// lock that knows no watch never yields.
+    /// Changes of the object as they happen, maybe late; `None` when it was deleted. The stream reconnects by
+    /// itself. A lock that cannot be watched never yields a change.
     fn changes(&self) -> BoxStream<'static, Option<Observation>> {
         futures::stream::pending().boxed()
     }
 
-    /// Tells the cluster, as an Event of reason `LeaderElection` on the lock object. Failing to is logged, not returned.
+    /// Records an Event of reason `LeaderElection` on the lock object. A failure is logged, not returned.
     fn announce(&self, message: String) -> BoxFuture<'static, ()>;
 }
 
@@ -73,19 +75,19 @@ impl<L: Lock + ?Sized> Lock for Arc<L> {
     }
 }
 
-/// Why a request on a lock gave nothing.
+/// Why a request on a lock failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LockError {
-    /// Somebody else wrote first, or created first. Read again.
+    /// Somebody else wrote or created the object first. Read it again.
     #[error("somebody else wrote the lock first")]
     Conflict,
-    /// The API server said no. Worth a retry: rights and objects can be given while we ask.
+    /// The API server refused the request. Retry: rights can be granted and objects created meanwhile.
     #[error("{0}")]
     Refused(String),
-    /// The record cannot be read. Worth a retry: it can be repaired.
+    /// The record cannot be read. Retry: it can be corrected meanwhile.
     #[error("{0}")]
     Malformed(String),
-    /// The API server could not be asked. Worth a retry.
+    /// The API server could not be reached, or did not answer. Retry.
     #[error("{0}")]
     Unreachable(String),
 }

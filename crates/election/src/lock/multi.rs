@@ -1,32 +1,35 @@
-//! Two locks as one, for the time in which a deployment moves from one to the other.
+//! Two locks used as one, while a deployment moves from the first to the second.
 
 use super::{Lock, LockError};
 use crate::core::{Observation, Record};
 use futures::future::{self, BoxFuture, FutureExt as _};
 use std::sync::Arc;
 
-/// Holder of a pair of locks that do not agree. Nobody is called that, so everybody waits for a full lease duration.
+/// The holder that is reported while two locks do not agree. No candidate has this name, so all of them wait
+/// for a full lease duration.
 pub const UNKNOWN_LEADER: &str = "leaderelection.k8s.io/unknown";
 
-/// A pair of locks, both held by the leader: candidates that know only the primary, and later those that know only the
-/// secondary, take part in the same election.
+/// A pair of locks, both held by the leader: candidates that know only the primary, and later those that know
+/// only the secondary, take part in the same election.
 ///
-/// To move a deployment from lock X to lock Y without two leaders, in three releases, each rolled out completely before
-/// the next: X; `MultiLock` of X and Y; Y.
+/// To move a deployment from lock X to lock Y without two leaders, in three releases, each rolled out
+/// completely before the next: X; `MultiLock` of X and Y; Y.
 ///
-/// Reads, creates and updates in the order of client-go's MultiLock (removed there with the last annotation lock). It
-/// differs where that one can make two leaders:
-/// * `create` does not pass over a primary that somebody else made meanwhile, only over one that names us;
-/// * `update` does not overwrite a secondary that somebody else wrote since it was read.
+/// It reads, creates and updates in the order of client-go's MultiLock, which was removed there together with
+/// the last annotation lock. It differs where that one can let two candidates lead:
+/// * `create` accepts an existing primary only if it names this candidate, not if somebody else has created
+///   it meanwhile;
+/// * `update` does not overwrite a secondary that somebody else has written since it was read.
 ///
-/// Both are a [`LockError::Conflict`]. A write that fails half-way leaves the two in disagreement, which everybody
-/// treats as held by [`UNKNOWN_LEADER`].
+/// In both cases the result is [`LockError::Conflict`]. A write that fails between the two locks leaves them
+/// in disagreement, and every candidate then sees the holder [`UNKNOWN_LEADER`].
 ///
-/// It has no [`Lock::changes`]: a change of one says nothing without reading the other, and reading both at each
-/// renewal would cost more than asking every retry period does. So hand-overs are as slow as client-go's while the
-/// move lasts.
+/// It does not support [`Lock::changes`]: after a change of one lock the other one would have to be read,
+/// which costs more requests than reading both every retry period. So hand-overs are as slow as client-go's
+/// during the move.
 ///
-/// The version of an [`Observation`] holds those of both, as a JSON list; the UID is the primary's.
+/// The version of an [`Observation`] contains those of both locks, as a JSON list; the UID is that of the
+/// primary.
 #[derive(Clone)]
 pub struct MultiLock {
     primary: Arc<dyn Lock>,
@@ -35,8 +38,9 @@ pub struct MultiLock {
 }
 
 impl MultiLock {
-    /// `identity` is that of this candidate: a primary that names us while the secondary is missing has to be
-    /// completed, one that names another is held by a candidate that knows only the primary.
+    /// `identity` is that of this candidate. If the secondary is missing and the primary names this
+    /// candidate, the secondary is created; if the primary names another one, that candidate uses only the
+    /// primary.
     pub fn new(primary: impl Lock, secondary: impl Lock, identity: &str) -> Self {
         Self {
             primary: Arc::new(primary),
@@ -52,7 +56,7 @@ impl MultiLock {
         let Some(secondary) = self.secondary.get().await? else {
             let ours = primary.record.holder == *self.identity;
             primary.version = join(&primary.version, None);
-            // Ours, but not whole: as if there were none, so that it is created.
+            // The primary is ours and the secondary is missing: report no lock, so that the pair is created.
             return Ok((!ours).then_some(primary));
         };
         if primary.record.holder != secondary.record.holder {
@@ -82,7 +86,7 @@ impl MultiLock {
         let primary = self.primary.update(record.clone(), expected).await?;
         let secondary = match (self.secondary.get().await?, expected_secondary) {
             (None, _) => self.secondary.create(record).await?,
-            // On the version that was seen, not on the one just read.
+            // The condition is the version that the caller has seen, not the one that was just read.
             (Some(_), Some(expected)) => self.secondary.update(record, expected).await?,
             (Some(_), None) => return Err(LockError::Conflict),
         };
@@ -127,7 +131,7 @@ fn both(primary: Observation, secondary: &Observation) -> Observation {
     }
 }
 
-/// Versions are opaque text: a list in JSON cannot be mistaken.
+/// Versions may contain any characters, so they are joined as JSON, which can be split again.
 fn join(primary: &str, secondary: Option<&str>) -> String {
     serde_json::json!([primary, secondary]).to_string()
 }

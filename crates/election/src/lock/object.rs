@@ -1,4 +1,4 @@
-//! A record inside an object at the API server: what Leases and annotated objects have in common.
+//! A record inside an object at the API server: the common part of Leases and annotated objects.
 
 use super::LockError;
 use super::announcer::Announcer;
@@ -15,24 +15,27 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// After this, an account that may not watch asks whether it may now.
-const WATCH_RIGHTS_AGAIN: Duration = Duration::from_secs(300);
+/// How often an account that may not watch tries whether it may now.
+const WATCH_RIGHTS_RETRY: Duration = Duration::from_secs(300);
 
-/// Objects remembered: what the last requests gave and what the watch said meanwhile.
+/// How many versions of the object are remembered: those of the last requests, and what the watch delivered
+/// meanwhile.
 const REMEMBERED: usize = 4;
 
-/// Where in an object its record stands.
+/// How a kind of object stores the record.
 #[derive(Clone, Copy)]
 pub(super) struct Form {
     /// client-go's answer to an update of an object that was never read.
     pub(super) not_initialized: &'static str,
-    /// The record and its text, as client-go compares it. The error says what is wrong and where in the object.
+    /// Reads the record, and its text as client-go compares it. The error says what is wrong and where in the
+    /// object.
     pub(super) read: fn(&DynamicObject) -> Result<(Record, String), String>,
-    /// Puts the record into the object; all else stays.
+    /// Writes the record into the object and leaves everything else as it is.
     pub(super) write: fn(&mut DynamicObject, &Record) -> Result<(), serde_json::Error>,
 }
 
-/// One object that holds a record. Untyped, so that fields which our API version does not know survive a write.
+/// One object that holds a record. Untyped, so that fields which our API version does not know survive a
+/// write.
 #[derive(Clone)]
 pub(super) struct ObjectLock {
     api: Api<DynamicObject>,
@@ -40,7 +43,7 @@ pub(super) struct ObjectLock {
     form: Form,
     labels: BTreeMap<String, String>,
     announcer: Option<Announcer>,
-    /// Newest first.
+    /// The last versions of the object, the newest first.
     seen: Arc<Mutex<VecDeque<DynamicObject>>>,
 }
 
@@ -115,14 +118,15 @@ impl ObjectLock {
         .boxed()
     }
 
-    /// A watch on the object alone, connected anew with back-off. Without the right to watch there are no changes.
+    /// Watches this object alone, and reconnects with back-off. Without the right to watch there are no
+    /// changes.
     pub(super) fn changes(&self) -> BoxStream<'static, Option<Observation>> {
         let lock = self.clone();
         let attempt = move |turn: u64| {
             let lock = lock.clone();
             async move {
                 if turn > 0 {
-                    tokio::time::sleep(WATCH_RIGHTS_AGAIN).await;
+                    tokio::time::sleep(WATCH_RIGHTS_RETRY).await;
                 }
                 lock.watch_while_allowed(turn)
             }
@@ -173,8 +177,8 @@ impl ObjectLock {
             })
     }
 
-    /// Reads an object that came from the API server, and remembers it: what others put there goes back with the next
-    /// update.
+    /// Reads an object that came from the API server, and remembers it, so that the next update keeps what
+    /// others wrote.
     fn observe(&self, object: DynamicObject) -> Result<Observation, LockError> {
         let read = (self.form.read)(&object);
         let (uid, version) = (
@@ -200,14 +204,14 @@ impl ObjectLock {
         }
     }
 
-    /// The object as it was at a version, which is what an update starts from. With another object's metadata it
-    /// would undo what others did to it in between.
+    /// The object at this version, from which an update is made. With the metadata of another version, the
+    /// update would undo what others changed in between.
     async fn at(&self, wanted: &str) -> Result<DynamicObject, LockError> {
         if self.seen().is_empty() {
             return Err(LockError::Refused(self.form.not_initialized.to_owned()));
         }
         if wanted.is_empty() {
-            // Without one, an update would overwrite whatever is there.
+            // Without a version, an update would overwrite any other write.
             let target = &self.target;
             return Err(LockError::Refused(format!(
                 "cannot update {target}: it has no resourceVersion; check that the client talks to a Kubernetes \
@@ -230,7 +234,7 @@ impl ObjectLock {
     }
 
     fn fill(&self, mut object: DynamicObject, record: &Record) -> Result<DynamicObject, LockError> {
-        // Items of a list carry no types.
+        // Objects that come from a list have no apiVersion and kind.
         object.types = Some(kube::core::TypeMeta {
             api_version: self.target.resource.api_version.clone(),
             kind: self.target.resource.kind.clone(),

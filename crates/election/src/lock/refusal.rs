@@ -1,4 +1,4 @@
-//! What the answer of an API server means for a lock.
+//! Turns a failed request into the error of a lock.
 
 use super::LockError;
 use super::target::Target;
@@ -6,7 +6,7 @@ use kube::core::Status;
 use std::error::Error as _;
 use std::fmt;
 
-/// What was asked.
+/// The kind of request that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verb {
     Get,
@@ -24,10 +24,10 @@ impl fmt::Display for Verb {
     }
 }
 
-/// What an API server says of an update that names a version of an object which is gone.
+/// The message of an API server for an update of an object that does not exist any more.
 const CREATED_WITH_VERSION: &str = "resourceVersion should not be set on objects to be created";
 
-/// A failed request, as the elector has to take it.
+/// The error of the lock for a failed request.
 pub(super) fn lock_error(target: &Target, verb: Verb, error: kube::Error) -> LockError {
     match error {
         kube::Error::Api(status) => from_status(target, verb, &status),
@@ -43,11 +43,11 @@ fn from_status(target: &Target, verb: Verb, status: &Status) -> LockError {
     let (said, namespace) = (said(status), &target.namespace);
     let refused = |text: String| LockError::Refused(format!("cannot {verb} {target}: {text}"));
     match (status.code, verb) {
-        // Other conflicts on create, say of a quota that changed meanwhile, tell nothing of the lock.
+        // Other conflicts on create, for example with a change of a quota, are not about the lock.
         (409, Verb::Create) if status.is_already_exists() => LockError::Conflict,
-        // Deleted since it was read: that is a write in between, too.
+        // 404: the object was deleted since it was read, which also is a write in between.
         (409 | 404, Verb::Update) => LockError::Conflict,
-        // The same of kinds that an update may create, as Leases and Endpoints are.
+        // The same, for kinds that an update may create, such as Leases and Endpoints.
         (500, Verb::Update) if status.message.contains(CREATED_WITH_VERSION) => LockError::Conflict,
         (404, Verb::Create) if is_namespace_missing(status) => refused(format!(
             "namespace `{namespace}` does not exist ({said}); create it, or put the lock into another"
@@ -71,7 +71,7 @@ fn from_status(target: &Target, verb: Verb, status: &Status) -> LockError {
         (422, _) => refused(format!(
             "invalid ({said}); correct the configuration of this candidate"
         )),
-        // 429: not now. 5xx: cannot say, and a write may have been done nevertheless.
+        // After a 5xx a write may have been made all the same.
         (429 | 500.., _) => LockError::Unreachable(format!(
             "cannot {verb} {target}: the API server cannot serve it now ({said})"
         )),
@@ -102,7 +102,7 @@ fn is_namespace_terminating(status: &Status) -> bool {
     })
 }
 
-/// An error and what caused it, without repeating what the text before says already.
+/// The text of an error and its causes. A cause that the text contains already is left out.
 pub(super) fn chain(error: &kube::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,35 +1,35 @@
-//! Which object is the lock, by its names.
+//! The name of a lock object.
 
 use kube::core::ApiResource;
 use std::fmt;
 
-/// A lock object that cannot exist.
+/// Returned when no object can have this namespace or name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LockNameError {
-    /// No namespace given.
+    /// The namespace is empty.
     #[error("resourceNamespace is required")]
     NamespaceRequired,
-    /// No name given.
+    /// The name is empty.
     #[error("resourceName is required")]
     NameRequired,
-    /// Not a name that Kubernetes takes.
+    /// Kubernetes does not accept the name.
     #[error(
         "{field} `{value}` is no Kubernetes name: use at most {most} lower-case letters, digits and {signs}, \
          with a letter or digit at both ends"
     )]
     Invalid {
-        /// `resourceNamespace` or `resourceName`.
+        /// The field that is wrong: `resourceNamespace` or `resourceName`.
         field: &'static str,
-        /// As given.
+        /// The value that was given.
         value: String,
-        /// Longest name.
+        /// The longest length that is allowed.
         most: usize,
-        /// Which signs it may have beside letters and digits.
+        /// The characters that are allowed beside letters and digits.
         signs: &'static str,
     },
 }
 
-/// One object at the API server.
+/// Kind, namespace and name of an object.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     pub(super) resource: ApiResource,
@@ -70,12 +70,12 @@ impl Target {
         })
     }
 
-    /// `namespace/name`.
+    /// Returns `namespace/name`.
     pub(super) fn describe(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
 
-    /// As RBAC names it: `leases.coordination.k8s.io`, `configmaps`.
+    /// The name of the resource in RBAC rules, such as `leases.coordination.k8s.io` or `configmaps`.
     pub(super) fn plural(&self) -> String {
         match self.resource.group.as_str() {
             "" => self.resource.plural.clone(),
@@ -84,7 +84,7 @@ impl Target {
     }
 }
 
-/// `Lease namespace/name`.
+/// Prints `Lease namespace/name`.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}/{}", self.resource.kind, self.namespace, self.name)

@@ -1,4 +1,4 @@
-//! Two elections, the second only in the terms of the first.
+//! Runs two elections, the second one only during terms of the first.
 
 use super::{Migration, Ownership};
 use crate::{Config, ConfigError, Election, Elector, FencingToken, Gate, Lock, State, StopReason, Work};
@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// The migration lock, and how to campaign for it.
+/// The migration lock, and the configuration of its candidate.
 pub struct MigrationLock<L> {
     lock: L,
     config: Config,
@@ -16,7 +16,8 @@ pub struct MigrationLock<L> {
 }
 
 impl<L: Lock + Clone> MigrationLock<L> {
-    /// `lock` is the one that [`Migration::lease`] names. The identity may be that of the component's own lock.
+    /// `lock` is the one that [`Migration::lease`] names. The identity may be that of the component's own
+    /// lock.
     pub fn new(lock: L, config: Config) -> Self {
         Self {
             lock,
@@ -25,7 +26,8 @@ impl<L: Lock + Clone> MigrationLock<L> {
         }
     }
 
-    /// Campaigns for it only after `ready` was cancelled: when what the moving work needs is there.
+    /// Campaigns for this lock only after `ready` was cancelled, which says that everything is there that the
+    /// moving work needs.
     #[must_use]
     pub fn after(mut self, ready: CancellationToken) -> Self {
         self.ready = Some(ready);
@@ -35,10 +37,11 @@ impl<L: Lock + Clone> MigrationLock<L> {
 
 /// The elections of a component that takes part in a migration.
 ///
-/// It campaigns for its own lock as ever. While it leads there, and only then, it also campaigns for the migration
-/// lock, if any of the moving work is its own. Work that does not move needs the first, moving work needs both: so
-/// neither an older replica of the same component, which knows of no migration and does all the work under its own lock,
-/// nor the component that the work moves to can do it at the same time.
+/// It campaigns for its own lock as before. While it leads there, and only then, it also campaigns for the
+/// migration lock if it does any of the moving work. Work that does not move needs the first lock, moving
+/// work needs both. So the moving work runs at the same time neither in an older replica of the same
+/// component, which does not know of the migration and does all work under its own lock, nor in the component
+/// that the work moves to.
 ///
 /// ```no_run
 /// use evenkeel_election::lock::LeaseLock;
@@ -71,18 +74,18 @@ pub struct Migrating {
     task: JoinHandle<()>,
 }
 
-/// The migration election, and the term of the component's own that it rests on.
+/// The migration election, and the term of the component's own lock during which it runs.
 struct Moving {
     election: Election,
     own: Work,
 }
 
 impl Migrating {
-    /// Starts both. They run until `shutdown`, or until either ends by itself ([`OnLoss::Stop`](crate::OnLoss::Stop), two
-    /// candidates of one identity): then both end.
+    /// Starts both elections. They run until `shutdown`, or until one of them ends by itself because of
+    /// [`OnLoss::Stop`](crate::OnLoss::Stop) or a duplicate identity: then both end.
     ///
     /// # Errors
-    /// The configuration of the migration lock is refused, with client-go's texts.
+    /// The configuration of the migration lock is invalid, in client-go's words.
     pub fn start<L: Lock + Clone>(
         migration: Migration,
         own: Elector,
@@ -113,8 +116,9 @@ impl Migrating {
         &self.own
     }
 
-    /// Waits until this process may do a piece of work, and gives a share in it. `None`: never, because it is another
-    /// component's, or the elections have ended. Ask again when the share has stopped. Cancel safe.
+    /// Waits until this process may do a piece of work, and returns a share in it; `None` if another
+    /// component does it or the elections have ended. Call this again after the share has stopped. Cancel
+    /// safe.
     pub async fn lead(&self, controller: &str) -> Option<Share> {
         match self.migration.ownership(controller) {
             Ownership::Unowned => None,
@@ -145,7 +149,7 @@ impl Migrating {
         loop {
             let moving = elections.borrow_and_update().clone();
             let Some(moving) = moving else {
-                // An error: the driver has ended, and with it all terms.
+                // This fails when the driver has ended, and with it all terms.
                 elections.changed().await.ok()?;
                 continue;
             };
@@ -164,15 +168,15 @@ impl Migrating {
         }
     }
 
-    /// Waits for the end of both; why the component's own ended.
+    /// Waits for the end of both elections. Returns why that of the component's own lock has ended.
     pub async fn stopped(self) -> Option<StopReason> {
         if let Err(error) = self.task.await
             && error.is_panic()
         {
-            tracing::error!(%error, "the migration's task died");
+            tracing::error!(%error, "the migration's task panicked");
         }
         let mut states = self.own.watch();
-        // An error: the candidate died without a word, which is in the log.
+        // This fails when the candidate's task has panicked, which is logged.
         let state = states
             .wait_for(|state| matches!(state, State::Stopped { .. }))
             .await
@@ -184,7 +188,7 @@ impl Migrating {
     }
 }
 
-/// One lock's term, and its gate.
+/// The term of one lock, and the gate of its candidate.
 #[derive(Clone)]
 struct Guard {
     work: Work,
@@ -200,23 +204,23 @@ impl Guard {
     }
 }
 
-/// A share in a piece of work, for as long as all the locks that guard it are held. While it is held they are not given
-/// back; drop it when the work has ended. Cheap to clone.
+/// A share in a piece of work, which stops when one of the locks that guard the work is not held any more. As
+/// long as it exists, the locks are not released; drop it when the work has ended. Cheap to clone.
 #[derive(Clone)]
 pub struct Share {
-    /// The lock that says whose work it is comes first.
+    /// The first guard is that of the lock which decides who does the work.
     guards: Vec<Guard>,
 }
 
 impl Share {
-    /// Stamp for writes: of the migration lock for moving work, of the component's own for the rest; `None` when one of
-    /// the locks cannot be proven to be held.
+    /// The fencing token to stamp on writes: that of the migration lock for moving work, and that of the
+    /// component's own lock for the rest. `None` while one of the locks cannot be proven to be held.
     pub fn token(&self) -> Option<FencingToken> {
         let tokens: Option<Vec<FencingToken>> = self.guards.iter().map(|guard| guard.gate.token()).collect();
         tokens?.into_iter().next()
     }
 
-    /// Ends with the first of the terms: finish or give up what is under way, then drop every share.
+    /// Resolves when the first of the terms ends: finish or give up what is under way, then drop every share.
     pub async fn stopped(&self) {
         let ends = self.guards.iter().map(|guard| Box::pin(guard.work.stopped()));
         futures::future::select_all(ends).await;
@@ -230,7 +234,7 @@ impl Share {
     }
 }
 
-/// Runs the migration election in each term of the component's own.
+/// Runs the migration election during each term of the component's own lock.
 struct Driver<L> {
     own: Arc<Election>,
     moving: MigrationLock<L>,
@@ -256,7 +260,7 @@ impl<L: Lock + Clone> Driver<L> {
         }
     }
 
-    /// The next term of the component's own lock; `None` when there will be none.
+    /// Waits for the next term of the component's own lock; `None` when there will be none.
     async fn term(&self) -> Option<Work> {
         let mut states = self.own.watch();
         loop {
@@ -272,8 +276,9 @@ impl<L: Lock + Clone> Driver<L> {
         }
     }
 
-    /// One migration election, for as long as the term lasts; whether it did. The share in the term is kept until the
-    /// migration lock was given back, so that the component's own is given back after it.
+    /// Runs one migration election for as long as the term lasts. Returns `false` if it ended before the
+    /// term. The share in the term is kept until the migration lock was released, so that the component's own
+    /// lock is released after it.
     async fn campaign(&self, own: Work) -> bool {
         let over = own.stop_token();
         let elector = match Elector::new(self.moving.lock.clone(), self.moving.config.clone()) {
@@ -287,7 +292,7 @@ impl<L: Lock + Clone> Driver<L> {
         let mut states = election.watch();
         self.publish
             .send_replace(Some(Arc::new(Moving { election, own })));
-        // An error: the candidate died without a word, which is in the log.
+        // This fails when the candidate's task has panicked, which is logged.
         let ended = states
             .wait_for(|state| matches!(state, State::Stopped { .. }))
             .await;

@@ -13,10 +13,11 @@
 //!
 //! Not here, because there is nothing to test:
 //!
-//! * *a failed update changes the cached object*: ours does not; the next update starts from what the server said;
+//! * *a failed update changes the cached object*: ours does not; the next update starts from what the server
+//!   said;
 //! * *identity of a lock*: the elector has it, the lock needs none (only a MultiLock does);
-//! * *client from a kubeconfig, with the time-out of the renew deadline*: the caller makes the client, the elector
-//!   bounds each request.
+//! * *client from a kubeconfig, with the time-out of the renew deadline*: the caller makes the client, the
+//!   elector bounds each request.
 
 use evenkeel_election::core::{Observation, Record};
 use evenkeel_election::lock::{
@@ -123,7 +124,8 @@ fn uninitialized(kind: Kind) -> &'static str {
     }
 }
 
-// Upstream's table for a resource lock. An annotation keeps whole seconds, so its times are compared as raw text.
+// Upstream's table for a resource lock. An annotation keeps whole seconds, so its times are compared as raw
+// text.
 #[rstest]
 #[case(Kind::Lease)]
 #[case(Kind::ConfigMap)]

@@ -130,8 +130,8 @@ async fn patch(client: &Client, patch: serde_json::Value) -> kube::Result<Lease>
         .await
 }
 
-/// Mutual exclusion: through hand-overs and cut cables nobody's gate is open while another's is, and what passes the
-/// gates is stamped with tokens that only grow.
+/// Mutual exclusion: through hand-overs and cut cables nobody's gate is open while another's is, and what
+/// passes the gates is stamped with tokens that only grow.
 #[tokio::test]
 async fn mutual_exclusion() {
     let client = api_server().client();
@@ -175,8 +175,8 @@ async fn mutual_exclusion() {
     }
 }
 
-/// Freedom from deadlock: a holder that is gone for good does not block the others for ever, not even if everybody
-/// was.
+/// Freedom from deadlock: a holder that is gone for good does not block the others for ever, not even if
+/// everybody was.
 #[tokio::test]
 async fn freedom_from_deadlock() {
     let client = api_server().client();
@@ -196,8 +196,8 @@ async fn freedom_from_deadlock() {
     third.stop().await;
 }
 
-/// Fault tolerance: with a minority of the candidates gone there is a leader; with the API gone there is none, but
-/// nobody acts either; when it is back there is one again.
+/// Fault tolerance: with a minority of the candidates gone there is a leader; with the API gone there is
+/// none, but nobody acts either; when it is back there is one again.
 #[tokio::test]
 async fn fault_tolerance() {
     let client = api_server().client();
@@ -229,7 +229,8 @@ async fn fault_tolerance() {
     }
 }
 
-/// Only the holder releases: neither a follower's end, nor that of somebody who held it once, frees another's lock.
+/// Only the holder releases: neither a follower's end, nor that of somebody who held it once, frees another's
+/// lock.
 #[tokio::test]
 async fn only_the_holder_releases() {
     let client = api_server().client();
@@ -259,7 +260,8 @@ async fn only_the_holder_releases() {
     );
 }
 
-/// Only the holder releases, and not before the work has ended: the lock stays taken as long as a share is held.
+/// Only the holder releases, and not before the work has ended: the lock stays taken as long as a share is
+/// held.
 #[tokio::test]
 async fn only_the_holder_releases_once_its_work_has_ended() {
     let client = api_server().client();
@@ -285,7 +287,8 @@ async fn only_the_holder_releases_once_its_work_has_ended() {
     rival.stop().await;
 }
 
-/// Re-entrance: to renew is not to take anew. Term, token and work stay, and a share can be taken within a share.
+/// Re-entrance: to renew is not to take anew. Term, token and work stay, and a share can be taken within a
+/// share.
 #[tokio::test]
 async fn re_entrance() {
     let client = api_server().client();

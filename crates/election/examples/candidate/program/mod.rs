@@ -15,8 +15,8 @@ use tokio::io::AsyncReadExt as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// Campaigns for a Lease until SIGTERM or SIGINT, also after a loss. Standard output has one JSON object a line.
-/// SIGUSR1 asks for one line per Lease with the number of API requests sent so far.
+/// Campaigns for a Lease until SIGTERM or SIGINT, also after a loss. Standard output has one JSON object a
+/// line. SIGUSR1 asks for one line per Lease with the number of API requests sent so far.
 #[derive(Clone, Debug, Parser)]
 struct Args {
     #[command(flatten)]
@@ -60,8 +60,8 @@ fn millis(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("`{text}` is no number of milliseconds, as in `1500ms`"))
 }
 
-/// Runs to the end, which is asked for by a signal. Ends the process with code 2 if the words, the first of which is
-/// the program's name, cannot be used.
+/// Runs to the end, which is asked for by a signal. Ends the process with code 2 if the words, the first of
+/// which is the program's name, cannot be used.
 #[tokio::main]
 pub(crate) async fn run(words: impl IntoIterator<Item = String>) -> anyhow::Result<()> {
     let args = Args::parse_from(words);

@@ -1,35 +1,39 @@
-//! What a candidate does about its own object.
+//! Decides what a candidate writes to its own object.
 
 use super::{Candidate, RENEW_INTERVAL, later};
 use jiff::Timestamp;
 use std::time::Duration;
 
-/// What to do about one's own object.
+/// What a candidate has to do with its own object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It is not there: make it.
+    /// Create the object, which does not exist.
     Create,
-    /// A ping, or its time has come, or it does not say what we are: write it with this `renewTime`.
+    /// Write the object, because of a ping, or because its renewal is due, or because its content is not as
+    /// wanted.
     Renew {
-        /// Our time; but after the ping, if our clock is behind the coordinator's.
+        /// The `renewTime` to write: our own time, but always after the ping, also if our clock is behind the
+        /// coordinator's.
         renew_time: Timestamp,
     },
-    /// It stands for another Lease, which cannot be changed: somebody else uses this identity.
+    /// Do nothing: the object is for another Lease, which cannot be changed, so somebody else uses this
+    /// identity.
     Foreign {
-        /// The Lease it stands for.
+        /// The Lease for which the object is.
         lease_name: String,
     },
-    /// Nothing, for so long.
+    /// Do nothing for a while.
     Wait {
-        /// Until the next renewal.
+        /// Time until the next renewal.
         at_most: Duration,
     },
 }
 
-/// What a candidate that wants its object to be as `wanted` (times aside) does when it finds `found`.
+/// Decides what a candidate does that finds the object `found` and wants it to be like `wanted`, except for
+/// the times.
 ///
-/// An answer is dated one microsecond after the ping if our clock is behind: otherwise it would never count, and the
-/// ping would look unanswered for as long as the clock is.
+/// If our clock is behind, the `renewTime` is one microsecond after the ping. With our own time the ping
+/// would count as unanswered until our clock has passed it.
 pub fn answer(found: Option<&Candidate>, wanted: &Candidate, now: Timestamp) -> Answer {
     let Some(found) = found else {
         return Answer::Create;
@@ -39,12 +43,12 @@ pub fn answer(found: Option<&Candidate>, wanted: &Candidate, now: Timestamp) -> 
             lease_name: found.lease_name.clone(),
         };
     }
-    // Not before the ping, whatever our clock says.
+    // After the ping, whatever our clock says.
     let renew_time = found
         .ping_time
         .map_or(now, |ping| later(ping, Duration::from_micros(1)).max(now));
     let renewed_until = found.renew_time.map(|renewed| later(renewed, RENEW_INTERVAL));
-    // A later time than we would write is not ours: our clock was set back, or another wrote it.
+    // A time later than now was not written by us, or our clock was set back since.
     let due = renewed_until.is_none_or(|until| until <= now) || found.renew_time > Some(renew_time);
     let outdated = found.binary_version != wanted.binary_version
         || found.emulation_version != wanted.emulation_version

@@ -1,4 +1,4 @@
-//! A candidate as its object describes it, and the order between two.
+//! A candidate as its LeaseCandidate describes it, and the order of two candidates.
 
 use super::{Timing, later};
 use jiff::Timestamp;
@@ -6,54 +6,55 @@ use semver::Version;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-/// What a LeaseCandidate says. Times are as written there: some by the candidate's clock, some by the coordinator's.
+/// The content of a LeaseCandidate. Some of its times are of the candidate's clock, some of the
+/// coordinator's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Candidate {
     /// Name of the object, which is the identity that the Lease would name as its holder.
     pub name: String,
-    /// Name of the Lease it stands for, in its own namespace.
+    /// Name of the Lease for which it stands, in its own namespace.
     pub lease_name: String,
-    /// When the coordinator last asked for a sign of life; the coordinator's clock.
+    /// When the coordinator last pinged it, on the coordinator's clock.
     pub ping_time: Option<Timestamp>,
-    /// When the candidate last gave one; its own clock.
+    /// When the candidate last renewed the object, on its own clock.
     pub renew_time: Option<Timestamp>,
-    /// Version of the program, as written.
+    /// Version of the program, as it stands in the object.
     pub binary_version: String,
-    /// Version that it behaves like, at most the one above; empty if it does not say.
+    /// The version whose behaviour it emulates, at most `binary_version`; empty if it names none.
     pub emulation_version: String,
     /// Name of the strategy by which it wants the leader to be chosen.
     pub strategy: String,
-    /// When the object was made, by the API server's clock, in whole seconds.
+    /// When the object was created, on the API server's clock, in whole seconds.
     pub created: Option<Timestamp>,
-    /// What strategies other than [`super::OldestEmulationVersion`] may go by.
+    /// Annotations, which strategies other than [`super::OldestEmulationVersion`] may use.
     pub annotations: BTreeMap<String, String>,
 }
 
 impl Candidate {
-    /// Whether it has been silent for so long that it counts as gone.
+    /// Whether its last renewal is so old that it counts as gone.
     pub fn is_expired(&self, timing: &Timing, now: Timestamp) -> bool {
         self.renew_time
             .is_none_or(|renewed| later(renewed, timing.candidate_valid) < now)
     }
 
-    /// Whether it gave a sign of life within the election's duration.
+    /// Whether it has renewed its object within the duration of an election.
     pub fn is_fresh(&self, timing: &Timing, now: Timestamp) -> bool {
         self.renew_time
             .is_some_and(|renewed| later(renewed, timing.election) > now)
     }
 
-    /// The ping that it has not answered yet.
+    /// The time of a ping that it has not answered yet.
     pub fn unanswered_ping(&self) -> Option<Timestamp> {
         self.ping_time
             .filter(|pinged| self.renew_time.is_none_or(|renewed| renewed < *pinged))
     }
 
-    /// The program's version, or zero if there is none to be read.
+    /// The program's version; zero if it cannot be read.
     pub fn binary_version(&self) -> Version {
         parse_version(&self.binary_version).unwrap_or(ZERO)
     }
 
-    /// The emulated version, or zero if there is none to be read.
+    /// The emulated version; zero if it cannot be read.
     pub fn emulation_version(&self) -> Version {
         parse_version(&self.emulation_version).unwrap_or(ZERO)
     }
@@ -61,8 +62,8 @@ impl Candidate {
 
 const ZERO: Version = Version::new(0, 0, 0);
 
-/// Reads a semantic version as tolerantly as Kubernetes' coordinator: a leading `v`, missing minor and patch numbers
-/// and leading zeros are forgiven.
+/// Reads a semantic version as tolerantly as Kubernetes' coordinator, which accepts a leading `v`, missing
+/// minor and patch numbers, and leading zeros.
 pub fn parse_version(text: &str) -> Option<Version> {
     let text = text.trim();
     let text = text.strip_prefix('v').unwrap_or(text);
@@ -83,11 +84,12 @@ pub fn parse_version(text: &str) -> Option<Version> {
     Version::parse(&format!("{}{rest}", plain.join("."))).ok()
 }
 
-/// Which of two candidates the oldest emulation version prefers: the smaller one. Lower emulation version, then lower
-/// binary version, then the older object. A version that cannot be read counts as zero.
+/// Orders candidates for [`super::OldestEmulationVersion`], which chooses the smallest: by emulation version,
+/// then by binary version, then by the time of creation. A version that cannot be read counts as zero.
 ///
-/// Objects have ages of whole seconds, so replicas of one rollout often tie. Kubernetes then takes whichever its cache
-/// lists first; here the name decides, so that the choice does not change from look to look.
+/// Creation times are whole seconds, so replicas of one rollout are often equal. Kubernetes then takes the
+/// one that its cache lists first. Here the name decides, so that the choice does not change from one
+/// reconciliation to the next.
 pub fn compare(left: &Candidate, right: &Candidate) -> Ordering {
     left.emulation_version()
         .cmp_precedence(&right.emulation_version())

@@ -1,20 +1,22 @@
-//! Coordinated election (KEP-4355), pure: candidates put themselves forward, one coordinator chooses among them.
+//! The pure part of coordinated election (KEP-4355): candidates register, and one coordinator chooses among
+//! them.
 //!
-//! Elsewhere in this crate whoever comes first leads. Here a candidate only says that it could
-//! (`coordination.k8s.io/v1beta1` LeaseCandidate), and a coordinator writes the name of the best one into the Lease.
-//! So a component that is upgraded replica by replica is led by its oldest version until the last old replica is
-//! gone, and a preferred replica gets the Lease back when it returns.
+//! In other elections the first candidate to take the lock leads. Here a candidate only publishes that it
+//! could lead, in a LeaseCandidate (`coordination.k8s.io/v1beta1`), and a coordinator writes the name of the
+//! best one into the Lease. So a component that is upgraded replica by replica is led by its oldest version
+//! until the last old replica is gone, and a preferred replica gets the Lease back when it returns.
 //!
-//! [`reconcile`] is one look at a Lease and its candidates; what it returns is what to write. Candidates answer with
-//! [`answer`]. How the best one is found is a [`Strategy`].
+//! [`reconcile`] decides what a coordinator writes for one Lease and its candidates. [`answer`] decides what
+//! a candidate writes to its own object. A [`Strategy`] chooses the best candidate.
 //!
 //! # Clocks
 //!
-//! Candidates write times of their own clocks, and the coordinator compares them with its own: by design of the API
-//! object, a candidate whose clock runs more than [`Timing::election`] *ahead* passes for alive that much longer. Two
-//! things go beyond Kubernetes' coordinator: a candidate whose clock is *behind* answers with the time of the ping (see
-//! [`answer`]), and a Lease that the coordinator itself has watched expires by that observation
-//! ([`LeaseView::unchanged_for`]), not by the holder's clock.
+//! Candidates write times of their own clocks, and the coordinator compares them with its own clock. This is
+//! the design of the API object: a candidate whose clock is more than [`Timing::election`] *ahead* counts as
+//! alive for that much longer. This implementation goes beyond Kubernetes' coordinator in two points. A
+//! candidate whose clock is *behind* answers with the time of the ping (see [`answer`]). And a Lease that the
+//! coordinator itself has watched expires by that observation ([`LeaseView::unchanged_for`]), not by the
+//! holder's clock.
 
 mod answer;
 mod candidate;
@@ -33,24 +35,26 @@ pub use strategy::{
 
 use std::time::Duration;
 
-/// Name of the Lease under which Kubernetes' own coordinator elects itself, in `kube-system`. A coordinator that runs
-/// beside an API server with the feature must campaign for the same Lease, so that there is only one.
+/// Name of the Lease under which Kubernetes' own coordinator elects itself, in `kube-system`. A coordinator
+/// that runs beside an API server with the feature must campaign for the same Lease, so that there is only
+/// one.
 pub const COORDINATOR_LEASE: &str = "leader-election-controller";
 
-/// How often a candidate says by itself that it is there, whether or not it was asked.
+/// How often a candidate renews its object without being asked.
 pub const RENEW_INTERVAL: Duration = Duration::from_secs(5 * 60);
 
-/// The constants of a coordinator. Kubernetes has no flags for them.
+/// The timing of a coordinator. Kubernetes has no flags for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// When to look again if nothing happens: 5 s.
+    /// After what time a Lease is reconciled again if nothing happens: 5 s.
     pub requeue: Duration,
-    /// For how long the Lease that a coordinator writes is valid: 5 s. Whole seconds; a fraction is rounded up.
+    /// For how long the Lease that a coordinator writes is valid: 5 s. Whole seconds; a fraction is rounded
+    /// up.
     pub lease: Duration,
     /// For how long a pinged candidate may take to answer, and an answer counts: 5 s.
     pub election: Duration,
-    /// After this long without an answer a candidate is dead and its object is deleted: 30 min. After half of it an
-    /// election is held, so that all candidates that live are asked.
+    /// After this long without an answer a candidate is dead and its object is deleted: 30 min. After half of
+    /// it an election is held, so that all candidates that live are asked.
     pub candidate_valid: Duration,
 }
 

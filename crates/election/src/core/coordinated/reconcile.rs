@@ -1,29 +1,29 @@
-//! One look at a Lease and its candidates.
+//! Decides what a coordinator writes for one Lease and its candidates.
 
 use super::{Candidate, Strategies, StrategyConflict, Timing, later, pick_best_strategy};
 use jiff::Timestamp;
 use std::time::Duration;
 
-/// The Lease as a coordinator sees it. Absent texts are empty.
+/// The fields of a Lease that a coordinator uses. Absent texts are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaseView {
-    /// Who holds it.
+    /// The candidate that holds the Lease.
     pub holder: String,
-    /// Who should, once the holder's term is over.
+    /// The candidate that should get the Lease after the holder's term.
     pub preferred_holder: String,
-    /// The strategy it is labelled with.
+    /// The strategy that is recorded in the Lease.
     pub strategy: String,
-    /// For how long it is valid after a renewal; `None` makes it expired.
+    /// For how long the Lease is valid after a renewal. With `None` it counts as expired.
     pub duration_seconds: Option<i32>,
-    /// Its last renewal, by the holder's clock; `None` makes it expired.
+    /// Its last renewal, on the holder's clock. With `None` it counts as expired.
     pub renew_time: Option<Timestamp>,
-    /// For how long the coordinator itself has watched it without seeing a renewal or another holder. `None` has the
-    /// holder's clock compared with ours, which is what Kubernetes' coordinator does.
+    /// For how long the coordinator itself has seen neither a renewal nor another holder. With `None` the
+    /// holder's clock is compared with our own, as Kubernetes' coordinator does.
     pub unchanged_for: Option<Duration>,
 }
 
 impl LeaseView {
-    /// For how long it is still valid; `None` once it is not.
+    /// For how long the Lease is still valid; `None` once it has expired.
     fn remaining(&self, now: Timestamp) -> Option<Duration> {
         let valid_for = Duration::from_secs(u64::try_from(self.duration_seconds?).unwrap_or(0));
         let renewed = self.renew_time?;
@@ -34,59 +34,61 @@ impl LeaseView {
     }
 }
 
-/// What to write to the Lease. Each is one write, conditional on the Lease being as it was read.
+/// A write to the Lease, on the condition that it has not changed since it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaseChange {
-    /// Make it: this strategy, this holder if the choice is ours, renewed now, valid for [`Timing::lease`].
+    /// Create the Lease, renewed now and valid for [`Timing::lease`].
     Create {
-        /// The strategy.
+        /// Name of the strategy.
         strategy: String,
-        /// The elected one.
+        /// The elected candidate; `None` if somebody else carries out the strategy.
         holder: Option<String>,
     },
-    /// Give it to somebody: the holder, no preferred holder, no acquire time, renewed now, valid for
+    /// Assign the Lease to a holder: no preferred holder, no acquire time, renewed now, valid for
     /// [`Timing::lease`], one more transition.
     Assign {
-        /// The strategy.
+        /// Name of the strategy.
         strategy: String,
-        /// The elected one.
+        /// The elected candidate.
         holder: String,
     },
-    /// Ask the holder, whose Lease is valid, to let it run out for somebody better.
+    /// Name a preferred holder, so that the present holder, whose Lease is valid, lets it expire.
     Prefer {
-        /// The strategy.
+        /// Name of the strategy.
         strategy: String,
-        /// The elected one.
+        /// The elected candidate.
         holder: String,
     },
-    /// Only say which strategy it is under; the choice is somebody else's, or has not changed.
+    /// Only record the strategy, because somebody else chooses, or because the choice has not changed.
     Label {
-        /// The strategy.
+        /// Name of the strategy.
         strategy: String,
     },
 }
 
-/// What a look comes to.
+/// The result of [`reconcile`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// There are no candidates: the Lease, if there is one, is not coordinated. No need to look again.
+    /// There are no candidates, so the Lease, if there is one, is not coordinated. It need not be reconciled
+    /// again.
     Idle,
-    /// Nothing to write. The Lease has a good holder, or its holder's term has to end first.
+    /// There is nothing to write: the Lease has the right holder, or its holder's term has to end first.
     Settled {
-        /// When to look again: when the Lease would expire, and at least every [`Timing::requeue`].
+        /// When to reconcile again: when the Lease would expire, and at least every [`Timing::requeue`].
         again: Duration,
     },
-    /// An election is on: write `pingTime` = now to these candidates (perhaps none) and wait for answers.
+    /// An election is under way: write `pingTime` = now to these candidates (maybe none) and wait for
+    /// answers.
     Poll {
-        /// Names of the candidates to ask.
+        /// Names of the candidates to ping.
         ping: Vec<String>,
     },
-    /// An election is over: write its result.
+    /// An election has ended: write its result.
     Write(LeaseChange),
 }
 
 impl Step {
-    /// When to look again at the latest; `None` if only a change makes another look worthwhile.
+    /// After what time to reconcile again at the latest; `None` if only a change makes that necessary.
     pub fn requeue(&self, timing: &Timing) -> Option<Duration> {
         match self {
             Self::Idle => None,
@@ -100,14 +102,15 @@ impl Step {
 /// Why an election has no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// Everybody was asked and nobody answered. They are asked again once one of them shows itself.
+    /// All candidates were pinged and none answered. They are pinged again once one of them renews its
+    /// object.
     #[error(
         "none of the {asked} candidates answered within {within:?}; are they running, and may they update their LeaseCandidate?"
     )]
     NobodyAnswered {
-        /// How many were asked.
+        /// How many candidates were pinged.
         asked: usize,
-        /// How long they had.
+        /// How much time they had.
         within: Duration,
     },
     /// Candidates answered, and the strategy chooses none of them.
@@ -115,23 +118,23 @@ pub enum Refusal {
         "no candidate can lead by {strategy}: it needs versions like 1.2.3 in binaryVersion and emulationVersion"
     )]
     NobodyElectable {
-        /// The strategy.
+        /// Name of the strategy.
         strategy: String,
     },
-    /// See there.
+    /// The candidates ask for different strategies.
     #[error(transparent)]
     Conflict(#[from] StrategyConflict),
 }
 
-/// One look: what to do about the Lease named by the candidates.
+/// Decides what to write for the Lease for which these candidates stand.
 ///
-/// `candidates` are those that stand for this Lease; expired ones are passed over. An election is held when the Lease
-/// is missing, expired or free, when a candidate has not been heard of for half its life, and when somebody better
-/// than the holder is there. In it, whoever has not shown itself lately is asked to; what counts is who answers in
-/// time. The order of candidates does not matter.
+/// Expired candidates are left out, and the order of candidates does not matter. An election is held when the
+/// Lease is missing, expired or without a holder, when a candidate has not renewed its object for half of
+/// [`Timing::candidate_valid`], and when a better candidate than the holder exists. In an election all
+/// candidates are pinged that have not renewed lately, and those that answer in time can be elected.
 ///
 /// # Errors
-/// An election without a result. The Lease stays as it is.
+/// The election has no result. The Lease stays as it is.
 pub fn reconcile(
     lease: Option<&LeaseView>,
     candidates: &[Candidate],
@@ -175,7 +178,7 @@ pub fn reconcile(
 }
 
 fn settled(lease: Option<&LeaseView>, timing: &Timing, now: Timestamp) -> Step {
-    // Valid up to and including its last moment, so a moment after that.
+    // The Lease is valid up to and including its last moment, so reconcile just after it.
     let expiry = lease
         .and_then(|lease| lease.remaining(now))
         .map(|remaining| remaining + Duration::from_millis(1));
@@ -197,12 +200,12 @@ fn election_needed(
     if lease.holder.is_empty() || lease.remaining(now).is_none() {
         return Ok(true);
     }
-    let long_unheard = |candidate: &&Candidate| {
+    let silent = |candidate: &&Candidate| {
         candidate
             .renew_time
             .is_some_and(|renewed| later(renewed, timing.candidate_valid / 2) < now)
     };
-    if candidates.iter().any(long_unheard) {
+    if candidates.iter().any(silent) {
         return Ok(true);
     }
     let rule = pick_best_strategy(candidates)?.and_then(|strategy| strategies.get(strategy));
@@ -210,7 +213,7 @@ fn election_needed(
     Ok(best.is_some_and(|best| best.name != lease.holder))
 }
 
-/// Whom to ask now; `None` when everybody has answered or had the time to.
+/// The candidates to ping now; `None` when every candidate has answered or had time enough to answer.
 fn poll(candidates: &[&Candidate], timing: &Timing, now: Timestamp) -> Option<Vec<String>> {
     let mut ping = Vec::new();
     let mut waiting = false;
@@ -221,7 +224,7 @@ fn poll(candidates: &[&Candidate], timing: &Timing, now: Timestamp) -> Option<Ve
         match candidate.unanswered_ping() {
             Some(_) if recent => waiting = true,
             _ if candidate.is_fresh(timing, now) => {}
-            // It had its time. It is asked again when it has shown itself.
+            // It did not answer in time. It is pinged again once it has renewed its object.
             Some(_) => {}
             None => ping.push(candidate.name.clone()),
         }
@@ -242,19 +245,19 @@ fn decide(
         });
     };
     match electee {
-        // A holder that is elected anew after its Lease has run out is told so as well: it waits for the word.
+        // The Lease is assigned again also if its last holder is elected: after the expiry it waits for that.
         Some(holder) if lease.holder.is_empty() || lease.remaining(now).is_none() => {
             Some(LeaseChange::Assign { strategy, holder })
         }
         Some(holder) if lease.holder != holder => {
-            let said = lease.preferred_holder == holder && lease.strategy == strategy;
-            (!said).then_some(LeaseChange::Prefer { strategy, holder })
+            let preferred = lease.preferred_holder == holder && lease.strategy == strategy;
+            (!preferred).then_some(LeaseChange::Prefer { strategy, holder })
         }
         _ => (lease.strategy != strategy).then_some(LeaseChange::Label { strategy }),
     }
 }
 
-/// The candidates whose objects can be deleted. Ask again for each right before: it may just have come back.
+/// The candidates whose objects can be deleted. Read each again just before: it may have come back.
 pub fn expired_candidates<'a>(
     candidates: impl IntoIterator<Item = &'a Candidate>,
     timing: &Timing,

@@ -15,18 +15,18 @@ pub use evenkeel_api::names::annotations::ELECTION_WEIGHT as WEIGHT_ANNOTATION;
 
 /// A rule that chooses a leader.
 ///
-/// It must be deterministic: the same candidates in any order give the same one, or leadership changes hands for
-/// nothing. It is asked often and must not block.
+/// It must be deterministic: the same candidates in any order must give the same leader, or leadership
+/// changes without need. It is called often and must not block.
 pub trait Strategy: fmt::Debug + Send + Sync {
-    /// The name that candidates give in `spec.strategy`: a built-in one, or a qualified name with a slash.
+    /// The name that candidates write in `spec.strategy`: a built-in one, or a qualified name with a slash.
     fn name(&self) -> &str;
 
-    /// The best of `candidates`, all of which live; `None` if none of them may lead.
+    /// The best of `candidates`, all of which are alive; `None` if none of them may lead.
     fn best<'a>(&self, candidates: &[&'a Candidate]) -> Option<&'a Candidate>;
 }
 
-/// Kubernetes' own rule: the lowest emulation version, then the lowest binary version, then the oldest object. A
-/// candidate with a version that cannot be read is passed over.
+/// Kubernetes' own rule: the lowest emulation version, then the lowest binary version, then the oldest
+/// object. A candidate with a version that cannot be read is left out.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OldestEmulationVersion;
 
@@ -40,10 +40,11 @@ impl Strategy for OldestEmulationVersion {
     }
 }
 
-/// Ours: the candidate with the highest [`WEIGHT_ANNOTATION`], for instance the one in the preferred zone or on the
-/// largest machine; among equals as [`OldestEmulationVersion`]. A missing or unreadable weight is zero.
+/// Chooses the candidate with the highest [`WEIGHT_ANNOTATION`], for example the one in the preferred zone or
+/// on the largest machine; among equals it decides as [`OldestEmulationVersion`]. A weight that is missing or
+/// cannot be read counts as zero.
 ///
-/// A weight may be changed at any time; leadership then moves at the end of a term, as for a version.
+/// A weight may be changed at any time. Leadership then moves at the end of a term, as for a version.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HighestWeight;
 
@@ -68,15 +69,15 @@ impl Strategy for HighestWeight {
     }
 }
 
-/// The strategies that a coordinator carries out. All other names are somebody else's: it makes the Lease and labels
-/// it with the strategy, and leaves the choice to them.
+/// The strategies that a coordinator carries out. For any other name it creates the Lease and records the
+/// strategy there; another component has to choose.
 #[derive(Clone, Debug)]
 pub struct Strategies {
     by_name: BTreeMap<String, Arc<dyn Strategy>>,
 }
 
 impl Default for Strategies {
-    /// What Kubernetes' coordinator knows: the oldest emulation version.
+    /// The only strategy of Kubernetes' coordinator: [`OldestEmulationVersion`].
     fn default() -> Self {
         let none = Self {
             by_name: BTreeMap::new(),
@@ -86,7 +87,7 @@ impl Default for Strategies {
 }
 
 impl Strategies {
-    /// Adds one, or replaces the one of that name.
+    /// Adds a strategy, or replaces the one with its name.
     #[must_use]
     pub fn with(mut self, strategy: impl Strategy + 'static) -> Self {
         self.by_name
@@ -94,7 +95,7 @@ impl Strategies {
         self
     }
 
-    /// The strategy of that name, if it is ours to carry out.
+    /// The strategy with this name, if the coordinator carries it out.
     pub fn get(&self, name: &str) -> Option<&dyn Strategy> {
         self.by_name.get(name).map(AsRef::as_ref)
     }
@@ -112,32 +113,32 @@ pub fn pick_best_leader<'a>(candidates: &[&'a Candidate]) -> Option<&'a Candidat
         .min_by(|left, right| compare(left, right))
 }
 
-/// Whether somebody is strictly better than the leader there is.
+/// Whether a candidate is strictly better than the present leader.
 pub fn should_reelect(candidates: &[&Candidate], leader: &Candidate) -> bool {
     pick_best_leader(candidates).is_some_and(|best| compare(leader, best).is_gt())
 }
 
-/// Candidates of the newest version that ask for different strategies.
+/// Returned when candidates of the newest version ask for different strategies.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "candidates {first} and {second} have the same binary version {version} and ask for different strategies \
      ({first_strategy} and {second_strategy}); configure one for both"
 )]
 pub struct StrategyConflict {
-    /// The version that both have.
+    /// The binary version of both.
     pub version: String,
-    /// One candidate.
+    /// Name of one candidate.
     pub first: String,
-    /// What it asks for.
+    /// The strategy that it asks for.
     pub first_strategy: String,
-    /// Another.
+    /// Name of another candidate.
     pub second: String,
-    /// What that one asks for.
+    /// The strategy that the other one asks for.
     pub second_strategy: String,
 }
 
-/// The strategy of the candidates with the highest binary version; `None` if there are no candidates. A version that
-/// cannot be read counts as zero.
+/// The strategy of the candidates with the highest binary version; `None` if there are no candidates. A
+/// version that cannot be read counts as zero.
 ///
 /// # Errors
 /// Two candidates of that version ask for different strategies.

@@ -1,4 +1,4 @@
-//! One attempt to get or to keep the lock.
+//! One attempt to take or to renew the lock.
 
 use super::term::{Lead, Round};
 use super::{Action, Announcement, Machine, Now, Phase, REMEMBERED_WRITES, ReadResult, is_time_of};
@@ -8,8 +8,8 @@ use crate::core::state::{FencingToken, Loss};
 use jiff::Timestamp;
 use std::time::Duration;
 
-/// For how long a deleted lock is left alone at most, however long its record was to last: an operator who deletes a
-/// lock that says 68 years means it.
+/// The longest time for which a deleted lock is left alone, also if its record was valid for longer: an
+/// operator who deletes a lock with a duration of 68 years wants it to be taken.
 const LONGEST_ABSENCE: Duration = Duration::from_secs(600);
 
 impl Machine {
@@ -56,7 +56,8 @@ impl Machine {
     pub(super) fn remember(&mut self, record: &Record) {
         self.written.extend(record.renew_time);
         if self.written.len() > REMEMBERED_WRITES {
-            // What stands in the lock is ours, however many renewals were refused since.
+            // The record in the lock must still be recognised as ours, however many renewals have failed
+            // since.
             let stands = self
                 .seen
                 .as_ref()
@@ -109,12 +110,12 @@ impl Machine {
     }
 
     pub(super) fn on_missing(&mut self, now: Now, actions: &mut Vec<Action>) {
-        // client-go's leader makes the lock anew within its term; its recovery does not.
+        // A leader under client-go's rules creates the lock again within its term, unless it is recovering.
         if !self.client_go() || self.lost.is_some() {
             let known = self.seen.take();
             if known.is_some() && !self.client_go() && !self.config.coordinated {
-                // Whoever held it may not know yet. The last record that we saw need not have been the last one, so what
-                // counts is when we missed it.
+                // The last holder may not know yet that the lock is gone, and may have renewed it since we
+                // last saw it. So the time counts from now.
                 let ours = Duration::from_secs(self.config.wire_seconds().unsigned_abs().into());
                 let theirs = known.as_ref().map(|seen| seen.observation.record.duration());
                 let expiry = now
@@ -141,7 +142,8 @@ impl Machine {
         self.request(Action::Create(record), actions);
     }
 
-    /// Only the coordinator writes another holder, and makes the lock.
+    /// Handles a read in a coordinated election, in which only the coordinator creates the lock and changes
+    /// its holder.
     pub(super) fn on_read_coordinated(
         &mut self,
         now: Now,
@@ -188,7 +190,7 @@ impl Machine {
             transitions: observation.record.transitions,
         };
         let holder = observation.record.holder.clone();
-        // Changed on its way in, as an admission webhook could.
+        // An admission webhook could have changed the record.
         let other = (holder != self.config.identity).then(|| Loss::OtherHolder(holder.clone()));
         let changed = self.loss_by(&observation.record, &observation.uid).or(other);
         let proven_for = self.proven_for(observation.record.duration());
@@ -197,7 +199,7 @@ impl Machine {
         if self.client_go()
             && let Some(seen) = &mut self.seen
         {
-            // It does not note the text of what it wrote.
+            // client-go does not remember the text of what it wrote.
             seen.observation.raw = before.map(|seen| seen.observation.raw).unwrap_or_default();
         }
         if let Some(loss) = changed {
@@ -216,7 +218,7 @@ impl Machine {
             since.saturating_add(proven_for)
         };
         if now.at >= valid_until {
-            // So late, it proves nothing now.
+            // The answer came so late that it does not prove leadership any more.
             return self.attempt_failed(now, actions);
         }
         let recovered = match (&self.lead, &self.lost) {
@@ -245,7 +247,8 @@ impl Machine {
         }
         let period = self.config.retry_period;
         let next = if !self.client_go() {
-            // From the start of the attempt: where answers are slow, so much the sooner is the next one needed.
+            // The period counts from the start of the attempt: if answers are slow, the next attempt is
+            // needed sooner.
             now.at.max(self.attempt.saturating_add(period))
         } else if first && !recovered {
             // client-go's renew loop begins with a renewal of what was only just acquired.
@@ -257,8 +260,9 @@ impl Machine {
         self.wait(next);
     }
 
-    /// For how long a write proves leadership: the renew deadline, and in proportion less where the lease as it is stored
-    /// is shorter than the one we asked for: others go by the stored one.
+    /// For how long a write proves leadership: for the renew deadline. If the stored lease duration is
+    /// shorter than the one that we wrote, the time is shorter in proportion, because others use the stored
+    /// one.
     fn proven_for(&self, stored: Duration) -> Duration {
         let asked = Duration::from_secs(self.config.wire_seconds().unsigned_abs().into());
         let deadline = self.config.renew_deadline;
@@ -280,23 +284,23 @@ impl Machine {
             let jittered = period.mul_f64(1.0 + JITTER_FACTOR * now.fraction());
             self.attempt.saturating_add(jittered).max(now.at)
         } else if self.has_term() {
-            // Not later than a period after the attempt began: a slow failure must not cost a second period.
+            // One period after the start of the attempt, so that a failure that took long does not add to it.
             now.at.max(self.attempt.saturating_add(period))
         } else if self.client_go() {
             self.jittered(now)
         } else {
-            self.next_question(now)
+            self.next_attempt(now)
         };
         self.wait(next);
     }
 
-    /// When a follower asks again: at the expiry of what it sees. Until then a watch that has told something within the
-    /// last lease duration is trusted to tell more; without one the follower polls.
-    pub(super) fn next_question(&self, now: Now) -> Duration {
+    /// The time of a follower's next attempt: when the record that it sees expires. Until then it relies on
+    /// the watch if that has delivered a change within the last lease duration; otherwise it polls.
+    pub(super) fn next_attempt(&self, now: Now) -> Duration {
         let patience = self.config.lease_duration;
-        let tells = |at: Duration| now.at <= at.saturating_add(patience);
+        let works = |at: Duration| now.at <= at.saturating_add(patience);
         match self.expiry().filter(|expiry| *expiry > now.at) {
-            Some(expiry) if self.watched.is_some_and(tells) => {
+            Some(expiry) if self.watched.is_some_and(works) => {
                 self.spread(now, expiry.min(now.at.saturating_add(patience)))
             }
             Some(expiry) => self.spread(now, expiry).min(self.jittered(now)),
@@ -305,8 +309,8 @@ impl Machine {
     }
 }
 
-/// The first tick after `now`, of a ticker that ticked at `last`. Go's holds one tick that nobody waited for: that one is
-/// consumed by the attempt that begins now, and those after it are gone.
+/// The first tick after `now` of a ticker that ticked at `last`. A ticker of Go keeps one tick for which
+/// nobody waited; the attempt that begins now consumes it, and later missed ticks are dropped.
 fn next_tick(last: Duration, period: Duration, now: Duration) -> Duration {
     let passed = now.saturating_sub(last).as_nanos() / period.as_nanos().max(1);
     let ticks = u32::try_from(passed).unwrap_or(u32::MAX).saturating_add(1);

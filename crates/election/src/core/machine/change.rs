@@ -1,10 +1,10 @@
-//! Changes of the lock that come without asking.
+//! Changes of the lock that a watch delivers.
 
 use super::{Action, Machine, Now, Observation, Phase, newer};
 use crate::core::state::Loss;
 
 impl Machine {
-    /// A change that we did not ask for, maybe older than what we know.
+    /// Handles a change, which may be older than what the machine knows.
     pub(super) fn on_change(&mut self, now: Now, change: Option<Observation>, actions: &mut Vec<Action>) {
         let older = |observation: &Observation| {
             self.seen.as_ref().is_some_and(|seen| {
@@ -21,7 +21,8 @@ impl Machine {
             return self.on_change_in_term(now, change, actions);
         }
         let Phase::Waiting { until } = self.phase else {
-            // While a request is under way its answer will tell; while work ends nothing is taken.
+            // The answer to a request under way will show the change, and while work ends the lock is not
+            // taken.
             if matches!(self.phase, Phase::Draining)
                 && let Some(observation) = change
             {
@@ -39,19 +40,20 @@ impl Machine {
             return self.end_as_duplicate(now, actions);
         }
         self.report(actions);
-        // A coordinator's choice, a write of ours whose answer was lost, or what a predecessor left that has ended.
+        // The lock is ours: a coordinator chose us, or the answer to our write was lost, or its holder was a
+        // predecessor that has ended.
         let for_us = self.is_mine(&record) || self.sees_ended();
         let next = if record.holder.is_empty() || for_us {
-            // Free to take, or given to us.
+            // The lock can be taken now.
             until.min(self.spread(now, now.at))
         } else {
-            self.next_question(now)
+            self.next_attempt(now)
         };
         self.wait(next);
     }
 
-    /// What a leader, or one that hopes to recover, makes of a change: a proof of loss ends it at once, anything else is
-    /// looked into.
+    /// Handles a change in a term. A change that proves a loss ends the term at once; a doubtful one causes a
+    /// read.
     pub(super) fn on_change_in_term(
         &mut self,
         now: Now,
@@ -80,11 +82,11 @@ impl Machine {
                 self.report(actions);
             }
             (loss, change) => {
-                let asks = loss.is_some()
+                let doubtful = loss.is_some()
                     || change.is_some_and(|change| {
                         self.config.coordinated && !change.record.preferred_holder.is_empty()
                     });
-                if asks && let Phase::Waiting { until } = self.phase {
+                if doubtful && let Phase::Waiting { until } = self.phase {
                     self.wait(until.min(now.at));
                 }
             }

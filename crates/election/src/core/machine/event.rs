@@ -1,4 +1,4 @@
-//! What goes into the machine, and what comes out.
+//! Events that the machine takes, and actions that it asks for.
 
 use crate::core::record::{Observation, Record};
 use crate::core::state::{FencingToken, Loss, State, Term};
@@ -8,16 +8,16 @@ use std::time::Duration;
 /// A reading of the caller's clocks and of its random source.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Now {
-    /// Time on a clock that only goes forward, also while the machine sleeps. Every rule uses this one.
+    /// Time on a clock that never goes back and that runs while the machine sleeps. All rules use this clock.
     pub at: Duration,
-    /// Wall clock, for the times that we write into records.
+    /// The wall clock, for the times that are written into records.
     pub wall: Timestamp,
-    /// Uniform in `[0, 1)`.
+    /// A random number, uniform in `[0, 1)`.
     pub random: f64,
 }
 
 impl Now {
-    /// `random`, whatever the caller passed.
+    /// [`Self::random`], or 0 if it is out of range.
     pub(super) fn fraction(self) -> f64 {
         if (0.0..1.0).contains(&self.random) {
             self.random
@@ -27,50 +27,51 @@ impl Now {
     }
 }
 
-/// What happened.
+/// An input of [`Machine::step`](super::Machine::step).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The time of [`Action::Wait`] has come. Harmless at any other time.
     Wake,
-    /// Answer to [`Action::Get`].
+    /// The answer to [`Action::Get`].
     Read(ReadResult),
-    /// Answer to [`Action::Create`] or [`Action::Update`].
+    /// The answer to [`Action::Create`] or [`Action::Update`].
     Written(WriteResult),
-    /// A change of the lock object seen without asking, such as on a watch, maybe late; `None` when it was deleted.
+    /// A change of the lock object, which a watch delivered, maybe late; `None` when it was deleted.
     Seen(Option<Observation>),
-    /// Answer to [`Action::Drain`]: the guarded work has ended.
+    /// The answer to [`Action::Drain`]: the guarded work has ended.
     Drained,
-    /// Whoever held this term under our identity has ended, by proof: its record need not expire.
+    /// It is proven that the process which held this term under our identity has ended, so its record need
+    /// not expire.
     Ended(Term),
-    /// The candidate shall hand over, and go on as a follower.
+    /// The candidate is told to hand over, and to go on as a follower.
     StepDown,
-    /// The candidate shall stop.
+    /// The candidate is told to stop.
     Cancel,
 }
 
-/// Answer to a read.
+/// The answer to a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadResult {
-    /// The lock object.
+    /// The lock object exists.
     Found(Observation),
-    /// There is none.
+    /// There is no lock object.
     Missing,
-    /// No answer, or an error.
+    /// There was no answer, or an error.
     Failed,
 }
 
-/// Answer to a write.
+/// The answer to a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteResult {
-    /// The lock object as it is now.
+    /// The write was made; this is the lock object after it.
     Done(Observation),
-    /// Somebody else wrote first (409), also: exists already.
+    /// Somebody else wrote or created the object first (409).
     Conflict,
-    /// No answer, or an error. The write may have happened.
+    /// There was no answer, or an error. The write may have been made.
     Failed,
 }
 
-/// What to do, in this order.
+/// An output of [`Machine::step`](super::Machine::step), to be carried out in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Read the lock and answer with [`Event::Read`].
@@ -79,52 +80,53 @@ pub enum Action {
     Create(Record),
     /// Replace the record and answer with [`Event::Written`].
     Update {
-        /// The new record.
+        /// The record to write.
         record: Record,
-        /// The resourceVersion that must still be current.
+        /// The resourceVersion on which the write is conditional.
         version: String,
     },
-    /// Give up the request under way; its answer must not come.
+    /// Give up the request under way. Its answer must not be passed to the machine.
     Abort,
     /// Send [`Event::Wake`] at this time. Replaces an earlier wait.
     Wait {
-        /// On the clock of [`Now::at`].
+        /// The time on the clock of [`Now::at`].
         until: Duration,
     },
-    /// Let writes pass, until this time. Sent again with each renewal.
+    /// Let writes pass until a time. This is repeated at each renewal.
     OpenGate {
-        /// Stamp for writes.
+        /// The fencing token of the term.
         token: FencingToken,
-        /// On the clock of [`Now::at`].
+        /// The time on the clock of [`Now::at`].
         valid_until: Duration,
     },
-    /// Let no write pass, and end those under way.
+    /// Let no write pass, and cut those in flight.
     CloseGate,
-    /// Tell the guarded work to end, and answer with [`Event::Drained`] when it has; at once if there is none.
+    /// Tell the guarded work to end, and answer with [`Event::Drained`] when it has ended; at once if there
+    /// is none.
     Drain,
-    /// Leadership was lost. For the log: [`Action::Publish`] tells users.
+    /// Log that leadership was lost. Users learn of it by [`Action::Publish`].
     Lost(Loss),
-    /// A renewal needed a read (client-go's slow path).
+    /// Count a renewal that needed a read (client-go's slow path).
     CountSlowPath,
     /// Record a Kubernetes Event.
     Announce(Announcement),
-    /// Another holder than before was seen; empty: nobody (client-go's `OnNewLeader`).
+    /// Report a new holder (client-go's `OnNewLeader`); empty if nobody holds the lock.
     NewLeader(String),
-    /// The state has changed.
+    /// Publish the new state.
     Publish(State),
 }
 
-/// What is told to the cluster.
+/// The content of a Kubernetes Event about leadership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Announcement {
-    /// This candidate leads.
+    /// This candidate has become leader.
     BecameLeader,
-    /// It does not any more.
+    /// This candidate does not lead any more.
     StoppedLeading,
 }
 
 impl Announcement {
-    /// client-go's text.
+    /// The text of the Event, as client-go writes it.
     pub fn message(self, identity: &str) -> String {
         match self {
             Self::BecameLeader => format!("{identity} became leader"),

@@ -1,4 +1,4 @@
-//! A term: how it is lost, recovered and ended, and how the lock is given back.
+//! How a term is lost, recovered and ended, and how the lock is released.
 
 use super::{Action, Announcement, Machine, Now, Phase};
 use crate::core::config::OnLoss;
@@ -6,15 +6,15 @@ use crate::core::record::Record;
 use crate::core::state::{FencingToken, Loss, State, StopReason};
 use std::time::Duration;
 
-/// Leadership as far as it is proven.
+/// Leadership that is proven.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Lead {
     pub(super) token: FencingToken,
-    /// Start of the last successful write.
+    /// When the last successful write was sent.
     pub(super) since: Duration,
     /// When the proof ends.
     pub(super) valid_until: Duration,
-    /// Lost and recovered in this term.
+    /// Whether leadership was lost and recovered in this term.
     pub(super) recovered: bool,
 }
 
@@ -23,16 +23,16 @@ pub(super) struct Lead {
 pub(super) struct Lost {
     pub(super) lead: Lead,
     pub(super) loss: Loss,
-    /// The recovery deadline.
+    /// When the recovery is given up.
     pub(super) give_up: Option<Duration>,
 }
 
-/// The guarded work was told to end.
+/// The end of a term whose guarded work was told to end.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Ending {
-    /// It is not waited for any longer; `Duration::MAX`: it is.
+    /// Until when the work is waited for; `Duration::MAX` for as long as it takes.
     pub(super) until: Duration,
-    /// What ends the term, where it lasts until the work has ended.
+    /// The reason to report, if leadership lasts until the work has ended.
     pub(super) loss: Loss,
     pub(super) then: Then,
 }
@@ -40,13 +40,13 @@ pub(super) struct Ending {
 /// What follows the end of a term.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Then {
-    /// The end of the candidate.
+    /// The candidate ends.
     Stop(StopReason),
-    /// Another campaign, from this time on.
+    /// The candidate campaigns again from this time on.
     Campaign { not_before: Duration },
 }
 
-/// Attempts that share one renew deadline.
+/// Attempts of client-go's renew loop that share one renew deadline.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Round {
     pub(super) deadline: Duration,
@@ -55,12 +55,12 @@ pub(super) struct Round {
 }
 
 impl Machine {
-    /// Whether a term of ours goes on, proven or not.
+    /// Whether this candidate is in a term, proven or not.
     pub(super) fn has_term(&self) -> bool {
         self.lead.is_some() || self.lost.is_some()
     }
 
-    /// When leadership ends if nothing succeeds before.
+    /// When leadership is lost if no renewal succeeds before.
     pub(super) fn lose_at(&self) -> Option<Duration> {
         let lead = self.lead.as_ref()?;
         if self.client_go() {
@@ -70,7 +70,7 @@ impl Machine {
         }
     }
 
-    /// When the attempt under way is given up.
+    /// When the attempt that is under way is given up.
     pub(super) fn attempt_ends(&self) -> Option<Duration> {
         matches!(
             self.phase,
@@ -79,7 +79,7 @@ impl Machine {
         .then(|| self.attempt.saturating_add(self.config.renew_deadline))
     }
 
-    /// What is published now.
+    /// The state to publish.
     pub(super) fn current(&self) -> State {
         if let Phase::Stopped { reason } = &self.phase {
             return State::Stopped {
@@ -108,10 +108,10 @@ impl Machine {
         }
     }
 
-    /// What a record that was read says of our term: `None` where it goes on.
+    /// Why a record that was read ends our term; `None` if the term goes on.
     pub(super) fn loss_by(&self, record: &Record, uid: &str) -> Option<Loss> {
         if self.client_go() && self.lost.is_none() {
-            // It goes on trying until the deadline.
+            // A leader under client-go's rules goes on trying until the deadline.
             return None;
         }
         let lead = self
@@ -131,10 +131,10 @@ impl Machine {
         }
     }
 
-    /// Ends the proof. Whether the term goes on depends on why.
+    /// Ends the proof of leadership. Whether the term goes on depends on the reason.
     pub(super) fn lose(&mut self, now: Now, loss: Loss, actions: &mut Vec<Action>) {
         if self.round.take().is_some() {
-            // client-go tells of whom it saw when its round of attempts is over.
+            // client-go reports a new holder when its round of attempts is over.
             self.report(actions);
         }
         let Some(lead) = self.lead.take() else {
@@ -144,7 +144,7 @@ impl Machine {
             if self.ending.is_none() {
                 return self.end_term(now, StopReason::Lost(loss), actions);
             }
-            // The work was told to end already: nothing is left to recover, that is all.
+            // The work was already told to end. Only the recovery is given up.
             self.lost = None;
             self.abort(now, actions);
             self.phase = Phase::Draining;
@@ -152,7 +152,7 @@ impl Machine {
         };
         actions.extend([Action::CloseGate, Action::Lost(loss.clone())]);
         if self.ending.is_some() {
-            // The work is being ended already, and nothing would be won by another renewal.
+            // The work was already told to end, so another renewal would be of no use.
             self.abort(now, actions);
             self.phase = Phase::Draining;
             self.announce_end(actions);
@@ -173,14 +173,15 @@ impl Machine {
         }
     }
 
-    /// The term is over, though the guarded work may still run.
+    /// Ends the term. The guarded work may still run.
     pub(super) fn end_term(&mut self, now: Now, reason: StopReason, actions: &mut Vec<Action>) {
         self.abort(now, actions);
         self.lead = None;
         self.lost = None;
         let campaigns = self.config.on_loss == OnLoss::Campaign && reason != StopReason::DuplicateIdentity;
         let (until, then) = if campaigns {
-            // Two terms of one process must not overlap, however long the first takes to end.
+            // Two terms of one process must not overlap, so the end of the first is waited for without a
+            // limit.
             (Duration::MAX, Then::Campaign { not_before: now.at })
         } else {
             (
@@ -189,7 +190,7 @@ impl Machine {
             )
         };
         if self.client_go() {
-            return self.give_back(now, then, actions);
+            return self.release(now, then, actions);
         }
         self.announce_end(actions);
         self.phase = Phase::Draining;
@@ -198,7 +199,8 @@ impl Machine {
         actions.push(Action::Drain);
     }
 
-    /// Somebody else runs under our identity: whatever stands in the lock may be theirs.
+    /// Ends the candidate because another process runs under its identity, without a release: the record in
+    /// the lock may be that of the other process.
     pub(super) fn end_as_duplicate(&mut self, now: Now, actions: &mut Vec<Action>) {
         if self.lead.take().is_some() {
             actions.extend([Action::CloseGate, Action::Lost(Loss::DuplicateIdentity)]);
@@ -231,13 +233,13 @@ impl Machine {
             }
             self.abort(now, actions);
             if had_term {
-                self.give_back(now, stop(true), actions);
+                self.release(now, stop(true), actions);
             } else {
                 self.finish(now, stop(true), actions);
             }
         } else if self.has_term() {
             if self.lead.is_none() {
-                // Leadership that comes back now is not wanted any more.
+                // The recovery is given up.
                 self.abort(now, actions);
                 self.phase = Phase::Draining;
             }
@@ -251,21 +253,22 @@ impl Machine {
             let may_hold = matches!(self.phase, Phase::Taking { .. });
             self.abort(now, actions);
             if may_hold {
-                self.give_back(now, stop(true), actions);
+                self.release(now, stop(true), actions);
             } else {
                 self.finish(now, stop(true), actions);
             }
         }
     }
 
-    /// A release is under way; the candidate is to end with it.
+    /// Makes the candidate end with the release that is under way.
     pub(super) fn stop_after_release(&mut self) {
         if !matches!(self.then, Some(Then::Stop(_))) {
             self.then = Some(Then::Stop(StopReason::Cancelled { drained: true }));
         }
     }
 
-    /// Hands over. `EndOfTerm`: renewing would be against the coordinator's will.
+    /// Hands over. After `EndOfTerm` the lock is not renewed any more, because the coordinator wants another
+    /// leader.
     pub(super) fn step_down(&mut self, now: Now, loss: Loss, actions: &mut Vec<Action>) {
         if self.lead.is_none() || self.ending.is_some() {
             return;
@@ -275,7 +278,8 @@ impl Machine {
             self.phase = Phase::Draining;
         }
         let until = now.at.saturating_add(self.config.lease_duration);
-        // The others come first; where a coordinator chooses, it may choose us again at once.
+        // Others get a lease duration to take the lock. A coordinator may choose this candidate again at
+        // once.
         let not_before = if self.config.coordinated { now.at } else { until };
         self.ending = Some(Ending {
             until,
@@ -285,7 +289,7 @@ impl Machine {
         actions.push(Action::Drain);
     }
 
-    /// The guarded work has ended, or has used up its time.
+    /// Handles the end of the guarded work, or of the time that it had.
     pub(super) fn end(&mut self, now: Now, drained: bool, actions: &mut Vec<Action>) {
         let Some(mut ending) = self.ending.take() else {
             return;
@@ -308,14 +312,14 @@ impl Machine {
         }
         let duplicate = ending.then == Then::Stop(StopReason::DuplicateIdentity);
         if drained && may_hold && !duplicate {
-            self.give_back(now, ending.then, actions);
+            self.release(now, ending.then, actions);
         } else {
             self.finish(now, ending.then, actions);
         }
     }
 
-    /// Releases the lock if that is wanted and it is ours, and goes on with `then`.
-    fn give_back(&mut self, now: Now, then: Then, actions: &mut Vec<Action>) {
+    /// Releases the lock if the configuration says so and the lock is ours, and goes on with `then`.
+    fn release(&mut self, now: Now, then: Then, actions: &mut Vec<Action>) {
         self.lost = None;
         if !self.config.release_on_cancel {
             return self.finish(now, then, actions);
@@ -327,7 +331,7 @@ impl Machine {
         self.request(Action::Get, actions);
     }
 
-    /// The release is done, or has failed: then the lock expires.
+    /// Goes on after a release. If the release has failed, the lock expires.
     pub(super) fn released(&mut self, now: Now, actions: &mut Vec<Action>) {
         let then = self.then.take();
         let then = then.unwrap_or(Then::Stop(StopReason::Cancelled { drained: true }));
@@ -360,7 +364,7 @@ impl Machine {
         }
     }
 
-    /// Whether the record last seen is ours.
+    /// Whether the record that was seen last is our own.
     fn holds(&self) -> bool {
         self.seen
             .as_ref()

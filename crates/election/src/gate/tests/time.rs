@@ -147,11 +147,11 @@ async fn a_gate_without_an_end_sets_no_timer() {
     let mut answer = service.call(request("POST"));
     assert!(poll!(&mut answer).is_pending());
     assert_eq!(gate.valid_until(), Some(Duration::MAX));
-    assert!(!gate.registry.alarm.is_set());
+    assert!(!gate.registry.expiry.is_set());
     gate.open(term(2), Duration::from_secs(5));
     let mut answer = service.call(request("POST"));
     assert!(poll!(&mut answer).is_pending());
-    assert!(gate.registry.alarm.is_set());
+    assert!(gate.registry.expiry.is_set());
 }
 
 #[tokio::test]

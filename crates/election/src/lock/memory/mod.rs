@@ -1,4 +1,4 @@
-//! A lock in memory whose requests fail when told to.
+//! A lock in memory whose requests can be made to fail.
 
 mod register;
 mod script;
@@ -17,15 +17,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// A register in memory as lock, for tests of whatever elects; over a process' lifetime only.
+/// A lock on a register in memory, for tests of programs that elect a leader.
 ///
-/// Each handle is one candidate's way to the register: the register and its history are shared with the
-/// [`peer`](Self::peer)s, the faults and the log of calls are this handle's own. Clones are the same handle. All times
-/// are counted from the making of the first handle, on the given clock, so with a clock on tokio's paused time
-/// scenarios are exact.
+/// Each handle is one candidate's connection to the register. The register and its history are shared with
+/// the [`peer`](Self::peer)s; the faults and the log of calls belong to this handle. Clones are the same
+/// handle. All times count from the creation of the first handle, on the given clock, so scenarios are exact
+/// with a clock on tokio's paused time.
 ///
-/// A request meets the first [`Rule`] that is in force for it when it starts. What a rule lets through goes on even if
-/// the caller gives up: as with a real server, dropping a request does not undo it.
+/// The first [`Rule`] that applies to a request when it starts decides what happens to it. A request that
+/// reached the register takes effect even if the caller gives up: as with a real server, dropping a request
+/// does not undo it.
 ///
 /// ```
 /// # use evenkeel_election::clock::SystemClock;
@@ -48,17 +49,18 @@ use tokio::sync::watch;
 pub struct MemoryLock {
     name: Arc<str>,
     clock: Arc<dyn Clock>,
-    /// The clock's time when the first handle was made.
+    /// The clock's time when the first handle was created.
     epoch: Duration,
     register: Register,
     script: Arc<Mutex<Script>>,
-    /// Tells open watches that the rules have changed.
+    /// Notifies open watches that the rules have changed.
     ruled: watch::Sender<()>,
     watched: bool,
 }
 
 impl MemoryLock {
-    /// An empty register and one handle to it; `name` stands in its history as the author of what this handle writes.
+    /// Creates an empty register and one handle to it. The history names `name` as the author of what this
+    /// handle writes.
     pub fn new(clock: Arc<dyn Clock>, name: &str) -> Self {
         Self {
             name: Arc::from(name),
@@ -71,7 +73,7 @@ impl MemoryLock {
         }
     }
 
-    /// Another candidate's handle: the same register, no faults, an empty log.
+    /// A handle for another candidate: the same register, no faults, an empty log.
     #[must_use]
     pub fn peer(&self, name: &str) -> Self {
         Self {
@@ -89,7 +91,7 @@ impl MemoryLock {
         self
     }
 
-    /// Adds a rule behind those that are there.
+    /// Adds a rule after the existing ones.
     pub fn inject(&self, rule: Rule) {
         self.script().rules.push(rule);
         self.ruled.send_replace(());
@@ -106,7 +108,7 @@ impl MemoryLock {
         self.script().calls.clone()
     }
 
-    /// Kinds of [`Self::calls`].
+    /// The kinds of all [`Self::calls`], in order.
     pub fn ops(&self) -> Vec<Op> {
         self.script().calls.iter().map(|call| call.op).collect()
     }
@@ -116,27 +118,28 @@ impl MemoryLock {
         self.script().announcements.clone()
     }
 
-    /// Everything that was ever written to the register, by whatever handle.
+    /// All writes to the register, by all handles.
     pub fn history(&self) -> Vec<Write> {
         self.register.history()
     }
 
-    /// What is in the register, without a call.
+    /// The content of the register, without a call in the log.
     pub fn peek(&self) -> Option<Observation> {
         self.register.current()
     }
 
-    /// Writes without a call and without conditions: an administrator's `kubectl edit`. Makes the object if needed.
+    /// Writes without conditions and without a call in the log, as `kubectl edit` would. Creates the object
+    /// if needed.
     pub fn put(&self, record: Record) -> Observation {
         self.register.put(self.now(), &self.name, record)
     }
 
-    /// Deletes the object without a call; whether there was one.
+    /// Deletes the object without a call in the log. Returns whether there was one.
     pub fn delete(&self) -> bool {
         self.register.delete(self.now(), &self.name)
     }
 
-    /// Time since the first handle was made.
+    /// Time since the first handle was created.
     pub fn now(&self) -> Duration {
         self.clock.boot().saturating_sub(self.epoch)
     }
@@ -149,15 +152,15 @@ impl MemoryLock {
         self.clock.sleep_until(self.clock.boot() + time)
     }
 
-    /// One request: logged when it starts, and again with what came of it.
-    async fn ask(self, request: Request) -> Result<Option<Observation>, LockError> {
+    /// Makes one request, and logs its start and its outcome.
+    async fn request(self, request: Request) -> Result<Option<Observation>, LockError> {
         let (call, fault) = self.script().start(request.op(), self.now());
-        let answer = self.meet(request, fault).await;
+        let answer = self.answer(request, fault).await;
         self.script().end(call, &answer);
         answer
     }
 
-    async fn meet(&self, request: Request, fault: Option<Fault>) -> Result<Option<Observation>, LockError> {
+    async fn answer(&self, request: Request, fault: Option<Fault>) -> Result<Option<Observation>, LockError> {
         match fault {
             None => self.serve(request),
             Some(Fault::Hang) => future::pending().await,
@@ -191,15 +194,15 @@ impl MemoryLock {
     }
 
     async fn write(self, request: Request) -> Result<Observation, LockError> {
-        let written = self.ask(request).await?;
+        let written = self.request(request).await?;
         written.ok_or(LockError::Conflict)
     }
 
-    /// Waits until nothing silences the watch.
-    async fn until_heard(&self) {
+    /// Waits until no rule silences the watch.
+    async fn until_watch_works(&self) {
         let mut ruled = self.ruled.subscribe();
         loop {
-            let silent = self.script().silent(self.now());
+            let silent = self.script().silent_until(self.now());
             let end: BoxFuture<'static, ()> = match silent {
                 None => return,
                 Some(Duration::MAX) => future::pending().boxed(),
@@ -220,7 +223,7 @@ impl Lock for MemoryLock {
     }
 
     fn get(&self) -> BoxFuture<'static, Result<Option<Observation>, LockError>> {
-        self.clone().ask(Request::Get).boxed()
+        self.clone().request(Request::Get).boxed()
     }
 
     fn create(&self, record: Record) -> BoxFuture<'static, Result<Observation, LockError>> {
@@ -231,7 +234,8 @@ impl Lock for MemoryLock {
         self.clone().write(Request::Update(record, version)).boxed()
     }
 
-    /// The state at the start, then the newest state after each change; what a fault kept back comes when that ends.
+    /// The state at the start, then the newest state after each change. What a fault held back comes when the
+    /// fault ends.
     fn changes(&self) -> BoxStream<'static, Option<Observation>> {
         if !self.watched {
             return stream::pending().boxed();
@@ -241,7 +245,7 @@ impl Lock for MemoryLock {
         stream::unfold((self.clone(), changed), async |(lock, mut changed)| {
             // The sender is in the lock's register, so it cannot be gone.
             changed.changed().await.ok()?;
-            lock.until_heard().await;
+            lock.until_watch_works().await;
             let now = changed.borrow_and_update().clone();
             Some((now, (lock, changed)))
         })

@@ -8,18 +8,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// One line of a register's history.
+/// One entry in a register's history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// When it was done.
+    /// The time of the write.
     pub at: Duration,
-    /// Name of the handle.
+    /// Name of the handle that wrote.
     pub by: String,
-    /// What the register says since; `None` after a deletion.
+    /// The content of the register since then; `None` after a deletion.
     pub observation: Option<Observation>,
 }
 
-/// What is asked of it.
+/// A request to the register.
 pub(super) enum Request {
     Get,
     Create(Record),
@@ -36,7 +36,7 @@ impl Request {
     }
 }
 
-/// The object, versions and all.
+/// The object, with versions and UIDs like those of an API server.
 #[derive(Clone, Default)]
 pub(super) struct Register {
     state: Arc<Mutex<State>>,
@@ -45,7 +45,7 @@ pub(super) struct Register {
 
 #[derive(Default)]
 struct State {
-    /// Objects made so far.
+    /// How many objects were created so far.
     made: u64,
     history: Vec<Write>,
 }
@@ -99,7 +99,7 @@ impl Register {
             state.made += 1;
             format!("uid-{}", state.made)
         });
-        // As it comes back from an API server.
+        // An API server stores whole microseconds.
         let record = Record {
             acquire_time: record.acquire_time.map(micros),
             renew_time: record.renew_time.map(micros),
@@ -115,7 +115,7 @@ impl Register {
         observation
     }
 
-    /// Under the lock on the state, so that the history and what watches see have one order.
+    /// Called with the state locked, so that the history and the watches see writes in the same order.
     fn log(&self, state: &mut State, at: Duration, by: &str, observation: Option<Observation>) {
         state.history.push(Write {
             at,

@@ -1,4 +1,4 @@
-//! What goes wrong and when, and what was asked.
+//! Which faults happen when, and a log of the requests.
 
 use crate::core::Observation;
 use crate::lock::LockError;
@@ -8,11 +8,11 @@ use std::time::Duration;
 /// A kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
-    /// [`Lock::get`](crate::lock::Lock::get)
+    /// A call of [`Lock::get`](crate::lock::Lock::get).
     Get,
-    /// [`Lock::create`](crate::lock::Lock::create)
+    /// A call of [`Lock::create`](crate::lock::Lock::create).
     Create,
-    /// [`Lock::update`](crate::lock::Lock::update)
+    /// A call of [`Lock::update`](crate::lock::Lock::update).
     Update,
 }
 
@@ -26,31 +26,32 @@ impl fmt::Display for Op {
     }
 }
 
-/// What came of a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// An observation.
+    /// It returned an observation.
     Done,
-    /// There is no object.
+    /// It found no object.
     Missing,
-    /// [`LockError::Conflict`]
+    /// It failed with [`LockError::Conflict`].
     Conflict,
-    /// Another error.
+    /// It failed with another error.
     Failed,
 }
 
 /// A request that was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// Kind.
+    /// The kind of request.
     pub op: Op,
-    /// When it started.
+    /// The time at which it started.
     pub at: Duration,
-    /// What came of it; `None` while there is no answer, for ever if the caller gave up.
+    /// Its outcome; `None` while there is no answer, and for ever if the caller gave up.
     pub outcome: Option<Outcome>,
 }
 
-/// `update@4s`; `update(conflict)@4s`, `get(missing)@0s`, `get(failed)@2s` and `get(no answer)@6s` where it was not done.
+/// Prints `update@4s` for a request that was done; otherwise `update(conflict)@4s`, `get(missing)@0s`,
+/// `get(failed)@2s` or `get(no answer)@6s`.
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let outcome = match self.outcome {
@@ -64,38 +65,39 @@ impl fmt::Display for Call {
     }
 }
 
-/// Something announced.
+/// A call of [`Lock::announce`](crate::lock::Lock::announce).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Announcement {
-    /// When.
+    /// The time of the call.
     pub at: Duration,
-    /// What.
+    /// The text of the Event.
     pub message: String,
 }
 
 /// What happens to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It never arrives and is never answered.
+    /// It never reaches the register and is never answered.
     Hang,
     /// It is done, and never answered.
     HangAfterCommit,
     /// It is done, and fails with [`LockError::Unreachable`].
     LoseReply,
-    /// It is done late, also if the caller has given up meanwhile, and answered later still. Needs a tokio runtime.
+    /// It is done late, also if the caller has given up meanwhile, and answered even later. Needs a tokio
+    /// runtime.
     Delay {
-        /// From its start until it is done.
+        /// Time from its start until it is done.
         before: Duration,
-        /// From then until the answer.
+        /// Time from then until the answer.
         after: Duration,
     },
-    /// It is not done: somebody else was faster, it says.
+    /// It is not done, and fails with [`LockError::Conflict`].
     Conflict,
-    /// It is not done and fails with this.
+    /// It is not done, and fails with this error.
     Answer(LockError),
 }
 
-/// When a fault happens: from the start, to every request, unless narrowed.
+/// A fault, and the requests that it affects: all of them, unless the rule is restricted.
 #[derive(Clone, Debug)]
 pub struct Rule {
     fault: Fault,
@@ -107,7 +109,7 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// A fault of every request.
+    /// A fault that affects every request.
     pub fn new(fault: Fault) -> Self {
         Self {
             fault,
@@ -119,35 +121,35 @@ impl Rule {
         }
     }
 
-    /// Only of requests that start at this time or later.
+    /// Restricts the rule to requests that start at this time or later.
     #[must_use]
     pub fn from(mut self, at: Duration) -> Self {
         self.from = at;
         self
     }
 
-    /// Only of requests that start before this time.
+    /// Restricts the rule to requests that start before this time.
     #[must_use]
     pub fn until(mut self, at: Duration) -> Self {
         self.until = at;
         self
     }
 
-    /// Only of requests of this kind.
+    /// Restricts the rule to requests of this kind.
     #[must_use]
     pub fn on(mut self, op: Op) -> Self {
         self.op = Some(op);
         self
     }
 
-    /// Not of the first so many requests that it would be for.
+    /// Leaves out this number of requests that the rule would affect.
     #[must_use]
     pub fn skip(mut self, requests: u64) -> Self {
         self.skip = requests;
         self
     }
 
-    /// Of so many requests and no more.
+    /// Restricts the rule to this number of requests.
     #[must_use]
     pub fn times(mut self, requests: u64) -> Self {
         self.times = requests;
@@ -158,8 +160,8 @@ impl Rule {
         self.from <= now && now < self.until
     }
 
-    /// The fault, if this request meets it; counts it.
-    fn meet(&mut self, op: Op, now: Duration) -> Option<Fault> {
+    /// The fault if the rule applies to this request, which is counted.
+    fn apply(&mut self, op: Op, now: Duration) -> Option<Fault> {
         if !self.is_on(now) || self.op.is_some_and(|only| only != op) {
             return None;
         }
@@ -173,7 +175,7 @@ impl Rule {
         Some(self.fault.clone())
     }
 
-    /// Whether it is the API server that is away, not a request that fails: then a watch says nothing either.
+    /// Whether the rule stands for an API server that cannot be reached, so that watches are silent as well.
     fn silences(&self) -> bool {
         let away = match self.fault {
             Fault::Hang | Fault::HangAfterCommit | Fault::LoseReply | Fault::Answer(_) => true,
@@ -192,11 +194,11 @@ pub(super) struct Script {
 }
 
 impl Script {
-    /// Logs a request; its place in the log and what happens to it.
+    /// Logs a request. Returns its index in the log, and the fault that it meets.
     pub(super) fn start(&mut self, op: Op, now: Duration) -> (usize, Option<Fault>) {
         let outcome = None;
         self.calls.push(Call { op, at: now, outcome });
-        let fault = self.rules.iter_mut().find_map(|rule| rule.meet(op, now));
+        let fault = self.rules.iter_mut().find_map(|rule| rule.apply(op, now));
         (self.calls.len() - 1, fault)
     }
 
@@ -211,8 +213,8 @@ impl Script {
         }
     }
 
-    /// Until when a watch says nothing; `Duration::MAX` for ever, `None` if it speaks.
-    pub(super) fn silent(&self, now: Duration) -> Option<Duration> {
+    /// Until when watches are silent: `Duration::MAX` for ever, `None` if they work.
+    pub(super) fn silent_until(&self, now: Duration) -> Option<Duration> {
         let mut silencing = self
             .rules
             .iter()

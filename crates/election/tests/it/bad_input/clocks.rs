@@ -64,8 +64,8 @@ async fn a_wall_clock_set_by_an_hour_changes_nothing(
     two.stop().await;
 }
 
-/// Suspended for an hour: the gate is shut for whoever looks first, before any of our tasks has run. The other machine
-/// has led for nearly an hour by then.
+/// Suspended for an hour: the gate is shut for whoever looks first, before any of our tasks has run. The
+/// other machine has led for nearly an hour by then.
 #[test]
 fn a_machine_that_wakes_after_an_hour_finds_its_gate_shut() {
     let log = Log::capture();
@@ -154,7 +154,8 @@ async fn a_machine_that_wakes_in_time_recovers_its_term() {
     two.stop().await;
 }
 
-/// A follower that wakes looks again before it takes what seems long expired, at whatever moment between two renewals.
+/// A follower that wakes looks again before it takes what seems long expired, at whatever moment between two
+/// renewals.
 #[rstest]
 fn a_follower_that_wakes_after_an_hour_takes_nothing_from_a_leader(#[values(true, false)] watched: bool) {
     let (here, there) = (runtime(), runtime());

@@ -108,7 +108,8 @@ async fn for_a_minute_ends_a_candidate_that_is_to_stop_at_a_loss() {
     );
 }
 
-/// Gone for the leader, for the others, or for all: the others lead when they may, and in the end exactly one does.
+/// Gone for the leader, for the others, or for all: the others lead when they may, and in the end exactly one
+/// does.
 #[rstest]
 #[case::for_the_leader(true, false)]
 #[case::for_the_followers(false, true)]

@@ -93,8 +93,8 @@ pub(crate) enum Violation {
     Overlap { one: Act, other: Act },
 }
 
-/// All rules that a history breaks. `seconds` is the lease duration of all candidates. `acts` are of candidates with
-/// a gate; others are judged by what they write alone.
+/// All rules that a history breaks. `seconds` is the lease duration of all candidates. `acts` are of
+/// candidates with a gate; others are judged by what they write alone.
 pub(crate) fn check(revisions: &[Revision], acts: &[Act], seconds: u64) -> Vec<Violation> {
     let mut found = Vec::new();
     for (index, revision) in revisions.iter().enumerate() {
@@ -175,8 +175,8 @@ fn check_step(before: Option<&Revision>, revision: &Revision, found: &mut Vec<Vi
         && !before.holder.is_empty()
         && !revision.holder.is_empty()
     {
-        // An attempt that may take over begins when the record has been seen unchanged for its duration; it was seen
-        // when it was stored or later, and stored after the attempt to write it had begun.
+        // An attempt that may take over begins when the record has been seen unchanged for its duration; it
+        // was seen when it was stored or later, and stored after the attempt to write it had begun.
         let apart = match (before.renewed, revision.renewed) {
             (Some(before), Some(renewed)) => Duration::try_from(renewed.duration_since(before)).ok(),
             _ => None,
@@ -193,8 +193,8 @@ fn check_step(before: Option<&Revision>, revision: &Revision, found: &mut Vec<Vi
     }
 }
 
-/// Whether a revision belongs to the term of the one before. A holder may also begin a term anew, as somebody else
-/// would: a process of ours does, that finds a record of its own name which it did not write.
+/// Whether a revision belongs to the term of the one before. A holder may also begin a term anew, as somebody
+/// else would: a process of ours does, that finds a record of its own name which it did not write.
 fn goes_on(before: &Revision, revision: &Revision) -> bool {
     let anew = revision.acquired == revision.renewed && revision.transitions == before.transitions + 1;
     before.holder == revision.holder && !anew

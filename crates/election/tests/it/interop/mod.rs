@@ -1,8 +1,10 @@
-//! Our candidates and client-go's on one Lease, each a process, through crashes, pauses, releases and outages.
+//! Our candidates and client-go's on one Lease, each a process, through crashes, pauses, releases and
+//! outages.
 //!
-//! What must hold is judged by the recorded history alone. client-go has no gate: a candidate of its may believe that
-//! it leads for up to the retry period beyond the lease, and after a pause. For both kinds it is checked that the Lease
-//! is taken in time and counted alike; for ours, that they acted only while it was theirs.
+//! What must hold is judged by the recorded history alone. client-go has no gate: a candidate of its may
+//! believe that it leads for up to the retry period beyond the lease, and after a pause. For both kinds it is
+//! checked that the Lease is taken in time and counted alike; for ours, that they acted only while it was
+//! theirs.
 
 mod history;
 mod history_tests;
@@ -88,8 +90,8 @@ async fn play(test: &str, setting: Setting, steps: &[Step]) -> Option<Vec<(Strin
     Some(terms(&history))
 }
 
-/// Asserts that each took over from the other, unless the test was skipped. More terms than planned are none of its
-/// business: on a starved machine a leader can lose the Lease by itself.
+/// Asserts that each took over from the other, unless the test was skipped. More terms than planned are none
+/// of its business: on a starved machine a leader can lose the Lease by itself.
 fn assert_both_ways(terms: Option<Vec<(String, i64)>>) {
     if let Some(terms) = terms {
         for (from, to) in [(US, THEM), (THEM, US)] {
@@ -190,9 +192,10 @@ async fn each_takes_over_when_the_other_is_cut_off() {
     assert_both_ways(terms);
 }
 
-/// A defect of client-go before 1.38: a leader that wakes up with a request under way and its deadline behind it gives up
-/// without another look, and releases what it then finds, which is the record of the new leader. Nobody can prevent that;
-/// the new leader has to notice, and to stop or to take the Lease anew. Where this test fails, client-go has changed.
+/// A defect of client-go before 1.38: a leader that wakes up with a request under way and its deadline behind
+/// it gives up without another look, and releases what it then finds, which is the record of the new leader.
+/// Nobody can prevent that; the new leader has to notice, and to stop or to take the Lease anew. Where this
+/// test fails, client-go has changed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clientgo_releases_a_lease_that_it_has_lost() {
     let Some(clientgo) = clientgo("clientgo_releases_a_lease_that_it_has_lost") else {

@@ -90,7 +90,8 @@ impl fmt::Display for Step {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
     pub(crate) timing: Timing,
-    /// Whether those of client-go release. A lost Lease, too: see `clientgo_releases_a_lease_that_it_has_lost`.
+    /// Whether those of client-go release. A lost Lease, too: see
+    /// `clientgo_releases_a_lease_that_it_has_lost`.
     pub(crate) clientgo_releases: bool,
 }
 
@@ -273,8 +274,8 @@ fn leads(lines: &[Line]) -> bool {
     last.is_some_and(|line| line.event == Started)
 }
 
-/// The times in which a candidate acted. A term that was not ended lasted until `end`. Candidates without a gate tell
-/// no terms and have none.
+/// The times in which a candidate acted. A term that was not ended lasted until `end`. Candidates without a
+/// gate tell no terms and have none.
 fn acts(lines: &[Line], end: Duration) -> Vec<Act> {
     let mut acts = Vec::new();
     for line in lines {

@@ -8,7 +8,8 @@ use tokio_util::sync::CancellationToken;
 
 const CANCELLED: StopReason = StopReason::Cancelled { drained: true };
 
-/// Upstream's ReleaseOnCancellation: 15/2/1 s, cancelled in the middle of the first renewal. The Events are exactly two.
+/// Upstream's ReleaseOnCancellation: 15/2/1 s, cancelled in the middle of the first renewal. The Events are
+/// exactly two.
 #[rstest]
 #[case::during_update(Rule::new(Fault::Hang).on(Op::Update).times(1), &[Op::Update, Op::Get, Op::Update])]
 #[case::during_get(Rule::new(Fault::Hang).from(ms(500)).until(ms(1_500)), &[Op::Update, Op::Get, Op::Update])]

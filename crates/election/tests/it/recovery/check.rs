@@ -16,7 +16,8 @@ fn without_an_election_all_is_well() {
     assert_eq!(HealthAdaptor::NAME, "leaderElection");
 }
 
-/// S14: healthy while attempts go on, through ten minutes of outage; also with timers so tight that one fills the lease.
+/// S14: healthy while attempts go on, through ten minutes of outage; also with timers so tight that one fills
+/// the lease.
 #[rstest]
 #[case::client_gos(client_go("a"), 20_000)]
 #[case::client_gos_tight(Config { renew_deadline: ms(14_000), ..client_go("a") }, 0)]

@@ -31,7 +31,8 @@ async fn s1_acquire_opens_the_gate(#[case] config: Config, #[case] requests: &[(
     assert_eq!(stage.events(), [(0, "a became leader".to_owned())]);
 }
 
-/// S2, S3: loss, and recovery within the term. The write under way ends with the gate's error, the work goes on.
+/// S2, S3: loss, and recovery within the term. The write under way ends with the gate's error, the work goes
+/// on.
 #[rstest]
 #[case::client_gos(client_go("a"), 16_000)]
 #[case::ours(ours("a"), 14_000)]

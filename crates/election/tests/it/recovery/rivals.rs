@@ -46,7 +46,8 @@ async fn s16_the_partition_heals_in_time(
     assert_eq!(a.events().last().map(|(at, _)| *at), Some(16_000));
 }
 
-/// S16: it outlasts the lease. The standby leads within [19, 27.9] s, and the old holder ends when it sees that (S6).
+/// S16: it outlasts the lease. The standby leads within [19, 27.9] s, and the old holder ends when it sees
+/// that (S6).
 #[rstest]
 #[tokio::test(start_paused = true)]
 async fn s16_the_partition_outlasts_the_lease(

@@ -238,8 +238,8 @@ fn a_strategy_that_is_plugged_in_moves_leadership_when_weights_change() {
     assert_eq!(step, Ok(expected));
 }
 
-/// A cluster of one Lease, played with whole seconds: candidates that live answer at once, a holder renews each second
-/// until it is asked to let go.
+/// A cluster of one Lease, played with whole seconds: candidates that live answer at once, a holder renews
+/// each second until it is asked to let go.
 struct Play {
     now: Timestamp,
     lease: Option<LeaseView>,

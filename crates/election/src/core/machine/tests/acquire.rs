@@ -30,7 +30,8 @@ fn one_attempt(
     assert_eq!(world.me().leaders(), [(0, holder.to_owned())]);
 }
 
-/// "acquire from led object" that tells no duration: upstream's takes it at once, ours gives its holder our own duration.
+/// "acquire from led object" that tells no duration: upstream's takes it at once, ours gives its holder our
+/// own duration.
 #[rstest]
 #[case::upstreams(upstream_baz(), 0)]
 #[case::ours(baz(), 10_000)]
@@ -137,8 +138,8 @@ fn validity_counts_from_the_change_we_saw_not_from_remote_times(
     assert!(world.me().leads());
 }
 
-/// Two renewals within one second differ in nothing but microseconds: client-go's text comparison is blind to them
-/// and takes the lock from a healthy holder (1.7, problem 9).
+/// Two renewals within one second differ in nothing but microseconds: client-go's text comparison is blind to
+/// them and takes the lock from a healthy holder (1.7, problem 9).
 #[rstest]
 #[case::client_gos(upstream_baz(), true)]
 #[case::ours(baz(), false)]
@@ -158,8 +159,8 @@ fn renewals_within_one_second_are_seen(#[case] config: Config, #[case] taken: bo
     assert_eq!(world.me().leads(), taken, "{:?}", world.me().requests());
 }
 
-/// A label put on the Lease is a new version, though no renewal: to wait for another duration then is the safe side.
-/// client-go's comparison does not see it.
+/// A label put on the Lease is a new version, though no renewal: to wait for another duration then is the
+/// safe side. client-go's comparison does not see it.
 #[rstest]
 #[case::client_gos(upstream_baz(), true)]
 #[case::ours(baz(), false)]
@@ -239,7 +240,8 @@ fn a_follower_waits_one_to_two_point_two_periods(
     assert_eq!(world.me().wake.map(since), Some(wait));
 }
 
-/// client-go polls on; ours looks again when the record ends, with a spread of a tenth of the period, 100 ms at most.
+/// client-go polls on; ours looks again when the record ends, with a spread of a tenth of the period, 100 ms
+/// at most.
 #[rstest]
 #[case::client_gos(upstream_baz(), 0.999_999, 4_399)]
 #[case::ours_at_once(baz(), 0.0, 1_000)]

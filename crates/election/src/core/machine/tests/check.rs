@@ -39,7 +39,8 @@ fn a_leader_whose_loop_is_stuck_is_unhealthy(
     assert_eq!(checked, if healthy { Ok(()) } else { Err(text) });
 }
 
-/// S14: who cannot renew, and tries, is healthy; with timers so tight that one attempt almost fills the duration, too.
+/// S14: who cannot renew, and tries, is healthy; with timers so tight that one attempt almost fills the
+/// duration, too.
 #[rstest]
 #[case::client_gos(upstream_a(), TOLERANCE)]
 #[case::client_gos_tight(Config { renew_deadline: ms(14_000), ..upstream_a() }, Duration::ZERO)]

@@ -70,8 +70,8 @@ fn an_expired_record_is_not_renewed(#[values(upstream_baz(), baz())] config: Con
     assert!(!world.me().leads());
 }
 
-/// A coordinator that prefers another: client-go stops renewing and fails at its deadline; ours ends the work, gives
-/// the lock back and stays a candidate.
+/// A coordinator that prefers another: client-go stops renewing and fails at its deadline; ours ends the
+/// work, gives the lock back and stays a candidate.
 #[test]
 fn client_gos_term_ends_at_the_deadline() {
     let mut world = World::with(coordinated(upstream_baz()), given_to("baz", ""));
@@ -146,7 +146,8 @@ fn a_candidate_named_in_a_new_lock_leads_at_once() {
     assert_eq!(world.me().machine.state().token(), Some(&token(2, 2)));
 }
 
-/// Renewing against the coordinator's will is no use: a term that ends is over at its deadline though work goes on.
+/// Renewing against the coordinator's will is no use: a term that ends is over at its deadline though work
+/// goes on.
 #[test]
 fn a_term_that_ends_is_not_renewed() {
     let mut world = World::with(coordinated(baz()), given_to("baz", ""));

@@ -1,4 +1,5 @@
-//! What a candidate makes of a lock that is not there, and of a record under its name: both were found by simulation.
+//! What a candidate makes of a lock that is not there, and of a record under its name: both were found by
+//! simulation.
 
 use super::world::{after, now, taken_by};
 use super::*;
@@ -17,8 +18,8 @@ fn asks(machine: &mut Machine, millis: u64) -> Vec<Action> {
     machine.step(now(after(millis), 0.0), Event::Wake)
 }
 
-/// Its holder may not know yet, and may write until its deadline: a follower that knew the lock leaves its absence
-/// alone for as long as it would a holder.
+/// Its holder may not know yet, and may write until its deadline: a follower that knew the lock leaves its
+/// absence alone for as long as it would a holder.
 #[rstest]
 #[case::held(taken_by("b", 5, 0), 5_000)]
 #[case::held_for_longer(taken_by("b", 7, 0), 7_000)]

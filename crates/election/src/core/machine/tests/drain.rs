@@ -139,8 +139,8 @@ fn a_recovery_deadline_within_a_drain_is_not_waited_for() {
     );
 }
 
-/// Work told to end by a loss is waited for as well: for the candidate that ends, for a lease duration; for one that
-/// campaigns again, for as long as it takes.
+/// Work told to end by a loss is waited for as well: for the candidate that ends, for a lease duration; for
+/// one that campaigns again, for as long as it takes.
 #[rstest]
 #[case::stop(OnLoss::Stop, Some(ms(4_000)), Some(10_000))]
 #[case::stop_without_end(OnLoss::Stop, None, Some(21_000))]
@@ -262,7 +262,8 @@ fn a_stop_while_the_campaign_waits_for_the_work_waits_a_lease_duration() {
     );
 }
 
-/// Work that was told to end while leadership was lost is not told again when the lock turns out to be another's.
+/// Work that was told to end while leadership was lost is not told again when the lock turns out to be
+/// another's.
 #[rstest]
 #[case::another_holder(Some(taken_by("b", 15, 1)))]
 #[case::deleted_and_made_anew(None)]

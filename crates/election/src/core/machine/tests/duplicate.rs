@@ -181,7 +181,8 @@ fn a_predecessors_record_that_is_only_labelled_is_no_duplicate() {
     assert!(world.me().leads());
 }
 
-/// Somebody writes under our name while we lead: one of the two must go, and it cannot be told which is right.
+/// Somebody writes under our name while we lead: one of the two must go, and it cannot be told which is
+/// right.
 #[rstest]
 #[case::seen_on_the_watch(true, 3_000)]
 #[case::seen_by_reading(false, 4_000)]
@@ -309,8 +310,8 @@ fn our_times_in_whole_seconds_are_ours() {
     assert!(world.me().leads());
 }
 
-/// The store serves reads and refuses writes for as long as you like (a full etcd, a broken webhook): the record that
-/// stands is ours, however many writes over it have failed since.
+/// The store serves reads and refuses writes for as long as you like (a full etcd, a broken webhook): the
+/// record that stands is ours, however many writes over it have failed since.
 #[rstest]
 #[case::refused(Fate::Refused)]
 #[case::nobody_knows(Fate::Hangs)]

@@ -1,5 +1,6 @@
-//! Upstream's recovery scenarios (15/10/2 s, requests time out after 5 s, the API is away from 5 s on): exact times of
-//! client-go, and ours for the same outages. From S17 on: `recovery_ends`. Two candidates: `rivals`. `Check`: `check`. Validation: `config`.
+//! Upstream's recovery scenarios (15/10/2 s, requests time out after 5 s, the API is away from 5 s on): exact
+//! times of client-go, and ours for the same outages. From S17 on: `recovery_ends`. Two candidates: `rivals`.
+//! `Check`: `check`. Validation: `config`.
 
 use super::*;
 
@@ -175,8 +176,8 @@ fn s7_cancelled_while_inactive(
     assert_eq!(world.me().announced().len(), 2);
 }
 
-/// S8: cancelled while leading. The gate is shut first. client-go tells of the end after the release; ours, whose work
-/// has ended by then, before.
+/// S8: cancelled while leading. The gate is shut first. client-go tells of the end after the release; ours,
+/// whose work has ended by then, before.
 #[rstest]
 #[case::at_once(false, 10_000, 10_000, FOREVER)]
 #[case::released(true, 10_000, 10_000, FOREVER)]

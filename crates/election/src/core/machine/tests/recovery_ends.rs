@@ -9,13 +9,15 @@ fn s17_after_ten_minutes(#[values(upstream_a(), ours("a"))] config: Config) {
     let mut world = away(config, 605_000, Fate::Hangs);
     world.until(604_999);
     assert!(matches!(world.me().machine.state(), State::Lost { .. }));
-    // The read that began at most 5 s before the API came back fails first; jitter is for pauses, and there is none.
+    // The read that began at most 5 s before the API came back fails first; jitter is for pauses, and there
+    // is none.
     world.until(610_000);
     assert!(matches!(world.me().machine.state(), State::Recovered { .. }));
     assert_eq!(world.transitions(), 0);
 }
 
-/// Attempts to recover begin at least every max(renew deadline, 2.2 retry periods), of client-go; ours each retry period.
+/// Attempts to recover begin at least every max(renew deadline, 2.2 retry periods), of client-go; ours each
+/// retry period.
 #[rstest]
 #[case::client_gos(upstream_a(), 0.999_999, 4_399)]
 #[case::client_gos(upstream_a(), 0.0, 2_000)]

@@ -48,7 +48,8 @@ fn renewals_follow_each_other_at_the_retry_period(
     assert_eq!((record.transitions, record.lease_duration_seconds), (0, 15));
 }
 
-/// client-go's wait begins when the turn ends, so a slow renewal moves those after it. Ours begins with the attempt.
+/// client-go's wait begins when the turn ends, so a slow renewal moves those after it. Ours begins with the
+/// attempt.
 #[rstest]
 #[case::client_gos(upstream_a(), &[0, 0, 2_000, 5_500], u64::MAX)]
 #[case::ours(ours("a"), &[0, 2_000, 4_000, 6_000], 16_000)]
@@ -92,7 +93,8 @@ fn slow_answers_alone_do_not_cost_leadership() {
     assert!(world.me().leads() && world.me().losses().is_empty());
 }
 
-/// Loss at last success + retry period + renew deadline (16 s), or at start of the last success + renew deadline (14 s).
+/// Loss at last success + retry period + renew deadline (16 s), or at start of the last success + renew
+/// deadline (14 s).
 #[rstest]
 #[case::client_gos(upstream_a(), 16_000)]
 #[case::ours(ours("a"), 14_000)]
@@ -149,7 +151,8 @@ fn a_late_answer_proves_leadership_from_its_request_on(#[case] delay: u64, #[cas
     assert_eq!(world.me().open_ms(), expected);
 }
 
-/// An answer that comes with the deadline comes too late, and is not taken for the answer to what was asked since.
+/// An answer that comes with the deadline comes too late, and is not taken for the answer to what was asked
+/// since.
 #[rstest]
 fn an_answer_at_the_deadline_is_no_answer_to_the_next_request(
     #[values(OnLoss::Stop, OnLoss::Recover, OnLoss::Campaign)] on_loss: OnLoss,
@@ -200,8 +203,8 @@ fn a_creation_whose_answer_was_lost_is_found_again(#[values(upstream_baz(), baz(
     assert_eq!(world.me().calls(), ["get", "create", "get", "update"]);
 }
 
-/// client-go polls with a ticker that does not slide: attempts are due at multiples of the period from the first one,
-/// and of the ticks that pass during a slow attempt one is kept.
+/// client-go polls with a ticker that does not slide: attempts are due at multiples of the period from the
+/// first one, and of the ticks that pass during a slow attempt one is kept.
 #[rstest]
 // Fast failures: each period.
 #[case(&[0, 0, 0, 0, 0], &[2_000, 4_000, 6_000, 8_000, 10_000])]

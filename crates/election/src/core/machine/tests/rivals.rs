@@ -30,7 +30,8 @@ const NEVER: Option<(u64, u64)> = None;
 
 type Rules = fn(&str) -> Config;
 
-/// First and last of the instants, sampled each 10 ms, at which both gates are open; and beside that the spans.
+/// First and last of the instants, sampled each 10 ms, at which both gates are open; and beside that the
+/// spans.
 fn both_open(world: &World) -> Option<(u64, u64)> {
     let (a, b) = (world.candidates[0].open(), world.candidates[1].open());
     let is_open =
@@ -67,7 +68,8 @@ fn s16_the_partition_heals_in_time(
     assert_eq!(both_open(&world), NEVER);
 }
 
-/// S16, second part: it does not, and the standby leads within [19, 27.9] s; the old holder ends when it sees that.
+/// S16, second part: it does not, and the standby leads within [19, 27.9] s; the old holder ends when it sees
+/// that.
 #[rstest]
 fn s16_the_partition_outlasts_the_lease(
     #[values(client_go_recovering as Rules, ours_recovering)] config: Rules,
@@ -97,7 +99,8 @@ fn s16_the_partition_outlasts_the_lease(
     assert_eq!((world.holder(), world.transitions()), ("b", 1));
 }
 
-/// S19: the gate is shut until an expired holder's record is taken, one full duration after it was first seen.
+/// S19: the gate is shut until an expired holder's record is taken, one full duration after it was first
+/// seen.
 #[rstest]
 #[case::client_gos(upstream_a(), 16_000)]
 #[case::ours(ours("a"), 15_050)]
@@ -115,8 +118,8 @@ fn s19_closed_until_taken(#[case] config: Config, #[case] taken: u64) {
     assert_eq!(leaders, ["z", "a"]);
 }
 
-/// 1.7, problem 1: a renewal that takes 4.9 s to be answered moves client-go's deadline, not its rivals' patience. They
-/// lead together for up to two seconds. Ours counts from the start of the request.
+/// 1.7, problem 1: a renewal that takes 4.9 s to be answered moves client-go's deadline, not its rivals'
+/// patience. They lead together for up to two seconds. Ours counts from the start of the request.
 #[rstest]
 #[case::client_gos(client_go_recovering as Rules, true)]
 #[case::ours(ours_recovering as Rules, false)]

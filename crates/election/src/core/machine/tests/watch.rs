@@ -156,8 +156,8 @@ fn a_change_during_a_followers_request_waits_for_the_answer() {
     assert_eq!(world.me().leaders(), [(500, "bing".to_owned())]);
 }
 
-/// A watch that tells of each renewal saves every question, also where the holder renews more seldom than we would ask;
-/// one that has told nothing for a lease duration is not trusted any more.
+/// A watch that tells of each renewal saves every question, also where the holder renews more seldom than we
+/// would ask; one that has told nothing for a lease duration is not trusted any more.
 #[test]
 fn a_watch_that_tells_saves_polling() {
     let mut world = following(taken_by("bing", 60, 0));
@@ -171,7 +171,8 @@ fn a_watch_that_tells_saves_polling() {
     assert!(world.me().calls().len() > 5, "{:?}", world.me().calls());
 }
 
-/// A watch that has told something is trusted for a lease duration, and not longer: what it kept to itself is found.
+/// A watch that has told something is trusted for a lease duration, and not longer: what it kept to itself is
+/// found.
 #[test]
 fn a_watch_that_went_silent_is_not_trusted_for_long() {
     let mut world = following(taken_by("bing", 3_600, 0));
