@@ -4,7 +4,6 @@
 //! |---|---|
 //! | [`core`] | **pure** rules: names, profiles, bases and their lives, modules of a pod, claims, healing, peers, baselines |
 //! | [`discovery`] | how bases are found, and when they are held to be gone |
-//! | [`arklet`] | the client of arklet, the agent in a base, over HTTP and MQTT |
 //! | [`provider`] | modules as containers: what the virtual nodes ask, asked of bases |
 //! | [`heal`] | carries out the healing of bases that run out of metaspace |
 //! | [`peer`] | sets replicas of peer Deployments to the number of bases |
@@ -14,7 +13,6 @@
 //! With the feature `cli` there are `cli`, the flags of `evenkeel vnode --provider koupleless`, and `process`, which joins all of this.
 
 pub mod alert;
-pub mod arklet;
 pub mod baseline;
 #[cfg(feature = "cli")]
 pub mod cli;

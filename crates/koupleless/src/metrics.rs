@@ -1,11 +1,11 @@
 //! Numbers of bases and of what they are asked.
 
-use crate::arklet::health::Health;
-use crate::arklet::{
-    Base, BatchOutcome, Command, Install, ModuleId, ModuleList, Outcome, Tunnel, TunnelError,
-};
 use crate::discovery::{Census, Discovery};
 use evenkeel_api::names::koupleless::metrics as names;
+use evenkeel_arklet::health::Health;
+use evenkeel_arklet::{
+    Base, BatchOutcome, Command, Install, ModuleId, ModuleList, Outcome, Tunnel, TunnelError,
+};
 use futures::future::BoxFuture;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeLabelValue, EncodeMetric as _};

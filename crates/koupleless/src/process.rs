@@ -5,8 +5,6 @@ mod ears;
 pub mod settings;
 
 use crate::alert::{self, Alerts, AlertsError};
-use crate::arklet::HttpTunnel;
-use crate::arklet::mqtt::{MqttError, MqttTunnel};
 use crate::baseline::Deployments;
 use crate::core::alert::{Alert, Limits, Scene};
 use crate::core::registry::{self, Change};
@@ -22,6 +20,8 @@ use crate::provider::{self, BasePods, Bases, Koupleless, Life, Tunnels};
 use ears::Ears;
 use evenkeel_api::names::NODE_LEASE_NAMESPACE;
 use evenkeel_api::names::koupleless::{INSTALLED, READY};
+use evenkeel_arklet::HttpTunnel;
+use evenkeel_arklet::mqtt::{MqttError, MqttTunnel};
 use evenkeel_net::client::{Access, ClientArgs, ClientError};
 use evenkeel_vnode::Fleet;
 use evenkeel_vnode::core::pod::{Extra, Holds};

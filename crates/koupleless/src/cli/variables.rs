@@ -3,8 +3,8 @@
 //! Names, units and defaults are the released controller's. Where it took a malformed value for the default, or for `false`, the process
 //! ends with an error here: what somebody wrote is not what would happen.
 
-use crate::arklet::mqtt::Password;
 use clap::Args;
+use evenkeel_arklet::mqtt::Password;
 use evenkeel_vnode::cli::layers::{Layer, LayerError, settings};
 use std::ffi::OsString;
 use std::net::Ipv6Addr;

@@ -2,8 +2,8 @@
 
 use super::peer::{cluster_of, containers, is_peer};
 use super::{Connection, Profile, module};
-use crate::arklet::ModuleId;
 use evenkeel_api::names::koupleless::ENV_LABEL;
+use evenkeel_arklet::ModuleId;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::ResourceExt as _;
 use std::collections::HashSet;

@@ -1,6 +1,6 @@
 //! Which pod has which module on a base: a base holds a module of one name and version once.
 
-use crate::arklet::ModuleId;
+use evenkeel_arklet::ModuleId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

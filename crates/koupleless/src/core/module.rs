@@ -1,7 +1,7 @@
 //! Modules as they stand in a pod.
 
 use super::Profile;
-use crate::arklet::ModuleId;
+use evenkeel_arklet::ModuleId;
 use evenkeel_vnode::provider::Refusal;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use std::sync::Arc;

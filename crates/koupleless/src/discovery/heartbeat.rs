@@ -6,7 +6,6 @@
 
 use super::Hub;
 use super::token::Tokens;
-use crate::arklet::heartbeat::{Heartbeat, Metadata};
 use crate::baseline::Baseline;
 use crate::core::Identity;
 use crate::core::identity::IdentityError;
@@ -18,6 +17,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
 use axum::{Json, Router};
+use evenkeel_arklet::heartbeat::{Heartbeat, Metadata};
 use evenkeel_net::log::causes;
 use evenkeel_net::serve::{PeerIdentity, ServerTls, serve_http, serve_https};
 use std::sync::Arc;

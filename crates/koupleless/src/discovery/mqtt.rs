@@ -2,10 +2,10 @@
 
 use super::Hub;
 use super::heartbeat::word;
-use crate::arklet::heartbeat::Metadata;
-use crate::arklet::mqtt::{Event, What};
 use crate::core::registry::Sighting;
 use crate::core::{Connection, Identity};
+use evenkeel_arklet::heartbeat::Metadata;
+use evenkeel_arklet::mqtt::{Event, What};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
@@ -14,7 +14,7 @@ pub type Wanted = Arc<dyn Fn(Metadata) + Send + Sync>;
 
 /// What the client of the broker hears.
 pub struct Hearts {
-    /// As [`MqttTunnel::new`](crate::arklet::mqtt::MqttTunnel::new) gives it.
+    /// As [`MqttTunnel::new`](evenkeel_arklet::mqtt::MqttTunnel::new) gives it.
     pub events: mpsc::Receiver<Event>,
     /// Who answers bases that ask for their baseline. Returns at once.
     pub wanted: Option<Wanted>,

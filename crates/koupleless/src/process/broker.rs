@@ -1,12 +1,12 @@
 //! Bases on MQTT: how the broker is reached, and who answers those that ask for their baseline.
 
 use super::settings::Broker;
-use crate::arklet::mqtt::{MqttOptions, MqttTunnel};
-use crate::arklet::{Install, ModuleId, Tunnel as _};
 use crate::baseline::{self, Deployments, Publisher};
 use crate::core::baseline::BaselineEntry;
 use crate::core::{Base, Connection, Endpoint, Identity};
 use crate::discovery::Discovery;
+use evenkeel_arklet::mqtt::{MqttOptions, MqttTunnel, SettingNames};
+use evenkeel_arklet::{Install, ModuleId, Tunnel as _};
 use futures::future::BoxFuture;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -23,6 +23,11 @@ pub(super) fn options(broker: &Broker, env: &str, identity: &str) -> MqttOptions
     let mut options = MqttOptions::new(&*broker.host, broker.port, client_id, env);
     options.credentials.clone_from(&broker.credentials);
     options.tls.clone_from(&broker.tls);
+    options.names = SettingNames {
+        client_id: "--mqtt-client-prefix",
+        username: "--mqtt-username",
+        password: "--mqtt-password-file",
+    };
     options
 }
 
@@ -81,7 +86,7 @@ impl Publisher for MqttTunnel {
         baseline: &'a [BaselineEntry],
     ) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(async move {
-            let target = crate::arklet::Base {
+            let target = evenkeel_arklet::Base {
                 identity: identity.to_string(),
                 environment: self.environment().to_owned(),
                 address: None,

@@ -1,8 +1,6 @@
 //! Who hears of bases beside the virtual nodes: healing, and people.
 
 use crate::alert::Alerts;
-use crate::arklet::ModuleId;
-use crate::arklet::health::{Health, Limit};
 use crate::core::alert::{Alert, Scene};
 use crate::core::heal::Reading;
 use crate::core::registry::{Change, Event};
@@ -10,6 +8,8 @@ use crate::core::{Base, PodRef};
 use crate::discovery::Discovery;
 use crate::heal::{Healer, Healing, Modules};
 use crate::provider::{Koupleless, Witness};
+use evenkeel_arklet::ModuleId;
+use evenkeel_arklet::health::{Health, Limit};
 use evenkeel_vnode::provider::Fault;
 use futures::future::BoxFuture;
 use jiff::Timestamp;

@@ -2,7 +2,6 @@
 //!
 //! Each setting for itself was judged when it was read, by the parser of its flag. Here is what they mean together, whoever gave them.
 
-use crate::arklet::mqtt::{Credentials, Password, TlsFiles};
 use crate::cli::{HealingArgs, KouplelessArgs};
 use crate::core::Profile;
 use crate::core::alert::{Hook, Shape, hooks};
@@ -11,6 +10,7 @@ use crate::core::claims::Sharing;
 use crate::core::heal;
 use crate::discovery::door::{HeartbeatTls, Heartbeats};
 use crate::provider::Activation;
+use evenkeel_arklet::mqtt::{Credentials, Password, TlsFiles};
 use evenkeel_vnode::cli::layers::{Origins, settings};
 use evenkeel_vnode::server::tls::files::Files;
 use std::net::Ipv6Addr;

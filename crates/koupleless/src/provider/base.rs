@@ -1,10 +1,10 @@
 //! What is remembered of a base.
 
 use super::Settings;
-use crate::arklet::health::Health;
-use crate::arklet::{ModuleId, ModuleList};
 use crate::core::module::Module;
 use crate::core::{Base, Claims, Endpoint};
+use evenkeel_arklet::health::Health;
+use evenkeel_arklet::{ModuleId, ModuleList};
 use evenkeel_vnode::provider::{ContainerId, Doing, Fault, FaultKind, PodId};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

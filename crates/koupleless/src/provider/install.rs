@@ -2,11 +2,11 @@
 
 use super::base::{Bound, CLAIMED, Running};
 use super::{Activation, Inner, LATELY, invalid, journal};
-use crate::arklet::{Install, Module, ModuleId, ModuleState, Outcome, Tunnel};
 use crate::core::claims::Sharing;
 use crate::core::module::{self, Module as Wanted};
 use crate::core::profile::FailedInstall;
 use crate::core::{Connection, Modules};
+use evenkeel_arklet::{Install, Module, ModuleId, ModuleState, Outcome, Tunnel};
 use evenkeel_vnode::provider::{
     ContainerId, Doing, Fault, FaultKind, PodId, PodRequest, Report, Sandbox, StartRequest, Started,
 };
@@ -186,7 +186,7 @@ impl Inner {
                 }
                 Some((module, ModuleState::Broken)) => {
                     let cause = module.latest().map(|record| record.message.as_str());
-                    let cause = cause.and_then(crate::arklet::cause::of_trace).unwrap_or(why);
+                    let cause = cause.and_then(evenkeel_arklet::cause::of_trace).unwrap_or(why);
                     let message = format!("module {id} is broken on {base}: {cause}");
                     return Err(self.failed("InstallFailed", advised(message)));
                 }
@@ -283,7 +283,7 @@ impl Inner {
                 return Ok(module);
             }
             // Over MQTT there is no such command.
-            Err(crate::arklet::TunnelError::Unsupported { .. }) => return Ok(module),
+            Err(evenkeel_arklet::TunnelError::Unsupported { .. }) => return Ok(module),
             Err(error) => return Err(self.fault(bound, &error)),
         }
         let list = self.look_now(bound).await?;

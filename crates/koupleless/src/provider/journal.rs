@@ -6,9 +6,9 @@
 
 use super::Inner;
 use super::base::{Bound, State};
-use crate::arklet::ModuleId;
 use crate::core::claims::{Claims, Owner, Sharing};
 use evenkeel_api::names::koupleless::MODULES;
+use evenkeel_arklet::ModuleId;
 use evenkeel_vnode::provider::{Fault, FaultKind, PodId};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, Patch, PatchParams};

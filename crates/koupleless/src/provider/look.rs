@@ -4,9 +4,9 @@ use super::base::{Bound, Running, State};
 use super::install::about;
 use super::remove::LOST;
 use super::{ANOTHER, Inner, Life};
-use crate::arklet::health::{Health, Jvm, Limit};
-use crate::arklet::{Module, ModuleId, ModuleList, ModuleState, cause};
 use crate::core::Modules;
+use evenkeel_arklet::health::{Health, Jvm, Limit};
+use evenkeel_arklet::{Module, ModuleId, ModuleList, ModuleState, cause};
 use evenkeel_vnode::provider::{
     ContainerId, Doing, Exit, Fault, NodeHealth, Observed, PodRequest, PodState, Report,
 };
@@ -275,7 +275,7 @@ fn compare(bound: &Bound, state: &mut State, list: &ModuleList) -> Vec<Report> {
 }
 
 /// A module that somebody else has removed.
-fn lost(bound: &Bound, id: &crate::arklet::ModuleId, again: bool, now: Timestamp) -> Exit {
+fn lost(bound: &Bound, id: &evenkeel_arklet::ModuleId, again: bool, now: Timestamp) -> Exit {
     let how = if again { "was installed anew" } else { "is gone" };
     Exit {
         code: LOST,

@@ -18,14 +18,14 @@ mod usage;
 
 pub use remote::BasePods;
 
-use crate::arklet::health::Health;
-use crate::arklet::{ModuleId, Tunnel, TunnelError};
 use crate::core::claims::Sharing;
 use crate::core::profile::FailedInstall;
 use crate::core::registry::UNNAMED;
 use crate::core::{Base, Connection, Endpoint, Modules, Profile};
 use crate::discovery::nodes::annotation;
 use base::{Bound, Table};
+use evenkeel_arklet::health::Health;
+use evenkeel_arklet::{ModuleId, Tunnel, TunnelError};
 use evenkeel_vnode::ownership::Term;
 use evenkeel_vnode::provider::{
     ContainerId, Duplex, ExecIo, Exit, Fault, FaultKind, Host, LogOptions, LogStream, NodeHealth, NodeStats,
@@ -246,8 +246,8 @@ impl Inner {
     }
 
     /// How a base is addressed.
-    fn target(&self, base: &Base) -> crate::arklet::Base {
-        crate::arklet::Base {
+    fn target(&self, base: &Base) -> evenkeel_arklet::Base {
+        evenkeel_arklet::Base {
             identity: base.identity.to_string(),
             environment: self.settings.env.clone(),
             address: base.socket(),

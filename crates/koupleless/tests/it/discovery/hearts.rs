@@ -1,8 +1,8 @@
 //! What comes by way of the MQTT broker, without one.
 
 use super::*;
-use evenkeel_koupleless::arklet::heartbeat::{Heartbeat, Metadata};
-use evenkeel_koupleless::arklet::mqtt::{Event as Message, What};
+use evenkeel_arklet::heartbeat::{Heartbeat, Metadata};
+use evenkeel_arklet::mqtt::{Event as Message, What};
 use evenkeel_koupleless::core::Connection;
 use evenkeel_koupleless::discovery::mqtt::Hearts;
 use std::time::Instant;

@@ -1,9 +1,9 @@
 //! An API server, bases, and a fleet whose nodes they are.
 
 use evenkeel_api::names::koupleless::{INSTALLED, READY};
-use evenkeel_koupleless::arklet::http::HttpOptions;
-use evenkeel_koupleless::arklet::mqtt::MqttOptions;
-use evenkeel_koupleless::arklet::{HttpTunnel, MqttTunnel, Tunnel};
+use evenkeel_arklet::http::HttpOptions;
+use evenkeel_arklet::mqtt::MqttOptions;
+use evenkeel_arklet::{HttpTunnel, MqttTunnel, Tunnel};
 use evenkeel_koupleless::core::profile::{KOUPLELESS, Profile};
 use evenkeel_koupleless::core::{self, Connection, Endpoint, Identity};
 use evenkeel_koupleless::provider::{Bases, Koupleless, Life, Settings, Tunnels};

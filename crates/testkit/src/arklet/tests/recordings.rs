@@ -12,7 +12,7 @@ use std::path::PathBuf;
 /// A recording, or `None` where there is none.
 pub(super) fn recording(test: &str, file: &str) -> Option<String> {
     let home = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    let places = ["../../../shared/golden/arklet", "../koupleless/tests/golden"];
+    let places = ["../../../shared/golden/arklet", "../arklet/tests/golden"];
     let found = places
         .iter()
         .find_map(|place| std::fs::read_to_string(home.join(place).join(file)).ok());
