@@ -17,4 +17,3 @@ mod properties;
 mod recovery;
 mod restart;
 mod rivals;
-mod upstream_cases;

@@ -11,7 +11,7 @@ mod discovery;
 mod heal;
 mod modules;
 mod peer;
-mod upstream_cases;
+mod rights;
 
 use std::time::Duration;
 
