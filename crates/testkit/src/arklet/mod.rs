@@ -1,5 +1,6 @@
-//! A fake Koupleless base: arklet's HTTP and MQTT tunnels and its heartbeat, byte for byte as recorded from arklet 1.4.2,
-//! over a model of sofa-ark's life cycle of modules. Jars are entries of a catalogue and say themselves how they behave.
+//! A fake Koupleless base: arklet's HTTP and MQTT tunnels and its heartbeat over a model of sofa-ark's life cycle of
+//! modules. What it says is what was recorded of arklet 1.4.2, as far as a reader of JSON can tell. Jars are entries of
+//! a catalogue and say themselves how they behave.
 //!
 //! Light enough for a thousand in one process: a base that nobody talks to is three sleeping tasks: its listener, its heartbeat, its MQTT tunnel.
 //!
@@ -25,12 +26,12 @@
 //! # }
 //! ```
 
+mod bean;
 mod engine;
 mod heartbeat;
 mod http;
 mod jar;
 mod java;
-mod json;
 mod live;
 mod mqtt;
 mod world;

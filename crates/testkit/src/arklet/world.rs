@@ -112,11 +112,6 @@ pub trait World: Send {
     fn frames(&mut self, class: &str, handler: &str, carrier: Carrier, depth: usize) -> Vec<Frame> {
         plausible_frames(class, handler, carrier, depth)
     }
-
-    /// Order in which a batch lists its URLs. Java's hash table would give the order they come in.
-    fn order_urls(&mut self, urls: &mut Vec<String>) {
-        let _ = urls;
-    }
 }
 
 /// The world as it is: the machine's clock.

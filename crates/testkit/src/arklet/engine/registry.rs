@@ -1,7 +1,6 @@
 //! sofa-ark's container: which modules are registered, and the transitions of their states.
 
 use super::biz::{Biz, BizState, Reason};
-use crate::arklet::json::{bucket, table_of};
 use std::collections::BTreeSet;
 
 /// System properties that change the life of modules.
@@ -194,5 +193,36 @@ impl Registry {
         if let Some(index) = self.modules.iter().position(|biz| biz.number == number) {
             self.leaked += self.modules.swap_remove(index).jar.leak;
         }
+    }
+}
+
+/// Where Java's hash tables put a text in a table of so many buckets, a power of two. Lists of modules come in this order.
+fn bucket(key: &str, table: u32) -> u32 {
+    // `String.hashCode`.
+    let hash = key.encode_utf16().fold(0_u32, |hash, unit| {
+        hash.wrapping_mul(31).wrapping_add(u32::from(unit))
+    });
+    (hash ^ (hash >> 16)) & (table - 1)
+}
+
+/// Buckets of a default hash table once it holds so many keys: 16, doubled when three quarters are passed.
+fn table_of(keys: usize) -> u32 {
+    let mut table = 16;
+    while keys > table as usize / 4 * 3 {
+        table *= 2;
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_have_the_order_of_javas_buckets() {
+        let mut keys = ["command", "bizName", "bizVersion", "response"];
+        keys.sort_by_key(|key| bucket(key, 16));
+        assert_eq!(keys, ["bizName", "response", "command", "bizVersion"]);
+        assert_eq!((table_of(12), table_of(13), table_of(25)), (16, 32, 64));
     }
 }

@@ -1,8 +1,7 @@
 //! A world that comes from a recording. It supplies what differs from run to run by nature, before a request is made:
 //! instants (from which the engine itself derives work directories, costs, "started at" and elapsed times), metaspace
 //! taken, frames of stack traces (heads, causes and counts of shared frames are the engine's), who won a race between two
-//! threads, the machine's figures, and the order of a hash table whose keys were changed in the recording. Answers are
-//! never touched.
+//! threads, and the machine's figures. Answers are never touched.
 
 use crate::arklet::{Carrier, Frame, Machine, Moment, World};
 use serde_json::Value;
@@ -19,7 +18,6 @@ pub(super) struct Facts {
     pub(super) space: Option<i64>,
     pub(super) at_once: BTreeMap<String, bool>,
     frames: BTreeMap<String, Vec<Frame>>,
-    pub(super) urls: Vec<String>,
     pub(super) machine: Option<Machine>,
 }
 
@@ -126,10 +124,5 @@ impl World for Fed {
             .get(class)
             .cloned()
             .unwrap_or_default()
-    }
-
-    fn order_urls(&mut self, urls: &mut Vec<String>) {
-        let facts = self.0.lock().unwrap();
-        urls.sort_by_key(|url| facts.urls.iter().position(|other| other == url));
     }
 }
