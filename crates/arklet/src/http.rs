@@ -160,7 +160,7 @@ impl HttpTunnel {
 
     /// The commands that a base has.
     pub async fn commands(&self, base: &Base) -> Result<Vec<Offer>, TunnelError> {
-        self.ask(base, &Request::Help, Offer::read_all).await
+        self.query(base, &Request::Help, Offer::read_all).await
     }
 
     fn fault(&self, base: &Base, command: Command, within: Duration, fault: Fault) -> TunnelError {
@@ -191,7 +191,7 @@ impl HttpTunnel {
     }
 
     /// A question, whose answer must be a success and hold data that `read` understands.
-    async fn ask<T>(
+    async fn query<T>(
         &self,
         base: &Base,
         request: &Request<'_>,
@@ -217,7 +217,7 @@ impl Tunnel for HttpTunnel {
     }
 
     fn modules<'a>(&'a self, base: &'a Base) -> BoxFuture<'a, Result<ModuleList, TunnelError>> {
-        async move { self.ask(base, &Request::Modules, ModuleList::read).await }.boxed()
+        async move { self.query(base, &Request::Modules, ModuleList::read).await }.boxed()
     }
 
     /// Asynchronous on the wire: the base stays responsive, and a lost answer can be asked for again.

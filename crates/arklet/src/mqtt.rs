@@ -36,7 +36,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 use waiting::{Expect, Key, Reply};
 
-/// What a base said without being asked, or anyway.
+/// A message that a base published by itself, or that is of interest to others than who asked for it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
     /// The environment in its topic, in lower case.
@@ -47,13 +47,13 @@ pub struct Event {
     pub received: Instant,
     /// When it was published by the base's clock, milliseconds since the epoch. For showing skew; decides nothing.
     pub published_ms: Option<i64>,
-    /// What.
-    pub what: What,
+    /// What the base says.
+    pub kind: EventKind,
 }
 
 /// Kinds of [`Event`].
 #[derive(Clone, Debug, PartialEq)]
-pub enum What {
+pub enum EventKind {
     /// A sign of life, every 10 s.
     Heart(Heartbeat),
     /// The base has connected for the first time and wants to know what to install.
@@ -162,7 +162,7 @@ impl MqttTunnel {
         if body.len() > options::MOST_REQUEST {
             return Err(invalid(InvalidRequest::TooLong(body.len())));
         }
-        let Ok(_place) = shared.places.try_acquire() else {
+        let Ok(_permit) = shared.permits.try_acquire() else {
             return Err(busy("too many calls wait"));
         };
 

@@ -2,7 +2,7 @@
 
 use crate::core::alert::{Alert, Guard, Hook, Limits, Scene, Verdict};
 use crate::core::heal;
-use crate::heal::Listener;
+use crate::heal::Observer;
 use bytes::Bytes;
 use evenkeel_net::log::causes;
 use http::{Request, StatusCode, header};
@@ -152,8 +152,8 @@ impl Alerts {
     }
 }
 
-impl Listener for Alerts {
-    fn told(&self, node: &str, note: &heal::Note) {
+impl Observer for Alerts {
+    fn notify(&self, node: &str, note: &heal::Note) {
         let scene = match note.scene {
             heal::Scene::Overload => Scene::Overload,
             heal::Scene::Begun => Scene::HealingBegun,

@@ -123,10 +123,10 @@ pub async fn run(
         Unreadable::StaysAsKnown,
     );
     let mut seen = Box::pin(select(nodes.map(Seen::Node), deployments.map(Seen::Deployment)));
-    let mut look: Option<Instant> = None;
+    let mut resync: Option<Instant> = None;
     let outcome = loop {
-        let looking = async {
-            match look {
+        let due = async {
+            match resync {
                 Some(at) => tokio::time::sleep_until(at).await,
                 None => pending().await,
             }
@@ -136,22 +136,22 @@ pub async fn run(
             state = election.next() => match state {
                 Some(state) => {
                     tracing::debug!(?state, "election of the replica that keeps peer Deployments");
-                    sooner(&mut look, GATHER);
+                    sooner(&mut resync, GATHER);
                 }
                 None => break Err(PeersError::Ended),
             },
             Some(seen) = seen.next() => {
                 peers.take(seen);
-                sooner(&mut look, GATHER);
+                sooner(&mut resync, GATHER);
             }
-            () = looking => {
+            () = due => {
                 let Some(work) = election.work().filter(|_| peers.is_complete()) else {
-                    look = None;
+                    resync = None;
                     continue;
                 };
-                let looked = Box::pin(peers.look());
-                let next = shutdown.run_until_cancelled(looked).await.flatten();
-                look = next.map(|next| Instant::now() + next);
+                let resyncing = Box::pin(peers.resync());
+                let next = shutdown.run_until_cancelled(resyncing).await.flatten();
+                resync = next.map(|next| Instant::now() + next);
                 drop(work);
             }
         }
@@ -161,9 +161,9 @@ pub async fn run(
     outcome
 }
 
-fn sooner(look: &mut Option<Instant>, after: Duration) {
+fn sooner(resync: &mut Option<Instant>, after: Duration) {
     let at = Instant::now() + after;
-    *look = Some(look.map_or(at, |look| look.min(at)));
+    *resync = Some(resync.map_or(at, |due| due.min(at)));
 }
 
 impl Peers {
@@ -195,8 +195,8 @@ impl Peers {
         }
     }
 
-    /// Writes what is not as it should be; when to look again, if nothing comes.
-    async fn look(&mut self) -> Option<Duration> {
+    /// Writes what is not as it should be. Returns when to resync again, if nothing happens before.
+    async fn resync(&mut self) -> Option<Duration> {
         let now = Timestamp::now();
         let mut again = self.bases.next(now).map(|at| {
             let wait = at.duration_since(now).max(SignedDuration::ZERO);

@@ -1,7 +1,7 @@
 //! Everything joined: bases that are found become nodes, what is heard of them reaches whom it concerns.
 
 mod broker;
-mod ears;
+mod observer;
 pub mod settings;
 
 use crate::alert::{self, Alerts, AlertsError};
@@ -9,7 +9,7 @@ use crate::baseline::Deployments;
 use crate::core::alert::{Alert, Limits, Scene};
 use crate::core::registry::{self, Change};
 use crate::core::{Base, Endpoint};
-use crate::discovery::door::DoorError;
+use crate::discovery::listener::ListenerError;
 use crate::discovery::mqtt::Hearts;
 use crate::discovery::pods::{Cluster, Keys};
 use crate::discovery::{Discovery, Sources};
@@ -17,7 +17,6 @@ use crate::heal::{self, Healer};
 use crate::metrics::Metrics;
 use crate::peer;
 use crate::provider::{self, BasePods, Bases, Koupleless, Life, Tunnels};
-use ears::Ears;
 use evenkeel_api::names::NODE_LEASE_NAMESPACE;
 use evenkeel_api::names::koupleless::{INSTALLED, READY};
 use evenkeel_arklet::HttpTunnel;
@@ -28,6 +27,7 @@ use evenkeel_vnode::core::pod::{Extra, Holds};
 use evenkeel_vnode::server::tls::AGAIN as FILES_AGAIN;
 use futures::FutureExt as _;
 use jiff::Timestamp;
+use observer::BaseObserver;
 use prometheus_client::registry::Registry;
 use settings::Settings;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::JoinMap;
 
-/// Connections that one base has with this process at a time, at most: four operations, a look at its modules, a poll of its
+/// Connections that one base has with this process at a time, at most: four operations, an inspection of its modules, a poll of its
 /// health, and its heartbeat. All of them are open while bases hang.
 pub const FILES: usize = 7;
 
@@ -56,7 +56,7 @@ pub enum ProcessError {
     Client(#[from] ClientError),
     /// Heartbeats cannot be taken.
     #[error(transparent)]
-    Door(#[from] DoorError),
+    Listener(#[from] ListenerError),
     /// The broker cannot be used.
     #[error("--mqtt-broker")]
     Mqtt(#[from] MqttError),
@@ -72,7 +72,7 @@ pub struct Process {
     sources: Sources,
     access: Access,
     client: kube::Client,
-    ears: Arc<Ears>,
+    observer: Arc<BaseObserver>,
     alerts: Option<Alerts>,
     metrics: Metrics,
     peers: bool,
@@ -138,8 +138,8 @@ impl Process {
         }
         if let Some(heartbeats) = &settings.heartbeats {
             let baseline: Arc<Deployments> = deployments.clone();
-            let door = heartbeats.open(Some(baseline), FILES_AGAIN, stop);
-            sources.heartbeats = Some(door.await?);
+            let listener = heartbeats.open(Some(baseline), FILES_AGAIN, stop);
+            sources.heartbeats = Some(listener.await?);
         }
         let mut mqtt = None;
         if let Some(broker) = &settings.broker {
@@ -196,25 +196,25 @@ impl Process {
                 limit: healing.limit,
                 namespace: namespace.to_owned(),
                 holder: identity.to_owned(),
-                listener: alerts.clone().map(|alerts| Arc::new(alerts) as _),
+                observer: alerts.clone().map(|alerts| Arc::new(alerts) as _),
             };
             Healer::new(client.clone(), options, stop.clone())
         });
-        let ears = Arc::new(Ears::new(
+        let observer = Arc::new(BaseObserver::new(
             alerts.clone(),
             healer,
             watches_pods.then_some(bases),
             provider.clone(),
             discovery.clone(),
         ));
-        provider.let_hear(ears.clone());
+        provider.observe_with(observer.clone());
         Ok(Self {
             provider,
             discovery,
             sources,
             access: access.clone(),
             client,
-            ears,
+            observer,
             alerts,
             metrics,
             peers: settings.peers,
@@ -264,14 +264,15 @@ impl Process {
         let mut changes = self.discovery.subscribe();
         self.discovery
             .start(&self.client, Arc::new(fleet.clone()), self.sources, &stop);
-        let (provider, ears, alerts) = (self.provider.clone(), self.ears.clone(), self.alerts.clone());
+        let (provider, observer, alerts) =
+            (self.provider.clone(), self.observer.clone(), self.alerts.clone());
         let discovery = self.discovery.clone();
         let following = async move {
             let mut evictions: JoinMap<Arc<str>, ()> = JoinMap::new();
             while let Some(event) = changes.recv().await {
-                // Those that have ended need no place any more.
+                // Those that have ended are forgotten.
                 while evictions.join_next().now_or_never().flatten().is_some() {}
-                ears.follow(&event);
+                observer.follow(&event);
                 provider.stir(&event.node);
                 if let Change::Lost(evidence) = &event.change {
                     if let Some(alerts) = &alerts {

@@ -4,7 +4,7 @@ use super::back_off::BackOff;
 use super::message::{Body, Message};
 use super::options::{MqttError, MqttOptions, SettingNames};
 use super::waiting::{Expect, Key, Reply, Waiting};
-use super::{Counters, Event, What, one_more, topic};
+use super::{Counters, Event, EventKind, one_more, topic};
 use crate::envelope::DecodeError;
 use crate::health::Health;
 use rumqttc::{
@@ -29,19 +29,19 @@ pub(super) struct Shared {
     pub(super) options: MqttOptions,
     pub(super) client: AsyncClient,
     pub(super) connected: watch::Sender<bool>,
-    pub(super) places: Semaphore,
+    pub(super) permits: Semaphore,
     pub(super) counters: Counters,
     waiting: Mutex<Waiting<oneshot::Sender<Reply>>>,
 }
 
-/// The place of a call among those who wait.
-pub(super) struct Place<'a> {
+/// A call that waits for its reply. Dropping it ends the waiting.
+pub(super) struct Pending<'a> {
     shared: &'a Shared,
     key: Key,
     number: u64,
 }
 
-impl Drop for Place<'_> {
+impl Drop for Pending<'_> {
     fn drop(&mut self) {
         self.shared.waiting().remove(&self.key, self.number);
     }
@@ -52,10 +52,10 @@ impl Shared {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a reply until the place is dropped. `None`: its reply could not be told from another's.
-    pub(super) fn wait(&self, key: Key, sender: oneshot::Sender<Reply>) -> Option<Place<'_>> {
+    /// Waits for a reply until what is returned is dropped. `None`: the reply could not be told from another call's.
+    pub(super) fn wait(&self, key: Key, sender: oneshot::Sender<Reply>) -> Option<Pending<'_>> {
         let number = self.waiting().add(key.clone(), sender)?;
-        Some(Place {
+        Some(Pending {
             shared: self,
             key,
             number,
@@ -137,7 +137,7 @@ impl MqttLink {
         eventloop.network_options.set_connection_timeout(CONNECTING);
         eventloop.network_options.set_tcp_nodelay(true);
         let shared = Arc::new(Shared {
-            places: Semaphore::new(options.calls.min(Semaphore::MAX_PERMITS)),
+            permits: Semaphore::new(options.calls.min(Semaphore::MAX_PERMITS)),
             options,
             client,
             connected: watch::Sender::new(false),
@@ -291,21 +291,21 @@ impl MqttLink {
             expect,
         };
         let published_ms = message.published_ms;
-        let tell = |what| {
-            self.tell(Event {
+        let emit = |kind| {
+            self.emit(Event {
                 environment: from.environment.to_owned(),
                 identity: from.identity.to_owned(),
                 received: Instant::now(),
                 published_ms,
-                what,
+                kind,
             });
         };
         match message.body {
-            Body::Heart(heartbeat) => tell(What::Heart(heartbeat)),
-            Body::QueryBaseline(metadata) => tell(What::BaselineWanted(metadata)),
+            Body::Heart(heartbeat) => emit(EventKind::Heart(heartbeat)),
+            Body::QueryBaseline(metadata) => emit(EventKind::BaselineWanted(metadata)),
             Body::Health(envelope) => {
                 if let Some(Ok(health)) = envelope.data.as_ref().map(Health::read) {
-                    tell(What::Health(Box::new(health)));
+                    emit(EventKind::Health(Box::new(health)));
                 }
                 self.shared
                     .hand_out(&key(Expect::Health), Reply::Envelope(Ok(envelope)));
@@ -318,8 +318,8 @@ impl MqttLink {
         }
     }
 
-    /// Reading never waits for whoever takes the events: hearts come again.
-    fn tell(&self, event: Event) {
+    /// Reading from the broker never waits for the receiver of events: signs of life come again.
+    fn emit(&self, event: Event) {
         if let Err(mpsc::error::TrySendError::Full(event)) = self.events.try_send(event)
             && one_more(&self.shared.counters.overflowed)
         {

@@ -6,7 +6,7 @@ mod conversation;
 mod misfortune;
 mod security;
 
-use evenkeel_arklet::mqtt::{Event, MqttOptions, What};
+use evenkeel_arklet::mqtt::{Event, EventKind, MqttOptions};
 use evenkeel_arklet::{Base, MqttTunnel};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
@@ -68,7 +68,7 @@ impl Controller {
     async fn heart(&mut self) -> Event {
         loop {
             let event = self.event().await;
-            if matches!(event.what, What::Heart(_)) {
+            if matches!(event.kind, EventKind::Heart(_)) {
                 return event;
             }
         }

@@ -31,7 +31,7 @@ pub struct LimitError(String);
 pub struct Entry {
     /// Which replica heals it.
     pub holder: String,
-    /// Since when it has its place.
+    /// Since when it has its permit.
     pub since: Timestamp,
     /// When that was last confirmed.
     pub confirmed: Timestamp,
@@ -47,7 +47,7 @@ pub struct Budget {
 /// The nodes of bases: whether each has the taint.
 pub type Nodes = BTreeMap<String, bool>;
 
-/// What became of a request for a place.
+/// What became of a request for a permit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It has one.
@@ -97,7 +97,7 @@ impl std::fmt::Display for Limit {
 }
 
 impl Budget {
-    /// Takes a place for `node`, or confirms the one that it has. `nodes`: all nodes of bases, read before this is written.
+    /// Takes a permit for `node`, or confirms the one that it has. `nodes`: all nodes of bases, read before this is written.
     ///
     /// Nodes that have the taint without an entry count as well: somebody has lost the object, or set the taint by hand.
     pub fn acquire(
@@ -134,7 +134,7 @@ impl Budget {
         Verdict::Granted
     }
 
-    /// Gives a place back; whether there was one.
+    /// Gives a permit back; whether there was one.
     pub fn release(&mut self, node: &str) -> bool {
         self.entries.remove(node).is_some()
     }
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_taken_once_and_given_back() {
+    fn a_permit_is_taken_once_and_given_back() {
         let all = nodes(&[("a", false), ("b", false)]);
         let mut budget = Budget::default();
         assert_eq!(budget.acquire("a", "x", at(0), one(), &all), Verdict::Granted);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_takes_a_node_over_keeps_its_place() {
+    fn whoever_takes_a_node_over_keeps_its_permit() {
         let all = nodes(&[("a", true), ("b", false)]);
         let mut budget = Budget::default();
         budget.acquire("a", "x", at(0), one(), &all);
@@ -241,9 +241,9 @@ mod tests {
     #[case("25%", 10, 2)]
     #[case("25%", 3, 1)]
     #[case("100%", 7, 7)]
-    fn a_limit_is_a_number_or_a_share(#[case] text: &str, #[case] bases: usize, #[case] places: usize) {
+    fn a_limit_is_a_number_or_a_share(#[case] text: &str, #[case] bases: usize, #[case] permits: usize) {
         let limit: Limit = text.parse().unwrap();
-        assert_eq!((limit.of(bases), limit.to_string().as_str()), (places, text));
+        assert_eq!((limit.of(bases), limit.to_string().as_str()), (permits, text));
     }
 
     #[rstest]

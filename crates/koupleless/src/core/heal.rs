@@ -1,7 +1,7 @@
 //! Healing of a base that runs out of metaspace: taint, drain, uninstall, replace, untaint.
 //!
 //! ```text
-//! well -> asking for a place in the budget -> tainting -> draining -> uninstalling -> settling -+-> untainting -> giving back -> well
+//! well -> requesting a permit -> tainting -> draining -> uninstalling -> settling -+-> untainting -> giving back -> well
 //!                                                          |                                   |        ^
 //!                                                          | (deadline: gives up)              v        |
 //!                                                          +---------------------------> replacing -> waiting
@@ -10,11 +10,11 @@
 //! The order of steps is that of Koupleless' design article. What is added: hysteresis, a budget over all replicas, respect for disruption
 //! budgets, and that a base which recovers by itself is left alone at every step.
 //!
-//! * The place in the budget is held from before the taint until after it is gone: never more bases are tainted than the budget has places.
+//! * The permit is held from before the taint until after it is gone: never more bases are tainted than the budget has permits.
 //! * Up to the end of the drain everything can be undone, and is: a base whose pods do not leave before the deadline gets its taint taken
 //!   off. After it the base is empty, and stays tainted until it is a new one or its metaspace is back: pods would come back to a base
 //!   that cannot hold them.
-//! * A silent base is left alone. Its node vanishes when it is dead, and its place with it.
+//! * A silent base is left alone. Its node vanishes when it is dead, and its permit with it.
 
 mod event;
 mod machine;

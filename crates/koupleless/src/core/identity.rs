@@ -95,8 +95,8 @@ pub fn object_name(text: &str) -> String {
     if name == text && !name.is_empty() && name.len() <= NAME {
         return name;
     }
-    let room = NAME - DIGEST - 1;
-    let head: String = name.chars().take(room).collect();
+    let kept = NAME - DIGEST - 1;
+    let head: String = name.chars().take(kept).collect();
     let head = head.trim_matches(['-', '.']);
     // The digest is a part of its own: parts have a limit of their own as well.
     if head.is_empty() {

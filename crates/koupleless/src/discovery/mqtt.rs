@@ -5,7 +5,7 @@ use super::heartbeat::word;
 use crate::core::registry::Sighting;
 use crate::core::{Connection, Identity};
 use evenkeel_arklet::heartbeat::Metadata;
-use evenkeel_arklet::mqtt::{Event, What};
+use evenkeel_arklet::mqtt::{Event, EventKind};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
@@ -39,23 +39,23 @@ pub(super) async fn listen(hub: Arc<Hub>, mut hearts: Hearts) {
                 continue;
             }
         };
-        match event.what {
+        match event.kind {
             // A broker with access rules vouches for the topic, for nothing else.
-            What::Heart(heartbeat) if heartbeat.metadata.identity == event.identity => {
+            EventKind::Heart(heartbeat) if heartbeat.metadata.identity == event.identity => {
                 match word(&heartbeat) {
                     Ok(word) => hub.saw(Sighting::Heart(word)),
                     Err(error) => tracing::debug!(%identity, %error, "a heart is passed over"),
                 }
             }
-            What::BaselineWanted(metadata) if metadata.identity == event.identity => {
+            EventKind::BaselineWanted(metadata) if metadata.identity == event.identity => {
                 if let Some(wanted) = &hearts.wanted {
                     wanted(metadata);
                 }
             }
-            What::Heart(_) | What::BaselineWanted(_) => {
+            EventKind::Heart(_) | EventKind::BaselineWanted(_) => {
                 tracing::debug!(%identity, "a message in the name of another base is passed over");
             }
-            What::Health(_) => hub.answered_by_broker(&identity),
+            EventKind::Health(_) => hub.answered_by_broker(&identity),
         }
     }
 }

@@ -36,7 +36,7 @@ pub(super) struct Registrar {
     client: Client,
     /// When the next write of a node is due, and whether it is to be created.
     due: HashMap<(Arc<str>, Kind), Instant>,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,12 +52,12 @@ impl Registrar {
             hub,
             client,
             due: HashMap::new(),
-            places: Arc::new(Semaphore::new(WRITES)),
+            permits: Arc::new(Semaphore::new(WRITES)),
         }
     }
 
     /// Begins the writes that are due.
-    pub(super) fn look(&mut self) {
+    pub(super) fn reconcile(&mut self) {
         let wanted = self.wanted();
         let now = Instant::now();
         let mut due = HashMap::new();
@@ -92,11 +92,11 @@ impl Registrar {
     }
 
     fn write(&self, node: Arc<str>, base: Arc<Base>, kind: Kind) {
-        let (hub, places) = (self.hub.clone(), self.places.clone());
+        let (hub, permits) = (self.hub.clone(), self.permits.clone());
         let api: Api<Node> = Api::all(self.client.clone());
         // Short and harmless: not waited for at the shutdown.
         tokio::spawn(async move {
-            let Ok(_place) = places.acquire().await else {
+            let Ok(_permit) = permits.acquire().await else {
                 return;
             };
             let write = async {

@@ -9,8 +9,8 @@ use std::time::Duration;
 use subtle::{Choice, ConstantTimeEq as _};
 use tokio::time::Instant;
 
-/// How often a change is looked for.
-const LOOK: Duration = Duration::from_secs(1);
+/// How often the file is checked for a change.
+const RELOAD: Duration = Duration::from_secs(1);
 
 /// The file with the tokens cannot be used. Worth a retry once it has been corrected.
 #[derive(Debug, thiserror::Error)]
@@ -40,7 +40,7 @@ struct State {
     /// Of each token; so that comparing tells nothing of lengths.
     digests: Vec<[u8; 32]>,
     stamp: Option<Stamp>,
-    looked: Instant,
+    checked: Instant,
 }
 
 /// Tells one version of a file from another.
@@ -69,7 +69,7 @@ impl Tokens {
             state: Arc::new(Mutex::new(State {
                 digests,
                 stamp: Some(stamp),
-                looked: Instant::now(),
+                checked: Instant::now(),
             })),
         })
     }
@@ -79,9 +79,9 @@ impl Tokens {
     pub fn accepts(&self, token: &str) -> bool {
         // Nothing is half done when a holder panics: the fields are assigned one by one.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.looked.elapsed() >= LOOK {
-            state.looked = Instant::now();
-            self.look(&mut state);
+        if state.checked.elapsed() >= RELOAD {
+            state.checked = Instant::now();
+            self.reload(&mut state);
         }
         let offered: [u8; 32] = Sha256::digest(token.as_bytes()).into();
         let mut found = Choice::from(0);
@@ -91,7 +91,7 @@ impl Tokens {
         found.into()
     }
 
-    fn look(&self, state: &mut State) {
+    fn reload(&self, state: &mut State) {
         let stamp = fs::metadata(&self.path).map(|metadata| Stamp::of(&metadata)).ok();
         if stamp.is_some() && stamp == state.stamp {
             return;
@@ -182,17 +182,17 @@ mod tests {
             fs::rename(&new, &path).unwrap();
         };
         replace("new");
-        assert!(!tokens.accepts("new"), "it has been looked at just now");
-        tokio::time::advance(LOOK).await;
+        assert!(!tokens.accepts("new"), "it was checked just now");
+        tokio::time::advance(RELOAD).await;
         assert!(tokens.accepts("new") && !tokens.accepts("old"));
         replace("");
-        tokio::time::advance(LOOK).await;
+        tokio::time::advance(RELOAD).await;
         assert!(tokens.accepts("new"));
         fs::remove_file(&path).unwrap();
-        tokio::time::advance(LOOK).await;
+        tokio::time::advance(RELOAD).await;
         assert!(tokens.accepts("new"));
         fs::write(&path, "again").unwrap();
-        tokio::time::advance(LOOK).await;
+        tokio::time::advance(RELOAD).await;
         assert!(tokens.accepts("again") && !tokens.accepts("new"));
     }
 }

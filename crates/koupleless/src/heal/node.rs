@@ -27,7 +27,7 @@ pub(super) fn has_taint(node: &Node) -> bool {
 
 /// Pods that must leave and have not, and whether the taint is there. The taint is looked for first: pods that are seen then
 /// know of it.
-pub(super) async fn look(client: &Client, node: &str) -> Result<(usize, bool), kube::Error> {
+pub(super) async fn inspect(client: &Client, node: &str) -> Result<(usize, bool), kube::Error> {
     let tainted = is_tainted(client, node).await?.unwrap_or(false);
     let pods: Api<Pod> = Api::all(client.clone());
     let pods = pods.list(&crate::pods::on(node)).await?;

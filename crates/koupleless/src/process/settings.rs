@@ -8,7 +8,7 @@ use crate::core::alert::{Hook, Shape, hooks};
 use crate::core::budget::Limit;
 use crate::core::claims::Sharing;
 use crate::core::heal;
-use crate::discovery::door::{HeartbeatTls, Heartbeats};
+use crate::discovery::listener::{HeartbeatTls, Heartbeats};
 use crate::provider::Activation;
 use evenkeel_arklet::mqtt::{Credentials, Password, TlsFiles};
 use evenkeel_vnode::cli::layers::{Origins, settings};

@@ -62,8 +62,8 @@ pub(super) struct Memory {
     names: Mutex<HashMap<String, Weak<Lock<()>>>>,
     /// Held while the journal is read or written.
     pub(super) journal: Lock<()>,
-    /// Held while the base is looked at, so that one answer serves all who ask.
-    pub(super) look: Lock<()>,
+    /// Held while the base is inspected, so that one answer serves all who ask.
+    pub(super) inspection: Lock<()>,
 }
 
 /// The part that changes.
@@ -112,7 +112,7 @@ impl Memory {
             operations: Arc::new(Semaphore::new(operations.max(1))),
             names: Mutex::default(),
             journal: Lock::default(),
-            look: Lock::default(),
+            inspection: Lock::default(),
         }
     }
 
@@ -133,15 +133,15 @@ impl Memory {
                 lock
             }
         };
-        // First the name, so that who waits for it takes nobody else's place.
+        // First the name, so that whoever waits for it takes nobody else's permit.
         let name = lock.lock_owned().await;
-        let place = self.operations.clone().acquire_owned().await.ok();
+        let permit = self.operations.clone().acquire_owned().await.ok();
         self.state().busy.insert(of.to_owned());
         Turn {
             memory: self.clone(),
             of: of.to_owned(),
             _name: name,
-            place,
+            permit,
         }
     }
 
@@ -152,7 +152,7 @@ impl Memory {
         known.is_some_and(|(at, place)| place == endpoint && at.elapsed() < lately)
     }
 
-    /// Whether it is time for another look.
+    /// Whether it is time to inspect the base again.
     pub(super) fn is_stale(&self, after: Duration) -> bool {
         let state = self.state();
         let after = if state.busy.is_empty() { after } else { after / 2 };
@@ -215,13 +215,13 @@ pub(super) struct Turn {
     memory: Arc<Memory>,
     of: String,
     _name: OwnedMutexGuard<()>,
-    place: Option<OwnedSemaphorePermit>,
+    permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Turn {
-    /// Gives its place among the base's operations to others, and keeps the module.
-    pub(super) fn let_others(&mut self) {
-        self.place = None;
+    /// Gives back its permit among the base's operations, and keeps the module.
+    pub(super) fn release_permit(&mut self) {
+        self.permit = None;
     }
 }
 

@@ -78,8 +78,8 @@ impl Inner {
             Ok(_) => tracing::info!(took = ?began.elapsed(), "module installed"),
             Err(fault) => tracing::warn!(took = ?began.elapsed(), reason = fault.reason, "{}", fault.message),
         });
-        if let (Err(fault), Some(witness)) = (&result, self.witness.get()) {
-            witness.not_installed(&bound.base, &module.key, fault);
+        if let (Err(fault), Some(observer)) = (&result, self.observer.get()) {
+            observer.not_installed(&bound.base, &module.key, fault);
         }
         result
     }
@@ -106,7 +106,7 @@ impl Inner {
         let mut found = {
             let asked = async {
                 tokio::select! {
-                    found = self.ask(bound, &install, deadline) => found,
+                    found = self.request(bound, &install, deadline) => found,
                     () = self.moves(bound) => {
                         let message = format!("{} has gone elsewhere while a module was installed", bound.base);
                         Err(Fault::new(FaultKind::Later, "BaseRestarted", message))
@@ -114,10 +114,10 @@ impl Inner {
                 }
             };
             let mut asked = pin!(asked);
-            if let Ok(found) = tokio::time::timeout(self.settings.place, &mut asked).await {
+            if let Ok(found) = tokio::time::timeout(self.settings.permit, &mut asked).await {
                 found?
             } else {
-                turn.let_others();
+                turn.release_permit();
                 asked.await?
             }
         };
@@ -132,14 +132,14 @@ impl Inner {
         if bound.memory.state().anothers(&pod.uid, id).is_none() {
             return Ok(None);
         }
-        let list = self.look_now(bound).await?;
+        let list = self.inspect(bound).await?;
         let there =
             |module: &&Module| matches!(module.state, ModuleState::Activated | ModuleState::Deactivated);
         Ok(list.get(id).filter(there).cloned())
     }
 
     /// Asks until the module is there, or the base has refused it.
-    async fn ask(&self, bound: &Bound, install: &Install, deadline: Instant) -> Result<Module, Fault> {
+    async fn request(&self, bound: &Bound, install: &Install, deadline: Instant) -> Result<Module, Fault> {
         let id = install.id.as_ref().expect("a container has a name and a version");
         let base = &bound.base;
         let target = self.target(base);
@@ -173,7 +173,7 @@ impl Inner {
                 Err(error) => return Err(self.fault(bound, &error)),
             };
             // It may be there already: installed by an earlier process, by an answer that got lost, or by somebody else.
-            let list = self.look_now(bound).await?;
+            let list = self.inspect(bound).await?;
             match list.get(id).map(|module| (module, &module.state)) {
                 Some((module, ModuleState::Activated | ModuleState::Deactivated)) => {
                     return Ok(module.clone());
@@ -218,8 +218,8 @@ impl Inner {
             return std::future::pending().await;
         }
         loop {
-            tokio::time::sleep(jitter(self.settings.look)).await;
-            let list = match self.look_now(bound).await {
+            tokio::time::sleep(jitter(self.settings.resync)).await;
+            let list = match self.inspect(bound).await {
                 Ok(list) => list,
                 Err(fault) => {
                     tracing::debug!(reason = fault.reason, "{}", fault.message);
@@ -286,7 +286,7 @@ impl Inner {
             Err(evenkeel_arklet::TunnelError::Unsupported { .. }) => return Ok(module),
             Err(error) => return Err(self.fault(bound, &error)),
         }
-        let list = self.look_now(bound).await?;
+        let list = self.inspect(bound).await?;
         Ok(list.get(&module.id).cloned().unwrap_or(module))
     }
 
@@ -294,7 +294,7 @@ impl Inner {
     fn runs(&self, bound: &Bound, request: &StartRequest, wanted: &Wanted, module: &Module) -> Started {
         let pod = &request.pod.id;
         let now = Timestamp::now();
-        let doing = super::look::doing(module, now, now);
+        let doing = super::inspect::doing(module, now, now);
         let created = module.created_ms();
         let container = self.container_id(bound, &wanted.key, module, request.attempt);
         let running = Running {

@@ -8,9 +8,9 @@
 
 mod base;
 mod evict;
+mod inspect;
 mod install;
 pub mod journal;
-mod look;
 mod remote;
 mod remove;
 
@@ -52,17 +52,17 @@ pub struct Settings {
     pub env: String,
     /// Capacity of a node in pods; the profile's without.
     pub pods: Option<u32>,
-    /// Time between looks at what a base holds, at least. Half of it while something is under way. 15 s.
-    pub look: Duration,
+    /// How often the modules of a base are resynced, at most. Twice as often while something is under way. 15 s.
+    pub resync: Duration,
     /// What becomes of a module that is installed beside another version of it, and does not serve.
     pub activation: Activation,
     /// Whether pods may have the same module of a base.
     pub sharing: Sharing,
     /// Operations at a time on one base. Of one module there is one at a time. 4.
     pub operations: usize,
-    /// After this time an install is no longer counted among the operations on its base: jars that never come, and modules
-    /// that never start, do not keep others waiting. 30 s.
-    pub place: Duration,
+    /// After this time an install gives back its permit among the operations on its base: jars that never come, and
+    /// modules that never start, do not keep others waiting. 30 s.
+    pub permit: Duration,
     /// How long an install may take in one go, waiting for another operation included. 5 min.
     pub install: Duration,
     /// What stands in each line of a base's log that is a module's, with `{module}` for its name: only such lines, and those
@@ -76,11 +76,11 @@ impl Default for Settings {
             profile: Arc::new(crate::core::profile::KOUPLELESS),
             env: "dev".to_owned(),
             pods: None,
-            look: Duration::from_secs(15),
+            resync: Duration::from_secs(15),
             activation: Activation::default(),
             sharing: Sharing::default(),
             operations: 4,
-            place: Duration::from_secs(30),
+            permit: Duration::from_secs(30),
             install: Duration::from_secs(300),
             log_mark: None,
         }
@@ -112,8 +112,8 @@ pub trait Bases: Send + Sync + 'static {
     fn refused(&self, node: &str, endpoint: &Endpoint);
 }
 
-/// Hears what happens to bases and modules, beside what the framework is told. Must not block.
-pub trait Witness: Send + Sync + 'static {
+/// Is notified of what happens to bases and modules beside what is reported to the framework. Must not block.
+pub trait Observer: Send + Sync + 'static {
     /// What a base said of its health.
     fn health(&self, node: &str, health: &Health);
 
@@ -168,7 +168,7 @@ struct Inner {
     /// The cluster that bases run in as pods.
     pods: Option<BasePods>,
     host: OnceLock<Arc<dyn Host>>,
-    witness: OnceLock<Arc<dyn Witness>>,
+    observer: OnceLock<Arc<dyn Observer>>,
     table: Table,
 }
 
@@ -189,15 +189,15 @@ impl Koupleless {
             tunnels,
             pods,
             host: OnceLock::new(),
-            witness: OnceLock::new(),
+            observer: OnceLock::new(),
             table: Table::default(),
         }))
     }
 
-    /// Lets somebody hear what happens; to be called before the fleet starts, once.
-    pub fn let_hear(&self, witness: Arc<dyn Witness>) {
-        // Whoever comes second hears nothing.
-        let _ = self.0.witness.set(witness);
+    /// Sets who is notified; to be called once, before the fleet starts.
+    pub fn observe_with(&self, observer: Arc<dyn Observer>) {
+        // A second observer is ignored.
+        let _ = self.0.observer.set(observer);
     }
 
     /// What is known of a base has changed: its Node is brought up to date at once.
@@ -428,8 +428,8 @@ impl Provider for Koupleless {
 
     fn release(&self, node: &str) {
         self.0.table.forget(node);
-        if let Some(witness) = self.0.witness.get() {
-            witness.released(node);
+        if let Some(observer) = self.0.observer.get() {
+            observer.released(node);
         }
     }
 

@@ -144,7 +144,7 @@ impl Inner {
             }
         }
         // Containers whose modules are gone are told of.
-        self.look_now(&bound).await?;
+        self.inspect(&bound).await?;
         Ok(left)
     }
 
@@ -161,7 +161,7 @@ impl Inner {
             Ok(outcome) => outcome,
             Err(error) if error.may_have_run() => {
                 let why = self.fault(bound, &error);
-                if self.look_now(bound).await?.get(module).is_none() {
+                if self.inspect(bound).await?.get(module).is_none() {
                     return Ok(());
                 }
                 return Err(why);

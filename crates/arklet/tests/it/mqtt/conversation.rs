@@ -4,7 +4,7 @@ use super::base::FakeBase;
 use super::broker::{Broker, Manners, topic};
 use super::{Controller, SECONDS, base, heart, options};
 use crate::golden::{batch, modules, outcome, recording};
-use evenkeel_arklet::mqtt::What;
+use evenkeel_arklet::mqtt::EventKind;
 use evenkeel_arklet::{Install, ModuleId, Tunnel as _};
 use evenkeel_testkit::mqtt::{Mosquitto, MosquittoSetup};
 use evenkeel_testkit::{eventually, skipped};
@@ -73,7 +73,7 @@ async fn the_recorded_operations(broker: SocketAddr) {
     ];
     assert_eq!(told, wanted);
     // The answer to `health` is news for whoever listens, too.
-    assert!(matches!(controller.event().await.what, What::Health(_)));
+    assert!(matches!(controller.event().await.kind, EventKind::Health(_)));
 
     // What the base was told is what was recorded, at QoS 1 and not retained.
     let recorded = recording("arklet-mqtt-ops.txt");
@@ -255,8 +255,8 @@ async fn hearts_count_from_their_arrival_whatever_the_clock_of_the_base_says() {
     let recorded = recording("arklet-mqtt-connect.txt");
     let first = recorded.lines().next().unwrap();
     peer.publish("queryBaseline", first.split_once("retain=0 ").unwrap().1, false);
-    match controller.event().await.what {
-        What::BaselineWanted(metadata) => assert_eq!(metadata.cluster_name.as_deref(), Some("default")),
+    match controller.event().await.kind {
+        EventKind::BaselineWanted(metadata) => assert_eq!(metadata.cluster_name.as_deref(), Some("default")),
         other => panic!("{other:?}"),
     }
 }

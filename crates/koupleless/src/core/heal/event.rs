@@ -4,7 +4,7 @@ use super::{Note, Reading};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a machine is told.
+/// What has happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
     /// What a machine that begins finds on the node: whether the taint is there.
@@ -32,19 +32,19 @@ pub enum Input {
 /// What is to be done. Each is answered once, with [`Answer::Failed`] if nothing better is known, and may be repeated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Take a place in the budget, or keep the one that is held.
+    /// Take a permit of the budget, or keep the one that is held.
     Acquire,
     /// Set the taint.
     Taint,
-    /// Look which pods are still there, and whether the taint is.
-    Look,
+    /// Inspect the node: which pods are still there, and whether the taint is.
+    Inspect,
     /// Uninstall what is left of our modules.
     Uninstall,
     /// Evict the pod of this UID, in which the base runs, by the Eviction API of the cluster that it is in.
     Replace(Arc<str>),
     /// Take the taint off; one that is not there is fine.
     Untaint,
-    /// Give the place in the budget back; one that is not held is fine.
+    /// Give the permit back; one that is not held is fine.
     Release,
 }
 
@@ -53,9 +53,9 @@ pub enum Action {
 pub enum Answer {
     /// It is done.
     Done,
-    /// There is no place; these nodes have them.
+    /// There is no permit; these nodes have them.
     Full(String),
-    /// What a look showed. It began after it was asked for.
+    /// What the inspection showed. It began after it was requested.
     Seen {
         /// Pods that must leave for the taint and have not.
         pods: usize,
@@ -90,18 +90,18 @@ pub enum Phase {
     Well,
     /// The taint was found at the start: readings decide whether a healing goes on.
     Adopted,
-    /// It waits for a place in the budget.
+    /// It waits for a permit of the budget.
     Asking,
     /// The taint is being set.
     Tainting {
-        /// Then the place is asked for anew.
+        /// Then the permit is requested anew.
         until: Duration,
     },
     /// Pods leave; the cluster evicts them.
     Draining {
         /// Then it gives up.
         until: Duration,
-        /// Pods at the last look.
+        /// Pods at the last inspection.
         pods: Option<usize>,
     },
     /// What is left of our modules is being uninstalled.
@@ -116,19 +116,19 @@ pub enum Phase {
     },
     /// Its pod is being evicted.
     Replacing {
-        /// A last look has shown that no pod has come since.
+        /// A last inspection has shown that no pod has come since.
         sure: bool,
     },
     /// A new base is expected.
     Waiting {
-        /// Then the eviction is asked for again.
+        /// Then the eviction is requested again.
         until: Duration,
     },
     /// The base is empty, and no pod of it is known: somebody has to restart it.
     Spent,
     /// The taint is being taken off.
     Untainting(Outcome),
-    /// The place in the budget is being given back. `None`: no taint was set.
+    /// The permit is being given back. `None`: no taint was set.
     Releasing(Option<Outcome>),
     /// The node is no more.
     Gone,
@@ -139,7 +139,7 @@ pub enum Phase {
 pub struct Output {
     /// What is to be done.
     pub action: Option<Action>,
-    /// What people are told.
+    /// What is reported to people.
     pub notes: Vec<Note>,
     /// When the machine wants a [`Input::Tick`], if nothing else comes.
     pub wake: Option<Duration>,

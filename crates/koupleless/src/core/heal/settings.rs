@@ -26,8 +26,8 @@ pub struct Settings {
     pub measure: Measure,
     /// For how long pods may take to leave.
     pub drain: Duration,
-    /// Between two looks at whether they have.
-    pub look: Duration,
+    /// Between two inspections of whether they have left.
+    pub inspect: Duration,
     /// For how long uninstalling is tried.
     pub uninstall: Duration,
     /// For how long an empty base may take to show that its metaspace is back: a collection must happen first.
@@ -70,7 +70,7 @@ impl Default for Settings {
             measure: Measure::default(),
             // Ten of the usual grace periods.
             drain: Duration::from_secs(300),
-            look: Duration::from_secs(2),
+            inspect: Duration::from_secs(2),
             uninstall: Duration::from_secs(120),
             settle: Duration::from_secs(60),
             replace: Duration::from_secs(300),
@@ -94,7 +94,7 @@ impl Settings {
         }
         let times = [
             ("draining", self.drain),
-            ("looking", self.look),
+            ("inspecting the node", self.inspect),
             ("uninstalling", self.uninstall),
             ("replacing", self.replace),
             ("the first repetition", self.back_off.0),

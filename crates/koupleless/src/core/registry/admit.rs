@@ -118,7 +118,7 @@ pub enum Refused {
 }
 
 impl Refused {
-    /// Whether another one than the owner of the identity seems to speak, rather than that there is no room.
+    /// Whether another one than the owner of the identity seems to speak, rather than that the limit is reached.
     pub fn is_forged(&self) -> bool {
         !matches!(self, Self::NoAddress(_) | Self::Full(_) | Self::Flood { .. })
     }

@@ -112,7 +112,7 @@ impl World {
     async fn made(fail_refused: bool, change: impl FnOnce(&mut Settings, &mut HttpOptions)) -> Self {
         let mut settings = Settings {
             profile: Arc::new(KOUPLELESS),
-            look: Duration::from_millis(50),
+            resync: Duration::from_millis(50),
             log_mark: None,
             ..Settings::default()
         };

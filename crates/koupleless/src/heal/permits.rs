@@ -1,4 +1,4 @@
-//! The places of the healing budget, which all replicas share: a ConfigMap, written by compare-and-swap.
+//! The permits of the healing budget, which all replicas share: a ConfigMap, written by compare-and-swap.
 
 use super::node::has_taint;
 use crate::core::budget::{Budget, Limit, Nodes, Verdict};
@@ -14,13 +14,13 @@ use tokio::time::Instant;
 
 /// How often a write is tried that met another replica's.
 const ATTEMPTS: usize = 8;
-/// For so long a list of nodes is good enough to refuse a place: many bases that wait must not each list all nodes.
+/// A list of nodes is fresh enough to refuse a permit for this long: many bases that wait must not each list all nodes.
 const REFUSES: Duration = Duration::from_secs(5);
 
-/// Why a place was neither granted nor refused. Ask again.
+/// Why a permit was neither granted nor refused. Request it again.
 #[derive(Debug, thiserror::Error)]
-pub enum PlacesError {
-    /// The API server.
+pub enum PermitError {
+    /// The API server has refused, or did not answer.
     #[error("cannot {what} ConfigMap {CONFIG_MAP}")]
     Api {
         /// What was to be done.
@@ -42,16 +42,16 @@ pub enum PlacesError {
     Contended,
 }
 
-pub(super) struct Places {
+pub(super) struct Permits {
     maps: Api<ConfigMap>,
     nodes: Api<Node>,
     holder: String,
     limit: Limit,
-    /// The last list of nodes. Whoever asks for a place holds the lock: they queue here rather than at the API server.
+    /// The last list of nodes. Whoever requests a permit holds the lock, so that they queue here rather than at the API server.
     listed: Mutex<Option<(Instant, Nodes)>>,
 }
 
-impl Places {
+impl Permits {
     pub(super) fn new(client: Client, namespace: &str, holder: &str, limit: Limit) -> Self {
         Self {
             maps: Api::namespaced(client.clone(), namespace),
@@ -62,65 +62,65 @@ impl Places {
         }
     }
 
-    pub(super) async fn acquire(&self, node: &str) -> Result<Verdict, PlacesError> {
+    pub(super) async fn acquire(&self, node: &str) -> Result<Verdict, PermitError> {
         let mut listed = self.listed.lock().await;
         for _ in 0..ATTEMPTS {
             // Before the nodes: an entry whose node is missing in a list of before it was made would be dropped.
             let (map, mut budget) = self.read().await?;
             if let Some((at, nodes)) = &*listed
                 && at.elapsed() < REFUSES
-                && let full @ Verdict::Full(_) = self.ask(&mut budget.clone(), node, nodes)
+                && let full @ Verdict::Full(_) = self.request(&mut budget.clone(), node, nodes)
             {
                 return Ok(full);
             }
             let nodes = self.list().await?;
-            let verdict = self.ask(&mut budget, node, &nodes);
+            let verdict = self.request(&mut budget, node, &nodes);
             *listed = Some((Instant::now(), nodes));
             if matches!(verdict, Verdict::Full(_)) || self.write(map, &budget).await? {
                 return Ok(verdict);
             }
         }
-        Err(PlacesError::Contended)
+        Err(PermitError::Contended)
     }
 
-    pub(super) async fn release(&self, node: &str) -> Result<(), PlacesError> {
+    pub(super) async fn release(&self, node: &str) -> Result<(), PermitError> {
         for _ in 0..ATTEMPTS {
             let (map, mut budget) = self.read().await?;
             if !budget.release(node) || self.write(map, &budget).await? {
                 return Ok(());
             }
         }
-        Err(PlacesError::Contended)
+        Err(PermitError::Contended)
     }
 
-    fn ask(&self, budget: &mut Budget, node: &str, nodes: &Nodes) -> Verdict {
+    fn request(&self, budget: &mut Budget, node: &str, nodes: &Nodes) -> Verdict {
         budget.acquire(node, &self.holder, Timestamp::now(), self.limit, nodes)
     }
 
-    async fn list(&self) -> Result<Nodes, PlacesError> {
+    async fn list(&self) -> Result<Nodes, PermitError> {
         let params = ListParams::default().labels(&format!("{COMPONENT_LABEL}={VNODE}"));
-        let nodes = self.nodes.list(&params).await.map_err(PlacesError::Nodes)?;
+        let nodes = self.nodes.list(&params).await.map_err(PermitError::Nodes)?;
         Ok(nodes
             .iter()
             .map(|node| (node.name_any(), has_taint(node)))
             .collect())
     }
 
-    async fn read(&self) -> Result<(Option<ConfigMap>, Budget), PlacesError> {
+    async fn read(&self) -> Result<(Option<ConfigMap>, Budget), PermitError> {
         let map = self.maps.get_opt(CONFIG_MAP).await;
-        let map = map.map_err(|source| PlacesError::Api { what: "read", source })?;
+        let map = map.map_err(|source| PermitError::Api { what: "read", source })?;
         let text = map.as_ref().and_then(|map| map.data.as_ref()?.get(ENTRIES));
         let budget = match text {
-            Some(text) => serde_json::from_str(text).map_err(PlacesError::Unreadable)?,
+            Some(text) => serde_json::from_str(text).map_err(PermitError::Unreadable)?,
             None => Budget::default(),
         };
         Ok((map, budget))
     }
 
     /// Writes the object if it is as it was read; whether it was.
-    async fn write(&self, map: Option<ConfigMap>, budget: &Budget) -> Result<bool, PlacesError> {
+    async fn write(&self, map: Option<ConfigMap>, budget: &Budget) -> Result<bool, PermitError> {
         // Entries are names and times, which can always be written.
-        let text = serde_json::to_string(budget).map_err(PlacesError::Unreadable)?;
+        let text = serde_json::to_string(budget).map_err(PermitError::Unreadable)?;
         let params = PostParams::default();
         let written = if let Some(mut map) = map {
             map.data.get_or_insert_default().insert(ENTRIES.to_owned(), text);
@@ -140,7 +140,7 @@ impl Places {
             Ok(_) => Ok(true),
             // Somebody else wrote, created or deleted it.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(false),
-            Err(source) => Err(PlacesError::Api {
+            Err(source) => Err(PermitError::Api {
                 what: "write",
                 source,
             }),

@@ -1,6 +1,6 @@
-//! Opens the door for heartbeats: socket, tokens, certificates, all of them of files that somebody else renews.
+//! Opens the listener for heartbeats: its socket, and tokens and certificates from files that somebody else renews.
 
-use super::heartbeat::{Auth, Door};
+use super::heartbeat::{Auth, Listener};
 use super::token::{TokenError, Tokens};
 use crate::baseline::Baseline;
 use evenkeel_net::pki::PkiError;
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 /// How heartbeats are taken over HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heartbeats {
-    /// Where.
+    /// Where to listen.
     pub address: SocketAddr,
     /// File with bearer tokens, one of which a base needs then.
     pub tokens: Option<PathBuf>,
@@ -34,9 +34,9 @@ pub struct HeartbeatTls {
     pub clients: Option<PathBuf>,
 }
 
-/// Why it stays shut. Not worth a retry with the same files.
+/// Why heartbeats cannot be taken. Not worth a retry with the same files.
 #[derive(Debug, thiserror::Error)]
-pub enum DoorError {
+pub enum ListenerError {
     /// The tokens cannot be read.
     #[error("--heartbeat-token-file")]
     Tokens(#[from] TokenError),
@@ -68,18 +68,18 @@ impl Heartbeats {
         baseline: Option<Arc<dyn Baseline>>,
         every: Duration,
         stop: &CancellationToken,
-    ) -> Result<Door, DoorError> {
+    ) -> Result<Listener, ListenerError> {
         let tokens = self.tokens.as_deref().map(Tokens::read).transpose()?;
         let tls = match &self.tls {
             Some(tls) => Some(tls.serve(every, stop).await?),
             None => None,
         };
         let address = self.address;
-        let listener = TcpListener::bind(address)
+        let socket = TcpListener::bind(address)
             .await
-            .map_err(|source| DoorError::Listen { address, source })?;
-        Ok(Door {
-            listener,
+            .map_err(|source| ListenerError::Listen { address, source })?;
+        Ok(Listener {
+            socket,
             tls,
             auth: Auth {
                 tokens,
@@ -91,7 +91,7 @@ impl Heartbeats {
 }
 
 impl HeartbeatTls {
-    async fn serve(&self, every: Duration, stop: &CancellationToken) -> Result<ServerTls, DoorError> {
+    async fn serve(&self, every: Duration, stop: &CancellationToken) -> Result<ServerTls, ListenerError> {
         let tls = ServerTls::without_certificate()?;
         let identity = self.files.load(&tls).await?;
         if let Some(path) = self.clients.clone() {

@@ -1,4 +1,4 @@
-//! Who hears of bases beside the virtual nodes: healing, and people.
+//! Passes on what happens to bases: to healing, and to people by alerts.
 
 use crate::alert::Alerts;
 use crate::core::alert::{Alert, Scene};
@@ -7,7 +7,7 @@ use crate::core::registry::{Change, Event};
 use crate::core::{Base, PodRef};
 use crate::discovery::Discovery;
 use crate::heal::{Healer, Healing, Modules};
-use crate::provider::{Koupleless, Witness};
+use crate::provider::{Koupleless, Observer};
 use evenkeel_arklet::ModuleId;
 use evenkeel_arklet::health::{Health, Limit};
 use evenkeel_vnode::provider::Fault;
@@ -16,8 +16,8 @@ use jiff::Timestamp;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Passes on what is heard.
-pub(super) struct Ears {
+/// Observes bases for healing and alerts.
+pub(super) struct BaseObserver {
     alerts: Option<Alerts>,
     healer: Option<Healer>,
     /// The cluster of the bases' pods, where those are watched.
@@ -28,7 +28,7 @@ pub(super) struct Ears {
     healings: Mutex<HashMap<Arc<str>, Healing>>,
 }
 
-impl Ears {
+impl BaseObserver {
     pub(super) fn new(
         alerts: Option<Alerts>,
         healer: Option<Healer>,
@@ -77,7 +77,7 @@ impl Ears {
     }
 }
 
-impl Witness for Ears {
+impl Observer for BaseObserver {
     fn health(&self, node: &str, health: &Health) {
         let Some(healer) = &self.healer else { return };
         let Some(term) = self.provider.term(node) else {

@@ -1,13 +1,13 @@
-//! What is logged.
+//! What is logged of bases, and how much of what is refused.
 
 use crate::core::registry::{Change, Event, Refused};
 use std::collections::HashSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Refusals are told once in this time each.
+/// Each refusal is logged once in this time.
 const WINDOW: Duration = Duration::from_secs(60);
-/// So many in that time; a forger must not fill the log.
+/// Most refusals that are logged in that time: a forger must not fill the log.
 const MOST: usize = 50;
 
 pub(super) fn log(event: &Event) {
@@ -30,56 +30,59 @@ pub(super) fn log(event: &Event) {
     }
 }
 
-/// Refusals that were told lately.
+/// Refusals that were logged lately.
 #[derive(Debug, Default)]
-pub(super) struct Complaints {
+pub(super) struct Refusals {
     since: Duration,
-    told: HashSet<String>,
-    untold: usize,
+    logged: HashSet<String>,
+    suppressed: usize,
 }
 
-impl Complaints {
+impl Refusals {
     pub(super) fn add(&mut self, refused: &Refused, now: Duration) {
-        self.tell_of_others(now);
-        if self.is_to_be_told(refused.to_string()) {
+        self.log_suppressed(now);
+        if self.is_due(refused.to_string()) {
             tracing::warn!(why = %refused, "a word about a base is refused");
         }
     }
 
-    /// What came from `peer` is no heartbeat. Who it is meant to be is not known, and reasons are as many as a peer likes: each
-    /// peer is told of once.
+    /// What came from `peer` is no heartbeat. Which base is meant is not known, and a peer can cause as many reasons as it likes:
+    /// each peer is logged once.
     pub(super) fn unreadable(&mut self, peer: IpAddr, why: &str, now: Duration) {
-        self.tell_of_others(now);
-        if self.is_to_be_told(peer.to_string()) {
+        self.log_suppressed(now);
+        if self.is_due(peer.to_string()) {
             tracing::warn!(%peer, why, "a heartbeat is not taken");
         }
     }
 
-    fn tell_of_others(&mut self, now: Duration) {
-        if let Some(untold) = self.turn(now) {
-            tracing::warn!(untold, "further words about bases were refused within a minute");
+    fn log_suppressed(&mut self, now: Duration) {
+        if let Some(suppressed) = self.turn(now) {
+            tracing::warn!(
+                suppressed,
+                "further words about bases were refused within a minute"
+            );
         }
     }
 
-    /// Begins anew once the window is over; how many were not told, if any.
+    /// Begins a new window once the last one is over. Returns how many refusals were not logged in it, if any.
     fn turn(&mut self, now: Duration) -> Option<usize> {
         if now.saturating_sub(self.since) < WINDOW {
             return None;
         }
         self.since = now;
-        self.told.clear();
-        Some(std::mem::take(&mut self.untold)).filter(|untold| *untold > 0)
+        self.logged.clear();
+        Some(std::mem::take(&mut self.suppressed)).filter(|suppressed| *suppressed > 0)
     }
 
-    fn is_to_be_told(&mut self, text: String) -> bool {
-        if self.told.contains(&text) {
+    fn is_due(&mut self, text: String) -> bool {
+        if self.logged.contains(&text) {
             return false;
         }
-        if self.told.len() >= MOST {
-            self.untold += 1;
+        if self.logged.len() >= MOST {
+            self.suppressed += 1;
             return false;
         }
-        self.told.insert(text)
+        self.logged.insert(text)
     }
 }
 
@@ -89,12 +92,12 @@ mod tests {
 
     #[test]
     fn a_forger_does_not_fill_the_log() {
-        let mut complaints = Complaints::default();
-        let told = (0..1000).filter(|number| complaints.is_to_be_told(format!("base {number}")));
-        assert_eq!(told.count(), MOST);
-        assert_eq!(complaints.turn(Duration::from_secs(59)), None);
-        assert_eq!(complaints.turn(Duration::from_secs(60)), Some(950));
-        assert!(complaints.is_to_be_told("base 1".to_owned()));
-        assert!(!complaints.is_to_be_told("base 1".to_owned()), "once a minute");
+        let mut refusals = Refusals::default();
+        let logged = (0..1000).filter(|number| refusals.is_due(format!("base {number}")));
+        assert_eq!(logged.count(), MOST);
+        assert_eq!(refusals.turn(Duration::from_secs(59)), None);
+        assert_eq!(refusals.turn(Duration::from_secs(60)), Some(950));
+        assert!(refusals.is_due("base 1".to_owned()));
+        assert!(!refusals.is_due("base 1".to_owned()), "once a minute");
     }
 }

@@ -1,4 +1,4 @@
-//! What bases hold and how they are.
+//! Inspects bases: what they hold, and how they are.
 
 use super::base::{Bound, Running, State};
 use super::install::about;
@@ -27,8 +27,8 @@ impl Inner {
         let mut another = None;
         match self.health(&bound).await {
             Ok(health) => {
-                if let Some(witness) = self.witness.get() {
-                    witness.health(node, &health);
+                if let Some(observer) = self.observer.get() {
+                    observer.health(node, &health);
                 }
                 let mut state = bound.memory.state();
                 let kept = state.health.as_ref().and_then(|health| health.jvm.clone());
@@ -41,7 +41,7 @@ impl Inner {
                 if has_changed && let Some(host) = self.host.get() {
                     host.report(Report::Node { name: node.into() });
                 }
-                if bound.memory.is_stale(self.settings.look) {
+                if bound.memory.is_stale(self.settings.resync) {
                     self.watch(bound.clone());
                 }
             }
@@ -63,20 +63,20 @@ impl Inner {
         Ok(answer)
     }
 
-    /// Looks at what a base holds and tells the framework of it, without anybody's waiting.
+    /// Inspects a base and reports to the framework, in the background.
     fn watch(self: &Arc<Self>, bound: Bound) {
         let inner = self.clone();
         tokio::spawn(async move {
-            if let Err(fault) = inner.look_now(&bound).await {
+            if let Err(fault) = inner.inspect(&bound).await {
                 tracing::debug!(node = %bound.node, reason = fault.reason, "{}", fault.message);
             }
         });
     }
 
-    /// What a base holds now. The framework is told of changes on the way.
-    pub(super) async fn look_now(&self, bound: &Bound) -> Result<Arc<ModuleList>, Fault> {
+    /// What a base holds now. Changes are reported to the framework on the way.
+    pub(super) async fn inspect(&self, bound: &Bound) -> Result<Arc<ModuleList>, Fault> {
         let asked = Instant::now();
-        let _held = bound.memory.look.lock().await;
+        let _held = bound.memory.inspection.lock().await;
         if let Some((at, list)) = &bound.memory.state().seen
             && *at > asked
         {
@@ -112,7 +112,7 @@ impl Inner {
         let modules = Modules::readable(&request.pod, &self.settings.profile);
         self.read_journal(&bound).await?;
         let ids = modules.ids();
-        let list = self.look_now(&bound).await.map_err(|fault| about(&ids, fault))?;
+        let list = self.inspect(&bound).await.map_err(|fault| about(&ids, fault))?;
         let ours = |module: &crate::core::module::Module| {
             let state = bound.memory.state();
             let owners = state.claims.owners(&module.key);
