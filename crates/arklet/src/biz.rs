@@ -15,7 +15,7 @@ pub enum ModuleState {
     Unresolved,
     /// Read, and starting. Cannot be removed now.
     Resolved,
-    /// Serves.
+    /// The module serves.
     Activated,
     /// Installed, while another version of its name serves.
     Deactivated,
@@ -64,21 +64,21 @@ impl fmt::Display for ModuleState {
 /// Why a state was entered (sofa-ark's `StateChangeReason`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// `Created`.
+    /// The module was read and registered (`Created`).
     Created,
-    /// `Started`.
+    /// Its `main` has returned (`Started`).
     Started,
-    /// `Install Failed`, `INSTALL_FAILED`.
+    /// Its `main` has thrown (`Install Failed`, `INSTALL_FAILED`).
     InstallFailed,
-    /// `Uninstall Failed`, `UN_INSTALL_FAILED`.
+    /// Stopping it has thrown (`Uninstall Failed`, `UN_INSTALL_FAILED`).
     UninstallFailed,
-    /// `Switched`.
+    /// Another version of its name was made the one that serves, or this one (`Switched`).
     Switched,
-    /// `Killing`.
+    /// It is being stopped (`Killing`).
     Killing,
-    /// `Stopped`.
+    /// It was stopped (`Stopped`).
     Stopped,
-    /// `Undefine`.
+    /// No reason was given (`Undefine`).
     Undefined,
     /// A word that is not known here.
     Other(String),
@@ -121,9 +121,9 @@ impl Reason {
 /// A state that a module entered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateRecord {
-    /// Which.
+    /// The state that was entered.
     pub state: ModuleState,
-    /// Why.
+    /// The reason for it.
     pub reason: Reason,
     /// More; a stack trace after a failure.
     pub message: String,
@@ -136,7 +136,7 @@ pub struct StateRecord {
 pub struct Module {
     /// Name and version by the manifest.
     pub id: ModuleId,
-    /// State now.
+    /// Its state now.
     pub state: ModuleState,
     /// How it got there, oldest first. Over MQTT the latest alone.
     pub records: Vec<StateRecord>,

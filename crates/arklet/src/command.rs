@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What arklet can be asked. Bases may add commands of their own; these are built in.
+/// The commands that are built into arklet. Bases may add others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Command {
     /// Installs one module.
@@ -15,15 +15,15 @@ pub enum Command {
     UninstallBiz,
     /// Makes another installed version of a module the active one.
     SwitchBiz,
-    /// Lists modules.
+    /// Lists the modules of the base.
     QueryAllBiz,
-    /// What became of an asynchronous operation.
+    /// Reads the record of an asynchronous operation.
     QueryBizOps,
     /// Installs several modules, by priority.
     BatchInstallBiz,
     /// JVM, processor and modules.
     Health,
-    /// Lists commands.
+    /// Lists the commands of the base.
     Help,
 }
 
@@ -71,7 +71,7 @@ impl fmt::Display for Command {
 pub struct ModuleId {
     /// `bizName`, as in the manifest of the jar.
     pub name: String,
-    /// `bizVersion`.
+    /// `bizVersion`, as in the manifest of the jar.
     pub version: String,
 }
 
@@ -146,7 +146,7 @@ pub enum InvalidRequest {
     /// Name or version is blank.
     #[error("module identity \"{0}\": name and version must both be set")]
     Identity(ModuleId),
-    /// Not a URL.
+    /// The address of the jar is not a URL.
     #[error("\"{0}\" is not a URL: it needs a scheme, such as file: or https:")]
     Url(String),
     /// Over MQTT replies are told apart by name and version.
@@ -160,7 +160,7 @@ pub enum InvalidRequest {
     Topic {
         /// Identity or environment.
         what: &'static str,
-        /// The text.
+        /// The text that was refused, or its start.
         text: String,
     },
 }
@@ -216,10 +216,10 @@ impl Install {
     }
 }
 
-/// What `health` is asked for.
+/// Which parts of its health a base is to report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HealthQuery {
-    /// `None`: everything.
+    /// The part that is wanted; `None`: all parts.
     pub kind: Option<HealthKind>,
     /// One module, with [`HealthKind::Biz`].
     pub module: Option<ModuleId>,
@@ -232,9 +232,9 @@ pub struct HealthQuery {
 pub enum HealthKind {
     /// JVM and processor.
     System,
-    /// Modules.
+    /// The modules.
     Biz,
-    /// Plugins.
+    /// Plugins of the container, sofa-ark.
     Plugin,
 }
 
@@ -252,29 +252,29 @@ impl HealthKind {
 /// A command with what it needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
-    /// `installBiz`.
+    /// Installs a module (`installBiz`).
     Install {
-        /// What.
+        /// The module and where its jar is.
         install: &'a Install,
         /// With one it runs asynchronously. Must be new to the base: records are never forgotten while it runs.
         request_id: Option<&'a str>,
     },
-    /// `uninstallBiz`.
+    /// Removes a module (`uninstallBiz`).
     Uninstall(&'a ModuleId),
-    /// `switchBiz`.
+    /// Makes an installed module the one of its name that serves (`switchBiz`).
     Switch(&'a ModuleId),
-    /// `queryAllBiz`.
+    /// Lists the modules (`queryAllBiz`).
     Modules,
-    /// `queryBizOps`.
+    /// Reads the record of an asynchronous operation (`queryBizOps`).
     Ops {
         /// As given to the operation.
         request_id: &'a str,
     },
     /// `batchInstallBiz`. One batch at a time per base.
     Batch(&'a [Install]),
-    /// `health`.
+    /// Reads the health of the base (`health`).
     Health(HealthQuery),
-    /// `help`.
+    /// Lists the commands (`help`).
     Help,
 }
 

@@ -9,15 +9,15 @@ use std::fmt;
 /// Why bytes are not what they should be.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
-    /// Not JSON.
+    /// The bytes are not JSON.
     #[error("not JSON")]
     Json(#[source] serde_json::Error),
     /// JSON, but something else was expected.
     #[error("{what} is not {wanted}")]
     Shape {
-        /// Which part.
+        /// The part that has another type.
         what: &'static str,
-        /// What was expected.
+        /// The type that was expected.
         wanted: &'static str,
     },
     /// Something without which the rest means nothing.
@@ -28,9 +28,9 @@ pub enum DecodeError {
 /// How an answer says that it went.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Code {
-    /// `SUCCESS`.
+    /// The command was carried out (`SUCCESS`).
     Success,
-    /// `FAILED`.
+    /// The command was refused or has failed (`FAILED`).
     Failed,
     /// `CMD_NOT_FOUND`: arklet knows no such command.
     CommandNotFound,

@@ -8,27 +8,27 @@ use crate::read;
 use serde_json::Value;
 use std::time::Duration;
 
-/// How a base is.
+/// What a base says of itself and its modules.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Health {
     /// What the base that has answered calls itself, where it says so.
     pub identity: Option<String>,
     /// Absent if the base cannot measure itself.
     pub jvm: Option<Jvm>,
-    /// Absent likewise.
+    /// Absent if the base cannot measure its processors.
     pub cpu: Option<Cpu>,
     /// The base's own biz.
     pub master: Option<Module>,
     /// All modules, **the master among them**; the one that was asked for.
     pub modules: ModuleList,
-    /// Plugins.
+    /// Plugins of the container, sofa-ark.
     pub plugins: Vec<Plugin>,
 }
 
 /// The Java virtual machine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Jvm {
-    /// `17.0.15`.
+    /// Version of Java, such as `17.0.15`.
     pub version: Option<String>,
     /// Time since its start.
     pub uptime: Option<Duration>,
@@ -36,7 +36,7 @@ pub struct Jvm {
     pub metaspace_used: Option<u64>,
     /// Metaspace committed, bytes.
     pub metaspace_committed: Option<u64>,
-    /// Most metaspace.
+    /// Most metaspace that the JVM may take.
     pub metaspace_max: Option<Limit>,
     /// Heap in use, MiB.
     pub heap_used_mib: Option<f64>,
@@ -51,29 +51,29 @@ pub struct Jvm {
 pub enum Limit {
     /// None is set (Java says -1).
     Unlimited,
-    /// So many bytes.
+    /// The limit in bytes.
     Bytes(u64),
 }
 
 /// Processors. `total used (%)` of the wire is a count of ticks and left out.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cpu {
-    /// How many.
+    /// Number of processors.
     pub count: Option<u32>,
-    /// Percent, 0 to 100.
+    /// Share of time in applications, in percent.
     pub user: Option<f64>,
-    /// Percent, 0 to 100.
+    /// Share of time in the kernel, in percent.
     pub system: Option<f64>,
-    /// Percent, 0 to 100.
+    /// Share of time without work, in percent.
     pub free: Option<f64>,
 }
 
 /// A plugin of the base.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plugin {
-    /// Its name.
+    /// Name of the plugin.
     pub name: String,
-    /// Its version.
+    /// Version of the plugin.
     pub version: Option<String>,
 }
 

@@ -10,9 +10,9 @@ use std::net::{IpAddr, SocketAddr};
 pub struct Metadata {
     /// Names the base; its address, if nothing else is set. Never blank.
     pub identity: String,
-    /// The application. Stock bases say `TO_BE_IMPLEMENTED`.
+    /// Name of the application. A base that sets none says `TO_BE_IMPLEMENTED`.
     pub name: Option<String>,
-    /// Its version.
+    /// Version of the application.
     pub version: Option<String>,
     /// The cluster it counts itself to.
     pub cluster_name: Option<String>,
@@ -33,7 +33,7 @@ impl Metadata {
 /// A sign of life.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heartbeat {
-    /// Who.
+    /// The base that lives.
     pub metadata: Metadata,
     /// Host name as Java sees it.
     pub host_name: Option<String>,

@@ -9,14 +9,14 @@ mod exchange;
 mod install;
 
 use crate::biz::ModuleList;
-use crate::command::{Command, HealthQuery, Install, InvalidRequest, ModuleId, Request};
+use crate::command::{HealthQuery, Install, InvalidRequest, ModuleId, Request};
 use crate::envelope::{DecodeError, Envelope};
 use crate::health::Health;
 use crate::help::Offer;
 use crate::outcome::{BatchOutcome, Outcome};
 use crate::read;
 use crate::traced::traced;
-use crate::tunnel::{Base, Tunnel, TunnelError, answered};
+use crate::tunnel::{Base, ErrorKind, Tunnel, TunnelError, answered};
 use bytes::Bytes;
 use exchange::{Fault, Limits};
 use futures::FutureExt as _;
@@ -32,15 +32,15 @@ const LONGEST_NAME: usize = 253;
 /// Deadlines and limits.
 #[derive(Clone, Debug)]
 pub struct HttpOptions {
-    /// For connecting.
+    /// Deadline of connecting.
     pub connect: Duration,
-    /// For a question: `health`, `queryAllBiz`, `queryBizOps`, and for the acceptance of an asynchronous install.
+    /// Deadline of a query: `health`, `queryAllBiz`, `queryBizOps`, and for the acceptance of an asynchronous install.
     pub query: Duration,
-    /// For an install from beginning to end.
+    /// Deadline of an install from beginning to end.
     pub install: Duration,
-    /// For an uninstall or a switch: modules may take their time to stop.
+    /// Deadline of an uninstall or a switch: modules may take their time to stop.
     pub uninstall: Duration,
-    /// For a batch, which is synchronous.
+    /// Deadline of a batch, which is synchronous.
     pub batch: Duration,
     /// Longest answer in bytes. A stack trace is some 10 KiB, a module in a list less than one.
     pub answer: usize,
@@ -100,23 +100,15 @@ impl HttpTunnel {
         within: Duration,
     ) -> Result<Envelope, TunnelError> {
         let command = request.command();
-        let base_text = || base.to_string();
-        let invalid = |source| TunnelError::Invalid {
-            base: base_text(),
-            command,
-            source,
-        };
-        request.check().map_err(invalid)?;
+        let error = |kind| base.error(command, kind);
+        base.check(request)?;
         let body = request.body().to_string();
         if body.len() > MOST_REQUEST {
-            return Err(invalid(InvalidRequest::TooLong(body.len())));
+            return Err(error(ErrorKind::Invalid(InvalidRequest::TooLong(body.len()))));
         }
         let Some(address) = base.address else {
-            return Err(TunnelError::Unsupported {
-                base: base_text(),
-                command,
-                over: "HTTP (the base has told no address)",
-            });
+            let over = "HTTP (the base has told no address)";
+            return Err(error(ErrorKind::Unsupported { over }));
         };
         let limits = Limits {
             connect: self.options.connect,
@@ -125,36 +117,27 @@ impl HttpTunnel {
         };
         let answer = exchange::post(address, command.id(), Bytes::from(body), &limits)
             .await
-            .map_err(|fault| self.fault(base, command, within, fault))?;
+            .map_err(|fault| error(self.kind(within, fault)))?;
+        let excerpt = || read::excerpt(&String::from_utf8_lossy(&answer.body), 200);
         if answer.status != http::StatusCode::OK {
-            return Err(TunnelError::Status {
-                base: base_text(),
-                command,
+            return Err(error(ErrorKind::Status {
                 status: answer.status.as_u16(),
-                text: read::excerpt(&String::from_utf8_lossy(&answer.body), 200),
-            });
+                text: excerpt(),
+            }));
         }
         match (Envelope::decode(&answer.body), answer.cut) {
             // A reset behind a complete object takes nothing from it.
             (Ok(envelope), _) => match envelope.base_identity.as_deref().map(str::trim) {
-                Some(says) if !says.is_empty() && says != base.identity => Err(TunnelError::Another {
-                    base: base_text(),
-                    command,
+                Some(says) if !says.is_empty() && says != base.identity => Err(error(ErrorKind::Another {
                     says: read::excerpt(says, LONGEST_NAME),
-                }),
+                })),
                 _ => Ok(envelope),
             },
-            (Err(_), Some(error)) => Err(TunnelError::Broken {
-                base: base_text(),
-                command,
-                source: error.into(),
-            }),
-            (Err(source), None) => Err(TunnelError::Unreadable {
-                base: base_text(),
-                command,
-                excerpt: read::excerpt(&String::from_utf8_lossy(&answer.body), 200),
+            (Err(_), Some(source)) => Err(error(ErrorKind::Broken(source.into()))),
+            (Err(source), None) => Err(error(ErrorKind::Unreadable {
+                excerpt: excerpt(),
                 source,
-            }),
+            })),
         }
     }
 
@@ -163,28 +146,15 @@ impl HttpTunnel {
         self.query(base, &Request::Help, Offer::read_all).await
     }
 
-    fn fault(&self, base: &Base, command: Command, within: Duration, fault: Fault) -> TunnelError {
-        let base = base.to_string();
+    fn kind(&self, within: Duration, fault: Fault) -> ErrorKind {
         match fault {
-            Fault::Connect(source) => TunnelError::Connect {
-                base,
-                command,
-                source,
-            },
-            Fault::Silent => TunnelError::Silent {
-                base,
-                command,
+            Fault::Connect(source) => ErrorKind::Connect(source),
+            Fault::Silent => ErrorKind::Silent {
                 topic: None,
                 after: within,
             },
-            Fault::Broken(error) => TunnelError::Broken {
-                base,
-                command,
-                source: error.into(),
-            },
-            Fault::TooLong => TunnelError::TooLong {
-                base,
-                command,
+            Fault::Broken(source) => ErrorKind::Broken(source.into()),
+            Fault::TooLong => ErrorKind::TooLong {
                 limit: self.options.answer,
             },
         }

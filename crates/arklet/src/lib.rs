@@ -65,4 +65,4 @@ pub use http::HttpTunnel;
 #[cfg(feature = "mqtt")]
 pub use mqtt::MqttTunnel;
 pub use outcome::{BatchOutcome, Failure, Outcome};
-pub use tunnel::{Base, Tunnel, TunnelError};
+pub use tunnel::{Base, ErrorKind, Tunnel, TunnelError};

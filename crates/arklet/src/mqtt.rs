@@ -23,7 +23,7 @@ use crate::health::Health;
 use crate::heartbeat::{Heartbeat, Metadata};
 use crate::outcome::{BatchOutcome, Outcome};
 use crate::traced::traced;
-use crate::tunnel::{Base, Tunnel, TunnelError, answered};
+use crate::tunnel::{Base, ErrorKind, Tunnel, TunnelError, answered};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use link::Shared;
@@ -139,24 +139,14 @@ impl MqttTunnel {
     async fn exchange(&self, base: &Base, call: Call) -> Result<Reply, TunnelError> {
         let command = call.command;
         let shared = &*self.shared;
-        let busy = |reason| TunnelError::Busy {
-            base: base.to_string(),
-            command,
-            reason,
-        };
-        let invalid = |source| TunnelError::Invalid {
-            base: base.to_string(),
-            command,
-            source,
-        };
+        let error = |kind| base.error(command, kind);
+        let busy = |reason| error(ErrorKind::Busy { reason });
+        let invalid = |source| error(ErrorKind::Invalid(source));
         topic::check("identity", &base.identity).map_err(invalid)?;
         let environment = base.environment.to_lowercase();
         if !shared.options.environments.contains(&environment) {
-            return Err(TunnelError::Unsupported {
-                base: base.to_string(),
-                command,
-                over: "MQTT (its environment is not subscribed to)",
-            });
+            let over = "MQTT (its environment is not subscribed to)";
+            return Err(error(ErrorKind::Unsupported { over }));
         }
         let body = call.body.to_string();
         if body.len() > options::MOST_REQUEST {
@@ -169,10 +159,7 @@ impl MqttTunnel {
         let mut connected = shared.connected.subscribe();
         let patience = shared.options.query.min(call.within);
         if !matches!(timeout(patience, connected.wait_for(|up| *up)).await, Ok(Ok(_))) {
-            return Err(TunnelError::NoBroker {
-                base: base.to_string(),
-                command,
-            });
+            return Err(error(ErrorKind::NoBroker));
         }
 
         let key = Key {
@@ -204,19 +191,13 @@ impl MqttTunnel {
             reply.await.ok()
         };
         match timeout(call.within, answer).await {
-            Ok(Some(Reply::Lost(source))) => Err(TunnelError::Broken {
-                base: base.to_string(),
-                command,
-                source,
-            }),
+            Ok(Some(Reply::Lost(source))) => Err(error(ErrorKind::Broken(source))),
             Ok(Some(reply)) => Ok(reply),
             // The sender lives as long as the guard.
-            Ok(None) | Err(_) => Err(TunnelError::Silent {
-                base: base.to_string(),
-                command,
+            Ok(None) | Err(_) => Err(error(ErrorKind::Silent {
                 topic: Some(expected),
                 after: call.within,
-            }),
+            })),
         }
     }
 
@@ -228,7 +209,7 @@ impl MqttTunnel {
         within: Duration,
     ) -> Result<Outcome, TunnelError> {
         let command = request.command();
-        checked(base, request)?;
+        base.check(request)?;
         let call = Call {
             command,
             body: request.body(),
@@ -242,14 +223,6 @@ impl MqttTunnel {
         let asked = (command == Command::InstallBiz).then_some(id);
         Ok(Outcome::of(&envelope, asked))
     }
-}
-
-fn checked(base: &Base, request: &Request<'_>) -> Result<(), TunnelError> {
-    request.check().map_err(|source| TunnelError::Invalid {
-        base: base.to_string(),
-        command: request.command(),
-        source,
-    })
 }
 
 /// What is published, and what is waited for.
@@ -297,11 +270,8 @@ impl Tunnel for MqttTunnel {
     ) -> BoxFuture<'a, Result<Outcome, TunnelError>> {
         async move {
             let Some(id) = &install.id else {
-                return Err(TunnelError::Invalid {
-                    base: base.to_string(),
-                    command: Command::InstallBiz,
-                    source: InvalidRequest::Anonymous,
-                });
+                let anonymous = ErrorKind::Invalid(InvalidRequest::Anonymous);
+                return Err(base.error(Command::InstallBiz, anonymous));
             };
             let request = Request::Install {
                 install,
@@ -333,11 +303,8 @@ impl Tunnel for MqttTunnel {
         _module: &'a ModuleId,
     ) -> BoxFuture<'a, Result<Outcome, TunnelError>> {
         async move {
-            Err(TunnelError::Unsupported {
-                base: base.to_string(),
-                command: Command::SwitchBiz,
-                over: "MQTT",
-            })
+            let unsupported = ErrorKind::Unsupported { over: "MQTT" };
+            Err(base.error(Command::SwitchBiz, unsupported))
         }
         .boxed()
     }
@@ -349,7 +316,7 @@ impl Tunnel for MqttTunnel {
         installs: &'a [Install],
     ) -> BoxFuture<'a, Result<BatchOutcome, TunnelError>> {
         async move {
-            checked(base, &Request::Batch(installs))?;
+            base.check(&Request::Batch(installs))?;
             let list = installs.iter().map(|install| Value::Object(install.body()));
             let call = Call {
                 command: Command::BatchInstallBiz,

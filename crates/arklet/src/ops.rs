@@ -13,13 +13,13 @@ const NOT_FOUND: &str = "Not found the corresponding ops record.";
 /// How far an operation is, in arklet's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// `INITIALIZED`.
+    /// Accepted and not begun, or refused because another operation is under way (`INITIALIZED`).
     Initialized,
-    /// `EXECUTING`.
+    /// Under way (`EXECUTING`).
     Executing,
-    /// `SUCCEEDED`.
+    /// Ended as wanted (`SUCCEEDED`).
     Succeeded,
-    /// `FAILED`.
+    /// Ended otherwise (`FAILED`).
     Failed,
     /// A word that is not known here.
     Other(String),
@@ -59,9 +59,9 @@ pub struct Record {
 pub enum Progress {
     /// Not over yet.
     Running,
-    /// Went well.
+    /// The operation was carried out.
     Succeeded,
-    /// Failed.
+    /// The operation failed, or was never begun.
     Failed,
 }
 
@@ -100,9 +100,9 @@ impl Record {
 /// What `queryBizOps` knows.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Lookup {
-    /// A record.
+    /// The base has a record of the operation.
     Found(Record),
-    /// None of that identity: never asked for, or asked of a process that is no more.
+    /// The base has none: the operation was never requested, or of a process that has ended.
     Lost,
 }
 

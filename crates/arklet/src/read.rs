@@ -26,7 +26,7 @@ pub(crate) fn whole(value: &Value, key: &str) -> Option<i64> {
         .or_else(|| number.as_f64().map(|real| real as i64))
 }
 
-/// A number.
+/// A finite number.
 pub(crate) fn real(value: &Value, key: &str) -> Option<f64> {
     value.get(key)?.as_f64().filter(|real| real.is_finite())
 }

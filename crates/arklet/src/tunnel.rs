@@ -1,7 +1,7 @@
 //! What both clients can do, and how it fails.
 
 use crate::biz::ModuleList;
-use crate::command::{Command, Install, InvalidRequest, ModuleId};
+use crate::command::{Command, Install, InvalidRequest, ModuleId, Request};
 use crate::envelope::{Code, DecodeError, Envelope};
 use crate::health::Health;
 use crate::outcome::{BatchOutcome, Outcome};
@@ -72,192 +72,202 @@ impl fmt::Display for Base {
     }
 }
 
-/// Why a call has no outcome. [`TunnelError::may_have_run`] says whether the base may have acted nevertheless.
-#[derive(Debug, thiserror::Error)]
-pub enum TunnelError {
-    /// Will not work however often it is tried.
-    #[error("base {base}: {command} was not sent")]
-    Invalid {
-        /// Which base.
-        base: String,
-        /// Which command.
-        command: Command,
-        /// What is wrong.
-        #[source]
-        source: InvalidRequest,
-    },
+/// Why a call has no outcome.
+#[derive(Debug)]
+pub struct TunnelError {
+    /// The base that was called, with its address or environment.
+    pub base: String,
+    /// The command that it was to carry out.
+    pub command: Command,
+    /// What happened instead.
+    pub kind: ErrorKind,
+}
+
+/// What happened to a call without an outcome. [`ErrorKind::may_have_run`] says whether the base may have acted nevertheless.
+#[derive(Debug)]
+pub enum ErrorKind {
+    /// The request was not sent: arklet would refuse it, however often it is repeated.
+    Invalid(InvalidRequest),
     /// The base is not reached this way, or the way does not know the command. Do not repeat.
-    #[error("base {base}: {command} is not possible over {over}")]
     Unsupported {
-        /// Which base.
-        base: String,
-        /// Which command.
-        command: Command,
-        /// Which way.
+        /// The protocol, and what it lacks.
         over: &'static str,
     },
     /// No connection to the base. Nothing was sent: repeat, with back-off.
-    #[error("base {base}: cannot connect for {command}")]
-    Connect {
-        /// Which base.
-        base: String,
-        /// Which command.
-        command: Command,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
+    Connect(io::Error),
     /// The broker was not reached before the deadline. Nothing was sent: repeat, with back-off.
-    #[error("base {base}: no connection to the MQTT broker for {command}")]
-    NoBroker {
-        /// Which base.
-        base: String,
-        /// Which command.
-        command: Command,
-    },
+    NoBroker,
     /// Too many calls wait, or one for the same module and command does. Nothing was sent: repeat later.
-    #[error("base {base}: {command} not sent, {reason}")]
     Busy {
-        /// Which base.
-        base: String,
-        /// Which command.
-        command: Command,
-        /// What is too much.
+        /// Which limit was reached.
         reason: &'static str,
     },
     /// No answer before the deadline. Ask for the modules before repeating an operation.
-    #[error("base {base}: no answer to {command}{} within {after:?}", under(topic.as_deref()))]
     Silent {
-        /// Which base.
-        base: String,
-        /// Which command.
-        command: Command,
-        /// Under which topic it was expected; a base that answers under another one is not heard. `None` over HTTP.
+        /// The topic under which it was expected; a base that answers under another one is not heard. `None` over HTTP.
         topic: Option<String>,
-        /// The deadline.
+        /// How long it was waited for.
         after: Duration,
     },
     /// The connection broke before an answer was complete. Ask for the modules before repeating an operation.
-    #[error("base {base}: the connection broke before {command} was answered")]
-    Broken {
-        /// Which base.
-        base: String,
-        /// Which command.
-        command: Command,
-        /// How.
-        #[source]
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
+    Broken(Box<dyn std::error::Error + Send + Sync>),
     /// An HTTP status that arklet does not use for answers. Something else listens there, or arklet refused the size.
-    #[error("base {base}: {command} was answered with HTTP status {status}: {text}")]
     Status {
-        /// Which base.
-        base: String,
-        /// Which command.
-        command: Command,
-        /// HTTP's.
+        /// The status code of HTTP.
         status: u16,
         /// The start of the body.
         text: String,
     },
     /// More than the limit was answered. Repeating will not help.
-    #[error("base {base}: the answer to {command} is longer than {limit} bytes")]
     TooLong {
-        /// Which base.
-        base: String,
-        /// Which command.
-        command: Command,
-        /// The limit.
+        /// The limit in bytes.
         limit: usize,
     },
     /// The answer cannot be read. Partial answers to `health` pass; repeat queries.
-    #[error("base {base}: cannot read the answer to {command} ({excerpt:?})")]
     Unreadable {
-        /// Which base.
-        base: String,
-        /// Which command.
-        command: Command,
-        /// Its start.
+        /// The start of the answer.
         excerpt: String,
-        /// What is wrong.
-        #[source]
+        /// The part of it that is wrong.
         source: DecodeError,
     },
-    /// A question was refused. Repeat with back-off.
-    #[error("base {base}: {command} was refused ({code}): {message}")]
+    /// A query was refused. Repeat with back-off.
     Refused {
-        /// Which base.
-        base: String,
-        /// Which command.
-        command: Command,
-        /// How.
+        /// The code of the answer.
         code: Code,
-        /// Why.
+        /// The reason that arklet gives.
         message: String,
     },
-    /// Another base has answered: it has the address now. Whatever was asked for, it may have done. Do not repeat before the base is known
-    /// to be there again.
-    #[error("base {base}: {command} was answered by another base, {says}")]
+    /// Another base has answered: it has the address now. It may have done whatever was requested. Do not repeat before the base is
+    /// known to be there again.
     Another {
-        /// Which base was asked.
-        base: String,
-        /// Which command.
-        command: Command,
-        /// Who has answered.
+        /// The identity of the base that has answered.
         says: String,
     },
-    /// The base does not know an asynchronous operation that it had accepted: it was restarted, and all modules are gone but those that it
-    /// starts with. Ask for the modules.
-    #[error("base {base}: {command} was lost, the base has restarted since (request {request_id})")]
+    /// The base does not know an asynchronous operation that it had accepted: it was restarted, and all modules are gone but those that
+    /// it starts with. Ask for the modules.
     RecordLost {
-        /// Which base.
-        base: String,
-        /// Which command.
-        command: Command,
-        /// Of the operation.
+        /// The request ID of the operation.
         request_id: String,
     },
     /// An asynchronous operation has not ended before the deadline; the base goes on. Ask for the modules before repeating it.
-    #[error("base {base}: {command} has not ended within {after:?} (request {request_id})")]
     Unfinished {
-        /// Which base.
-        base: String,
-        /// Which command.
-        command: Command,
-        /// Of the operation.
+        /// The request ID of the operation.
         request_id: String,
-        /// The deadline.
+        /// How long its end was waited for.
         after: Duration,
-        /// What the last question met, if that was no answer.
-        #[source]
+        /// How the last query for its state failed, if it did.
         source: Option<Box<TunnelError>>,
     },
 }
 
-fn under(topic: Option<&str>) -> String {
-    topic.map(|topic| format!(" under {topic}")).unwrap_or_default()
+impl fmt::Display for TunnelError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { base, command, kind } = self;
+        write!(f, "base {base}: ")?;
+        match kind {
+            ErrorKind::Invalid(_) => write!(f, "{command} was not sent"),
+            ErrorKind::Unsupported { over } => write!(f, "{command} is not possible over {over}"),
+            ErrorKind::Connect(_) => write!(f, "cannot connect for {command}"),
+            ErrorKind::NoBroker => write!(f, "no connection to the MQTT broker for {command}"),
+            ErrorKind::Busy { reason } => write!(f, "{command} not sent, {reason}"),
+            ErrorKind::Silent { topic, after } => {
+                write!(f, "no answer to {command}")?;
+                if let Some(topic) = topic {
+                    write!(f, " under {topic}")?;
+                }
+                write!(f, " within {after:?}")
+            }
+            ErrorKind::Broken(_) => write!(f, "the connection broke before {command} was answered"),
+            ErrorKind::Status { status, text } => {
+                write!(f, "{command} was answered with HTTP status {status}: {text}")
+            }
+            ErrorKind::TooLong { limit } => {
+                write!(f, "the answer to {command} is longer than {limit} bytes")
+            }
+            ErrorKind::Unreadable { excerpt, .. } => {
+                write!(f, "cannot read the answer to {command} ({excerpt:?})")
+            }
+            ErrorKind::Refused { code, message } => write!(f, "{command} was refused ({code}): {message}"),
+            ErrorKind::Another { says } => write!(f, "{command} was answered by another base, {says}"),
+            ErrorKind::RecordLost { request_id } => write!(
+                f,
+                "{command} was lost, the base has restarted since (request {request_id})"
+            ),
+            ErrorKind::Unfinished {
+                request_id, after, ..
+            } => write!(
+                f,
+                "{command} has not ended within {after:?} (request {request_id})"
+            ),
+        }
+    }
 }
 
-impl TunnelError {
+impl std::error::Error for TunnelError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.kind {
+            ErrorKind::Invalid(source) => Some(source),
+            ErrorKind::Connect(source) => Some(source),
+            ErrorKind::Broken(source) => Some(&**source),
+            ErrorKind::Unreadable { source, .. } => Some(source),
+            ErrorKind::Unfinished { source, .. } => Some(&**source.as_ref()?),
+            ErrorKind::Unsupported { .. }
+            | ErrorKind::NoBroker
+            | ErrorKind::Busy { .. }
+            | ErrorKind::Silent { .. }
+            | ErrorKind::Status { .. }
+            | ErrorKind::TooLong { .. }
+            | ErrorKind::Refused { .. }
+            | ErrorKind::Another { .. }
+            | ErrorKind::RecordLost { .. } => None,
+        }
+    }
+}
+
+impl ErrorKind {
     /// Whether that base may have acted, or act still. If not, repeating an operation cannot meet its own first attempt.
     pub fn may_have_run(&self) -> bool {
         match self {
-            Self::Invalid { .. }
+            Self::Invalid(_)
             | Self::Unsupported { .. }
-            | Self::Connect { .. }
-            | Self::NoBroker { .. }
+            | Self::Connect(_)
+            | Self::NoBroker
             | Self::Busy { .. }
             | Self::Another { .. }
             | Self::Refused { .. } => false,
             // Refused for its size, before it was read.
             Self::Status { status, .. } => *status != 413,
             Self::Silent { .. }
-            | Self::Broken { .. }
+            | Self::Broken(_)
             | Self::TooLong { .. }
             | Self::Unreadable { .. }
             | Self::RecordLost { .. }
             | Self::Unfinished { .. } => true,
         }
+    }
+}
+
+impl TunnelError {
+    /// See [`ErrorKind::may_have_run`].
+    pub fn may_have_run(&self) -> bool {
+        self.kind.may_have_run()
+    }
+}
+
+impl Base {
+    /// Why a call of this base has no outcome.
+    pub(crate) fn error(&self, command: Command, kind: ErrorKind) -> TunnelError {
+        TunnelError {
+            base: self.to_string(),
+            command,
+            kind,
+        }
+    }
+
+    /// The check of a request, which is not sent if it fails.
+    pub(crate) fn check(&self, request: &Request<'_>) -> Result<(), TunnelError> {
+        let invalid = |source| self.error(request.command(), ErrorKind::Invalid(source));
+        request.check().map_err(invalid)
     }
 }
 
@@ -269,20 +279,16 @@ pub(crate) fn answered<T>(
     read: impl FnOnce(&serde_json::Value) -> Result<T, DecodeError>,
 ) -> Result<T, TunnelError> {
     if !envelope.is_success() {
-        return Err(TunnelError::Refused {
-            base: base.to_string(),
-            command,
+        let refused = ErrorKind::Refused {
             code: envelope.code.clone(),
             message: envelope.message.clone().unwrap_or_default(),
-        });
+        };
+        return Err(base.error(command, refused));
     }
     let data = envelope.data.as_ref();
-    data.ok_or(DecodeError::Missing("data"))
-        .and_then(read)
-        .map_err(|source| TunnelError::Unreadable {
-            base: base.to_string(),
-            command,
-            excerpt: data.map_or_else(String::new, |data| read::excerpt(&data.to_string(), 200)),
-            source,
-        })
+    let result = data.ok_or(DecodeError::Missing("data")).and_then(read);
+    result.map_err(|source| {
+        let excerpt = data.map_or_else(String::new, |data| read::excerpt(&data.to_string(), 200));
+        base.error(command, ErrorKind::Unreadable { excerpt, source })
+    })
 }

@@ -4,7 +4,7 @@ use crate::discovery::{Census, Discovery};
 use evenkeel_api::names::koupleless::metrics as names;
 use evenkeel_arklet::health::Health;
 use evenkeel_arklet::{
-    Base, BatchOutcome, Command, Install, ModuleId, ModuleList, Outcome, Tunnel, TunnelError,
+    Base, BatchOutcome, Command, ErrorKind, Install, ModuleId, ModuleList, Outcome, Tunnel, TunnelError,
 };
 use futures::future::BoxFuture;
 use prometheus_client::collector::Collector;
@@ -92,7 +92,8 @@ impl Metrics {
         let answer = call.await;
         let result = match &answer {
             Ok(answer) if is_well(answer) => CallResult::Ok,
-            Ok(_) | Err(TunnelError::Refused { .. }) => CallResult::Failed,
+            Ok(_) => CallResult::Failed,
+            Err(error) if matches!(error.kind, ErrorKind::Refused { .. }) => CallResult::Failed,
             Err(_) => CallResult::Unanswered,
         };
         let command = command.id();

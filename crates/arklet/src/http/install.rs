@@ -5,7 +5,7 @@ use crate::biz::ModuleList;
 use crate::command::{Command, Install, Request};
 use crate::ops::{self, Lookup, Record};
 use crate::outcome::{self, Outcome, Step};
-use crate::tunnel::{Base, Tunnel as _, TunnelError, answered};
+use crate::tunnel::{Base, ErrorKind, Tunnel as _, TunnelError, answered};
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -113,7 +113,7 @@ impl Watch<'_> {
             trouble = match asked {
                 Some(Ok(())) => None,
                 // It will not come back to this address soon.
-                Some(Err(error @ TunnelError::Another { .. })) => return Err(error),
+                Some(Err(error)) if matches!(error.kind, ErrorKind::Another { .. }) => return Err(error),
                 Some(Err(error)) => Some(Box::new(error)),
                 None => return Err(self.unfinished(trouble)),
             };
@@ -125,21 +125,17 @@ impl Watch<'_> {
     }
 
     fn lost(&self) -> TunnelError {
-        TunnelError::RecordLost {
-            base: self.base.to_string(),
-            command: COMMAND,
-            request_id: self.request_id.clone(),
-        }
+        let request_id = self.request_id.clone();
+        self.base.error(COMMAND, ErrorKind::RecordLost { request_id })
     }
 
     fn unfinished(&self, source: Option<Box<TunnelError>>) -> TunnelError {
-        TunnelError::Unfinished {
-            base: self.base.to_string(),
-            command: COMMAND,
+        let unfinished = ErrorKind::Unfinished {
             request_id: self.request_id.clone(),
             after: self.tunnel.options.install,
             source,
-        }
+        };
+        self.base.error(COMMAND, unfinished)
     }
 }
 

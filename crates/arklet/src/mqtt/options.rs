@@ -37,13 +37,13 @@ pub struct MqttOptions {
     pub calls: usize,
     /// Events that may wait to be taken; further ones are dropped and counted.
     pub events: usize,
-    /// For a question, and for a broker to be connected to.
+    /// Deadline of a query, and of waiting for the broker to be connected.
     pub query: Duration,
-    /// For an install.
+    /// Deadline of an install.
     pub install: Duration,
-    /// For an uninstall.
+    /// Deadline of an uninstall.
     pub uninstall: Duration,
-    /// For a baseline.
+    /// Deadline of a baseline.
     pub batch: Duration,
     /// First pause before reconnecting.
     pub reconnect: Duration,
@@ -100,10 +100,10 @@ impl MqttOptions {
     }
 }
 
-/// Who connects.
+/// User name and password for the broker.
 #[derive(Clone, Debug)]
 pub struct Credentials {
-    /// The user.
+    /// The user name.
     pub username: String,
     /// The password. None, or an empty one, is not sent at all: the released controller connects so with its own
     /// settings, and a broker may refuse a password that it does not know.
@@ -113,7 +113,7 @@ pub struct Credentials {
 /// A password, never shown.
 #[derive(Clone)]
 pub enum Password {
-    /// Itself.
+    /// The password as a text.
     Text(String),
     /// In a file, without the line's end; read again for every connection.
     File(PathBuf),
@@ -149,16 +149,16 @@ pub enum MqttError {
     /// A file cannot be read.
     #[error("cannot read {path}")]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of reading it.
         #[source]
         source: std::io::Error,
     },
     /// A file does not hold what it should.
     #[error("{path} holds no {what}")]
     Pem {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// What was looked for.
         what: &'static str,

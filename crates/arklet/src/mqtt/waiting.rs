@@ -4,7 +4,7 @@ use super::topic::Kind;
 use crate::biz::ModuleList;
 use crate::command::{Command, ModuleId};
 use crate::envelope::{DecodeError, Envelope};
-use crate::tunnel::{Base, TunnelError};
+use crate::tunnel::{Base, ErrorKind, TunnelError};
 use std::collections::HashMap;
 
 /// The replies that a base can give.
@@ -82,12 +82,8 @@ impl Reply {
 }
 
 fn unreadable(base: &Base, command: Command, source: DecodeError) -> TunnelError {
-    TunnelError::Unreadable {
-        base: base.to_string(),
-        command,
-        excerpt: String::new(),
-        source,
-    }
+    let excerpt = String::new();
+    base.error(command, ErrorKind::Unreadable { excerpt, source })
 }
 
 /// The waiting of all calls.

@@ -5,7 +5,9 @@ use super::server::{Conduct, Seen, Server};
 use evenkeel_arklet::envelope::Envelope;
 use evenkeel_arklet::health::Limit;
 use evenkeel_arklet::http::HttpOptions;
-use evenkeel_arklet::{Command, HttpTunnel, Install, ModuleId, Outcome, Request, Tunnel as _, TunnelError};
+use evenkeel_arklet::{
+    Command, ErrorKind, HttpTunnel, Install, ModuleId, Outcome, Request, Tunnel as _, TunnelError,
+};
 use evenkeel_testkit::eventually;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -85,10 +87,8 @@ async fn every_recorded_answer_comes_through_the_socket_unchanged() {
             let server = Server::start(move |_, _| Conduct::Say(bytes.clone())).await;
             let got = tunnel.call(&server.base(), &Request::Modules, SECONDS).await;
             if exchange.asked == "GET health" {
-                match got {
-                    Err(TunnelError::Status {
-                        status: 500, text, ..
-                    }) => {
+                match got.map_err(|error| error.kind) {
+                    Err(ErrorKind::Status { status: 500, text }) => {
                         assert_eq!(text, "POST http request only supported by arklet");
                     }
                     other => panic!("{other:?}"),
@@ -226,7 +226,7 @@ async fn a_base_that_restarts_during_an_install_is_an_error_of_its_own() {
     )
     .await;
     let error = install(&server).await.unwrap_err();
-    assert!(matches!(error, TunnelError::RecordLost { .. }), "{error:?}");
+    assert!(matches!(error.kind, ErrorKind::RecordLost { .. }), "{error:?}");
     assert!(error.may_have_run());
 }
 
@@ -249,7 +249,7 @@ async fn a_lost_acceptance_is_asked_for_again() {
     })
     .await;
     let error = install(&server).await.unwrap_err();
-    assert!(matches!(error, TunnelError::Broken { .. }), "{error:?}");
+    assert!(matches!(error.kind, ErrorKind::Broken { .. }), "{error:?}");
 }
 
 #[tokio::test]
@@ -283,7 +283,7 @@ async fn an_install_that_does_not_end_is_left_at_the_deadline_with_what_was_last
     let server = base(running(), vec![running()], list(&[])).await;
     let error = tunnel.install(&server.base(), &install).await.unwrap_err();
     assert!(
-        matches!(error, TunnelError::Unfinished { source: None, .. }),
+        matches!(error.kind, ErrorKind::Unfinished { source: None, .. }),
         "{error:?}"
     );
 
@@ -293,11 +293,11 @@ async fn an_install_that_does_not_end_is_left_at_the_deadline_with_what_was_last
     })
     .await;
     let error = tunnel.install(&server.base(), &install).await.unwrap_err();
-    match error {
-        TunnelError::Unfinished {
+    match error.kind {
+        ErrorKind::Unfinished {
             source: Some(source), ..
         } => {
-            assert!(matches!(*source, TunnelError::Broken { .. }), "{source:?}");
+            assert!(matches!(source.kind, ErrorKind::Broken { .. }), "{source:?}");
         }
         other => panic!("{other:?}"),
     }

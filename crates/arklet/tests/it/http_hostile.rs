@@ -2,7 +2,7 @@
 
 use super::server::{Conduct, Server};
 use evenkeel_arklet::http::HttpOptions;
-use evenkeel_arklet::{Base, HttpTunnel, Install, ModuleId, Tunnel as _, TunnelError};
+use evenkeel_arklet::{Base, ErrorKind, HttpTunnel, Install, ModuleId, Tunnel as _, TunnelError};
 use std::time::Duration;
 use tokio::net::TcpListener;
 
@@ -26,15 +26,15 @@ async fn modules(conduct: impl Fn() -> Conduct + Send + Sync + 'static) -> Resul
 }
 
 fn kind(result: &Result<(), TunnelError>) -> &'static str {
-    match result {
+    match result.as_ref().map_err(|error| &error.kind) {
         Ok(()) => "ok",
-        Err(TunnelError::Silent { .. }) => "silent",
-        Err(TunnelError::Broken { .. }) => "broken",
-        Err(TunnelError::Status { .. }) => "status",
-        Err(TunnelError::TooLong { .. }) => "too long",
-        Err(TunnelError::Unreadable { .. }) => "unreadable",
-        Err(TunnelError::Refused { .. }) => "refused",
-        Err(TunnelError::Connect { .. }) => "connect",
+        Err(ErrorKind::Silent { .. }) => "silent",
+        Err(ErrorKind::Broken(_)) => "broken",
+        Err(ErrorKind::Status { .. }) => "status",
+        Err(ErrorKind::TooLong { .. }) => "too long",
+        Err(ErrorKind::Unreadable { .. }) => "unreadable",
+        Err(ErrorKind::Refused { .. }) => "refused",
+        Err(ErrorKind::Connect(_)) => "connect",
         Err(_) => "another",
     }
 }
@@ -99,10 +99,8 @@ async fn whoever_does_not_come_to_an_end_is_left() {
     let slow = modules(move || Conduct::Drip([OK.as_bytes(), b"    "].concat())).await;
     assert_eq!(kind(&slow), "silent", "a body byte by byte");
     let page = || Conduct::Endless(b"HTTP/1.1 404 Not Found\r\n\r\n".to_vec(), b"<p>no</p>".to_vec());
-    match modules(page).await {
-        Err(TunnelError::Status {
-            status: 404, text, ..
-        }) => assert!(text.starts_with("<p>no</p>"), "{text}"),
+    match modules(page).await.map_err(|error| error.kind) {
+        Err(ErrorKind::Status { status: 404, text }) => assert!(text.starts_with("<p>no</p>"), "{text}"),
         other => panic!("{other:?}"),
     }
 }
@@ -150,16 +148,17 @@ async fn errors_name_the_base_and_the_command_and_say_whether_it_may_have_run() 
     };
     let unsupported = tunnel().modules(&nowhere).await.unwrap_err();
     assert!(
-        matches!(unsupported, TunnelError::Unsupported { .. }),
+        matches!(unsupported.kind, ErrorKind::Unsupported { .. }),
         "{unsupported:?}"
     );
     let half = tunnel().uninstall(&server.base(), &ModuleId::new("a", "")).await;
-    assert!(matches!(half, Err(TunnelError::Invalid { .. })), "{half:?}");
+    let half = half.unwrap_err();
+    assert!(matches!(half.kind, ErrorKind::Invalid(_)), "{half:?}");
     let long = Install {
         args: vec!["x".repeat(1 << 20)],
         ..Install::new(id, "file:a")
     };
     let too_long = tunnel().install(&server.base(), &long).await.unwrap_err();
-    assert!(matches!(too_long, TunnelError::Invalid { .. }), "{too_long:?}");
+    assert!(matches!(too_long.kind, ErrorKind::Invalid { .. }), "{too_long:?}");
     assert_eq!(server.seen().len(), 1, "nothing of that was sent");
 }

@@ -6,7 +6,7 @@ use crate::core::claims::Sharing;
 use crate::core::module::{self, Module as Wanted};
 use crate::core::profile::FailedInstall;
 use crate::core::{Connection, Modules};
-use evenkeel_arklet::{Install, Module, ModuleId, ModuleState, Outcome, Tunnel};
+use evenkeel_arklet::{ErrorKind, Install, Module, ModuleId, ModuleState, Outcome, Tunnel};
 use evenkeel_vnode::provider::{
     ContainerId, Doing, Fault, FaultKind, PodId, PodRequest, Report, Sandbox, StartRequest, Started,
 };
@@ -283,7 +283,7 @@ impl Inner {
                 return Ok(module);
             }
             // Over MQTT there is no such command.
-            Err(evenkeel_arklet::TunnelError::Unsupported { .. }) => return Ok(module),
+            Err(error) if matches!(error.kind, ErrorKind::Unsupported { .. }) => return Ok(module),
             Err(error) => return Err(self.fault(bound, &error)),
         }
         let list = self.inspect(bound).await?;

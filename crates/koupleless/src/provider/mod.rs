@@ -25,7 +25,7 @@ use crate::core::{Base, Connection, Endpoint, Modules, Profile};
 use crate::discovery::nodes::annotation;
 use base::{Bound, Table};
 use evenkeel_arklet::health::Health;
-use evenkeel_arklet::{ModuleId, Tunnel, TunnelError};
+use evenkeel_arklet::{ErrorKind, ModuleId, Tunnel, TunnelError};
 use evenkeel_vnode::ownership::Term;
 use evenkeel_vnode::provider::{
     ContainerId, Duplex, ExecIo, Exit, Fault, FaultKind, Host, LogOptions, LogStream, NodeHealth, NodeStats,
@@ -285,33 +285,33 @@ impl Inner {
         let endpoint = &bound.base.endpoint;
         // Whatever has become of it, that it is there is not sure any more.
         bound.memory.state().itself = None;
-        let reason = match error {
-            TunnelError::Connect { source, .. } => {
+        let reason = match &error.kind {
+            ErrorKind::Connect(source) => {
                 if source.kind() == std::io::ErrorKind::ConnectionRefused {
                     self.bases.refused(&bound.node, endpoint);
                 }
                 "BaseUnreachable"
             }
-            TunnelError::NoBroker { .. } => "BaseUnreachable",
-            TunnelError::Another { says, .. } => {
+            ErrorKind::NoBroker => "BaseUnreachable",
+            ErrorKind::Another { says } => {
                 if !std::mem::replace(&mut bound.memory.state().another, true) {
                     tracing::warn!(node = %bound.node, base = %bound.base, says, "another base answers there: it is left alone");
                 }
                 self.bases.answered(&bound.node, endpoint, Some(says));
                 ANOTHER
             }
-            TunnelError::Silent { .. } | TunnelError::Unfinished { .. } => "BaseTimeout",
-            TunnelError::Busy { .. } => "BaseBusy",
-            TunnelError::RecordLost { .. } => "BaseRestarted",
-            TunnelError::Invalid { .. } | TunnelError::Unsupported { .. } => "InvalidModule",
-            TunnelError::Broken { .. }
-            | TunnelError::Status { .. }
-            | TunnelError::TooLong { .. }
-            | TunnelError::Unreadable { .. }
-            | TunnelError::Refused { .. } => "BaseError",
+            ErrorKind::Silent { .. } | ErrorKind::Unfinished { .. } => "BaseTimeout",
+            ErrorKind::Busy { .. } => "BaseBusy",
+            ErrorKind::RecordLost { .. } => "BaseRestarted",
+            ErrorKind::Invalid(_) | ErrorKind::Unsupported { .. } => "InvalidModule",
+            ErrorKind::Broken(_)
+            | ErrorKind::Status { .. }
+            | ErrorKind::TooLong { .. }
+            | ErrorKind::Unreadable { .. }
+            | ErrorKind::Refused { .. } => "BaseError",
         };
-        let kind = match error {
-            TunnelError::Invalid { .. } | TunnelError::Unsupported { .. } => FaultKind::Never,
+        let kind = match &error.kind {
+            ErrorKind::Invalid(_) | ErrorKind::Unsupported { .. } => FaultKind::Never,
             _ => FaultKind::Later,
         };
         Fault::new(kind, reason, evenkeel_net::log::causes(error))

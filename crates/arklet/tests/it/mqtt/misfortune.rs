@@ -5,7 +5,7 @@ use super::broker::{Broker, Manners, topic};
 use super::{Controller, SECONDS, base, done, heart, operation, options};
 use crate::golden::outcome;
 use evenkeel_arklet::mqtt::SettingNames;
-use evenkeel_arklet::{Base, Install, ModuleId, Outcome, Tunnel as _, TunnelError};
+use evenkeel_arklet::{Base, ErrorKind, Install, ModuleId, Outcome, Tunnel as _};
 use evenkeel_testkit::eventually;
 use evenkeel_testkit::log::Log;
 use rstest::rstest;
@@ -199,7 +199,7 @@ async fn an_unreadable_reply_ends_the_call_that_it_belongs_to() {
         .install(&base("b1"), &install("a"))
         .await
         .unwrap_err();
-    assert!(matches!(error, TunnelError::Unreadable { .. }), "{error:?}");
+    assert!(matches!(error.kind, ErrorKind::Unreadable { .. }), "{error:?}");
 }
 
 #[tokio::test]
@@ -217,7 +217,7 @@ async fn one_operation_per_module_waits_and_questions_are_shared() {
             () = told(&peer, 1) => {}
         }
         let second = tunnel.install(&base, &first).await.unwrap_err();
-        assert!(matches!(second, TunnelError::Busy { .. }), "{second:?}");
+        assert!(matches!(second.kind, ErrorKind::Busy { .. }), "{second:?}");
         assert!(!second.may_have_run());
         // Another module, and another command for the same one, are not the same.
         let answers = async {
@@ -302,7 +302,7 @@ async fn without_a_broker_nothing_is_sent_then_or_later() {
         .install(&base("b1"), &install("a"))
         .await
         .unwrap_err();
-    assert!(matches!(error, TunnelError::NoBroker { .. }), "{error:?}");
+    assert!(matches!(error.kind, ErrorKind::NoBroker { .. }), "{error:?}");
     assert!(!error.may_have_run());
     broker.again().await;
     controller.until(true).await;
@@ -332,7 +332,7 @@ async fn a_command_that_the_broker_did_not_confirm_is_not_sent_twice() {
         .install(&base("b1"), &install("a"))
         .await
         .unwrap_err();
-    assert!(matches!(error, TunnelError::Broken { .. }), "{error:?}");
+    assert!(matches!(error.kind, ErrorKind::Broken { .. }), "{error:?}");
     assert!(error.may_have_run());
     broker.set_manners(Manners::default());
     controller.until(true).await;
@@ -410,7 +410,7 @@ async fn what_cannot_be_said_over_mqtt_is_refused_before_it_is() {
     let tunnel = &controller.tunnel;
     for identity in ["", "+", "#", "a/b", "a\0"] {
         let error = tunnel.modules(&base(identity)).await.unwrap_err();
-        assert!(matches!(error, TunnelError::Invalid { .. }), "{error:?}");
+        assert!(matches!(error.kind, ErrorKind::Invalid { .. }), "{error:?}");
     }
     let elsewhere = Base {
         environment: "prod".to_owned(),
@@ -424,7 +424,7 @@ async fn what_cannot_be_said_over_mqtt_is_refused_before_it_is() {
             .unwrap_err(),
     ];
     for error in errors {
-        assert!(matches!(error, TunnelError::Unsupported { .. }), "{error:?}");
+        assert!(matches!(error.kind, ErrorKind::Unsupported { .. }), "{error:?}");
     }
     let nameless = Install {
         id: None,
@@ -433,7 +433,7 @@ async fn what_cannot_be_said_over_mqtt_is_refused_before_it_is() {
     let bare = Install::new(ModuleId::new("a", "1"), "/a.jar");
     for install in [&nameless, &bare] {
         let error = tunnel.install(&base("b1"), install).await.unwrap_err();
-        assert!(matches!(error, TunnelError::Invalid { .. }), "{error:?}");
+        assert!(matches!(error.kind, ErrorKind::Invalid { .. }), "{error:?}");
     }
     assert_eq!(broker.published(), []);
 }
