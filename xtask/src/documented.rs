@@ -1,7 +1,9 @@
-//! `check-docs`: pages that list cases beside the tests that hold them name tests that exist, and leave no case out.
+//! `check-docs`: pages that list cases beside the tests that hold them name tests that exist, and leave no
+//! case out.
 //!
 //! A page that names a test is wrong once the test is renamed or gone, and nobody notices: what it says is no
-//! longer held by anything. The same goes for a row without a test, or for a number that was dropped from a list.
+//! longer held by anything. The same goes for a row without a test, or for a number that was dropped from a
+//! list.
 
 mod table;
 mod tests_by_name;
@@ -32,7 +34,8 @@ struct Page {
 
 /// A list of numbers that a page must have in full.
 enum Numbers {
-    /// Rows under a heading begin with `1. ` to `LAST. ` in this order, or with `1a. `, `1b. ` where a case has parts.
+    /// Rows under a heading begin with `1. ` to `LAST. ` in this order, or with `1a. `, `1b. ` where a case
+    /// has parts.
     Cases { heading: &'static str, last: u32 },
     /// At least so many rows stand under a heading.
     Rows { heading: &'static str, least: usize },

@@ -1,6 +1,7 @@
 //! Modules (biz) of a base, their states and how they came about.
 //!
-//! HTTP writes states in lower case and reasons as words, MQTT writes the names of the Java enums; both are read here.
+//! HTTP writes states in lower case and reasons as words, MQTT writes the names of the Java enums; both are
+//! read here.
 
 use crate::command::ModuleId;
 use crate::envelope::DecodeError;
@@ -220,8 +221,8 @@ fn latest(records: &[StateRecord]) -> Option<&StateRecord> {
     records.iter().max_by_key(|record| record.changed_ms)
 }
 
-/// An entry of a list of modules that lacks its name or its version. Something is there: nobody may conclude from
-/// the rest of the list that a module of that name is gone.
+/// An entry of a list of modules that lacks its name or its version. Something is there: nobody may conclude
+/// from the rest of the list that a module of that name is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreadable {
     /// Its name, if there is one.

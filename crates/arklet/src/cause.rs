@@ -50,7 +50,8 @@ pub fn of_throwable(throwable: &Value) -> Option<String> {
     shorten(&innermost?)
 }
 
-/// A message without the package of the exception's class, cut to a length for people. `None` for a blank text.
+/// A message without the package of the exception's class, cut to a length for people. `None` for a blank
+/// text.
 pub fn shorten(text: &str) -> Option<String> {
     let text = text.trim();
     if text.is_empty() {

@@ -66,7 +66,8 @@ impl fmt::Display for Command {
     }
 }
 
-/// Name and version of a module. A base holds at most one module of each identity, several versions of a name side by side.
+/// Name and version of a module. A base holds at most one module of each identity, several versions of a name
+/// side by side.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ModuleId {
     /// `bizName`, as in the manifest of the jar.
@@ -126,9 +127,10 @@ impl Strategy {
 /// A module to install.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Install {
-    /// What is asked for. It is a lock key and the name of a file to arklet: what gets installed is what the manifest of the jar
-    /// says, so an answer must be compared ([`Outcome::Mismatch`](crate::outcome::Outcome::Mismatch)). `None`: whatever the jar holds,
-    /// over HTTP alone.
+    /// What is asked for. It is a lock key and the name of a file to arklet: what gets installed is what the
+    /// manifest of the jar says, so an answer must be compared
+    /// ([`Outcome::Mismatch`](crate::outcome::Outcome::Mismatch)). `None`: whatever the jar holds, over HTTP
+    /// alone.
     pub id: Option<ModuleId>,
     /// Where the jar is: `file:`, `http:` or another URL that Java knows. A bare path is refused.
     pub url: String,
@@ -149,7 +151,7 @@ pub enum InvalidRequest {
     /// The address of the jar is not a URL.
     #[error("\"{0}\" is not a URL: it needs a scheme, such as file: or https:")]
     Url(String),
-    /// Over MQTT replies are told apart by name and version.
+    /// A module without name and version, over MQTT, where replies are matched by these.
     #[error("a module needs a name and a version over MQTT")]
     Anonymous,
     /// arklet takes one MiB.
@@ -256,7 +258,8 @@ pub enum Request<'a> {
     Install {
         /// The module and where its jar is.
         install: &'a Install,
-        /// With one it runs asynchronously. Must be new to the base: records are never forgotten while it runs.
+        /// With one it runs asynchronously. Must be new to the base: records are never forgotten while it
+        /// runs.
         request_id: Option<&'a str>,
     },
     /// Removes a module (`uninstallBiz`).

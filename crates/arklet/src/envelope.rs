@@ -1,6 +1,7 @@
 //! What encloses every answer: `{"baseIdentity","code","data","message","errorStackTrace"}`.
 //!
-//! Over HTTP the status is 200 whatever happened; `code` alone tells. Fields that Java holds as null are left out.
+//! Over HTTP the status is 200 whatever happened; `code` alone tells. Fields that Java holds as null are left
+//! out.
 
 use crate::read;
 use serde_json::Value;
@@ -88,7 +89,8 @@ pub struct Envelope {
 impl Envelope {
     /// Reads the body of an answer over HTTP.
     ///
-    /// After an unknown command arklet writes a second answer behind the first; what follows an object and begins like one is ignored.
+    /// After an unknown command arklet writes a second answer behind the first; what follows an object and
+    /// begins like one is ignored.
     pub fn decode(body: &[u8]) -> Result<Self, DecodeError> {
         let mut values = serde_json::Deserializer::from_slice(body).into_iter::<Value>();
         let value = match values.next() {

@@ -1,6 +1,7 @@
 //! The answer to `health`.
 //!
-//! arklet shares one builder of answers between threads, so an answer may be partial: what is missing is unknown, never zero.
+//! arklet shares one builder of answers between threads, so an answer may be partial: what is missing is
+//! unknown, never zero.
 
 use crate::biz::{Module, ModuleList};
 use crate::envelope::DecodeError;

@@ -1,4 +1,5 @@
-//! How a base makes itself known: the body of `POST /heartbeat`, and the messages `heart` and `queryBaseline` over MQTT.
+//! How a base makes itself known: the body of `POST /heartbeat`, and the messages `heart` and `queryBaseline`
+//! over MQTT.
 
 use crate::envelope::DecodeError;
 use crate::read;

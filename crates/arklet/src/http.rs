@@ -1,9 +1,9 @@
 //! The client over HTTP.
 //!
-//! arklet's server is peculiar: POST alone, one request per connection, answers without any header that end where the connection does,
-//! status 200 whatever happened, no answer at all to a body that it cannot read. And it runs commands on its event loop: a
-//! synchronous install stops every fourth or so of all other requests until it ends. So installs are asynchronous here, and
-//! whoever asks has a deadline.
+//! arklet's server is peculiar: POST alone, one request per connection, answers without any header that end
+//! where the connection does, status 200 whatever happened, no answer at all to a body that it cannot read.
+//! And it runs commands on its event loop: a synchronous install stops every fourth or so of all other
+//! requests until it ends. So installs are asynchronous here, and whoever asks has a deadline.
 
 mod exchange;
 mod install;
@@ -26,7 +26,7 @@ use std::time::Duration;
 /// Most bytes that arklet's server takes (Netty's aggregator).
 const MOST_REQUEST: usize = 1 << 20;
 
-/// What is repeated of a name: no base has a longer one.
+/// Most characters of a foreign name that are shown: no base has a longer one.
 const LONGEST_NAME: usize = 253;
 
 /// Deadlines and limits.
@@ -34,7 +34,8 @@ const LONGEST_NAME: usize = 253;
 pub struct HttpOptions {
     /// Deadline of connecting.
     pub connect: Duration,
-    /// Deadline of a query: `health`, `queryAllBiz`, `queryBizOps`, and for the acceptance of an asynchronous install.
+    /// Deadline of a query: `health`, `queryAllBiz`, `queryBizOps`, and for the acceptance of an asynchronous
+    /// install.
     pub query: Duration,
     /// Deadline of an install from beginning to end.
     pub install: Duration,
@@ -65,7 +66,7 @@ impl Default for HttpOptions {
     }
 }
 
-/// Asks bases over HTTP. Holds no connections; a call's connection closes with its future.
+/// Calls bases over HTTP. Holds no connections; a call's connection closes with its future.
 #[derive(Clone, Debug, Default)]
 pub struct HttpTunnel {
     options: HttpOptions,
@@ -160,7 +161,7 @@ impl HttpTunnel {
         }
     }
 
-    /// A question, whose answer must be a success and hold data that `read` understands.
+    /// Sends a query, whose answer must be a success and hold data that `read` understands.
     async fn query<T>(
         &self,
         base: &Base,

@@ -1,12 +1,12 @@
 //! The client of arklet, the agent in a Koupleless base that installs and removes modules.
 //!
-//! A base is a JVM that runs modules (Java applications that share it). arklet takes requests over HTTP, where
-//! the controller connects to the base, or over MQTT, where both connect to a broker. The answers mean the same
-//! and differ in shape; the trait [`Tunnel`] hides that. What is said here of arklet holds for the Koupleless
-//! 1.4 line (sofa-ark 2.2.16).
+//! A base is a JVM that runs modules (Java applications that share it). arklet takes requests over HTTP,
+//! where the controller connects to the base, or over MQTT, where both connect to a broker. The answers mean
+//! the same and differ in shape; the trait [`Tunnel`] hides that. What is said here of arklet holds for the
+//! Koupleless 1.4 line (sofa-ark 2.2.16).
 //!
-//! All answers come from a process that others control: each field may be absent, of another type or written in
-//! another case, and an unreadable entry of a list makes that entry alone unreadable.
+//! All answers come from a process that others control: each field may be absent, of another type or written
+//! in another case, and an unreadable entry of a list makes that entry alone unreadable.
 //!
 //! ```no_run
 //! use evenkeel_arklet::{Base, HttpTunnel, Install, ModuleId, Tunnel as _};

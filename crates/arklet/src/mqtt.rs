@@ -1,11 +1,12 @@
 //! The client over MQTT 3.1.1: one connection to a broker, to which all bases are connected too.
 //!
-//! Commands go out at QoS 1 and are **never retained**: a base that reconnects would carry out a retained one again. Replies carry no
-//! identity of the request, so they are matched by base, command and module; callers hold one operation per base and module at a time.
-//! A reply that was published while this side was not connected is lost; the call ends at its deadline.
+//! Commands go out at QoS 1 and are **never retained**: a base that reconnects would carry out a retained one
+//! again. Replies carry no identity of the request, so they are matched by base, command and module; callers
+//! hold one operation per base and module at a time. A reply that was published while this side was not
+//! connected is lost; the call ends at its deadline.
 //!
-//! Times inside messages are those of other machines' clocks and decide nothing: what arrives counts from its arrival. What was retained
-//! says nothing about now and is ignored.
+//! Times inside messages are those of other machines' clocks and decide nothing: what arrives counts from its
+//! arrival. What was retained says nothing about now and is ignored.
 
 mod back_off;
 mod link;
@@ -45,7 +46,8 @@ pub struct Event {
     pub identity: String,
     /// When it came, by this machine's clock.
     pub received: Instant,
-    /// When it was published by the base's clock, milliseconds since the epoch. For showing skew; decides nothing.
+    /// When it was published by the base's clock, milliseconds since the epoch. For showing skew; decides
+    /// nothing.
     pub published_ms: Option<i64>,
     /// What the base says.
     pub kind: EventKind,
@@ -91,14 +93,15 @@ fn one_more(counter: &AtomicU64) -> bool {
     (counter.fetch_add(1, Ordering::Relaxed) + 1).is_power_of_two()
 }
 
-/// Asks bases through a broker. Clones share one connection, which [`MqttLink::run`] keeps.
+/// Calls bases through a broker. Clones share one connection, which [`MqttLink::run`] keeps.
 #[derive(Clone)]
 pub struct MqttTunnel {
     shared: Arc<Shared>,
 }
 
 impl MqttTunnel {
-    /// A client, its connection, and what bases say of themselves. Nothing happens before the connection is run.
+    /// A client, its connection, and the messages that bases publish by themselves. Nothing happens before
+    /// the connection is run.
     pub fn new(options: MqttOptions) -> Result<(Self, MqttLink, mpsc::Receiver<Event>), MqttError> {
         let (events, receiver) = mpsc::channel(options.events.max(1));
         let (link, shared) = MqttLink::new(options, events)?;
@@ -176,7 +179,8 @@ impl MqttTunnel {
         let _waiting = shared
             .wait(key, sender)
             .ok_or_else(|| busy("one for the same module waits for its reply"))?;
-        // Published in the same step as the connection was seen up: nothing is left in a queue by a caller that has gone.
+        // Published in the same step as the connection was seen up: nothing is left in a queue by a caller
+        // that has gone.
         let sent = shared
             .client
             .try_publish_tracked(topic, body, PublishOptions::at_least_once())
@@ -234,7 +238,7 @@ struct Call {
 }
 
 impl Tunnel for MqttTunnel {
-    /// A base that cannot tell publishes nothing: that is silence, too.
+    /// A base that cannot measure itself publishes nothing, which ends as [`ErrorKind::Silent`].
     fn health<'a>(&'a self, base: &'a Base) -> BoxFuture<'a, Result<Health, TunnelError>> {
         async move {
             let call = Call {

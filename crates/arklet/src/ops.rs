@@ -1,6 +1,6 @@
 //! Records of asynchronous operations: the answer to `installBiz` with `async`, and to `queryBizOps`.
 //!
-//! A record tells nothing of what was installed. Records live as long as the base's process.
+//! A record does not say what was installed. Records live as long as the base's process.
 
 use crate::cause;
 use crate::envelope::{DecodeError, Envelope};
@@ -48,7 +48,7 @@ pub struct Record {
     pub message: Option<String>,
     /// Begin, milliseconds since the epoch by the base's clock.
     pub started_ms: Option<i64>,
-    /// End likewise; `None` while it runs.
+    /// End by the same clock; `None` while it runs.
     pub ended_ms: Option<i64>,
     /// What was thrown, for people.
     pub cause: Option<String>,
@@ -84,7 +84,8 @@ impl Record {
         })
     }
 
-    /// What it means. arklet leaves an operation that met another one at `INITIALIZED` for ever; its end tells.
+    /// What it means. arklet leaves an operation that met another one at `INITIALIZED` for ever; its end time
+    /// shows that.
     pub fn progress(&self) -> Progress {
         match self.status {
             Status::Succeeded => Progress::Succeeded,

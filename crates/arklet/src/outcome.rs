@@ -15,18 +15,19 @@ use std::fmt;
 pub enum Outcome {
     /// It was done.
     Done {
-        /// What was installed, as far as the base tells. **May be deactivated**: a second version of a name does not serve
-        /// unless the base is told so. Empty after an uninstall or a switch.
+        /// What was installed, as far as the base tells. **May be deactivated**: a second version of a name
+        /// does not serve unless it is switched to. Empty after an uninstall or a switch.
         modules: Vec<Module>,
     },
-    /// Something was installed, but not what was asked for: the manifest of the jar says otherwise. Remove the stray.
+    /// Something was installed, but not what was asked for: the manifest of the jar says otherwise. Remove
+    /// the stray.
     Mismatch {
         /// What was asked for.
         asked: ModuleId,
         /// What is there instead, as far as it can be told.
         found: Vec<ModuleId>,
     },
-    /// A module of that identity is there already, in whatever state: look at it before anything else.
+    /// A module of that identity is there already, in whatever state: inspect it before anything else.
     Repeat {
         /// What the base says.
         message: String,
@@ -36,7 +37,8 @@ pub enum Outcome {
         /// What the base says.
         message: String,
     },
-    /// Another operation on this identity is under way (for batches: another batch). Nothing was done; repeat later.
+    /// Another operation on this identity is under way (for batches: another batch). Nothing was done; repeat
+    /// later.
     Conflict {
         /// What the base says.
         message: String,
@@ -94,7 +96,8 @@ impl fmt::Display for Outcome {
 }
 
 impl Outcome {
-    /// What an answer says about an operation on one module. `asked`: what was to be installed, if that is known.
+    /// What an answer says about an operation on one module. `asked`: what was to be installed, if that is
+    /// known.
     pub fn of(envelope: &Envelope, asked: Option<&ModuleId>) -> Self {
         let data = envelope.data.as_ref();
         match data.and_then(Answer::read) {
@@ -188,7 +191,8 @@ fn refused(envelope: &Envelope, inner: Option<&str>) -> Outcome {
 const CONFLICT: &str = "conflict, exist unfinished command";
 /// sofa-ark's words, thrown at whoever removes a module that is starting.
 const STATE: &str = "BizState must be";
-/// arklet's words for any answer of sofa-ark but success; the only ones that an asynchronous install leaves of it.
+/// arklet's words for any answer of sofa-ark but success; the only ones that an asynchronous install leaves
+/// of it.
 const NO_SUCCESS: &str = "install biz not success!";
 
 fn without_prefix(message: &str) -> &str {
@@ -198,8 +202,8 @@ fn without_prefix(message: &str) -> &str {
 /// What became of a batch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchOutcome {
-    /// Of the batch as a whole: [`Outcome::Done`] with all that was installed, a conflict with another batch, or a failure, in which
-    /// case parts of it may have been installed nevertheless.
+    /// Of the batch as a whole: [`Outcome::Done`] with all that was installed, a conflict with another batch,
+    /// or a failure, in which case parts of it may have been installed nevertheless.
     pub overall: Outcome,
     /// By URL. Empty if nothing was tried; two modules of one URL share an entry.
     pub by_url: BTreeMap<String, Outcome>,
@@ -264,7 +268,7 @@ fn unreadable() -> Envelope {
 pub enum Step {
     /// Ask again later.
     Wait,
-    /// The record does not tell enough: list the modules and ask again with the list.
+    /// The record does not say enough: list the modules and call again with the list.
     List,
     /// It is over.
     End(Outcome),
@@ -281,8 +285,8 @@ pub fn accepted(envelope: &Envelope, asked: Option<&ModuleId>) -> Result<Record,
 
 /// What the record of an asynchronous install means. `list`: the modules as of after its end.
 ///
-/// A record does not say what was installed. What was created between its begin and its end was: both times, and those of the
-/// modules, are of the base's own clock.
+/// A record does not say what was installed. What was created between its begin and its end was: both times,
+/// and those of the modules, are of the base's own clock.
 pub fn step(record: &Record, asked: Option<&ModuleId>, list: Option<&ModuleList>) -> Step {
     let message = record.message.as_deref().unwrap_or_default();
     match (record.progress(), list) {

@@ -12,15 +12,17 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// A way to ask bases. Every call has a deadline of its own; dropping a call's future gives up the waiting, not what the base does.
+/// A way to call bases. Every call has a deadline of its own; dropping a call's future gives up the waiting,
+/// not what the base does.
 ///
-/// Callers hold at most one install, uninstall or switch per base and module at a time: an operation that meets another one of the same
-/// module is refused by arklet, which then forgets that the first is under way.
+/// Callers hold at most one install, uninstall or switch per base and module at a time: an operation that
+/// meets another one of the same module is refused by arklet, which then forgets that the first is under way.
 pub trait Tunnel: Send + Sync + 'static {
-    /// How the base is. A base over HTTP that is busy with installing may be slow to answer and is not dead for that.
+    /// Reads the health of a base. A base over HTTP that is busy with installing may be slow to answer and is
+    /// not dead for that.
     fn health<'a>(&'a self, base: &'a Base) -> BoxFuture<'a, Result<Health, TunnelError>>;
 
-    /// What is installed, without the base's own biz.
+    /// Lists the modules, without the base's own biz.
     fn modules<'a>(&'a self, base: &'a Base) -> BoxFuture<'a, Result<ModuleList, TunnelError>>;
 
     /// Installs a module; returns when its `main` has returned, or it failed.
@@ -44,7 +46,8 @@ pub trait Tunnel: Send + Sync + 'static {
         module: &'a ModuleId,
     ) -> BoxFuture<'a, Result<Outcome, TunnelError>>;
 
-    /// Installs several modules by their manifests' priority; over MQTT this is the baseline. One batch at a time per base.
+    /// Installs several modules by their manifests' priority; over MQTT this is the baseline. One batch at a
+    /// time per base.
     fn batch<'a>(
         &'a self,
         base: &'a Base,
@@ -52,14 +55,14 @@ pub trait Tunnel: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<BatchOutcome, TunnelError>>;
 }
 
-/// How a base is reached.
+/// A base and how it is reached.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Base {
     /// Its identity, as in its heartbeats.
     pub identity: String,
-    /// Its environment, part of MQTT topics, where it stands in lower case; of no account over HTTP.
+    /// Its environment, part of MQTT topics, where it stands in lower case; not needed over HTTP.
     pub environment: String,
-    /// Where arklet listens; needed over HTTP, of no account over MQTT.
+    /// Where arklet listens; needed over HTTP alone.
     pub address: Option<SocketAddr>,
 }
 
@@ -83,7 +86,8 @@ pub struct TunnelError {
     pub kind: ErrorKind,
 }
 
-/// What happened to a call without an outcome. [`ErrorKind::may_have_run`] says whether the base may have acted nevertheless.
+/// What happened to a call without an outcome. [`ErrorKind::may_have_run`] says whether the base may have
+/// acted nevertheless.
 #[derive(Debug)]
 pub enum ErrorKind {
     /// The request was not sent: arklet would refuse it, however often it is repeated.
@@ -104,14 +108,16 @@ pub enum ErrorKind {
     },
     /// No answer before the deadline. Ask for the modules before repeating an operation.
     Silent {
-        /// The topic under which it was expected; a base that answers under another one is not heard. `None` over HTTP.
+        /// The topic under which it was expected; a base that answers under another one is not heard. `None`
+        /// over HTTP.
         topic: Option<String>,
         /// How long it was waited for.
         after: Duration,
     },
     /// The connection broke before an answer was complete. Ask for the modules before repeating an operation.
     Broken(Box<dyn std::error::Error + Send + Sync>),
-    /// An HTTP status that arklet does not use for answers. Something else listens there, or arklet refused the size.
+    /// An HTTP status that arklet does not use for answers. Something else listens there, or arklet refused
+    /// the size.
     Status {
         /// The status code of HTTP.
         status: u16,
@@ -137,19 +143,20 @@ pub enum ErrorKind {
         /// The reason that arklet gives.
         message: String,
     },
-    /// Another base has answered: it has the address now. It may have done whatever was requested. Do not repeat before the base is
-    /// known to be there again.
+    /// Another base has answered: it has the address now. It may have done whatever was requested. Do not
+    /// repeat before the base is known to be there again.
     Another {
         /// The identity of the base that has answered.
         says: String,
     },
-    /// The base does not know an asynchronous operation that it had accepted: it was restarted, and all modules are gone but those that
-    /// it starts with. Ask for the modules.
+    /// The base does not know an asynchronous operation that it had accepted: it was restarted, and all
+    /// modules are gone but those that it starts with. Ask for the modules.
     RecordLost {
         /// The request ID of the operation.
         request_id: String,
     },
-    /// An asynchronous operation has not ended before the deadline; the base goes on. Ask for the modules before repeating it.
+    /// An asynchronous operation has not ended before the deadline; the base goes on. Ask for the modules
+    /// before repeating it.
     Unfinished {
         /// The request ID of the operation.
         request_id: String,
@@ -225,7 +232,8 @@ impl std::error::Error for TunnelError {
 }
 
 impl ErrorKind {
-    /// Whether that base may have acted, or act still. If not, repeating an operation cannot meet its own first attempt.
+    /// Whether that base may have acted, or act still. If not, repeating an operation cannot meet its own
+    /// first attempt.
     pub fn may_have_run(&self) -> bool {
         match self {
             Self::Invalid(_)

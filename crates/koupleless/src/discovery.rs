@@ -8,8 +8,9 @@
 //! health polls ──────┘      └ every second
 //! ```
 //!
-//! All that is decided is decided by the [`Registry`]; here are the sources, and what carries its events out. Of several
-//! replicas each hears of some bases: what it hears it writes down in Nodes, and whoever serves a node reads it there.
+//! All that is decided is decided by the [`Registry`]; here are the sources, and what carries its events out.
+//! Of several replicas each receives the messages of some bases: it records them in Nodes, and whoever serves
+//! a node reads them there.
 
 pub mod heartbeat;
 pub mod listener;
@@ -71,7 +72,7 @@ impl Nodes for Fleet {
     }
 }
 
-/// Where bases are heard of.
+/// Sources of messages about bases.
 #[derive(Default)]
 pub struct Sources {
     /// Heartbeats over HTTP.
@@ -144,8 +145,8 @@ impl Discovery {
         }
     }
 
-    /// Begins to listen, until `shutdown`; then nothing is deleted. `client`: of the cluster with the virtual nodes. To be
-    /// called once.
+    /// Begins to listen, until `shutdown`; then nothing is deleted. `client`: of the cluster with the virtual
+    /// nodes. To be called once.
     pub fn start(
         &self,
         client: &Client,
@@ -237,8 +238,8 @@ impl Discovery {
         census
     }
 
-    /// All changes from now on, none left out; first of all, as changes, what is known already. To be received without delay:
-    /// they wait in memory.
+    /// All changes from now on, none left out; first of all, as changes, what is known already. To be
+    /// received without delay: they wait in memory.
     pub fn subscribe(&self) -> mpsc::UnboundedReceiver<Event> {
         let (sender, receiver) = mpsc::unbounded_channel();
         let mut state = self.hub.lock();
@@ -300,7 +301,8 @@ impl Discovery {
 
 impl Hub {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // The registry checks its own order at each step; a panic in one of them is no reason to forget all bases.
+        // The registry checks its own order at each step; a panic in one of them is no reason to forget all
+        // bases.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,7 +1,8 @@
-//! Carries out the healing of bases that run out of metaspace; what is done, and when, [`core::heal`](crate::core::heal) decides.
+//! Carries out the healing of bases that run out of metaspace; what is done, and when,
+//! [`core::heal`](crate::core::heal) decides.
 //!
-//! A healing belongs to whoever serves the base's node. One that stops serving it drops its [`Healing`]: taint and permit
-//! stay, and the next one goes on from there.
+//! A healing belongs to whoever serves the base's node. One that stops serving it drops its [`Healing`]:
+//! taint and permit stay, and the next one goes on from there.
 
 mod node;
 mod permits;
@@ -26,16 +27,17 @@ use tokio_util::sync::CancellationToken;
 
 /// For how long one action may take.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// How many nodes are inspected for the first time at once: a replica that takes over ten thousand nodes must not read
-/// all of them at the same time.
+/// How many nodes are inspected for the first time at once: a replica that takes over ten thousand nodes must
+/// not read all of them at the same time.
 const INSPECTIONS: usize = 16;
 /// Pause before a first inspection that failed is repeated.
 const INSPECT_AGAIN: Duration = Duration::from_secs(2);
 
 /// What is done for a healing by those who know the base.
 pub trait Modules: Send + Sync + 'static {
-    /// Uninstalls what is left of our modules, and returns how many remain. Called again while some do. It may be given up while it is
-    /// under way. Modules of pods that are on the node, because they tolerate the taint or came since, stay and do not count.
+    /// Uninstalls what is left of our modules, and returns how many remain. Called again while some do. It
+    /// may be given up while it is under way. Modules of pods that are on the node, because they tolerate the
+    /// taint or came since, stay and do not count.
     fn uninstall(&self) -> BoxFuture<'static, Result<usize, String>>;
 }
 
@@ -102,8 +104,9 @@ impl Healer {
         }
     }
 
-    /// Begins to look after a base, whose node is served during `term`: nothing is done for it after that, but its permit is
-    /// given back. `bases` reaches the cluster that its pod is in, which may be another one; `None`: no pod is known to anybody.
+    /// Begins to watch over a base, whose node is served during `term`: nothing is done for it after that,
+    /// but its permit is given back. `bases` reaches the cluster that its pod is in, which may be another
+    /// one; `None`: no pod is known to anybody.
     pub fn base(&self, node: &str, bases: Option<Client>, modules: Arc<dyn Modules>, term: Term) -> Healing {
         let (sender, mailbox) = mpsc::unbounded_channel();
         let keeper = Keeper {
@@ -174,7 +177,8 @@ impl Keeper {
             let input = tokio::select! {
                 update = mailbox.recv(), if !self.is_gone() => match update {
                     Some(update) => self.input(update),
-                    // Nobody serves the node here any more. What is under way may have been done or not: the next one inspects the node.
+                    // Nobody serves the node here any more. What is under way may have been done or not: the
+                    // next one inspects the node.
                     None => return,
                 },
                 answer = answer(&mut under_way) => {

@@ -1,4 +1,5 @@
-//! Koupleless modules as pods: each base (a JVM that runs modules) is a virtual node, each module a container on it.
+//! Koupleless modules as pods: each base (a JVM that runs modules) is a virtual node, each module a container
+//! on it.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -8,9 +9,10 @@
 //! | [`heal`] | carries out the healing of bases that run out of metaspace |
 //! | [`peer`] | sets replicas of peer Deployments to the number of bases |
 //! | [`baseline`] | answers bases that (re)start with the modules of their cluster |
-//! | [`alert`] | tells people by webhooks |
+//! | [`alert`] | notifies people by webhooks |
 //!
-//! With the feature `cli` there are `cli`, the flags of `evenkeel vnode --provider koupleless`, and `process`, which joins all of this.
+//! With the feature `cli` there are `cli`, the flags of `evenkeel vnode --provider koupleless`, and
+//! `process`, which joins all of this.
 
 pub mod alert;
 pub mod baseline;

@@ -1,4 +1,4 @@
-//! Numbers of bases and of what they are asked.
+//! Metrics of bases, and of the calls that are made to them.
 
 use crate::discovery::{Census, Discovery};
 use evenkeel_api::names::koupleless::metrics as names;
@@ -21,7 +21,7 @@ use tokio::time::Instant;
 /// How a call of a base ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
 enum CallResult {
-    /// Well.
+    /// The base has done it.
     Ok,
     /// The base answered that it could not.
     Failed,
@@ -59,7 +59,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Under their names; with the bases that `discovery` knows, as they are when somebody looks.
+    /// Registers the metrics, among them the bases that `discovery` knows at the time of each scrape.
     pub fn register(&self, discovery: &Discovery, registry: &mut Registry) {
         registry.register(
             names::CALLS,

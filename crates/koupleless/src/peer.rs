@@ -1,4 +1,5 @@
-//! Sets the replicas of peer Deployments to the number of bases; what that is, [`core::peer`](crate::core::peer) says.
+//! Sets the replicas of peer Deployments to the number of bases; what that is,
+//! [`core::peer`](crate::core::peer) says.
 //!
 //! Every replica of the controller watches, the leader of one Lease writes.
 
@@ -25,7 +26,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// What comes within this time is looked at together: bases come and go in crowds.
+/// Changes within this time are handled together: bases come and go in groups.
 const GATHER: Duration = Duration::from_millis(200);
 /// After a write that failed.
 const AGAIN: Duration = Duration::from_secs(5);
@@ -37,7 +38,7 @@ pub const GRACE: Duration = Duration::from_secs(60);
 /// How peers are kept.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The environment whose nodes and Deployments are looked at.
+    /// The environment whose nodes and Deployments are watched.
     pub env: String,
     /// For how long a node whose state is unknown counts.
     pub grace: Duration,
@@ -89,7 +90,8 @@ struct Peers {
     events: Events,
 }
 
-/// Keeps the replicas of peer Deployments until `shutdown`. `lock_client` keeps the Lease, with connections of its own.
+/// Keeps the replicas of peer Deployments until `shutdown`. `lock_client` keeps the Lease, with connections
+/// of its own.
 pub async fn run(
     client: Client,
     lock_client: Client,
@@ -255,7 +257,8 @@ impl Peers {
         written.map_err(WriteError::Replicas)
     }
 
-    /// Before replicas are lowered the pods of lost bases must be known as those to go, and when bases are back, as any other.
+    /// Before replicas are lowered the pods of lost bases must be known as those to go, and when bases are
+    /// back, as any other.
     async fn set_costs(&self, deployment: &Deployment, namespace: &str) -> Result<(), WriteError> {
         let Some(spec) = &deployment.spec else {
             return Ok(());

@@ -6,7 +6,7 @@ pub mod settings;
 
 use crate::alert::{self, Alerts, AlertsError};
 use crate::baseline::Deployments;
-use crate::core::alert::{Alert, Limits, Scene};
+use crate::core::alert::{Alert, Hook, Limits, Scene};
 use crate::core::registry::{self, Change};
 use crate::core::{Base, Endpoint};
 use crate::discovery::listener::ListenerError;
@@ -30,20 +30,21 @@ use jiff::Timestamp;
 use observer::BaseObserver;
 use prometheus_client::registry::Registry;
 use settings::Settings;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::JoinMap;
 
-/// Connections that one base has with this process at a time, at most: four operations, an inspection of its modules, a poll of its
-/// health, and its heartbeat. All of them are open while bases hang.
+/// Connections that one base has with this process at a time, at most: four operations, an inspection of its
+/// modules, a poll of its health, and its heartbeat. All of them are open while bases hang.
 pub const FILES: usize = 7;
 
 /// Deadline of a provider's call: an install, with the operations that it waits for.
 const CALL: Duration = Duration::from_secs(600);
-/// Between two tries to evict the pods of a lost base.
+/// Pause between two tries to evict the pods of a lost base.
 const AGAIN: Duration = Duration::from_secs(2);
-/// The longest pause between two looks for pods of a base that stays lost.
+/// The longest such pause, of a base that stays lost.
 const AGAIN_MOST: Duration = Duration::from_secs(30);
 /// Of one attempt to send an alert.
 const ALERT: Duration = Duration::from_secs(10);
@@ -91,7 +92,8 @@ impl std::fmt::Debug for Process {
 }
 
 impl Process {
-    /// Connects and binds. `identity`: of this replica; `namespace`: where it is noted which bases are healed.
+    /// Connects and binds. `identity`: of this replica; `namespace`: where it is noted which bases are
+    /// healed.
     pub async fn prepare(
         settings: Settings,
         access: &Access,
@@ -101,20 +103,7 @@ impl Process {
     ) -> Result<Self, ProcessError> {
         let client = access.client("koupleless")?;
         let elsewhere = settings.pods.as_ref().and_then(|pods| pods.kubeconfig.clone());
-        let (bases, upgrading) = match elsewhere {
-            Some(file) => {
-                let other = ClientArgs {
-                    kubeconfig: Some(file),
-                    ..ClientArgs::default()
-                };
-                let other = other.access().await?;
-                (
-                    other.client("koupleless-bases")?,
-                    other.upgrading("koupleless-commands")?,
-                )
-            }
-            None => (client.clone(), access.upgrading("koupleless-commands")?),
-        };
+        let base_pods = base_pods(elsewhere, &client, access).await?;
         let env = settings.env;
         let profile = Arc::new(settings.profile.clone());
         let holds_leases = profile.leases_by_process;
@@ -130,7 +119,7 @@ impl Process {
         let watches_pods = settings.pods.is_some();
         if let Some(pods) = settings.pods {
             sources.pods.push(Cluster {
-                client: bases.clone(),
+                client: base_pods.client.clone(),
                 namespace: None,
                 selector: pods.selector,
                 keys: Keys::default(),
@@ -158,17 +147,7 @@ impl Process {
             });
             mqtt = Some(tunnel);
         }
-        let alerts = if settings.hooks.is_empty() {
-            None
-        } else {
-            let options = alert::Options {
-                hooks: settings.hooks,
-                limits: Limits::default(),
-                timeout: ALERT,
-                roots: None,
-            };
-            Some(Alerts::start(options, stop)?)
-        };
+        let alerts = alerts(settings.hooks, stop)?;
         let modules = provider::Settings {
             profile,
             env: env.clone(),
@@ -184,12 +163,10 @@ impl Process {
             mqtt: mqtt.map(|tunnel| metrics.counting(Arc::new(tunnel))),
         };
         let found = Arc::new(Found(discovery.clone()));
-        // A pod that a Node records counts where pods are looked for: whoever wrote it may have meant another cluster.
-        let pods = watches_pods.then(|| BasePods {
-            client: bases.clone(),
-            upgrading,
-        });
-        let provider = Koupleless::new(modules, found, tunnels, pods);
+        // A pod that a Node records counts only where pods are watched: whoever wrote it may have meant
+        // another cluster.
+        let pods = watches_pods.then_some(base_pods);
+        let provider = Koupleless::new(modules, found, tunnels, pods.clone());
         let healer = settings.healing.map(|healing| {
             let options = heal::Options {
                 settings: healing.settings,
@@ -203,7 +180,7 @@ impl Process {
         let observer = Arc::new(BaseObserver::new(
             alerts.clone(),
             healer,
-            watches_pods.then_some(bases),
+            pods.map(|pods| pods.client),
             provider.clone(),
             discovery.clone(),
         ));
@@ -298,7 +275,45 @@ impl Process {
     }
 }
 
-/// Evicts for as long as the base is lost: pods may still be bound to its node. A node without pods need not stay.
+/// Clients of the cluster in which bases run as pods: that of `kubeconfig`, or the cluster of the virtual nodes.
+async fn base_pods(
+    kubeconfig: Option<PathBuf>,
+    client: &kube::Client,
+    access: &Access,
+) -> Result<BasePods, ProcessError> {
+    let Some(file) = kubeconfig else {
+        return Ok(BasePods {
+            client: client.clone(),
+            upgrading: access.upgrading("koupleless-commands")?,
+        });
+    };
+    let other = ClientArgs {
+        kubeconfig: Some(file),
+        ..ClientArgs::default()
+    };
+    let other = other.access().await?;
+    Ok(BasePods {
+        client: other.client("koupleless-bases")?,
+        upgrading: other.upgrading("koupleless-commands")?,
+    })
+}
+
+/// Alerts to these receivers; `None` if there are none.
+fn alerts(hooks: Vec<Hook>, stop: &CancellationToken) -> Result<Option<Alerts>, ProcessError> {
+    if hooks.is_empty() {
+        return Ok(None);
+    }
+    let options = alert::Options {
+        hooks,
+        limits: Limits::default(),
+        timeout: ALERT,
+        roots: None,
+    };
+    Ok(Some(Alerts::start(options, stop)?))
+}
+
+/// Evicts for as long as the base is lost: pods may still be bound to its node. A node without pods need not
+/// stay.
 async fn evict(provider: Koupleless, discovery: Discovery, node: Arc<str>) {
     let mut pause = AGAIN;
     while provider.is_lost(&node) {

@@ -28,7 +28,8 @@ impl<'a> Row<'a> {
     }
 }
 
-/// All rows of all tables of a page, and what is wrong with the tables. Each table must have a column of one of `wanted`.
+/// All rows of all tables of a page, and what is wrong with the tables. Each table must have a column of one
+/// of `wanted`.
 pub(super) fn read<'a>(page: &'a str, wanted: &[&str]) -> (Vec<Row<'a>>, Vec<String>) {
     let mut rows = Vec::new();
     let mut problems = Vec::new();

@@ -1,4 +1,5 @@
-//! One request and its answer on one connection, driven by the task that asks: whoever gives up leaves nothing behind.
+//! One request and its answer on one connection, driven by the task that asks: whoever gives up leaves
+//! nothing behind.
 
 use bytes::Bytes;
 use http::{Request, StatusCode, header};

@@ -86,8 +86,8 @@ impl Watch<'_> {
         let mut pause = self.tunnel.options.poll;
         let mut trouble = None;
         loop {
-            // What a base that is slow or away does not answer is asked again until the deadline: whoever knows that it is gone for
-            // good drops this future.
+            // What a base that is slow or away does not answer is asked again until the deadline: whoever
+            // knows that it is gone for good drops this future.
             let asked = match outcome::step(&record, self.install.id.as_ref(), list.as_ref()) {
                 Step::End(outcome) => return Ok(outcome),
                 Step::List if trouble.is_none() => self
@@ -139,7 +139,8 @@ impl Watch<'_> {
     }
 }
 
-/// Half as long again. Bases start modules at once after a release: the pauses of their installs are not kept in step.
+/// Half as long again. Bases start modules at once after a release: the pauses of their installs are not kept
+/// in step.
 fn longer(pause: Duration, most: Duration) -> Duration {
     pause.mul_f64(rand::random_range(1.4..1.6)).min(most)
 }

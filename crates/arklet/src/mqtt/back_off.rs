@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Doubles from `first` to `most`; begins anew after a connection that lasted longer than the longest pause, so that two clients who
-/// push each other out do not do so at full speed.
+/// Doubles from `first` to `most`; begins anew after a connection that lasted longer than the longest pause,
+/// so that two clients who push each other out do not do so at full speed.
 #[derive(Debug)]
 pub(super) struct BackOff {
     first: Duration,
@@ -20,7 +20,8 @@ impl BackOff {
         }
     }
 
-    /// How long to wait after a connection that `lasted`; `fraction` of 0 to 1 spreads clients over the second half of the pause.
+    /// How long to wait after a connection that `lasted`; `fraction` of 0 to 1 spreads clients over the
+    /// second half of the pause.
     pub(super) fn pause(&mut self, lasted: Duration, fraction: f64) -> Duration {
         if lasted > self.most {
             self.next = self.first;

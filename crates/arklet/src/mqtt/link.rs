@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 /// How long a broker may take to confirm subscriptions.
 const SUBSCRIBING: Duration = Duration::from_secs(10);
-/// How long the farewell may take.
+/// How long a broker may take to read our DISCONNECT.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// How long a broker may take to accept a connection, seconds.
 const CONNECTING: u64 = 10;
@@ -52,7 +52,8 @@ impl Shared {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a reply until what is returned is dropped. `None`: the reply could not be told from another call's.
+    /// Waits for a reply until what is returned is dropped. `None`: the reply could not be distinguished from
+    /// another call's.
     pub(super) fn wait(&self, key: Key, sender: oneshot::Sender<Reply>) -> Option<Pending<'_>> {
         let number = self.waiting().add(key.clone(), sender)?;
         Some(Pending {
@@ -96,7 +97,7 @@ enum End {
     Lost(String),
 }
 
-/// Why there is no connection, and which setting to look at.
+/// Why there is no connection, and which setting to check.
 fn reason(error: &ConnectionError, names: &SettingNames) -> String {
     let ConnectionError::ConnectionRefused(code) = error else {
         return match error {
@@ -246,7 +247,7 @@ impl MqttLink {
         let _ = timeout(FAREWELL, farewell).await;
     }
 
-    /// One message, which harms nothing but itself.
+    /// Takes one message. One that cannot be read is counted and has no other effect.
     fn receive(&self, publish: &Publish) {
         let counters = &self.shared.counters;
         let name = String::from_utf8_lossy(&publish.topic);

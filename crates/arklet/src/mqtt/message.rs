@@ -67,8 +67,8 @@ impl Message {
     }
 }
 
-/// The list itself, or the answer as over HTTP: bases write one or the other under either topic. An answer that is no list
-/// is an error: it must not look like an empty base.
+/// The list itself, or the answer as over HTTP: bases write one or the other under either topic. An answer
+/// that is no list is an error: it must not look like an empty base.
 fn modules(data: Value) -> Result<ModuleList, DecodeError> {
     if data.is_array() {
         return ModuleList::read(&data);

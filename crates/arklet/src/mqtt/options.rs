@@ -21,7 +21,8 @@ pub struct MqttOptions {
     pub host: String,
     /// Its port: 1883, or 8883 with TLS.
     pub port: u16,
-    /// Must differ between all clients of the broker, or they push each other out for ever: put the name of the pod into it.
+    /// Must differ between all clients of the broker, or they push each other out for ever: put the name of
+    /// the pod into it.
     pub client_id: String,
     /// Environments to serve, as bases have them in their topics. Compared in lower case.
     pub environments: Vec<String>,
@@ -53,8 +54,8 @@ pub struct MqttOptions {
     pub names: SettingNames,
 }
 
-/// Names of the settings that a broker may refuse, as the user knows them. A command line gives the names of its
-/// flags, so that the message says what to change.
+/// Names of the settings that a broker may refuse, as the user knows them. A command line gives the names of
+/// its flags, so that the message says what to change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingNames {
     /// Name of the setting for [`MqttOptions::client_id`].
@@ -105,8 +106,8 @@ impl MqttOptions {
 pub struct Credentials {
     /// The user name.
     pub username: String,
-    /// The password. None, or an empty one, is not sent at all: the released controller connects so with its own
-    /// settings, and a broker may refuse a password that it does not know.
+    /// The password. None, or an empty one, is not sent at all: the released controller connects so with its
+    /// own settings, and a broker may refuse a password that it does not know.
     pub password: Option<Password>,
 }
 
@@ -160,7 +161,7 @@ pub enum MqttError {
     Pem {
         /// The file.
         path: PathBuf,
-        /// What was looked for.
+        /// What the file should hold.
         what: &'static str,
         /// Why, if it holds something like it.
         #[source]

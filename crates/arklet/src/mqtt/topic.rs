@@ -1,5 +1,6 @@
-//! Topics: `koupleless_<environment>/<identity>/<command>` towards a base, `koupleless_<environment>/<identity>/base/<kind>` from it.
-//! The baseline goes towards the base among the latter.
+//! Topics: `koupleless_<environment>/<identity>/<command>` towards a base,
+//! `koupleless_<environment>/<identity>/base/<kind>` from it. The baseline goes towards the base among the
+//! latter.
 
 use crate::command::{Command, InvalidRequest};
 

@@ -1,4 +1,4 @@
-//! Who waits for which reply.
+//! Calls that wait for replies.
 
 use super::topic::Kind;
 use crate::biz::ModuleList;
@@ -21,7 +21,7 @@ pub(super) enum Expect {
 }
 
 impl Expect {
-    /// As what the released arklet sends it.
+    /// The kind of message that the released arklet sends it as.
     pub(super) fn kind(&self) -> Kind {
         match self {
             Self::Health => Kind::Health,
@@ -31,7 +31,8 @@ impl Expect {
         }
     }
 
-    /// Questions have one answer for all who ask; of operations one at a time can be told apart.
+    /// The answer to a query serves all calls that wait for it. Replies to operations on one module cannot be
+    /// told apart, so only one call may wait for them.
     fn is_shared(&self) -> bool {
         matches!(self, Self::Health | Self::Modules)
     }
@@ -55,7 +56,7 @@ pub(super) enum Reply {
 }
 
 impl Reply {
-    /// The reply for one more of those who share it.
+    /// A copy for another call that shares the reply.
     pub(super) fn again(&self) -> Option<Self> {
         match self {
             Self::Envelope(Ok(envelope)) => Some(Self::Envelope(Ok(envelope.clone()))),
@@ -86,7 +87,7 @@ fn unreadable(base: &Base, command: Command, source: DecodeError) -> TunnelError
     base.error(command, ErrorKind::Unreadable { excerpt, source })
 }
 
-/// The waiting of all calls.
+/// All calls that wait for replies.
 #[derive(Debug)]
 pub(super) struct Waiting<T> {
     next: u64,
@@ -103,7 +104,8 @@ impl<T> Default for Waiting<T> {
 }
 
 impl<T> Waiting<T> {
-    /// Adds one; its number serves to take it out. `None`: one waits already, and a reply could not be told to be whose.
+    /// Adds a call. Returns the number by which it is removed, or `None` if another one waits whose reply
+    /// could not be distinguished from this one's.
     pub(super) fn add(&mut self, key: Key, one: T) -> Option<u64> {
         let shared = key.expect.is_shared();
         let waiting = self.by_key.entry(key).or_default();
@@ -115,13 +117,13 @@ impl<T> Waiting<T> {
         Some(self.next)
     }
 
-    /// All who wait for a reply, which has come.
+    /// Removes and returns all calls that wait for a reply, which has come.
     pub(super) fn take(&mut self, key: &Key) -> Vec<T> {
         let waiting = self.by_key.remove(key).unwrap_or_default();
         waiting.into_iter().map(|(_, one)| one).collect()
     }
 
-    /// Takes one out that does not wait any more.
+    /// Removes a call that does not wait any more.
     pub(super) fn remove(&mut self, key: &Key, number: u64) {
         if let Some(waiting) = self.by_key.get_mut(key) {
             waiting.retain(|(other, _)| *other != number);

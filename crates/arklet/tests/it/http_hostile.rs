@@ -1,4 +1,5 @@
-//! Servers that are no arklet, or a broken one: an error of the right kind before the deadline, and nothing worse.
+//! Servers that are no arklet, or a broken one: an error of the right kind before the deadline, and nothing
+//! worse.
 
 use super::server::{Conduct, Server};
 use evenkeel_arklet::http::HttpOptions;

@@ -47,7 +47,7 @@ pub struct Alert {
     pub module: Option<String>,
     /// What happened, in words. Secrets in URLs are taken out before it is sent.
     pub message: String,
-    /// When.
+    /// When it happened.
     pub at: Timestamp,
 }
 
@@ -63,7 +63,7 @@ impl Scene {
         Self::ManifestMismatch,
     ];
 
-    /// For people.
+    /// The headline for people.
     pub fn title(self) -> &'static str {
         match self {
             Self::InstallFailed => "Module not installed",
@@ -78,7 +78,8 @@ impl Scene {
 }
 
 impl Alert {
-    /// The body of a request. `repeated`: how many like it were held back since the last one; `more`: how many others were.
+    /// The body of a request. `repeated`: how many like it were held back since the last one; `more`: how
+    /// many others were.
     pub fn body(&self, shape: Shape, repeated: u64, more: u64) -> Value {
         match shape {
             Shape::DingTalk => self.markdown(repeated, more),

@@ -1,20 +1,21 @@
 //! Who may be healed at a time, over all replicas: a counting semaphore in one object.
 //!
-//! An entry stands for a node from before its taint is set until after it is gone. Whoever writes the object does so by
-//! compare-and-swap, so that what is decided here holds for all replicas.
+//! An entry stands for a node from before its taint is set until after it is gone. Whoever writes the object
+//! does so by compare-and-swap, so that what is decided here holds for all replicas.
 
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
-/// An entry whose node has no taint is dropped this long after it was made or confirmed: its holder has died before it set the taint,
-/// or after it took it off. A holder that lives confirms its entry, or gives up, within two minutes.
+/// An entry whose node has no taint is dropped this long after it was made or confirmed: its holder has died
+/// before it set the taint, or after it took it off. A holder that lives confirms its entry, or gives up,
+/// within two minutes.
 const IDLE: SignedDuration = SignedDuration::from_mins(10);
 
 /// How many bases may be healed at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// So many.
+    /// This number of bases.
     Bases(NonZeroU32),
     /// This share of all bases in percent, rounded down, and one at least.
     Percent(u8),
@@ -50,9 +51,9 @@ pub type Nodes = BTreeMap<String, bool>;
 /// What became of a request for a permit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It has one.
+    /// The node has a permit.
     Granted,
-    /// There is none; these have them.
+    /// No permit is free: these nodes have them.
     Full(Vec<String>),
 }
 
@@ -63,7 +64,7 @@ impl Default for Limit {
 }
 
 impl Limit {
-    /// How many of so many bases.
+    /// The number of permits where there are so many bases.
     pub fn of(self, bases: usize) -> usize {
         match self {
             Self::Bases(bases) => bases.get() as usize,
@@ -97,9 +98,11 @@ impl std::fmt::Display for Limit {
 }
 
 impl Budget {
-    /// Takes a permit for `node`, or confirms the one that it has. `nodes`: all nodes of bases, read before this is written.
+    /// Takes a permit for `node`, or confirms the one that it has. `nodes`: all nodes of bases, read before
+    /// this is written.
     ///
-    /// Nodes that have the taint without an entry count as well: somebody has lost the object, or set the taint by hand.
+    /// Nodes that have the taint without an entry count as well: somebody has lost the object, or set the
+    /// taint by hand.
     pub fn acquire(
         &mut self,
         node: &str,
@@ -134,12 +137,13 @@ impl Budget {
         Verdict::Granted
     }
 
-    /// Gives a permit back; whether there was one.
+    /// Gives a permit back. Returns whether there was one.
     pub fn release(&mut self, node: &str) -> bool {
         self.entries.remove(node).is_some()
     }
 
-    /// Drops the entries of nodes that are no more, and of those without taint that nobody has confirmed for ten minutes.
+    /// Drops the entries of nodes that are no more, and of those without taint that nobody has confirmed for
+    /// ten minutes.
     pub fn expire(&mut self, now: Timestamp, nodes: &Nodes) {
         self.entries.retain(|node, entry| match nodes.get(node) {
             None => false,
@@ -153,12 +157,12 @@ impl Budget {
         self.entries.get(node)
     }
 
-    /// How many there are.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there is none.
+    /// Whether nothing is being healed.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// A module that is to be installed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Module {
-    /// Which.
+    /// Name and version of the module.
     pub key: ModuleId,
     /// Where its jar is: the container's image, as it stands there. The base opens it, and says if it cannot.
     pub url: Arc<str>,
@@ -26,8 +26,8 @@ pub const INVALID: &str = "InvalidModule";
 const PROTOCOLS: [&str; 4] = ["http", "https", "file", "ftp"];
 
 impl Modules {
-    /// Reads a pod: each container is a module, its name the module's, its image the URL of the jar, its version the literal
-    /// value of the environment variable that the profile names.
+    /// Reads a pod: each container is a module, its name the module's, its image the URL of the jar, its
+    /// version the literal value of the environment variable that the profile names.
     pub fn of(pod: &Pod, profile: &Profile) -> Result<Self, Refusal> {
         let spec = pod.spec.as_ref();
         let mut problems = Vec::new();
@@ -57,8 +57,8 @@ impl Modules {
         })
     }
 
-    /// Those containers of a pod that are modules. A pod that never could run has none; one that runs may have got an
-    /// image that is none.
+    /// Those containers of a pod that are modules. A pod that never could run has none; one that runs may
+    /// have got an image that is none.
     pub fn readable(pod: &Pod, profile: &Profile) -> Self {
         let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
         Self(
@@ -68,7 +68,7 @@ impl Modules {
         )
     }
 
-    /// What tells them apart.
+    /// What distinguishes two of them.
     pub fn ids(&self) -> Vec<ModuleId> {
         self.0.iter().map(|module| module.key.clone()).collect()
     }

@@ -1,8 +1,9 @@
 //! Deployments whose replicas follow the number of bases: one module pod on each.
 //!
-//! The replicas are the number of nodes with the Deployment's cluster and environment that are Ready, or were and have been unknown for
-//! less than a grace time: a short silence must not shrink a Deployment, since the pod that goes may be a healthy one. A node whose
-//! provider does not hear of its base is not Ready with a reason of its own, and is as unknown as one whose Lease has run out.
+//! The replicas are the number of nodes with the Deployment's cluster and environment that are Ready, or were
+//! and have been unknown for less than a grace time: a short silence must not shrink a Deployment, since the
+//! pod that goes may be a healthy one. A node whose provider does not hear of its base is not Ready with a
+//! reason of its own, and is as unknown as one whose Lease has run out.
 
 use evenkeel_api::names::koupleless::peer::{
     DELETION_COST, FORMER_COST, MODULE_DEPLOYMENT, OPT_OUT_LABEL, STRATEGY, STRATEGY_LABEL,
@@ -19,7 +20,8 @@ use std::time::Duration;
 /// The cost that a pod on a lost base gets: less than anybody sets by hand, so that it goes first.
 pub const LOST_COST: &str = "-2147483647";
 
-/// Whether a Deployment's replicas are set here: a peer Deployment of this environment that has not opted out.
+/// Whether a Deployment's replicas are set here: a peer Deployment of this environment that has not opted
+/// out.
 pub fn is_peer(deployment: &Deployment, env: &str) -> bool {
     let label = |key: &str| deployment.labels().get(key).map(String::as_str);
     is_of_modules(deployment, env)
@@ -34,8 +36,8 @@ pub fn is_of_modules(deployment: &Deployment, env: &str) -> bool {
     label(COMPONENT_LABEL) == Some(MODULE_DEPLOYMENT) && label(ENV_LABEL) == Some(env)
 }
 
-/// The cluster of bases that a Deployment is for: its own label; else the node selector of its pods; else the first requirement of
-/// their required node affinity that allows exactly one value.
+/// The cluster of bases that a Deployment is for: its own label; else the node selector of its pods; else the
+/// first requirement of their required node affinity that allows exactly one value.
 pub fn cluster_of(deployment: &Deployment) -> Option<&str> {
     if let Some(cluster) = deployment.labels().get(CLUSTER_LABEL) {
         return Some(cluster);
@@ -64,14 +66,14 @@ fn by_affinity(spec: &PodSpec) -> Option<&str> {
     })
 }
 
-/// A node's `Ready`.
+/// A node's condition `Ready`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ready {
-    /// `True`.
+    /// The condition is `True`.
     Yes,
-    /// `False`, or there is none.
+    /// The condition is `False`, or there is none.
     No,
-    /// `Unknown`, or `False` for the base's silence; since when.
+    /// The condition is `Unknown`, or `False` because the base is silent, since this time.
     Unknown(Timestamp),
 }
 
@@ -206,8 +208,8 @@ impl Change {
     }
 }
 
-/// The annotations that a pod of a Deployment needs so that the pods of lost bases go first; `None` for an annotation to remove. Empty:
-/// nothing is to be changed.
+/// The annotations that a pod of a Deployment needs so that the pods of lost bases go first; `None` for an
+/// annotation to remove. Empty: nothing is to be changed.
 pub fn costs(pod: &Pod, bases: &Bases) -> BTreeMap<&'static str, Option<String>> {
     let Some(node) = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) else {
         return BTreeMap::new();

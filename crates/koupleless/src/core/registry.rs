@@ -1,7 +1,7 @@
 //! The bases that are known, what is known of each, and whether it lives.
 //!
-//! Sources say what they see ([`Sighting`]); what follows from it is told as [`Event`]s. Of each base the words of its sources
-//! are merged by its identity. A base lives in four steps:
+//! Sources report what they see ([`Sighting`]); what follows from it comes out as [`Event`]s. Of each base
+//! the words of its sources are merged by its identity. A base lives in four steps:
 //!
 //! ```text
 //!            25 s of silence            proof, or 60 s of silence
@@ -11,14 +11,14 @@
 //!     └────────────────── any sign of life ──────────────────────────┘
 //! ```
 //!
-//! * *Proof* is that its pod was deleted or has ended (by UID), or, in silence, that its port refuses connections or somebody
-//!   else answers there.
-//! * Silence alone proves nothing while a kubelet reports the base's pod Ready: then the link is cut, not the base. It stays
-//!   Silent for as long as that lasts, and its node is never removed.
-//! * After proof the node stays until 60 s of silence, so that a base that restarts finds it again. After a deactivation it
-//!   goes as soon as it has no pods, after 60 s at the latest.
-//! * Only the replica that serves a node judges its base. Whoever begins to serve one begins with a full measure of silence, and
-//!   time in which this process itself did not run counts for nobody's silence.
+//! * *Proof* is that its pod was deleted or has ended (by UID), or, in silence, that its port refuses
+//!   connections or somebody else answers there.
+//! * Silence alone proves nothing while a kubelet reports the base's pod Ready: then the link is cut, not the
+//!   base. It stays Silent for as long as that lasts, and its node is never removed.
+//! * After proof the node stays until 60 s of silence, so that a base that restarts finds it again. After a
+//!   deactivation it goes as soon as it has no pods, after 60 s at the latest.
+//! * Only the replica that serves a node judges its base. Whoever begins to serve one begins with a full
+//!   measure of silence, and time in which this process itself did not run counts for nobody's silence.
 
 mod admit;
 mod adopt;
@@ -51,20 +51,21 @@ pub const UNNAMED: &str = "TO_BE_IMPLEMENTED";
 /// Times and bounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// After so long without a sign of life the link to a base counts as cut. 25 s, as in the released controller: two
-    /// heartbeats of 12 s.
+    /// After so long without a sign of life the link to a base counts as cut. 25 s, as in the released
+    /// controller: two heartbeats of 12 s.
     pub silent: Duration,
     /// After so long without a sign of life a base counts as gone. 60 s.
     pub gone: Duration,
-    /// So long the Node of a base that says that it ends stays for the sake of its pods, which are deleted meanwhile. Pods
-    /// that come, or do not go, hold it no longer. 8 s.
+    /// So long the Node of a base that says that it ends stays for the sake of its pods, which are deleted
+    /// meanwhile. Pods that come, or do not go, hold it no longer. 8 s.
     pub leave: Duration,
     /// So long after its pod's end a base's words may still be under way, and do not revive it. 3 s.
     pub late: Duration,
-    /// A ready pod of which no base has said a word waits so long before it counts as a base with its address for its
-    /// identity: it may have another one, and says so every 12 s. 15 s.
+    /// A ready pod of which no base has said a word waits so long before it counts as a base with its address
+    /// for its identity: it may have another one, and says so every 12 s. 15 s.
     pub word: Duration,
-    /// A pause between two calls of [`Registry::tick`] beyond this is this process' own and counts for nobody's silence. 5 s.
+    /// A pause between two calls of [`Registry::tick`] beyond this is this process' own and counts for
+    /// nobody's silence. 5 s.
     pub pause: Duration,
     /// Port of arklet where nobody says another. 1238.
     pub port: u16,
@@ -72,8 +73,8 @@ pub struct Settings {
     pub most: usize,
     /// Unknown bases per peer and minute at most, if not in known pods. 60.
     pub newcomers: u32,
-    /// Whether a base that speaks over HTTP must do so from the address that it claims, or claim that of a known base pod.
-    /// Without, anybody who reaches the server may have this process connect anywhere.
+    /// Whether a base that speaks over HTTP must do so from the address that it claims, or claim that of a
+    /// known base pod. Without, anybody who reaches the server may have this process connect anywhere.
     pub check_addresses: bool,
 }
 
@@ -94,7 +95,7 @@ impl Default for Settings {
     }
 }
 
-/// All bases.
+/// All bases that are known, and what is believed of each.
 #[derive(Debug)]
 pub struct Registry {
     settings: Settings,
@@ -160,7 +161,8 @@ impl Registry {
         }
     }
 
-    /// Takes note of a sighting. `now`: by a clock that never jumps. `Err`: it is not believed, and changes nothing.
+    /// Takes note of a sighting. `now`: by a clock that never jumps. `Err`: it is not believed, and changes
+    /// nothing.
     pub fn see(&mut self, sighting: Sighting, now: Duration) -> Result<Vec<Event>, Refused> {
         self.now = self.now.max(now);
         let mut events = Vec::new();
@@ -200,7 +202,8 @@ impl Registry {
         Ok(events)
     }
 
-    /// What follows from the time alone. To be called every second. Bases that only their pods tell of may be refused, too.
+    /// What follows from the time alone. To be called every second. Bases that are known by their pods alone
+    /// may be refused, too.
     pub fn tick(&mut self, now: Duration) -> (Vec<Event>, Vec<Refused>) {
         self.now = self.now.max(now);
         let slept = self.now.saturating_sub(self.ticked.unwrap_or(self.now));
@@ -279,7 +282,7 @@ impl Registry {
         self.bases.get(self.nodes.get(node)?)
     }
 
-    /// A base speaks. `told`: it has told the port.
+    /// A base speaks. `told`: the port is from its message.
     fn word(
         &mut self,
         word: Word,

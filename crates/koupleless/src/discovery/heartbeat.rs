@@ -1,8 +1,9 @@
 //! `POST /heartbeat`, by which bases over HTTP make themselves known every 12 s, and `POST /queryBaseline`.
 //!
-//! Whoever may speak here can have nodes made and this process connect to addresses. So a base speaks for its own address alone
-//! (the [registry](crate::core::registry) sees to that), and where bases can be given one, for the holder of a token or
-//! of a client certificate alone. arklet's own client can neither; a proxy beside the base can.
+//! Whoever may speak here can have nodes made and this process connect to addresses. So a base speaks for its
+//! own address alone (the [registry](crate::core::registry) sees to that), and where bases can be given one,
+//! for the holder of a token or of a client certificate alone. arklet's own client can neither; a proxy
+//! beside the base can.
 
 use super::Hub;
 use super::token::Tokens;
@@ -88,7 +89,7 @@ impl Auth {
         }
     }
 
-    /// What somebody is told who shows nothing.
+    /// The answer to a request without credentials.
     fn wanted(&self) -> &'static str {
         match (self.tokens.is_some(), self.certificate) {
             (true, false) => "a bearer token is needed\n",

@@ -1,4 +1,5 @@
-//! Opens the listener for heartbeats: its socket, and tokens and certificates from files that somebody else renews.
+//! Opens the listener for heartbeats: its socket, and tokens and certificates from files that somebody else
+//! renews.
 
 use super::heartbeat::{Auth, Listener};
 use super::token::{TokenError, Tokens};
@@ -21,7 +22,7 @@ pub struct Heartbeats {
     pub address: SocketAddr,
     /// File with bearer tokens, one of which a base needs then.
     pub tokens: Option<PathBuf>,
-    /// With it over TLS alone.
+    /// Files for TLS; without them heartbeats come over plain HTTP.
     pub tls: Option<HeartbeatTls>,
 }
 
@@ -52,17 +53,17 @@ pub enum ListenerError {
     /// The address cannot be listened on.
     #[error("--heartbeat {address}: cannot listen there")]
     Listen {
-        /// As given.
+        /// The address of the flag.
         address: SocketAddr,
-        /// Why.
+        /// The error of binding it.
         #[source]
         source: std::io::Error,
     },
 }
 
 impl Heartbeats {
-    /// Reads the files and binds. Certificates and authorities are read again, `every` so often, until `stop`; while they are unusable, what
-    /// they were before holds.
+    /// Reads the files and binds. Certificates and authorities are read again at this interval until `stop`.
+    /// While they are unusable, those that were read before stay in force.
     pub async fn open(
         &self,
         baseline: Option<Arc<dyn Baseline>>,

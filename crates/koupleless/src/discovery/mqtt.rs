@@ -9,7 +9,7 @@ use evenkeel_arklet::mqtt::{Event, EventKind};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-/// Told when a base asks what it should run.
+/// Called when a base asks for its baseline.
 pub type Wanted = Arc<dyn Fn(Metadata) + Send + Sync>;
 
 /// What the client of the broker hears.

@@ -46,8 +46,8 @@ impl Refusals {
         }
     }
 
-    /// What came from `peer` is no heartbeat. Which base is meant is not known, and a peer can cause as many reasons as it likes:
-    /// each peer is logged once.
+    /// What came from `peer` is no heartbeat. Which base is meant is not known, and a peer can cause as many
+    /// reasons as it likes: each peer is logged once.
     pub(super) fn unreadable(&mut self, peer: IpAddr, why: &str, now: Duration) {
         self.log_suppressed(now);
         if self.is_due(peer.to_string()) {
@@ -64,7 +64,8 @@ impl Refusals {
         }
     }
 
-    /// Begins a new window once the last one is over. Returns how many refusals were not logged in it, if any.
+    /// Begins a new window once the last one is over. Returns how many refusals were not logged in it, if
+    /// any.
     fn turn(&mut self, now: Duration) -> Option<usize> {
         if now.saturating_sub(self.since) < WINDOW {
             return None;

@@ -20,7 +20,7 @@ pub enum TokenError {
     Read {
         /// File as it was named.
         path: PathBuf,
-        /// Why.
+        /// The error of reading it.
         #[source]
         source: std::io::Error,
     },
@@ -37,7 +37,7 @@ pub struct Tokens {
 }
 
 struct State {
-    /// Of each token; so that comparing tells nothing of lengths.
+    /// Digests of the tokens, so that the time of a comparison does not depend on their lengths.
     digests: Vec<[u8; 32]>,
     stamp: Option<Stamp>,
     checked: Instant,
@@ -74,8 +74,8 @@ impl Tokens {
         })
     }
 
-    /// Whether this is one of the tokens. Takes the same time whatever is wrong with it. A file that cannot be read any more leaves
-    /// those that were read last.
+    /// Whether this is one of the tokens. Takes the same time whatever is wrong with it. A file that cannot
+    /// be read any more leaves those that were read last.
     pub fn accepts(&self, token: &str) -> bool {
         // Nothing is half done when a holder panics: the fields are assigned one by one.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -102,7 +102,7 @@ impl Tokens {
                 (state.digests, state.stamp) = (digests, Some(stamp));
             }
             Err(error) => {
-                // Told once: until it changes again.
+                // Logged once, until the file changes again.
                 if state.stamp != stamp {
                     tracing::warn!(%error, "the tokens of bases stay those that were read last");
                 }

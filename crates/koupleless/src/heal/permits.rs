@@ -14,7 +14,8 @@ use tokio::time::Instant;
 
 /// How often a write is tried that met another replica's.
 const ATTEMPTS: usize = 8;
-/// A list of nodes is fresh enough to refuse a permit for this long: many bases that wait must not each list all nodes.
+/// A list of nodes is fresh enough to refuse a permit for this long: many bases that wait must not each list
+/// all nodes.
 const REFUSES: Duration = Duration::from_secs(5);
 
 /// Why a permit was neither granted nor refused. Request it again.
@@ -47,7 +48,8 @@ pub(super) struct Permits {
     nodes: Api<Node>,
     holder: String,
     limit: Limit,
-    /// The last list of nodes. Whoever requests a permit holds the lock, so that they queue here rather than at the API server.
+    /// The last list of nodes. Whoever requests a permit holds the lock, so that they queue here rather than
+    /// at the API server.
     listed: Mutex<Option<(Instant, Nodes)>>,
 }
 
@@ -65,7 +67,8 @@ impl Permits {
     pub(super) async fn acquire(&self, node: &str) -> Result<Verdict, PermitError> {
         let mut listed = self.listed.lock().await;
         for _ in 0..ATTEMPTS {
-            // Before the nodes: an entry whose node is missing in a list of before it was made would be dropped.
+            // Before the nodes: an entry whose node is missing in a list of before it was made would be
+            // dropped.
             let (map, mut budget) = self.read().await?;
             if let Some((at, nodes)) = &*listed
                 && at.elapsed() < REFUSES

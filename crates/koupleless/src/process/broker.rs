@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// So long a base that asks for its baseline may take to be served, and between two looks whether it is.
+/// How long a base that asks for its baseline may take to be served, and how often that is checked.
 const SERVED: Duration = Duration::from_secs(60);
 const SERVED_AGAIN: Duration = Duration::from_millis(500);
 
@@ -31,8 +31,8 @@ pub(super) fn options(broker: &Broker, env: &str, identity: &str) -> MqttOptions
     options
 }
 
-/// Answers bases that ask for their baseline over MQTT. All replicas hear them, and the one that serves a base's node
-/// answers: a base that asks is not known to anybody yet, so that is waited for.
+/// Answers bases that ask for their baseline over MQTT. All replicas receive the question, and the one that
+/// serves a base's node answers: a base that asks is not known to anybody yet, so that is waited for.
 pub(super) fn wanted(
     deployments: Arc<Deployments>,
     tunnel: MqttTunnel,
@@ -101,7 +101,7 @@ impl Publisher for MqttTunnel {
                     tracing::info!(base = %identity, outcome = %outcome.overall, "baseline carried out");
                     Ok(())
                 }
-                // It has it; how it went its modules tell.
+                // The base has the baseline; its list of modules shows how it went.
                 Err(error) if error.may_have_run() => Ok(()),
                 Err(error) => Err(evenkeel_net::log::causes(&error)),
             }

@@ -110,7 +110,7 @@ impl Observer for BaseObserver {
         let scene = match fault.reason.as_str() {
             "ManifestMismatch" => Scene::ManifestMismatch,
             "InstallFailed" | "InstallTimeout" => Scene::InstallFailed,
-            // Of the base, or of the pod: told elsewhere.
+            // A fault of the base or of the pod, which is reported elsewhere.
             _ => return,
         };
         if let Some(alerts) = &self.alerts {

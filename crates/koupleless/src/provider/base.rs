@@ -78,11 +78,11 @@ pub(super) struct State {
     pub(super) written: u64,
     /// Pods of which something is being removed: who wants their modules must wait, not fail.
     pub(super) leaving: HashSet<Arc<str>>,
-    /// What runs, as it was last told to the framework, by module and UID of the pod.
+    /// What runs, as it was last reported to the framework, by module and UID of the pod.
     pub(super) running: HashMap<(ModuleId, Arc<str>), Running>,
     /// When the base last answered as itself, and where.
     pub(super) itself: Option<(Instant, Endpoint)>,
-    /// It was told that another base answers for it.
+    /// That another base answers in its place was logged.
     pub(super) another: bool,
     /// What the base held when it was last asked.
     pub(super) seen: Option<(Instant, Arc<ModuleList>)>,
@@ -99,7 +99,7 @@ pub(super) struct Running {
     pub(super) container: ContainerId,
     /// When it was created, in milliseconds by the base's clock: another creation is another instance.
     pub(super) created: Option<i64>,
-    /// As last told.
+    /// As last reported.
     pub(super) doing: Doing,
     /// Where the jar is, by the pod's word.
     pub(super) url: Arc<str>,
@@ -184,8 +184,9 @@ impl State {
         found.map(|(_, running)| running)
     }
 
-    /// Why a pod cannot share a module with those who have it. All of them leave: it may be on its way out, and is installed
-    /// anew once it is gone. Or it was installed from another jar: nobody is to run old code under a new image.
+    /// Why a pod cannot share a module with those who have it. All of them leave: it may be on its way out,
+    /// and is installed anew once it is gone. Or it was installed from another jar: nobody is to run old code
+    /// under a new image.
     pub(super) fn cannot_share(&self, base: &Base, uid: &str, module: &Module) -> Option<Fault> {
         let Module { key, url } = module;
         let owners = self.claims.owners(key);

@@ -16,12 +16,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Metaspace in a Node's status moves in steps of this part of its maximum, so that a status is written when it matters.
+/// Metaspace in a Node's status moves in steps of this part of its maximum, so that a status is written when
+/// it matters.
 const STEPS: u64 = 32;
 
 impl Inner {
-    /// How a base is. A base that does not answer is not ill for that: who finds bases says when one is silent for too
-    /// long.
+    /// How a base is. A base that does not answer is not ill for that: who finds bases says when one is
+    /// silent for too long.
     pub(super) async fn ping(self: &Arc<Self>, node: &str) -> Result<NodeHealth, Fault> {
         let bound = self.bound(node)?;
         let mut another = None;
@@ -155,8 +156,8 @@ impl Inner {
         Ok(Some(state))
     }
 
-    /// The ID of a container that runs already: the one that was recorded, unless the base says that this is another
-    /// instance.
+    /// The ID of a container that runs already: the one that was recorded, unless the base says that this is
+    /// another instance.
     fn recorded_id(
         &self,
         bound: &Bound,
@@ -242,7 +243,7 @@ fn compare(bound: &Bound, state: &mut State, list: &ModuleList) -> Vec<Report> {
     let now = Timestamp::now();
     let mut reports = Vec::new();
     running.retain(|(id, _), known| {
-        // Who is being changed is told of by who changes it.
+        // A module that is being changed is reported by the operation that changes it.
         if busy.contains(&id.name) {
             return true;
         }

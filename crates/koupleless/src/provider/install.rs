@@ -17,7 +17,7 @@ use tracing::Instrument as _;
 
 /// Pauses while another operation, or a module's start, is waited for.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Between two looks whether a base has moved.
+/// How often it is checked whether a base has moved.
 const MOVES: Duration = Duration::from_secs(1);
 
 impl Inner {
@@ -127,7 +127,8 @@ impl Inner {
         Ok(self.runs(bound, request, wanted, &found))
     }
 
-    /// A module that runs for another pod already, as it is: whether it serves, or another version does, was said by then.
+    /// A module that runs for another pod already, as it is: whether it serves, or another version does, was
+    /// said by then.
     async fn shared(&self, bound: &Bound, pod: &PodId, id: &ModuleId) -> Result<Option<Module>, Fault> {
         if bound.memory.state().anothers(&pod.uid, id).is_none() {
             return Ok(None);
@@ -138,7 +139,7 @@ impl Inner {
         Ok(list.get(id).filter(there).cloned())
     }
 
-    /// Asks until the module is there, or the base has refused it.
+    /// Requests the install until the module is there, or the base has refused it.
     async fn request(&self, bound: &Bound, install: &Install, deadline: Instant) -> Result<Module, Fault> {
         let id = install.id.as_ref().expect("a container has a name and a version");
         let base = &bound.base;
@@ -172,7 +173,8 @@ impl Inner {
                 Err(error) if error.may_have_run() => evenkeel_net::log::causes(&error),
                 Err(error) => return Err(self.fault(bound, &error)),
             };
-            // It may be there already: installed by an earlier process, by an answer that got lost, or by somebody else.
+            // It may be there already: installed by an earlier process, by an answer that got lost, or by
+            // somebody else.
             let list = self.inspect(bound).await?;
             match list.get(id).map(|module| (module, &module.state)) {
                 Some((module, ModuleState::Activated | ModuleState::Deactivated)) => {
@@ -211,8 +213,8 @@ impl Inner {
         }
     }
 
-    /// Waits until a base's list shows a module installed. Over MQTT the reply to an install is lost when the broker restarts
-    /// meanwhile; over HTTP installs are asked about until they end.
+    /// Waits until a base's list shows a module installed. Over MQTT the reply to an install is lost when the
+    /// broker restarts meanwhile; over HTTP installs are asked about until they end.
     async fn comes(&self, bound: &Bound, id: &ModuleId) -> Module {
         if bound.base.endpoint.by != Connection::Mqtt {
             return std::future::pending().await;
@@ -290,7 +292,7 @@ impl Inner {
         Ok(list.get(&module.id).cloned().unwrap_or(module))
     }
 
-    /// Takes note of a module that is installed; a version that does not serve is told of at once.
+    /// Takes note of a module that is installed; a version that does not serve is reported at once.
     fn runs(&self, bound: &Bound, request: &StartRequest, wanted: &Wanted, module: &Module) -> Started {
         let pod = &request.pod.id;
         let now = Timestamp::now();
@@ -325,8 +327,8 @@ impl Inner {
         }
     }
 
-    /// A container's ID. Of two starts of a container it is never the same: restarts are counted, since a module that other
-    /// pods have goes on, and profiles and bases may tell no time.
+    /// A container's ID. Of two starts of a container it is never the same: restarts are counted, since a
+    /// module that other pods have goes on, and profiles and bases may give no time.
     pub(super) fn container_id(
         &self,
         bound: &Bound,

@@ -1,8 +1,8 @@
 //! Who has which module of a base, in an annotation of its Node.
 //!
-//! `koupleless.evenkeel.io/modules` holds a JSON object, `NAME:VERSION` to `NAMESPACE/NAME/UID` of the pod, or to a list of
-//! them where pods share the module. It is written before a module is installed and after it was removed, by whoever
-//! serves the node.
+//! `koupleless.evenkeel.io/modules` holds a JSON object, `NAME:VERSION` to `NAMESPACE/NAME/UID` of the pod,
+//! or to a list of them where pods share the module. It is written before a module is installed and after it
+//! was removed, by whoever serves the node.
 
 use super::Inner;
 use super::base::{Bound, State};

@@ -1,7 +1,8 @@
 //! Modules as containers: what the virtual nodes ask, asked of bases.
 //!
-//! A base is a node, a pod's containers are modules on it. Starting one installs it, ending one removes it; what a base holds
-//! beyond that is nobody's business here: modules that it came with, or that somebody installed by hand, are never touched.
+//! A base is a node, a pod's containers are modules on it. Starting one installs it, ending one removes it;
+//! what a base holds beyond that is nobody's business here: modules that it came with, or that somebody
+//! installed by hand, are never touched.
 //!
 //! What belongs to which pod stands in an annotation of the Node (the [`journal`]), written before the first
 //! install: a process that takes a node over knows what it may remove.
@@ -38,7 +39,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// For so long a base that has answered as itself is held to be there: somewhat more than the pause between two pings.
+/// How long a base that has answered as itself is held to be there: somewhat longer than the pause between
+/// two pings.
 const LATELY: Duration = Duration::from_secs(15);
 /// Reason where another base has answered.
 const ANOTHER: &str = "AnotherBase";
@@ -52,7 +54,8 @@ pub struct Settings {
     pub env: String,
     /// Capacity of a node in pods; the profile's without.
     pub pods: Option<u32>,
-    /// How often the modules of a base are resynced, at most. Twice as often while something is under way. 15 s.
+    /// How often the modules of a base are resynced, at most. Twice as often while something is under way. 15
+    /// s.
     pub resync: Duration,
     /// What becomes of a module that is installed beside another version of it, and does not serve.
     pub activation: Activation,
@@ -60,13 +63,14 @@ pub struct Settings {
     pub sharing: Sharing,
     /// Operations at a time on one base. Of one module there is one at a time. 4.
     pub operations: usize,
-    /// After this time an install gives back its permit among the operations on its base: jars that never come, and
-    /// modules that never start, do not keep others waiting. 30 s.
+    /// After this time an install gives back its permit among the operations on its base: jars that never
+    /// come, and modules that never start, do not keep others waiting. 30 s.
     pub permit: Duration,
     /// How long an install may take in one go, waiting for another operation included. 5 min.
     pub install: Duration,
-    /// What stands in each line of a base's log that is a module's, with `{module}` for its name: only such lines, and those
-    /// without any such mark that follow them, are shown as the module's log. Without it the whole log is shown.
+    /// What stands in each line of a base's log that is a module's, with `{module}` for its name: only such
+    /// lines, and those without any such mark that follow them, are shown as the module's log. Without it the
+    /// whole log is shown.
     pub log_mark: Option<String>,
 }
 
@@ -90,7 +94,8 @@ impl Default for Settings {
 /// What becomes of a module that is installed beside another version of it, and does not serve.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Activation {
-    /// It takes over from the other version (`switchBiz`). Over MQTT, which has no such command, it stays as it is.
+    /// It takes over from the other version (`switchBiz`). Over MQTT, which has no such command, it stays as
+    /// it is.
     #[default]
     Switch,
     /// It stays as it is: its container is not ready until somebody switches.
@@ -105,7 +110,8 @@ pub trait Bases: Send + Sync + 'static {
     /// Whether it lives.
     fn life(&self, node: &str) -> Life;
 
-    /// Somebody has answered at `endpoint`, where it was asked; `says`: what it calls itself, where it says so.
+    /// Somebody has answered at `endpoint`, where it was asked; `says`: what it calls itself, where it says
+    /// so.
     fn answered(&self, node: &str, endpoint: &Endpoint, says: Option<&str>);
 
     /// `endpoint`, where it was asked, refuses connections: no process listens there.
@@ -129,7 +135,8 @@ pub trait Observer: Send + Sync + 'static {
 pub enum Life {
     /// It was heard of lately.
     Alive,
-    /// It was not heard of for so long that its state is not known; why, for people. Nothing is moved for that.
+    /// It was not heard of for so long that its state is not known; why, for people. Nothing is moved for
+    /// that.
     Silent(String),
     /// It is gone, and its modules with it; by which evidence.
     Lost(String),
@@ -181,7 +188,8 @@ impl std::fmt::Debug for Koupleless {
 }
 
 impl Koupleless {
-    /// A provider for these bases. `pods`: the cluster in which bases run as pods, for `logs`, `exec` and `attach`.
+    /// A provider for these bases. `pods`: the cluster in which bases run as pods, for `logs`, `exec` and
+    /// `attach`.
     pub fn new(settings: Settings, bases: Arc<dyn Bases>, tunnels: Tunnels, pods: Option<BasePods>) -> Self {
         Self(Arc::new(Inner {
             settings,
@@ -217,14 +225,15 @@ impl Koupleless {
         matches!(self.0.bases.life(node), Life::Lost(_))
     }
 
-    /// Removes all modules of a base that were installed for pods, but for those whose pods stay on it; how many remain.
+    /// Removes all modules of a base that were installed for pods, but for those whose pods stay on it; how
+    /// many remain.
     pub async fn purge(&self, node: &str) -> Result<usize, Fault> {
         self.0.purge(node).await
     }
 
-    /// Deletes the pods of a node whose base is gone, as far as the node is served here; how many were on it, those on their way
-    /// out included. Each is deleted by its UID, with an Event that says why. `None`: nothing was done, the base is not lost or
-    /// the node not served here.
+    /// Deletes the pods of a node whose base is gone, as far as the node is served here; how many were on it,
+    /// those on their way out included. Each is deleted by its UID, with an Event that says why. `None`:
+    /// nothing was done, the base is not lost or the node not served here.
     pub async fn evict(&self, node: &str) -> Result<Option<usize>, Fault> {
         self.0.evict(node).await
     }
@@ -254,8 +263,9 @@ impl Inner {
         }
     }
 
-    /// The way to a base that is about to be changed. Addresses are given to others: unless it has answered as itself within `lately` it
-    /// is asked first, so that nothing is installed or removed where another base is by now. Over MQTT the topic says whose it is.
+    /// The way to a base that is about to be changed. Addresses are given to others: unless it has answered
+    /// as itself within `lately` it is asked first, so that nothing is installed or removed where another
+    /// base is by now. Over MQTT the topic says whose it is.
     async fn way(&self, bound: &Bound, lately: Duration) -> Result<&dyn Tunnel, Fault> {
         let tunnel = self.tunnels.to(&bound.base)?;
         let by_address = bound.base.endpoint.by != Connection::Mqtt;

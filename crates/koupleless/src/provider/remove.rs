@@ -143,7 +143,7 @@ impl Inner {
                 left += 1;
             }
         }
-        // Containers whose modules are gone are told of.
+        // Containers whose modules are gone are reported.
         self.inspect(&bound).await?;
         Ok(left)
     }

@@ -1,5 +1,5 @@
-//! JSON as arklet writes it, by what a reader sees of it. The order of keys and the spelling of numbers are not
-//! arklet's.
+//! JSON as arklet writes it, by what a reader sees of it. The order of keys and the spelling of numbers are
+//! not arklet's.
 
 use serde_json::Value;
 

@@ -118,7 +118,8 @@ pub(crate) fn metadata(identity: &Identity) -> Value {
     ])
 }
 
-/// Connects from a base's own address, by which it is believed: the machine has many, and would choose another.
+/// Connects from a base's own address, by which it is believed: the machine has many, and would choose
+/// another.
 async fn connect(from: IpAddr, host: &str) -> io::Result<TcpStream> {
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for to in lookup_host(host).await? {

@@ -1,5 +1,5 @@
-//! The HTTP tunnel, on raw TCP because no HTTP library would answer as arklet does: no headers, the body ended by the
-//! close of the connection, one request per connection, and no answer at all to some requests.
+//! The HTTP tunnel, on raw TCP because no HTTP library would answer as arklet does: no headers, the body
+//! ended by the close of the connection, one request per connection, and no answer at all to some requests.
 
 use super::bean::bean;
 use super::engine::{Command, Output, Processed};

@@ -22,7 +22,8 @@ impl Drop for FakeBase {
 }
 
 impl FakeBase {
-    /// Returns when it listens. `script`: what it answers to a command and its body, as last level of the topic and payload.
+    /// Returns when it listens. `script`: what it answers to a command and its body, as last level of the
+    /// topic and payload.
     pub(crate) async fn start(
         broker: SocketAddr,
         identity: &str,

@@ -51,7 +51,8 @@ struct Client {
     out: mpsc::UnboundedSender<Packet>,
 }
 
-/// The broker; [`Broker::stop`] and [`Broker::again`] make it restart on its port, without memory of subscriptions.
+/// The broker; [`Broker::stop`] and [`Broker::again`] make it restart on its port, without memory of
+/// subscriptions.
 pub(crate) struct Broker {
     pub(crate) address: SocketAddr,
     state: Arc<Mutex<State>>,

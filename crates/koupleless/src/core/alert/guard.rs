@@ -12,7 +12,7 @@ const KNOWN: usize = 10_000;
 pub struct Limits {
     /// One about the same scene, base and module is sent once in this time.
     pub same: Duration,
-    /// So many may be sent at once; at least 1.
+    /// Most alerts that are sent at once; at least 1.
     pub burst: u32,
     /// After a burst one is sent each time this has passed.
     pub every: Duration,
@@ -91,7 +91,8 @@ impl Guard {
                 return Verdict::TooMany;
             }
         }
-        // Each one that is sent moves the time on at which the burst is whole again; it may not be moved beyond what the burst holds.
+        // Each one that is sent moves the time on at which the burst is whole again; it may not be moved
+        // beyond what the burst holds.
         let every = self.limits.every;
         let full_at = self.full_at.max(now) + every;
         if full_at.saturating_sub(now) > every * self.limits.burst.max(1) {

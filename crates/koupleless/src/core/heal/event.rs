@@ -9,14 +9,14 @@ use std::time::Duration;
 pub enum Input {
     /// What a machine that begins finds on the node: whether the taint is there.
     Found {
-        /// It is.
+        /// Whether the node has the taint.
         tainted: bool,
     },
     /// An answer to `health`. `None`: the base could not measure itself; the last reading stands.
     Health(Option<Reading>),
     /// What is known of the base otherwise.
     Base {
-        /// It has not been heard of for too long.
+        /// Whether the base has been silent for too long.
         silent: bool,
         /// `metadata.uid` of the pod that it runs in.
         pod: Option<Arc<str>>,
@@ -29,7 +29,8 @@ pub enum Input {
     Tick,
 }
 
-/// What is to be done. Each is answered once, with [`Answer::Failed`] if nothing better is known, and may be repeated.
+/// What is to be done. Each is answered once, with [`Answer::Failed`] if nothing better is known, and may be
+/// repeated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Take a permit of the budget, or keep the one that is held.
@@ -53,16 +54,16 @@ pub enum Action {
 pub enum Answer {
     /// It is done.
     Done,
-    /// There is no permit; these nodes have them.
+    /// No permit is free: these nodes have them.
     Full(String),
     /// What the inspection showed. It began after it was requested.
     Seen {
         /// Pods that must leave for the taint and have not.
         pods: usize,
-        /// The taint is there.
+        /// Whether the node has the taint.
         tainted: bool,
     },
-    /// So many of our modules are left.
+    /// This number of our modules is left.
     Left(usize),
     /// The pod is no more: there is nothing to evict.
     NoPod,
@@ -94,24 +95,24 @@ pub enum Phase {
     Asking,
     /// The taint is being set.
     Tainting {
-        /// Then the permit is requested anew.
+        /// When the permit is requested anew.
         until: Duration,
     },
     /// Pods leave; the cluster evicts them.
     Draining {
-        /// Then it gives up.
+        /// When it gives up.
         until: Duration,
         /// Pods at the last inspection.
         pods: Option<usize>,
     },
     /// What is left of our modules is being uninstalled.
     Uninstalling {
-        /// Then it goes on without.
+        /// When it goes on although some are left.
         until: Duration,
     },
     /// The base is empty, and may show that its metaspace is back.
     Settling {
-        /// Then the base is replaced.
+        /// When the base is replaced.
         until: Duration,
     },
     /// Its pod is being evicted.
@@ -121,7 +122,7 @@ pub enum Phase {
     },
     /// A new base is expected.
     Waiting {
-        /// Then the eviction is requested again.
+        /// When the eviction is requested again.
         until: Duration,
     },
     /// The base is empty, and no pod of it is known: somebody has to restart it.

@@ -5,8 +5,9 @@ use super::{Judgement, Note, Reading, Scene, Settings};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// For how long setting the taint is tried before the permit is requested anew. A permit whose node has no taint is given
-/// to others after ten minutes, see [`budget`](crate::core::budget); by then this machine must have stopped trying.
+/// For how long setting the taint is tried before the permit is requested anew. A permit whose node has no
+/// taint is given to others after ten minutes, see [`budget`](crate::core::budget); by then this machine must
+/// have stopped trying.
 const TAINTING: Duration = Duration::from_secs(120);
 
 /// One base's healing.
@@ -154,7 +155,7 @@ impl Machine {
             | Phase::Uninstalling { until }
             | Phase::Settling { until }
             | Phase::Waiting { until } => *until = until.saturating_add(by),
-            // What the last look showed is old.
+            // What the last inspection showed is old.
             Phase::Replacing { sure } => *sure = false,
             _ => {}
         }
@@ -293,7 +294,7 @@ impl Machine {
                     "the taint is gone: the base is a new one".to_owned(),
                 );
             }
-            // Told when it was decided.
+            // Reported when it was decided.
             Outcome::GaveUp => {}
         }
         self.may_be_tainted = false;
@@ -449,7 +450,7 @@ impl Machine {
         self.not_before = now.saturating_add(self.settings.wait(self.tries));
     }
 
-    /// Told once per phase: repetitions are no news.
+    /// Reports this once per phase: repetitions are no news.
     fn held(&mut self, message: String) {
         if !self.reported {
             self.reported = true;

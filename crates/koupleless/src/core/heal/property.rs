@@ -1,5 +1,5 @@
-//! Random worlds: bases that fill up, answers that are lost, replicas that are restarted. What must never happen never does, and
-//! once the world is well again every healing ends.
+//! Random worlds: bases that fill up, answers that are lost, replicas that are restarted. What must never
+//! happen never does, and once the world is well again every healing ends.
 
 use super::*;
 use crate::core::budget::{Budget, Limit, Nodes, Verdict};
@@ -14,7 +14,7 @@ const MAX: u64 = 1_000;
 /// The shell's: no action is under way for longer.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// One base as it is, and the machine that looks after it.
+/// One base as it is, and the machine that heals it.
 struct Base {
     machine: Machine,
     /// And since when it is under way.
@@ -27,7 +27,7 @@ struct Base {
     pod: Option<u64>,
     uptime: Duration,
     silent: bool,
-    /// The last look saw the taint and no pod that must leave.
+    /// The last inspection saw the taint and no pod that must leave.
     emptied: bool,
     /// And since then none has come.
     still_empty: bool,
@@ -49,7 +49,7 @@ enum Step {
     Restarts,
     ForgetsPod(bool),
     LosesTaint,
-    /// The replica that looks after it is another one now.
+    /// Another replica heals it from now on.
     Restart,
     Time(u64),
 }

@@ -44,7 +44,8 @@ async fn jars_that_never_end_keep_no_neighbour_waiting() {
     world.is_gone("well").await;
 }
 
-/// The base does not let go of such a module, and its pod stays for that, so that nothing is left of it that nobody knows.
+/// The base does not let go of such a module, and its pod stays for that, so that nothing is left of it that
+/// nobody knows.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_whose_jar_never_ends_stays_until_its_base_lets_go() {
     let world = World::new().await;

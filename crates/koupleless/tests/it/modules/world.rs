@@ -94,7 +94,8 @@ impl World {
         Self::set(|settings, _| settings.profile = Arc::new(profile)).await
     }
 
-    /// Whose calls wait for a base that hangs until the test is over: what they hold meanwhile nobody else gets.
+    /// Whose calls wait for a base that hangs until the test is over: what they hold meanwhile nobody else
+    /// gets.
     pub(super) async fn patient() -> Self {
         Self::set(|_, http| http.query = 10 * DEADLINE).await
     }

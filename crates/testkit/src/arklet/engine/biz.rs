@@ -61,8 +61,8 @@ impl Reason {
     }
 }
 
-/// Replaces the texts of states and reasons by the names of their constants. fastjson writes the texts over HTTP and
-/// the names over MQTT.
+/// Replaces the texts of states and reasons by the names of their constants. fastjson writes the texts over
+/// HTTP and the names over MQTT.
 pub(crate) fn name_constants(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(name_constants),
@@ -124,7 +124,8 @@ pub(crate) struct Biz {
     pub(crate) records: Vec<Record>,
     /// Where its jar was unpacked.
     work_dir: String,
-    /// Counts registrations, so that an installation knows its own module from a later one of the same identity.
+    /// Counts registrations, so that an installation knows its own module from a later one of the same
+    /// identity.
     pub(crate) number: u64,
 }
 
@@ -209,7 +210,8 @@ impl Biz {
         ])
     }
 
-    /// As `queryAllBiz` is answered over MQTT: the state is a text there, in lower case, and only the last record is told.
+    /// As `queryAllBiz` is answered over MQTT: the state is a text there, in lower case, and only the last
+    /// record is told.
     pub(crate) fn simple(&self) -> Value {
         bean([
             (

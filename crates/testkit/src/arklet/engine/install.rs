@@ -33,7 +33,8 @@ pub(crate) enum Stage {
 }
 
 impl Stage {
-    /// Whose lock the command needs, and whether it is asynchronous. Batches have no name and are never asynchronous.
+    /// Whose lock the command needs, and whether it is asynchronous. Batches have no name and are never
+    /// asynchronous.
     pub(crate) fn input(&self) -> BizInput {
         match self {
             Self::Refreshed(input) | Self::Asked(input) | Self::Fetched { input, .. } => input.clone(),

@@ -1,5 +1,5 @@
-//! arklet and sofa-ark as a pure machine: requests and instants in, answers and pauses out. Who drives it waits the pauses
-//! and comes back with the ticket.
+//! arklet and sofa-ark as a pure machine: requests and instants in, answers and pauses out. Who drives it
+//! waits the pauses and comes back with the ticket.
 
 mod batch;
 mod biz;
@@ -308,8 +308,8 @@ impl Engine {
         free
     }
 
-    /// An asynchronous command that does not get its lock. Two faults of arklet are here: its record keeps the status
-    /// INITIALIZED, and it releases the lock that the other command holds.
+    /// An asynchronous command that does not get its lock. Two faults of arklet are here: its record keeps
+    /// the status INITIALIZED, and it releases the lock that the other command holds.
     fn conflict(&mut self, world: &mut dyn World, job: Job, id: &str) -> Step {
         let message = "command conflict, exist unfinished command for this biz";
         let time = world.at(Moment::Finished, id);

@@ -6,15 +6,15 @@ use std::collections::BTreeSet;
 /// System properties that change the life of modules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flags {
-    /// `sofa.ark.auto.uninstall.when.failed.enable`, default true: a module whose start failed is removed; else it stays as
-    /// `broken`.
+    /// `sofa.ark.auto.uninstall.when.failed.enable`, default true: a module whose start failed is removed;
+    /// else it stays as `broken`.
     pub auto_uninstall_when_failed: bool,
     /// `sofa.ark.activate.multi.biz.version.enable`, default false: every version of a name may be active.
     pub multi_version: bool,
     /// `activate.new.module`, default false: the version installed last becomes the active one.
     pub activate_new_module: bool,
-    /// `sofa.ark.remove.biz.instance.when.stop.failed.enable`, default true: a module whose stop failed is removed; else it
-    /// stays as `broken`.
+    /// `sofa.ark.remove.biz.instance.when.stop.failed.enable`, default true: a module whose stop failed is
+    /// removed; else it stays as `broken`.
     pub remove_when_stop_failed: bool,
 }
 
@@ -37,7 +37,8 @@ const VERSIONS_TABLE: u32 = 32;
 pub(crate) struct Registry {
     pub(crate) flags: Flags,
     modules: Vec<Biz>,
-    /// Every name ever registered: sofa-ark keeps them, and the size of its table decides the order of listings.
+    /// Every name ever registered: sofa-ark keeps them, and the size of its table decides the order of
+    /// listings.
     names: BTreeSet<String>,
     /// Metaspace never given back.
     leaked: i64,
@@ -153,7 +154,8 @@ impl Registry {
         }
     }
 
-    /// Stops a module and removes it; `trace` is what its stop handler threw, after which the flags say what becomes of it.
+    /// Stops a module and removes it; `trace` is what its stop handler threw, after which the flags say what
+    /// becomes of it.
     pub(crate) fn stop(&mut self, name: &str, version: &str, trace: Option<&str>, time: i64) {
         let keep = trace.is_some() && !self.flags.remove_when_stop_failed;
         let Some(biz) = self.get_mut(name, version) else {
@@ -196,7 +198,8 @@ impl Registry {
     }
 }
 
-/// Where Java's hash tables put a text in a table of so many buckets, a power of two. Lists of modules come in this order.
+/// Where Java's hash tables put a text in a table of so many buckets, a power of two. Lists of modules come
+/// in this order.
 fn bucket(key: &str, table: u32) -> u32 {
     // `String.hashCode`.
     let hash = key.encode_utf16().fold(0_u32, |hash, unit| {

@@ -1,7 +1,7 @@
-//! A world that comes from a recording. It supplies what differs from run to run by nature, before a request is made:
-//! instants (from which the engine itself derives work directories, costs, "started at" and elapsed times), metaspace
-//! taken, frames of stack traces (heads, causes and counts of shared frames are the engine's), who won a race between two
-//! threads, and the machine's figures. Answers are never touched.
+//! A world that comes from a recording. It supplies what differs from run to run by nature, before a request
+//! is made: instants (from which the engine itself derives work directories, costs, "started at" and elapsed
+//! times), metaspace taken, frames of stack traces (heads, causes and counts of shared frames are the
+//! engine's), who won a race between two threads, and the machine's figures. Answers are never touched.
 
 use crate::arklet::{Carrier, Frame, Machine, Moment, World};
 use serde_json::Value;
@@ -29,7 +29,8 @@ impl Facts {
             .push_back(time);
     }
 
-    /// Frames out of a printed stack trace. Shared frames, which are only counted there, are those of the enclosing trace.
+    /// Frames out of a printed stack trace. Shared frames, which are only counted there, are those of the
+    /// enclosing trace.
     pub(super) fn trace(&mut self, trace: &str) {
         let mut enclosing: Vec<Frame> = Vec::new();
         let mut chain: Vec<(String, Vec<Frame>)> = Vec::new();

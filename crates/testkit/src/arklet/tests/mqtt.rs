@@ -64,8 +64,8 @@ fn parts(line: &str) -> (&str, &str) {
     (topic, rest.splitn(3, ' ').nth(2).unwrap())
 }
 
-/// A line as its reader takes it: topic, quality of service, whether it is retained, and the JSON of the payload, or the
-/// payload itself if it is no JSON.
+/// A line as its reader takes it: topic, quality of service, whether it is retained, and the JSON of the
+/// payload, or the payload itself if it is no JSON.
 fn read(line: &str) -> (&str, Result<Value, &str>) {
     let payload = parts(line).1;
     let head = line.strip_suffix(payload).unwrap();

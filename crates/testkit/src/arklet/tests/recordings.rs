@@ -1,5 +1,5 @@
-//! The recordings, replayed: each answer of the fake is the recorded one. Its JSON is compared as a reader takes it: the
-//! order of keys and the spelling of numbers and texts do not count.
+//! The recordings, replayed: each answer of the fake is the recorded one. Its JSON is compared as a reader
+//! takes it: the order of keys and the spelling of numbers and texts do not count.
 
 use super::fed::{Facts, Fed};
 use super::{SOON, post, raw, recorded_jars, send, url};
@@ -69,7 +69,8 @@ impl Exchange {
     }
 }
 
-/// A message of HTTP as its reader takes it: its head, and the JSON of its body, or the body itself if it is no JSON.
+/// A message of HTTP as its reader takes it: its head, and the JSON of its body, or the body itself if it is
+/// no JSON.
 fn read(message: &str) -> (&str, Result<Value, &str>) {
     let (head, body) = message.split_once("\r\n\r\n").unwrap_or((message, ""));
     (head, serde_json::from_str(body).map_err(|_| body))

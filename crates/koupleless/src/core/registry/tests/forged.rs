@@ -132,7 +132,8 @@ fn nobody_deactivates_another_base() {
 
 #[test]
 fn two_bases_never_share_a_node() {
-    // Characters that no name can hold make a digest of the identity necessary, so that names collide by adoption alone.
+    // Characters that no name can hold make a digest of the identity necessary, so that names collide by
+    // adoption alone.
     let mut fixture = Fixture::new();
     let node: Arc<str> = KOUPLELESS.node_name(&record("shop", B), "dev").into();
     fixture.see(Sighting::Node {
