@@ -4,7 +4,7 @@
 mod healing;
 pub mod variables;
 
-pub use healing::HealingArgs;
+pub(crate) use healing::HealingArgs;
 
 use crate::core::identity::label_value;
 use crate::core::profile::{self, Profile};

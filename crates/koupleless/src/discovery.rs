@@ -8,9 +8,9 @@
 //! health polls ──────┘      └ every second
 //! ```
 //!
-//! All that is decided is decided by the [`Registry`]; here are the sources, and what carries its events out.
-//! Of several replicas each receives the messages of some bases: it records them in Nodes, and whoever serves
-//! a node reads them there.
+//! All that is decided is decided by the [registry](crate::core::registry); here are the sources, and what
+//! carries its events out. Of several replicas each receives the messages of some bases: it records them in
+//! Nodes, and whoever serves a node reads them there.
 
 pub mod heartbeat;
 pub mod listener;

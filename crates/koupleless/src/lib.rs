@@ -22,7 +22,7 @@ pub mod core;
 pub mod discovery;
 mod events;
 pub mod heal;
-pub mod metrics;
+mod metrics;
 pub mod peer;
 mod pods;
 #[cfg(feature = "cli")]

@@ -42,7 +42,7 @@ struct Named {
 
 /// Numbers of one process. Clones are the same ones.
 #[derive(Clone, Debug)]
-pub struct Metrics {
+pub(crate) struct Metrics {
     calls: Family<Called, Counter>,
     durations: Family<Named, Histogram>,
 }
@@ -60,7 +60,7 @@ impl Default for Metrics {
 
 impl Metrics {
     /// Registers the metrics, among them the bases that `discovery` knows at the time of each scrape.
-    pub fn register(&self, discovery: &Discovery, registry: &mut Registry) {
+    pub(crate) fn register(&self, discovery: &Discovery, registry: &mut Registry) {
         registry.register(
             names::CALLS,
             "Operations of bases by command and result",
@@ -75,7 +75,7 @@ impl Metrics {
     }
 
     /// A way to bases on which each operation is counted.
-    pub fn counting(&self, inner: Arc<dyn Tunnel>) -> Arc<dyn Tunnel> {
+    pub(crate) fn counting(&self, inner: Arc<dyn Tunnel>) -> Arc<dyn Tunnel> {
         Arc::new(Counted {
             inner,
             metrics: self.clone(),

@@ -7,7 +7,7 @@ use clap::value_parser;
 use evenkeel_net::duration;
 use std::time::Duration;
 
-/// When and how bases are healed. Defaults are those of [`Settings`] and [`Limit`].
+/// When and how bases are healed. Defaults are those of [`Settings`] and `Limit`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct HealingArgs {
     /// koupleless: share of the metaspace's limit in percent from which on a base is overloaded.

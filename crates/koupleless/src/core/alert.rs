@@ -4,9 +4,10 @@ mod guard;
 mod hook;
 mod redact;
 
-pub use guard::{Guard, Limits, Verdict};
+pub use guard::Limits;
+pub(crate) use guard::{Guard, Verdict};
 pub use hook::{Hook, HookError, Shape, hooks};
-pub use redact::redact;
+pub(crate) use redact::redact;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};

@@ -29,7 +29,7 @@ pub struct LimitError(String);
 /// A base that is being healed.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Entry {
+pub(crate) struct Entry {
     /// Which replica heals it.
     pub holder: String,
     /// Since when it has its permit.
@@ -41,16 +41,16 @@ pub struct Entry {
 /// Those that are being healed, by node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(transparent)]
-pub struct Budget {
+pub(crate) struct Budget {
     entries: BTreeMap<String, Entry>,
 }
 
 /// The nodes of bases: whether each has the taint.
-pub type Nodes = BTreeMap<String, bool>;
+pub(crate) type Nodes = BTreeMap<String, bool>;
 
 /// What became of a request for a permit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// The node has a permit.
     Granted,
     /// No permit is free: these nodes have them.
@@ -103,7 +103,7 @@ impl Budget {
     ///
     /// Nodes that have the taint without an entry count as well: somebody has lost the object, or set the
     /// taint by hand.
-    pub fn acquire(
+    pub(crate) fn acquire(
         &mut self,
         node: &str,
         holder: &str,
@@ -138,32 +138,24 @@ impl Budget {
     }
 
     /// Gives a permit back. Returns whether there was one.
-    pub fn release(&mut self, node: &str) -> bool {
+    pub(crate) fn release(&mut self, node: &str) -> bool {
         self.entries.remove(node).is_some()
     }
 
     /// Drops the entries of nodes that are no more, and of those without taint that nobody has confirmed for
     /// ten minutes.
-    pub fn expire(&mut self, now: Timestamp, nodes: &Nodes) {
+    pub(crate) fn expire(&mut self, now: Timestamp, nodes: &Nodes) {
         self.entries.retain(|node, entry| match nodes.get(node) {
             None => false,
             Some(true) => true,
             Some(false) => now.duration_since(entry.confirmed) < IDLE,
         });
     }
+}
 
-    /// The entry of a node.
-    pub fn entry(&self, node: &str) -> Option<&Entry> {
-        self.entries.get(node)
-    }
-
-    /// Number of entries.
-    pub fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// Whether nothing is being healed.
-    pub fn is_empty(&self) -> bool {
+#[cfg(test)]
+impl Budget {
+    pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 }
@@ -205,7 +197,7 @@ mod tests {
         let mut budget = Budget::default();
         budget.acquire("a", "x", at(0), one(), &all);
         assert_eq!(budget.acquire("a", "y", at(60), one(), &all), Verdict::Granted);
-        let entry = budget.entry("a").unwrap();
+        let entry = &budget.entries["a"];
         assert_eq!(
             (&*entry.holder, entry.since, entry.confirmed),
             ("y", at(0), at(60))
@@ -236,7 +228,7 @@ mod tests {
             &[("a".to_owned(), false)].into_iter().collect(),
         );
         budget.expire(at(after), &nodes);
-        assert_eq!((budget.len() == 1, !budget.is_empty()), (stays, stays));
+        assert_eq!(budget.entries.contains_key("a"), stays);
     }
 
     #[rstest]

@@ -25,12 +25,13 @@ mod reading;
 mod settings;
 mod toleration;
 
-pub use event::{Action, Answer, Input, Outcome, Output, Phase};
-pub use machine::Machine;
+pub(crate) use event::{Action, Answer, Input, Outcome, Output, Phase};
+pub(crate) use machine::Machine;
 pub use note::{Note, Scene};
-pub use reading::{Judgement, Reading};
+pub(crate) use reading::Judgement;
+pub use reading::Reading;
 pub use settings::{Measure, Settings, SettingsError};
-pub use toleration::must_leave;
+pub(crate) use toleration::must_leave;
 
 #[cfg(test)]
 mod property;

@@ -84,7 +84,7 @@ impl From<Identity> for String {
 /// A name for an object (DNS-1123 subdomain, 253 characters at most) that is `text` where that is one; else
 /// `text` in lower case with other characters replaced by `-`, and a digest of `text`, so that two texts
 /// never share a name.
-pub fn object_name(text: &str) -> String {
+pub(crate) fn object_name(text: &str) -> String {
     let cleaned: Vec<String> = text
         .split('.')
         .map(clean)
@@ -109,7 +109,7 @@ pub fn object_name(text: &str) -> String {
 
 /// A label value that is `text` where that is one; else `text` with other characters replaced by `-`, cut to
 /// 63 characters with a digest of `text` at the end where it had to be cut. `None` where nothing is left.
-pub fn label_value(text: &str) -> Option<String> {
+pub(crate) fn label_value(text: &str) -> Option<String> {
     let cleaned = clean_value(text);
     let trimmed = cleaned.trim_matches(|c: char| !c.is_ascii_alphanumeric());
     if trimmed.is_empty() {

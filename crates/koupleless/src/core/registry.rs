@@ -1,6 +1,6 @@
 //! The bases that are known, what is known of each, and whether it lives.
 //!
-//! Sources report what they see ([`Sighting`]); what follows from it comes out as [`Event`]s. Of each base
+//! Sources report what they see (`Sighting`); what follows from it comes out as [`Event`]s. Of each base
 //! the words of its sources are merged by its identity. A base lives in four steps:
 //!
 //! ```text
@@ -32,9 +32,9 @@ mod sighting;
 #[cfg(test)]
 mod tests;
 
-pub use admit::Refused;
+pub(crate) use admit::Refused;
 pub use event::{Change, Event, Evidence, Life, Why};
-pub use sighting::{PodSeen, PodState, Sighting, Word};
+pub(crate) use sighting::{PodSeen, PodState, Sighting, Word};
 
 use super::{Base, Connection, Endpoint, Identity, Profile};
 use merge::{Said, Says};
@@ -64,7 +64,7 @@ pub struct Settings {
     /// A ready pod of which no base has said a word waits so long before it counts as a base with its address
     /// for its identity: it may have another one, and says so every 12 s. 15 s.
     pub word: Duration,
-    /// A pause between two calls of [`Registry::tick`] beyond this is this process' own and counts for
+    /// A pause between two calls of `Registry::tick` beyond this is this process' own and counts for
     /// nobody's silence. 5 s.
     pub pause: Duration,
     /// Port of arklet where nobody says another. 1238.
@@ -97,7 +97,7 @@ impl Default for Settings {
 
 /// All bases that are known, and what is believed of each.
 #[derive(Debug)]
-pub struct Registry {
+pub(crate) struct Registry {
     settings: Settings,
     profile: Arc<Profile>,
     env: Arc<str>,
@@ -144,7 +144,7 @@ struct Entry {
 
 impl Registry {
     /// Without bases. `env`: the environment that this process serves.
-    pub fn new(settings: Settings, profile: Arc<Profile>, env: &str) -> Self {
+    pub(crate) fn new(settings: Settings, profile: Arc<Profile>, env: &str) -> Self {
         Self {
             newcomers: Newcomers::new(settings.newcomers),
             settings,
@@ -163,7 +163,7 @@ impl Registry {
 
     /// Takes note of a sighting. `now`: by a clock that never jumps. `Err`: it is not believed, and changes
     /// nothing.
-    pub fn see(&mut self, sighting: Sighting, now: Duration) -> Result<Vec<Event>, Refused> {
+    pub(crate) fn see(&mut self, sighting: Sighting, now: Duration) -> Result<Vec<Event>, Refused> {
         self.now = self.now.max(now);
         let mut events = Vec::new();
         let out = &mut events;
@@ -204,7 +204,7 @@ impl Registry {
 
     /// What follows from the time alone. To be called every second. Bases that are known by their pods alone
     /// may be refused, too.
-    pub fn tick(&mut self, now: Duration) -> (Vec<Event>, Vec<Refused>) {
+    pub(crate) fn tick(&mut self, now: Duration) -> (Vec<Event>, Vec<Refused>) {
         self.now = self.now.max(now);
         let slept = self.now.saturating_sub(self.ticked.unwrap_or(self.now));
         self.ticked = Some(self.now);
@@ -226,56 +226,51 @@ impl Registry {
     }
 
     /// The base of a node.
-    pub fn base(&self, node: &str) -> Option<&Arc<Base>> {
+    pub(crate) fn base(&self, node: &str) -> Option<&Arc<Base>> {
         self.of(node).map(|entry| &entry.base)
     }
 
     /// Whether the base of a node lives.
-    pub fn life(&self, node: &str) -> Option<&Life> {
+    pub(crate) fn life(&self, node: &str) -> Option<&Life> {
         self.of(node).map(|entry| &entry.life)
     }
 
     /// The node of a base.
-    pub fn node_of(&self, identity: &Identity) -> Option<&Arc<str>> {
+    pub(crate) fn node_of(&self, identity: &Identity) -> Option<&Arc<str>> {
         self.bases.get(identity).map(|entry| &entry.node)
     }
 
     /// All nodes with their bases, in the order of identities.
-    pub fn nodes(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Base>)> {
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Base>)> {
         self.bases.values().map(|entry| (&entry.node, &entry.base))
     }
 
     /// Whether this process serves a node, as far as it was told.
-    pub fn is_ours(&self, node: &str) -> bool {
+    pub(crate) fn is_ours(&self, node: &str) -> bool {
         self.of(node).is_some_and(|entry| entry.ours)
     }
 
     /// For how long nothing was heard of the base of a node.
-    pub fn silence(&self, node: &str, now: Duration) -> Option<Duration> {
+    pub(crate) fn silence(&self, node: &str, now: Duration) -> Option<Duration> {
         Some(now.max(self.now).saturating_sub(self.of(node)?.heard))
     }
 
     /// Nodes of which no Node has been seen, and whether they are ours.
-    pub fn unseen(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Base>, bool)> {
+    pub(crate) fn unseen(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Base>, bool)> {
         let unseen = self.bases.values().filter(|entry| !entry.seen);
         unseen.map(|entry| (&entry.node, &entry.base, entry.ours))
     }
 
     /// Nodes that record something else than what is known, and whether they are ours.
-    pub fn outdated(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Base>, bool)> {
+    pub(crate) fn outdated(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Base>, bool)> {
         let outdated = |entry: &&Entry| entry.record.as_ref().is_some_and(|record| *record != *entry.base);
         let entries = self.bases.values().filter(outdated);
         entries.map(|entry| (&entry.node, &entry.base, entry.ours))
     }
 
     /// How many bases there are.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.bases.len()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.bases.is_empty()
     }
 
     fn of(&self, node: &str) -> Option<&Entry> {

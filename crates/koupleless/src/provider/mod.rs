@@ -4,14 +4,14 @@
 //! what a base holds beyond that is nobody's business here: modules that it came with, or that somebody
 //! installed by hand, are never touched.
 //!
-//! What belongs to which pod stands in an annotation of the Node (the [`journal`]), written before the first
+//! What belongs to which pod stands in an annotation of the Node (the `journal`), written before the first
 //! install: a process that takes a node over knows what it may remove.
 
 mod base;
 mod evict;
 mod inspect;
 mod install;
-pub mod journal;
+mod journal;
 mod remote;
 mod remove;
 

@@ -17,7 +17,7 @@ const SECRET: [&str; 9] = [
 
 /// The text without secrets: values of query parameters and user names with passwords in URLs, and the values
 /// of what is named like a secret (`token=..`, `password=..`) anywhere.
-pub fn redact(text: &str) -> String {
+pub(crate) fn redact(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(start) = rest.find(|c: char| !is_end(c)) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// What has happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Input {
+pub(crate) enum Input {
     /// What a machine that begins finds on the node: whether the taint is there.
     Found {
         /// Whether the node has the taint.
@@ -32,7 +32,7 @@ pub enum Input {
 /// What is to be done. Each is answered once, with [`Answer::Failed`] if nothing better is known, and may be
 /// repeated.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
+pub(crate) enum Action {
     /// Take a permit of the budget, or keep the one that is held.
     Acquire,
     /// Set the taint.
@@ -51,7 +51,7 @@ pub enum Action {
 
 /// What came of an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub(crate) enum Answer {
     /// It is done.
     Done,
     /// No permit is free: these nodes have them.
@@ -75,7 +75,7 @@ pub enum Answer {
 
 /// How a healing ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// The metaspace is back.
     Recovered,
     /// The base is a new one.
@@ -86,7 +86,7 @@ pub enum Outcome {
 
 /// Where a healing stands. Times are those of the inputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub(crate) enum Phase {
     /// Nothing is wrong, or nothing is known.
     Well,
     /// The taint was found at the start: readings decide whether a healing goes on.
@@ -137,7 +137,7 @@ pub enum Phase {
 
 /// What a machine answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Output {
+pub(crate) struct Output {
     /// What is to be done.
     pub action: Option<Action>,
     /// What is reported to people.

@@ -12,11 +12,11 @@ const TAINTING: Duration = Duration::from_secs(120);
 
 /// One base's healing.
 #[derive(Debug)]
-pub struct Machine {
+pub(crate) struct Machine {
     settings: Settings,
     phase: Phase,
     pending: Option<Action>,
-    last: Option<Reading>,
+    pub(super) last: Option<Reading>,
     highs: u32,
     lows: u32,
     /// Readings in a row that were not high, and readings of the present phase that could be judged.
@@ -45,7 +45,7 @@ enum Next {
 
 impl Machine {
     /// Of a base of which nothing is known.
-    pub fn new(settings: Settings) -> Self {
+    pub(crate) fn new(settings: Settings) -> Self {
         Self {
             settings,
             phase: Phase::Well,
@@ -70,17 +70,12 @@ impl Machine {
     }
 
     /// Where it stands.
-    pub fn phase(&self) -> &Phase {
+    pub(crate) fn phase(&self) -> &Phase {
         &self.phase
     }
 
-    /// The last reading, of whatever age.
-    pub fn last(&self) -> Option<&Reading> {
-        self.last.as_ref()
-    }
-
     /// Takes what happened. `now` never goes back; its origin is the caller's.
-    pub fn on(&mut self, now: Duration, input: Input) -> Output {
+    pub(crate) fn on(&mut self, now: Duration, input: Input) -> Output {
         match input {
             Input::Found { tainted } => {
                 if tainted && self.phase == Phase::Well && self.pending.is_none() {

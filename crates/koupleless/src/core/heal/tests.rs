@@ -196,7 +196,7 @@ fn a_base_that_cannot_measure_itself_keeps_its_last_reading() {
     let mut healing = Healing::new();
     healing.reads(2, 90);
     healing.on(Input::Health(None)).on(Input::Health(None)).idle();
-    assert_eq!(healing.machine.last(), Some(&percent(90)));
+    assert_eq!(healing.machine.last, Some(percent(90)));
     healing
         .reads(1, 90)
         .answers(Action::Acquire, Answer::Full("other".to_owned()));

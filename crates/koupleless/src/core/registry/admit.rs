@@ -11,7 +11,7 @@ const ANSWERS: Duration = Duration::from_secs(15);
 
 /// Why a sighting is not believed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub(crate) enum Refused {
     /// It cannot be reached.
     #[error("base {0} does not say its address, and it is not known otherwise")]
     NoAddress(Identity),
@@ -115,14 +115,6 @@ pub enum Refused {
         /// How many new bases a peer may speak for within a minute.
         most: u32,
     },
-}
-
-impl Refused {
-    /// Whether another one than the owner of the identity seems to speak, rather than that the limit is
-    /// reached.
-    pub fn is_forged(&self) -> bool {
-        !matches!(self, Self::NoAddress(_) | Self::Full(_) | Self::Flood { .. })
-    }
 }
 
 impl Registry {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 /// What a base says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Word {
+pub(crate) struct Word {
     /// Identity of the base.
     pub identity: Identity,
     /// Name of its application.
@@ -25,7 +25,7 @@ pub struct Word {
 
 /// What a source has seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Sighting {
+pub(crate) enum Sighting {
     /// A base spoke over HTTP, from the address `peer`; its own HTTP server is at `port`, 0: it did not say.
     Heartbeat {
         /// What the base said of itself.
