@@ -1,5 +1,6 @@
 //! The project's own tools: generators of files that are committed, and checks that only this project needs.
 
+mod documented;
 mod gen_schemas;
 mod graph;
 mod manifests;
@@ -31,6 +32,8 @@ enum Command {
     GenSchemas(gen_schemas::Args),
     /// Compares the crates' dependencies with the graph in ARCHITECTURE.md
     CheckGraph,
+    /// Compares the tests that pages under docs name with the tests that exist
+    CheckDocs,
 }
 
 fn main() -> ExitCode {
@@ -50,6 +53,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::GenManifests { check } => manifests::run(&root, check),
         Command::GenSchemas(args) => gen_schemas::run(&root, &args),
         Command::CheckGraph => graph::run(&root),
+        Command::CheckDocs => documented::run(&root),
     }
 }
 

@@ -11,8 +11,6 @@
 //! The decision itself is the crate `judge`'s.
 
 mod clock;
-#[cfg(test)]
-mod documented;
 pub mod planner;
 pub mod shell;
 pub mod status;

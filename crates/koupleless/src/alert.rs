@@ -1,8 +1,9 @@
-//! Sends alerts to webhooks. Nobody waits for it: what cannot be sent in time is dropped, and said so in the log.
+//! Sends alerts to webhooks. Nobody waits for it: what cannot be sent in time is dropped, and said so in the
+//! log.
 
 use crate::core::alert::{Alert, Guard, Hook, Limits, Scene, Verdict};
 use crate::core::heal;
-use crate::heal::Listener;
+use crate::heal::Observer;
 use bytes::Bytes;
 use evenkeel_net::log::causes;
 use http::{Request, StatusCode, header};
@@ -35,11 +36,11 @@ const ANSWER: usize = 4 * 1024;
 /// How alerts are sent.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// To whom.
+    /// The receivers.
     pub hooks: Vec<Hook>,
-    /// How many.
+    /// How many alerts are sent at most.
     pub limits: Limits,
-    /// For how long one attempt may take.
+    /// Deadline of one attempt.
     pub timeout: Duration,
     /// Authorities that may vouch for receivers; `None`: those that the system trusts.
     pub roots: Option<RootCertStore>,
@@ -152,8 +153,8 @@ impl Alerts {
     }
 }
 
-impl Listener for Alerts {
-    fn told(&self, node: &str, note: &heal::Note) {
+impl Observer for Alerts {
+    fn notify(&self, node: &str, note: &heal::Note) {
         let scene = match note.scene {
             heal::Scene::Overload => Scene::Overload,
             heal::Scene::Begun => Scene::HealingBegun,
@@ -225,7 +226,8 @@ impl Worker {
         if !status.is_success() {
             return Err(SendError::Status(status));
         }
-        // DingTalk answers 200 to what it refuses, and says so in the body. An answer of another kind is fine.
+        // DingTalk answers 200 to what it refuses, and says so in the body. An answer of another kind is
+        // fine.
         let Ok(body) = Limited::new(answer.into_body(), ANSWER).collect().await else {
             return Ok(());
         };

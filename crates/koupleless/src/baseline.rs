@@ -1,12 +1,13 @@
 //! The baseline: modules that a base gets when it (re)starts, before pods are scheduled to it.
 //!
-//! A base on MQTT asks for its baseline once, after its first connection; the answer is an array of modules, published with QoS 1 and
-//! not retained (what is retained would be installed again at each reconnection). Bases on HTTP never ask: there the provider
-//! reinstalls what the pods of the node need.
+//! A base on MQTT asks for its baseline once, after its first connection; the answer is an array of modules,
+//! published with QoS 1 and not retained (what is retained would be installed again at each reconnection).
+//! Bases on HTTP never ask: there the provider reinstalls what the pods of the node need.
 //!
-//! **Modules of the baseline belong to pods that are still to come.** Between the answer and the scheduling of those pods a base has
-//! modules that no pod has asked for. They must not be taken for strays: who removes modules that nobody owns removes only what this
-//! controller installed for a pod, and a baseline is not that.
+//! **Modules of the baseline belong to pods that are still to come.** Between the answer and the scheduling
+//! of those pods a base has modules that no pod has asked for. They must not be taken for strays: who removes
+//! modules that nobody owns removes only what this controller installed for a pod, and a baseline is not
+//! that.
 
 use crate::core::baseline::{self, BaselineEntry, replay};
 use crate::core::{Base, Identity, Profile};
@@ -32,7 +33,8 @@ const LISTED: Duration = Duration::from_secs(60);
 
 /// Knows the baselines of bases.
 pub trait Baseline: Send + Sync + 'static {
-    /// The baseline of the bases of a cluster, oldest Deployment first, no module twice. Empty before anything is known.
+    /// The baseline of the bases of a cluster, oldest Deployment first, no module twice. Empty before
+    /// anything is known.
     fn of(&self, cluster: Option<&str>) -> Vec<BaselineEntry>;
 
     /// Ends when what [`Baseline::of`] says is complete.
@@ -43,7 +45,8 @@ pub trait Baseline: Send + Sync + 'static {
 
 /// Sends baselines to bases over MQTT.
 pub trait Publisher: Send + Sync + 'static {
-    /// Publishes the array to the topic `base/baseline` of a base, with QoS 1, not retained. `Err`: why not; may be tried again.
+    /// Publishes the array to the topic `base/baseline` of a base, with QoS 1, not retained. `Err`: why not;
+    /// may be tried again.
     fn publish<'a>(
         &'a self,
         identity: &'a Identity,
@@ -60,14 +63,15 @@ pub enum AnswerError {
     /// It could not be sent, however often it was tried.
     #[error("cannot send the baseline to base {identity}: {why}")]
     NotSent {
-        /// Which base.
+        /// The base that asked.
         identity: Identity,
         /// The last reason.
         why: String,
     },
 }
 
-/// Answers a base that asks for its baseline; how many modules it was told of. Takes up to two minutes: await it in a task of its own.
+/// Answers a base that asks for its baseline. Returns how many modules it was sent. Takes up to two minutes:
+/// await it in a task of its own.
 pub async fn answer(
     baseline: &dyn Baseline,
     publisher: &dyn Publisher,

@@ -1,9 +1,10 @@
-//! `evenkeel vnode --provider koupleless`: its settings, as flags, and the environment variables of the released controller.
+//! `evenkeel vnode --provider koupleless`: its settings, as flags, and the environment variables of the
+//! released controller.
 
 mod healing;
 pub mod variables;
 
-pub use healing::HealingArgs;
+pub(crate) use healing::HealingArgs;
 
 use crate::core::identity::label_value;
 use crate::core::profile::{self, Profile};
@@ -12,8 +13,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The koupleless provider's own. Flags, the fields of a file and [variables] are the same settings: what they mean together is
-/// judged once, by [`Settings`](crate::process::settings::Settings).
+/// The koupleless provider's own. Flags, the fields of a file and [variables] are the same settings: what
+/// they mean together is judged once, by [`Settings`](crate::process::settings::Settings).
 #[derive(Clone, Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "flags")]
 pub struct KouplelessArgs {
@@ -23,7 +24,8 @@ pub struct KouplelessArgs {
     /// koupleless: environment that is served: part of nodes' names, taints and MQTT topics.
     #[arg(long, value_name = "NAME", default_value = "dev", value_parser = environment)]
     pub base_env: String,
-    /// koupleless: where bases send heartbeats (`POST /heartbeat`) and ask for baselines (`POST /queryBaseline`).
+    /// koupleless: where bases send heartbeats (`POST /heartbeat`) and ask for baselines (`POST
+    /// /queryBaseline`).
     #[arg(
         long,
         value_name = "ADDR",
@@ -38,24 +40,27 @@ pub struct KouplelessArgs {
     /// koupleless: file with bearer tokens, one a line, that heartbeats need; read again when it changes.
     #[arg(long, value_name = "FILE")]
     pub heartbeat_token_file: Option<PathBuf>,
-    /// koupleless: heartbeats may claim any address, not only the one that they come from or that of a known base pod.
+    /// koupleless: heartbeats may claim any address, not only the one that they come from or that of a known
+    /// base pod.
     #[arg(long, value_name = "BOOL", default_value = "false", default_missing_value = "true", num_args = 0..=1,
           require_equals = true, action = clap::ArgAction::Set)]
     pub heartbeat_from_anywhere: bool,
-    /// koupleless: serving certificate (PEM, leaf first) for heartbeats, which are then taken over TLS alone; read again when it changes.
+    /// koupleless: serving certificate (PEM, leaf first) for heartbeats, which are then taken over TLS alone;
+    /// read again when it changes.
     #[arg(long, value_name = "FILE")]
     pub heartbeat_tls_cert_file: Option<PathBuf>,
     /// koupleless: its private key (PEM).
     #[arg(long, value_name = "FILE")]
     pub heartbeat_tls_key_file: Option<PathBuf>,
-    /// koupleless: authorities (PEM) of client certificates, one of which a heartbeat needs then; read again when it changes. With
-    /// --heartbeat-token-file either will do.
+    /// koupleless: authorities (PEM) of client certificates, one of which a heartbeat needs then; read again
+    /// when it changes. With --heartbeat-token-file either will do.
     #[arg(long, value_name = "FILE")]
     pub heartbeat_client_ca_file: Option<PathBuf>,
     /// koupleless: MQTT broker, HOST or HOST:PORT; without it bases are reached over HTTP alone.
     #[arg(long, value_name = "HOST[:PORT]")]
     pub mqtt_broker: Option<String>,
-    /// koupleless: what this replica's client ID at the broker begins with; @@@ and the replica's identity follow.
+    /// koupleless: what this replica's client ID at the broker begins with; @@@ and the replica's identity
+    /// follow.
     #[arg(long, value_name = "TEXT", default_value = "koupleless")]
     pub mqtt_client_prefix: String,
     /// koupleless: user name at the broker.
@@ -92,8 +97,9 @@ pub struct KouplelessArgs {
     #[arg(long, value_name = "BOOL", default_value = "false", default_missing_value = "true", num_args = 0..=1,
           require_equals = true, action = clap::ArgAction::Set)]
     pub no_switch: bool,
-    /// koupleless: a module of a base belongs to one pod, and another that names it waits; without this, pods share it as with the
-    /// released controller, and it goes with its last pod. With --profile v2-design it is so anyway.
+    /// koupleless: a module of a base belongs to one pod, and another that names it waits; without this, pods
+    /// share it as with the released controller, and it goes with its last pod. With --profile v2-design it
+    /// is so anyway.
     #[arg(long, value_name = "BOOL", default_value = "false", default_missing_value = "true", num_args = 0..=1,
           require_equals = true, action = clap::ArgAction::Set)]
     pub exclusive_modules: bool,
@@ -111,10 +117,12 @@ pub struct KouplelessArgs {
     /// When and how that is done.
     #[command(flatten)]
     pub healing: HealingArgs,
-    /// koupleless: webhooks that hear of failures, `;` between them. They are often secrets: better --report-hooks-file.
+    /// koupleless: webhooks that hear of failures, `;` between them. They are often secrets: better
+    /// --report-hooks-file.
     #[arg(long, value_name = "URLS", overrides_with = "report_hooks_file")]
     pub report_hooks: Option<String>,
-    /// koupleless: file with webhooks that hear of failures, one a line or `;` between them; read at the start.
+    /// koupleless: file with webhooks that hear of failures, one a line or `;` between them; read at the
+    /// start.
     #[arg(long, value_name = "FILE", overrides_with = "report_hooks")]
     pub report_hooks_file: Option<PathBuf>,
 }

@@ -8,16 +8,17 @@
 //! health polls ──────┘      └ every second
 //! ```
 //!
-//! All that is decided is decided by the [`Registry`]; here are the sources, and what carries its events out. Of several
-//! replicas each hears of some bases: what it hears it writes down in Nodes, and whoever serves a node reads it there.
+//! All that is decided is decided by the [registry](crate::core::registry); here are the sources, and what
+//! carries its events out. Of several replicas each receives the messages of some bases: it records them in
+//! Nodes, and whoever serves a node reads them there.
 
-pub mod door;
 pub mod heartbeat;
+pub mod listener;
 pub mod mqtt;
 pub mod nodes;
 pub mod pods;
 mod register;
-mod tell;
+mod report;
 pub mod token;
 
 use crate::core::registry::{Change, Event, Life, Refused, Settings, Sighting};
@@ -25,17 +26,17 @@ use crate::core::{Base, Endpoint, Identity, Profile, Registry};
 use evenkeel_vnode::Fleet;
 use kube::Client;
 use register::Registrar;
+use report::Refusals;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tell::Complaints;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// How often the time is looked at.
+/// How often the rules of time are applied.
 const TICK: Duration = Duration::from_secs(1);
 
 /// Who serves nodes.
@@ -71,11 +72,11 @@ impl Nodes for Fleet {
     }
 }
 
-/// Where bases are heard of.
+/// Sources of messages about bases.
 #[derive(Default)]
 pub struct Sources {
     /// Heartbeats over HTTP.
-    pub heartbeats: Option<heartbeat::Door>,
+    pub heartbeats: Option<heartbeat::Listener>,
     /// Hearts over MQTT.
     pub hearts: Option<mqtt::Hearts>,
     /// Clusters in which bases run as pods.
@@ -100,7 +101,7 @@ struct State {
     registry: Registry,
     nodes: Option<Arc<dyn Nodes>>,
     subscribers: Vec<mpsc::UnboundedSender<Event>>,
-    complaints: Complaints,
+    refusals: Refusals,
 }
 
 impl std::fmt::Debug for Discovery {
@@ -131,7 +132,7 @@ impl Discovery {
             registry,
             nodes: None,
             subscribers: Vec::new(),
-            complaints: Complaints::default(),
+            refusals: Refusals::default(),
         };
         Self {
             hub: Arc::new(Hub {
@@ -144,8 +145,8 @@ impl Discovery {
         }
     }
 
-    /// Begins to listen, until `shutdown`; then nothing is deleted. `client`: of the cluster with the virtual nodes. To be
-    /// called once.
+    /// Begins to listen, until `shutdown`; then nothing is deleted. `client`: of the cluster with the virtual
+    /// nodes. To be called once.
     pub fn start(
         &self,
         client: &Client,
@@ -175,10 +176,10 @@ impl Discovery {
         for cluster in sources.pods {
             spawn(Box::pin(pods::watch(hub.clone(), cluster, shutdown.clone())));
         }
-        if let Some(door) = sources.heartbeats {
+        if let Some(listener) = sources.heartbeats {
             // It drains its connections itself.
             hub.tasks
-                .spawn(heartbeat::serve(hub.clone(), door, shutdown.clone()));
+                .spawn(heartbeat::serve(hub.clone(), listener, shutdown.clone()));
         }
         let registrar = Registrar::new(hub.clone(), client.clone());
         spawn(Box::pin(beat(hub.clone(), nodes, registrar)));
@@ -237,8 +238,8 @@ impl Discovery {
         census
     }
 
-    /// All changes from now on, none left out; first of all, as changes, what is known already. To be received without delay:
-    /// they wait in memory.
+    /// All changes from now on, none left out; first of all, as changes, what is known already. To be
+    /// received without delay: they wait in memory.
     pub fn subscribe(&self) -> mpsc::UnboundedReceiver<Event> {
         let (sender, receiver) = mpsc::unbounded_channel();
         let mut state = self.hub.lock();
@@ -300,7 +301,8 @@ impl Discovery {
 
 impl Hub {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // The registry checks its own order at each step; a panic in one of them is no reason to forget all bases.
+        // The registry checks its own order at each step; a panic in one of them is no reason to forget all
+        // bases.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -318,7 +320,7 @@ impl Hub {
                 Ok(())
             }
             Err(refused) => {
-                state.complaints.add(&refused, self.now());
+                state.refusals.add(&refused, self.now());
                 Err(refused)
             }
         }
@@ -333,7 +335,7 @@ impl Hub {
     /// What came from `peer` is no heartbeat.
     pub(crate) fn cannot_read(&self, peer: IpAddr, why: &str) {
         let now = self.now();
-        self.lock().complaints.unreadable(peer, why, now);
+        self.lock().refusals.unreadable(peer, why, now);
     }
 
     fn tick(&self) {
@@ -342,12 +344,12 @@ impl Hub {
         let (events, refused) = state.registry.tick(now);
         state.carry_out(events);
         for refused in refused {
-            state.complaints.add(&refused, now);
+            state.refusals.add(&refused, now);
         }
     }
 
-    /// Learns which nodes are served here.
-    fn look_at(&self, nodes: &dyn Nodes) {
+    /// Learns anew which nodes are served here.
+    fn resync(&self, nodes: &dyn Nodes) {
         let known: Vec<(Arc<str>, bool)> = {
             let state = self.lock();
             let registry = &state.registry;
@@ -366,7 +368,7 @@ impl Hub {
 impl State {
     fn carry_out(&mut self, events: Vec<Event>) {
         for event in events {
-            tell::log(&event);
+            report::log(&event);
             if let Some(nodes) = &self.nodes {
                 match event.change {
                     Change::Online => nodes.add(&event.node),
@@ -381,14 +383,14 @@ impl State {
     }
 }
 
-/// Looks at the time, for ever.
+/// Applies the rules of time every second, for ever.
 async fn beat(hub: Arc<Hub>, nodes: Arc<dyn Nodes>, mut registrar: Registrar) {
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        hub.look_at(&*nodes);
+        hub.resync(&*nodes);
         hub.tick();
-        registrar.look();
+        registrar.reconcile();
     }
 }

@@ -1,12 +1,13 @@
-//! Carries out the healing of bases that run out of metaspace; what is done, and when, [`core::heal`](crate::core::heal) decides.
+//! Carries out the healing of bases that run out of metaspace; what is done, and when,
+//! [`core::heal`](crate::core::heal) decides.
 //!
-//! A healing belongs to whoever serves the base's node. One that stops serving it drops its [`Healing`]: taint and place in the budget
-//! stay, and the next one goes on from there.
+//! A healing belongs to whoever serves the base's node. One that stops serving it drops its [`Healing`]:
+//! taint and permit stay, and the next one goes on from there.
 
 mod node;
-mod places;
+mod permits;
 
-pub use places::PlacesError;
+pub use permits::PermitError;
 
 use crate::core::PodRef;
 use crate::core::budget::{Limit, Verdict};
@@ -17,7 +18,7 @@ use evenkeel_net::log::causes;
 use evenkeel_vnode::ownership::Term;
 use futures::future::BoxFuture;
 use kube::Client;
-use places::Places;
+use permits::Permits;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc};
@@ -26,22 +27,24 @@ use tokio_util::sync::CancellationToken;
 
 /// For how long one action may take.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// First looks at nodes at a time: ten thousand nodes that are taken up must not be asked for at once.
-const LOOKS: usize = 16;
-/// Between two tries of a first look.
-const LOOK_AGAIN: Duration = Duration::from_secs(2);
+/// How many nodes are inspected for the first time at once: a replica that takes over ten thousand nodes must
+/// not read all of them at the same time.
+const INSPECTIONS: usize = 16;
+/// Pause before a first inspection that failed is repeated.
+const INSPECT_AGAIN: Duration = Duration::from_secs(2);
 
 /// What is done for a healing by those who know the base.
 pub trait Modules: Send + Sync + 'static {
-    /// Uninstalls what is left of our modules, and returns how many remain. Called again while some do. It may be given up while it is
-    /// under way. Modules of pods that are on the node, because they tolerate the taint or came since, stay and do not count.
+    /// Uninstalls what is left of our modules, and returns how many remain. Called again while some do. It
+    /// may be given up while it is under way. Modules of pods that are on the node, because they tolerate the
+    /// taint or came since, stay and do not count.
     fn uninstall(&self) -> BoxFuture<'static, Result<usize, String>>;
 }
 
-/// Who else wants to hear of healings.
-pub trait Listener: Send + Sync + 'static {
-    /// A step of a node's healing. Must not block.
-    fn told(&self, node: &str, note: &Note);
+/// Is notified of healings.
+pub trait Observer: Send + Sync + 'static {
+    /// A node's healing has taken this step. Must not block.
+    fn notify(&self, node: &str, note: &Note);
 }
 
 /// How healings are done.
@@ -55,8 +58,8 @@ pub struct Options {
     pub namespace: String,
     /// This replica's name, for people.
     pub holder: String,
-    /// Who else hears of it.
-    pub listener: Option<Arc<dyn Listener>>,
+    /// Is notified of each step.
+    pub observer: Option<Arc<dyn Observer>>,
 }
 
 /// The healings of one replica. Cheap to clone.
@@ -68,18 +71,18 @@ pub struct Healer {
 struct Shared {
     client: Client,
     options: Options,
-    places: Places,
+    permits: Permits,
     events: Events,
-    looks: Semaphore,
+    inspections: Semaphore,
     stop: CancellationToken,
 }
 
 /// The healing of one base. Dropping it ends this replica's part in it, and leaves everything as it is.
 pub struct Healing {
-    told: mpsc::UnboundedSender<Told>,
+    mailbox: mpsc::UnboundedSender<Update>,
 }
 
-enum Told {
+enum Update {
     Health(Option<Reading>),
     Base(bool, Option<PodRef>),
     Gone,
@@ -89,9 +92,9 @@ impl Healer {
     /// Healings by way of `client`, which reaches the cluster of the virtual nodes, until `stop`.
     pub fn new(client: Client, options: Options, stop: CancellationToken) -> Self {
         let shared = Shared {
-            places: Places::new(client.clone(), &options.namespace, &options.holder, options.limit),
+            permits: Permits::new(client.clone(), &options.namespace, &options.holder, options.limit),
             events: Events::start(client.clone(), COMPONENT, stop.clone()),
-            looks: Semaphore::new(LOOKS),
+            inspections: Semaphore::new(INSPECTIONS),
             client,
             options,
             stop,
@@ -101,10 +104,11 @@ impl Healer {
         }
     }
 
-    /// Begins to look after a base, whose node is served during `term`: nothing is done for it after that, but its place in the
-    /// budget is given back. `bases` reaches the cluster that its pod is in, which may be another one; `None`: no pod is known to anybody.
+    /// Begins to watch over a base, whose node is served during `term`: nothing is done for it after that,
+    /// but its permit is given back. `bases` reaches the cluster that its pod is in, which may be another
+    /// one; `None`: no pod is known to anybody.
     pub fn base(&self, node: &str, bases: Option<Client>, modules: Arc<dyn Modules>, term: Term) -> Healing {
-        let (told, hears) = mpsc::unbounded_channel();
+        let (sender, mailbox) = mpsc::unbounded_channel();
         let keeper = Keeper {
             shared: Arc::clone(&self.shared),
             node: node.into(),
@@ -116,30 +120,30 @@ impl Healer {
             pod: None,
         };
         let stop = self.shared.stop.clone();
-        tokio::spawn(stop.run_until_cancelled_owned(keeper.run(hears)));
-        Healing { told }
+        tokio::spawn(stop.run_until_cancelled_owned(keeper.run(mailbox)));
+        Healing { mailbox: sender }
     }
 }
 
 impl Healing {
     /// What the base said of its metaspace; `None`: it could not measure itself.
     pub fn health(&self, reading: Option<Reading>) {
-        self.tell(Told::Health(reading));
+        self.send(Update::Health(reading));
     }
 
     /// Whether the base has been silent for too long, and the pod that it runs in, where that is known.
     pub fn base(&self, silent: bool, pod: Option<PodRef>) {
-        self.tell(Told::Base(silent, pod));
+        self.send(Update::Base(silent, pod));
     }
 
-    /// The base's node was deleted for good: gives its place back.
+    /// The base's node was deleted for good: gives its permit back.
     pub fn gone(self) {
-        self.tell(Told::Gone);
+        self.send(Update::Gone);
     }
 
-    fn tell(&self, told: Told) {
-        // After the stop nobody hears, and nobody needs to.
-        let _ = self.told.send(told);
+    fn send(&self, update: Update) {
+        // The receiver is gone after the stop, when nothing is done any more.
+        let _ = self.mailbox.send(update);
     }
 }
 
@@ -155,10 +159,10 @@ struct Keeper {
 }
 
 impl Keeper {
-    async fn run(mut self, mut hears: mpsc::UnboundedReceiver<Told>) {
+    async fn run(mut self, mut mailbox: mpsc::UnboundedReceiver<Update>) {
         let tainted = tokio::select! {
             tainted = self.found() => tainted,
-            () = hears_no_more(&hears) => return,
+            () = closed(&mailbox) => return,
         };
         let mut under_way: Option<BoxFuture<'static, Answer>> = None;
         let mut output = self.take(Input::Found { tainted });
@@ -171,9 +175,10 @@ impl Keeper {
             }
             let wake = output.wake.map(|wake| self.start + wake);
             let input = tokio::select! {
-                told = hears.recv(), if !self.is_gone() => match told {
-                    Some(told) => self.input(told),
-                    // Nobody serves the node here any more. What is under way may have been done or not: the next one looks.
+                update = mailbox.recv(), if !self.is_gone() => match update {
+                    Some(update) => self.input(update),
+                    // Nobody serves the node here any more. What is under way may have been done or not: the
+                    // next one inspects the node.
                     None => return,
                 },
                 answer = answer(&mut under_way) => {
@@ -193,7 +198,7 @@ impl Keeper {
     /// Whether the node has the taint already.
     async fn found(&self) -> bool {
         loop {
-            let Ok(place) = self.shared.looks.acquire().await else {
+            let Ok(permit) = self.shared.inspections.acquire().await else {
                 return false;
             };
             let found =
@@ -209,20 +214,20 @@ impl Keeper {
                     tracing::warn!(node = %self.node, "cannot see in time whether the node is tainted, trying again");
                 }
             }
-            drop(place);
-            tokio::time::sleep(LOOK_AGAIN).await;
+            drop(permit);
+            tokio::time::sleep(INSPECT_AGAIN).await;
         }
     }
 
-    fn input(&mut self, told: Told) -> Input {
-        match told {
-            Told::Health(reading) => Input::Health(reading),
-            Told::Base(silent, pod) => {
+    fn input(&mut self, update: Update) -> Input {
+        match update {
+            Update::Health(reading) => Input::Health(reading),
+            Update::Base(silent, pod) => {
                 let uid = pod.as_ref().map(|pod| Arc::clone(&pod.uid));
                 self.pod = pod;
                 Input::Base { silent, pod: uid }
             }
-            Told::Gone => Input::Gone,
+            Update::Gone => Input::Gone,
         }
     }
 
@@ -238,8 +243,8 @@ impl Keeper {
                 "Heal",
                 note.message.clone(),
             );
-            if let Some(listener) = &self.shared.options.listener {
-                listener.told(&self.node, note);
+            if let Some(observer) = &self.shared.options.observer {
+                observer.notify(&self.node, note);
             }
         }
         output
@@ -249,20 +254,20 @@ impl Keeper {
         let shared = Arc::clone(&self.shared);
         let (node, bases) = (Arc::clone(&self.node), self.bases.clone());
         let (pod, modules) = (self.pod.clone(), Arc::clone(&self.modules));
-        // The place of a node that is gone for good is given back: nobody serves that node.
+        // The permit of a node that is gone for good is given back although nobody serves that node any more.
         let term = (!self.is_gone()).then(|| self.term.clone());
         let acting = async move {
             let client = &shared.client;
             match action {
-                Action::Acquire => match shared.places.acquire(&node).await {
+                Action::Acquire => match shared.permits.acquire(&node).await {
                     Ok(Verdict::Granted) => Answer::Done,
                     Ok(Verdict::Full(by)) => Answer::Full(by.join(", ")),
                     Err(error) => Answer::Failed(causes(&error)),
                 },
-                Action::Release => done(shared.places.release(&node).await),
+                Action::Release => done(shared.permits.release(&node).await),
                 Action::Taint => done(node::set(client, &node, true).await),
                 Action::Untaint => done(node::set(client, &node, false).await),
-                Action::Look => match node::look(client, &node).await {
+                Action::Inspect => match node::inspect(client, &node).await {
                     Ok((pods, tainted)) => Answer::Seen { pods, tainted },
                     Err(error) => Answer::Failed(causes(&error)),
                 },
@@ -309,9 +314,9 @@ async fn until(wake: Option<Instant>) {
     }
 }
 
-async fn hears_no_more(hears: &mpsc::UnboundedReceiver<Told>) {
-    // What is told before the first look waits; only the other side's end is looked for.
-    while !hears.is_closed() {
-        tokio::time::sleep(LOOK_AGAIN).await;
+async fn closed(mailbox: &mpsc::UnboundedReceiver<Update>) {
+    // Updates that come before the first inspection stay in the mailbox; here only its end is noticed.
+    while !mailbox.is_closed() {
+        tokio::time::sleep(INSPECT_AGAIN).await;
     }
 }

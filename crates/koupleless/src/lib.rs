@@ -1,20 +1,20 @@
-//! Koupleless modules as pods: each base (a JVM that runs modules) is a virtual node, each module a container on it.
+//! Koupleless modules as pods: each base (a JVM that runs modules) is a virtual node, each module a container
+//! on it.
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | [`core`] | **pure** rules: names, profiles, bases and their lives, modules of a pod, claims, healing, peers, baselines |
 //! | [`discovery`] | how bases are found, and when they are held to be gone |
-//! | [`arklet`] | the client of arklet, the agent in a base, over HTTP and MQTT |
 //! | [`provider`] | modules as containers: what the virtual nodes ask, asked of bases |
 //! | [`heal`] | carries out the healing of bases that run out of metaspace |
 //! | [`peer`] | sets replicas of peer Deployments to the number of bases |
 //! | [`baseline`] | answers bases that (re)start with the modules of their cluster |
-//! | [`alert`] | tells people by webhooks |
+//! | [`alert`] | notifies people by webhooks |
 //!
-//! With the feature `cli` there are `cli`, the flags of `evenkeel vnode --provider koupleless`, and `process`, which joins all of this.
+//! With the feature `cli` there are `cli`, the flags of `evenkeel vnode --provider koupleless`, and
+//! `process`, which joins all of this.
 
 pub mod alert;
-pub mod arklet;
 pub mod baseline;
 #[cfg(feature = "cli")]
 pub mod cli;
@@ -22,7 +22,7 @@ pub mod core;
 pub mod discovery;
 mod events;
 pub mod heal;
-pub mod metrics;
+mod metrics;
 pub mod peer;
 mod pods;
 #[cfg(feature = "cli")]

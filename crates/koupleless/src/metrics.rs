@@ -1,11 +1,11 @@
-//! Numbers of bases and of what they are asked.
+//! Metrics of bases, and of the calls that are made to them.
 
-use crate::arklet::health::Health;
-use crate::arklet::{
-    Base, BatchOutcome, Command, Install, ModuleId, ModuleList, Outcome, Tunnel, TunnelError,
-};
 use crate::discovery::{Census, Discovery};
 use evenkeel_api::names::koupleless::metrics as names;
+use evenkeel_arklet::health::Health;
+use evenkeel_arklet::{
+    Base, BatchOutcome, Command, ErrorKind, Install, ModuleId, ModuleList, Outcome, Tunnel, TunnelError,
+};
 use futures::future::BoxFuture;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeLabelValue, EncodeMetric as _};
@@ -21,7 +21,7 @@ use tokio::time::Instant;
 /// How a call of a base ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
 enum CallResult {
-    /// Well.
+    /// The base has done it.
     Ok,
     /// The base answered that it could not.
     Failed,
@@ -42,7 +42,7 @@ struct Named {
 
 /// Numbers of one process. Clones are the same ones.
 #[derive(Clone, Debug)]
-pub struct Metrics {
+pub(crate) struct Metrics {
     calls: Family<Called, Counter>,
     durations: Family<Named, Histogram>,
 }
@@ -59,8 +59,8 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Under their names; with the bases that `discovery` knows, as they are when somebody looks.
-    pub fn register(&self, discovery: &Discovery, registry: &mut Registry) {
+    /// Registers the metrics, among them the bases that `discovery` knows at the time of each scrape.
+    pub(crate) fn register(&self, discovery: &Discovery, registry: &mut Registry) {
         registry.register(
             names::CALLS,
             "Operations of bases by command and result",
@@ -75,7 +75,7 @@ impl Metrics {
     }
 
     /// A way to bases on which each operation is counted.
-    pub fn counting(&self, inner: Arc<dyn Tunnel>) -> Arc<dyn Tunnel> {
+    pub(crate) fn counting(&self, inner: Arc<dyn Tunnel>) -> Arc<dyn Tunnel> {
         Arc::new(Counted {
             inner,
             metrics: self.clone(),
@@ -92,7 +92,8 @@ impl Metrics {
         let answer = call.await;
         let result = match &answer {
             Ok(answer) if is_well(answer) => CallResult::Ok,
-            Ok(_) | Err(TunnelError::Refused { .. }) => CallResult::Failed,
+            Ok(_) => CallResult::Failed,
+            Err(error) if matches!(error.kind, ErrorKind::Refused { .. }) => CallResult::Failed,
             Err(_) => CallResult::Unanswered,
         };
         let command = command.id();

@@ -1,4 +1,5 @@
-//! Sets the replicas of peer Deployments to the number of bases; what that is, [`core::peer`](crate::core::peer) says.
+//! Sets the replicas of peer Deployments to the number of bases; what that is,
+//! `core::peer` says.
 //!
 //! Every replica of the controller watches, the leader of one Lease writes.
 
@@ -25,7 +26,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// What comes within this time is looked at together: bases come and go in crowds.
+/// Changes within this time are handled together: bases come and go in groups.
 const GATHER: Duration = Duration::from_millis(200);
 /// After a write that failed.
 const AGAIN: Duration = Duration::from_secs(5);
@@ -37,7 +38,7 @@ pub const GRACE: Duration = Duration::from_secs(60);
 /// How peers are kept.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The environment whose nodes and Deployments are looked at.
+    /// The environment whose nodes and Deployments are watched.
     pub env: String,
     /// For how long a node whose state is unknown counts.
     pub grace: Duration,
@@ -89,7 +90,8 @@ struct Peers {
     events: Events,
 }
 
-/// Keeps the replicas of peer Deployments until `shutdown`. `lock_client` keeps the Lease, with connections of its own.
+/// Keeps the replicas of peer Deployments until `shutdown`. `lock_client` keeps the Lease, with connections
+/// of its own.
 pub async fn run(
     client: Client,
     lock_client: Client,
@@ -123,10 +125,10 @@ pub async fn run(
         Unreadable::StaysAsKnown,
     );
     let mut seen = Box::pin(select(nodes.map(Seen::Node), deployments.map(Seen::Deployment)));
-    let mut look: Option<Instant> = None;
+    let mut resync: Option<Instant> = None;
     let outcome = loop {
-        let looking = async {
-            match look {
+        let due = async {
+            match resync {
                 Some(at) => tokio::time::sleep_until(at).await,
                 None => pending().await,
             }
@@ -136,22 +138,22 @@ pub async fn run(
             state = election.next() => match state {
                 Some(state) => {
                     tracing::debug!(?state, "election of the replica that keeps peer Deployments");
-                    sooner(&mut look, GATHER);
+                    sooner(&mut resync, GATHER);
                 }
                 None => break Err(PeersError::Ended),
             },
             Some(seen) = seen.next() => {
                 peers.take(seen);
-                sooner(&mut look, GATHER);
+                sooner(&mut resync, GATHER);
             }
-            () = looking => {
+            () = due => {
                 let Some(work) = election.work().filter(|_| peers.is_complete()) else {
-                    look = None;
+                    resync = None;
                     continue;
                 };
-                let looked = Box::pin(peers.look());
-                let next = shutdown.run_until_cancelled(looked).await.flatten();
-                look = next.map(|next| Instant::now() + next);
+                let resyncing = Box::pin(peers.resync());
+                let next = shutdown.run_until_cancelled(resyncing).await.flatten();
+                resync = next.map(|next| Instant::now() + next);
                 drop(work);
             }
         }
@@ -161,9 +163,9 @@ pub async fn run(
     outcome
 }
 
-fn sooner(look: &mut Option<Instant>, after: Duration) {
+fn sooner(resync: &mut Option<Instant>, after: Duration) {
     let at = Instant::now() + after;
-    *look = Some(look.map_or(at, |look| look.min(at)));
+    *resync = Some(resync.map_or(at, |due| due.min(at)));
 }
 
 impl Peers {
@@ -195,8 +197,8 @@ impl Peers {
         }
     }
 
-    /// Writes what is not as it should be; when to look again, if nothing comes.
-    async fn look(&mut self) -> Option<Duration> {
+    /// Writes what is not as it should be. Returns when to resync again, if nothing happens before.
+    async fn resync(&mut self) -> Option<Duration> {
         let now = Timestamp::now();
         let mut again = self.bases.next(now).map(|at| {
             let wait = at.duration_since(now).max(SignedDuration::ZERO);
@@ -255,7 +257,8 @@ impl Peers {
         written.map_err(WriteError::Replicas)
     }
 
-    /// Before replicas are lowered the pods of lost bases must be known as those to go, and when bases are back, as any other.
+    /// Before replicas are lowered the pods of lost bases must be known as those to go, and when bases are
+    /// back, as any other.
     async fn set_costs(&self, deployment: &Deployment, namespace: &str) -> Result<(), WriteError> {
         let Some(spec) = &deployment.spec else {
             return Ok(());

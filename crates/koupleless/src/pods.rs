@@ -1,4 +1,4 @@
-//! Which pods are modules': what is run, looked for, and made to leave is the same everywhere.
+//! Selects the pods that are modules, by one selector for running, listing and evicting them.
 
 use evenkeel_api::names::koupleless::{COMPONENT_LABEL, MODULE};
 use kube::api::ListParams;

@@ -1,17 +1,15 @@
 //! Everything joined: bases that are found become nodes, what is heard of them reaches whom it concerns.
 
 mod broker;
-mod ears;
+mod observer;
 pub mod settings;
 
 use crate::alert::{self, Alerts, AlertsError};
-use crate::arklet::HttpTunnel;
-use crate::arklet::mqtt::{MqttError, MqttTunnel};
 use crate::baseline::Deployments;
-use crate::core::alert::{Alert, Limits, Scene};
+use crate::core::alert::{Alert, Hook, Limits, Scene};
 use crate::core::registry::{self, Change};
 use crate::core::{Base, Endpoint};
-use crate::discovery::door::DoorError;
+use crate::discovery::listener::ListenerError;
 use crate::discovery::mqtt::Hearts;
 use crate::discovery::pods::{Cluster, Keys};
 use crate::discovery::{Discovery, Sources};
@@ -19,31 +17,34 @@ use crate::heal::{self, Healer};
 use crate::metrics::Metrics;
 use crate::peer;
 use crate::provider::{self, BasePods, Bases, Koupleless, Life, Tunnels};
-use ears::Ears;
 use evenkeel_api::names::NODE_LEASE_NAMESPACE;
 use evenkeel_api::names::koupleless::{INSTALLED, READY};
+use evenkeel_arklet::HttpTunnel;
+use evenkeel_arklet::mqtt::{MqttError, MqttTunnel};
 use evenkeel_net::client::{Access, ClientArgs, ClientError};
 use evenkeel_vnode::Fleet;
 use evenkeel_vnode::core::pod::{Extra, Holds};
 use evenkeel_vnode::server::tls::AGAIN as FILES_AGAIN;
 use futures::FutureExt as _;
 use jiff::Timestamp;
+use observer::BaseObserver;
 use prometheus_client::registry::Registry;
 use settings::Settings;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::JoinMap;
 
-/// Connections that one base has with this process at a time, at most: four operations, a look at its modules, a poll of its
-/// health, and its heartbeat. All of them are open while bases hang.
+/// Connections that one base has with this process at a time, at most: four operations, an inspection of its
+/// modules, a poll of its health, and its heartbeat. All of them are open while bases hang.
 pub const FILES: usize = 7;
 
 /// Deadline of a provider's call: an install, with the operations that it waits for.
 const CALL: Duration = Duration::from_secs(600);
-/// Between two tries to evict the pods of a lost base.
+/// Pause between two tries to evict the pods of a lost base.
 const AGAIN: Duration = Duration::from_secs(2);
-/// The longest pause between two looks for pods of a base that stays lost.
+/// The longest such pause, of a base that stays lost.
 const AGAIN_MOST: Duration = Duration::from_secs(30);
 /// Of one attempt to send an alert.
 const ALERT: Duration = Duration::from_secs(10);
@@ -56,7 +57,7 @@ pub enum ProcessError {
     Client(#[from] ClientError),
     /// Heartbeats cannot be taken.
     #[error(transparent)]
-    Door(#[from] DoorError),
+    Listener(#[from] ListenerError),
     /// The broker cannot be used.
     #[error("--mqtt-broker")]
     Mqtt(#[from] MqttError),
@@ -72,7 +73,7 @@ pub struct Process {
     sources: Sources,
     access: Access,
     client: kube::Client,
-    ears: Arc<Ears>,
+    observer: Arc<BaseObserver>,
     alerts: Option<Alerts>,
     metrics: Metrics,
     peers: bool,
@@ -91,7 +92,8 @@ impl std::fmt::Debug for Process {
 }
 
 impl Process {
-    /// Connects and binds. `identity`: of this replica; `namespace`: where it is noted which bases are healed.
+    /// Connects and binds. `identity`: of this replica; `namespace`: where it is noted which bases are
+    /// healed.
     pub async fn prepare(
         settings: Settings,
         access: &Access,
@@ -101,20 +103,7 @@ impl Process {
     ) -> Result<Self, ProcessError> {
         let client = access.client("koupleless")?;
         let elsewhere = settings.pods.as_ref().and_then(|pods| pods.kubeconfig.clone());
-        let (bases, upgrading) = match elsewhere {
-            Some(file) => {
-                let other = ClientArgs {
-                    kubeconfig: Some(file),
-                    ..ClientArgs::default()
-                };
-                let other = other.access().await?;
-                (
-                    other.client("koupleless-bases")?,
-                    other.upgrading("koupleless-commands")?,
-                )
-            }
-            None => (client.clone(), access.upgrading("koupleless-commands")?),
-        };
+        let base_pods = base_pods(elsewhere, &client, access).await?;
         let env = settings.env;
         let profile = Arc::new(settings.profile.clone());
         let holds_leases = profile.leases_by_process;
@@ -130,7 +119,7 @@ impl Process {
         let watches_pods = settings.pods.is_some();
         if let Some(pods) = settings.pods {
             sources.pods.push(Cluster {
-                client: bases.clone(),
+                client: base_pods.client.clone(),
                 namespace: None,
                 selector: pods.selector,
                 keys: Keys::default(),
@@ -138,8 +127,8 @@ impl Process {
         }
         if let Some(heartbeats) = &settings.heartbeats {
             let baseline: Arc<Deployments> = deployments.clone();
-            let door = heartbeats.open(Some(baseline), FILES_AGAIN, stop);
-            sources.heartbeats = Some(door.await?);
+            let listener = heartbeats.open(Some(baseline), FILES_AGAIN, stop);
+            sources.heartbeats = Some(listener.await?);
         }
         let mut mqtt = None;
         if let Some(broker) = &settings.broker {
@@ -158,17 +147,7 @@ impl Process {
             });
             mqtt = Some(tunnel);
         }
-        let alerts = if settings.hooks.is_empty() {
-            None
-        } else {
-            let options = alert::Options {
-                hooks: settings.hooks,
-                limits: Limits::default(),
-                timeout: ALERT,
-                roots: None,
-            };
-            Some(Alerts::start(options, stop)?)
-        };
+        let alerts = alerts(settings.hooks, stop)?;
         let modules = provider::Settings {
             profile,
             env: env.clone(),
@@ -184,37 +163,35 @@ impl Process {
             mqtt: mqtt.map(|tunnel| metrics.counting(Arc::new(tunnel))),
         };
         let found = Arc::new(Found(discovery.clone()));
-        // A pod that a Node records counts where pods are looked for: whoever wrote it may have meant another cluster.
-        let pods = watches_pods.then(|| BasePods {
-            client: bases.clone(),
-            upgrading,
-        });
-        let provider = Koupleless::new(modules, found, tunnels, pods);
+        // A pod that a Node records counts only where pods are watched: whoever wrote it may have meant
+        // another cluster.
+        let pods = watches_pods.then_some(base_pods);
+        let provider = Koupleless::new(modules, found, tunnels, pods.clone());
         let healer = settings.healing.map(|healing| {
             let options = heal::Options {
                 settings: healing.settings,
                 limit: healing.limit,
                 namespace: namespace.to_owned(),
                 holder: identity.to_owned(),
-                listener: alerts.clone().map(|alerts| Arc::new(alerts) as _),
+                observer: alerts.clone().map(|alerts| Arc::new(alerts) as _),
             };
             Healer::new(client.clone(), options, stop.clone())
         });
-        let ears = Arc::new(Ears::new(
+        let observer = Arc::new(BaseObserver::new(
             alerts.clone(),
             healer,
-            watches_pods.then_some(bases),
+            pods.map(|pods| pods.client),
             provider.clone(),
             discovery.clone(),
         ));
-        provider.let_hear(ears.clone());
+        provider.observe_with(observer.clone());
         Ok(Self {
             provider,
             discovery,
             sources,
             access: access.clone(),
             client,
-            ears,
+            observer,
             alerts,
             metrics,
             peers: settings.peers,
@@ -264,14 +241,15 @@ impl Process {
         let mut changes = self.discovery.subscribe();
         self.discovery
             .start(&self.client, Arc::new(fleet.clone()), self.sources, &stop);
-        let (provider, ears, alerts) = (self.provider.clone(), self.ears.clone(), self.alerts.clone());
+        let (provider, observer, alerts) =
+            (self.provider.clone(), self.observer.clone(), self.alerts.clone());
         let discovery = self.discovery.clone();
         let following = async move {
             let mut evictions: JoinMap<Arc<str>, ()> = JoinMap::new();
             while let Some(event) = changes.recv().await {
-                // Those that have ended need no place any more.
+                // Those that have ended are forgotten.
                 while evictions.join_next().now_or_never().flatten().is_some() {}
-                ears.follow(&event);
+                observer.follow(&event);
                 provider.stir(&event.node);
                 if let Change::Lost(evidence) = &event.change {
                     if let Some(alerts) = &alerts {
@@ -297,7 +275,45 @@ impl Process {
     }
 }
 
-/// Evicts for as long as the base is lost: pods may still be bound to its node. A node without pods need not stay.
+/// Clients of the cluster in which bases run as pods: that of `kubeconfig`, or the cluster of the virtual nodes.
+async fn base_pods(
+    kubeconfig: Option<PathBuf>,
+    client: &kube::Client,
+    access: &Access,
+) -> Result<BasePods, ProcessError> {
+    let Some(file) = kubeconfig else {
+        return Ok(BasePods {
+            client: client.clone(),
+            upgrading: access.upgrading("koupleless-commands")?,
+        });
+    };
+    let other = ClientArgs {
+        kubeconfig: Some(file),
+        ..ClientArgs::default()
+    };
+    let other = other.access().await?;
+    Ok(BasePods {
+        client: other.client("koupleless-bases")?,
+        upgrading: other.upgrading("koupleless-commands")?,
+    })
+}
+
+/// Alerts to these receivers; `None` if there are none.
+fn alerts(hooks: Vec<Hook>, stop: &CancellationToken) -> Result<Option<Alerts>, ProcessError> {
+    if hooks.is_empty() {
+        return Ok(None);
+    }
+    let options = alert::Options {
+        hooks,
+        limits: Limits::default(),
+        timeout: ALERT,
+        roots: None,
+    };
+    Ok(Some(Alerts::start(options, stop)?))
+}
+
+/// Evicts for as long as the base is lost: pods may still be bound to its node. A node without pods need not
+/// stay.
 async fn evict(provider: Koupleless, discovery: Discovery, node: Arc<str>) {
     let mut pause = AGAIN;
     while provider.is_lost(&node) {

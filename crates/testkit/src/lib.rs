@@ -13,7 +13,6 @@ pub mod koupleless;
 pub mod log;
 #[cfg(feature = "arklet")]
 pub mod mqtt;
-pub mod named;
 pub mod netns;
 mod ports;
 mod served;

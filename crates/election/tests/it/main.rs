@@ -18,4 +18,3 @@ mod properties;
 mod recovery;
 mod restart;
 mod rivals;
-mod upstream_cases;

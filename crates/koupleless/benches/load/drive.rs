@@ -175,7 +175,8 @@ impl Stage {
         self.memory("memory after that");
     }
 
-    /// Waits until Events and what else follows the pods has been written: requests are few from one look to the next.
+    /// Waits until Events and what else follows the pods has been written: requests are few from one look to
+    /// the next.
     fn rest(&mut self, args: &Args) {
         let end = Instant::now() + PATIENCE;
         let mut last = self.requests();

@@ -1,13 +1,14 @@
-//! How many Koupleless bases and modules one process serves, how fast, at what cost, and what bases that hang do to the others.
+//! How many Koupleless bases and modules one process serves, how fast, at what cost, and what bases that hang
+//! do to the others.
 //!
 //! ```text
 //! cargo bench -p evenkeel-koupleless --features cli --bench load [-- [--only load|hung] [--bases N] [--modules N] [--group N]]
 //! ```
 //!
-//! Four processes on one machine: the embedded API server, fake bases, the provider as `evenkeel vnode --provider koupleless`
-//! sets it up, and this driver, which binds the pods itself so that no scheduler is measured. Each base has a loopback address
-//! of its own, sends heartbeats every 12 s from it, and starts a module at once: measured is what this side does. It takes
-//! about seven minutes.
+//! Four processes on one machine: the embedded API server, fake bases, the provider as `evenkeel vnode
+//! --provider koupleless` sets it up, and this driver, which binds the pods itself so that no scheduler is
+//! measured. Each base has a loopback address of its own, sends heartbeats every 12 s from it, and starts a
+//! module at once: measured is what this side does. It takes about seven minutes.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a benchmark fails by panicking")]
 #![expect(clippy::print_stdout, reason = "prints its results")]
 

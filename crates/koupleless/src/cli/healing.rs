@@ -1,4 +1,5 @@
-//! Flags of `--heal`: when a base is overloaded, how long the steps may take, and how many bases are healed at a time.
+//! Flags of `--heal`: when a base is overloaded, how long the steps may take, and how many bases are healed
+//! at a time.
 
 use crate::core::budget::Limit;
 use crate::core::heal::{Measure, Settings};
@@ -6,7 +7,7 @@ use clap::value_parser;
 use evenkeel_net::duration;
 use std::time::Duration;
 
-/// When and how bases are healed. Defaults are those of [`Settings`] and [`Limit`].
+/// When and how bases are healed. Defaults are those of [`Settings`] and `Limit`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct HealingArgs {
     /// koupleless: share of the metaspace's limit in percent from which on a base is overloaded.
@@ -18,10 +19,12 @@ pub struct HealingArgs {
     /// koupleless: so many readings in a row decide, of which there is one each 10 s.
     #[arg(long, value_name = "NUMBER", default_value_t = Settings::default().readings, value_parser = value_parser!(u32).range(1..=1000))]
     pub heal_readings: u32,
-    /// koupleless: what is held against the limit: `used`, what classes take, or `committed`, what the JVM took for them.
+    /// koupleless: what is held against the limit: `used`, what classes take, or `committed`, what the JVM
+    /// took for them.
     #[arg(long, value_name = "FIGURE", default_value = "used", value_parser = measure)]
     pub heal_measure: Measure,
-    /// koupleless: how many bases are healed at a time, over all replicas: a number, or a share of all bases as in `25%`.
+    /// koupleless: how many bases are healed at a time, over all replicas: a number, or a share of all bases
+    /// as in `25%`.
     #[arg(long, value_name = "LIMIT", default_value_t = Limit::default())]
     pub heal_max_unavailable: Limit,
     /// koupleless: for how long pods may take to leave a base; then the taint is taken off again.

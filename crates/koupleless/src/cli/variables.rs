@@ -1,10 +1,11 @@
-//! Environment variables of the released module controller (2.2), so that this process takes the place of its container as it is.
+//! Environment variables of the released module controller (2.2), so that this process takes the place of its
+//! container as it is.
 //!
-//! Names, units and defaults are the released controller's. Where it took a malformed value for the default, or for `false`, the process
-//! ends with an error here: what somebody wrote is not what would happen.
+//! Names, units and defaults are the released controller's. Where it took a malformed value for the default,
+//! or for `false`, the process ends with an error here: what somebody wrote is not what would happen.
 
-use crate::arklet::mqtt::Password;
 use clap::Args;
+use evenkeel_arklet::mqtt::Password;
 use evenkeel_vnode::cli::layers::{Layer, LayerError, settings};
 use std::ffi::OsString;
 use std::net::Ipv6Addr;
@@ -12,7 +13,7 @@ use std::net::Ipv6Addr;
 /// A variable that the released controller reads, or its samples set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Variable {
-    /// Its name.
+    /// Name of the environment variable.
     pub name: &'static str,
     /// The setting that takes it, by its flag; or why nothing does.
     pub here: Result<&'static str, &'static str>,
@@ -77,7 +78,7 @@ const BROKER: [(&str, &str); 5] = [
     ("MQTT_CLIENT_CRT_PATH", "mqtt_cert_file"),
     ("MQTT_CLIENT_KEY_PATH", "mqtt_key_file"),
 ];
-/// The released controller's defaults, where it is told to use a broker.
+/// The released controller's defaults where it uses a broker.
 const DEFAULT_BROKER: &str = "test-broker";
 const DEFAULT_BROKER_PORT: u16 = 1883;
 const DEFAULT_USERNAME: &str = "test-username";
@@ -86,26 +87,26 @@ const DEFAULT_HEARTBEAT_PORT: u16 = 7777;
 /// What the variables say.
 #[derive(Debug, Default)]
 pub struct Variables {
-    /// Settings.
+    /// The settings that the variables stand for.
     pub layer: Layer,
     /// `MQTT_PASSWORD`. There is no flag for it: a command line is there for all to read.
     pub password: Option<Password>,
-    /// What is to be told about them, once.
+    /// What is logged about them at the start.
     pub notes: Vec<Note>,
 }
 
 /// A variable that does not do what its name says here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// The variable.
+    /// Name of the environment variable.
     pub name: &'static str,
     /// Why, or what happens instead.
     pub reason: String,
 }
 
 impl Variables {
-    /// Reads the variables as settings of `A`. Empty ones are not set. `variable` looks one up; `given`: whether a flag or a file gives a
-    /// setting.
+    /// Reads the variables as settings of `A`. Empty ones are not set. `variable` looks one up; `given`:
+    /// whether a flag or a file gives a setting.
     pub fn read<A: Args>(
         variable: impl Fn(&str) -> Option<OsString>,
         given: impl Fn(&str) -> bool,
@@ -148,9 +149,9 @@ impl Variables {
         let name = "HTTP_TUNNEL_LISTEN_PORT";
         let on = match (enabled, mqtt) {
             (Some(on), _) => on,
-            // Told about MQTT alone, the released controller does without HTTP.
+            // With settings of MQTT alone the released controller does without HTTP.
             (None, true) => false,
-            // Told about neither it does not start; this process' own default holds then.
+            // With settings of neither it does not start; this process' own default holds then.
             (None, false) if port.is_none() => return Ok(()),
             (None, false) => true,
         };

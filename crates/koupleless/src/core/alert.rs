@@ -4,9 +4,10 @@ mod guard;
 mod hook;
 mod redact;
 
-pub use guard::{Guard, Limits, Verdict};
+pub use guard::Limits;
+pub(crate) use guard::{Guard, Verdict};
 pub use hook::{Hook, HookError, Shape, hooks};
-pub use redact::redact;
+pub(crate) use redact::redact;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -47,7 +48,7 @@ pub struct Alert {
     pub module: Option<String>,
     /// What happened, in words. Secrets in URLs are taken out before it is sent.
     pub message: String,
-    /// When.
+    /// When it happened.
     pub at: Timestamp,
 }
 
@@ -63,7 +64,7 @@ impl Scene {
         Self::ManifestMismatch,
     ];
 
-    /// For people.
+    /// The headline for people.
     pub fn title(self) -> &'static str {
         match self {
             Self::InstallFailed => "Module not installed",
@@ -78,7 +79,8 @@ impl Scene {
 }
 
 impl Alert {
-    /// The body of a request. `repeated`: how many like it were held back since the last one; `more`: how many others were.
+    /// The body of a request. `repeated`: how many like it were held back since the last one; `more`: how
+    /// many others were.
     pub fn body(&self, shape: Shape, repeated: u64, more: u64) -> Value {
         match shape {
             Shape::DingTalk => self.markdown(repeated, more),

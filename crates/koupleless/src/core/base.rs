@@ -14,7 +14,7 @@ pub struct Base {
     /// Name of the application; arklet's stock hook says `TO_BE_IMPLEMENTED`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Its version.
+    /// Version of the application.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// The cluster of bases that it belongs to: peers run the same modules.
@@ -35,28 +35,28 @@ pub struct Base {
 pub struct Endpoint {
     /// Its address: the one of pods on it.
     pub address: IpAddr,
-    /// By which way commands go to it.
+    /// The protocol of its commands.
     pub by: Connection,
 }
 
-/// By which way commands go to a base.
+/// The protocol by which commands reach a base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Connection {
-    /// To its own HTTP server, at this port.
+    /// HTTP, to its own server at this port.
     Http(u16),
-    /// By way of the MQTT broker.
+    /// MQTT, through a broker.
     Mqtt,
 }
 
 /// A pod in which a base runs. It may be in another cluster than the virtual nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Deserialize, serde::Serialize)]
 pub struct PodRef {
-    /// `metadata.namespace`.
+    /// Namespace of the pod.
     pub namespace: Arc<str>,
-    /// `metadata.name`.
+    /// Name of the pod.
     pub name: Arc<str>,
-    /// `metadata.uid`.
+    /// UID of the pod: another pod of this name has another one.
     pub uid: Arc<str>,
     /// The container with the JVM.
     pub container: Arc<str>,

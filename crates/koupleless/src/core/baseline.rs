@@ -2,8 +2,8 @@
 
 use super::peer::{cluster_of, containers, is_peer};
 use super::{Connection, Profile, module};
-use crate::arklet::ModuleId;
 use evenkeel_api::names::koupleless::ENV_LABEL;
+use evenkeel_arklet::ModuleId;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::ResourceExt as _;
 use std::collections::HashSet;
@@ -14,18 +14,19 @@ use std::collections::HashSet;
 pub struct BaselineEntry {
     /// Name of the module.
     pub biz_name: String,
-    /// Its version.
+    /// Version of the module.
     pub biz_version: String,
     /// Where its jar is.
     pub biz_url: String,
 }
 
-/// The baseline of the bases of one cluster: the containers of all Deployments of this environment and cluster, the oldest Deployment
-/// first, each module once.
+/// The baseline of the bases of one cluster: the containers of all Deployments of this environment and
+/// cluster, the oldest Deployment first, each module once.
 ///
-/// `cluster` is compared as the label of a base's node: what is no label value is cleaned first. A base without cluster gets what is for
-/// no cluster. Left out are Deployments that are being deleted, those that somebody has scaled to zero (but not peers: they have no
-/// replicas because no base is up yet), and containers that are no modules.
+/// `cluster` is compared as the label of a base's node: what is no label value is cleaned first. A base
+/// without cluster gets what is for no cluster. Left out are Deployments that are being deleted, those that
+/// somebody has scaled to zero (but not peers: they have no replicas because no base is up yet), and
+/// containers that are no modules.
 pub fn baseline<'a>(
     deployments: impl IntoIterator<Item = &'a Deployment>,
     cluster: Option<&str>,
@@ -68,7 +69,8 @@ fn replicas(deployment: &Deployment) -> i32 {
 
 /// What is sent to a base that (re)started and asks for its baseline. `None`: nothing.
 ///
-/// Over MQTT it is sent as one batch. Over HTTP bases never ask, and whoever serves the node installs what its pods need anew.
+/// Over MQTT it is sent as one batch. Over HTTP bases never ask, and whoever serves the node installs what
+/// its pods need anew.
 pub fn replay(by: Connection, baseline: Vec<BaselineEntry>) -> Option<Vec<BaselineEntry>> {
     match by {
         Connection::Mqtt if !baseline.is_empty() => Some(baseline),

@@ -1,20 +1,21 @@
 //! Who may be healed at a time, over all replicas: a counting semaphore in one object.
 //!
-//! An entry stands for a node from before its taint is set until after it is gone. Whoever writes the object does so by
-//! compare-and-swap, so that what is decided here holds for all replicas.
+//! An entry stands for a node from before its taint is set until after it is gone. Whoever writes the object
+//! does so by compare-and-swap, so that what is decided here holds for all replicas.
 
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
-/// An entry whose node has no taint is dropped this long after it was made or confirmed: its holder has died before it set the taint,
-/// or after it took it off. A holder that lives confirms its entry, or gives up, within two minutes.
+/// An entry whose node has no taint is dropped this long after it was made or confirmed: its holder has died
+/// before it set the taint, or after it took it off. A holder that lives confirms its entry, or gives up,
+/// within two minutes.
 const IDLE: SignedDuration = SignedDuration::from_mins(10);
 
 /// How many bases may be healed at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// So many.
+    /// This number of bases.
     Bases(NonZeroU32),
     /// This share of all bases in percent, rounded down, and one at least.
     Percent(u8),
@@ -28,10 +29,10 @@ pub struct LimitError(String);
 /// A base that is being healed.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Entry {
+pub(crate) struct Entry {
     /// Which replica heals it.
     pub holder: String,
-    /// Since when it has its place.
+    /// Since when it has its permit.
     pub since: Timestamp,
     /// When that was last confirmed.
     pub confirmed: Timestamp,
@@ -40,19 +41,19 @@ pub struct Entry {
 /// Those that are being healed, by node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(transparent)]
-pub struct Budget {
+pub(crate) struct Budget {
     entries: BTreeMap<String, Entry>,
 }
 
 /// The nodes of bases: whether each has the taint.
-pub type Nodes = BTreeMap<String, bool>;
+pub(crate) type Nodes = BTreeMap<String, bool>;
 
-/// What became of a request for a place.
+/// What became of a request for a permit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It has one.
+pub(crate) enum Verdict {
+    /// The node has a permit.
     Granted,
-    /// There is none; these have them.
+    /// No permit is free: these nodes have them.
     Full(Vec<String>),
 }
 
@@ -63,7 +64,7 @@ impl Default for Limit {
 }
 
 impl Limit {
-    /// How many of so many bases.
+    /// The number of permits where there are so many bases.
     pub fn of(self, bases: usize) -> usize {
         match self {
             Self::Bases(bases) => bases.get() as usize,
@@ -97,10 +98,12 @@ impl std::fmt::Display for Limit {
 }
 
 impl Budget {
-    /// Takes a place for `node`, or confirms the one that it has. `nodes`: all nodes of bases, read before this is written.
+    /// Takes a permit for `node`, or confirms the one that it has. `nodes`: all nodes of bases, read before
+    /// this is written.
     ///
-    /// Nodes that have the taint without an entry count as well: somebody has lost the object, or set the taint by hand.
-    pub fn acquire(
+    /// Nodes that have the taint without an entry count as well: somebody has lost the object, or set the
+    /// taint by hand.
+    pub(crate) fn acquire(
         &mut self,
         node: &str,
         holder: &str,
@@ -134,32 +137,25 @@ impl Budget {
         Verdict::Granted
     }
 
-    /// Gives a place back; whether there was one.
-    pub fn release(&mut self, node: &str) -> bool {
+    /// Gives a permit back. Returns whether there was one.
+    pub(crate) fn release(&mut self, node: &str) -> bool {
         self.entries.remove(node).is_some()
     }
 
-    /// Drops the entries of nodes that are no more, and of those without taint that nobody has confirmed for ten minutes.
-    pub fn expire(&mut self, now: Timestamp, nodes: &Nodes) {
+    /// Drops the entries of nodes that are no more, and of those without taint that nobody has confirmed for
+    /// ten minutes.
+    pub(crate) fn expire(&mut self, now: Timestamp, nodes: &Nodes) {
         self.entries.retain(|node, entry| match nodes.get(node) {
             None => false,
             Some(true) => true,
             Some(false) => now.duration_since(entry.confirmed) < IDLE,
         });
     }
+}
 
-    /// The entry of a node.
-    pub fn entry(&self, node: &str) -> Option<&Entry> {
-        self.entries.get(node)
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
+#[cfg(test)]
+impl Budget {
+    pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 }
@@ -185,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_taken_once_and_given_back() {
+    fn a_permit_is_taken_once_and_given_back() {
         let all = nodes(&[("a", false), ("b", false)]);
         let mut budget = Budget::default();
         assert_eq!(budget.acquire("a", "x", at(0), one(), &all), Verdict::Granted);
@@ -196,12 +192,12 @@ mod tests {
     }
 
     #[test]
-    fn whoever_takes_a_node_over_keeps_its_place() {
+    fn whoever_takes_a_node_over_keeps_its_permit() {
         let all = nodes(&[("a", true), ("b", false)]);
         let mut budget = Budget::default();
         budget.acquire("a", "x", at(0), one(), &all);
         assert_eq!(budget.acquire("a", "y", at(60), one(), &all), Verdict::Granted);
-        let entry = budget.entry("a").unwrap();
+        let entry = &budget.entries["a"];
         assert_eq!(
             (&*entry.holder, entry.since, entry.confirmed),
             ("y", at(0), at(60))
@@ -232,7 +228,7 @@ mod tests {
             &[("a".to_owned(), false)].into_iter().collect(),
         );
         budget.expire(at(after), &nodes);
-        assert_eq!((budget.len() == 1, !budget.is_empty()), (stays, stays));
+        assert_eq!(budget.entries.contains_key("a"), stays);
     }
 
     #[rstest]
@@ -241,9 +237,9 @@ mod tests {
     #[case("25%", 10, 2)]
     #[case("25%", 3, 1)]
     #[case("100%", 7, 7)]
-    fn a_limit_is_a_number_or_a_share(#[case] text: &str, #[case] bases: usize, #[case] places: usize) {
+    fn a_limit_is_a_number_or_a_share(#[case] text: &str, #[case] bases: usize, #[case] permits: usize) {
         let limit: Limit = text.parse().unwrap();
-        assert_eq!((limit.of(bases), limit.to_string().as_str()), (places, text));
+        assert_eq!((limit.of(bases), limit.to_string().as_str()), (permits, text));
     }
 
     #[rstest]

@@ -1,6 +1,6 @@
 //! Which pod has which module on a base: a base holds a module of one name and version once.
 
-use crate::arklet::ModuleId;
+use evenkeel_arklet::ModuleId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -31,8 +31,8 @@ pub enum Sharing {
 }
 
 impl Claims {
-    /// Claims modules for a pod, all of them or none, beside what it has; tells whether it had not all of them. `Err`: which
-    /// of them somebody else has, and who, where they are not shared.
+    /// Claims modules for a pod, all of them or none, beside those that it has. Returns whether it lacked
+    /// one. `Err`: the module that another pod has, and that pod, where modules are not shared.
     pub fn claim(
         &mut self,
         owner: &Owner,

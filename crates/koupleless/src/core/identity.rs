@@ -11,8 +11,8 @@ const LABEL: usize = 63;
 /// Characters of a digest that make a changed name unique again.
 const DIGEST: usize = 8;
 
-/// What a base calls itself. 1 to 253 printable ASCII characters, none of them a blank or one of `/`, `+`, `#` (it is a
-/// part of MQTT topics).
+/// What a base calls itself. 1 to 253 printable ASCII characters, none of them a blank or one of `/`, `+`,
+/// `#` (it is a part of MQTT topics).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize, serde::Serialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Identity(Arc<str>);
@@ -34,7 +34,7 @@ pub enum IdentityError {
 }
 
 impl Identity {
-    /// Reads one.
+    /// Reads an identity.
     pub fn new(text: &str) -> Result<Self, IdentityError> {
         if text.is_empty() {
             return Err(IdentityError::Empty);
@@ -81,9 +81,10 @@ impl From<Identity> for String {
     }
 }
 
-/// A name for an object (DNS-1123 subdomain, 253 characters at most) that is `text` where that is one; else `text` in
-/// lower case with other characters replaced by `-`, and a digest of `text`, so that two texts never share a name.
-pub fn object_name(text: &str) -> String {
+/// A name for an object (DNS-1123 subdomain, 253 characters at most) that is `text` where that is one; else
+/// `text` in lower case with other characters replaced by `-`, and a digest of `text`, so that two texts
+/// never share a name.
+pub(crate) fn object_name(text: &str) -> String {
     let cleaned: Vec<String> = text
         .split('.')
         .map(clean)
@@ -95,8 +96,8 @@ pub fn object_name(text: &str) -> String {
     if name == text && !name.is_empty() && name.len() <= NAME {
         return name;
     }
-    let room = NAME - DIGEST - 1;
-    let head: String = name.chars().take(room).collect();
+    let kept = NAME - DIGEST - 1;
+    let head: String = name.chars().take(kept).collect();
     let head = head.trim_matches(['-', '.']);
     // The digest is a part of its own: parts have a limit of their own as well.
     if head.is_empty() {
@@ -106,9 +107,9 @@ pub fn object_name(text: &str) -> String {
     }
 }
 
-/// A label value that is `text` where that is one; else `text` with other characters replaced by `-`, cut to 63 characters
-/// with a digest of `text` at the end where it had to be cut. `None` where nothing is left.
-pub fn label_value(text: &str) -> Option<String> {
+/// A label value that is `text` where that is one; else `text` with other characters replaced by `-`, cut to
+/// 63 characters with a digest of `text` at the end where it had to be cut. `None` where nothing is left.
+pub(crate) fn label_value(text: &str) -> Option<String> {
     let cleaned = clean_value(text);
     let trimmed = cleaned.trim_matches(|c: char| !c.is_ascii_alphanumeric());
     if trimmed.is_empty() {

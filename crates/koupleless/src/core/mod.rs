@@ -1,20 +1,20 @@
 //! What is decided without clock, socket or API server.
 
 pub mod alert;
-pub mod base;
+mod base;
 pub mod baseline;
-pub mod budget;
+pub(crate) mod budget;
 pub mod claims;
 pub mod heal;
-pub mod identity;
-pub mod module;
-pub mod peer;
+pub(crate) mod identity;
+pub(crate) mod module;
+pub(crate) mod peer;
 pub mod profile;
 pub mod registry;
 
 pub use base::{Base, Connection, Endpoint, PodRef};
-pub use claims::Claims;
+pub(crate) use claims::Claims;
 pub use identity::Identity;
-pub use module::Modules;
+pub(crate) use module::Modules;
 pub use profile::Profile;
-pub use registry::Registry;
+pub(crate) use registry::Registry;

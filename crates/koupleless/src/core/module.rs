@@ -1,15 +1,15 @@
 //! Modules as they stand in a pod.
 
 use super::Profile;
-use crate::arklet::ModuleId;
+use evenkeel_arklet::ModuleId;
 use evenkeel_vnode::provider::Refusal;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use std::sync::Arc;
 
 /// A module that is to be installed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Module {
-    /// Which.
+pub(crate) struct Module {
+    /// Name and version of the module.
     pub key: ModuleId,
     /// Where its jar is: the container's image, as it stands there. The base opens it, and says if it cannot.
     pub url: Arc<str>,
@@ -17,18 +17,18 @@ pub struct Module {
 
 /// The modules of a pod, in the order of its containers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Modules(pub Vec<Module>);
+pub(crate) struct Modules(pub Vec<Module>);
 
 /// Reason of pods that cannot be modules.
-pub const INVALID: &str = "InvalidModule";
+pub(crate) const INVALID: &str = "InvalidModule";
 
 /// Protocols of jars: what `java.net.URL` of a base can open.
 const PROTOCOLS: [&str; 4] = ["http", "https", "file", "ftp"];
 
 impl Modules {
-    /// Reads a pod: each container is a module, its name the module's, its image the URL of the jar, its version the literal
-    /// value of the environment variable that the profile names.
-    pub fn of(pod: &Pod, profile: &Profile) -> Result<Self, Refusal> {
+    /// Reads a pod: each container is a module, its name the module's, its image the URL of the jar, its
+    /// version the literal value of the environment variable that the profile names.
+    pub(crate) fn of(pod: &Pod, profile: &Profile) -> Result<Self, Refusal> {
         let spec = pod.spec.as_ref();
         let mut problems = Vec::new();
         for (index, container) in spec
@@ -57,9 +57,9 @@ impl Modules {
         })
     }
 
-    /// Those containers of a pod that are modules. A pod that never could run has none; one that runs may have got an
-    /// image that is none.
-    pub fn readable(pod: &Pod, profile: &Profile) -> Self {
+    /// Those containers of a pod that are modules. A pod that never could run has none; one that runs may
+    /// have got an image that is none.
+    pub(crate) fn readable(pod: &Pod, profile: &Profile) -> Self {
         let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
         Self(
             containers
@@ -68,19 +68,14 @@ impl Modules {
         )
     }
 
-    /// What tells them apart.
-    pub fn ids(&self) -> Vec<ModuleId> {
+    /// What distinguishes two of them.
+    pub(crate) fn ids(&self) -> Vec<ModuleId> {
         self.0.iter().map(|module| module.key.clone()).collect()
-    }
-
-    /// The module of this name.
-    pub fn named(&self, name: &str) -> Option<&Module> {
-        self.0.iter().find(|module| module.key.name == name)
     }
 }
 
 /// The module that a container is. `Err`: the field and what is wrong with it.
-pub fn module(container: &Container, profile: &Profile) -> Result<Module, String> {
+pub(crate) fn module(container: &Container, profile: &Profile) -> Result<Module, String> {
     let url = container.image.as_deref().unwrap_or_default().trim();
     if url.is_empty() {
         return Err(".image: the URL of the module's jar is missing".to_owned());
@@ -93,7 +88,7 @@ pub fn module(container: &Container, profile: &Profile) -> Result<Module, String
 }
 
 /// What is to be said of an image that no base opens, when its install has failed.
-pub fn advice(url: &str) -> Option<String> {
+pub(crate) fn advice(url: &str) -> Option<String> {
     let protocol = url.split_once(':').map_or("", |(protocol, _)| protocol);
     let is_known = PROTOCOLS.iter().any(|one| one.eq_ignore_ascii_case(protocol));
     (!is_known).then(|| format!("the image {url:?} is no URL: write http://, https:// or file:// before it"))
@@ -149,7 +144,7 @@ mod tests {
         let env = json!([{"name": "BIZ_VERSION", "value": "0.0.1"}]);
         let pod = pod(json!({"containers": [container("file:///opt/biz1.jar", env)]}));
         let modules = Modules::of(&pod, &KOUPLELESS).unwrap();
-        let found = modules.named("biz1").unwrap();
+        let found = &modules.0[0];
         assert_eq!(
             (found.key.to_string().as_str(), &*found.url),
             ("biz1:0.0.1", "file:///opt/biz1.jar")

@@ -1,8 +1,9 @@
 //! Deployments whose replicas follow the number of bases: one module pod on each.
 //!
-//! The replicas are the number of nodes with the Deployment's cluster and environment that are Ready, or were and have been unknown for
-//! less than a grace time: a short silence must not shrink a Deployment, since the pod that goes may be a healthy one. A node whose
-//! provider does not hear of its base is not Ready with a reason of its own, and is as unknown as one whose Lease has run out.
+//! The replicas are the number of nodes with the Deployment's cluster and environment that are Ready, or were
+//! and have been unknown for less than a grace time: a short silence must not shrink a Deployment, since the
+//! pod that goes may be a healthy one. A node whose provider does not hear of its base is not Ready with a
+//! reason of its own, and is as unknown as one whose Lease has run out.
 
 use evenkeel_api::names::koupleless::peer::{
     DELETION_COST, FORMER_COST, MODULE_DEPLOYMENT, OPT_OUT_LABEL, STRATEGY, STRATEGY_LABEL,
@@ -17,10 +18,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// The cost that a pod on a lost base gets: less than anybody sets by hand, so that it goes first.
-pub const LOST_COST: &str = "-2147483647";
+pub(crate) const LOST_COST: &str = "-2147483647";
 
-/// Whether a Deployment's replicas are set here: a peer Deployment of this environment that has not opted out.
-pub fn is_peer(deployment: &Deployment, env: &str) -> bool {
+/// Whether a Deployment's replicas are set here: a peer Deployment of this environment that has not opted
+/// out.
+pub(crate) fn is_peer(deployment: &Deployment, env: &str) -> bool {
     let label = |key: &str| deployment.labels().get(key).map(String::as_str);
     is_of_modules(deployment, env)
         && label(STRATEGY_LABEL) == Some(STRATEGY)
@@ -29,14 +31,14 @@ pub fn is_peer(deployment: &Deployment, env: &str) -> bool {
 }
 
 /// Whether a Deployment is one of modules in this environment.
-pub fn is_of_modules(deployment: &Deployment, env: &str) -> bool {
+pub(crate) fn is_of_modules(deployment: &Deployment, env: &str) -> bool {
     let label = |key: &str| deployment.labels().get(key).map(String::as_str);
     label(COMPONENT_LABEL) == Some(MODULE_DEPLOYMENT) && label(ENV_LABEL) == Some(env)
 }
 
-/// The cluster of bases that a Deployment is for: its own label; else the node selector of its pods; else the first requirement of
-/// their required node affinity that allows exactly one value.
-pub fn cluster_of(deployment: &Deployment) -> Option<&str> {
+/// The cluster of bases that a Deployment is for: its own label; else the node selector of its pods; else the
+/// first requirement of their required node affinity that allows exactly one value.
+pub(crate) fn cluster_of(deployment: &Deployment) -> Option<&str> {
     if let Some(cluster) = deployment.labels().get(CLUSTER_LABEL) {
         return Some(cluster);
     }
@@ -64,14 +66,14 @@ fn by_affinity(spec: &PodSpec) -> Option<&str> {
     })
 }
 
-/// A node's `Ready`.
+/// A node's condition `Ready`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ready {
-    /// `True`.
+pub(crate) enum Ready {
+    /// The condition is `True`.
     Yes,
-    /// `False`, or there is none.
+    /// The condition is `False`, or there is none.
     No,
-    /// `Unknown`, or `False` for the base's silence; since when.
+    /// The condition is `Unknown`, or `False` because the base is silent, since this time.
     Unknown(Timestamp),
 }
 
@@ -83,7 +85,7 @@ struct Base {
 
 /// The nodes of bases in one environment.
 #[derive(Debug)]
-pub struct Bases {
+pub(crate) struct Bases {
     env: String,
     grace: SignedDuration,
     nodes: BTreeMap<String, Base>,
@@ -91,7 +93,7 @@ pub struct Bases {
 
 impl Bases {
     /// None yet. `grace`: for how long a node whose state is unknown counts.
-    pub fn new(env: &str, grace: Duration) -> Self {
+    pub(crate) fn new(env: &str, grace: Duration) -> Self {
         Self {
             env: env.to_owned(),
             grace: SignedDuration::try_from(grace).unwrap_or(SignedDuration::MAX),
@@ -100,7 +102,7 @@ impl Bases {
     }
 
     /// Takes a node as it is. One of another environment, or that is no base, is forgotten.
-    pub fn put(&mut self, node: &Node, now: Timestamp) {
+    pub(crate) fn put(&mut self, node: &Node, now: Timestamp) {
         let name = node.name_any();
         let label = |key: &str| node.labels().get(key).map(String::as_str);
         if label(COMPONENT_LABEL) != Some(VNODE)
@@ -122,28 +124,28 @@ impl Bases {
     }
 
     /// A node is no more.
-    pub fn gone(&mut self, name: &str) {
+    pub(crate) fn gone(&mut self, name: &str) {
         self.nodes.remove(name);
     }
 
     /// Only these are there.
-    pub fn retain(&mut self, names: &BTreeSet<String>) {
+    pub(crate) fn retain(&mut self, names: &BTreeSet<String>) {
         self.nodes.retain(|name, _| names.contains(name));
     }
 
     /// How many count in a cluster.
-    pub fn count(&self, cluster: &str, now: Timestamp) -> usize {
+    pub(crate) fn count(&self, cluster: &str, now: Timestamp) -> usize {
         let of = |base: &&Base| base.cluster.as_deref() == Some(cluster) && self.counts(base, now);
         self.nodes.values().filter(of).count()
     }
 
     /// Whether a pod on this node is on a base that is lost, or may be.
-    pub fn is_lost(&self, node: &str) -> bool {
+    pub(crate) fn is_lost(&self, node: &str) -> bool {
         self.nodes.get(node).is_none_or(|base| base.ready != Ready::Yes)
     }
 
     /// When the next node that is unknown stops to count.
-    pub fn next(&self, now: Timestamp) -> Option<Timestamp> {
+    pub(crate) fn next(&self, now: Timestamp) -> Option<Timestamp> {
         let ends = |base: &Base| match base.ready {
             Ready::Unknown(since) => since.checked_add(self.grace).ok().filter(|end| *end > now),
             Ready::Yes | Ready::No => None,
@@ -181,7 +183,7 @@ fn ready(node: &Node, now: Timestamp) -> Ready {
 
 /// What a Deployment's replicas should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Change {
+pub(crate) struct Change {
     /// As they are.
     pub from: i32,
     /// As they should be.
@@ -190,7 +192,7 @@ pub struct Change {
 
 impl Change {
     /// What is to be changed, if anything is. A Deployment without cluster is for nobody, and left alone.
-    pub fn of(deployment: &Deployment, bases: &Bases, now: Timestamp) -> Option<Self> {
+    pub(crate) fn of(deployment: &Deployment, bases: &Bases, now: Timestamp) -> Option<Self> {
         if !is_peer(deployment, &bases.env) {
             return None;
         }
@@ -206,9 +208,9 @@ impl Change {
     }
 }
 
-/// The annotations that a pod of a Deployment needs so that the pods of lost bases go first; `None` for an annotation to remove. Empty:
-/// nothing is to be changed.
-pub fn costs(pod: &Pod, bases: &Bases) -> BTreeMap<&'static str, Option<String>> {
+/// The annotations that a pod of a Deployment needs so that the pods of lost bases go first; `None` for an
+/// annotation to remove. Empty: nothing is to be changed.
+pub(crate) fn costs(pod: &Pod, bases: &Bases) -> BTreeMap<&'static str, Option<String>> {
     let Some(node) = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) else {
         return BTreeMap::new();
     };
@@ -239,12 +241,12 @@ pub(super) fn containers(deployment: &Deployment) -> impl Iterator<Item = &Conta
 }
 
 /// Selector of the nodes of an environment.
-pub fn nodes_of(env: &str) -> String {
+pub(crate) fn nodes_of(env: &str) -> String {
     format!("{COMPONENT_LABEL}={VNODE},{ENV_LABEL}={env}")
 }
 
 /// Selector of the Deployments of an environment that are peers.
-pub fn peers_of(env: &str) -> String {
+pub(crate) fn peers_of(env: &str) -> String {
     format!("{COMPONENT_LABEL}={MODULE_DEPLOYMENT},{ENV_LABEL}={env},{STRATEGY_LABEL}={STRATEGY}")
 }
 

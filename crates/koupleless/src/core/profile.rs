@@ -1,7 +1,7 @@
 //! Which names are used: a profile is data.
 //!
-//! Two are built in. [`KOUPLELESS`] is what the released module controller (2.2) publishes, so that selectors, tolerations
-//! and dashboards go on working. [`V2_DESIGN`] is what its design article describes.
+//! Two are built in. [`KOUPLELESS`] is what the released module controller (2.2) publishes, so that
+//! selectors, tolerations and dashboards go on working. [`V2_DESIGN`] is what its design article describes.
 
 use super::claims::Sharing;
 use super::identity::{label_value, object_name};
@@ -11,8 +11,8 @@ use std::net::IpAddr;
 
 /// Names and figures of virtual nodes and modules.
 ///
-/// Texts may hold `{identity}`, `{env}`, `{name}`, `{version}`, `{cluster}`, `{host}`, `{port}`, `{namespace}` and `{pod}`: what
-/// is known of the base, and the pod that it runs in.
+/// Texts may hold `{identity}`, `{env}`, `{name}`, `{version}`, `{cluster}`, `{host}`, `{port}`,
+/// `{namespace}` and `{pod}`: what is known of the base, and the pod that it runs in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
     /// As in `--profile`.
@@ -25,19 +25,20 @@ pub struct Profile {
     pub taints: &'static [(&'static str, &'static str, &'static str)],
     /// Capacity in pods, where nobody says another.
     pub pods: u32,
-    /// Whether a node's `InternalIP` is its base's address. Then nobody reaches its kubelet API; else it is this process'
-    /// own.
+    /// Whether a node's `InternalIP` is its base's address. Then nobody reaches its kubelet API; else it is
+    /// this process' own.
     pub base_address: bool,
     /// Environment variables that hold a module's version; the first that is set counts.
     pub version: &'static [&'static str],
-    /// IDs of containers without scheme: `{address}`, `{module}`, `{version}`, `{since}` (when it was activated, in
-    /// milliseconds since 1970).
+    /// IDs of containers without scheme: `{address}`, `{module}`, `{version}`, `{since}` (when it was
+    /// activated, in milliseconds since 1970).
     pub container_id: &'static str,
     /// What a failed install is to the pod.
     pub failed_install: FailedInstall,
     /// Whether pods may have the same module of a base.
     pub sharing: Sharing,
-    /// Whether Leases of nodes are held in the name of the process (`CLIENT_ID`), or in that of the node, as a kubelet's.
+    /// Whether Leases of nodes are held in the name of the process (`CLIENT_ID`), or in that of the node, as
+    /// a kubelet's.
     pub leases_by_process: bool,
 }
 
@@ -136,7 +137,8 @@ impl Profile {
         self.taints.iter().filter_map(taint).collect()
     }
 
-    /// ID of a module's container, without scheme. `since`: when the module was activated, in milliseconds since 1970.
+    /// ID of a module's container, without scheme. `since`: when the module was activated, in milliseconds
+    /// since 1970.
     pub fn container_id(&self, address: IpAddr, module: &str, version: &str, since: i64) -> String {
         let part = |key: &str| match key {
             "address" => Some(address.to_string()),

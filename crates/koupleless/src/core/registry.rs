@@ -1,7 +1,7 @@
 //! The bases that are known, what is known of each, and whether it lives.
 //!
-//! Sources say what they see ([`Sighting`]); what follows from it is told as [`Event`]s. Of each base the words of its sources
-//! are merged by its identity. A base lives in four steps:
+//! Sources report what they see (`Sighting`); what follows from it comes out as [`Event`]s. Of each base
+//! the words of its sources are merged by its identity. A base lives in four steps:
 //!
 //! ```text
 //!            25 s of silence            proof, or 60 s of silence
@@ -11,14 +11,14 @@
 //!     └────────────────── any sign of life ──────────────────────────┘
 //! ```
 //!
-//! * *Proof* is that its pod was deleted or has ended (by UID), or, in silence, that its port refuses connections or somebody
-//!   else answers there.
-//! * Silence alone proves nothing while a kubelet reports the base's pod Ready: then the link is cut, not the base. It stays
-//!   Silent for as long as that lasts, and its node is never removed.
-//! * After proof the node stays until 60 s of silence, so that a base that restarts finds it again. After a deactivation it
-//!   goes as soon as it has no pods, after 60 s at the latest.
-//! * Only the replica that serves a node judges its base. Whoever begins to serve one begins with a full measure of silence, and
-//!   time in which this process itself did not run counts for nobody's silence.
+//! * *Proof* is that its pod was deleted or has ended (by UID), or, in silence, that its port refuses
+//!   connections or somebody else answers there.
+//! * Silence alone proves nothing while a kubelet reports the base's pod Ready: then the link is cut, not the
+//!   base. It stays Silent for as long as that lasts, and its node is never removed.
+//! * After proof the node stays until 60 s of silence, so that a base that restarts finds it again. After a
+//!   deactivation it goes as soon as it has no pods, after 60 s at the latest.
+//! * Only the replica that serves a node judges its base. Whoever begins to serve one begins with a full
+//!   measure of silence, and time in which this process itself did not run counts for nobody's silence.
 
 mod admit;
 mod adopt;
@@ -32,9 +32,9 @@ mod sighting;
 #[cfg(test)]
 mod tests;
 
-pub use admit::Refused;
+pub(crate) use admit::Refused;
 pub use event::{Change, Event, Evidence, Life, Why};
-pub use sighting::{PodSeen, PodState, Sighting, Word};
+pub(crate) use sighting::{PodSeen, PodState, Sighting, Word};
 
 use super::{Base, Connection, Endpoint, Identity, Profile};
 use merge::{Said, Says};
@@ -51,20 +51,21 @@ pub const UNNAMED: &str = "TO_BE_IMPLEMENTED";
 /// Times and bounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// After so long without a sign of life the link to a base counts as cut. 25 s, as in the released controller: two
-    /// heartbeats of 12 s.
+    /// After so long without a sign of life the link to a base counts as cut. 25 s, as in the released
+    /// controller: two heartbeats of 12 s.
     pub silent: Duration,
     /// After so long without a sign of life a base counts as gone. 60 s.
     pub gone: Duration,
-    /// So long the Node of a base that says that it ends stays for the sake of its pods, which are deleted meanwhile. Pods
-    /// that come, or do not go, hold it no longer. 8 s.
+    /// So long the Node of a base that says that it ends stays for the sake of its pods, which are deleted
+    /// meanwhile. Pods that come, or do not go, hold it no longer. 8 s.
     pub leave: Duration,
     /// So long after its pod's end a base's words may still be under way, and do not revive it. 3 s.
     pub late: Duration,
-    /// A ready pod of which no base has said a word waits so long before it counts as a base with its address for its
-    /// identity: it may have another one, and says so every 12 s. 15 s.
+    /// A ready pod of which no base has said a word waits so long before it counts as a base with its address
+    /// for its identity: it may have another one, and says so every 12 s. 15 s.
     pub word: Duration,
-    /// A pause between two calls of [`Registry::tick`] beyond this is this process' own and counts for nobody's silence. 5 s.
+    /// A pause between two calls of `Registry::tick` beyond this is this process' own and counts for
+    /// nobody's silence. 5 s.
     pub pause: Duration,
     /// Port of arklet where nobody says another. 1238.
     pub port: u16,
@@ -72,8 +73,8 @@ pub struct Settings {
     pub most: usize,
     /// Unknown bases per peer and minute at most, if not in known pods. 60.
     pub newcomers: u32,
-    /// Whether a base that speaks over HTTP must do so from the address that it claims, or claim that of a known base pod.
-    /// Without, anybody who reaches the server may have this process connect anywhere.
+    /// Whether a base that speaks over HTTP must do so from the address that it claims, or claim that of a
+    /// known base pod. Without, anybody who reaches the server may have this process connect anywhere.
     pub check_addresses: bool,
 }
 
@@ -94,9 +95,9 @@ impl Default for Settings {
     }
 }
 
-/// All bases.
+/// All bases that are known, and what is believed of each.
 #[derive(Debug)]
-pub struct Registry {
+pub(crate) struct Registry {
     settings: Settings,
     profile: Arc<Profile>,
     env: Arc<str>,
@@ -143,7 +144,7 @@ struct Entry {
 
 impl Registry {
     /// Without bases. `env`: the environment that this process serves.
-    pub fn new(settings: Settings, profile: Arc<Profile>, env: &str) -> Self {
+    pub(crate) fn new(settings: Settings, profile: Arc<Profile>, env: &str) -> Self {
         Self {
             newcomers: Newcomers::new(settings.newcomers),
             settings,
@@ -160,8 +161,9 @@ impl Registry {
         }
     }
 
-    /// Takes note of a sighting. `now`: by a clock that never jumps. `Err`: it is not believed, and changes nothing.
-    pub fn see(&mut self, sighting: Sighting, now: Duration) -> Result<Vec<Event>, Refused> {
+    /// Takes note of a sighting. `now`: by a clock that never jumps. `Err`: it is not believed, and changes
+    /// nothing.
+    pub(crate) fn see(&mut self, sighting: Sighting, now: Duration) -> Result<Vec<Event>, Refused> {
         self.now = self.now.max(now);
         let mut events = Vec::new();
         let out = &mut events;
@@ -200,8 +202,9 @@ impl Registry {
         Ok(events)
     }
 
-    /// What follows from the time alone. To be called every second. Bases that only their pods tell of may be refused, too.
-    pub fn tick(&mut self, now: Duration) -> (Vec<Event>, Vec<Refused>) {
+    /// What follows from the time alone. To be called every second. Bases that are known by their pods alone
+    /// may be refused, too.
+    pub(crate) fn tick(&mut self, now: Duration) -> (Vec<Event>, Vec<Refused>) {
         self.now = self.now.max(now);
         let slept = self.now.saturating_sub(self.ticked.unwrap_or(self.now));
         self.ticked = Some(self.now);
@@ -223,63 +226,58 @@ impl Registry {
     }
 
     /// The base of a node.
-    pub fn base(&self, node: &str) -> Option<&Arc<Base>> {
+    pub(crate) fn base(&self, node: &str) -> Option<&Arc<Base>> {
         self.of(node).map(|entry| &entry.base)
     }
 
     /// Whether the base of a node lives.
-    pub fn life(&self, node: &str) -> Option<&Life> {
+    pub(crate) fn life(&self, node: &str) -> Option<&Life> {
         self.of(node).map(|entry| &entry.life)
     }
 
     /// The node of a base.
-    pub fn node_of(&self, identity: &Identity) -> Option<&Arc<str>> {
+    pub(crate) fn node_of(&self, identity: &Identity) -> Option<&Arc<str>> {
         self.bases.get(identity).map(|entry| &entry.node)
     }
 
     /// All nodes with their bases, in the order of identities.
-    pub fn nodes(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Base>)> {
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Base>)> {
         self.bases.values().map(|entry| (&entry.node, &entry.base))
     }
 
     /// Whether this process serves a node, as far as it was told.
-    pub fn is_ours(&self, node: &str) -> bool {
+    pub(crate) fn is_ours(&self, node: &str) -> bool {
         self.of(node).is_some_and(|entry| entry.ours)
     }
 
     /// For how long nothing was heard of the base of a node.
-    pub fn silence(&self, node: &str, now: Duration) -> Option<Duration> {
+    pub(crate) fn silence(&self, node: &str, now: Duration) -> Option<Duration> {
         Some(now.max(self.now).saturating_sub(self.of(node)?.heard))
     }
 
     /// Nodes of which no Node has been seen, and whether they are ours.
-    pub fn unseen(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Base>, bool)> {
+    pub(crate) fn unseen(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Base>, bool)> {
         let unseen = self.bases.values().filter(|entry| !entry.seen);
         unseen.map(|entry| (&entry.node, &entry.base, entry.ours))
     }
 
     /// Nodes that record something else than what is known, and whether they are ours.
-    pub fn outdated(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Base>, bool)> {
+    pub(crate) fn outdated(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Base>, bool)> {
         let outdated = |entry: &&Entry| entry.record.as_ref().is_some_and(|record| *record != *entry.base);
         let entries = self.bases.values().filter(outdated);
         entries.map(|entry| (&entry.node, &entry.base, entry.ours))
     }
 
     /// How many bases there are.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.bases.len()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.bases.is_empty()
     }
 
     fn of(&self, node: &str) -> Option<&Entry> {
         self.bases.get(self.nodes.get(node)?)
     }
 
-    /// A base speaks. `told`: it has told the port.
+    /// A base speaks. `told`: the port is from its message.
     fn word(
         &mut self,
         word: Word,

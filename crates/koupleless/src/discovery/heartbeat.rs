@@ -1,12 +1,12 @@
 //! `POST /heartbeat`, by which bases over HTTP make themselves known every 12 s, and `POST /queryBaseline`.
 //!
-//! Whoever may speak here can have nodes made and this process connect to addresses. So a base speaks for its own address alone
-//! (the [registry](crate::core::registry) sees to that), and where bases can be given one, for the holder of a token or
-//! of a client certificate alone. arklet's own client can neither; a proxy beside the base can.
+//! Whoever may speak here can have nodes made and this process connect to addresses. So a base speaks for its
+//! own address alone (the [registry](crate::core::registry) sees to that), and where bases can be given one,
+//! for the holder of a token or of a client certificate alone. arklet's own client can neither; a proxy
+//! beside the base can.
 
 use super::Hub;
 use super::token::Tokens;
-use crate::arklet::heartbeat::{Heartbeat, Metadata};
 use crate::baseline::Baseline;
 use crate::core::Identity;
 use crate::core::identity::IdentityError;
@@ -18,6 +18,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
 use axum::{Json, Router};
+use evenkeel_arklet::heartbeat::{Heartbeat, Metadata};
 use evenkeel_net::log::causes;
 use evenkeel_net::serve::{PeerIdentity, ServerTls, serve_http, serve_https};
 use std::sync::Arc;
@@ -33,10 +34,10 @@ const BODY_LIMIT: usize = 64 * 1024;
 /// arklet waits for 10 s.
 const TIMEOUT: Duration = Duration::from_secs(8);
 
-/// Where and how heartbeats are taken.
-pub struct Door {
-    /// Where.
-    pub listener: TcpListener,
+/// Takes heartbeats over HTTP. Made by [`Heartbeats::open`](super::listener::Heartbeats::open).
+pub struct Listener {
+    /// Where bases connect.
+    pub socket: TcpListener,
     /// With TLS, and the authority of client certificates in it.
     pub tls: Option<ServerTls>,
     /// Who may speak.
@@ -45,10 +46,10 @@ pub struct Door {
     pub baseline: Option<Arc<dyn Baseline>>,
 }
 
-impl std::fmt::Debug for Door {
+impl std::fmt::Debug for Listener {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Door")
-            .field("listener", &self.listener)
+        f.debug_struct("Listener")
+            .field("socket", &self.socket)
             .field("tls", &self.tls)
             .field("auth", &self.auth)
             .finish_non_exhaustive()
@@ -60,7 +61,7 @@ impl std::fmt::Debug for Door {
 pub struct Auth {
     /// A bearer token.
     pub tokens: Option<Tokens>,
-    /// A client certificate, verified by [`Door::tls`].
+    /// A client certificate, verified by [`Listener::tls`].
     pub certificate: bool,
 }
 
@@ -88,7 +89,7 @@ impl Auth {
         }
     }
 
-    /// What somebody is told who shows nothing.
+    /// The answer to a request without credentials.
     fn wanted(&self) -> &'static str {
         match (self.tokens.is_some(), self.certificate) {
             (true, false) => "a bearer token is needed\n",
@@ -114,16 +115,16 @@ struct Server {
 }
 
 /// Serves until `shutdown`.
-pub(super) async fn serve(hub: Arc<Hub>, door: Door, shutdown: CancellationToken) {
+pub(super) async fn serve(hub: Arc<Hub>, listener: Listener, shutdown: CancellationToken) {
     let server = Server {
         hub,
-        auth: door.auth,
-        baseline: door.baseline,
+        auth: listener.auth,
+        baseline: listener.baseline,
     };
     let app = router(server);
-    let served = match door.tls {
-        Some(tls) => serve_https(door.listener, tls, app, shutdown).await,
-        None => serve_http(door.listener, app, shutdown).await,
+    let served = match listener.tls {
+        Some(tls) => serve_https(listener.socket, tls, app, shutdown).await,
+        None => serve_http(listener.socket, app, shutdown).await,
     };
     if let Err(error) = served {
         tracing::error!(%error, "heartbeats are not taken any more");

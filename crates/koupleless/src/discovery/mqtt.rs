@@ -2,19 +2,19 @@
 
 use super::Hub;
 use super::heartbeat::word;
-use crate::arklet::heartbeat::Metadata;
-use crate::arklet::mqtt::{Event, What};
 use crate::core::registry::Sighting;
 use crate::core::{Connection, Identity};
+use evenkeel_arklet::heartbeat::Metadata;
+use evenkeel_arklet::mqtt::{Event, EventKind};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-/// Told when a base asks what it should run.
+/// Called when a base asks for its baseline.
 pub type Wanted = Arc<dyn Fn(Metadata) + Send + Sync>;
 
 /// What the client of the broker hears.
 pub struct Hearts {
-    /// As [`MqttTunnel::new`](crate::arklet::mqtt::MqttTunnel::new) gives it.
+    /// As [`MqttTunnel::new`](evenkeel_arklet::mqtt::MqttTunnel::new) gives it.
     pub events: mpsc::Receiver<Event>,
     /// Who answers bases that ask for their baseline. Returns at once.
     pub wanted: Option<Wanted>,
@@ -39,23 +39,23 @@ pub(super) async fn listen(hub: Arc<Hub>, mut hearts: Hearts) {
                 continue;
             }
         };
-        match event.what {
+        match event.kind {
             // A broker with access rules vouches for the topic, for nothing else.
-            What::Heart(heartbeat) if heartbeat.metadata.identity == event.identity => {
+            EventKind::Heart(heartbeat) if heartbeat.metadata.identity == event.identity => {
                 match word(&heartbeat) {
                     Ok(word) => hub.saw(Sighting::Heart(word)),
                     Err(error) => tracing::debug!(%identity, %error, "a heart is passed over"),
                 }
             }
-            What::BaselineWanted(metadata) if metadata.identity == event.identity => {
+            EventKind::BaselineWanted(metadata) if metadata.identity == event.identity => {
                 if let Some(wanted) = &hearts.wanted {
                     wanted(metadata);
                 }
             }
-            What::Heart(_) | What::BaselineWanted(_) => {
+            EventKind::Heart(_) | EventKind::BaselineWanted(_) => {
                 tracing::debug!(%identity, "a message in the name of another base is passed over");
             }
-            What::Health(_) => hub.answered_by_broker(&identity),
+            EventKind::Health(_) => hub.answered_by_broker(&identity),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Nodes of bases: left by earlier processes, registered by other replicas.
 //!
-//! All that is known of a base stands in an annotation of its Node, so that whoever serves it next begins with it. A Node
-//! without it (the released controller's) is read from its labels, addresses and name.
+//! All that is known of a base stands in an annotation of its Node, so that whoever serves it next begins
+//! with it. A Node without it (the released controller's) is read from its labels, addresses and name.
 
 use super::Hub;
 use crate::core::identity::IdentityError;
@@ -18,14 +18,14 @@ use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 
-/// The released controller's labels that tell of the base.
+/// The released controller's labels about the base.
 const NAME: &str = "base.koupleless.io/name";
 const VERSION: &str = "base.koupleless.io/version";
 const CLUSTER: &str = "base.koupleless.io/cluster-name";
 const HOST: &str = "base.koupleless.io/host-name";
 const PORT: &str = "base.koupleless.io/tunnel-port";
 
-/// Why a Node does not tell what base it is.
+/// Why the base of a Node cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Unrecorded {
     /// Its name is none that the released controller makes.
@@ -34,7 +34,7 @@ pub enum Unrecorded {
     /// Its name holds no identity.
     #[error(transparent)]
     Identity(#[from] IdentityError),
-    /// Neither its identity nor its addresses tell where its base is.
+    /// Neither its identity nor its addresses say where its base is.
     #[error("it has no address")]
     Address,
 }

@@ -1,7 +1,7 @@
 //! Base pods, in this cluster or another.
 //!
-//! A watch with a label selector tells that a pod is gone also when only its labels have changed. Since a pod's end is proof that its
-//! base is lost, it is made sure by asking for the pod.
+//! A watch with a label selector reports a pod as deleted also when only its labels have changed. Since a
+//! pod's end is proof that its base is lost, it is made sure by asking for the pod.
 
 use super::Hub;
 use crate::core::registry::{PodSeen, PodState, Sighting};
@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Name of a base's container where nobody says another.
 const CONTAINER: &str = "base";
-/// Between two questions whether a pod exists, doubled up to [`AGAIN_MOST`].
+/// Pause between two reads of whether a pod exists, doubled up to [`AGAIN_MOST`].
 const AGAIN: Duration = Duration::from_secs(1);
 const AGAIN_MOST: Duration = Duration::from_secs(30);
 
@@ -46,7 +46,8 @@ impl std::fmt::Debug for Cluster {
     }
 }
 
-/// Annotations and labels by which pods declare what their bases are; annotations count first, and the first that is set.
+/// Annotations and labels by which pods declare what their bases are; annotations count first, and the first
+/// that is set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keys {
     /// Of the identity; none by default: a base says it itself, or it is the pod's address.
@@ -157,7 +158,7 @@ pub(super) async fn watch(hub: Arc<Hub>, cluster: Cluster, stop: CancellationTok
         Unreadable::StaysAsKnown
     ));
     let mut known: HashMap<Key, Arc<str>> = HashMap::new();
-    // Pods that the watch tells no more of, and what ends the question whether they exist.
+    // Pods that have left the watch, and what ends the check whether they exist.
     let mut asked: HashMap<Key, (Arc<str>, CancellationToken)> = HashMap::new();
     while let Some(delta) = pods.next().await {
         let missing: Vec<Key> = match delta {
@@ -196,7 +197,7 @@ pub(super) async fn watch(hub: Arc<Hub>, cluster: Cluster, stop: CancellationTok
             let tasks = hub.tasks.clone();
             tasks.spawn(async move {
                 let asking = exists(api, &key.1, &uid);
-                // Another pod of its name, or the same again: then the watch has told of it.
+                // Another pod of its name, or the same again: then the watch has shown it.
                 let sighting = match question.run_until_cancelled(asking).await {
                     Some(true) => Sighting::PodForgotten(uid),
                     Some(false) => Sighting::PodDeleted(uid),

@@ -1,7 +1,8 @@
-//! Writes down what is known of bases whose nodes other replicas serve, and corrects what our own Nodes record.
+//! Writes down what is known of bases whose nodes other replicas serve, and corrects what our own Nodes
+//! record.
 //!
-//! Heartbeats come to one replica, the node may be served by another: that one finds it by its Node. A node that is
-//! served here is registered by the fleet, not here.
+//! Heartbeats come to one replica, the node may be served by another: that one finds it by its Node. A node
+//! that is served here is registered by the fleet, not here.
 
 use super::{Hub, nodes};
 use crate::core::Base;
@@ -20,15 +21,15 @@ use tokio::time::{Instant, timeout};
 
 /// A node that is new is served within this time if it is ours.
 const NEW: Duration = Duration::from_secs(3);
-/// What is known settles, and the fleet writes it, too.
+/// Pause before a Node is corrected: what is known settles meanwhile, and the fleet may write it itself.
 const SETTLE: Duration = Duration::from_secs(2);
-/// Between two tries to create a Node, or to correct one of ours.
+/// Pause between two tries to create a Node, or to correct one of ours.
 const AGAIN: Duration = Duration::from_secs(10);
-/// Between two proposals about a node of others, who may know better.
+/// Pause between two proposals about a node that another replica serves, which may know better.
 const PROPOSE: Duration = Duration::from_secs(60);
-/// Writes at a time.
+/// Most writes at a time.
 const WRITES: usize = 8;
-/// One write.
+/// Deadline of one write.
 const REQUEST: Duration = Duration::from_secs(10);
 
 pub(super) struct Registrar {
@@ -36,7 +37,7 @@ pub(super) struct Registrar {
     client: Client,
     /// When the next write of a node is due, and whether it is to be created.
     due: HashMap<(Arc<str>, Kind), Instant>,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,12 +53,12 @@ impl Registrar {
             hub,
             client,
             due: HashMap::new(),
-            places: Arc::new(Semaphore::new(WRITES)),
+            permits: Arc::new(Semaphore::new(WRITES)),
         }
     }
 
     /// Begins the writes that are due.
-    pub(super) fn look(&mut self) {
+    pub(super) fn reconcile(&mut self) {
         let wanted = self.wanted();
         let now = Instant::now();
         let mut due = HashMap::new();
@@ -75,7 +76,8 @@ impl Registrar {
             }
             due.insert(key, at);
         }
-        // What has just been written stays known, lest it be written at once when the watch is late; others are forgotten.
+        // What has just been written stays known, lest it be written at once when the watch is late; others
+        // are forgotten.
         self.due.retain(|_, at| *at > now);
         self.due.extend(due);
     }
@@ -92,11 +94,11 @@ impl Registrar {
     }
 
     fn write(&self, node: Arc<str>, base: Arc<Base>, kind: Kind) {
-        let (hub, places) = (self.hub.clone(), self.places.clone());
+        let (hub, permits) = (self.hub.clone(), self.permits.clone());
         let api: Api<Node> = Api::all(self.client.clone());
         // Short and harmless: not waited for at the shutdown.
         tokio::spawn(async move {
-            let Ok(_place) = places.acquire().await else {
+            let Ok(_permit) = permits.acquire().await else {
                 return;
             };
             let write = async {
@@ -144,7 +146,8 @@ async fn patch(api: &Api<Node>, name: &str, base: &Base) -> kube::Result<()> {
     }
 }
 
-/// The Node of a base before anybody serves it: by whom it is, that nobody may be scheduled to it unasked, and how it is reached.
+/// The Node of a base before anybody serves it: by whom it is, that nobody may be scheduled to it unasked,
+/// and how it is reached.
 fn node(hub: &Hub, name: &str, base: &Base) -> Node {
     let mut labels = hub.profile.labels(base, &hub.env);
     let nodes = hub.lock().nodes.clone();

@@ -9,8 +9,8 @@ use std::time::Duration;
 use subtle::{Choice, ConstantTimeEq as _};
 use tokio::time::Instant;
 
-/// How often a change is looked for.
-const LOOK: Duration = Duration::from_secs(1);
+/// How often the file is checked for a change.
+const RELOAD: Duration = Duration::from_secs(1);
 
 /// The file with the tokens cannot be used. Worth a retry once it has been corrected.
 #[derive(Debug, thiserror::Error)]
@@ -20,7 +20,7 @@ pub enum TokenError {
     Read {
         /// File as it was named.
         path: PathBuf,
-        /// Why.
+        /// The error of reading it.
         #[source]
         source: std::io::Error,
     },
@@ -37,10 +37,10 @@ pub struct Tokens {
 }
 
 struct State {
-    /// Of each token; so that comparing tells nothing of lengths.
+    /// Digests of the tokens, so that the time of a comparison does not depend on their lengths.
     digests: Vec<[u8; 32]>,
     stamp: Option<Stamp>,
-    looked: Instant,
+    checked: Instant,
 }
 
 /// Tells one version of a file from another.
@@ -69,19 +69,19 @@ impl Tokens {
             state: Arc::new(Mutex::new(State {
                 digests,
                 stamp: Some(stamp),
-                looked: Instant::now(),
+                checked: Instant::now(),
             })),
         })
     }
 
-    /// Whether this is one of the tokens. Takes the same time whatever is wrong with it. A file that cannot be read any more leaves
-    /// those that were read last.
+    /// Whether this is one of the tokens. Takes the same time whatever is wrong with it. A file that cannot
+    /// be read any more leaves those that were read last.
     pub fn accepts(&self, token: &str) -> bool {
         // Nothing is half done when a holder panics: the fields are assigned one by one.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.looked.elapsed() >= LOOK {
-            state.looked = Instant::now();
-            self.look(&mut state);
+        if state.checked.elapsed() >= RELOAD {
+            state.checked = Instant::now();
+            self.reload(&mut state);
         }
         let offered: [u8; 32] = Sha256::digest(token.as_bytes()).into();
         let mut found = Choice::from(0);
@@ -91,7 +91,7 @@ impl Tokens {
         found.into()
     }
 
-    fn look(&self, state: &mut State) {
+    fn reload(&self, state: &mut State) {
         let stamp = fs::metadata(&self.path).map(|metadata| Stamp::of(&metadata)).ok();
         if stamp.is_some() && stamp == state.stamp {
             return;
@@ -102,7 +102,7 @@ impl Tokens {
                 (state.digests, state.stamp) = (digests, Some(stamp));
             }
             Err(error) => {
-                // Told once: until it changes again.
+                // Logged once, until the file changes again.
                 if state.stamp != stamp {
                     tracing::warn!(%error, "the tokens of bases stay those that were read last");
                 }
@@ -182,17 +182,17 @@ mod tests {
             fs::rename(&new, &path).unwrap();
         };
         replace("new");
-        assert!(!tokens.accepts("new"), "it has been looked at just now");
-        tokio::time::advance(LOOK).await;
+        assert!(!tokens.accepts("new"), "it was checked just now");
+        tokio::time::advance(RELOAD).await;
         assert!(tokens.accepts("new") && !tokens.accepts("old"));
         replace("");
-        tokio::time::advance(LOOK).await;
+        tokio::time::advance(RELOAD).await;
         assert!(tokens.accepts("new"));
         fs::remove_file(&path).unwrap();
-        tokio::time::advance(LOOK).await;
+        tokio::time::advance(RELOAD).await;
         assert!(tokens.accepts("new"));
         fs::write(&path, "again").unwrap();
-        tokio::time::advance(LOOK).await;
+        tokio::time::advance(RELOAD).await;
         assert!(tokens.accepts("again") && !tokens.accepts("new"));
     }
 }

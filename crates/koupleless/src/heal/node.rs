@@ -25,17 +25,17 @@ pub(super) fn has_taint(node: &Node) -> bool {
     taints.any(|taint| is_ours(taint) && taint.value.as_deref() == Some(TAINT.1))
 }
 
-/// Pods that must leave and have not, and whether the taint is there. The taint is looked for first: pods that are seen then
-/// know of it.
-pub(super) async fn look(client: &Client, node: &str) -> Result<(usize, bool), kube::Error> {
+/// Pods that must leave and have not, and whether the taint is there. The taint is read first: pods that are
+/// seen then know of it.
+pub(super) async fn inspect(client: &Client, node: &str) -> Result<(usize, bool), kube::Error> {
     let tainted = is_tainted(client, node).await?.unwrap_or(false);
     let pods: Api<Pod> = Api::all(client.clone());
     let pods = pods.list(&crate::pods::on(node)).await?;
     Ok((pods.iter().filter(|pod| must_leave(pod)).count(), tainted))
 }
 
-/// Sets the taint, or takes it off. Only the list that was read is changed: what others wrote meanwhile is read first. A node that is
-/// gone has no taint.
+/// Sets the taint, or takes it off. Only the list that was read is changed: what others wrote meanwhile is
+/// read first. A node that is gone has no taint.
 pub(super) async fn set(client: &Client, name: &str, wanted: bool) -> Result<(), kube::Error> {
     let nodes: Api<Node> = Api::all(client.clone());
     let mut attempt = 1;
@@ -104,8 +104,8 @@ fn is_ours(taint: &Taint) -> bool {
 
 /// Evicts a base's pod, if it is still that pod.
 ///
-/// The request is our own: the client library writes `delete_options`, which the API server does not know, so that the UID would not be
-/// looked at.
+/// The request is our own: the client library writes `delete_options`, which the API server does not know, so
+/// that the UID would not be looked at.
 pub(super) async fn evict(client: Client, pod: &PodRef) -> Answer {
     let pods: Api<Pod> = Api::namespaced(client, &pod.namespace);
     let eviction = json!({

@@ -8,10 +8,10 @@ use futures::FutureExt as _;
 struct Fixed;
 
 fn unsupported(base: &Base, command: Command) -> TunnelError {
-    TunnelError::Unsupported {
+    TunnelError {
         base: base.to_string(),
         command,
-        over: "a test",
+        kind: ErrorKind::Unsupported { over: "a test" },
     }
 }
 

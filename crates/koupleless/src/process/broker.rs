@@ -1,19 +1,19 @@
 //! Bases on MQTT: how the broker is reached, and who answers those that ask for their baseline.
 
 use super::settings::Broker;
-use crate::arklet::mqtt::{MqttOptions, MqttTunnel};
-use crate::arklet::{Install, ModuleId, Tunnel as _};
 use crate::baseline::{self, Deployments, Publisher};
 use crate::core::baseline::BaselineEntry;
 use crate::core::{Base, Connection, Endpoint, Identity};
 use crate::discovery::Discovery;
+use evenkeel_arklet::mqtt::{MqttOptions, MqttTunnel, SettingNames};
+use evenkeel_arklet::{Install, ModuleId, Tunnel as _};
 use futures::future::BoxFuture;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// So long a base that asks for its baseline may take to be served, and between two looks whether it is.
+/// How long a base that asks for its baseline may take to be served, and how often that is checked.
 const SERVED: Duration = Duration::from_secs(60);
 const SERVED_AGAIN: Duration = Duration::from_millis(500);
 
@@ -23,11 +23,16 @@ pub(super) fn options(broker: &Broker, env: &str, identity: &str) -> MqttOptions
     let mut options = MqttOptions::new(&*broker.host, broker.port, client_id, env);
     options.credentials.clone_from(&broker.credentials);
     options.tls.clone_from(&broker.tls);
+    options.names = SettingNames {
+        client_id: "--mqtt-client-prefix",
+        username: "--mqtt-username",
+        password: "--mqtt-password-file",
+    };
     options
 }
 
-/// Answers bases that ask for their baseline over MQTT. All replicas hear them, and the one that serves a base's node
-/// answers: a base that asks is not known to anybody yet, so that is waited for.
+/// Answers bases that ask for their baseline over MQTT. All replicas receive the question, and the one that
+/// serves a base's node answers: a base that asks is not known to anybody yet, so that is waited for.
 pub(super) fn wanted(
     deployments: Arc<Deployments>,
     tunnel: MqttTunnel,
@@ -81,7 +86,7 @@ impl Publisher for MqttTunnel {
         baseline: &'a [BaselineEntry],
     ) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(async move {
-            let target = crate::arklet::Base {
+            let target = evenkeel_arklet::Base {
                 identity: identity.to_string(),
                 environment: self.environment().to_owned(),
                 address: None,
@@ -96,7 +101,7 @@ impl Publisher for MqttTunnel {
                     tracing::info!(base = %identity, outcome = %outcome.overall, "baseline carried out");
                     Ok(())
                 }
-                // It has it; how it went its modules tell.
+                // The base has the baseline; its list of modules shows how it went.
                 Err(error) if error.may_have_run() => Ok(()),
                 Err(error) => Err(evenkeel_net::log::causes(&error)),
             }

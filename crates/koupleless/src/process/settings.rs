@@ -1,16 +1,17 @@
 //! What is asked for, judged as a whole.
 //!
-//! Each setting for itself was judged when it was read, by the parser of its flag. Here is what they mean together, whoever gave them.
+//! Each setting for itself was judged when it was read, by the parser of its flag. Here is what they mean
+//! together, whoever gave them.
 
-use crate::arklet::mqtt::{Credentials, Password, TlsFiles};
 use crate::cli::{HealingArgs, KouplelessArgs};
 use crate::core::Profile;
 use crate::core::alert::{Hook, Shape, hooks};
 use crate::core::budget::Limit;
 use crate::core::claims::Sharing;
 use crate::core::heal;
-use crate::discovery::door::{HeartbeatTls, Heartbeats};
+use crate::discovery::listener::{HeartbeatTls, Heartbeats};
 use crate::provider::Activation;
+use evenkeel_arklet::mqtt::{Credentials, Password, TlsFiles};
 use evenkeel_vnode::cli::layers::{Origins, settings};
 use evenkeel_vnode::server::tls::files::Files;
 use std::net::Ipv6Addr;
@@ -50,7 +51,7 @@ pub struct Settings {
     pub log_mark: Option<String>,
     /// Whether replicas of peer Deployments follow bases.
     pub peers: bool,
-    /// Who hears of failures.
+    /// Webhooks that are notified of failures.
     pub hooks: Vec<Hook>,
     /// Whether and how bases are healed that run out of metaspace.
     pub healing: Option<Healing>,
@@ -59,15 +60,15 @@ pub struct Settings {
 /// How the broker is reached.
 #[derive(Clone, Debug)]
 pub struct Broker {
-    /// Name or address.
+    /// Name or address of the broker.
     pub host: String,
-    /// Port.
+    /// Port of the broker.
     pub port: u16,
     /// What the client ID begins with.
     pub client_prefix: String,
     /// User name and password.
     pub credentials: Option<Credentials>,
-    /// With it the connection is TLS.
+    /// Files for TLS; without them the connection is not encrypted.
     pub tls: Option<TlsFiles>,
 }
 
@@ -105,16 +106,17 @@ pub enum SettingsError {
     Read {
         /// Who named it.
         by: String,
-        /// The file.
+        /// The file that was named.
         path: PathBuf,
-        /// Why.
+        /// The error of reading it.
         #[source]
         source: std::io::Error,
     },
 }
 
 impl Settings {
-    /// Judges settings. `password`: the broker's, where a variable gives it; `origins`: who gave what, for messages. Blocks: hooks are read.
+    /// Judges settings. `password`: the broker's, where a variable gives it; `origins`: who gave what, for
+    /// messages. Blocks: hooks are read.
     pub fn new(
         args: &KouplelessArgs,
         password: Option<Password>,

@@ -1,10 +1,10 @@
 //! What is remembered of a base.
 
 use super::Settings;
-use crate::arklet::health::Health;
-use crate::arklet::{ModuleId, ModuleList};
 use crate::core::module::Module;
 use crate::core::{Base, Claims, Endpoint};
+use evenkeel_arklet::health::Health;
+use evenkeel_arklet::{ModuleId, ModuleList};
 use evenkeel_vnode::provider::{ContainerId, Doing, Fault, FaultKind, PodId};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -62,8 +62,8 @@ pub(super) struct Memory {
     names: Mutex<HashMap<String, Weak<Lock<()>>>>,
     /// Held while the journal is read or written.
     pub(super) journal: Lock<()>,
-    /// Held while the base is looked at, so that one answer serves all who ask.
-    pub(super) look: Lock<()>,
+    /// Held while the base is inspected, so that one answer serves all who ask.
+    pub(super) inspection: Lock<()>,
 }
 
 /// The part that changes.
@@ -78,11 +78,11 @@ pub(super) struct State {
     pub(super) written: u64,
     /// Pods of which something is being removed: who wants their modules must wait, not fail.
     pub(super) leaving: HashSet<Arc<str>>,
-    /// What runs, as it was last told to the framework, by module and UID of the pod.
+    /// What runs, as it was last reported to the framework, by module and UID of the pod.
     pub(super) running: HashMap<(ModuleId, Arc<str>), Running>,
     /// When the base last answered as itself, and where.
     pub(super) itself: Option<(Instant, Endpoint)>,
-    /// It was told that another base answers for it.
+    /// That another base answers in its place was logged.
     pub(super) another: bool,
     /// What the base held when it was last asked.
     pub(super) seen: Option<(Instant, Arc<ModuleList>)>,
@@ -99,7 +99,7 @@ pub(super) struct Running {
     pub(super) container: ContainerId,
     /// When it was created, in milliseconds by the base's clock: another creation is another instance.
     pub(super) created: Option<i64>,
-    /// As last told.
+    /// As last reported.
     pub(super) doing: Doing,
     /// Where the jar is, by the pod's word.
     pub(super) url: Arc<str>,
@@ -112,7 +112,7 @@ impl Memory {
             operations: Arc::new(Semaphore::new(operations.max(1))),
             names: Mutex::default(),
             journal: Lock::default(),
-            look: Lock::default(),
+            inspection: Lock::default(),
         }
     }
 
@@ -133,15 +133,15 @@ impl Memory {
                 lock
             }
         };
-        // First the name, so that who waits for it takes nobody else's place.
+        // First the name, so that whoever waits for it takes nobody else's permit.
         let name = lock.lock_owned().await;
-        let place = self.operations.clone().acquire_owned().await.ok();
+        let permit = self.operations.clone().acquire_owned().await.ok();
         self.state().busy.insert(of.to_owned());
         Turn {
             memory: self.clone(),
             of: of.to_owned(),
             _name: name,
-            place,
+            permit,
         }
     }
 
@@ -152,7 +152,7 @@ impl Memory {
         known.is_some_and(|(at, place)| place == endpoint && at.elapsed() < lately)
     }
 
-    /// Whether it is time for another look.
+    /// Whether it is time to inspect the base again.
     pub(super) fn is_stale(&self, after: Duration) -> bool {
         let state = self.state();
         let after = if state.busy.is_empty() { after } else { after / 2 };
@@ -184,8 +184,9 @@ impl State {
         found.map(|(_, running)| running)
     }
 
-    /// Why a pod cannot share a module with those who have it. All of them leave: it may be on its way out, and is installed
-    /// anew once it is gone. Or it was installed from another jar: nobody is to run old code under a new image.
+    /// Why a pod cannot share a module with those who have it. All of them leave: it may be on its way out,
+    /// and is installed anew once it is gone. Or it was installed from another jar: nobody is to run old code
+    /// under a new image.
     pub(super) fn cannot_share(&self, base: &Base, uid: &str, module: &Module) -> Option<Fault> {
         let Module { key, url } = module;
         let owners = self.claims.owners(key);
@@ -215,13 +216,13 @@ pub(super) struct Turn {
     memory: Arc<Memory>,
     of: String,
     _name: OwnedMutexGuard<()>,
-    place: Option<OwnedSemaphorePermit>,
+    permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Turn {
-    /// Gives its place among the base's operations to others, and keeps the module.
-    pub(super) fn let_others(&mut self) {
-        self.place = None;
+    /// Gives back its permit among the base's operations, and keeps the module.
+    pub(super) fn release_permit(&mut self) {
+        self.permit = None;
     }
 }
 

@@ -2,11 +2,11 @@
 
 use super::base::{Bound, CLAIMED, Running};
 use super::{Activation, Inner, LATELY, invalid, journal};
-use crate::arklet::{Install, Module, ModuleId, ModuleState, Outcome, Tunnel};
 use crate::core::claims::Sharing;
 use crate::core::module::{self, Module as Wanted};
 use crate::core::profile::FailedInstall;
 use crate::core::{Connection, Modules};
+use evenkeel_arklet::{ErrorKind, Install, Module, ModuleId, ModuleState, Outcome, Tunnel};
 use evenkeel_vnode::provider::{
     ContainerId, Doing, Fault, FaultKind, PodId, PodRequest, Report, Sandbox, StartRequest, Started,
 };
@@ -17,7 +17,7 @@ use tracing::Instrument as _;
 
 /// Pauses while another operation, or a module's start, is waited for.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Between two looks whether a base has moved.
+/// How often it is checked whether a base has moved.
 const MOVES: Duration = Duration::from_secs(1);
 
 impl Inner {
@@ -78,8 +78,8 @@ impl Inner {
             Ok(_) => tracing::info!(took = ?began.elapsed(), "module installed"),
             Err(fault) => tracing::warn!(took = ?began.elapsed(), reason = fault.reason, "{}", fault.message),
         });
-        if let (Err(fault), Some(witness)) = (&result, self.witness.get()) {
-            witness.not_installed(&bound.base, &module.key, fault);
+        if let (Err(fault), Some(observer)) = (&result, self.observer.get()) {
+            observer.not_installed(&bound.base, &module.key, fault);
         }
         result
     }
@@ -106,7 +106,7 @@ impl Inner {
         let mut found = {
             let asked = async {
                 tokio::select! {
-                    found = self.ask(bound, &install, deadline) => found,
+                    found = self.request(bound, &install, deadline) => found,
                     () = self.moves(bound) => {
                         let message = format!("{} has gone elsewhere while a module was installed", bound.base);
                         Err(Fault::new(FaultKind::Later, "BaseRestarted", message))
@@ -114,10 +114,10 @@ impl Inner {
                 }
             };
             let mut asked = pin!(asked);
-            if let Ok(found) = tokio::time::timeout(self.settings.place, &mut asked).await {
+            if let Ok(found) = tokio::time::timeout(self.settings.permit, &mut asked).await {
                 found?
             } else {
-                turn.let_others();
+                turn.release_permit();
                 asked.await?
             }
         };
@@ -127,19 +127,20 @@ impl Inner {
         Ok(self.runs(bound, request, wanted, &found))
     }
 
-    /// A module that runs for another pod already, as it is: whether it serves, or another version does, was said by then.
+    /// A module that runs for another pod already, as it is: whether it serves, or another version does, was
+    /// said by then.
     async fn shared(&self, bound: &Bound, pod: &PodId, id: &ModuleId) -> Result<Option<Module>, Fault> {
         if bound.memory.state().anothers(&pod.uid, id).is_none() {
             return Ok(None);
         }
-        let list = self.look_now(bound).await?;
+        let list = self.inspect(bound).await?;
         let there =
             |module: &&Module| matches!(module.state, ModuleState::Activated | ModuleState::Deactivated);
         Ok(list.get(id).filter(there).cloned())
     }
 
-    /// Asks until the module is there, or the base has refused it.
-    async fn ask(&self, bound: &Bound, install: &Install, deadline: Instant) -> Result<Module, Fault> {
+    /// Requests the install until the module is there, or the base has refused it.
+    async fn request(&self, bound: &Bound, install: &Install, deadline: Instant) -> Result<Module, Fault> {
         let id = install.id.as_ref().expect("a container has a name and a version");
         let base = &bound.base;
         let target = self.target(base);
@@ -172,8 +173,9 @@ impl Inner {
                 Err(error) if error.may_have_run() => evenkeel_net::log::causes(&error),
                 Err(error) => return Err(self.fault(bound, &error)),
             };
-            // It may be there already: installed by an earlier process, by an answer that got lost, or by somebody else.
-            let list = self.look_now(bound).await?;
+            // It may be there already: installed by an earlier process, by an answer that got lost, or by
+            // somebody else.
+            let list = self.inspect(bound).await?;
             match list.get(id).map(|module| (module, &module.state)) {
                 Some((module, ModuleState::Activated | ModuleState::Deactivated)) => {
                     return Ok(module.clone());
@@ -186,7 +188,7 @@ impl Inner {
                 }
                 Some((module, ModuleState::Broken)) => {
                     let cause = module.latest().map(|record| record.message.as_str());
-                    let cause = cause.and_then(crate::arklet::cause::of_trace).unwrap_or(why);
+                    let cause = cause.and_then(evenkeel_arklet::cause::of_trace).unwrap_or(why);
                     let message = format!("module {id} is broken on {base}: {cause}");
                     return Err(self.failed("InstallFailed", advised(message)));
                 }
@@ -211,15 +213,15 @@ impl Inner {
         }
     }
 
-    /// Waits until a base's list shows a module installed. Over MQTT the reply to an install is lost when the broker restarts
-    /// meanwhile; over HTTP installs are asked about until they end.
+    /// Waits until a base's list shows a module installed. Over MQTT the reply to an install is lost when the
+    /// broker restarts meanwhile; over HTTP installs are asked about until they end.
     async fn comes(&self, bound: &Bound, id: &ModuleId) -> Module {
         if bound.base.endpoint.by != Connection::Mqtt {
             return std::future::pending().await;
         }
         loop {
-            tokio::time::sleep(jitter(self.settings.look)).await;
-            let list = match self.look_now(bound).await {
+            tokio::time::sleep(jitter(self.settings.resync)).await;
+            let list = match self.inspect(bound).await {
                 Ok(list) => list,
                 Err(fault) => {
                     tracing::debug!(reason = fault.reason, "{}", fault.message);
@@ -283,18 +285,18 @@ impl Inner {
                 return Ok(module);
             }
             // Over MQTT there is no such command.
-            Err(crate::arklet::TunnelError::Unsupported { .. }) => return Ok(module),
+            Err(error) if matches!(error.kind, ErrorKind::Unsupported { .. }) => return Ok(module),
             Err(error) => return Err(self.fault(bound, &error)),
         }
-        let list = self.look_now(bound).await?;
+        let list = self.inspect(bound).await?;
         Ok(list.get(&module.id).cloned().unwrap_or(module))
     }
 
-    /// Takes note of a module that is installed; a version that does not serve is told of at once.
+    /// Takes note of a module that is installed; a version that does not serve is reported at once.
     fn runs(&self, bound: &Bound, request: &StartRequest, wanted: &Wanted, module: &Module) -> Started {
         let pod = &request.pod.id;
         let now = Timestamp::now();
-        let doing = super::look::doing(module, now, now);
+        let doing = super::inspect::doing(module, now, now);
         let created = module.created_ms();
         let container = self.container_id(bound, &wanted.key, module, request.attempt);
         let running = Running {
@@ -325,8 +327,8 @@ impl Inner {
         }
     }
 
-    /// A container's ID. Of two starts of a container it is never the same: restarts are counted, since a module that other
-    /// pods have goes on, and profiles and bases may tell no time.
+    /// A container's ID. Of two starts of a container it is never the same: restarts are counted, since a
+    /// module that other pods have goes on, and profiles and bases may give no time.
     pub(super) fn container_id(
         &self,
         bound: &Bound,

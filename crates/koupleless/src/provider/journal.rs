@@ -1,14 +1,14 @@
 //! Who has which module of a base, in an annotation of its Node.
 //!
-//! `koupleless.evenkeel.io/modules` holds a JSON object, `NAME:VERSION` to `NAMESPACE/NAME/UID` of the pod, or to a list of
-//! them where pods share the module. It is written before a module is installed and after it was removed, by whoever
-//! serves the node.
+//! `koupleless.evenkeel.io/modules` holds a JSON object, `NAME:VERSION` to `NAMESPACE/NAME/UID` of the pod,
+//! or to a list of them where pods share the module. It is written before a module is installed and after it
+//! was removed, by whoever serves the node.
 
 use super::Inner;
 use super::base::{Bound, State};
-use crate::arklet::ModuleId;
 use crate::core::claims::{Claims, Owner, Sharing};
 use evenkeel_api::names::koupleless::MODULES;
+use evenkeel_arklet::ModuleId;
 use evenkeel_vnode::provider::{Fault, FaultKind, PodId};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, Patch, PatchParams};
@@ -17,7 +17,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 
 /// Reads the journal of a Node. What cannot be read is left out: it is removed by nobody then.
-pub fn read(node: &Node) -> Vec<(ModuleId, Owner)> {
+pub(crate) fn read(node: &Node) -> Vec<(ModuleId, Owner)> {
     let annotations = node.metadata.annotations.as_ref();
     let text = annotations.and_then(|all| all.get(MODULES));
     let entries: BTreeMap<String, Owners> = match text.map(|text| serde_json::from_str(text)) {
@@ -63,7 +63,7 @@ fn parse(owner: &str) -> Option<Owner> {
 }
 
 /// Text of the annotation.
-pub fn write(claims: &Claims) -> String {
+pub(crate) fn write(claims: &Claims) -> String {
     let text = |owner: &Owner| format!("{}/{}", owner.pod, owner.uid);
     let entry = |owners: &[Owner]| match owners {
         [owner] => Owners::One(text(owner)),
@@ -77,7 +77,7 @@ pub fn write(claims: &Claims) -> String {
 }
 
 /// A pod as the journal has it.
-pub fn owner(pod: &PodId) -> Owner {
+pub(crate) fn owner(pod: &PodId) -> Owner {
     Owner {
         uid: pod.uid.clone(),
         pod: pod.to_string(),

@@ -1,16 +1,17 @@
 //! Modules as containers: what the virtual nodes ask, asked of bases.
 //!
-//! A base is a node, a pod's containers are modules on it. Starting one installs it, ending one removes it; what a base holds
-//! beyond that is nobody's business here: modules that it came with, or that somebody installed by hand, are never touched.
+//! A base is a node, a pod's containers are modules on it. Starting one installs it, ending one removes it;
+//! what a base holds beyond that is nobody's business here: modules that it came with, or that somebody
+//! installed by hand, are never touched.
 //!
-//! What belongs to which pod stands in an annotation of the Node (the [`journal`]), written before the first
+//! What belongs to which pod stands in an annotation of the Node (the `journal`), written before the first
 //! install: a process that takes a node over knows what it may remove.
 
 mod base;
 mod evict;
+mod inspect;
 mod install;
-pub mod journal;
-mod look;
+mod journal;
 mod remote;
 mod remove;
 
@@ -18,14 +19,14 @@ mod usage;
 
 pub use remote::BasePods;
 
-use crate::arklet::health::Health;
-use crate::arklet::{ModuleId, Tunnel, TunnelError};
 use crate::core::claims::Sharing;
 use crate::core::profile::FailedInstall;
 use crate::core::registry::UNNAMED;
 use crate::core::{Base, Connection, Endpoint, Modules, Profile};
 use crate::discovery::nodes::annotation;
 use base::{Bound, Table};
+use evenkeel_arklet::health::Health;
+use evenkeel_arklet::{ErrorKind, ModuleId, Tunnel, TunnelError};
 use evenkeel_vnode::ownership::Term;
 use evenkeel_vnode::provider::{
     ContainerId, Duplex, ExecIo, Exit, Fault, FaultKind, Host, LogOptions, LogStream, NodeHealth, NodeStats,
@@ -38,7 +39,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// For so long a base that has answered as itself is held to be there: somewhat more than the pause between two pings.
+/// How long a base that has answered as itself is held to be there: somewhat longer than the pause between
+/// two pings.
 const LATELY: Duration = Duration::from_secs(15);
 /// Reason where another base has answered.
 const ANOTHER: &str = "AnotherBase";
@@ -52,21 +54,23 @@ pub struct Settings {
     pub env: String,
     /// Capacity of a node in pods; the profile's without.
     pub pods: Option<u32>,
-    /// Time between looks at what a base holds, at least. Half of it while something is under way. 15 s.
-    pub look: Duration,
+    /// How often the modules of a base are resynced, at most. Twice as often while something is under way. 15
+    /// s.
+    pub resync: Duration,
     /// What becomes of a module that is installed beside another version of it, and does not serve.
     pub activation: Activation,
     /// Whether pods may have the same module of a base.
     pub sharing: Sharing,
     /// Operations at a time on one base. Of one module there is one at a time. 4.
     pub operations: usize,
-    /// After this time an install is no longer counted among the operations on its base: jars that never come, and modules
-    /// that never start, do not keep others waiting. 30 s.
-    pub place: Duration,
+    /// After this time an install gives back its permit among the operations on its base: jars that never
+    /// come, and modules that never start, do not keep others waiting. 30 s.
+    pub permit: Duration,
     /// How long an install may take in one go, waiting for another operation included. 5 min.
     pub install: Duration,
-    /// What stands in each line of a base's log that is a module's, with `{module}` for its name: only such lines, and those
-    /// without any such mark that follow them, are shown as the module's log. Without it the whole log is shown.
+    /// What stands in each line of a base's log that is a module's, with `{module}` for its name: only such
+    /// lines, and those without any such mark that follow them, are shown as the module's log. Without it the
+    /// whole log is shown.
     pub log_mark: Option<String>,
 }
 
@@ -76,11 +80,11 @@ impl Default for Settings {
             profile: Arc::new(crate::core::profile::KOUPLELESS),
             env: "dev".to_owned(),
             pods: None,
-            look: Duration::from_secs(15),
+            resync: Duration::from_secs(15),
             activation: Activation::default(),
             sharing: Sharing::default(),
             operations: 4,
-            place: Duration::from_secs(30),
+            permit: Duration::from_secs(30),
             install: Duration::from_secs(300),
             log_mark: None,
         }
@@ -90,7 +94,8 @@ impl Default for Settings {
 /// What becomes of a module that is installed beside another version of it, and does not serve.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Activation {
-    /// It takes over from the other version (`switchBiz`). Over MQTT, which has no such command, it stays as it is.
+    /// It takes over from the other version (`switchBiz`). Over MQTT, which has no such command, it stays as
+    /// it is.
     #[default]
     Switch,
     /// It stays as it is: its container is not ready until somebody switches.
@@ -105,15 +110,16 @@ pub trait Bases: Send + Sync + 'static {
     /// Whether it lives.
     fn life(&self, node: &str) -> Life;
 
-    /// Somebody has answered at `endpoint`, where it was asked; `says`: what it calls itself, where it says so.
+    /// Somebody has answered at `endpoint`, where it was asked; `says`: what it calls itself, where it says
+    /// so.
     fn answered(&self, node: &str, endpoint: &Endpoint, says: Option<&str>);
 
     /// `endpoint`, where it was asked, refuses connections: no process listens there.
     fn refused(&self, node: &str, endpoint: &Endpoint);
 }
 
-/// Hears what happens to bases and modules, beside what the framework is told. Must not block.
-pub trait Witness: Send + Sync + 'static {
+/// Is notified of what happens to bases and modules beside what is reported to the framework. Must not block.
+pub trait Observer: Send + Sync + 'static {
     /// What a base said of its health.
     fn health(&self, node: &str, health: &Health);
 
@@ -129,7 +135,8 @@ pub trait Witness: Send + Sync + 'static {
 pub enum Life {
     /// It was heard of lately.
     Alive,
-    /// It was not heard of for so long that its state is not known; why, for people. Nothing is moved for that.
+    /// It was not heard of for so long that its state is not known; why, for people. Nothing is moved for
+    /// that.
     Silent(String),
     /// It is gone, and its modules with it; by which evidence.
     Lost(String),
@@ -168,7 +175,7 @@ struct Inner {
     /// The cluster that bases run in as pods.
     pods: Option<BasePods>,
     host: OnceLock<Arc<dyn Host>>,
-    witness: OnceLock<Arc<dyn Witness>>,
+    observer: OnceLock<Arc<dyn Observer>>,
     table: Table,
 }
 
@@ -181,7 +188,8 @@ impl std::fmt::Debug for Koupleless {
 }
 
 impl Koupleless {
-    /// A provider for these bases. `pods`: the cluster in which bases run as pods, for `logs`, `exec` and `attach`.
+    /// A provider for these bases. `pods`: the cluster in which bases run as pods, for `logs`, `exec` and
+    /// `attach`.
     pub fn new(settings: Settings, bases: Arc<dyn Bases>, tunnels: Tunnels, pods: Option<BasePods>) -> Self {
         Self(Arc::new(Inner {
             settings,
@@ -189,15 +197,15 @@ impl Koupleless {
             tunnels,
             pods,
             host: OnceLock::new(),
-            witness: OnceLock::new(),
+            observer: OnceLock::new(),
             table: Table::default(),
         }))
     }
 
-    /// Lets somebody hear what happens; to be called before the fleet starts, once.
-    pub fn let_hear(&self, witness: Arc<dyn Witness>) {
-        // Whoever comes second hears nothing.
-        let _ = self.0.witness.set(witness);
+    /// Sets who is notified; to be called once, before the fleet starts.
+    pub fn observe_with(&self, observer: Arc<dyn Observer>) {
+        // A second observer is ignored.
+        let _ = self.0.observer.set(observer);
     }
 
     /// What is known of a base has changed: its Node is brought up to date at once.
@@ -217,14 +225,15 @@ impl Koupleless {
         matches!(self.0.bases.life(node), Life::Lost(_))
     }
 
-    /// Removes all modules of a base that were installed for pods, but for those whose pods stay on it; how many remain.
+    /// Removes all modules of a base that were installed for pods, but for those whose pods stay on it; how
+    /// many remain.
     pub async fn purge(&self, node: &str) -> Result<usize, Fault> {
         self.0.purge(node).await
     }
 
-    /// Deletes the pods of a node whose base is gone, as far as the node is served here; how many were on it, those on their way
-    /// out included. Each is deleted by its UID, with an Event that says why. `None`: nothing was done, the base is not lost or
-    /// the node not served here.
+    /// Deletes the pods of a node whose base is gone, as far as the node is served here; how many were on it,
+    /// those on their way out included. Each is deleted by its UID, with an Event that says why. `None`:
+    /// nothing was done, the base is not lost or the node not served here.
     pub async fn evict(&self, node: &str) -> Result<Option<usize>, Fault> {
         self.0.evict(node).await
     }
@@ -246,16 +255,17 @@ impl Inner {
     }
 
     /// How a base is addressed.
-    fn target(&self, base: &Base) -> crate::arklet::Base {
-        crate::arklet::Base {
+    fn target(&self, base: &Base) -> evenkeel_arklet::Base {
+        evenkeel_arklet::Base {
             identity: base.identity.to_string(),
             environment: self.settings.env.clone(),
             address: base.socket(),
         }
     }
 
-    /// The way to a base that is about to be changed. Addresses are given to others: unless it has answered as itself within `lately` it
-    /// is asked first, so that nothing is installed or removed where another base is by now. Over MQTT the topic says whose it is.
+    /// The way to a base that is about to be changed. Addresses are given to others: unless it has answered
+    /// as itself within `lately` it is asked first, so that nothing is installed or removed where another
+    /// base is by now. Over MQTT the topic says whose it is.
     async fn way(&self, bound: &Bound, lately: Duration) -> Result<&dyn Tunnel, Fault> {
         let tunnel = self.tunnels.to(&bound.base)?;
         let by_address = bound.base.endpoint.by != Connection::Mqtt;
@@ -285,33 +295,33 @@ impl Inner {
         let endpoint = &bound.base.endpoint;
         // Whatever has become of it, that it is there is not sure any more.
         bound.memory.state().itself = None;
-        let reason = match error {
-            TunnelError::Connect { source, .. } => {
+        let reason = match &error.kind {
+            ErrorKind::Connect(source) => {
                 if source.kind() == std::io::ErrorKind::ConnectionRefused {
                     self.bases.refused(&bound.node, endpoint);
                 }
                 "BaseUnreachable"
             }
-            TunnelError::NoBroker { .. } => "BaseUnreachable",
-            TunnelError::Another { says, .. } => {
+            ErrorKind::NoBroker => "BaseUnreachable",
+            ErrorKind::Another { says } => {
                 if !std::mem::replace(&mut bound.memory.state().another, true) {
                     tracing::warn!(node = %bound.node, base = %bound.base, says, "another base answers there: it is left alone");
                 }
                 self.bases.answered(&bound.node, endpoint, Some(says));
                 ANOTHER
             }
-            TunnelError::Silent { .. } | TunnelError::Unfinished { .. } => "BaseTimeout",
-            TunnelError::Busy { .. } => "BaseBusy",
-            TunnelError::RecordLost { .. } => "BaseRestarted",
-            TunnelError::Invalid { .. } | TunnelError::Unsupported { .. } => "InvalidModule",
-            TunnelError::Broken { .. }
-            | TunnelError::Status { .. }
-            | TunnelError::TooLong { .. }
-            | TunnelError::Unreadable { .. }
-            | TunnelError::Refused { .. } => "BaseError",
+            ErrorKind::Silent { .. } | ErrorKind::Unfinished { .. } => "BaseTimeout",
+            ErrorKind::Busy { .. } => "BaseBusy",
+            ErrorKind::RecordLost { .. } => "BaseRestarted",
+            ErrorKind::Invalid(_) | ErrorKind::Unsupported { .. } => "InvalidModule",
+            ErrorKind::Broken(_)
+            | ErrorKind::Status { .. }
+            | ErrorKind::TooLong { .. }
+            | ErrorKind::Unreadable { .. }
+            | ErrorKind::Refused { .. } => "BaseError",
         };
-        let kind = match error {
-            TunnelError::Invalid { .. } | TunnelError::Unsupported { .. } => FaultKind::Never,
+        let kind = match &error.kind {
+            ErrorKind::Invalid(_) | ErrorKind::Unsupported { .. } => FaultKind::Never,
             _ => FaultKind::Later,
         };
         Fault::new(kind, reason, evenkeel_net::log::causes(error))
@@ -428,8 +438,8 @@ impl Provider for Koupleless {
 
     fn release(&self, node: &str) {
         self.0.table.forget(node);
-        if let Some(witness) = self.0.witness.get() {
-            witness.released(node);
+        if let Some(observer) = self.0.observer.get() {
+            observer.released(node);
         }
     }
 

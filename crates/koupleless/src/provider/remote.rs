@@ -20,9 +20,9 @@ use tokio::net::TcpStream;
 /// The cluster in which bases run as pods: logs and commands of modules go there.
 #[derive(Clone)]
 pub struct BasePods {
-    /// Reads logs.
+    /// A client that reads logs.
     pub client: kube::Client,
-    /// Runs commands: a client that can upgrade its connections.
+    /// A client that can upgrade its connections, for commands.
     pub upgrading: kube::Client,
 }
 
@@ -307,7 +307,7 @@ async fn copy(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin)
     }
 }
 
-/// As Kubernetes tells it in a Status.
+/// The message of a Status of Kubernetes.
 fn exit_code(status: Option<&Status>) -> i32 {
     let Some(status) = status else { return 1 };
     if status.status.as_deref() == Some("Success") {

@@ -4,8 +4,8 @@ use super::base::Bound;
 use super::evict::stays;
 use super::install::about;
 use super::{Inner, Life};
-use crate::arklet::{ModuleId, Outcome};
 use crate::core::claims::Owner;
+use evenkeel_arklet::{ModuleId, Outcome};
 use evenkeel_vnode::provider::{ContainerId, Exit, Fault, FaultKind, PodId};
 use jiff::Timestamp;
 use std::collections::HashSet;
@@ -143,8 +143,8 @@ impl Inner {
                 left += 1;
             }
         }
-        // Containers whose modules are gone are told of.
-        self.look_now(&bound).await?;
+        // Containers whose modules are gone are reported.
+        self.inspect(&bound).await?;
         Ok(left)
     }
 
@@ -161,7 +161,7 @@ impl Inner {
             Ok(outcome) => outcome,
             Err(error) if error.may_have_run() => {
                 let why = self.fault(bound, &error);
-                if self.look_now(bound).await?.get(module).is_none() {
+                if self.inspect(bound).await?.get(module).is_none() {
                     return Ok(());
                 }
                 return Err(why);

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 const MIB: f64 = 1024.0 * 1024.0;
 
 impl Inner {
-    /// Of a base as a whole: its heap, and its processors. arklet tells nothing of single modules.
+    /// Of a base as a whole: its heap, and its processors. arklet has no figures of single modules.
     pub(super) fn stats(&self, node: &str) -> Result<NodeStats, Fault> {
         let bound = self.bound(node)?;
         let state = bound.memory.state();

@@ -6,7 +6,7 @@ use evenkeel_api::names::koupleless::{COMPONENT_LABEL, MODULE};
 use evenkeel_election::{FencingToken, Gate};
 use evenkeel_koupleless::core::PodRef;
 use evenkeel_koupleless::core::heal::{Note, Reading, Scene, Settings};
-use evenkeel_koupleless::heal::{Healer, Healing, Listener, Modules, Options};
+use evenkeel_koupleless::heal::{Healer, Healing, Modules, Observer, Options};
 use evenkeel_testkit::{ApiServer, api_server, eventually};
 use evenkeel_vnode::ownership::Term;
 use futures::future::{BoxFuture, FutureExt as _};
@@ -37,8 +37,8 @@ struct Replica {
 #[derive(Default)]
 struct Notes(Mutex<Vec<(String, Scene)>>);
 
-impl Listener for Notes {
-    fn told(&self, node: &str, note: &Note) {
+impl Observer for Notes {
+    fn notify(&self, node: &str, note: &Note) {
         self.0.lock().unwrap().push((node.to_owned(), note.scene));
     }
 }
@@ -82,7 +82,7 @@ impl Cluster {
         let short = Duration::from_millis(50);
         let options = Options {
             settings: Settings {
-                look: short,
+                inspect: short,
                 settle: short,
                 back_off: (short, short),
                 ..Settings::default()
@@ -90,7 +90,7 @@ impl Cluster {
             limit: Default::default(),
             namespace: NAMESPACE.to_owned(),
             holder: holder.to_owned(),
-            listener: Some(notes.clone()),
+            observer: Some(notes.clone()),
         };
         Replica {
             healer: Healer::new(self.client.clone(), options, stop.clone()),
@@ -162,8 +162,8 @@ impl Cluster {
         .await;
     }
 
-    /// Who has a place in the budget.
-    async fn places(&self) -> Vec<String> {
+    /// Who has a permit in the budget.
+    async fn permits(&self) -> Vec<String> {
         let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), NAMESPACE);
         let Some(map) = maps.get_opt(CONFIG_MAP).await.unwrap() else {
             return Vec::new();
@@ -172,9 +172,9 @@ impl Cluster {
         entries.as_object().unwrap().keys().cloned().collect()
     }
 
-    async fn places_become(&self, places: &[&str]) {
-        eventually(&format!("places to be {places:?}"), DEADLINE, || async {
-            (self.places().await == places).then_some(())
+    async fn permits_become(&self, permits: &[&str]) {
+        eventually(&format!("permits to be {permits:?}"), DEADLINE, || async {
+            (self.permits().await == permits).then_some(())
         })
         .await;
     }
@@ -272,7 +272,7 @@ async fn an_overloaded_base_is_drained_and_replaced_when_its_disruption_budget_a
     let (healing, installed) = replica.base(&cluster, "vnode.a", Some(&base));
     fills(&healing);
     cluster.becomes("vnode.a", true).await;
-    assert_eq!(cluster.places().await, ["vnode.a"]);
+    assert_eq!(cluster.permits().await, ["vnode.a"]);
     replica.tells("vnode.a", Scene::Begun).await;
     assert_eq!(installed.asked.load(Ordering::SeqCst), 0, "a pod is still there");
     cluster.evict_for_taint("module").await;
@@ -296,7 +296,7 @@ async fn an_overloaded_base_is_drained_and_replaced_when_its_disruption_budget_a
         }),
     );
     cluster.becomes("vnode.a", false).await;
-    cluster.places_become(&[]).await;
+    cluster.permits_become(&[]).await;
     let others = cluster.taints("vnode.a").await;
     assert!(
         others.contains(&"schedule.koupleless.io/virtual-node".to_owned()),
@@ -360,7 +360,7 @@ async fn replicas_share_one_budget() {
     reads(&first, 50);
     cluster.becomes("vnode.a", false).await;
     cluster.becomes("vnode.b", true).await;
-    cluster.places_become(&["vnode.b"]).await;
+    cluster.permits_become(&["vnode.b"]).await;
 }
 
 #[tokio::test]
@@ -376,9 +376,9 @@ async fn nothing_is_done_for_a_node_that_another_replica_may_serve() {
     replica.tells("vnode.a", Scene::Held).await;
     let (served, _) = replica.base(&cluster, "vnode.b", None);
     fills(&served);
-    // Had the other taken a place in the budget, there would be none for this one.
+    // Had the other taken a permit in the budget, there would be none for this one.
     cluster.becomes("vnode.b", true).await;
-    assert_eq!(cluster.places().await, ["vnode.b"]);
+    assert_eq!(cluster.permits().await, ["vnode.b"]);
     reads(&served, 50);
     cluster.becomes("vnode.b", false).await;
     let token = FencingToken {
@@ -403,7 +403,7 @@ async fn however_many_replicas_ask_at_once_only_one_base_is_tainted() {
         .map(|(replica, node)| replica.base(&cluster, node, None).0)
         .collect();
     bases.iter().for_each(fills);
-    // The one that was first, for want of a pod that could be evicted, keeps its place.
+    // The one that was first, for want of a pod that could be evicted, keeps its permit.
     let told = |scene: Scene| {
         let of = |(replica, node): &(&Replica, &str)| replica.notes.of(node).contains(&scene);
         replicas.iter().zip(nodes).filter(of).count()
@@ -416,7 +416,7 @@ async fn however_many_replicas_ask_at_once_only_one_base_is_tainted() {
     for node in nodes {
         tainted += usize::from(cluster.is_tainted(node).await);
     }
-    assert_eq!((tainted, cluster.places().await.len()), (1, 1));
+    assert_eq!((tainted, cluster.permits().await.len()), (1, 1));
 }
 
 #[tokio::test]
@@ -434,7 +434,7 @@ async fn a_node_that_is_gone_leaves_its_place_to_others() {
         .await
         .unwrap();
     first.gone();
-    cluster.places_become(&[]).await;
+    cluster.permits_become(&[]).await;
     let (second, _) = replica.base(&cluster, "vnode.b", None);
     fills(&second);
     cluster.becomes("vnode.b", true).await;
@@ -459,10 +459,10 @@ async fn another_replica_goes_on_where_the_first_one_stopped() {
     fills(&healing);
     second.tells("vnode.a", Scene::Uninstalled).await;
     assert_eq!(installed.asked.load(Ordering::SeqCst), 1);
-    assert_eq!(cluster.places().await, ["vnode.a"]);
+    assert_eq!(cluster.permits().await, ["vnode.a"]);
     reads(&healing, 50);
     cluster.becomes("vnode.a", false).await;
-    cluster.places_become(&[]).await;
+    cluster.permits_become(&[]).await;
 }
 
 #[tokio::test]

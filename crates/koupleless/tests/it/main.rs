@@ -1,4 +1,4 @@
-//! What needs sockets, processes, recordings or an API server.
+//! What needs sockets, processes or an API server.
 
 #![allow(
     clippy::unwrap_used,
@@ -7,17 +7,11 @@
 )]
 
 mod alert;
-mod decoder;
 mod discovery;
-mod golden;
 mod heal;
-mod http;
-mod http_hostile;
 mod modules;
-mod mqtt;
 mod peer;
-mod server;
-mod upstream_cases;
+mod rights;
 
 use std::time::Duration;
 

@@ -3,4 +3,3 @@
 
 mod interop;
 mod tries;
-mod upstream_cases;

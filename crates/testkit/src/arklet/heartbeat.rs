@@ -1,8 +1,9 @@
 //! The heartbeat of the HTTP tunnel, as the JDK's own HTTP client sends it.
 
 use super::Identity;
-use super::json::{Enums, Json};
+use super::bean::bean;
 use super::live::{Inner, Live};
+use serde_json::{Value, json};
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -86,9 +87,9 @@ async fn beat(inner: &Inner, endpoint: &Endpoint) {
     }
 }
 
-/// The request to the byte.
+/// The request with its head as Java sends it.
 pub(crate) fn request(host: &str, path: &str, identity: &Identity, port: u16) -> String {
-    let body = status(identity, port).write(Enums::Text);
+    let body = status(identity, port).to_string();
     format!(
         "POST {path} HTTP/1.1\r\nContent-Type: application/json\r\nUser-Agent: Java/17.0.15\r\nHost: {host}\r\n\
          Accept: text/html, image/gif, image/jpeg, */*; q=0.2\r\nConnection: keep-alive\r\nContent-Length: {}\r\n\r\n{body}",
@@ -97,27 +98,28 @@ pub(crate) fn request(host: &str, path: &str, identity: &Identity, port: u16) ->
 }
 
 /// What a base tells of itself, which is always `activated`.
-pub(crate) fn status(identity: &Identity, port: u16) -> Json {
-    Json::bean([
+pub(crate) fn status(identity: &Identity, port: u16) -> Value {
+    bean([
         ("baseMetadata", metadata(identity)),
-        ("localHostName", Json::text(&identity.host_name)),
-        ("localIP", Json::text(&identity.local_ip)),
-        ("port", Json::Int(port.into())),
-        ("state", Json::text("activated")),
+        ("localHostName", json!(identity.host_name)),
+        ("localIP", json!(identity.local_ip)),
+        ("port", json!(port)),
+        ("state", json!("activated")),
     ])
 }
 
 /// Who a base is.
-pub(crate) fn metadata(identity: &Identity) -> Json {
-    Json::bean([
-        ("clusterName", Json::text(&identity.cluster)),
-        ("identity", Json::text(&identity.id)),
-        ("name", Json::text(&identity.name)),
-        ("version", Json::text(&identity.version)),
+pub(crate) fn metadata(identity: &Identity) -> Value {
+    bean([
+        ("clusterName", json!(identity.cluster)),
+        ("identity", json!(identity.id)),
+        ("name", json!(identity.name)),
+        ("version", json!(identity.version)),
     ])
 }
 
-/// Connects from a base's own address, by which it is believed: the machine has many, and would choose another.
+/// Connects from a base's own address, by which it is believed: the machine has many, and would choose
+/// another.
 async fn connect(from: IpAddr, host: &str) -> io::Result<TcpStream> {
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for to in lookup_host(host).await? {

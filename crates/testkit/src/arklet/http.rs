@@ -1,11 +1,11 @@
-//! The HTTP tunnel, on raw TCP because no HTTP library would answer as arklet does: no headers, the body ended by the
-//! close of the connection, one request per connection, and no answer at all to some requests.
+//! The HTTP tunnel, on raw TCP because no HTTP library would answer as arklet does: no headers, the body
+//! ended by the close of the connection, one request per connection, and no answer at all to some requests.
 
+use super::bean::bean;
 use super::engine::{Command, Output, Processed};
-use super::json::{Enums, Json};
 use super::live::{Conduct, Live};
 use super::world::Carrier;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -102,38 +102,38 @@ async fn answer(request: &Request, live: &Arc<Live>) -> Option<Vec<u8>> {
         }
     };
     let Some(command) = Command::named(request.command()) else {
-        let answer = Json::bean([
-            ("code", Json::text("CMD_NOT_FOUND")),
-            ("message", Json::text("please follow the doc")),
+        let answer = bean([
+            ("code", json!("CMD_NOT_FOUND")),
+            ("message", json!("please follow the doc")),
         ]);
-        return Some(format!("{OK}{}", answer.write(Enums::Text)).into_bytes());
+        return Some(format!("{OK}{answer}").into_bytes());
     };
     let step = live.begin(command, content.as_ref(), Carrier::EventLoop);
     let result = live.drive(step).await;
-    let answer = envelope(&live.inner.identity.id, result).write(Enums::Text);
+    let answer = envelope(&live.inner.identity.id, result);
     Some(format!("{OK}{answer}").into_bytes())
 }
 
 /// arklet's envelope of a result.
-fn envelope(identity: &str, result: Processed) -> Json {
+fn envelope(identity: &str, result: Processed) -> Value {
     match result {
-        Ok(Output::Success(data)) => Json::bean([
-            ("baseIdentity", Json::text(identity)),
-            ("code", Json::text("SUCCESS")),
+        Ok(Output::Success(data)) => bean([
+            ("baseIdentity", json!(identity)),
+            ("code", json!("SUCCESS")),
             ("data", data),
         ]),
-        Ok(Output::Failed { data, message }) => Json::bean([
-            ("baseIdentity", Json::text(identity)),
-            ("code", Json::text("FAILED")),
+        Ok(Output::Failed { data, message }) => bean([
+            ("baseIdentity", json!(identity)),
+            ("code", json!("FAILED")),
             ("data", data),
-            ("message", Json::text(message)),
+            ("message", json!(message)),
         ]),
-        Err(thrown) => Json::bean([
-            ("code", Json::text("CMD_PROCESS_INTERNAL_ERROR")),
-            ("errorStackTrace", Json::text(thrown.trace())),
+        Err(thrown) => bean([
+            ("code", json!("CMD_PROCESS_INTERNAL_ERROR")),
+            ("errorStackTrace", json!(thrown.trace())),
             (
                 "message",
-                Json::text(format!(
+                json!(format!(
                     "Internal Error: {}",
                     thrown.message.as_deref().unwrap_or("null")
                 )),

@@ -153,7 +153,8 @@ impl Jar {
     }
 }
 
-/// The jars there are, by URL. Clones share the catalogue: a jar put there later is seen by every base that has it.
+/// The jars there are, by URL. Clones share the catalogue: a jar put there later is seen by every base that
+/// has it.
 #[derive(Clone, Debug, Default)]
 pub struct Jars(Arc<RwLock<BTreeMap<String, Arc<Jar>>>>);
 

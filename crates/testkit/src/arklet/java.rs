@@ -1,6 +1,7 @@
 //! What a Java machine throws: throwables, their printed stack traces, and the bean fastjson makes of them.
 
-use super::json::Json;
+use super::bean::bean;
+use serde_json::{Value, json};
 
 /// One line of a stack trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,17 +50,17 @@ impl Frame {
         format!("{module}{}.{}({place})", self.class, self.method)
     }
 
-    fn bean(&self) -> Json {
+    fn bean(&self) -> Value {
         let (module, version) = self.module.clone().unzip();
-        Json::bean([
-            ("classLoaderName", Json::maybe(self.loader.as_deref())),
-            ("className", Json::text(&self.class)),
-            ("fileName", Json::text(&self.file)),
-            ("lineNumber", Json::Int(self.line.into())),
-            ("methodName", Json::text(&self.method)),
-            ("moduleName", Json::maybe(module.as_deref())),
-            ("moduleVersion", Json::maybe(version.as_deref())),
-            ("nativeMethod", Json::Bool(self.line == NATIVE)),
+        bean([
+            ("classLoaderName", json!(self.loader.as_deref())),
+            ("className", json!(self.class)),
+            ("fileName", json!(self.file)),
+            ("lineNumber", json!(self.line)),
+            ("methodName", json!(self.method)),
+            ("moduleName", json!(module.as_deref())),
+            ("moduleVersion", json!(version.as_deref())),
+            ("nativeMethod", json!(self.line == NATIVE)),
         ])
     }
 }
@@ -118,27 +119,27 @@ impl Throwable {
     }
 
     /// The bean fastjson writes, found in the document at `path` (such as `$.data.throwable`).
-    pub(crate) fn bean(&self, path: &str) -> Json {
+    pub(crate) fn bean(&self, path: &str) -> Value {
         let within = format!("{path}.cause");
         // The same object again: fastjson refers to where it was first.
         let target = if self.class == INVOCATION_TARGET && self.cause.is_some() {
-            Json::Object(vec![("$ref".to_owned(), Json::text(&within))])
+            json!({ "$ref": within })
         } else {
-            Json::Null
+            Value::Null
         };
-        Json::bean([
-            ("@type", Json::text(&self.class)),
+        bean([
+            ("@type", json!(self.class)),
             (
                 "cause",
                 self.cause
                     .as_ref()
-                    .map_or(Json::Null, |cause| cause.bean(&within)),
+                    .map_or(Value::Null, |cause| cause.bean(&within)),
             ),
-            ("localizedMessage", Json::maybe(self.message.as_deref())),
-            ("message", Json::maybe(self.message.as_deref())),
+            ("localizedMessage", json!(self.message.as_deref())),
+            ("message", json!(self.message.as_deref())),
             (
                 "stackTrace",
-                Json::List(self.frames.iter().map(Frame::bean).collect()),
+                Value::Array(self.frames.iter().map(Frame::bean).collect()),
             ),
             ("targetException", target),
         ])

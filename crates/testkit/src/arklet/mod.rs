@@ -1,11 +1,13 @@
-//! A fake Koupleless base: arklet's HTTP and MQTT tunnels and its heartbeat, byte for byte as recorded from arklet 1.4.2,
-//! over a model of sofa-ark's life cycle of modules. Jars are entries of a catalogue and say themselves how they behave.
+//! A fake Koupleless base: arklet's HTTP and MQTT tunnels and its heartbeat over a model of sofa-ark's life
+//! cycle of modules. What it says is what was recorded of arklet 1.4.2, as far as a reader of JSON can tell.
+//! Jars are entries of a catalogue and say themselves how they behave.
 //!
-//! Light enough for a thousand in one process: a base that nobody talks to is three sleeping tasks: its listener, its heartbeat, its MQTT tunnel.
+//! Light enough for a thousand in one process: a base that nobody talks to is three sleeping tasks: its
+//! listener, its heartbeat, its MQTT tunnel.
 //!
-//! What the recordings do not show and is assumed here: a start beyond the maximum of the metaspace fails with
-//! `java.lang.OutOfMemoryError: Metaspace`; the text of `help` for batches; the pool for asynchronous commands is never
-//! full.
+//! What the recordings do not show and is assumed here: a start beyond the maximum of the metaspace fails
+//! with `java.lang.OutOfMemoryError: Metaspace`; the text of `help` for batches; the pool for asynchronous
+//! commands is never full.
 //!
 //! ```no_run
 //! use evenkeel_testkit::arklet::{Base, Jar, Jars, Setup, Start, Thrown};
@@ -25,12 +27,12 @@
 //! # }
 //! ```
 
+mod bean;
 mod engine;
 mod heartbeat;
 mod http;
 mod jar;
 mod java;
-mod json;
 mod live;
 mod mqtt;
 mod world;
@@ -77,7 +79,8 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// What a stock base says that believes in this address: name, version, cluster and environment are the defaults.
+    /// What a stock base says that believes in this address: name, version, cluster and environment are the
+    /// defaults.
     pub fn stock(ip: impl ToString) -> Self {
         let ip = ip.to_string();
         Self {
@@ -268,7 +271,8 @@ impl Base {
         self.with_engine(|engine| engine.partial_health = partial);
     }
 
-    /// From now on its modules and it use so much metaspace together, of at most `max` (−1 for no limit). In bytes.
+    /// From now on its modules and it use so much metaspace together, of at most `max` (−1 for no limit). In
+    /// bytes.
     pub fn metaspace(&self, used: i64, max: i64) {
         self.with_engine(|engine| {
             engine.metaspace.used += used - engine.metaspace_used();
@@ -295,7 +299,8 @@ impl Base {
         });
     }
 
-    /// Installs a module as somebody on the machine would, without a request. Fails the test if it does not work.
+    /// Installs a module as somebody on the machine would, without a request. Fails the test if it does not
+    /// work.
     pub async fn install_by_hand(&self, url: &str) {
         let live = self.inner.current().expect("the base is up");
         let step = live.with(|engine, world| engine.install_by_hand(world, url));

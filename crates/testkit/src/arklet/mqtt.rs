@@ -1,8 +1,8 @@
 //! The MQTT tunnel: a base as a client of a broker, with the topics and payloads of arklet-tunnel-mqtt.
 
-use super::engine::{Command, Output, Processed};
+use super::bean::bean;
+use super::engine::{Command, Output, Processed, name_constants};
 use super::heartbeat::{metadata, status};
-use super::json::{Enums, Json};
 use super::live::Live;
 use super::world::{Carrier, Moment};
 use rumqttc::{AsyncClient, Event, EventLoop, MqttOptions, Packet, Publish, PublishOptions, QoS};
@@ -142,19 +142,20 @@ impl Outlet {
     }
 
     /// Publishes with QoS 1; while there is no connection, to nobody, as Paho does.
-    fn publish(&self, topic: &str, data: Json) {
+    fn publish(&self, topic: &str, data: Value) {
         if !self.connected.load(Ordering::Acquire) {
             return;
         }
-        let message = Json::bean([
+        let mut message = bean([
             ("data", data),
             (
                 "publishTimestamp",
-                Json::Int(self.live.inner.at(Moment::Published, topic)),
+                json!(self.live.inner.at(Moment::Published, topic)),
             ),
         ]);
+        name_constants(&mut message);
         let topic = format!("{}/base/{topic}", self.prefix);
-        let payload = message.write(Enums::Name);
+        let payload = message.to_string();
         let _queued = self
             .client
             .try_publish(topic, payload, PublishOptions::at_least_once());
@@ -192,11 +193,11 @@ impl Outlet {
             ("baseline", Value::Array(_)) => {
                 let batch = json!({ "bizList": content });
                 let result = self.process(Command::Batch, &batch).await;
-                let fields = vec![
-                    ("command".to_owned(), Json::text(Command::Batch.id())),
-                    ("response".to_owned(), response(result)),
-                ];
-                Some(("batchInstallBizResponse", Json::hash_map(fields, 16)))
+                let data = bean([
+                    ("command", json!(Command::Batch.id())),
+                    ("response", response(result)),
+                ]);
+                Some(("batchInstallBizResponse", data))
             }
             ("health", Value::Object(_)) => match self.process(Command::Health, &content).await {
                 Ok(output) => Some(("health", response(Ok(output)))),
@@ -214,20 +215,16 @@ impl Outlet {
         }
     }
 
-    async fn operate(&self, command: &str, content: &Value) -> Option<(&'static str, Json)> {
+    async fn operate(&self, command: &str, content: &Value) -> Option<(&'static str, Value)> {
         let known = Command::named(command)?;
         let result = self.process(known, content).await;
-        let field = |key: &str| {
-            let value = content[key].as_str().map_or(Json::Null, Json::text);
-            (key.to_owned(), value)
-        };
-        let fields = vec![
-            ("command".to_owned(), Json::text(command)),
-            field("bizName"),
-            field("bizVersion"),
-            ("response".to_owned(), response(result)),
-        ];
-        Some(("bizOperation", Json::hash_map(fields, 16)))
+        let data = bean([
+            ("command", json!(command)),
+            ("bizName", json!(content["bizName"].as_str())),
+            ("bizVersion", json!(content["bizVersion"].as_str())),
+            ("response", response(result)),
+        ]);
+        Some(("bizOperation", data))
     }
 
     async fn process(&self, command: Command, content: &Value) -> Processed {
@@ -237,23 +234,20 @@ impl Outlet {
 }
 
 /// A result as this tunnel tells it; unlike over HTTP, what was thrown is a failure like others.
-fn response(result: Processed) -> Json {
+fn response(result: Processed) -> Value {
     match result {
-        Ok(Output::Success(data)) => Json::bean([("code", Json::text("SUCCESS")), ("data", data)]),
-        Ok(Output::Failed { data, message }) => Json::bean([
-            ("code", Json::text("FAILED")),
+        Ok(Output::Success(data)) => bean([("code", json!("SUCCESS")), ("data", data)]),
+        Ok(Output::Failed { data, message }) => bean([
+            ("code", json!("FAILED")),
             ("data", data),
-            ("message", Json::text(message)),
+            ("message", json!(message)),
         ]),
         Err(thrown) => {
-            let data = Json::bean([
-                ("code", Json::text("FAILED")),
-                ("message", Json::text(thrown.trace())),
-            ]);
-            Json::bean([
-                ("code", Json::text("FAILED")),
+            let data = bean([("code", json!("FAILED")), ("message", json!(thrown.trace()))]);
+            bean([
+                ("code", json!("FAILED")),
                 ("data", data),
-                ("message", Json::maybe(thrown.message.as_deref())),
+                ("message", json!(thrown.message.as_deref())),
             ])
         }
     }

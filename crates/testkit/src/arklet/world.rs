@@ -1,5 +1,5 @@
-//! What a base does not decide itself: the time, the machine's figures, the frames of its stack traces, and who wins a
-//! race between threads. A recording that is replayed supplies its own.
+//! What a base does not decide itself: the time, the machine's figures, the frames of its stack traces, and
+//! who wins a race between threads. A recording that is replayed supplies its own.
 
 use super::java::Frame;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -90,8 +90,8 @@ pub trait World: Send {
     /// Milliseconds since 1970 at this moment, about what `Moment` says.
     fn at(&mut self, moment: Moment, about: &str) -> i64;
 
-    /// Metaspace that a command took by its own reckoning, given what its modules took. The real figure also holds
-    /// what else happened meanwhile.
+    /// Metaspace that a command took by its own reckoning, given what its modules took. The real figure also
+    /// holds what else happened meanwhile.
     fn elapsed_space(&mut self, grown: i64) -> i64 {
         grown
     }
@@ -107,15 +107,10 @@ pub trait World: Send {
         Machine::up((self.at(Moment::Asked, "health") - boot) as f64 / 1000.0)
     }
 
-    /// Frames of a throwable of this class, innermost first, thrown while `handler` (a class of arklet) served a command
-    /// on `carrier`. `depth` counts causes from the outermost.
+    /// Frames of a throwable of this class, innermost first, thrown while `handler` (a class of arklet)
+    /// served a command on `carrier`. `depth` counts causes from the outermost.
     fn frames(&mut self, class: &str, handler: &str, carrier: Carrier, depth: usize) -> Vec<Frame> {
         plausible_frames(class, handler, carrier, depth)
-    }
-
-    /// Order in which a batch lists its URLs. Java's hash table would give the order they come in.
-    fn order_urls(&mut self, urls: &mut Vec<String>) {
-        let _ = urls;
     }
 }
 

@@ -39,8 +39,8 @@ impl Default for BrokerSetup {
     }
 }
 
-/// An MQTT 3.1.1 broker: QoS 0 and 1, retained messages, wildcards, last wills, clean and kept sessions. Ends when it is
-/// dropped.
+/// An MQTT 3.1.1 broker: QoS 0 and 1, retained messages, wildcards, last wills, clean and kept sessions. Ends
+/// when it is dropped.
 pub struct Broker {
     shared: Arc<Shared>,
     address: SocketAddr,

@@ -105,8 +105,8 @@ fn read_log(home: &Path) -> String {
     std::fs::read_to_string(home.join("log")).unwrap_or_default()
 }
 
-/// Runs it until it says that it does; `None` if it ends instead. That somebody accepts connections at its address would
-/// not tell who.
+/// Runs it until it says that it does; `None` if it ends instead. That somebody accepts connections at its
+/// address would not tell who.
 fn run(program: &Path, home: &Path) -> Option<Child> {
     let starts = || read_log(home).matches(" running").count();
     let before = starts();

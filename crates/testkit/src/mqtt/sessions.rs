@@ -76,8 +76,8 @@ impl Sessions {
         }
     }
 
-    /// All connections are gone and no wills are sent, as when a broker crashes. A broker without persistence forgets
-    /// its sessions and retained messages too. The log stays.
+    /// All connections are gone and no wills are sent, as when a broker crashes. A broker without persistence
+    /// forgets its sessions and retained messages too. The log stays.
     pub(crate) fn crash(&mut self, persistent: bool) {
         self.clients.clear();
         if persistent {

@@ -199,7 +199,8 @@ async fn mosquitto_asks_for_credentials() {
     asks(mosquitto.address()).await;
 }
 
-/// Certificates for a broker on 127.0.0.1, and a client's configuration with or without a certificate of its own.
+/// Certificates for a broker on 127.0.0.1, and a client's configuration with or without a certificate of its
+/// own.
 fn certificates(home: &Path) -> (MosquittoTls, ClientConfig, ClientConfig) {
     evenkeel_net::init_crypto();
     let validity = Validity {

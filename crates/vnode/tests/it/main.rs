@@ -12,5 +12,4 @@ mod fleet;
 mod handover;
 mod lifecycle;
 mod stream;
-mod upstream_cases;
 mod virtual_kubelet;

@@ -12,7 +12,7 @@ const KNOWN: usize = 10_000;
 pub struct Limits {
     /// One about the same scene, base and module is sent once in this time.
     pub same: Duration,
-    /// So many may be sent at once; at least 1.
+    /// Most alerts that are sent at once; at least 1.
     pub burst: u32,
     /// After a burst one is sent each time this has passed.
     pub every: Duration,
@@ -31,7 +31,7 @@ impl Default for Limits {
 
 /// What becomes of an alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// It is sent.
     Send {
         /// How many like it were held back since the last one.
@@ -47,7 +47,7 @@ pub enum Verdict {
 
 /// Says which alerts are sent.
 #[derive(Debug)]
-pub struct Guard {
+pub(crate) struct Guard {
     limits: Limits,
     sent: HashMap<(Scene, String, Option<String>), Sent>,
     /// When the burst is as large as it can be again.
@@ -63,7 +63,7 @@ struct Sent {
 
 impl Guard {
     /// Nothing was sent yet.
-    pub fn new(limits: Limits) -> Self {
+    pub(crate) fn new(limits: Limits) -> Self {
         Self {
             limits,
             sent: HashMap::new(),
@@ -73,7 +73,7 @@ impl Guard {
     }
 
     /// What becomes of it. `now` never goes back; its origin is the caller's.
-    pub fn admit(&mut self, now: Duration, alert: &Alert) -> Verdict {
+    pub(crate) fn admit(&mut self, now: Duration, alert: &Alert) -> Verdict {
         let key = (alert.scene, alert.base.clone(), alert.module.clone());
         let same = self.limits.same;
         let is_recent = |sent: &Sent| now.saturating_sub(sent.at) < same;
@@ -91,7 +91,8 @@ impl Guard {
                 return Verdict::TooMany;
             }
         }
-        // Each one that is sent moves the time on at which the burst is whole again; it may not be moved beyond what the burst holds.
+        // Each one that is sent moves the time on at which the burst is whole again; it may not be moved
+        // beyond what the burst holds.
         let every = self.limits.every;
         let full_at = self.full_at.max(now) + every;
         if full_at.saturating_sub(now) > every * self.limits.burst.max(1) {

@@ -15,9 +15,9 @@ const SECRET: [&str; 9] = [
     "credential",
 ];
 
-/// The text without secrets: values of query parameters and user names with passwords in URLs, and the values of what is named like a
-/// secret (`token=..`, `password=..`) anywhere.
-pub fn redact(text: &str) -> String {
+/// The text without secrets: values of query parameters and user names with passwords in URLs, and the values
+/// of what is named like a secret (`token=..`, `password=..`) anywhere.
+pub(crate) fn redact(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(start) = rest.find(|c: char| !is_end(c)) {
@@ -31,7 +31,8 @@ pub fn redact(text: &str) -> String {
     out
 }
 
-/// What ends a word: nothing that stands unescaped in a URL, but for the comma and brackets, which texts put around them.
+/// What ends a word: nothing that stands unescaped in a URL, but for the comma and brackets, which texts put
+/// around them.
 fn is_end(c: char) -> bool {
     c.is_whitespace()
         || c.is_control()

@@ -4,19 +4,19 @@ use super::{Note, Reading};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a machine is told.
+/// What has happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Input {
+pub(crate) enum Input {
     /// What a machine that begins finds on the node: whether the taint is there.
     Found {
-        /// It is.
+        /// Whether the node has the taint.
         tainted: bool,
     },
     /// An answer to `health`. `None`: the base could not measure itself; the last reading stands.
     Health(Option<Reading>),
     /// What is known of the base otherwise.
     Base {
-        /// It has not been heard of for too long.
+        /// Whether the base has been silent for too long.
         silent: bool,
         /// `metadata.uid` of the pod that it runs in.
         pod: Option<Arc<str>>,
@@ -29,40 +29,41 @@ pub enum Input {
     Tick,
 }
 
-/// What is to be done. Each is answered once, with [`Answer::Failed`] if nothing better is known, and may be repeated.
+/// What is to be done. Each is answered once, with [`Answer::Failed`] if nothing better is known, and may be
+/// repeated.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Take a place in the budget, or keep the one that is held.
+pub(crate) enum Action {
+    /// Take a permit of the budget, or keep the one that is held.
     Acquire,
     /// Set the taint.
     Taint,
-    /// Look which pods are still there, and whether the taint is.
-    Look,
+    /// Inspect the node: which pods are still there, and whether the taint is.
+    Inspect,
     /// Uninstall what is left of our modules.
     Uninstall,
     /// Evict the pod of this UID, in which the base runs, by the Eviction API of the cluster that it is in.
     Replace(Arc<str>),
     /// Take the taint off; one that is not there is fine.
     Untaint,
-    /// Give the place in the budget back; one that is not held is fine.
+    /// Give the permit back; one that is not held is fine.
     Release,
 }
 
 /// What came of an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub(crate) enum Answer {
     /// It is done.
     Done,
-    /// There is no place; these nodes have them.
+    /// No permit is free: these nodes have them.
     Full(String),
-    /// What a look showed. It began after it was asked for.
+    /// What the inspection showed. It began after it was requested.
     Seen {
         /// Pods that must leave for the taint and have not.
         pods: usize,
-        /// The taint is there.
+        /// Whether the node has the taint.
         tainted: bool,
     },
-    /// So many of our modules are left.
+    /// This number of our modules is left.
     Left(usize),
     /// The pod is no more: there is nothing to evict.
     NoPod,
@@ -74,7 +75,7 @@ pub enum Answer {
 
 /// How a healing ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// The metaspace is back.
     Recovered,
     /// The base is a new one.
@@ -85,50 +86,50 @@ pub enum Outcome {
 
 /// Where a healing stands. Times are those of the inputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub(crate) enum Phase {
     /// Nothing is wrong, or nothing is known.
     Well,
     /// The taint was found at the start: readings decide whether a healing goes on.
     Adopted,
-    /// It waits for a place in the budget.
+    /// It waits for a permit of the budget.
     Asking,
     /// The taint is being set.
     Tainting {
-        /// Then the place is asked for anew.
+        /// When the permit is requested anew.
         until: Duration,
     },
     /// Pods leave; the cluster evicts them.
     Draining {
-        /// Then it gives up.
+        /// When it gives up.
         until: Duration,
-        /// Pods at the last look.
+        /// Pods at the last inspection.
         pods: Option<usize>,
     },
     /// What is left of our modules is being uninstalled.
     Uninstalling {
-        /// Then it goes on without.
+        /// When it goes on although some are left.
         until: Duration,
     },
     /// The base is empty, and may show that its metaspace is back.
     Settling {
-        /// Then the base is replaced.
+        /// When the base is replaced.
         until: Duration,
     },
     /// Its pod is being evicted.
     Replacing {
-        /// A last look has shown that no pod has come since.
+        /// A last inspection has shown that no pod has come since.
         sure: bool,
     },
     /// A new base is expected.
     Waiting {
-        /// Then the eviction is asked for again.
+        /// When the eviction is requested again.
         until: Duration,
     },
     /// The base is empty, and no pod of it is known: somebody has to restart it.
     Spent,
     /// The taint is being taken off.
     Untainting(Outcome),
-    /// The place in the budget is being given back. `None`: no taint was set.
+    /// The permit is being given back. `None`: no taint was set.
     Releasing(Option<Outcome>),
     /// The node is no more.
     Gone,
@@ -136,10 +137,10 @@ pub enum Phase {
 
 /// What a machine answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Output {
+pub(crate) struct Output {
     /// What is to be done.
     pub action: Option<Action>,
-    /// What people are told.
+    /// What is reported to people.
     pub notes: Vec<Note>,
     /// When the machine wants a [`Input::Tick`], if nothing else comes.
     pub wake: Option<Duration>,

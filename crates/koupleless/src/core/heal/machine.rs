@@ -5,17 +5,18 @@ use super::{Judgement, Note, Reading, Scene, Settings};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// For how long setting the taint is tried before the place in the budget is asked for anew. A place whose node has no taint is given
-/// to others after ten minutes, see [`budget`](crate::core::budget); by then this machine must have stopped trying.
+/// For how long setting the taint is tried before the permit is requested anew. A permit whose node has no
+/// taint is given to others after ten minutes, see [`budget`](crate::core::budget); by then this machine must
+/// have stopped trying.
 const TAINTING: Duration = Duration::from_secs(120);
 
 /// One base's healing.
 #[derive(Debug)]
-pub struct Machine {
+pub(crate) struct Machine {
     settings: Settings,
     phase: Phase,
     pending: Option<Action>,
-    last: Option<Reading>,
+    pub(super) last: Option<Reading>,
     highs: u32,
     lows: u32,
     /// Readings in a row that were not high, and readings of the present phase that could be judged.
@@ -28,11 +29,11 @@ pub struct Machine {
     tries: u32,
     not_before: Duration,
     paused_until: Duration,
-    /// The budget may hold a place for us.
+    /// The budget may hold a permit for us.
     may_hold: bool,
     /// The node may have the taint.
     may_be_tainted: bool,
-    told: bool,
+    reported: bool,
     notes: Vec<Note>,
 }
 
@@ -44,7 +45,7 @@ enum Next {
 
 impl Machine {
     /// Of a base of which nothing is known.
-    pub fn new(settings: Settings) -> Self {
+    pub(crate) fn new(settings: Settings) -> Self {
         Self {
             settings,
             phase: Phase::Well,
@@ -63,23 +64,18 @@ impl Machine {
             paused_until: Duration::ZERO,
             may_hold: false,
             may_be_tainted: false,
-            told: false,
+            reported: false,
             notes: Vec::new(),
         }
     }
 
     /// Where it stands.
-    pub fn phase(&self) -> &Phase {
+    pub(crate) fn phase(&self) -> &Phase {
         &self.phase
     }
 
-    /// The last reading, of whatever age.
-    pub fn last(&self) -> Option<&Reading> {
-        self.last.as_ref()
-    }
-
     /// Takes what happened. `now` never goes back; its origin is the caller's.
-    pub fn on(&mut self, now: Duration, input: Input) -> Output {
+    pub(crate) fn on(&mut self, now: Duration, input: Input) -> Output {
         match input {
             Input::Found { tainted } => {
                 if tainted && self.phase == Phase::Well && self.pending.is_none() {
@@ -154,7 +150,7 @@ impl Machine {
             | Phase::Uninstalling { until }
             | Phase::Settling { until }
             | Phase::Waiting { until } => *until = until.saturating_add(by),
-            // What the last look showed is old.
+            // What the last inspection showed is old.
             Phase::Replacing { sure } => *sure = false,
             _ => {}
         }
@@ -196,7 +192,7 @@ impl Machine {
                 let until = now.saturating_add(self.settings.drain);
                 self.enter(now, Phase::Draining { until, pods: None });
             }
-            (Action::Look, Answer::Seen { pods, tainted }) => self.seen(now, pods, tainted),
+            (Action::Inspect, Answer::Seen { pods, tainted }) => self.seen(now, pods, tainted),
             (Action::Uninstall, Answer::Left(0)) => {
                 self.note(
                     Scene::Uninstalled,
@@ -247,7 +243,7 @@ impl Machine {
             Phase::Draining { pods: last, .. } if pods > 0 => {
                 *last = Some(pods);
                 self.tries = 0;
-                self.not_before = now.saturating_add(self.settings.look);
+                self.not_before = now.saturating_add(self.settings.inspect);
             }
             Phase::Draining { .. } => {
                 self.note(
@@ -293,7 +289,7 @@ impl Machine {
                     "the taint is gone: the base is a new one".to_owned(),
                 );
             }
-            // Told when it was decided.
+            // Reported when it was decided.
             Outcome::GaveUp => {}
         }
         self.may_be_tainted = false;
@@ -374,7 +370,7 @@ impl Machine {
                 self.note(Scene::GaveUp, message);
                 Next::To(Phase::Untainting(Outcome::GaveUp))
             }
-            Phase::Draining { until, .. } => self.when(now, Action::Look, Some(until)),
+            Phase::Draining { until, .. } => self.when(now, Action::Inspect, Some(until)),
             Phase::Uninstalling { until } if now >= until => {
                 self.settle(now);
                 Next::To(self.phase.clone())
@@ -392,7 +388,7 @@ impl Machine {
                 self.note(Scene::Held, message);
                 Next::To(Phase::Spent)
             }
-            Phase::Replacing { sure: false } => self.when(now, Action::Look, None),
+            Phase::Replacing { sure: false } => self.when(now, Action::Inspect, None),
             Phase::Replacing { sure: true } => match self.pod.clone() {
                 Some(pod) => self.when(now, Action::Replace(pod), None),
                 None => Next::To(Phase::Spent),
@@ -439,7 +435,7 @@ impl Machine {
 
     fn enter(&mut self, now: Duration, phase: Phase) {
         if std::mem::discriminant(&phase) != std::mem::discriminant(&self.phase) {
-            (self.tries, self.not_before, self.told) = (0, now, false);
+            (self.tries, self.not_before, self.reported) = (0, now, false);
         }
         self.phase = phase;
     }
@@ -449,10 +445,10 @@ impl Machine {
         self.not_before = now.saturating_add(self.settings.wait(self.tries));
     }
 
-    /// Told once per phase: repetitions are no news.
+    /// Reports this once per phase: repetitions are no news.
     fn held(&mut self, message: String) {
-        if !self.told {
-            self.told = true;
+        if !self.reported {
+            self.reported = true;
             self.note(Scene::Held, message);
         }
     }
@@ -475,12 +471,12 @@ impl Machine {
 
 fn wording(action: &Action) -> &'static str {
     match action {
-        Action::Acquire => "cannot ask for a place in the healing budget",
+        Action::Acquire => "cannot request a permit of the healing budget",
         Action::Taint => "cannot set the taint",
-        Action::Look => "cannot see which pods are on the node",
+        Action::Inspect => "cannot see which pods are on the node",
         Action::Uninstall => "cannot uninstall what is left of our modules",
         Action::Replace(_) => "cannot evict the base's pod",
         Action::Untaint => "cannot take the taint off",
-        Action::Release => "cannot give the place in the healing budget back",
+        Action::Release => "cannot give the permit of the healing budget back",
     }
 }

@@ -1,4 +1,4 @@
-//! What people are told of a healing.
+//! What is reported to people of a healing.
 
 use evenkeel_api::names::koupleless::healing;
 
@@ -7,7 +7,7 @@ use evenkeel_api::names::koupleless::healing;
 pub struct Note {
     /// What it is about.
     pub scene: Scene,
-    /// In words.
+    /// What happened, in words.
     pub message: String,
 }
 
@@ -16,7 +16,7 @@ pub struct Note {
 pub enum Scene {
     /// The base is overloaded.
     Overload,
-    /// Healing waits.
+    /// Healing waits for something that the message names.
     Held,
     /// The taint is set.
     Begun,

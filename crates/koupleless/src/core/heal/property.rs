@@ -1,5 +1,5 @@
-//! Random worlds: bases that fill up, answers that are lost, replicas that are restarted. What must never happen never does, and
-//! once the world is well again every healing ends.
+//! Random worlds: bases that fill up, answers that are lost, replicas that are restarted. What must never
+//! happen never does, and once the world is well again every healing ends.
 
 use super::*;
 use crate::core::budget::{Budget, Limit, Nodes, Verdict};
@@ -14,7 +14,7 @@ const MAX: u64 = 1_000;
 /// The shell's: no action is under way for longer.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// One base as it is, and the machine that looks after it.
+/// One base as it is, and the machine that heals it.
 struct Base {
     machine: Machine,
     /// And since when it is under way.
@@ -27,7 +27,7 @@ struct Base {
     pod: Option<u64>,
     uptime: Duration,
     silent: bool,
-    /// The last look saw the taint and no pod that must leave.
+    /// The last inspection saw the taint and no pod that must leave.
     emptied: bool,
     /// And since then none has come.
     still_empty: bool,
@@ -49,7 +49,7 @@ enum Step {
     Restarts,
     ForgetsPod(bool),
     LosesTaint,
-    /// The replica that looks after it is another one now.
+    /// Another replica heals it from now on.
     Restart,
     Time(u64),
 }
@@ -138,7 +138,7 @@ impl World {
                 base.tainted = true;
                 Answer::Done
             }
-            Action::Look => {
+            Action::Inspect => {
                 base.emptied = base.tainted && base.pods == 0;
                 base.still_empty = base.emptied;
                 Answer::Seen {
@@ -163,7 +163,7 @@ impl World {
                 Answer::Done
             }
             Action::Release => {
-                assert!(!base.tainted, "the place is given back before the taint is gone");
+                assert!(!base.tainted, "the permit is given back before the taint is gone");
                 self.budget.release(&index.to_string());
                 Answer::Done
             }
@@ -181,7 +181,7 @@ impl World {
             }
             Step::Silence(silent) => {
                 self.bases[index].silent = *silent;
-                self.tell(index);
+                self.report(index);
             }
             Step::Answer { done, heard } => {
                 let Some((action, _)) = self.bases[index].pending.take() else {
@@ -198,7 +198,7 @@ impl World {
                 } else {
                     Answer::Failed("lost".to_owned())
                 };
-                self.tell(index);
+                self.report(index);
                 self.on(index, Input::Answer(answer));
             }
             Step::Pods(pods) => {
@@ -220,13 +220,13 @@ impl World {
             Step::Leak(leak) => self.bases[index].leak = *leak,
             Step::Restarts => {
                 self.bases[index].restart();
-                self.tell(index);
+                self.report(index);
             }
             Step::ForgetsPod(known) => {
                 let pods = self.pods;
                 let base = &mut self.bases[index];
                 base.pod = known.then_some(base.pod.unwrap_or(pods));
-                self.tell(index);
+                self.report(index);
             }
             Step::LosesTaint => {
                 self.bases[index].tainted = false;
@@ -236,7 +236,7 @@ impl World {
                 base.machine = Machine::new(Settings::default());
                 base.pending = None;
                 let tainted = base.tainted;
-                self.tell(index);
+                self.report(index);
                 self.on(index, Input::Found { tainted });
             }
             Step::Time(seconds) => {
@@ -254,11 +254,11 @@ impl World {
             }
         }
         let tainted = self.bases.iter().filter(|base| base.tainted).count();
-        let places = self.limit.of(BASES);
-        assert!(tainted <= places, "{tainted} bases tainted, {places} may be");
+        let permits = self.limit.of(BASES);
+        assert!(tainted <= permits, "{tainted} bases tainted, {permits} may be");
     }
 
-    fn tell(&mut self, index: usize) {
+    fn report(&mut self, index: usize) {
         let base = &self.bases[index];
         let (silent, pod) = (base.silent, base.pod.map(|pod| Arc::from(pod.to_string())));
         self.on(index, Input::Base { silent, pod });
@@ -299,7 +299,7 @@ proptest! {
     ) {
         let mut world = World::new(limit);
         for index in 0..BASES {
-            world.tell(index);
+            world.report(index);
         }
         for (index, step) in &steps {
             world.step(*index, step);

@@ -8,8 +8,9 @@ pub enum Measure {
     /// What classes take. Falls when modules are unloaded.
     #[default]
     Used,
-    /// What the JVM took from the system for them: never less than what is used, and what the limit is about. Older JVMs hardly
-    /// ever give it back, so that a base which was drained may have to be replaced all the same.
+    /// What the JVM took from the system for them: never less than what is used, and what the limit is about.
+    /// Older JVMs hardly ever give it back, so that a base which was drained may have to be replaced all the
+    /// same.
     Committed,
 }
 
@@ -20,23 +21,27 @@ pub struct Settings {
     pub high: u8,
     /// Below this share it is well again, in percent; lower than `high`.
     pub low: u8,
-    /// So many readings in a row decide; at least 1.
+    /// Number of readings in a row that decide; at least 1.
     pub readings: u32,
     /// What is measured.
     pub measure: Measure,
     /// For how long pods may take to leave.
     pub drain: Duration,
-    /// Between two looks at whether they have.
-    pub look: Duration,
+    /// Pause between two inspections of whether they have left.
+    pub inspect: Duration,
     /// For how long uninstalling is tried.
     pub uninstall: Duration,
-    /// For how long an empty base may take to show that its metaspace is back: a collection must happen first.
+    /// For how long an empty base may take to show that its metaspace is back: a collection must happen
+    /// first.
     pub settle: Duration,
-    /// After an accepted eviction the base is expected to be a new one, or gone, within this time; then the eviction is asked for again.
+    /// After an accepted eviction the base is expected to be a new one, or gone, within this time; then the
+    /// eviction is asked for again.
     pub replace: Duration,
-    /// First and longest wait before something that failed or was refused is asked for again; doubled in between.
+    /// First and longest wait before something that failed or was refused is asked for again; doubled in
+    /// between.
     pub back_off: (Duration, Duration),
-    /// After the end of a healing the base is left alone for this long: one whose modules need more than it has would be drained without end.
+    /// After the end of a healing the base is left alone for this long: one whose modules need more than it
+    /// has would be drained without end.
     pub pause: Duration,
 }
 
@@ -48,9 +53,9 @@ pub enum SettingsError {
         "the marks of metaspace are {low} % and {high} %; the low one must be above 0 and below the high one, which is 100 at most"
     )]
     Marks {
-        /// Low mark.
+        /// The low mark, in percent.
         low: u8,
-        /// High mark.
+        /// The high mark, in percent.
         high: u8,
     },
     /// No reading would decide.
@@ -70,7 +75,7 @@ impl Default for Settings {
             measure: Measure::default(),
             // Ten of the usual grace periods.
             drain: Duration::from_secs(300),
-            look: Duration::from_secs(2),
+            inspect: Duration::from_secs(2),
             uninstall: Duration::from_secs(120),
             settle: Duration::from_secs(60),
             replace: Duration::from_secs(300),
@@ -94,7 +99,7 @@ impl Settings {
         }
         let times = [
             ("draining", self.drain),
-            ("looking", self.look),
+            ("inspecting the node", self.inspect),
             ("uninstalling", self.uninstall),
             ("replacing", self.replace),
             ("the first repetition", self.back_off.0),

@@ -95,7 +95,7 @@ impl Healing {
         self.reads(3, 90)
             .answers(Action::Acquire, Answer::Done)
             .answers(Action::Taint, Answer::Done)
-            .answers(Action::Look, seen(0))
+            .answers(Action::Inspect, seen(0))
     }
 
     fn emptied(&mut self) -> &mut Self {
@@ -125,15 +125,15 @@ fn a_base_is_tainted_drained_emptied_and_replaced() {
     healing
         .answers(Action::Acquire, Answer::Done)
         .answers(Action::Taint, Answer::Done)
-        .answers(Action::Look, seen(2))
+        .answers(Action::Inspect, seen(2))
         .idle()
         .after(2)
-        .answers(Action::Look, seen(0))
+        .answers(Action::Inspect, seen(0))
         .answers(Action::Uninstall, Answer::Left(0))
         .reads(3, 80)
         .idle()
         .after(60)
-        .answers(Action::Look, seen(0))
+        .answers(Action::Inspect, seen(0))
         .answers(replace(), Answer::Done)
         .idle()
         .pod(Some("pod-2"))
@@ -196,7 +196,7 @@ fn a_base_that_cannot_measure_itself_keeps_its_last_reading() {
     let mut healing = Healing::new();
     healing.reads(2, 90);
     healing.on(Input::Health(None)).on(Input::Health(None)).idle();
-    assert_eq!(healing.machine.last(), Some(&percent(90)));
+    assert_eq!(healing.machine.last, Some(percent(90)));
     healing
         .reads(1, 90)
         .answers(Action::Acquire, Answer::Full("other".to_owned()));
@@ -211,13 +211,13 @@ fn a_silent_base_is_left_alone_and_its_deadlines_wait() {
         .answers(Action::Acquire, Answer::Done)
         .answers(Action::Taint, Answer::Done);
     healing
-        .answers(Action::Look, seen(1))
+        .answers(Action::Inspect, seen(1))
         .silent(true)
         .after(10_000)
         .idle();
     healing
         .silent(false)
-        .answers(Action::Look, seen(0))
+        .answers(Action::Inspect, seen(0))
         .answers(Action::Uninstall, failed());
 }
 
@@ -299,7 +299,7 @@ fn pods_that_do_not_leave_end_it_and_the_taint_goes() {
         .answers(Action::Acquire, Answer::Done)
         .answers(Action::Taint, Answer::Done);
     for _ in 0..150 {
-        healing.answers(Action::Look, seen(1)).after(2);
+        healing.answers(Action::Inspect, seen(1)).after(2);
     }
     healing
         .answers(Action::Untaint, Answer::Done)
@@ -315,7 +315,7 @@ fn a_look_that_fails_shows_nothing() {
         .reads(3, 90)
         .answers(Action::Acquire, Answer::Done)
         .answers(Action::Taint, Answer::Done);
-    healing.answers(Action::Look, failed()).idle();
+    healing.answers(Action::Inspect, failed()).idle();
     assert!(matches!(
         healing.machine.phase(),
         Phase::Draining { pods: None, .. }
@@ -333,9 +333,9 @@ fn a_taint_that_somebody_took_off_is_set_again_before_anything_else() {
         .reads(3, 90)
         .answers(Action::Acquire, Answer::Done)
         .answers(Action::Taint, Answer::Done)
-        .answers(Action::Look, untainted)
+        .answers(Action::Inspect, untainted)
         .answers(Action::Taint, Answer::Done)
-        .answers(Action::Look, seen(0))
+        .answers(Action::Inspect, seen(0))
         .answers(Action::Uninstall, Answer::Left(0));
 }
 
@@ -346,7 +346,7 @@ fn a_taint_that_cannot_be_set_gives_way_after_two_minutes() {
     for wait in [5, 10, 20, 40, 80] {
         healing.answers(Action::Taint, failed()).after(wait);
     }
-    // The place is confirmed before anybody else could have it.
+    // The permit is confirmed before anybody else could have it.
     healing
         .answers(Action::Acquire, Answer::Done)
         .answers(Action::Taint, Answer::Done);
@@ -367,16 +367,16 @@ fn a_refused_eviction_is_asked_for_again_after_another_look() {
     let mut healing = Healing::new();
     healing
         .emptied()
-        .answers(Action::Look, seen(0))
+        .answers(Action::Inspect, seen(0))
         .answers(replace(), Answer::Refused("budget".to_owned()));
     healing
         .idle()
         .after(5)
-        .answers(Action::Look, seen(0))
+        .answers(Action::Inspect, seen(0))
         .answers(replace(), Answer::Refused("budget".to_owned()));
     healing.idle().after(5).idle().after(5);
     healing
-        .answers(Action::Look, seen(0))
+        .answers(Action::Inspect, seen(0))
         .answers(replace(), Answer::Done);
     assert_eq!(healing.scenes[4..], [Scene::Held, Scene::Replacing]);
 }
@@ -387,10 +387,10 @@ fn after_a_silence_there_is_another_look_before_the_base_goes() {
     healing
         .emptied()
         .silent(true)
-        .answers(Action::Look, seen(0))
+        .answers(Action::Inspect, seen(0))
         .idle()
         .silent(false)
-        .answers(Action::Look, seen(0))
+        .answers(Action::Inspect, seen(0))
         .answers(replace(), Answer::Done);
 }
 
@@ -399,8 +399,8 @@ fn pods_that_came_meanwhile_are_drained_before_the_base_goes() {
     let mut healing = Healing::new();
     healing
         .emptied()
-        .answers(Action::Look, seen(1))
-        .answers(Action::Look, seen(0))
+        .answers(Action::Inspect, seen(1))
+        .answers(Action::Inspect, seen(0))
         .answers(Action::Uninstall, Answer::Left(0));
 }
 
@@ -409,10 +409,10 @@ fn an_evicted_pod_that_stays_is_evicted_again() {
     let mut healing = Healing::new();
     healing
         .emptied()
-        .answers(Action::Look, seen(0))
+        .answers(Action::Inspect, seen(0))
         .answers(replace(), Answer::Done)
         .after(300)
-        .answers(Action::Look, seen(0))
+        .answers(Action::Inspect, seen(0))
         .answers(replace(), Answer::NoPod)
         .idle();
 }
@@ -446,7 +446,7 @@ fn a_pod_that_becomes_known_is_evicted() {
         .emptied()
         .idle()
         .pod(Some("pod-1"))
-        .answers(Action::Look, seen(0))
+        .answers(Action::Inspect, seen(0))
         .answers(replace(), Answer::Done);
 }
 
@@ -460,7 +460,7 @@ fn a_base_that_says_nothing_of_its_metaspace_is_not_replaced() {
         .after(3_600)
         .idle()
         .reads(3, 75)
-        .answers(Action::Look, seen(0));
+        .answers(Action::Inspect, seen(0));
 }
 
 #[rstest]

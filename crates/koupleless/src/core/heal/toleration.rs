@@ -5,9 +5,10 @@ use k8s_openapi::api::core::v1::{Pod, Toleration};
 
 /// Whether a pod has to leave a node with the taint: it runs, and does not tolerate the taint for ever.
 ///
-/// The rules are those of Kubernetes' taint eviction: effect equal or left out, key equal or left out with `Exists`, value equal unless
-/// `Exists`; the first toleration that matches counts, and one with a time drives the pod away later. Pods that have ended hold no module.
-pub fn must_leave(pod: &Pod) -> bool {
+/// The rules are those of Kubernetes' taint eviction: effect equal or left out, key equal or left out with
+/// `Exists`, value equal unless `Exists`; the first toleration that matches counts, and one with a time
+/// drives the pod away later. Pods that have ended hold no module.
+pub(crate) fn must_leave(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     if matches!(phase, Some("Succeeded" | "Failed")) {
         return false;

@@ -1,4 +1,4 @@
-//! Whose word counts.
+//! Which sightings are believed.
 
 use super::{Life, Registry};
 use crate::core::{Endpoint, Identity};
@@ -6,19 +6,19 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// For so long a base that has answered is held to be there: somewhat more than the pause between two questions.
+/// How long a base that has answered is held to be there: somewhat longer than the pause between two polls.
 const ANSWERS: Duration = Duration::from_secs(15);
 
 /// Why a sighting is not believed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub(crate) enum Refused {
     /// It cannot be reached.
     #[error("base {0} does not say its address, and it is not known otherwise")]
     NoAddress(Identity),
     /// Nobody can have this address.
     #[error("base {identity} says that its address is {address}, which no base can have")]
     Unusable {
-        /// Who speaks.
+        /// The base that the message is about.
         identity: Identity,
         /// What it claims.
         address: IpAddr,
@@ -29,19 +29,19 @@ pub enum Refused {
          if addresses are translated on the way, let base pods be watched or switch off the check of addresses"
     )]
     NotItsAddress {
-        /// Who speaks.
+        /// The base that the message is about.
         identity: Identity,
         /// What it claims.
         address: IpAddr,
-        /// From where it speaks.
+        /// The address that the message came from.
         peer: IpAddr,
     },
     /// The pod at its address is declared to be another base.
     #[error("base {identity} speaks for {address}, but the pod {pod} there is declared to be another base")]
     PodOfAnother {
-        /// Who speaks.
+        /// The base that the message is about.
         identity: Identity,
-        /// For which address.
+        /// The address that it claims.
         address: IpAddr,
         /// `NAMESPACE/NAME` of the pod.
         pod: String,
@@ -49,9 +49,9 @@ pub enum Refused {
     /// Its identity is the address of another pod.
     #[error("{identity} is the address of the base pod {pod}, and {address} speaks")]
     AddressOfAnother {
-        /// Who is meant.
+        /// The identity that is claimed.
         identity: Identity,
-        /// Who speaks.
+        /// The address that claims it.
         address: IpAddr,
         /// `NAMESPACE/NAME` of the pod.
         pod: String,
@@ -62,9 +62,9 @@ pub enum Refused {
          two identities"
     )]
     AnswersElsewhere {
-        /// Who is meant.
+        /// The identity that is claimed.
         identity: Identity,
-        /// Where that one is.
+        /// Where the base of this identity answers.
         at: SocketAddr,
         /// The port that is claimed.
         port: u16,
@@ -75,11 +75,11 @@ pub enum Refused {
          address; if these are two bases give them two identities"
     )]
     LivesElsewhere {
-        /// Who is meant.
+        /// The identity that is claimed.
         identity: Identity,
-        /// Where it lives.
+        /// Where the base of this identity lives.
         at: IpAddr,
-        /// Who speaks.
+        /// The address that claims it.
         address: IpAddr,
     },
     /// Two identities make one name of a node.
@@ -87,9 +87,9 @@ pub enum Refused {
     SameNode {
         /// Name of the node.
         node: Arc<str>,
-        /// Who comes second.
+        /// The base that came second.
         identity: Identity,
-        /// Whose it is.
+        /// The base that has the node.
         other: Identity,
     },
     /// Two Nodes record the same base.
@@ -97,9 +97,9 @@ pub enum Refused {
         "base {identity} has the node {node}; the Node {other} says that it is its own and is left alone"
     )]
     TwoNodes {
-        /// Who is meant.
+        /// The base that both record.
         identity: Identity,
-        /// Its node.
+        /// The node that it has.
         node: Arc<str>,
         /// The other Node.
         other: Arc<str>,
@@ -107,25 +107,19 @@ pub enum Refused {
     /// There are too many bases.
     #[error("there are {0} bases already, no more are taken on")]
     Full(usize),
-    /// A peer makes up bases.
+    /// One peer speaks for more new bases than it can have.
     #[error("{peer} has spoken for {most} unknown bases within a minute, no more are taken on from there")]
     Flood {
-        /// Who speaks.
+        /// The address of the peer.
         peer: IpAddr,
-        /// The limit.
+        /// How many new bases a peer may speak for within a minute.
         most: u32,
     },
 }
 
-impl Refused {
-    /// Whether another one than the owner of the identity seems to speak, rather than that there is no room.
-    pub fn is_forged(&self) -> bool {
-        !matches!(self, Self::NoAddress(_) | Self::Full(_) | Self::Flood { .. })
-    }
-}
-
 impl Registry {
-    /// Whether who is at `address` may speak for a base. `peer`: from where it speaks, where that can be told.
+    /// Whether who is at `address` may speak for a base. `peer`: from where it speaks, where that can be
+    /// told.
     pub(super) fn may_speak(
         &self,
         identity: &Identity,
@@ -170,8 +164,8 @@ impl Registry {
         self.may_move(&identity(), address)
     }
 
-    /// Whether a base may have this port from now on: not while it answers at another one of the same address. Two processes of one
-    /// host that were given one identity would be served by turns.
+    /// Whether a base may have this port from now on: not while it answers at another one of the same
+    /// address. Two processes of one host that were given one identity would be served by turns.
     pub(super) fn may_have(&self, identity: &Identity, endpoint: &Endpoint) -> Result<(), Refused> {
         let Some(entry) = self.bases.get(identity) else {
             return Ok(());

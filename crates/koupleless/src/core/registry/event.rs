@@ -34,7 +34,8 @@ pub enum Change {
     Back,
     /// Its node is to be removed with its Node and Lease. Last of all changes.
     Gone(Why),
-    /// Others serve it, and have removed its Node: it is forgotten here, nothing is to be deleted. Last of all changes.
+    /// Others serve it, and have removed its Node: it is forgotten here, nothing is to be deleted. Last of
+    /// all changes.
     Left,
 }
 

@@ -156,7 +156,7 @@ impl Registry {
             self.absent(identity, socket, Evidence::Replaced(socket, other), out);
             return;
         }
-        // So far only the pod was known; now the base has told its name.
+        // So far only the pod was known; now the base has sent its identity.
         let said = Said {
             name: None,
             version: None,
@@ -173,7 +173,8 @@ impl Registry {
         }
     }
 
-    /// A base is not where it should be. That counts in silence alone: ports refuse for a moment in every restart.
+    /// A base is not where it should be. That counts in silence alone: ports refuse for a moment in every
+    /// restart.
     pub(super) fn absent(
         &mut self,
         identity: &Identity,
@@ -324,7 +325,7 @@ impl Registry {
         }
     }
 
-    /// A base has told its name: a node that was made of its pod alone is given up for the base's own.
+    /// A base has sent its identity: the node that was made of its pod alone is given up for the base's own.
     pub(super) fn rename(
         &mut self,
         identity: &Identity,

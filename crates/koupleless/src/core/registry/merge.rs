@@ -111,8 +111,8 @@ impl Says {
         newest.map(|said| said.endpoint.address)
     }
 
-    /// What is known of the base; `None` if not even an address is. `pod`: the one it runs in; `ended`: the one it ran in,
-    /// while there is no other; `former`: what was known.
+    /// What is known of the base; `None` if not even an address is. `pod`: the one it runs in; `ended`: the
+    /// one it ran in, while there is no other; `former`: what was known.
     pub(super) fn merged(
         &self,
         identity: &Identity,
@@ -171,8 +171,8 @@ impl Says {
         })
     }
 
-    /// The best of what is fresh, else the best of all: its own word for HTTP, a declared port, a recorded one, MQTT, and last
-    /// the usual port of its pod.
+    /// The best of what is fresh, else the best of all: its own word for HTTP, a declared port, a recorded
+    /// one, MQTT, and last the usual port of its pod.
     fn endpoint(&self, pod: Option<&Pod>, now: Duration, settings: &Settings) -> Option<Endpoint> {
         let stale = |said: &Said| now.saturating_sub(said.at) >= settings.gone;
         let said = |said: &Option<Said>, rank: u8| {

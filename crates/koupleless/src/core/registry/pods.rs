@@ -19,14 +19,14 @@ pub(super) struct Pod {
     pub(super) cluster: Option<String>,
     pub(super) port: Option<u16>,
     pub(super) ready: bool,
-    /// Since when it is ready, or was looked at in vain.
+    /// Since when it is ready, or when it was last tried in vain.
     pub(super) since: Duration,
     /// Its base has said that it does not serve: the pod alone does not say otherwise.
     muted: bool,
 }
 
 impl Pod {
-    /// `NAMESPACE/NAME`.
+    /// `NAMESPACE/NAME` of the pod.
     pub(super) fn path(&self) -> String {
         format!("{}/{}", self.reference.namespace, self.reference.name)
     }
@@ -101,7 +101,8 @@ impl Pods {
             .or_else(|| self.at(address))
     }
 
-    /// The pod at an address that is not declared to be a certain base; none where there are several (host network).
+    /// The pod at an address that is not declared to be a certain base; none where there are several (host
+    /// network).
     pub(super) fn at(&self, address: IpAddr) -> Option<&Pod> {
         let mut there = self.all_at(address).filter(|pod| pod.identity.is_none());
         there.next().filter(|_| there.next().is_none())
@@ -141,7 +142,7 @@ impl Pods {
         self.waiting.iter().cloned().collect()
     }
 
-    /// Looked at in vain: again later.
+    /// Was tried in vain: it is tried again later.
     pub(super) fn again(&mut self, uid: &str, now: Duration) {
         if let Some(pod) = self.live.get_mut(uid) {
             pod.since = now;

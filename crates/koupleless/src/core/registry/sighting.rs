@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 /// What a base says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Word {
-    /// Who it is.
+pub(crate) struct Word {
+    /// Identity of the base.
     pub identity: Identity,
-    /// Its name.
+    /// Name of its application.
     pub name: Option<String>,
-    /// Its version.
+    /// Version of its application.
     pub version: Option<String>,
     /// The cluster of bases that it belongs to.
     pub cluster: Option<String>,
@@ -25,21 +25,21 @@ pub struct Word {
 
 /// What a source has seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Sighting {
+pub(crate) enum Sighting {
     /// A base spoke over HTTP, from the address `peer`; its own HTTP server is at `port`, 0: it did not say.
     Heartbeat {
-        /// What it said.
+        /// What the base said of itself.
         word: Word,
-        /// Its port.
+        /// Port of its HTTP server; 0: it did not say.
         port: u16,
-        /// Who sent it.
+        /// Address that the message came from.
         peer: IpAddr,
     },
     /// A base spoke by way of the MQTT broker.
     Heart(Word),
     /// A Node is there for a base, by this process or another.
     Node {
-        /// Its name.
+        /// Name of the Node.
         node: Arc<str>,
         /// What it records of the base.
         record: Base,
@@ -52,34 +52,34 @@ pub enum Sighting {
     PodDeleted(Arc<str>),
     /// The pod with this UID is none of the base pods any more; it may exist.
     PodForgotten(Arc<str>),
-    /// A base answered there, by its own name if it told it.
+    /// A base answered a poll, with its identity if the answer has one.
     Answered {
-        /// Who was asked.
+        /// The base that was polled.
         identity: Identity,
-        /// Where.
+        /// Where it was polled.
         endpoint: Endpoint,
-        /// Who it says it is.
+        /// The identity that the answer names.
         says: Option<Identity>,
     },
     /// A connection there was refused: nobody listens.
     PortRefused {
-        /// Who was looked for.
+        /// The base that was to be reached.
         identity: Identity,
-        /// Where.
+        /// The address and port that refused.
         socket: SocketAddr,
     },
     /// Whether this process serves a node.
     Served {
-        /// Which.
+        /// Name of the Node.
         node: Arc<str>,
-        /// Whether it does.
+        /// Whether this process serves it now.
         here: bool,
     },
     /// How many pods are on a node.
     Pods {
-        /// Which.
+        /// Name of the Node.
         node: Arc<str>,
-        /// How many, those that end included.
+        /// Number of pods, those that are being deleted included.
         count: usize,
     },
 }
@@ -87,25 +87,26 @@ pub enum Sighting {
 /// A base pod as Kubernetes has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodSeen {
-    /// Which.
+    /// Names and UID of the pod.
     pub pod: PodRef,
     /// Its address, once it has one.
     pub address: Option<IpAddr>,
-    /// The identity of its base, where the pod declares it; else the base's own word counts, and last its address.
+    /// The identity of its base, where the pod declares it; else the base's own word counts, and last its
+    /// address.
     pub identity: Option<Identity>,
     /// Name of the base, where declared.
     pub name: Option<String>,
-    /// Its version, likewise.
+    /// Version of the base, where declared.
     pub version: Option<String>,
-    /// Its cluster, likewise.
+    /// Cluster of the base, where declared.
     pub cluster: Option<String>,
-    /// Port of arklet, likewise.
+    /// Port of arklet, where declared.
     pub port: Option<u16>,
-    /// What it does.
+    /// State of the pod.
     pub state: PodState,
 }
 
-/// What a base pod does.
+/// State of a base pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodState {
     /// It runs, and its kubelet reports it Ready.

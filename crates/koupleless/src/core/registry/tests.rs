@@ -13,12 +13,12 @@ use crate::core::{Base, Connection, Endpoint, PodRef};
 use std::net::SocketAddr;
 
 /// A registry under test, with a clock.
-struct Room {
+struct Fixture {
     registry: Registry,
     now: u64,
 }
 
-impl Room {
+impl Fixture {
     fn new() -> Self {
         Self::with(Settings::default(), KOUPLELESS)
     }
@@ -60,10 +60,10 @@ impl Room {
 
     /// A base that is served here, just heard of.
     fn served(identity: &str) -> Self {
-        let mut room = Self::new();
-        assert_eq!(room.see(heartbeat(identity, identity)), [Change::Online]);
-        room.serve(identity);
-        room
+        let mut fixture = Self::new();
+        assert_eq!(fixture.see(heartbeat(identity, identity)), [Change::Online]);
+        fixture.serve(identity);
+        fixture
     }
 
     fn serve(&mut self, identity: &str) {

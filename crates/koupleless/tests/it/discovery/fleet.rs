@@ -19,7 +19,7 @@ async fn a_base_that_speaks_has_a_node_with_a_lease_and_one_that_does_not_has_no
         ..Settings::default()
     };
     let sources = Sources {
-        heartbeats: Some(door(Auth::default()).await),
+        heartbeats: Some(listener(Auth::default()).await),
         ..Sources::default()
     };
     let setup = Setup {
@@ -75,7 +75,7 @@ async fn a_base_that_says_that_it_ends_has_no_node_soon_and_has_one_when_it_is_b
     let _ends = stop.clone().drop_guard();
     let nodes = VirtualNodes::start(client.clone(), provider, options, stop);
     let sources = Sources {
-        heartbeats: Some(door(Auth::default()).await),
+        heartbeats: Some(listener(Auth::default()).await),
         ..Sources::default()
     };
     let setup = Setup {

@@ -237,7 +237,7 @@ async fn a_token_is_asked_for_and_may_change() {
         certificate: false,
     };
     let sources = Sources {
-        heartbeats: Some(door(auth).await),
+        heartbeats: Some(listener(auth).await),
         ..Sources::default()
     };
     let setup = Setup {
@@ -292,9 +292,9 @@ async fn a_client_certificate_will_do() {
         certificate: true,
     };
     let sources = Sources {
-        heartbeats: Some(Door {
+        heartbeats: Some(Listener {
             tls: Some(tls),
-            ..door(auth).await
+            ..listener(auth).await
         }),
         ..Sources::default()
     };
@@ -349,9 +349,9 @@ async fn a_base_may_ask_what_it_should_run() {
     let (_api, client) = api().await;
     let baseline = json!([{"bizName": "m", "bizVersion": "1", "bizUrl": "file:///m.jar"}]);
     let sources = Sources {
-        heartbeats: Some(Door {
+        heartbeats: Some(Listener {
             baseline: Some(Arc::new(Blue)),
-            ..door(Auth::default()).await
+            ..listener(Auth::default()).await
         }),
         ..Sources::default()
     };

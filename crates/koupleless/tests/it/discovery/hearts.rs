@@ -1,8 +1,8 @@
 //! What comes by way of the MQTT broker, without one.
 
 use super::*;
-use evenkeel_koupleless::arklet::heartbeat::{Heartbeat, Metadata};
-use evenkeel_koupleless::arklet::mqtt::{Event as Message, What};
+use evenkeel_arklet::heartbeat::{Heartbeat, Metadata};
+use evenkeel_arklet::mqtt::{Event as Message, EventKind};
 use evenkeel_koupleless::core::Connection;
 use evenkeel_koupleless::discovery::mqtt::Hearts;
 use std::time::Instant;
@@ -14,7 +14,7 @@ fn heart(environment: &str, topic: &str, claims: &str) -> Message {
         identity: topic.to_owned(),
         received: Instant::now(),
         published_ms: None,
-        what: What::Heart(Heartbeat::decode(body.as_bytes()).unwrap()),
+        kind: EventKind::Heart(Heartbeat::decode(body.as_bytes()).unwrap()),
     }
 }
 
@@ -47,10 +47,10 @@ async fn hearts_of_our_environment_in_their_own_name_count() {
     assert_eq!(replica.base("a").unwrap().endpoint.by, Connection::Mqtt);
 
     let mut question = heart("dev", "a", "a");
-    let What::Heart(heartbeat) = question.what else {
+    let EventKind::Heart(heartbeat) = question.kind else {
         panic!("a heart")
     };
-    question.what = What::BaselineWanted(heartbeat.metadata);
+    question.kind = EventKind::BaselineWanted(heartbeat.metadata);
     sender.send(question).await.unwrap();
     assert_eq!(wanted.recv().await.unwrap(), "a");
 }

@@ -10,7 +10,7 @@ mod tls;
 use evenkeel_koupleless::core::profile::KOUPLELESS;
 use evenkeel_koupleless::core::registry::{Change, Event, Settings};
 use evenkeel_koupleless::core::{Base, Identity};
-use evenkeel_koupleless::discovery::heartbeat::{Auth, Door};
+use evenkeel_koupleless::discovery::heartbeat::{Auth, Listener};
 use evenkeel_koupleless::discovery::{Discovery, Nodes, Sources};
 use evenkeel_testkit::{ServedApi, eventually};
 use k8s_openapi::api::core::v1::Node;
@@ -83,10 +83,10 @@ pub(crate) struct Setup {
     pub(crate) sources: Sources,
 }
 
-/// A door on a free port of the loopback interface.
-pub(crate) async fn door(auth: Auth) -> Door {
-    Door {
-        listener: TcpListener::bind("127.0.0.1:0").await.unwrap(),
+/// A listener on a free port of the loopback interface.
+pub(crate) async fn listener(auth: Auth) -> Listener {
+    Listener {
+        socket: TcpListener::bind("127.0.0.1:0").await.unwrap(),
         tls: None,
         auth,
         baseline: None,
@@ -108,7 +108,7 @@ impl Replica {
             .sources
             .heartbeats
             .as_ref()
-            .map(|door| door.listener.local_addr().unwrap());
+            .map(|listener| listener.socket.local_addr().unwrap());
         let discovery = Discovery::new(setup.settings, Arc::new(KOUPLELESS), "dev");
         let events = discovery.subscribe();
         let stop = CancellationToken::new();
@@ -125,7 +125,7 @@ impl Replica {
     /// One that takes heartbeats.
     pub(crate) async fn open(client: &Client, settings: Settings, serves: bool) -> Self {
         let sources = Sources {
-            heartbeats: Some(door(Auth::default()).await),
+            heartbeats: Some(listener(Auth::default()).await),
             ..Sources::default()
         };
         let setup = Setup {

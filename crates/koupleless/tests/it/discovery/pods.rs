@@ -31,7 +31,7 @@ impl Bench {
             keys,
         };
         let sources = Sources {
-            heartbeats: Some(door(Auth::default()).await),
+            heartbeats: Some(listener(Auth::default()).await),
             pods: vec![cluster],
             ..Sources::default()
         };

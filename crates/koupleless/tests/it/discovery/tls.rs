@@ -1,7 +1,7 @@
 //! Heartbeats over TLS, from clients with certificates and without.
 
 use super::*;
-use evenkeel_koupleless::discovery::door::{DoorError, HeartbeatTls, Heartbeats};
+use evenkeel_koupleless::discovery::listener::{HeartbeatTls, Heartbeats, ListenerError};
 use evenkeel_net::log::causes;
 use evenkeel_net::pki::{Ca, Identity as Keys, ServerNames, Validity};
 use evenkeel_vnode::server::tls::files::Files;
@@ -70,12 +70,12 @@ impl Directory {
     }
 }
 
-/// A replica behind such a door; the second goes on following the files as long as it is there.
+/// A replica behind such a listener; the second goes on following the files as long as it is there.
 async fn replica(client: &Client, settings: &Heartbeats) -> (Replica, DropGuard) {
     let stop = CancellationToken::new();
-    let door = settings.open(None, OFTEN, &stop).await.unwrap();
+    let listener = settings.open(None, OFTEN, &stop).await.unwrap();
     let sources = Sources {
-        heartbeats: Some(door),
+        heartbeats: Some(listener),
         ..Sources::default()
     };
     let setup = Setup {
@@ -228,7 +228,7 @@ async fn files_that_are_of_no_use_are_named_with_their_flag() {
     let directory = Directory::new();
     let stop = CancellationToken::new();
     let open = async |settings: Heartbeats| {
-        let error: DoorError = settings.open(None, OFTEN, &stop).await.unwrap_err();
+        let error: ListenerError = settings.open(None, OFTEN, &stop).await.unwrap_err();
         causes(&error)
     };
     let shown = |path: &Path| path.display().to_string();

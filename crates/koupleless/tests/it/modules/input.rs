@@ -26,7 +26,7 @@ async fn a_jar_that_is_not_there_is_told_with_its_url_base_and_module() {
 #[tokio::test(flavor = "multi_thread")]
 async fn jars_that_never_end_keep_no_neighbour_waiting() {
     // Their own deadline is later than any test's.
-    let world = World::set(|settings, _| settings.place = Duration::from_millis(100)).await;
+    let world = World::set(|settings, _| settings.permit = Duration::from_millis(100)).await;
     let url = world.jar(Jar::new("biz1", "1"));
     let (base, node) = world.base("a").await;
     // As many as a base is given operations at a time.
@@ -44,7 +44,8 @@ async fn jars_that_never_end_keep_no_neighbour_waiting() {
     world.is_gone("well").await;
 }
 
-/// The base does not let go of such a module, and its pod stays for that, so that nothing is left of it that nobody knows.
+/// The base does not let go of such a module, and its pod stays for that, so that nothing is left of it that
+/// nobody knows.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_whose_jar_never_ends_stays_until_its_base_lets_go() {
     let world = World::new().await;

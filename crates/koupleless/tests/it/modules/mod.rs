@@ -1,4 +1,4 @@
-//! Modules as containers, on fake bases that answer as real ones do to the byte.
+//! Modules as containers, on fake bases that answer as real ones do.
 
 mod defects;
 mod hung;

@@ -1,9 +1,9 @@
 //! An API server, bases, and a fleet whose nodes they are.
 
 use evenkeel_api::names::koupleless::{INSTALLED, READY};
-use evenkeel_koupleless::arklet::http::HttpOptions;
-use evenkeel_koupleless::arklet::mqtt::MqttOptions;
-use evenkeel_koupleless::arklet::{HttpTunnel, MqttTunnel, Tunnel};
+use evenkeel_arklet::http::HttpOptions;
+use evenkeel_arklet::mqtt::MqttOptions;
+use evenkeel_arklet::{HttpTunnel, MqttTunnel, Tunnel};
 use evenkeel_koupleless::core::profile::{KOUPLELESS, Profile};
 use evenkeel_koupleless::core::{self, Connection, Endpoint, Identity};
 use evenkeel_koupleless::provider::{Bases, Koupleless, Life, Settings, Tunnels};
@@ -94,7 +94,8 @@ impl World {
         Self::set(|settings, _| settings.profile = Arc::new(profile)).await
     }
 
-    /// Whose calls wait for a base that hangs until the test is over: what they hold meanwhile nobody else gets.
+    /// Whose calls wait for a base that hangs until the test is over: what they hold meanwhile nobody else
+    /// gets.
     pub(super) async fn patient() -> Self {
         Self::set(|_, http| http.query = 10 * DEADLINE).await
     }
@@ -112,7 +113,7 @@ impl World {
     async fn made(fail_refused: bool, change: impl FnOnce(&mut Settings, &mut HttpOptions)) -> Self {
         let mut settings = Settings {
             profile: Arc::new(KOUPLELESS),
-            look: Duration::from_millis(50),
+            resync: Duration::from_millis(50),
             log_mark: None,
             ..Settings::default()
         };

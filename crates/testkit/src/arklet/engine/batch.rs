@@ -3,9 +3,9 @@
 use super::input::BizInput;
 use super::install::{ClientResponse, SUCCESS, Stage, fetching};
 use super::{Command, Engine, Job, Output, Step, Ticket, wrapped};
-use crate::arklet::json::{Json, bucket, table_of};
+use crate::arklet::bean::bean;
 use crate::arklet::world::{Carrier, World};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, VecDeque};
 
 /// A batch under way.
@@ -106,34 +106,22 @@ impl Engine {
             return Step::All(parts, job.ticket);
         }
         let space = world.elapsed_space(self.registry.metaspace() - job.before);
-        Step::Done(Ok(batch_output(
-            world,
-            std::mem::take(&mut batch.responses),
-            space,
-        )))
+        Step::Done(Ok(batch_output(std::mem::take(&mut batch.responses), space)))
     }
 }
 
-fn batch_output(world: &mut dyn World, responses: Vec<(String, ClientResponse)>, space: i64) -> Output {
+fn batch_output(responses: Vec<(String, ClientResponse)>, space: i64) -> Output {
     let failed = responses.iter().any(|(_, response)| response.code != SUCCESS);
-    let table = table_of(responses.len());
-    let mut urls: Vec<_> = responses.iter().map(|(url, _)| url.clone()).collect();
-    urls.sort_by_key(|url| bucket(url, table));
-    world.order_urls(&mut urls);
-    let mut by_url: BTreeMap<_, _> = responses.into_iter().collect();
-    let listed = urls
+    let by_url: Value = responses
         .into_iter()
-        .filter_map(|url| {
-            let response = by_url.remove(&url)?.json(Json::Null);
-            Some((url, response))
-        })
+        .map(|(url, response)| (url, response.json(Value::Null)))
         .collect();
     let data = |code: &str, message: &str| {
-        Json::bean([
-            ("bizUrlToResponse", Json::Object(listed)),
-            ("code", Json::text(code)),
-            ("elapsedSpace", Json::Int(space)),
-            ("message", Json::text(message)),
+        bean([
+            ("bizUrlToResponse", by_url),
+            ("code", json!(code)),
+            ("elapsedSpace", json!(space)),
+            ("message", json!(message)),
         ])
     };
     if failed {

@@ -1,8 +1,9 @@
 //! A module ("biz") in a base: its states, the records of how it came to them, and the beans that tell of it.
 
+use crate::arklet::bean::bean;
 use crate::arklet::jar::Jar;
-use crate::arklet::json::Json;
 use crate::arklet::world::stamp;
+use serde_json::{Value, json};
 use std::fmt;
 use std::sync::Arc;
 
@@ -20,24 +21,19 @@ pub enum BizState {
 }
 
 impl BizState {
-    const fn names(self) -> (&'static str, &'static str) {
+    const fn text(self) -> &'static str {
         match self {
-            Self::Resolved => ("resolved", "RESOLVED"),
-            Self::Activated => ("activated", "ACTIVATED"),
-            Self::Deactivated => ("deactivated", "DEACTIVATED"),
-            Self::Broken => ("broken", "BROKEN"),
+            Self::Resolved => "resolved",
+            Self::Activated => "activated",
+            Self::Deactivated => "deactivated",
+            Self::Broken => "broken",
         }
-    }
-
-    pub(crate) fn json(self) -> Json {
-        let (text, name) = self.names();
-        Json::Enum { text, name }
     }
 }
 
 impl fmt::Display for BizState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.names().0)
+        f.write_str(self.text())
     }
 }
 
@@ -53,16 +49,46 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    fn json(self) -> Json {
-        let (text, name) = match self {
-            Self::Created => ("Created", "CREATED"),
-            Self::Started => ("Started", "STARTED"),
-            Self::InstallFailed => ("Install Failed", "INSTALL_FAILED"),
-            Self::UninstallFailed => ("Uninstall Failed", "UN_INSTALL_FAILED"),
-            Self::Switched => ("Switched", "SWITCHED"),
-            Self::Killing => ("Killing", "KILLING"),
-        };
-        Json::Enum { text, name }
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Created => "Created",
+            Self::Started => "Started",
+            Self::InstallFailed => "Install Failed",
+            Self::UninstallFailed => "Uninstall Failed",
+            Self::Switched => "Switched",
+            Self::Killing => "Killing",
+        }
+    }
+}
+
+/// Replaces the texts of states and reasons by the names of their constants. fastjson writes the texts over
+/// HTTP and the names over MQTT.
+pub(crate) fn name_constants(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(name_constants),
+        Value::Object(fields) => {
+            let is_record = fields.contains_key("changeTime");
+            for (key, value) in fields {
+                let is_constant = match key.as_str() {
+                    "bizState" => true,
+                    "state" | "reason" => is_record,
+                    _ => false,
+                };
+                match value {
+                    Value::String(text) if is_constant => *text = constant(text),
+                    other => name_constants(other),
+                }
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// The name of a constant with this text.
+fn constant(text: &str) -> String {
+    match text {
+        "Uninstall Failed" => "UN_INSTALL_FAILED".to_owned(),
+        other => other.to_uppercase().replace(' ', "_"),
     }
 }
 
@@ -76,12 +102,12 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    pub(crate) fn json(&self) -> Json {
-        Json::bean([
-            ("changeTime", Json::Int(self.time)),
-            ("message", Json::text(&self.message)),
-            ("reason", self.reason.json()),
-            ("state", self.state.json()),
+    pub(crate) fn json(&self) -> Value {
+        bean([
+            ("changeTime", json!(self.time)),
+            ("message", json!(self.message)),
+            ("reason", json!(self.reason.text())),
+            ("state", json!(self.state.text())),
         ])
     }
 }
@@ -98,7 +124,8 @@ pub(crate) struct Biz {
     pub(crate) records: Vec<Record>,
     /// Where its jar was unpacked.
     work_dir: String,
-    /// Counts registrations, so that an installation knows its own module from a later one of the same identity.
+    /// Counts registrations, so that an installation knows its own module from a later one of the same
+    /// identity.
     pub(crate) number: u64,
 }
 
@@ -136,25 +163,25 @@ impl Biz {
         });
     }
 
-    fn records(&self) -> Json {
-        Json::List(self.records.iter().map(Record::json).collect())
+    fn records(&self) -> Value {
+        Value::Array(self.records.iter().map(Record::json).collect())
     }
 
     /// As in the answer to an installation.
-    pub(crate) fn info(&self) -> Json {
+    pub(crate) fn info(&self) -> Value {
         let directory = format!("file:{}/", self.work_dir);
-        let class_path = Json::texts([directory.as_str(), &format!("{directory}lib")]);
-        let none = || Json::List(Vec::new());
-        Json::bean([
-            ("attributes", Json::Object(Vec::new())),
-            ("bizName", Json::text(&self.jar.name)),
-            ("bizState", self.state.json()),
+        let class_path = json!([directory, format!("{directory}lib")]);
+        let none = || Value::Array(Vec::new());
+        bean([
+            ("attributes", json!({})),
+            ("bizName", json!(self.jar.name)),
+            ("bizState", json!(self.state.text())),
             ("bizStateRecords", self.records()),
-            ("bizTempWorkDir", Json::text(&self.work_dir)),
-            ("bizUrl", Json::text(&directory)),
-            ("bizVersion", Json::text(&self.jar.version)),
+            ("bizTempWorkDir", json!(self.work_dir)),
+            ("bizUrl", json!(directory)),
+            ("bizVersion", json!(self.jar.version)),
             ("classPath", class_path),
-            ("declaredMode", Json::Bool(false)),
+            ("declaredMode", json!(false)),
             ("denyImportClasses", none()),
             ("denyImportPackageNodes", none()),
             ("denyImportPackageStems", none()),
@@ -162,42 +189,43 @@ impl Biz {
             ("denyImportResources", none()),
             ("denyPrefixImportResourceStems", none()),
             ("denySuffixImportResourceStems", none()),
-            ("identity", Json::text(self.jar.identity())),
+            ("identity", json!(self.jar.identity())),
             ("injectExportPackages", none()),
             ("injectPluginDependencies", none()),
-            ("mainClass", Json::text(&self.jar.main_class)),
-            ("priority", Json::Int(self.jar.priority)),
-            ("webContextPath", Json::text(&self.jar.web_context_path)),
+            ("mainClass", json!(self.jar.main_class)),
+            ("priority", json!(self.jar.priority)),
+            ("webContextPath", json!(self.jar.web_context_path)),
         ])
     }
 
     /// As in the answer to `queryAllBiz`.
-    pub(crate) fn entry(&self) -> Json {
-        Json::bean([
-            ("bizName", Json::text(&self.jar.name)),
-            ("bizState", self.state.json()),
+    pub(crate) fn entry(&self) -> Value {
+        bean([
+            ("bizName", json!(self.jar.name)),
+            ("bizState", json!(self.state.text())),
             ("bizStateRecords", self.records()),
-            ("bizVersion", Json::text(&self.jar.version)),
-            ("mainClass", Json::text(&self.jar.main_class)),
-            ("webContextPath", Json::text(&self.jar.web_context_path)),
+            ("bizVersion", json!(self.jar.version)),
+            ("mainClass", json!(self.jar.main_class)),
+            ("webContextPath", json!(self.jar.web_context_path)),
         ])
     }
 
-    /// As `queryAllBiz` is answered over MQTT: the state is a text there, in lower case, and only the last record is told.
-    pub(crate) fn simple(&self) -> Json {
-        Json::bean([
+    /// As `queryAllBiz` is answered over MQTT: the state is a text there, in lower case, and only the last
+    /// record is told.
+    pub(crate) fn simple(&self) -> Value {
+        bean([
             (
                 "latestStateRecord",
-                self.records.last().map_or(Json::Null, Record::json),
+                self.records.last().map_or(Value::Null, Record::json),
             ),
-            ("name", Json::text(&self.jar.name)),
-            ("state", Json::text(self.state.to_string())),
-            ("version", Json::text(&self.jar.version)),
+            ("name", json!(self.jar.name)),
+            ("state", json!(self.state.to_string())),
+            ("version", json!(self.jar.version)),
         ])
     }
 
     /// As in `health`.
-    pub(crate) fn health(&self) -> Json {
+    pub(crate) fn health(&self) -> Value {
         health(
             &self.jar.name,
             &self.jar.version,
@@ -208,11 +236,30 @@ impl Biz {
 }
 
 /// A module's line in `health`.
-pub(crate) fn health(name: &str, version: &str, state: BizState, path: &str) -> Json {
-    Json::bean([
-        ("bizName", Json::text(name)),
-        ("bizState", state.json()),
-        ("bizVersion", Json::text(version)),
-        ("webContextPath", Json::text(path)),
+pub(crate) fn health(name: &str, version: &str, state: BizState, path: &str) -> Value {
+    bean([
+        ("bizName", json!(name)),
+        ("bizState", json!(state.text())),
+        ("bizVersion", json!(version)),
+        ("webContextPath", json!(path)),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_and_reasons_go_by_name_over_mqtt() {
+        let mut value = json!({"bizState": "activated", "state": "activated", "bizStateRecords": [
+            {"changeTime": 1, "reason": "Uninstall Failed", "state": "broken", "message": "Created"},
+            {"changeTime": 2, "reason": "Install Failed", "state": "resolved"},
+        ]});
+        name_constants(&mut value);
+        let named = json!({"bizState": "ACTIVATED", "state": "activated", "bizStateRecords": [
+            {"changeTime": 1, "reason": "UN_INSTALL_FAILED", "state": "BROKEN", "message": "Created"},
+            {"changeTime": 2, "reason": "INSTALL_FAILED", "state": "RESOLVED"},
+        ]});
+        assert_eq!(value, named);
+    }
 }

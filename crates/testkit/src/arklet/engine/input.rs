@@ -1,7 +1,7 @@
 //! Commands and their requests: reading them as fastjson does, and arklet's checks with its own messages.
 
-use crate::arklet::json::Json;
-use serde_json::{Map, Value};
+use crate::arklet::bean::bean;
+use serde_json::{Map, Value, json};
 
 /// arklet's commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,16 +17,16 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// In the order in which arklet registers them.
+    /// In the order in which `help` lists them.
     pub(crate) const ALL: [Self; 8] = [
-        Self::Install,
-        Self::Help,
+        Self::Health,
+        Self::Batch,
         Self::QueryAll,
+        Self::Help,
         Self::Uninstall,
         Self::Switch,
-        Self::Health,
+        Self::Install,
         Self::QueryOps,
-        Self::Batch,
     ];
 
     pub(crate) fn named(id: &str) -> Option<Self> {
@@ -184,29 +184,24 @@ impl BizInput {
     }
 
     /// `arkBizMeta` in the record of an asynchronous command.
-    pub(crate) fn meta(&self, command: Command) -> Json {
+    pub(crate) fn meta(&self, command: Command) -> Value {
         let strategy = match command {
-            Command::Install => Json::text(self.strategy.as_deref().unwrap_or("installOnly")),
-            _ => Json::Null,
+            Command::Install => json!(self.strategy.as_deref().unwrap_or("installOnly")),
+            _ => Value::Null,
         };
-        let list = |texts: &Vec<String>| Json::texts(texts.iter().map(String::as_str));
-        let map = |envs: &Vec<(String, String)>| {
-            Json::hash_map(
-                envs.iter()
-                    .map(|(key, value)| (key.clone(), Json::text(value)))
-                    .collect(),
-                crate::arklet::json::table_of(envs.len()),
-            )
-        };
-        Json::bean([
-            ("args", self.args.as_ref().map_or(Json::Null, list)),
-            ("async", Json::Bool(self.asynchronous)),
-            ("bizName", Json::maybe(self.name.as_deref())),
-            ("bizUrl", Json::maybe(self.url.as_deref())),
-            ("bizVersion", Json::maybe(self.version.as_deref())),
-            ("envs", self.envs.as_ref().map_or(Json::Null, map)),
+        let envs = self
+            .envs
+            .as_ref()
+            .map_or(Value::Null, |envs| envs.iter().cloned().collect());
+        bean([
+            ("args", json!(self.args)),
+            ("async", json!(self.asynchronous)),
+            ("bizName", json!(self.name.as_deref())),
+            ("bizUrl", json!(self.url.as_deref())),
+            ("bizVersion", json!(self.version.as_deref())),
+            ("envs", envs),
             ("installStrategy", strategy),
-            ("requestId", Json::maybe(self.request_id.as_deref())),
+            ("requestId", json!(self.request_id.as_deref())),
         ])
     }
 }

@@ -4,10 +4,11 @@ use super::batch::Batch;
 use super::biz::{Biz, BizState};
 use super::input::{BizInput, malformed_url, not_found};
 use super::{Command, Engine, Job, Output, Pause, Processed, Step, VALIDATION, thrown, wrapped};
+use crate::arklet::bean::bean;
 use crate::arklet::jar::{Download, Jar, Start, Thrown};
 use crate::arklet::java::{INVOCATION_TARGET, Throwable};
-use crate::arklet::json::Json;
 use crate::arklet::world::{Carrier, Moment, World, clock_time};
+use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,7 +33,8 @@ pub(crate) enum Stage {
 }
 
 impl Stage {
-    /// Whose lock the command needs, and whether it is asynchronous. Batches have no name and are never asynchronous.
+    /// Whose lock the command needs, and whether it is asynchronous. Batches have no name and are never
+    /// asynchronous.
     pub(crate) fn input(&self) -> BizInput {
         match self {
             Self::Refreshed(input) | Self::Asked(input) | Self::Fetched { input, .. } => input.clone(),
@@ -44,7 +46,7 @@ impl Stage {
 /// sofa-ark's own answer.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientResponse {
-    infos: Json,
+    infos: Value,
     pub(super) code: &'static str,
     message: String,
 }
@@ -52,23 +54,23 @@ pub(crate) struct ClientResponse {
 impl ClientResponse {
     pub(super) fn new(code: &'static str, message: String) -> Self {
         Self {
-            infos: Json::Null,
+            infos: Value::Null,
             code,
             message,
         }
     }
 
-    pub(super) fn json(self, elapsed_space: Json) -> Json {
-        Json::bean([
+    pub(super) fn json(self, elapsed_space: Value) -> Value {
+        bean([
             ("bizInfos", self.infos),
-            ("code", Json::text(self.code)),
+            ("code", json!(self.code)),
             ("elapsedSpace", elapsed_space),
-            ("message", Json::text(self.message)),
+            ("message", json!(self.message)),
         ])
     }
 
     /// The output of the command's handler.
-    fn output(self, elapsed_space: Json, failure: &str) -> Output {
+    fn output(self, elapsed_space: Value, failure: &str) -> Output {
         if self.code == SUCCESS {
             Output::Success(self.json(elapsed_space))
         } else {
@@ -125,11 +127,11 @@ impl Engine {
         match (job.command, job.stage.clone()) {
             (Command::Uninstall, Stage::Asked(input)) => {
                 let response = self.uninstall(world, &input, &job);
-                self.end(world, &job, response, Json::Null, "uninstall biz not success!")
+                self.end(world, &job, response, Value::Null, "uninstall biz not success!")
             }
             (Command::Switch, Stage::Asked(input)) => {
                 let response = self.switch(world, &input);
-                self.end(world, &job, Ok(response), Json::Null, "switch biz not success!")
+                self.end(world, &job, Ok(response), Value::Null, "switch biz not success!")
             }
             (_, Stage::Refreshed(input) | Stage::Asked(input)) => self.fetch(world, job, input),
             (_, Stage::Fetched { input, saved }) => self.fetched(world, job, &input, saved),
@@ -287,7 +289,7 @@ impl Engine {
         let biz = self.registry.numbered(number);
         let identity = biz.map(|biz| biz.jar.identity()).unwrap_or_default();
         Ok(ClientResponse {
-            infos: Json::List(biz.map(Biz::info).into_iter().collect()),
+            infos: Value::Array(biz.map(Biz::info).into_iter().collect()),
             code: SUCCESS,
             message: format!(
                 "Install Biz: {identity} success, cost: {} ms, started at: {}",
@@ -306,13 +308,13 @@ impl Engine {
     ) -> Step {
         if job.part {
             self.parts.insert(job.ticket, result);
-            return Step::Done(Ok(Output::Success(Json::Null)));
+            return Step::Done(Ok(Output::Success(Value::Null)));
         }
         let space = match &result {
             Ok(_) => world.elapsed_space(self.registry.metaspace() - job.before),
             Err(_) => 0,
         };
-        self.end(world, job, result, Json::Int(space), "install biz not success!")
+        self.end(world, job, result, json!(space), "install biz not success!")
     }
 
     fn end(
@@ -320,7 +322,7 @@ impl Engine {
         world: &mut dyn World,
         job: &Job,
         result: Result<ClientResponse, Box<Throwable>>,
-        elapsed_space: Json,
+        elapsed_space: Value,
         failure: &str,
     ) -> Step {
         let result: Processed = match result {

@@ -1,5 +1,5 @@
-//! arklet and sofa-ark as a pure machine: requests and instants in, answers and pauses out. Who drives it waits the pauses
-//! and comes back with the ticket.
+//! arklet and sofa-ark as a pure machine: requests and instants in, answers and pauses out. Who drives it
+//! waits the pauses and comes back with the ticket.
 
 mod batch;
 mod biz;
@@ -9,12 +9,12 @@ mod query;
 mod registry;
 
 pub use biz::BizState;
+pub(crate) use biz::name_constants;
 pub(crate) use input::Command;
 pub use registry::Flags;
 
 use super::jar::Jars;
 use super::java::Throwable;
-use super::json::Json;
 use super::world::{Carrier, Moment, World};
 use batch::Batch;
 use input::{BizInput, HealthInput};
@@ -28,10 +28,10 @@ use std::time::Duration;
 /// What a handler returned.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Output {
-    Success(Json),
-    /// With `Json::Null` for no data.
+    Success(Value),
+    /// With `Value::Null` for no data.
     Failed {
-        data: Json,
+        data: Value,
         message: String,
     },
 }
@@ -224,7 +224,7 @@ impl Engine {
     pub(crate) fn advance(&mut self, world: &mut dyn World, ticket: Ticket) -> Step {
         let Some(mut job) = self.jobs.remove(&ticket) else {
             let nothing = Output::Failed {
-                data: Json::Null,
+                data: Value::Null,
                 message: format!("no command under way has number {}", ticket.0),
             };
             return Step::Done(Ok(nothing));
@@ -258,7 +258,7 @@ impl Engine {
         if !input.asynchronous {
             if let Some(running) = self.locks.get(&key) {
                 return Step::Done(Ok(Output::Failed {
-                    data: Json::Null,
+                    data: Value::Null,
                     message: format!(
                         "FAILED:{key} {} conflict, exist unfinished command({}) for this biz",
                         command.id(),
@@ -272,7 +272,7 @@ impl Engine {
         let id = input.request_id.clone().unwrap_or_default();
         if self.records.contains_key(&id) {
             return Step::Done(Ok(Output::Failed {
-                data: Json::Null,
+                data: Value::Null,
                 message: format!("The request corresponding to the requestId({id}) has been executed."),
             }));
         }
@@ -308,8 +308,8 @@ impl Engine {
         free
     }
 
-    /// An asynchronous command that does not get its lock. Two faults of arklet are here: its record keeps the status
-    /// INITIALIZED, and it releases the lock that the other command holds.
+    /// An asynchronous command that does not get its lock. Two faults of arklet are here: its record keeps
+    /// the status INITIALIZED, and it releases the lock that the other command holds.
     fn conflict(&mut self, world: &mut dyn World, job: Job, id: &str) -> Step {
         let message = "command conflict, exist unfinished command for this biz";
         let time = world.at(Moment::Finished, id);
@@ -319,7 +319,7 @@ impl Engine {
         }
         self.unlock(&job);
         Step::Done(Ok(Output::Failed {
-            data: Json::Null,
+            data: Value::Null,
             message: message.to_owned(),
         }))
     }

@@ -3,15 +3,16 @@
 use super::biz::{self, BizState};
 use super::input::{Command, HealthInput};
 use super::{Engine, Output};
+use crate::arklet::bean::bean;
 use crate::arklet::java::Throwable;
-use crate::arklet::json::{Json, bucket};
 use crate::arklet::world::{Machine, World};
+use serde_json::{Value, json};
 
 /// The record of an asynchronous command. It is never forgotten.
 #[derive(Clone, Debug)]
 pub(crate) struct ProcessRecord {
     request_id: String,
-    meta: Json,
+    meta: Value,
     status: &'static str,
     thread: Option<String>,
     start: i64,
@@ -21,7 +22,7 @@ pub(crate) struct ProcessRecord {
 }
 
 impl ProcessRecord {
-    pub(crate) fn new(request_id: &str, meta: Json, start: i64) -> Self {
+    pub(crate) fn new(request_id: &str, meta: Value, start: i64) -> Self {
         Self {
             request_id: request_id.to_owned(),
             meta,
@@ -65,46 +66,41 @@ impl ProcessRecord {
         self.end = Some(time);
     }
 
-    fn json(&self) -> Json {
+    fn json(&self) -> Value {
         let throwable = self
             .throwable
             .as_ref()
-            .map_or(Json::Null, |thrown| thrown.bean("$.data.throwable"));
-        Json::bean([
+            .map_or(Value::Null, |thrown| thrown.bean("$.data.throwable"));
+        bean([
             ("arkBizMeta", self.meta.clone()),
-            (
-                "elapsedTime",
-                Json::Int(self.end.map_or(0, |end| end - self.start)),
-            ),
-            ("endTime", self.end.map_or(Json::Null, Json::Int)),
-            ("endTimestamp", Json::Int(self.end.unwrap_or(0))),
-            ("message", Json::maybe(self.message.as_deref())),
-            ("requestId", Json::text(&self.request_id)),
-            ("startTime", Json::Int(self.start)),
-            ("startTimestamp", Json::Int(self.start)),
-            ("status", Json::text(self.status)),
-            ("threadName", Json::maybe(self.thread.as_deref())),
+            ("elapsedTime", json!(self.end.map_or(0, |end| end - self.start))),
+            ("endTime", self.end.map_or(Value::Null, Value::from)),
+            ("endTimestamp", json!(self.end.unwrap_or(0))),
+            ("message", json!(self.message.as_deref())),
+            ("requestId", json!(self.request_id)),
+            ("startTime", json!(self.start)),
+            ("startTimestamp", json!(self.start)),
+            ("status", json!(self.status)),
+            ("threadName", json!(self.thread.as_deref())),
             ("throwable", throwable),
         ])
     }
 }
 
-/// `help`: commands in the order of the table that arklet made for 16 of them.
+/// `help`: the commands.
 pub(crate) fn help() -> Output {
-    let mut commands = Command::ALL;
-    commands.sort_by_key(|command| bucket(command.id(), 32));
-    let models = commands.map(|command| {
-        Json::bean([
-            ("desc", Json::text(command.description())),
-            ("id", Json::text(command.id())),
+    let models = Command::ALL.map(|command| {
+        bean([
+            ("desc", json!(command.description())),
+            ("id", json!(command.id())),
         ])
     });
-    Output::Success(Json::List(models.into()))
+    Output::Success(Value::Array(models.into()))
 }
 
 impl Engine {
     pub(crate) fn query_all(&self) -> Output {
-        Output::Success(Json::List(
+        Output::Success(Value::Array(
             self.registry
                 .in_order()
                 .into_iter()
@@ -114,8 +110,8 @@ impl Engine {
     }
 
     /// `queryAllBiz` in the short form of the MQTT tunnel.
-    pub(crate) fn simple_all(&self) -> Json {
-        Json::List(
+    pub(crate) fn simple_all(&self) -> Value {
+        Value::Array(
             self.registry
                 .in_order()
                 .into_iter()
@@ -128,7 +124,7 @@ impl Engine {
         match self.records.get(request_id) {
             Some(record) => Output::Success(record.json()),
             None => Output::Failed {
-                data: Json::Null,
+                data: Value::Null,
                 message: "Not found the corresponding ops record.".to_owned(),
             },
         }
@@ -144,12 +140,12 @@ impl Engine {
         }
         let failed = |message: &str| {
             Ok(Output::Failed {
-                data: Json::Null,
+                data: Value::Null,
                 message: message.to_owned(),
             })
         };
         let (name, version) = (input.name.as_deref(), input.version.as_deref());
-        let mut data = Vec::new();
+        let mut data: Vec<(&str, Value)> = Vec::new();
         if kind.is_none() {
             data.push(("masterBizInfo", self.master_health()));
         }
@@ -181,7 +177,7 @@ impl Engine {
                     if name.is_some() && listed.is_empty() {
                         return failed("can not find biz");
                     }
-                    data.push(("bizListInfo", Json::List(listed)));
+                    data.push(("bizListInfo", Value::Array(listed)));
                 }
             }
         }
@@ -189,24 +185,18 @@ impl Engine {
             if kind.is_some() && name.is_some() {
                 return failed("can not find plugin");
             }
-            data.push(("pluginListInfo", Json::List(Vec::new())));
+            data.push(("pluginListInfo", Value::Array(Vec::new())));
         }
-        let data = data
-            .into_iter()
-            .map(|(key, value)| (key.to_owned(), value))
-            .collect();
-        Ok(Output::Success(Json::bean([(
-            "healthData",
-            Json::hash_map(data, 16),
-        )])))
+        let data: Value = data.into_iter().collect();
+        Ok(Output::Success(json!({ "healthData": data })))
     }
 
-    fn master_health(&self) -> Json {
+    fn master_health(&self) -> Value {
         let (name, version) = &self.ground.master;
         biz::health(name, version, BizState::Activated, "/")
     }
 
-    fn one_health(&self, name: &str, version: &str) -> Option<Json> {
+    fn one_health(&self, name: &str, version: &str) -> Option<Value> {
         if self.is_master(name, version) {
             return Some(self.master_health());
         }
@@ -214,7 +204,7 @@ impl Engine {
     }
 
     /// The master biz first, then the modules; or those of one name.
-    fn health_list(&self, name: Option<&str>) -> Vec<Json> {
+    fn health_list(&self, name: Option<&str>) -> Vec<Value> {
         let mut list = Vec::new();
         if name.is_none_or(|name| name == self.ground.master.0) {
             list.push(self.master_health());
@@ -229,15 +219,15 @@ impl Engine {
         list
     }
 
-    fn jvm(&self, machine: &Machine) -> Json {
+    fn jvm(&self, machine: &Machine) -> Value {
         let used = self.metaspace_used();
-        let [total, max, free] = machine.memory.map(Json::Float);
-        let [heap_init, heap_used, heap_committed, heap_max] = machine.heap.map(Json::Float);
-        let [other_init, other_used, other_committed, other_max] = machine.non_heap.map(Json::Float);
-        let [loaded, unloaded, classes] = machine.classes.map(Json::Int);
-        let entries = [
-            ("java version", Json::text(&machine.java_version)),
-            ("java home", Json::text(&machine.java_home)),
+        let [total, max, free] = machine.memory.map(Value::from);
+        let [heap_init, heap_used, heap_committed, heap_max] = machine.heap.map(Value::from);
+        let [other_init, other_used, other_committed, other_max] = machine.non_heap.map(Value::from);
+        let [loaded, unloaded, classes] = machine.classes.map(Value::from);
+        bean([
+            ("java version", json!(machine.java_version)),
+            ("java home", json!(machine.java_home)),
             ("total memory(M)", total),
             ("max memory(M)", max),
             ("free memory(M)", free),
@@ -252,27 +242,25 @@ impl Engine {
             ("loaded class count", loaded),
             ("unload class count", unloaded),
             ("total class count", classes),
-            ("java used metaspace", Json::Int(used)),
+            ("java used metaspace", json!(used)),
             (
                 "java committed metaspace",
-                Json::Int(self.metaspace.committed.max(used)),
+                json!(self.metaspace.committed.max(used)),
             ),
-            ("java max metaspace", Json::Int(self.metaspace.max)),
-            ("run time(s)", Json::Float(machine.run_time)),
-        ];
-        Json::hash_map(entries.map(|(key, value)| (key.to_owned(), value)).into(), 32)
+            ("java max metaspace", json!(self.metaspace.max)),
+            ("run time(s)", json!(machine.run_time)),
+        ])
     }
 }
 
-fn cpu(machine: &Machine) -> Json {
-    let [total, user, system, free] = machine.cpu.map(Json::Float);
-    let entries = [
-        ("count", Json::Int(machine.cpus)),
-        ("type", Json::text(&machine.cpu_type)),
+fn cpu(machine: &Machine) -> Value {
+    let [total, user, system, free] = machine.cpu.map(Value::from);
+    bean([
+        ("count", json!(machine.cpus)),
+        ("type", json!(machine.cpu_type)),
         ("total used (%)", total),
         ("user used (%)", user),
         ("system used (%)", system),
         ("free (%)", free),
-    ];
-    Json::hash_map(entries.map(|(key, value)| (key.to_owned(), value)).into(), 8)
+    ])
 }

@@ -1,21 +1,20 @@
 //! sofa-ark's container: which modules are registered, and the transitions of their states.
 
 use super::biz::{Biz, BizState, Reason};
-use crate::arklet::json::{bucket, table_of};
 use std::collections::BTreeSet;
 
 /// System properties that change the life of modules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flags {
-    /// `sofa.ark.auto.uninstall.when.failed.enable`, default true: a module whose start failed is removed; else it stays as
-    /// `broken`.
+    /// `sofa.ark.auto.uninstall.when.failed.enable`, default true: a module whose start failed is removed;
+    /// else it stays as `broken`.
     pub auto_uninstall_when_failed: bool,
     /// `sofa.ark.activate.multi.biz.version.enable`, default false: every version of a name may be active.
     pub multi_version: bool,
     /// `activate.new.module`, default false: the version installed last becomes the active one.
     pub activate_new_module: bool,
-    /// `sofa.ark.remove.biz.instance.when.stop.failed.enable`, default true: a module whose stop failed is removed; else it
-    /// stays as `broken`.
+    /// `sofa.ark.remove.biz.instance.when.stop.failed.enable`, default true: a module whose stop failed is
+    /// removed; else it stays as `broken`.
     pub remove_when_stop_failed: bool,
 }
 
@@ -38,7 +37,8 @@ const VERSIONS_TABLE: u32 = 32;
 pub(crate) struct Registry {
     pub(crate) flags: Flags,
     modules: Vec<Biz>,
-    /// Every name ever registered: sofa-ark keeps them, and the size of its table decides the order of listings.
+    /// Every name ever registered: sofa-ark keeps them, and the size of its table decides the order of
+    /// listings.
     names: BTreeSet<String>,
     /// Metaspace never given back.
     leaked: i64,
@@ -154,7 +154,8 @@ impl Registry {
         }
     }
 
-    /// Stops a module and removes it; `trace` is what its stop handler threw, after which the flags say what becomes of it.
+    /// Stops a module and removes it; `trace` is what its stop handler threw, after which the flags say what
+    /// becomes of it.
     pub(crate) fn stop(&mut self, name: &str, version: &str, trace: Option<&str>, time: i64) {
         let keep = trace.is_some() && !self.flags.remove_when_stop_failed;
         let Some(biz) = self.get_mut(name, version) else {
@@ -194,5 +195,37 @@ impl Registry {
         if let Some(index) = self.modules.iter().position(|biz| biz.number == number) {
             self.leaked += self.modules.swap_remove(index).jar.leak;
         }
+    }
+}
+
+/// Where Java's hash tables put a text in a table of so many buckets, a power of two. Lists of modules come
+/// in this order.
+fn bucket(key: &str, table: u32) -> u32 {
+    // `String.hashCode`.
+    let hash = key.encode_utf16().fold(0_u32, |hash, unit| {
+        hash.wrapping_mul(31).wrapping_add(u32::from(unit))
+    });
+    (hash ^ (hash >> 16)) & (table - 1)
+}
+
+/// Buckets of a default hash table once it holds so many keys: 16, doubled when three quarters are passed.
+fn table_of(keys: usize) -> u32 {
+    let mut table = 16;
+    while keys > table as usize / 4 * 3 {
+        table *= 2;
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_have_the_order_of_javas_buckets() {
+        let mut keys = ["command", "bizName", "bizVersion", "response"];
+        keys.sort_by_key(|key| bucket(key, 16));
+        assert_eq!(keys, ["bizName", "response", "command", "bizVersion"]);
+        assert_eq!((table_of(12), table_of(13), table_of(25)), (16, 32, 64));
     }
 }

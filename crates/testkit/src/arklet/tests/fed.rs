@@ -1,8 +1,7 @@
-//! A world that comes from a recording. It supplies what differs from run to run by nature, before a request is made:
-//! instants (from which the engine itself derives work directories, costs, "started at" and elapsed times), metaspace
-//! taken, frames of stack traces (heads, causes and counts of shared frames are the engine's), who won a race between two
-//! threads, the machine's figures, and the order of a hash table whose keys were changed in the recording. Answers are
-//! never touched.
+//! A world that comes from a recording. It supplies what differs from run to run by nature, before a request
+//! is made: instants (from which the engine itself derives work directories, costs, "started at" and elapsed
+//! times), metaspace taken, frames of stack traces (heads, causes and counts of shared frames are the
+//! engine's), who won a race between two threads, and the machine's figures. Answers are never touched.
 
 use crate::arklet::{Carrier, Frame, Machine, Moment, World};
 use serde_json::Value;
@@ -19,7 +18,6 @@ pub(super) struct Facts {
     pub(super) space: Option<i64>,
     pub(super) at_once: BTreeMap<String, bool>,
     frames: BTreeMap<String, Vec<Frame>>,
-    pub(super) urls: Vec<String>,
     pub(super) machine: Option<Machine>,
 }
 
@@ -31,7 +29,8 @@ impl Facts {
             .push_back(time);
     }
 
-    /// Frames out of a printed stack trace. Shared frames, which are only counted there, are those of the enclosing trace.
+    /// Frames out of a printed stack trace. Shared frames, which are only counted there, are those of the
+    /// enclosing trace.
     pub(super) fn trace(&mut self, trace: &str) {
         let mut enclosing: Vec<Frame> = Vec::new();
         let mut chain: Vec<(String, Vec<Frame>)> = Vec::new();
@@ -126,10 +125,5 @@ impl World for Fed {
             .get(class)
             .cloned()
             .unwrap_or_default()
-    }
-
-    fn order_urls(&mut self, urls: &mut Vec<String>) {
-        let facts = self.0.lock().unwrap();
-        urls.sort_by_key(|url| facts.urls.iter().position(|other| other == url));
     }
 }

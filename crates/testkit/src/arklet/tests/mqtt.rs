@@ -64,6 +64,14 @@ fn parts(line: &str) -> (&str, &str) {
     (topic, rest.splitn(3, ' ').nth(2).unwrap())
 }
 
+/// A line as its reader takes it: topic, quality of service, whether it is retained, and the JSON of the
+/// payload, or the payload itself if it is no JSON.
+fn read(line: &str) -> (&str, Result<Value, &str>) {
+    let payload = parts(line).1;
+    let head = line.strip_suffix(payload).unwrap();
+    (head, serde_json::from_str(payload).map_err(|_| payload))
+}
+
 fn is_command(topic: &str) -> bool {
     !topic.contains('/') || topic == "base/baseline"
 }
@@ -74,7 +82,7 @@ fn feed(facts: &mut Facts, topic: &str, payload: &str) {
     let time = message["publishTimestamp"].as_i64().unwrap();
     facts.time(Moment::Published, topic.strip_prefix("base/").unwrap(), time);
     let data = &message["data"]["response"]["data"];
-    feed_answer(facts, payload, data);
+    feed_answer(facts, data);
     if let Some(trace) = data["message"].as_str().filter(|text| text.contains("\tat ")) {
         facts.trace(trace);
     }
@@ -121,7 +129,7 @@ async fn replay(recording: &str, qos: QoS, connects: bool) {
         }
         base.mqtt(Some(MqttTunnel::to(broker.address())));
         for line in &lines[..2] {
-            assert_eq!(recorder.next().await, *line);
+            assert_eq!(read(&recorder.next().await), read(line));
         }
         from = 2;
     } else {
@@ -153,7 +161,7 @@ async fn replay(recording: &str, qos: QoS, connects: bool) {
         }
         let heard = recorder.next().await;
         assert!(
-            heard == *line,
+            read(&heard) == read(line),
             "line {}\nrecorded: {line}\nanswered: {heard}",
             index + 1
         );
@@ -169,16 +177,16 @@ async fn replay(recording: &str, qos: QoS, connects: bool) {
 }
 
 #[tokio::test]
-async fn the_recorded_mqtt_traffic_from_the_first_connection_is_met_byte_for_byte() {
-    let test = "the_recorded_mqtt_traffic_from_the_first_connection_is_met_byte_for_byte";
+async fn the_recorded_mqtt_traffic_from_the_first_connection_is_met() {
+    let test = "the_recorded_mqtt_traffic_from_the_first_connection_is_met";
     if let Some(recording) = recording(test, "arklet-mqtt-connect.txt") {
         replay(&recording, QoS::AtMostOnce, true).await;
     }
 }
 
 #[tokio::test]
-async fn the_recorded_mqtt_operations_are_met_byte_for_byte() {
-    let test = "the_recorded_mqtt_operations_are_met_byte_for_byte";
+async fn the_recorded_mqtt_operations_are_met() {
+    let test = "the_recorded_mqtt_operations_are_met";
     if let Some(recording) = recording(test, "arklet-mqtt-ops.txt") {
         replay(&recording, QoS::AtLeastOnce, false).await;
     }
@@ -204,7 +212,8 @@ async fn a_retained_command_is_executed_on_connecting_and_again_after_a_restart(
         })
         .await
     };
-    assert_eq!(operations(1).await[0].text(), recording);
+    let operation: Value = serde_json::from_str(&operations(1).await[0].text()).unwrap();
+    assert_eq!(operation, serde_json::from_str::<Value>(recording).unwrap());
     base.restart().await;
     operations(2).await;
     assert_eq!(base.state("biz1", "0.0.1"), Some(BizState::Activated));

@@ -1,9 +1,9 @@
-//! The recordings, replayed: each answer of the fake is the recorded one, byte for byte.
+//! The recordings, replayed: each answer of the fake is the recorded one. Its JSON is compared as a reader
+//! takes it: the order of keys and the spelling of numbers and texts do not count.
 
 use super::fed::{Facts, Fed};
 use super::{SOON, post, raw, recorded_jars, send, url};
 use crate::arklet::engine::Output;
-use crate::arklet::json::Enums;
 use crate::arklet::{Base, Identity, Moment, Setup, heartbeat};
 use crate::{eventually, skipped};
 use serde_json::Value;
@@ -12,7 +12,7 @@ use std::path::PathBuf;
 /// A recording, or `None` where there is none.
 pub(super) fn recording(test: &str, file: &str) -> Option<String> {
     let home = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    let places = ["../../../shared/golden/arklet", "../koupleless/tests/golden"];
+    let places = ["../../../shared/golden/arklet", "../arklet/tests/golden"];
     let found = places
         .iter()
         .find_map(|place| std::fs::read_to_string(home.join(place).join(file)).ok());
@@ -69,6 +69,13 @@ impl Exchange {
     }
 }
 
+/// A message of HTTP as its reader takes it: its head, and the JSON of its body, or the body itself if it is
+/// no JSON.
+fn read(message: &str) -> (&str, Result<Value, &str>) {
+    let (head, body) = message.split_once("\r\n\r\n").unwrap_or((message, ""));
+    (head, serde_json::from_str(body).map_err(|_| body))
+}
+
 /// Instants of an installation, out of its answer: `response` is sofa-ark's own.
 pub(super) fn feed_install(facts: &mut Facts, response: &Value) {
     let Some(info) = response["bizInfos"].get(0) else {
@@ -98,13 +105,10 @@ pub(super) fn feed_install(facts: &mut Facts, response: &Value) {
 }
 
 /// Facts of sofa-ark's or arklet's own answer, common to both tunnels.
-pub(super) fn feed_answer(facts: &mut Facts, text: &str, data: &Value) {
+pub(super) fn feed_answer(facts: &mut Facts, data: &Value) {
     facts.space = data["elapsedSpace"].as_i64();
     feed_install(facts, data);
     if let Some(responses) = data["bizUrlToResponse"].as_object() {
-        let mut urls: Vec<String> = responses.keys().cloned().collect();
-        urls.sort_by_key(|url| text.find(&format!("\"{url}\":{{")));
-        facts.urls = urls;
         for response in responses.values() {
             feed_install(facts, response);
         }
@@ -114,7 +118,7 @@ pub(super) fn feed_answer(facts: &mut Facts, text: &str, data: &Value) {
 /// What the answer to an exchange, and those after it, show of the world at its time.
 fn feed(facts: &mut Facts, exchange: &Exchange, later: &[Exchange]) {
     let data = &exchange.document["data"];
-    feed_answer(facts, &exchange.answer, data);
+    feed_answer(facts, data);
     if let Some(trace) = exchange.document["errorStackTrace"].as_str() {
         facts.trace(trace);
     }
@@ -166,7 +170,6 @@ async fn settle(base: &Base, exchange: &Exchange) {
                 let Output::Success(record) = record else {
                     return None;
                 };
-                let record: Value = serde_json::from_str(&record.write(Enums::Text)).unwrap();
                 (record["endTime"].is_i64() == wanted).then_some(())
             })
             .await;
@@ -209,8 +212,8 @@ pub(super) fn recorded_base(fed: &Fed) -> Base {
 }
 
 #[tokio::test]
-async fn every_recorded_http_exchange_is_answered_byte_for_byte() {
-    let test = "every_recorded_http_exchange_is_answered_byte_for_byte";
+async fn every_recorded_http_exchange_is_answered_as_recorded() {
+    let test = "every_recorded_http_exchange_is_answered_as_recorded";
     let (Some(first), Some(second)) = (
         recording(test, "arklet-http-1.txt"),
         recording(test, "arklet-http-2.txt"),
@@ -248,7 +251,7 @@ async fn every_recorded_http_exchange_is_answered_byte_for_byte() {
         };
         let answer = raw(base.address(), &request).await;
         assert!(
-            answer == exchange.answer,
+            read(&answer) == read(&exchange.answer),
             "exchange {index}: {}\nrecorded: {}\nanswered: {answer}",
             exchange.request,
             exchange.answer
@@ -291,9 +294,7 @@ async fn the_heartbeat_is_the_recorded_one() {
         expected.extend([String::new(), format!("{{{body}")]);
         let identity = Identity::stock("192.0.2.2");
         let host = "127.0.0.1:17777";
-        assert_eq!(
-            heartbeat::request(host, "/heartbeat", &identity, 12_380),
-            expected.join("\r\n")
-        );
+        let sent = heartbeat::request(host, "/heartbeat", &identity, 12_380);
+        assert_eq!(read(&sent), read(&expected.join("\r\n")));
     }
 }

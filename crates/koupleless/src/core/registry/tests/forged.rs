@@ -14,17 +14,16 @@ fn from(peer: &str, identity: &str, address: &str) -> Sighting {
 
 #[test]
 fn nobody_speaks_for_another_address() {
-    let mut room = Room::new();
-    let refused = room.refused(from(B, A, A));
+    let mut fixture = Fixture::new();
+    let refused = fixture.refused(from(B, A, A));
     assert!(matches!(refused, Refused::NotItsAddress { .. }), "{refused}");
-    assert!(refused.is_forged());
 }
 
 #[test]
 fn addresses_are_translated_on_the_way_to_where_base_pods_are_known() {
-    let mut room = Room::new();
-    room.see(pod("u", A, PodState::NotReady));
-    assert_eq!(room.see(from(B, A, A)), [Change::Online]);
+    let mut fixture = Fixture::new();
+    fixture.see(pod("u", A, PodState::NotReady));
+    assert_eq!(fixture.see(from(B, A, A)), [Change::Online]);
 }
 
 #[test]
@@ -33,8 +32,8 @@ fn the_check_of_addresses_can_be_switched_off() {
         check_addresses: false,
         ..Settings::default()
     };
-    let mut room = Room::with(settings, KOUPLELESS);
-    assert_eq!(room.see(from(B, A, A)), [Change::Online]);
+    let mut fixture = Fixture::with(settings, KOUPLELESS);
+    assert_eq!(fixture.see(from(B, A, A)), [Change::Online]);
 }
 
 #[rstest]
@@ -48,75 +47,75 @@ fn addresses_that_nobody_has_are_refused_in_any_case(#[case] address: &str) {
         check_addresses: false,
         ..Settings::default()
     };
-    let mut room = Room::with(settings, KOUPLELESS);
-    let refused = room.refused(from(B, "a", address));
+    let mut fixture = Fixture::with(settings, KOUPLELESS);
+    let refused = fixture.refused(from(B, "a", address));
     assert!(matches!(refused, Refused::Unusable { .. }), "{refused}");
 }
 
 #[test]
 fn a_living_identity_stays_where_it_is_and_a_silent_one_may_move() {
-    let mut room = Room::new();
-    room.see(heartbeat("shop", A));
-    room.serve("shop");
-    let refused = room.refused(heartbeat("shop", B));
+    let mut fixture = Fixture::new();
+    fixture.see(heartbeat("shop", A));
+    fixture.serve("shop");
+    let refused = fixture.refused(heartbeat("shop", B));
     assert!(matches!(refused, Refused::LivesElsewhere { .. }), "{refused}");
-    room.pass(20);
-    room.refused(heartbeat("shop", B));
+    fixture.pass(20);
+    fixture.refused(heartbeat("shop", B));
     assert_eq!(
-        room.pass(5),
+        fixture.pass(5),
         [Change::Silent],
         "the newcomer is no sign of its life"
     );
-    let changes = room.see(heartbeat("shop", B));
+    let changes = fixture.see(heartbeat("shop", B));
     assert!(
         matches!(&changes[..], [Change::Changed { from }, Change::Back] if from.endpoint.address == ip(A)),
         "{changes:?}"
     );
-    assert_eq!(room.base("shop").endpoint, http(B, 1238));
+    assert_eq!(fixture.base("shop").endpoint, http(B, 1238));
 }
 
 #[test]
 fn a_base_pods_address_takes_a_living_identity_over() {
-    let mut room = Room::new();
-    room.see(heartbeat("shop", A));
-    room.serve("shop");
-    room.see(pod("u", B, PodState::NotReady));
-    assert!(room.see(heartbeat("shop", B)).iter().all(is_changed));
-    assert_eq!(room.base("shop").endpoint.address, ip(B));
-    assert_eq!(room.base("shop").pod, Some(pod_ref("u")));
+    let mut fixture = Fixture::new();
+    fixture.see(heartbeat("shop", A));
+    fixture.serve("shop");
+    fixture.see(pod("u", B, PodState::NotReady));
+    assert!(fixture.see(heartbeat("shop", B)).iter().all(is_changed));
+    assert_eq!(fixture.base("shop").endpoint.address, ip(B));
+    assert_eq!(fixture.base("shop").pod, Some(pod_ref("u")));
 }
 
 #[test]
 fn of_two_base_pods_with_one_identity_the_first_has_it() {
-    let mut room = Room::new();
-    room.see(pod("u", A, PodState::Ready));
-    room.see(pod("v", B, PodState::Ready));
-    room.see(heartbeat("shop", A));
-    room.serve("shop");
-    let refused = room.refused(heartbeat("shop", B));
+    let mut fixture = Fixture::new();
+    fixture.see(pod("u", A, PodState::Ready));
+    fixture.see(pod("v", B, PodState::Ready));
+    fixture.see(heartbeat("shop", A));
+    fixture.serve("shop");
+    let refused = fixture.refused(heartbeat("shop", B));
     assert!(matches!(refused, Refused::LivesElsewhere { .. }), "{refused}");
 }
 
 #[test]
 fn a_pod_that_is_declared_to_be_a_base_is_no_other() {
-    let mut room = Room::new();
-    room.see(declared("u", A, "shop"));
-    let refused = room.refused(heartbeat("other", A));
+    let mut fixture = Fixture::new();
+    fixture.see(declared("u", A, "shop"));
+    let refused = fixture.refused(heartbeat("other", A));
     assert!(matches!(refused, Refused::PodOfAnother { .. }), "{refused}");
-    assert_eq!(room.see(heartbeat("shop", A)), [Change::Online]);
+    assert_eq!(fixture.see(heartbeat("shop", A)), [Change::Online]);
 }
 
 #[test]
 fn nobody_takes_the_address_of_another_base_pod_for_its_name() {
-    let mut room = Room::new();
-    room.see(pod("u", A, PodState::Ready));
-    let refused = room.refused(heartbeat(A, B));
+    let mut fixture = Fixture::new();
+    fixture.see(pod("u", A, PodState::Ready));
+    let refused = fixture.refused(heartbeat(A, B));
     assert!(matches!(refused, Refused::AddressOfAnother { .. }), "{refused}");
 }
 
 #[test]
 fn nobody_deactivates_another_base() {
-    let mut room = Room::served(A);
+    let mut fixture = Fixture::served(A);
     let forged = Sighting::Heartbeat {
         word: Word {
             active: false,
@@ -125,28 +124,29 @@ fn nobody_deactivates_another_base() {
         port: 1238,
         peer: ip(B),
     };
-    room.refused(forged);
-    room.refused(deactivation(A, B));
-    assert_eq!(room.life(A), Life::Alive);
+    fixture.refused(forged);
+    fixture.refused(deactivation(A, B));
+    assert_eq!(fixture.life(A), Life::Alive);
 }
 
 #[test]
 fn two_bases_never_share_a_node() {
-    // Characters that no name can hold make a digest of the identity necessary, so that names collide by adoption alone.
-    let mut room = Room::new();
+    // Characters that no name can hold make a digest of the identity necessary, so that names collide by
+    // adoption alone.
+    let mut fixture = Fixture::new();
     let node: Arc<str> = KOUPLELESS.node_name(&record("shop", B), "dev").into();
-    room.see(Sighting::Node {
+    fixture.see(Sighting::Node {
         node: node.clone(),
         record: record("other", A),
     });
-    let refused = room.refused(heartbeat("shop", B));
+    let refused = fixture.refused(heartbeat("shop", B));
     assert!(matches!(refused, Refused::SameNode { .. }), "{refused}");
-    let refused = room.refused(Sighting::Node {
+    let refused = fixture.refused(Sighting::Node {
         node,
         record: record("shop", B),
     });
     assert!(matches!(refused, Refused::SameNode { .. }), "{refused}");
-    let refused = room.refused(Sighting::Node {
+    let refused = fixture.refused(Sighting::Node {
         node: "another".into(),
         record: record("other", A),
     });
@@ -171,11 +171,11 @@ fn bases_are_bounded() {
         most: 2,
         ..Settings::default()
     };
-    let mut room = Room::with(settings, KOUPLELESS);
-    room.see(heartbeat("a", A));
-    room.see(heartbeat("b", A));
-    assert_eq!(room.refused(heartbeat("c", A)), Refused::Full(2));
-    assert_eq!(room.see(heartbeat("a", A)), [], "those that are known go on");
+    let mut fixture = Fixture::with(settings, KOUPLELESS);
+    fixture.see(heartbeat("a", A));
+    fixture.see(heartbeat("b", A));
+    assert_eq!(fixture.refused(heartbeat("c", A)), Refused::Full(2));
+    assert_eq!(fixture.see(heartbeat("a", A)), [], "those that are known go on");
 }
 
 #[test]
@@ -184,61 +184,60 @@ fn a_peer_cannot_make_up_bases_without_end() {
         newcomers: 2,
         ..Settings::default()
     };
-    let mut room = Room::with(settings, KOUPLELESS);
+    let mut fixture = Fixture::with(settings, KOUPLELESS);
     for identity in ["a", "b"] {
-        room.see(heartbeat(identity, A));
+        fixture.see(heartbeat(identity, A));
     }
-    let refused = room.refused(heartbeat("c", A));
+    let refused = fixture.refused(heartbeat("c", A));
     assert!(matches!(refused, Refused::Flood { .. }), "{refused}");
-    assert!(!refused.is_forged());
-    assert_eq!(room.see(heartbeat("a", A)), [], "those that are known go on");
+    assert_eq!(fixture.see(heartbeat("a", A)), [], "those that are known go on");
     assert_eq!(
-        room.see(heartbeat("c", B)),
+        fixture.see(heartbeat("c", B)),
         [Change::Online],
         "and so do other peers"
     );
-    room.pass(60);
-    assert!(room.see(heartbeat("d", A)).contains(&Change::Online));
+    fixture.pass(60);
+    assert!(fixture.see(heartbeat("d", A)).contains(&Change::Online));
 }
 
 #[test]
 fn a_base_that_answers_keeps_its_port() {
-    let mut room = Room::served(A);
+    let mut fixture = Fixture::served(A);
     let beat = |port, active| Sighting::Heartbeat {
         word: Word { active, ..word(A, A) },
         port,
         peer: A.parse().unwrap(),
     };
     // One that does not say who it is may be another one.
-    assert_eq!(room.see(answered(A, A, None)), []);
+    assert_eq!(fixture.see(answered(A, A, None)), []);
     assert!(matches!(
-        &room.see(beat(1239, true))[..],
+        &fixture.see(beat(1239, true))[..],
         [Change::Changed { .. }]
     ));
-    room.see(beat(1238, true));
-    assert_eq!(room.see(answered(A, A, Some(A))), []);
+    fixture.see(beat(1238, true));
+    assert_eq!(fixture.see(answered(A, A, Some(A))), []);
     for active in [true, false] {
-        let refused = room.refused(beat(1239, active));
+        let refused = fixture.refused(beat(1239, active));
         assert!(matches!(refused, Refused::AnswersElsewhere { .. }), "{refused}");
     }
-    assert_eq!(room.see(beat(1238, true)), [], "its own");
+    assert_eq!(fixture.see(beat(1238, true)), [], "its own");
     // It was restarted, and another port was free.
-    assert_eq!(room.see(port_refused(A, A)), []);
+    assert_eq!(fixture.see(port_refused(A, A)), []);
     assert!(matches!(
-        &room.see(beat(1239, true))[..],
+        &fixture.see(beat(1239, true))[..],
         [Change::Changed { .. }]
     ));
-    assert_eq!(room.base(A).socket(), Some("192.0.2.2:1239".parse().unwrap()));
+    assert_eq!(fixture.base(A).socket(), Some("192.0.2.2:1239".parse().unwrap()));
     // Nobody has asked it for long.
-    room.see(Sighting::Answered {
+    fixture.see(Sighting::Answered {
         identity: id(A),
         endpoint: http(A, 1239),
         says: Some(id(A)),
     });
-    room.refused(beat(1240, true));
-    room.pass(15);
+    fixture.refused(beat(1240, true));
+    fixture.pass(15);
     assert!(matches!(
-        &room.see(beat(1240, true))[..],
+        &fixture.see(beat(1240, true))[..],
         [Change::Changed { .. }]
     ));
 }

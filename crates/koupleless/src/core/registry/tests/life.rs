@@ -4,26 +4,26 @@ const A: &str = "192.0.2.2";
 
 #[test]
 fn a_base_that_speaks_stays_alive() {
-    let mut room = Room::served(A);
+    let mut fixture = Fixture::served(A);
     for _ in 0..20 {
-        assert_eq!(room.pass(12), []);
-        assert_eq!(room.see(heartbeat(A, A)), []);
+        assert_eq!(fixture.pass(12), []);
+        assert_eq!(fixture.see(heartbeat(A, A)), []);
     }
-    assert_eq!(room.life(A), Life::Alive);
+    assert_eq!(fixture.life(A), Life::Alive);
 }
 
 #[test]
 fn silence_makes_it_silent_after_25_s_and_removes_its_node_after_60_s() {
-    let mut room = Room::served(A);
-    assert_eq!(room.pass(24), []);
-    assert_eq!(room.pass(1), [Change::Silent]);
-    assert_eq!(room.pass(34), []);
+    let mut fixture = Fixture::served(A);
+    assert_eq!(fixture.pass(24), []);
+    assert_eq!(fixture.pass(1), [Change::Silent]);
+    assert_eq!(fixture.pass(34), []);
     let lost = silence(60);
     assert_eq!(
-        room.pass(1),
+        fixture.pass(1),
         [Change::Lost(lost.clone()), Change::Gone(Why::Lost(lost))]
     );
-    assert!(room.registry.is_empty());
+    assert_eq!(fixture.registry.len(), 0);
 }
 
 #[test]
@@ -35,85 +35,85 @@ fn answers_and_hearts_are_signs_of_life_like_heartbeats() {
         || answered(A, A, Some(A)),
         || heartbeat(A, A),
     ] {
-        let mut room = Room::served(A);
-        assert_eq!(room.pass(30), [Change::Silent]);
-        assert_eq!(room.see(sign()), [Change::Back]);
-        assert_eq!(room.pass(24), []);
-        assert_eq!(room.pass(1), [Change::Silent]);
+        let mut fixture = Fixture::served(A);
+        assert_eq!(fixture.pass(30), [Change::Silent]);
+        assert_eq!(fixture.see(sign()), [Change::Back]);
+        assert_eq!(fixture.pass(24), []);
+        assert_eq!(fixture.pass(1), [Change::Silent]);
     }
 }
 
 #[test]
 fn an_answer_from_where_it_is_not_any_more_is_none() {
-    let mut room = Room::served(A);
-    room.pass(30);
-    assert_eq!(room.see(answered(A, "192.0.2.9", None)), []);
-    assert_eq!(room.life(A), Life::Silent);
+    let mut fixture = Fixture::served(A);
+    fixture.pass(30);
+    assert_eq!(fixture.see(answered(A, "192.0.2.9", None)), []);
+    assert_eq!(fixture.life(A), Life::Silent);
 }
 
 #[test]
 fn a_refused_connection_counts_in_silence_alone() {
-    let mut room = Room::served(A);
-    assert_eq!(room.see(port_refused(A, A)), []);
-    assert_eq!(room.pass(24), []);
+    let mut fixture = Fixture::served(A);
+    assert_eq!(fixture.see(port_refused(A, A)), []);
+    assert_eq!(fixture.pass(24), []);
     assert_eq!(
-        room.see(port_refused(A, A)),
+        fixture.see(port_refused(A, A)),
         [],
         "what restarts refuses for a while"
     );
-    assert_eq!(room.pass(1), [Change::Silent]);
-    assert_eq!(room.see(port_refused(A, "192.0.2.9")), [], "somewhere else");
+    assert_eq!(fixture.pass(1), [Change::Silent]);
+    assert_eq!(fixture.see(port_refused(A, "192.0.2.9")), [], "somewhere else");
     let lost = Evidence::PortRefused("192.0.2.2:1238".parse().unwrap());
-    assert_eq!(room.see(port_refused(A, A)), [Change::Lost(lost.clone())]);
-    assert_eq!(room.see(port_refused(A, A)), [], "told once");
-    assert_eq!(room.pass(34), [], "its node stays for its return");
-    assert_eq!(room.pass(1), [Change::Gone(Why::Lost(lost))]);
+    assert_eq!(fixture.see(port_refused(A, A)), [Change::Lost(lost.clone())]);
+    assert_eq!(fixture.see(port_refused(A, A)), [], "told once");
+    assert_eq!(fixture.pass(34), [], "its node stays for its return");
+    assert_eq!(fixture.pass(1), [Change::Gone(Why::Lost(lost))]);
 }
 
 #[test]
 fn another_base_that_answers_at_its_place_is_proof_in_silence() {
-    let mut room = Room::served(A);
-    assert_eq!(room.see(answered(A, A, Some("other"))), []);
-    assert_eq!(room.pass(25), [Change::Silent]);
+    let mut fixture = Fixture::served(A);
+    assert_eq!(fixture.see(answered(A, A, Some("other"))), []);
+    assert_eq!(fixture.pass(25), [Change::Silent]);
     let lost = Evidence::Replaced("192.0.2.2:1238".parse().unwrap(), id("other"));
-    assert_eq!(room.see(answered(A, A, Some("other"))), [Change::Lost(lost)]);
+    assert_eq!(fixture.see(answered(A, A, Some("other"))), [Change::Lost(lost)]);
 }
 
 #[test]
 fn a_base_that_restarts_finds_its_node_again() {
-    let mut room = Room::served(A);
-    room.pass(26);
-    room.see(port_refused(A, A));
-    room.pass(20);
-    assert_eq!(room.see(heartbeat(A, A)), [Change::Back]);
-    assert_eq!(room.life(A), Life::Alive);
-    assert_eq!(room.pass(24), []);
+    let mut fixture = Fixture::served(A);
+    fixture.pass(26);
+    fixture.see(port_refused(A, A));
+    fixture.pass(20);
+    assert_eq!(fixture.see(heartbeat(A, A)), [Change::Back]);
+    assert_eq!(fixture.life(A), Life::Alive);
+    assert_eq!(fixture.pass(24), []);
 }
 
 #[test]
 fn a_deactivated_base_is_lost_at_once_and_goes_when_its_node_has_no_pods() {
-    let mut room = Room::served(A);
-    let node = room.node(A);
+    let mut fixture = Fixture::served(A);
+    let node = fixture.node(A);
     let pods = |count| Sighting::Pods {
         node: node.clone(),
         count,
     };
-    assert_eq!(room.see(pods(2)), []);
+    assert_eq!(fixture.see(pods(2)), []);
     assert_eq!(
-        room.see(deactivation(A, A)),
+        fixture.see(deactivation(A, A)),
         [Change::Lost(Evidence::Deactivated)]
     );
-    assert_eq!(room.see(deactivation(A, A)), [], "told once");
+    assert_eq!(fixture.see(deactivation(A, A)), [], "told once");
     assert_eq!(
-        room.see(answered(A, A, None)),
+        fixture.see(answered(A, A, None)),
         [],
         "it answers and does not serve"
     );
-    assert_eq!(room.see(pods(1)), []);
+    assert_eq!(fixture.see(pods(1)), []);
     let gone = Change::Gone(Why::Lost(Evidence::Deactivated));
-    assert_eq!(room.see(pods(0)), [gone]);
+    assert_eq!(fixture.see(pods(0)), [gone]);
     assert_eq!(
-        room.see(deactivation(A, A)),
+        fixture.see(deactivation(A, A)),
         [],
         "it is nobody's business any more"
     );
@@ -121,52 +121,52 @@ fn a_deactivated_base_is_lost_at_once_and_goes_when_its_node_has_no_pods() {
 
 #[test]
 fn pods_that_were_counted_before_a_base_came_back_count_no_more() {
-    let mut room = Room::served(A);
-    let node = room.node(A);
-    room.pass(26);
+    let mut fixture = Fixture::served(A);
+    let node = fixture.node(A);
+    fixture.pass(26);
     let refused = Evidence::PortRefused("192.0.2.2:1238".parse().unwrap());
-    assert_eq!(room.see(port_refused(A, A)), [Change::Lost(refused)]);
-    room.see(Sighting::Pods { node, count: 0 });
-    assert_eq!(room.see(heartbeat(A, A)), [Change::Back]);
+    assert_eq!(fixture.see(port_refused(A, A)), [Change::Lost(refused)]);
+    fixture.see(Sighting::Pods { node, count: 0 });
+    assert_eq!(fixture.see(heartbeat(A, A)), [Change::Back]);
     let lost = [Change::Lost(Evidence::Deactivated)];
-    assert_eq!(room.see(deactivation(A, A)), lost, "there may be pods again");
-    assert_eq!(room.pass(7), []);
+    assert_eq!(fixture.see(deactivation(A, A)), lost, "there may be pods again");
+    assert_eq!(fixture.pass(7), []);
 }
 
 #[test]
 fn a_deactivated_base_with_pods_goes_after_8_s_although_it_speaks() {
-    let mut room = Room::served(A);
-    let node = room.node(A);
-    room.see(deactivation(A, A));
+    let mut fixture = Fixture::served(A);
+    let node = fixture.node(A);
+    fixture.see(deactivation(A, A));
     for _ in 0..7 {
         // Each that is deleted is replaced.
         let pods = Sighting::Pods {
             node: node.clone(),
             count: 3,
         };
-        assert_eq!(room.see(pods), []);
-        assert_eq!(room.pass(1), []);
-        assert_eq!(room.see(deactivation(A, A)), []);
+        assert_eq!(fixture.see(pods), []);
+        assert_eq!(fixture.pass(1), []);
+        assert_eq!(fixture.see(deactivation(A, A)), []);
     }
-    assert_eq!(room.pass(1), [Change::Gone(Why::Lost(Evidence::Deactivated))]);
+    assert_eq!(fixture.pass(1), [Change::Gone(Why::Lost(Evidence::Deactivated))]);
 }
 
 #[test]
 fn a_deactivated_base_may_come_back() {
-    let mut room = Room::served(A);
-    room.see(deactivation(A, A));
-    assert_eq!(room.see(heartbeat(A, A)), [Change::Back]);
+    let mut fixture = Fixture::served(A);
+    fixture.see(deactivation(A, A));
+    assert_eq!(fixture.see(heartbeat(A, A)), [Change::Back]);
 }
 
 #[test]
 fn our_own_pause_is_nobodys_silence() {
-    let mut room = Room::served(A);
-    room.pass(10);
-    room.now += 600;
-    assert_eq!(room.pass(1), []);
-    assert_eq!(room.pass(14), []);
+    let mut fixture = Fixture::served(A);
+    fixture.pass(10);
+    fixture.now += 600;
+    assert_eq!(fixture.pass(1), []);
+    assert_eq!(fixture.pass(14), []);
     assert_eq!(
-        room.pass(1),
+        fixture.pass(1),
         [Change::Silent],
         "10 s before the pause, 15 s after it"
     );
@@ -174,12 +174,12 @@ fn our_own_pause_is_nobodys_silence() {
 
 #[test]
 fn a_clock_that_goes_back_changes_nothing() {
-    let mut room = Room::served(A);
-    room.now -= 50;
-    assert_eq!(room.see(heartbeat(A, A)), []);
-    room.now += 50;
-    assert_eq!(room.pass(24), []);
-    assert_eq!(room.pass(1), [Change::Silent]);
+    let mut fixture = Fixture::served(A);
+    fixture.now -= 50;
+    assert_eq!(fixture.see(heartbeat(A, A)), []);
+    fixture.now += 50;
+    assert_eq!(fixture.pass(24), []);
+    assert_eq!(fixture.pass(1), [Change::Silent]);
 }
 
 #[test]
@@ -189,16 +189,16 @@ fn times_are_settings() {
         gone: Duration::from_secs(4),
         ..Settings::default()
     };
-    let mut room = Room::with(settings, KOUPLELESS);
-    room.see(heartbeat(A, A));
-    room.serve(A);
-    assert_eq!(room.pass(2), [Change::Silent]);
-    assert_eq!(room.pass(2).len(), 2);
+    let mut fixture = Fixture::with(settings, KOUPLELESS);
+    fixture.see(heartbeat(A, A));
+    fixture.serve(A);
+    assert_eq!(fixture.pass(2), [Change::Silent]);
+    assert_eq!(fixture.pass(2).len(), 2);
 }
 
 #[test]
 fn what_nobody_knows_harms_nobody() {
-    let mut room = Room::new();
+    let mut fixture = Fixture::new();
     let node: Arc<str> = "n".into();
     for sighting in [
         deactivation(A, A),
@@ -213,7 +213,7 @@ fn what_nobody_knows_harms_nobody() {
         },
         Sighting::Pods { node, count: 0 },
     ] {
-        assert_eq!(room.see(sighting), []);
+        assert_eq!(fixture.see(sighting), []);
     }
-    assert!(room.registry.is_empty());
+    assert_eq!(fixture.registry.len(), 0);
 }

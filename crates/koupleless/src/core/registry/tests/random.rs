@@ -158,7 +158,8 @@ proptest! {
                         onlooker.look(&event, now, Some(&sighting));
                     }
                     for (node, seen) in &mut onlooker.bases {
-                        // Signs of life are judged by the tables; here, that nothing is concluded before its time.
+                        // Signs of life are judged by the tables; here, that nothing is concluded before its
+                        // time.
                         if before.get(&seen.identity) != after.get(&seen.identity) {
                             seen.quiet = now;
                         }

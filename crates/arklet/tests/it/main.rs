@@ -1,0 +1,14 @@
+//! What needs sockets, a broker or recordings.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod decoder;
+mod golden;
+mod http;
+mod http_hostile;
+mod mqtt;
+mod server;
