@@ -90,7 +90,7 @@ pub struct Script {
     pub rest: u64,
 }
 
-/// A group of scenarios of the page about hazards.
+/// A group of scenarios. The numbers are those of docs/hazards.md, "Scenarios".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Group {
     /// A node loses power, nothing else: the plain case.
