@@ -1,13 +1,13 @@
-//! Do two replicas agree? Two Worlds get the same events in different order, up to 5 s apart; order within
-//! one watch is kept. The leader's planner writes incidents, which come back to both. One replica is
-//! restarted at random.
+//! Checks that two replicas agree. Two Worlds get the same events in different order, up to 5 s apart, while
+//! the order within one watch is kept. The leader's planner writes incidents, which come back to both.
+//! Replicas are restarted at random.
 //!
-//! Two promises: where nothing happened for 5 s, both protect the same; and what the leader has protected
-//! for 5 s, the follower's webhook lets nobody take. A replica that has not got all lists is not ready and is
-//! not asked. To the first promise a restart goes on for as long as the new replica has not watched a node's
+//! Two promises: where nothing happened for 5 s, both protect the same; and what the leader has protected for
+//! 5 s, the follower's webhook lets nobody take. A replica that has not got all lists is not ready and is not
+//! asked. To the first promise a restart goes on for as long as the new replica has not watched a node's
 //! Lease for long enough to say whether it is renewed: it cannot say it, or it goes by a mark of the stock
-//! controller, while the other replica saw a renewal that crossed with the mark. To the second promise there is
-//! no exception.
+//! controller, while the other replica saw a renewal that crossed with the mark. To the second promise there
+//! is no exception.
 
 use crate::api::build;
 use crate::api::objects::{EPOCH, Object, Word, cluster_key, micro, say, set_node_condition, time};
@@ -64,7 +64,6 @@ pub enum Happening {
     Restart(usize),
 }
 
-/// One history.
 #[derive(Clone, Debug)]
 pub struct History {
     /// Seed of delays.
@@ -540,7 +539,8 @@ impl<'a> Game<'a> {
             };
             let wants = known.world.look(wall(self.now), role);
             for kind in wants.audits {
-                // A watch that is late by more than a second would be begun anew; what is tried here is that it is late.
+                // A watch that is late by more than a second would be begun anew; what is tried here is that
+                // it is late.
                 let found = known.shown.get(&kind).cloned().unwrap_or_default();
                 known.world.audited(wall(self.now), kind, Some(&found));
             }
@@ -595,14 +595,15 @@ impl<'a> Game<'a> {
         }
     }
 
-    /// Whether a replica was restarted so lately that it cannot say whether a node is silent, and nothing that is
-    /// recorded says it: a Lease is stale after so long under its own eyes.
+    /// Whether a replica was restarted so lately that it cannot say whether a node is silent, and nothing
+    /// that is recorded says it: a Lease is stale after so long under its own eyes.
     fn cannot_say_yet(&self, side: usize, decision: &Decision) -> bool {
         let unproven = decision.state() == NodeState::Unknown || decision.reason == Reason::LeaseNotProven;
         unproven && self.watches_anew(side)
     }
 
-    /// Whether one goes by the renewal that it saw, and the other was restarted since and did not see it.
+    /// Whether one replica decides by a renewal that it saw, while the other was restarted since and has not
+    /// seen it.
     fn missed_a_renewal(&self, side: usize, name: &str, other: &Decision) -> bool {
         let known = self.sides.get(side);
         let node = known.and_then(|known| known.world.cluster().nodes.get(name));

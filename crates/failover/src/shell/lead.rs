@@ -1,4 +1,5 @@
-//! The loop: take in what the watches show, look at it, and have done what the planner asks for.
+//! The controller's loop: it takes in what the watches deliver, decides, and starts what the planner asks
+//! for.
 
 use super::dispatch::Dispatch;
 use super::execute::{ActionError, Executor, Gate, Outcome, depends_on, kind};
@@ -32,8 +33,8 @@ use tokio::sync::watch as channel;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// Looks happen at least this often, because evidence ages without an event: a quarter of the time for which the
-/// webhook acts upon a view.
+/// Looks happen at least this often, because evidence ages without an event: a quarter of the time for which
+/// the webhook acts upon a view.
 const TICK: Duration = Duration::from_millis(500);
 /// Events are gathered for this long before a look, so that thousands of Leases cost a few looks a second.
 const GATHER: Duration = Duration::from_millis(50);
@@ -41,9 +42,9 @@ const GATHER: Duration = Duration::from_millis(50);
 const AUDIT_WITHIN: Duration = Duration::from_secs(3);
 /// Endpoints that take longer to read are asked for again.
 const SERVICES_WITHIN: Duration = Duration::from_secs(5);
-/// So many slices at a time: one holds up to 1,000 endpoints.
+/// Slices in one answer of the API server; a slice holds up to 1,000 endpoints.
 const SLICES_AT_ONCE: u32 = 250;
-/// Of more namespaces than this the slices of the whole cluster are read, with one request.
+/// For more namespaces than this, the slices of the whole cluster are read with one request.
 const NAMESPACES_AT_ONCE: usize = 10;
 /// The loop is stuck if it did not turn for this long.
 const STUCK_MS: u64 = 30_000;
@@ -51,10 +52,11 @@ const STUCK_MS: u64 = 30_000;
 const DRAIN: Duration = Duration::from_secs(3);
 /// Replicas that stop together learn of each other within this time.
 const ALSO_STOPPING: Duration = Duration::from_millis(100);
-/// The last replica that stops leads within this time, if nobody else does: as long as a crashed leader is waited for.
+/// The last replica that stops leads within this time, if nobody else does: as long as a crashed leader is
+/// waited for.
 const TAKE_OVER: Duration = Duration::from_secs(6);
-/// The last replica that stops settles what it kept from stock within this time: the time that the stock controller is
-/// given to mark pods itself, and some for the writes.
+/// The last replica that stops settles what it kept from stock within this time: the time that the stock
+/// controller is given to mark pods itself, and some for the writes.
 const SETTLE: Duration = Duration::from_secs(15);
 
 /// What a finished task brings back.
@@ -140,8 +142,8 @@ impl Controller {
         }
     }
 
-    /// Runs until `shutdown`. Leads when the candidate does; without one, always. `Err` when the election ended by
-    /// itself.
+    /// Runs until `shutdown`. Leads when the candidate does; without one, always. `Err` when the election
+    /// ended by itself.
     pub(super) async fn run(
         mut self,
         election: Option<&election::Election>,
@@ -199,7 +201,7 @@ impl Controller {
                 self.look();
             }
         };
-        // First of all, so that the others that stop know who is left.
+        // This comes first, so that other replicas that stop as well know who is left.
         present.leave().await;
         if outcome.is_ok() {
             self.settle(&mut seen, role.as_mut(), election).await;
@@ -217,9 +219,10 @@ impl Controller {
         outcome
     }
 
-    /// Where nobody is left who would keep anything from stock Kubernetes, what was kept is settled: taints of ours go, and
-    /// pods are marked that stock would have marked (hazard 52). Where another replica works it takes over instead. Of
-    /// replicas that stop together the last one settles; it waits for the leadership where it does not have it.
+    /// The last replica settles before it stops: it removes our taints, and marks the pods that stock
+    /// Kubernetes would have marked (hazard 52). Where another replica works, that one takes over and nothing
+    /// is settled. Of replicas that stop together the last one settles; if it does not lead, it waits for the
+    /// leadership first.
     async fn settle(
         &mut self,
         seen: &mut (impl Stream<Item = Vec<Seen>> + Unpin),
@@ -311,7 +314,8 @@ impl Controller {
         // A term that is lost and may be recovered keeps its planner: nobody else has acted meanwhile.
         let over = role == Role::Follows || new_term;
         if over && self.planner.is_some() {
-            // What the last term had under way is refused before its next write; this one remembers nothing of it.
+            // Actions of the last term that are still under way are refused before their next write. The new
+            // term begins without a record of them.
             self.dispatch.reset();
             self.planner = None;
             self.work = None;
@@ -462,8 +466,8 @@ impl Controller {
         }));
     }
 
-    /// A quiet watch proves nothing: where everybody is cut off it is right to be quiet. A consistent read of names and
-    /// versions tells the two apart.
+    /// Reads names and versions of a collection consistently. A quiet watch may be broken, or rightly quiet
+    /// because every node is cut off; the read tells which.
     #[allow(clippy::disallowed_methods, reason = "the shell starts tasks")]
     fn audit(&mut self, kind: Kind) {
         let client = self.client.clone();
@@ -593,7 +597,6 @@ enum Role {
     Leads,
     /// Keep what it knows: leadership may be recovered.
     Waits,
-    /// Watch.
     Follows,
 }
 

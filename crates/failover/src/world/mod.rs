@@ -43,7 +43,7 @@ use zones::Zones;
 /// The leader counts as at work for this long after its Lease was seen to change.
 pub const LEADER_SEEN_MS: u64 = 15_000;
 
-/// What every replica is told once.
+/// Settings of a replica that never change while it runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
     /// How long things may take.
@@ -75,7 +75,6 @@ pub enum Role {
 pub struct Judged {
     /// UID of the Node.
     pub uid: String,
-    /// The decision.
     pub decision: Decision,
     /// What it rests on.
     pub evidence: Evidence,
@@ -117,7 +116,7 @@ struct Ledgers {
     reports: Ledger,
 }
 
-/// What comes of a look beside the decisions.
+/// What a look asks for, beside its decisions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wants {
     /// Collections to be read consistently now, metadata only; [`World::audited`] takes the answer.
@@ -128,7 +127,6 @@ pub struct Wants {
     pub services: BTreeSet<String>,
 }
 
-/// The world.
 pub struct World {
     config: Config,
     cluster: Cluster,
@@ -150,7 +148,6 @@ pub struct World {
 }
 
 impl World {
-    /// Knows nothing.
     pub fn new(config: Config, now: Millis) -> Self {
         Self {
             config,
@@ -191,7 +188,8 @@ impl World {
         &self.sight
     }
 
-    /// From now on nothing is protected or begun: what was kept from stock is to be settled before this process ends.
+    /// From now on this replica protects nothing and begins nothing. What it kept from stock Kubernetes is
+    /// settled before the process ends.
     pub fn stand_down(&mut self) {
         self.config.mode = ModePolicy::Observe;
     }
@@ -226,7 +224,7 @@ impl World {
             .count()
     }
 
-    /// Takes in a change. `true` if somebody may be in trouble: look at once.
+    /// Takes in a change. Returns `true` if a node may be in trouble, so that the caller should look at once.
     pub fn take(&mut self, now: Millis, seen: Seen) -> bool {
         let (kind, progress) = seen.parts();
         self.proves(now, kind, &progress);
@@ -284,8 +282,8 @@ impl World {
         }
     }
 
-    /// Looks at everything at `now`: how far we can see, and what is the matter with each node. Decides nothing before
-    /// every watch has delivered a complete list.
+    /// Looks at everything at `now`: how far we can see, and what is the matter with each node. Decides
+    /// nothing before every watch has delivered a complete list.
     pub fn look(&mut self, now: Millis, role: Role) -> Wants {
         let mut wants = self.look_at_watches(now);
         if self.listed.len() == Kind::ALL.len() {
@@ -657,7 +655,8 @@ impl World {
             Delta::Put(agent) => {
                 let name = agent.metadata.name.clone().unwrap_or_default();
                 let before = self.cluster.agents.insert(name.clone(), agent.spec.clone());
-                // Every agent may write every AgentStatus: the right to one's own alone comes with an admission policy.
+                // Every agent may write every AgentStatus: the right to one's own alone comes with an
+                // admission policy.
                 if before.is_some_and(|before| before != agent.spec)
                     && let Some(signs) = self.signs.get_mut(&name)
                 {

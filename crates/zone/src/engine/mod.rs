@@ -1,7 +1,7 @@
 //! The agent's state machine: heartbeats, suspicion, confirm rounds, votes, the zone's report.
 //!
-//! It takes datagrams, facts and the time, and returns datagrams and things to do. Nothing in it waits: the caller
-//! comes back at [`Engine::deadline`] at the latest.
+//! It takes datagrams, facts and the time, and returns datagrams and things to do. Nothing in it waits: the
+//! caller comes back at [`Engine::deadline`] at the latest.
 //!
 //! | what | who | where |
 //! |---|---|---|
@@ -78,7 +78,7 @@ pub struct Identity {
     pub seen_alive: BTreeSet<MemberId>,
 }
 
-/// Something that happened.
+/// What the caller tells the engine.
 #[derive(Debug)]
 pub enum Input<'a> {
     /// A datagram arrived.
@@ -87,20 +87,20 @@ pub enum Input<'a> {
     Tick,
     /// State of the node's own kubelet and runtime.
     Facts {
-        /// Kubelet.
+        /// Whether the kubelet answers.
         kubelet: Health,
-        /// Container runtime.
+        /// Whether the container runtime answers.
         runtime: Health,
     },
     /// The API server answered just now.
     CloudContact,
     /// Result of an [`Output::Check`].
     Checked {
-        /// Round of the request.
+        /// The round for which the check was asked.
         round: Nonce,
-        /// Whom.
+        /// The member that was checked.
         suspect: MemberId,
-        /// What.
+        /// What the check plugins found.
         result: CheckResult,
     },
     /// A roster, from the API server or from the cache of a former life.
@@ -125,29 +125,30 @@ pub enum CheckResult {
     Identity,
     /// Nothing answered in time.
     Failed,
-    /// Something answered without proving to be that node, or actively refused: somebody is there (hazard 10).
+    /// Something answered without proving to be that node, or actively refused: somebody is there (hazard
+    /// 10).
     Inconclusive,
     /// There is nothing that could be checked.
     Unavailable,
 }
 
-/// Something to do.
+/// What the engine wants done.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
     /// Send a datagram.
     Send {
-        /// To whom.
+        /// The member it is for.
         to: MemberId,
-        /// Where.
+        /// The member's published address.
         address: SocketAddr,
-        /// What.
+        /// The signed datagram.
         bytes: Vec<u8>,
     },
     /// Run the check plugins against a member and come back with [`Input::Checked`].
     Check {
         /// To be returned with the result.
         round: Nonce,
-        /// Whom.
+        /// The member to check.
         suspect: MemberId,
         /// Milliseconds after which the result is of no use.
         within_ms: u64,
@@ -161,7 +162,7 @@ pub enum Output {
     Stand(bool),
     /// Remember across restarts that this member was seen alive.
     SeenAlive(MemberId),
-    /// For the log.
+    /// A line for the log.
     Note(Note),
     /// A datagram was refused; the reason is for metrics.
     Refused(&'static str),
@@ -181,25 +182,25 @@ pub struct ZoneReport {
 pub enum Note {
     /// The edge to a subject changed.
     Edge {
-        /// Node name.
+        /// Name of the subject's node.
         subject: String,
-        /// Present state.
+        /// The state that it has now.
         state: EdgeState,
     },
     /// A subject became a suspect.
     Suspect {
-        /// Node name.
+        /// Name of the subject's node.
         subject: String,
-        /// Observers without contact.
+        /// Live observers that have lost contact.
         down: usize,
-        /// Observers alive.
+        /// All live observers.
         live: usize,
     },
     /// A confirm round ended.
     Round {
-        /// Node name.
+        /// Name of the subject's node.
         subject: String,
-        /// Outcome in words.
+        /// The outcome in words.
         outcome: &'static str,
         /// Votes yes, no, abstain.
         votes: (usize, usize, usize),
@@ -262,21 +263,21 @@ pub struct Engine {
     cloud_contact: Option<Millis>,
     weightless_until: Millis,
     doubting: bool,
-    /// Reaches half of those it watches or fewer: reports nothing.
+    /// It reaches half of those it watches or fewer, so it reports nothing.
     on_smaller_side: bool,
-    /// May be on the smaller side, and how many it reached when it last looked.
+    /// It may be on the smaller side; `within` is how many it reached when it last looked.
     may_be_smaller: bool,
     within: usize,
     within_reach_since: Option<Millis>,
     edges: watch::Outbox,
     census_due: Millis,
     census: usize,
-    /// About whom the controller needs rounds; some of them may have left the roster.
+    /// Members about which the controller needs rounds; some of them may have left the roster.
     wanted: BTreeSet<MemberId>,
     proof: link::Proof,
-    /// Proofs that are still to be given unasked.
+    /// Writes that this agent still makes without being listed, to prove its link.
     unasked: u8,
-    /// When that was last begun.
+    /// When such a series of writes last began.
     unasked_since: Option<Millis>,
     voter: voter::Voter,
     reporter: reporter::Reporter,
@@ -334,15 +335,16 @@ impl Engine {
         engine
     }
 
-    /// The same engine in a zone whose members sign by another scheme. The agent's own key must be of that scheme.
+    /// The same engine in a zone whose members sign by another scheme. The agent's own key must be of that
+    /// scheme.
     #[must_use]
     pub fn verifying_with(mut self, verifier: Arc<dyn Verifier>) -> Self {
         self.verifier = verifier;
         self
     }
 
-    /// Takes in what happened at `now` and returns what is to be done, in order. `now` never runs backwards; if it
-    /// does, it counts as standing still.
+    /// Takes in what happened at `now` and returns what is to be done, in order. `now` never runs backwards;
+    /// if it does, it counts as standing still.
     pub fn handle(&mut self, now: Millis, input: Input<'_>) -> Vec<Output> {
         let gap = now.since(self.now);
         self.now = now.max(self.now);
@@ -443,7 +445,7 @@ impl Engine {
         self.schedule_watches();
     }
 
-    /// After a stall this process has not heard what arrived meanwhile: its silence accuses nobody.
+    /// During a stall this process could not hear what arrived, so silence in that time accuses nobody.
     fn stumble(&mut self) {
         self.voter.distrust_silence();
         for watch in self.peers.values_mut().filter_map(|peer| peer.watch.as_mut()) {
@@ -453,20 +455,22 @@ impl Engine {
         }
     }
 
-    /// Reaches half of those it watches or fewer, was paused, or has not met a majority in this life: accuses nobody.
+    /// Finds out whether this agent may accuse anybody. It may not while it reaches half of those it watches
+    /// or fewer, for a while after a pause, and before it has met a majority in this life.
     ///
-    /// Above all-pairs size those it watches are a sample: with 40 % of the zone dead, every sixth sample of ten is
-    /// for the greater part dead. There a voter doubts itself when three quarters are out of reach, and the majority
-    /// of all votes stands against a smaller side; who reports still needs more than half.
+    /// Above all-pairs size those it watches are a sample: with 40 % of the zone dead, every sixth sample of
+    /// ten is for the greater part dead. There a voter doubts itself when three quarters are out of reach,
+    /// and the majority of all votes stands against a smaller side; who reports still needs more than half.
     fn judge_myself(&mut self) {
         let (within, watched) = self.reach();
-        // Of two, one cannot be more than half; two never reach a verdict, and their report says only so.
+        // Of two members one is never more than half. They never reach a verdict, and their report only says
+        // so.
         let in_reach = if self.roster.len() == 2 {
             self.peers.values().any(|peer| peer.seen_alive)
         } else {
             (within + 1) * 2 > watched + 1
         };
-        // Of a sample a third is out of reach where half of the zone may be.
+        // With a sample, half of the zone may be out of reach when a third of the sample is.
         let may_be_smaller = !in_reach || !self.roster.all_pairs() && within * 3 < watched * 2;
         let loses_more = within < std::mem::replace(&mut self.within, within);
         if may_be_smaller && (loses_more || !self.may_be_smaller) {
@@ -487,7 +491,7 @@ impl Engine {
         }
     }
 
-    /// Has been within reach of a majority for long enough to have an opinion of everybody.
+    /// Whether this agent has reached a majority for long enough to have an opinion of every member.
     fn is_settled(&self) -> bool {
         !self.doubting
             && self
@@ -522,7 +526,8 @@ impl Engine {
         }
         let before = std::mem::replace(&mut self.roster, roster);
         for member in self.roster.members() {
-            // Another key is another agent: what was known of the former one is void.
+            // A member with another key is another agent, and nothing that was known of the former one holds
+            // for it.
             if before.get(member.id).is_some_and(|old| old.key != member.key) {
                 self.peers.remove(&member.id);
             }
@@ -566,7 +571,7 @@ impl Engine {
         }
     }
 
-    /// Alive to us: contact within three periods, and not given up.
+    /// Whether the peer counts as alive: contact within three periods, and its edge is not down.
     fn is_live(&self, peer: &Peer) -> bool {
         let down = peer
             .watch

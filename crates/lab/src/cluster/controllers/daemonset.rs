@@ -20,7 +20,8 @@ use k8s_openapi::api::{
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// What admission of taints a daemon pod gets beside its own tolerations: it stays through every node condition.
+/// What admission of taints a daemon pod gets beside its own tolerations: it stays through every node
+/// condition.
 const TOLERATED: [(&str, &str); 6] = [
     ("node.kubernetes.io/not-ready", "NoExecute"),
     ("node.kubernetes.io/unreachable", "NoExecute"),
@@ -107,7 +108,8 @@ fn one(set: &DaemonSet, view: &Snapshot, now: Timestamp) -> Vec<Action> {
             None if pods.is_empty() => {
                 let mut pod: Value = template.clone();
                 pod["metadata"]["generateName"] = json!(format!("{name}-"));
-                // Upstream pins by affinity and lets the scheduler bind; binding at once ends in the same place.
+                // Upstream pins by affinity and lets the scheduler bind; binding at once ends in the same
+                // place.
                 pod["spec"]["nodeName"] = json!(node_name);
                 actions.push(Action::Create {
                     kind: Kind::Pod,
