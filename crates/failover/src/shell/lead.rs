@@ -5,6 +5,7 @@ use super::dispatch::Dispatch;
 use super::execute::{ActionError, Executor, Gate, Outcome, depends_on, kind};
 use super::metrics::Metrics;
 use super::presence::Present;
+use super::reads::{services, versions};
 use super::watch::{self, Restarts};
 use crate::clock::instant;
 use crate::planner::Planner;
@@ -22,8 +23,6 @@ use evenkeel_net::watch::Key;
 use evenkeel_zone::Millis;
 use futures::{Stream, StreamExt as _};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kube::api::ListParams;
 use kube::{Api, Client};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,10 +41,6 @@ const GATHER: Duration = Duration::from_millis(50);
 const AUDIT_WITHIN: Duration = Duration::from_secs(3);
 /// Endpoints that take longer to read are asked for again.
 const SERVICES_WITHIN: Duration = Duration::from_secs(5);
-/// Slices in one answer of the API server; a slice holds up to 1,000 endpoints.
-const SLICES_AT_ONCE: u32 = 250;
-/// For more namespaces than this, the slices of the whole cluster are read with one request.
-const NAMESPACES_AT_ONCE: usize = 10;
 /// The loop is stuck if it did not turn for this long.
 const STUCK_MS: u64 = 30_000;
 /// What is under way at a stop may end within this time.
@@ -540,44 +535,6 @@ impl Controller {
         }
         self.states = states;
         self.metrics.states(counts.iter());
-    }
-}
-
-/// Names and resourceVersions of a collection, read consistently.
-async fn versions<K>(api: &Api<K>) -> Result<BTreeMap<Key, String>, kube::Error>
-where
-    K: kube::Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
-{
-    let list = api.list_metadata(&ListParams::default()).await?;
-    let version = |object: &kube::core::PartialObjectMeta<K>| {
-        let version = object.metadata.resource_version.clone();
-        (evenkeel_net::watch::key(object), version.unwrap_or_default())
-    };
-    Ok(list.items.iter().map(version).collect())
-}
-
-async fn services(client: Client, namespaces: BTreeSet<String>) -> Result<Services, kube::Error> {
-    let whole = namespaces.len() > NAMESPACES_AT_ONCE;
-    let apis: Vec<Api<EndpointSlice>> = if whole {
-        vec![Api::all(client)]
-    } else {
-        let of = |namespace| Api::namespaced(client.clone(), namespace);
-        namespaces.iter().map(|namespace| of(namespace)).collect()
-    };
-    let lists = futures::future::try_join_all(apis.iter().map(slices)).await?;
-    Ok(Services::of(&namespaces, lists.into_iter().flatten()))
-}
-
-async fn slices(api: &Api<EndpointSlice>) -> Result<Vec<EndpointSlice>, kube::Error> {
-    let mut slices = Vec::new();
-    let mut page = ListParams::default().limit(SLICES_AT_ONCE);
-    loop {
-        let list = api.list(&page).await?;
-        slices.extend(list.items);
-        match list.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => page = page.continue_token(&token),
-            None => return Ok(slices),
-        }
     }
 }
 

@@ -10,6 +10,7 @@ mod execute;
 mod lead;
 mod metrics;
 mod presence;
+mod reads;
 mod watch;
 
 pub use args::{ControllerArgs, ModeArg, ProfileArg};

@@ -14,7 +14,7 @@ use crate::cluster::{
 };
 use jiff::Timestamp;
 use k8s_openapi::api::{
-    apps::v1::DaemonSet,
+    apps::v1::{DaemonSet, DaemonSetSpec},
     core::v1::{Node, Pod, PodSpec},
 };
 use serde_json::{Value, json};
@@ -39,16 +39,15 @@ pub fn reconcile(view: &Snapshot, now: Timestamp) -> Vec<Action> {
         .collect()
 }
 
-fn one(set: &DaemonSet, view: &Snapshot, now: Timestamp) -> Vec<Action> {
-    let (namespace, name, uid) = identity(&set.metadata);
-    let Some(spec) = &set.spec else { return Vec::new() };
-    if set.metadata.deletion_timestamp.is_some() {
-        return Vec::new();
-    }
-    let revision = template_hash(&spec.template);
+/// The pod that the set creates, as JSON and as a spec: its template with an owner and more tolerations.
+fn pod_template(
+    set: &DaemonSet,
+    spec: &DaemonSetSpec,
+    revision: &str,
+) -> serde_json::Result<(Value, PodSpec)> {
     let mut template = pod_from(
         &spec.template,
-        &[("controller-revision-hash", revision.as_str())],
+        &[("controller-revision-hash", revision)],
         owner_reference("apps/v1", "DaemonSet", &set.metadata),
     );
     let mut tolerations = template["spec"]["tolerations"]
@@ -58,8 +57,19 @@ fn one(set: &DaemonSet, view: &Snapshot, now: Timestamp) -> Vec<Action> {
     tolerations
         .extend(TOLERATED.map(|(key, effect)| json!({"key": key, "operator": "Exists", "effect": effect})));
     template["spec"]["tolerations"] = json!(tolerations);
-    let pod_spec: PodSpec = match serde_json::from_value(template["spec"].clone()) {
-        Ok(pod_spec) => pod_spec,
+    let pod_spec = serde_json::from_value(template["spec"].clone())?;
+    Ok((template, pod_spec))
+}
+
+fn one(set: &DaemonSet, view: &Snapshot, now: Timestamp) -> Vec<Action> {
+    let (namespace, name, uid) = identity(&set.metadata);
+    let Some(spec) = &set.spec else { return Vec::new() };
+    if set.metadata.deletion_timestamp.is_some() {
+        return Vec::new();
+    }
+    let revision = template_hash(&spec.template);
+    let (template, pod_spec) = match pod_template(set, spec, &revision) {
+        Ok(made) => made,
         Err(error) => {
             tracing::warn!(%error, daemon_set = name, %namespace, "pod template cannot be read");
             return Vec::new();
