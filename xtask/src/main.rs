@@ -2,7 +2,10 @@
 
 mod gen_schemas;
 mod graph;
+mod hazards;
 mod manifests;
+mod places;
+mod size;
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
@@ -29,8 +32,15 @@ enum Command {
     },
     /// Packs the Kubernetes schemas into crates/apiserver/data/schemas.bin
     GenSchemas(gen_schemas::Args),
-    /// Compares the crates' dependencies with the graph in ARCHITECTURE.md
+    /// Compares the crates' dependencies with the graph in ARCHITECTURE.md, and the places in CONTRIBUTING.md
+    /// with the code
     CheckGraph,
+    /// Prints how large the tree is, crate by crate
+    Size {
+        /// Fail if a limit in xtask/src/size/limits.rs is broken, or could be lower
+        #[arg(long)]
+        check: bool,
+    },
 }
 
 fn main() -> ExitCode {
@@ -49,7 +59,12 @@ fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::GenManifests { check } => manifests::run(&root, check),
         Command::GenSchemas(args) => gen_schemas::run(&root, &args),
-        Command::CheckGraph => graph::run(&root),
+        Command::CheckGraph => {
+            graph::run(&root)?;
+            places::run(&root)?;
+            hazards::run(&root)
+        }
+        Command::Size { check } => size::run(&root, check),
     }
 }
 
