@@ -6,7 +6,7 @@
 //! list.
 
 mod table;
-mod tests_by_name;
+pub(crate) mod tests_by_name;
 
 use anyhow::{Context, bail};
 use std::collections::BTreeSet;

@@ -11,7 +11,8 @@ use std::{
 /// Crate name to the names of the crates of ours that it depends on, `evenkeel-` left out.
 type Edges = BTreeMap<String, BTreeSet<String>>;
 
-/// Compares the graph in ARCHITECTURE.md with the one in the manifests; fails naming each edge that only one has.
+/// Compares the graph in ARCHITECTURE.md with the one in the manifests; fails naming each edge that only one
+/// has.
 pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     let file = root.join("ARCHITECTURE.md");
     let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;

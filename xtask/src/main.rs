@@ -3,7 +3,10 @@
 mod documented;
 mod gen_schemas;
 mod graph;
+mod hazards;
 mod manifests;
+mod places;
+mod size;
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
@@ -32,8 +35,14 @@ enum Command {
     GenSchemas(gen_schemas::Args),
     /// Compares the crates' dependencies with the graph in ARCHITECTURE.md
     CheckGraph,
-    /// Compares the tests that pages under docs name with the tests that exist
+    /// Compares the tests, files and places that the documentation names with the code
     CheckDocs,
+    /// Prints how large the tree is, crate by crate
+    Size {
+        /// Fail if a limit in xtask/src/size/limits.rs is broken, or could be lower
+        #[arg(long)]
+        check: bool,
+    },
 }
 
 fn main() -> ExitCode {
@@ -53,7 +62,12 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::GenManifests { check } => manifests::run(&root, check),
         Command::GenSchemas(args) => gen_schemas::run(&root, &args),
         Command::CheckGraph => graph::run(&root),
-        Command::CheckDocs => documented::run(&root),
+        Command::CheckDocs => {
+            documented::run(&root)?;
+            places::run(&root)?;
+            hazards::run(&root)
+        }
+        Command::Size { check } => size::run(&root, check),
     }
 }
 

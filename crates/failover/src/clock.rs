@@ -4,8 +4,8 @@ use evenkeel_zone::Millis;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-/// A clock that never goes back: the wall clock as it was at the start, counted on monotonically. So instants can be
-/// compared, and written into objects; a step of the wall clock changes no deadline.
+/// A clock that never goes back: the wall clock as it was at the start, counted on by the monotonic clock. So
+/// instants can be compared and written into objects, and a step of the wall clock changes no deadline.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     began: u64,

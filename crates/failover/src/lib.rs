@@ -1,4 +1,5 @@
-//! What becomes of a node that went silent: decided by the judge, carried out step by step.
+//! Decides what becomes of a node that has gone silent, by the rules of the crate `judge`, and carries it
+//! out.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -8,7 +9,11 @@
 //! | [`shell`] | the process: watches, election, writes, Events, metrics |
 //! | [`status`] | `evenkeel status`: what the leader has published, in words |
 //!
-//! The decision itself is the crate `judge`'s.
+//! The decision table itself is in the crate `judge`.
+#![allow(
+    missing_docs,
+    reason = "the controller is a program: other crates use its entry points and its pure parts, and names say what most fields are"
+)]
 
 mod clock;
 pub mod planner;

@@ -16,8 +16,8 @@
 //! | stale | none; Dark before, and since then neither the zone nor a Lease of it was seen | Dark |
 //! | stale | none, everything else | Unknown |
 //!
-//! Where some watch is not proven live, only evidence of life changes anything (hazard 55). Where the Lease was not
-//! watched for long enough to tell, the former state is held.
+//! Where some watch is not proven live, only evidence of life changes anything (hazard 55). Where the Lease
+//! was not watched for long enough to tell, the former state is held.
 
 use crate::evidence::{Evidence, Lease, ROUNDS_APART_ADOPTED_MS, ROUNDS_APART_MS, Timing};
 use crate::memory::{DeadLatch, Latch, Memory, Recorded};
@@ -26,8 +26,8 @@ use crate::state::{Dead, NodeState, Reason, Slow};
 use evenkeel_zone::Millis;
 use evenkeel_zone::verdict::{Alive, Death, Health, NoVerdict, Verdict};
 
-/// Peers must have vouched for a node for this long, and called its kubelet and runtime well, before marks of ours
-/// are given back (hazard 37).
+/// Peers must have vouched for a node for this long, and called its kubelet and runtime well, before marks of
+/// ours are given back (hazard 37).
 pub const GIVE_BACK_AFTER_MS: u64 = 10_000;
 
 /// What was decided about a node.
@@ -35,23 +35,23 @@ pub const GIVE_BACK_AFTER_MS: u64 = 10_000;
 pub struct Decision {
     /// The state, with what to remember.
     pub memory: Memory,
-    /// Why.
+    /// Why the node is in that state.
     pub reason: Reason,
-    /// What could be seen. Under [`View::Held`] nothing that could harm a node may be done, under [`View::Lost`]
-    /// nothing at all.
+    /// What could be seen. Under [`View::Held`] nothing that could harm a node may be done, under
+    /// [`View::Lost`] nothing at all.
     pub view: View,
     /// The state is only held: the evidence does not suffice to decide anew.
     pub held: bool,
 }
 
 impl Decision {
-    /// The state.
+    /// The state that was decided.
     pub fn state(&self) -> NodeState {
         self.memory.state
     }
 
-    /// Whether marks of ours on the node's pods are to be given back: it is Disconnected, so that its kubelet cannot,
-    /// and its peers have vouched for it for long enough.
+    /// Whether marks of ours on the node's pods are to be given back: it is Disconnected, so that its kubelet
+    /// cannot, and its peers have vouched for it for long enough.
     pub fn gives_back(&self, now: Millis) -> bool {
         let well = |since| now.since(since) >= GIVE_BACK_AFTER_MS;
         self.state() == NodeState::Disconnected && self.memory.well_since.is_some_and(well)
@@ -65,9 +65,9 @@ impl Decision {
 
 /// What the evidence says.
 enum Row {
-    /// This state.
+    /// The node is in this state.
     Is(NodeState, Reason),
-    /// Too little to say: as before.
+    /// The evidence does not suffice; the former state is held.
     Unsaid(Reason),
 }
 
@@ -100,7 +100,7 @@ pub fn decide(evidence: &Evidence, memory: &Memory, timing: &Timing, now: Millis
     }
 }
 
-/// As before, with what was only noted.
+/// The former state, with what was noted of the new evidence.
 fn held(memory: &Memory, noted: &Memory, reason: Reason, view: View) -> Decision {
     Decision {
         memory: Memory {
@@ -114,13 +114,14 @@ fn held(memory: &Memory, noted: &Memory, reason: Reason, view: View) -> Decision
     }
 }
 
-/// A replica that does not lead says what the leader recorded, as long as the leader is seen to work; with its own
-/// decision it only bridges the time until it hears (hazard 50). Its own memory goes on beneath.
+/// What a replica says that does not lead: what the leader has recorded, as long as the leader is seen to
+/// work. Without a record it says what it decided itself (hazard 50). Its own memory is kept in any case.
 pub fn follow(own: &Decision, leader: Option<&Recorded>) -> Decision {
     let Some(recorded) = leader.filter(|_| own.view != View::Lost) else {
         return *own;
     };
-    // Since when, too: what is protected for a time ends at the same time everywhere.
+    // The leader's `since` is taken as well, so that what is protected for a time ends at the same time
+    // everywhere.
     let memory = Memory {
         state: recorded.state,
         since: recorded.since,
@@ -174,7 +175,7 @@ impl Case<'_> {
                 .life
                 .max(self.evidence.life.renewed)
                 .max(self.alive.map(|alive| alive.received)),
-            // Since when it was silent before our time, nobody knows.
+            // For how long it had been silent before this replica first saw it, nobody knows.
             known_from: memory.known_from.or(self.evidence.life.first_seen),
             vouched_before: memory.vouched_before && !heard && self.evidence.sight.is_recovering(now),
             ..*memory
@@ -199,8 +200,9 @@ impl Case<'_> {
         }
     }
 
-    /// Its peers could not reach it. From here it dies only as stock Kubernetes says it (hazard 38), and not while its
-    /// agent writes: whatever its kubelet does, stock Kubernetes does without us.
+    /// An Isolated node: its peers could not reach it. It is Dead only after the grace period of stock
+    /// Kubernetes (hazard 38), and not while its agent writes. If only its kubelet is silent, stock
+    /// Kubernetes acts without us.
     fn isolated(&self, since: Millis, next: &mut Memory) -> Row {
         let (life, now) = (&self.evidence.life, self.now);
         if self.evidence.verdict == Verdict::None(NoVerdict::NotAMember) {
@@ -247,8 +249,8 @@ impl Case<'_> {
         }
     }
 
-    /// In a zone of two, this side votes no by the same rule that lets it act: silence of 1.5 renewal intervals, and
-    /// no renewal since the round began (hazards 13 and 21).
+    /// In a zone of two, this side votes no by the same rule that lets it act: silence of 1.5 renewal
+    /// intervals, and no renewal since the round began (hazards 13 and 21).
     fn pair_lost(&self, round: &Death) -> bool {
         let life = &self.evidence.life;
         self.silent_long_enough() && life.known_since().is_some_and(|known| known < round.requested)
@@ -266,8 +268,8 @@ impl Case<'_> {
         self.dead(death, next)
     }
 
-    /// A death stands until evidence of life. A renewal is such evidence; that its peers do not vouch for it makes it
-    /// Isolated.
+    /// A death stands until evidence of life. A renewal is such evidence; that its peers do not vouch for it
+    /// makes it Isolated.
     fn dead(&self, mut death: DeadLatch, next: &mut Memory) -> Row {
         if self.evidence.seen_since(death.requested) {
             next.latch = Latch::Isolated { since: self.now };
@@ -294,8 +296,9 @@ impl Case<'_> {
         Row::Is(NodeState::Dead(phase), reason)
     }
 
-    /// Whether a later round confirms a death (hazard 36): the two were asked for far enough apart, and a majority of
-    /// the later one had had no contact since the first was received. The second half is signed by the voters.
+    /// Whether a later round confirms a death (hazard 36): the two were asked for far enough apart, and a
+    /// majority of the later one had had no contact since the first was received. The second half is signed
+    /// by the voters.
     fn confirms(&self, death: &DeadLatch, round: &Death) -> bool {
         let apart = if death.adopted {
             ROUNDS_APART_ADOPTED_MS
@@ -323,8 +326,8 @@ impl Case<'_> {
             (Lease::Stale, Some(alive)) => {
                 let broken = alive.kubelet == Health::Failing || alive.runtime == Health::Failing;
                 let writes = self.evidence.agent.since(self.now);
-                // A replica that starts has not seen for how long: what was recorded stands for as long as the next
-                // write of the agent takes, and then for as long as the evidence for it goes on.
+                // A replica that starts has not seen for how long: what was recorded stands for as long as
+                // the next write of the agent takes, and then for as long as the evidence for it goes on.
                 let before = memory.state == NodeState::KubeletDown;
                 let awaited = before && self.evidence.sight.is_recovering(self.now);
                 if broken && (before || grace(memory.broken_since)) {
@@ -363,7 +366,8 @@ impl Case<'_> {
         if silent && !zone.some_member_fresh {
             Row::Is(NodeState::Dark, Reason::ZoneSilent)
         } else if memory.state == NodeState::Dark && zone.reported && !heard && !zone.some_member_renews {
-            // Its time began when it became dark, not when this replica did, or its watch (hazards 50, 54, 55).
+            // Its time began when it became dark, not when this replica did, or its watch (hazards 50, 54,
+            // 55).
             Row::Is(NodeState::Dark, Reason::ZoneSilentBefore)
         } else {
             Row::Is(NodeState::Unknown, reason)

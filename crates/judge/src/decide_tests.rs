@@ -287,7 +287,8 @@ fn a_round_of_an_unknown_age_announces_nothing() {
     assert!(!matches!(decision.state(), NodeState::Dead(_)), "{decision:?}");
 }
 
-/// A replica that has just started has seen the Lease, and no renewal: the last one may be younger than the round.
+/// A replica that has just started has seen the Lease, and no renewal: the last one may be younger than the
+/// round.
 #[test]
 fn a_round_asked_for_before_a_lease_that_was_only_seen_announces_nothing() {
     let mut case = Case1::silent(3);
@@ -418,7 +419,8 @@ fn evidence_of_life_takes_a_death_back_and_a_silent_zone_pauses_it() {
     assert_eq!(case.look().state(), NodeState::Healthy);
 }
 
-/// The node is cut from its peers, and stalls just when its next renewal is due: only its agent wrote since the vote.
+/// The node is cut from its peers, and stalls just when its next renewal is due: only its agent wrote since
+/// the vote.
 #[test]
 fn an_agent_that_writes_after_the_vote_proves_that_the_node_lives() {
     // The voters were asked at second 102.
@@ -631,8 +633,8 @@ fn dark_needs_a_silent_zone_and_every_lease_stale(
     assert_eq!(case.go(140).state(), expected);
 }
 
-/// Hazards 50, 54 and 55: nobody can vouch for a node of a zone that is cut off as a whole, and a replica that starts,
-/// or whose watches broke, counts its silence anew.
+/// Hazards 50, 54 and 55: nobody can vouch for a node of a zone that is cut off as a whole, and a replica
+/// that starts, or whose watches broke, counts its silence anew.
 #[test]
 fn a_dark_zone_stays_dark_while_its_silence_is_counted_anew() {
     let dark = |second| (second, NodeState::Dark);
@@ -843,8 +845,8 @@ fn any_life() -> impl Strategy<Value = Life> {
 }
 
 proptest! {
-    /// Whatever is known, there is an answer; it is the same when asked again; and nothing is confirmed while the
-    /// Lease was renewed less than 15 s ago, or on watches that are not proven live.
+    /// Whatever is known, there is an answer; it is the same when asked again; and nothing is confirmed while
+    /// the Lease was renewed less than 15 s ago, or on watches that are not proven live.
     #[test]
     fn the_table_is_total_stable_and_careful(
         life in any_life(),

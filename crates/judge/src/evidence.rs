@@ -1,4 +1,5 @@
-//! What is known of a node: signs of life by our own observation, the neighbours' verdict, the zone, the agent's writes.
+//! What is known of a node: signs of life by our own observation, the neighbours' verdict, the zone, the
+//! agent's writes.
 
 use crate::sight::{Sight, WatchProof};
 use evenkeel_zone::Millis;
@@ -9,19 +10,19 @@ use evenkeel_zone::verdict::Verdict;
 pub struct Timing {
     /// A Lease not seen renewed for this long is stale. Below the stock grace period of 50 s; 25 s.
     pub stale_after: u64,
-    /// A dead node's last renewal must be older than this before anything irreversible: 1.5 renewal intervals,
-    /// because one is too short for 10.4 s plus retries (hazard 21); 15 s.
+    /// A dead node's last renewal must be older than this before anything irreversible: 1.5 renewal
+    /// intervals, because one is too short for 10.4 s plus retries (hazard 21); 15 s.
     pub confirm_after: u64,
-    /// A kubelet or runtime must be reported broken for this long to count as down; 60 s. Also how long the agent of a
-    /// cut-off node must be seen to write before a kubelet that still does not renew counts as down: a kubelet
-    /// notices a dead connection only after 30 to 45 s.
+    /// A kubelet or runtime must be reported broken for this long to count as down; 60 s. Also how long the
+    /// agent of a cut-off node must be seen to write before a kubelet that still does not renew counts as
+    /// down: a kubelet notices a dead connection only after 30 to 45 s.
     pub kubelet_grace: u64,
     /// The stock node lifecycle controller waits for this long (`--node-monitor-grace-period`); 50 s.
     pub stock_grace: u64,
     /// A zone is silent when no signed report and no renewal of its Lease was seen for this long; 30 s.
     pub silent_after: u64,
-    /// A replica that does not lead lets every one of these times pass for this much longer, so that the leader, which
-    /// may see each event this much later, decides first; 0 for the leader.
+    /// A replica that does not lead lets every one of these times pass for this much longer, so that the
+    /// leader, which may see each event this much later, decides first; 0 for the leader.
     pub patience: u64,
 }
 
@@ -85,10 +86,10 @@ impl Life {
         self.renewed.is_some_and(|renewed| renewed >= instant)
     }
 
-    /// Whether the stock controller's mark stands and is newer than the last renewal that we saw. That write proves
-    /// that stock Kubernetes takes the Lease for stale, whatever its timers. A mark within [`SKEW_MS`] of a renewal
-    /// proves nothing: it was made from an older Lease, and the two crossed on their way. `patience` is that of
-    /// [`Timing`]: a replica that does not lead lets the leader say so first.
+    /// Whether the stock controller's mark stands and is newer than the last renewal that we saw. That write
+    /// proves that stock Kubernetes takes the Lease for stale, whatever its timers. A mark within [`SKEW_MS`]
+    /// of a renewal proves nothing: it was made from an older Lease, and the two crossed on their way.
+    /// `patience` is that of [`Timing`]: a replica that does not lead lets the leader say so first.
     pub fn is_marked(&self, patience: u64) -> bool {
         let apart = |mark: Millis| {
             self.renewed
@@ -109,7 +110,8 @@ impl Life {
         }
     }
 
-    /// For how long the node has been silent on a watch that is proven live; `None` where that cannot be said.
+    /// For how long the node has been silent on a watch that is proven live; `None` where that cannot be
+    /// said.
     pub fn silent_for(&self, leases: &WatchProof, now: Millis) -> Option<u64> {
         let from = self.known_since()?.max(leases.live_since(now)?);
         Some(now.since(from))
@@ -135,7 +137,7 @@ impl Life {
 /// What can be said of a Lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lease {
-    /// Seen renewed lately.
+    /// A renewal was seen within the time after which a Lease is stale.
     Fresh,
     /// Not renewed for too long, or the stock controller says so itself.
     Stale,
@@ -150,7 +152,8 @@ pub struct ZoneEvidence {
     pub reported: bool,
     /// When the zone was last seen to advance: signed evidence, or a renewal of its Lease by a member.
     pub advanced: Option<Millis>,
-    /// Whether any member's Lease is fresh or not yet known to be stale: then the zone is not dark (hazard 17).
+    /// Whether any member's Lease is fresh or not yet known to be stale: then the zone is not dark (hazard
+    /// 17).
     pub some_member_fresh: bool,
     /// Whether any member's Lease is known to be fresh: a zone that was dark is not dark any more.
     pub some_member_renews: bool,
@@ -168,8 +171,9 @@ impl ZoneEvidence {
         self.reported && now.since(from) >= timing.silent_after + timing.patience
     }
 
-    /// Whether the zone was seen to advance since the watch has been proven live. Where it was not, and is not silent
-    /// for long enough either, nothing can be said: silence is counted anew at the start and after each gap.
+    /// Whether the zone was seen to advance since the watch has been proven live. Where it was not, and is
+    /// not silent for long enough either, nothing can be said: silence is counted anew at the start and after
+    /// each gap.
     pub fn was_seen(&self, reports: &WatchProof, now: Millis) -> bool {
         let live_since = reports.live_since(now);
         self.advanced
@@ -178,8 +182,8 @@ impl ZoneEvidence {
     }
 }
 
-/// The writes by which an agent proves that its node reaches the API server: those since its node's last renewal,
-/// without a gap of more than [`WRITE_GAP_MS`].
+/// The writes by which an agent proves that its node reaches the API server: those since its node's last
+/// renewal, without a gap of more than [`WRITE_GAP_MS`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AgentWrites {
     run: Option<(Millis, Millis)>,
@@ -223,7 +227,7 @@ pub struct Evidence {
     pub sight: Sight,
     /// What the neighbours say.
     pub verdict: Verdict,
-    /// The zone.
+    /// What is known of the node's zone.
     pub zone: ZoneEvidence,
     /// The agent's own writes.
     pub agent: AgentWrites,

@@ -1,8 +1,8 @@
-//! What is the matter with a node, and what may be done about it: one decision for every replica of the controller, for
-//! the webhook, the simulator and `evenkeel status`.
+//! What is the matter with a node, and what may be done about it: one decision for every replica of the
+//! controller, for the webhook, the simulator and `evenkeel status`.
 //!
-//! This crate is pure: evidence, memory, timing and a time in, a decision out. It reads no clock, knows no Kubernetes
-//! client, and starts no task. Times are [`evenkeel_zone::Millis`] on one clock of the caller.
+//! This crate is pure: evidence, memory, timing and a time in, a decision out. It reads no clock, knows no
+//! Kubernetes client, and starts no task. Times are [`evenkeel_zone::Millis`] on one clock of the caller.
 //!
 //! | module | what it holds |
 //! |---|---|

@@ -14,27 +14,31 @@ pub struct Memory {
     pub latch: Latch,
     /// Since when a majority has said without a break that kubelet or runtime is broken.
     pub broken_since: Option<Millis>,
-    /// Since when a majority has vouched for the node without a break, and called its kubelet and runtime well.
+    /// Since when a majority has vouched for the node without a break, and called its kubelet and runtime
+    /// well.
     pub well_since: Option<Millis>,
-    /// Last evidence of life: a renewal, or an alive verdict; seen by this replica, or recorded by the leader.
+    /// Last evidence of life: a renewal, or an alive verdict; seen by this replica, or recorded by the
+    /// leader.
     pub life: Option<Millis>,
-    /// Since when this replica has known the node: where there is no evidence of life, silence counts from here.
+    /// Since when this replica has known the node: where there is no evidence of life, silence counts from
+    /// here.
     pub known_from: Option<Millis>,
     /// The node was Disconnected when this replica started, and no evidence of its own has come since.
     pub vouched_before: bool,
 }
 
-/// What only evidence takes back, and what every replica must know. Stands in the NodeIncident before it is acted upon.
+/// What only evidence takes back, and what every replica must know. Stands in the NodeIncident before it is
+/// acted upon.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Latch {
-    /// Nothing.
+    /// Nothing is latched.
     #[default]
     Open,
     /// Found dead; left on evidence of life.
     Dead(DeadLatch),
     /// Its Lease was renewed after a dead verdict; left when its peers vouch for it again (hazard 38).
     Isolated {
-        /// Since when.
+        /// Since when it is Isolated.
         since: Millis,
     },
 }
@@ -57,19 +61,19 @@ pub struct DeadLatch {
 /// A node as its open incident has it: what another replica, or a former life of this one, has decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recorded {
-    /// State.
+    /// The state that was recorded.
     pub state: NodeState,
-    /// Since when, on our clock and never ahead of it.
+    /// Since when it is in that state, on our clock and never ahead of it.
     pub since: Millis,
-    /// Latch.
+    /// What only evidence takes back.
     pub latch: Latch,
     /// The leader's last evidence of life, where a death is latched.
     pub life: Option<Millis>,
 }
 
 impl Memory {
-    /// Takes over what is recorded, where this replica knows nothing of its own (hazard 50). What it learns itself
-    /// later counts as everything does that it sees.
+    /// Takes over what is recorded, where this replica knows nothing of its own (hazard 50). What it learns
+    /// itself later counts as everything does that it sees.
     pub fn adopt(&mut self, recorded: &Recorded) {
         if self.since == Millis(0) {
             self.state = match recorded.state {
@@ -81,13 +85,15 @@ impl Memory {
             self.vouched_before = recorded.state == NodeState::Disconnected;
         }
         if let Latch::Dead(death) = recorded.latch {
-            // Every replica ends what it keeps when the leader does. What this one sees itself counts again with its
-            // next decision. Without a record: it lived until the first round at the latest.
+            // The leader's last sign of life counts, so that every replica stops protecting the node when the
+            // leader does. What this replica sees itself counts again from its next decision on. Without a
+            // recorded sign of life, the node lived until the first round at the latest.
             self.life = recorded.life.or(self.life).or(Some(death.received));
         }
         match (&mut self.latch, recorded.latch) {
             (own @ Latch::Open, theirs) => *own = theirs,
-            // The leader's confirmation is everybody's; its first round is the earlier one.
+            // The leader's confirmation counts here, too. The first round stays the one that this replica
+            // received.
             (Latch::Dead(own), Latch::Dead(theirs)) => {
                 own.confirmed = own.confirmed.or(theirs.confirmed);
                 own.slow = own.slow.or(theirs.slow);
@@ -102,8 +108,8 @@ impl Memory {
         self.life.or(self.known_from)
     }
 
-    /// The leader closed the incident: its latches are everybody's, and so is their end. Who cannot tell yet takes the
-    /// node for healthy, as the leader does.
+    /// The leader closed the incident, which ends its latches on every replica. A replica that cannot tell
+    /// yet takes the node for healthy, as the leader does.
     pub fn close(&mut self) {
         self.latch = Latch::Open;
         self.vouched_before = false;

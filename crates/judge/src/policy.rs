@@ -1,4 +1,5 @@
-//! The settings that hold for a node: its policies, where they are silent the profile. The most cautious value wins.
+//! The settings that hold for a node: its policies, where they are silent the profile. The most cautious
+//! value wins.
 //!
 //! | setting | most cautious | why |
 //! |---|---|---|
@@ -9,8 +10,9 @@
 //! | `isolated` | `report` | it does nothing |
 //! | `fencing` | `off`, then `observe` | it does nothing |
 //!
-//! Values that nothing acts upon yet (`endpoints: keep-local`, `fencing: enforce`, `statefulFailover: true`) are
-//! refused by the schema. A stored policy that holds one is read as its cautious value, and told so in its status.
+//! Values that nothing acts upon yet (`endpoints: keep-local`, `fencing: enforce`, `statefulFailover: true`)
+//! are refused by the schema. A stored policy that holds one is read as its cautious value, and told so in
+//! its status.
 
 use evenkeel_api::policy::{EndpointsPolicy, FailoverPolicySpec, FencingPolicy, IsolatedPolicy, ModePolicy};
 use std::cmp::Reverse;
@@ -40,12 +42,12 @@ pub struct Settings {
     pub endpoints: EndpointsPolicy,
     /// What is done about an Isolated node.
     pub isolated: IsolatedPolicy,
-    /// What fencing records.
+    /// Whether fencing is recorded; nothing fences yet.
     pub fencing: FencingPolicy,
 }
 
 impl Profile {
-    /// The table of the architecture page.
+    /// The defaults of the profile, as docs/failover.md lists them.
     pub fn settings(self) -> Settings {
         let builtin = Settings {
             mode: ModePolicy::Act,
@@ -71,9 +73,9 @@ impl Profile {
 pub struct Policy {
     /// Name of the FailoverPolicy.
     pub name: String,
-    /// Its generation.
+    /// Generation of the object.
     pub generation: i64,
-    /// What it says.
+    /// The fields of the object.
     pub spec: FailoverPolicySpec,
 }
 

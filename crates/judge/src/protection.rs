@@ -36,7 +36,8 @@ pub fn protection(decision: &Decision, settings: &Settings, timing: &Timing, now
                 readiness: false,
             }
         }
-        // Not confirmed: nothing irreversible before the time at which stock Kubernetes would begin (hazard 58).
+        // Not confirmed: nothing irreversible before the time at which stock Kubernetes would begin (hazard
+        // 58).
         NodeState::Dead(Dead::Announced | Dead::AtStockPace | Dead::Paused) => Protection {
             evictions: decision
                 .memory

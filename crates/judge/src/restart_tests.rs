@@ -73,7 +73,8 @@ fn a_restarted_replica_keeps_evictions_from_an_announced_death_until_stock_time(
     assert!(!kept(&mut case, 150));
 }
 
-/// Its round is older than what this replica knows of the node: from 25 s of silence on, stock Kubernetes acts.
+/// Its round is older than what this replica knows of the node: from 25 s of silence on, stock Kubernetes
+/// acts.
 #[test]
 fn a_death_from_before_a_replica_started_is_no_verdict_once_the_lease_is_stale() {
     let mut case = restarted(&recorded(NodeState::Unknown, Latch::Open));
@@ -88,7 +89,8 @@ fn a_death_from_before_a_replica_started_is_no_verdict_once_the_lease_is_stale()
     );
 }
 
-/// A follower waits for the leader's word on a mark that each may have seen at another distance from the renewal.
+/// A follower waits for the leader's word on a mark that each may have seen at another distance from the
+/// renewal.
 #[test]
 fn a_follower_calls_a_mark_apart_from_a_renewal_later_than_the_leader() {
     let renewed = Life {
@@ -104,7 +106,8 @@ fn a_follower_calls_a_mark_apart_from_a_renewal_later_than_the_leader() {
     assert!(renewed.marked(SKEW_MS, at(101)).is_marked(SKEW_MS));
 }
 
-/// A death stands until evidence of life, also for a replica that does not know yet whether the Lease is renewed.
+/// A death stands until evidence of life, also for a replica that does not know yet whether the Lease is
+/// renewed.
 #[test]
 fn a_restarted_replica_takes_a_death_back_as_soon_as_its_peers_vouch_for_the_node() {
     let latch = Latch::Dead(DeadLatch {

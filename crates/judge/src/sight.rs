@@ -1,14 +1,15 @@
 //! How far we can see: watches that are proven live, and what holds while they are not.
 //!
-//! *Our blindness is not their silence* (hazard 55). Silence counts only on a watch that is proven live. While a watch
-//! is not, whatever would harm a node is held; evidence of life is acted on at once, whichever watch shows it.
+//! *Our blindness is not their silence* (hazard 55). Silence counts only on a watch that is proven live.
+//! While a watch is not, whatever would harm a node is held; evidence of life is acted on at once, whichever
+//! watch shows it.
 
 use evenkeel_zone::Millis;
 
 /// A watch is proven live for this long by an event, a bookmark or an audit.
 pub const PROVEN_MS: u64 = 5_000;
-/// What was valid when sight was lost stays valid for this long after it returned: three attempts of an agent that
-/// backs off for 5 s, and the 4.5 s between two reports.
+/// What was valid when sight was lost stays valid for this long after it returned: three attempts of an agent
+/// that backs off for 5 s, and the 4.5 s between two reports.
 pub const KEPT_MS: u64 = 20_000;
 /// A hold ends this long after the last moment of full sight; then nothing is done for or against a node.
 pub const HOLD_MS: u64 = 60_000;
@@ -70,13 +71,15 @@ impl Sight {
         }
     }
 
-    /// Notes whether sight is full at `now`. Call it before each round of decisions, and at least every second.
+    /// Notes whether sight is full at `now`. Call it before each round of decisions, and at least every
+    /// second.
     pub fn look(&mut self, now: Millis) {
         let full = self.leases.live_since(now).is_some() && self.reports.live_since(now).is_some();
         match (full, self.gap) {
             (true, (_, None)) => self.gap.1 = Some(now),
-            // Sight that returned for a moment only has brought no new evidence: the gap goes on. After a restart of
-            // the API server an audit may prove a watch live just before the watch is told to list anew.
+            // Sight that returned for a moment only has brought no new evidence: the gap goes on. After a
+            // restart of the API server an audit may prove a watch live just before the watch is told to list
+            // anew.
             (false, (lost, Some(returned)))
                 if now.since(returned) < KEPT_MS && now.since(lost) < HOLD_MS + KEPT_MS =>
             {
@@ -101,8 +104,8 @@ impl Sight {
         }
     }
 
-    /// Whether evidence that was valid until `until` counts at `now`, though its time may be over: it was valid when
-    /// sight was lost, and sight is not back for long enough that newer evidence must have come.
+    /// Whether evidence that was valid until `until` counts at `now`, though its time may be over: it was
+    /// valid when sight was lost, and sight is not back for long enough that newer evidence must have come.
     pub fn keeps(&self, until: Millis, now: Millis) -> bool {
         let (lost, returned) = self.gap;
         until > lost && returned.is_none_or(|returned| now.since(returned) < KEPT_MS)
@@ -121,7 +124,8 @@ pub enum View {
     Full,
     /// Some watch is not. What would harm a node is held.
     Held,
-    /// That has lasted for longer than [`HOLD_MS`]: nothing is done for or against a node, and stock Kubernetes acts.
+    /// That has lasted for longer than [`HOLD_MS`]: nothing is done for or against a node, and stock
+    /// Kubernetes acts.
     Lost,
 }
 

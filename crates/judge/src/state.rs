@@ -28,8 +28,8 @@ pub enum NodeState {
 pub enum Dead {
     /// One round of votes: reversible steps only.
     Announced,
-    /// A second round, far enough from the first, found it dead too, and its Lease has been silent for long enough:
-    /// irreversible steps as well, each after one more look at the Lease and the Node.
+    /// A second round, far enough from the first, found it dead too, and its Lease has been silent for long
+    /// enough: irreversible steps as well, each after one more look at the Lease and the Node.
     Confirmed,
     /// Reversible steps now; evicted when stock Kubernetes evicts, never sooner.
     AtStockPace,
@@ -76,7 +76,8 @@ impl NodeState {
         }
     }
 
-    /// Reads [`NodeState::label`]; a name alone (as former versions wrote it) reads as the most careful phase.
+    /// Reads [`NodeState::label`]; a name alone (as former versions wrote it) reads as the most careful
+    /// phase.
     pub fn parse(text: &str) -> Option<Self> {
         let exact = Self::ALL.into_iter().find(|state| state.label() == text);
         exact.or_else(|| (text == "Dead").then_some(Self::Dead(Dead::Paused)))
@@ -97,8 +98,8 @@ impl fmt::Display for NodeState {
 /// Why a death is not accelerated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slow {
-    /// Its Lease was stale already when the first round found it dead: it was cut off, and a cut-off node that stalls
-    /// looks like a dead one (hazard 36).
+    /// Its Lease was stale already when the first round found it dead: it was cut off, and a cut-off node
+    /// that stalls looks like a dead one (hazard 36).
     LeaseWasStale,
     /// It was Isolated: its peers could not reach it before either (hazard 38).
     WasIsolated,
@@ -138,7 +139,8 @@ pub enum Reason {
     Renewing,
     /// A majority vouches for the node, and its kubelet or runtime has been broken for the grace time.
     KubeletBroken,
-    /// A majority vouches for the node, and its agent reaches the API server while the kubelet does not renew.
+    /// A majority vouches for the node, and its agent reaches the API server while the kubelet does not
+    /// renew.
     AgentReachesApi,
     /// A majority vouches for the node, whose Lease is stale.
     VouchedFor,

@@ -166,7 +166,6 @@ pub enum CrashTarget {
 /// How a command ended without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Everything held.
     Success,
     /// An assertion failed.
     Failed,
@@ -191,7 +190,6 @@ pub enum LabError {
     /// Flags that do not go together.
     #[error("{0}")]
     Usage(String),
-    /// The scenario.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
     /// The lab did not start.
@@ -206,25 +204,19 @@ pub enum LabError {
     /// The control socket.
     #[error("cannot listen on {path}: {source}; choose a shorter or another directory with --dir")]
     Socket {
-        /// Path.
         path: PathBuf,
-        /// Why.
         #[source]
         source: io::Error,
     },
-    /// The report.
     #[error("cannot write the report {path}: {source}; choose another file with --report")]
     Report {
-        /// File.
         path: PathBuf,
-        /// Why.
         #[source]
         source: io::Error,
     },
     /// The own binary, which children run.
     #[error("cannot find the own program: {0}; name it with EVENKEEL_BIN")]
     Program(#[source] io::Error),
-    /// Standard output.
     #[error("cannot write to standard output: {0}")]
     Output(#[source] io::Error),
 }

@@ -1,4 +1,5 @@
-//! What people see while a lab runs: lines with the time since the start, and on a terminal a busy line below.
+//! What people see while a lab runs: lines with the time since the start, and on a terminal a busy line
+//! below.
 
 use std::{
     io::{self, IsTerminal as _, Write as _},

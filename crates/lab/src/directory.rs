@@ -16,7 +16,6 @@ pub enum DirectoryError {
     /// Another lab runs there.
     #[error("a lab is running in {directory}{}: stop it, or choose another directory with --dir", owner(*.pid))]
     InUse {
-        /// The directory.
         directory: PathBuf,
         /// The process that holds it, where it said so.
         pid: Option<u32>,
@@ -26,7 +25,6 @@ pub enum DirectoryError {
     Unwritable {
         /// File or folder.
         path: PathBuf,
-        /// Why.
         #[source]
         source: io::Error,
     },

@@ -12,6 +12,10 @@
 //! | [`observe`] | what happened: every change with its time |
 //! | [`scenario`] | **pure** scenarios as data, and the judging of their assertions |
 //! | [`play`], [`report`] | playing a scenario; the table and the JSON at its end |
+#![allow(
+    missing_docs,
+    reason = "the lab is a program, no library: names say what most fields are"
+)]
 
 pub mod cluster;
 pub mod command;

@@ -36,8 +36,8 @@ impl Played {
     }
 }
 
-/// Applies the scenario's manifests and takes its steps. Failed assertions are collected; a wait that is not met in
-/// time, or a step that cannot be taken, ends the run.
+/// Applies the scenario's manifests and takes its steps. Failed assertions are collected. A wait whose
+/// condition is not met in time, or a step that cannot be taken, ends the run.
 pub async fn play(
     lab: &Lab,
     scenario: &Scenario,
@@ -66,7 +66,7 @@ pub async fn play(
     Ok(run.played)
 }
 
-/// What a fault is to the assertions that follow it.
+/// A fault, as far as the assertions that follow it need to know it.
 struct Struck {
     node: Option<String>,
     what: String,
@@ -75,7 +75,7 @@ struct Struck {
 }
 
 impl Struck {
-    /// A fault of a node, which the API server goes on to hear.
+    /// A fault of a node whose kubelet still reaches the API server.
     fn node(node: &str, what: String) -> Self {
         Self {
             node: Some(node.to_owned()),

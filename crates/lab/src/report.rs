@@ -18,7 +18,6 @@ pub struct Report<'a> {
     pub aborted: Option<&'a str>,
     /// Seconds from the start of the command to the end of the last step.
     pub elapsed_seconds: f64,
-    /// Each assertion.
     pub assertions: &'a [Finding],
     /// The steps with the seconds at which they were taken.
     pub steps: Vec<StepRow<'a>>,
@@ -95,7 +94,6 @@ pub struct Figures<'a> {
     pub passed: usize,
     /// What was measured, in the order in which it first was.
     pub figures: Vec<Figure>,
-    /// Each run.
     pub runs: &'a [Report<'a>],
 }
 
@@ -113,9 +111,7 @@ pub struct Figure {
     pub p50: Option<f64>,
     /// The same for 99 of 100. With fewer than 100 runs it is the longest.
     pub p99: Option<f64>,
-    /// The shortest.
     pub min: Option<f64>,
-    /// The longest.
     pub max: Option<f64>,
 }
 

@@ -66,9 +66,7 @@ pub fn stop_with_parent(shutdown: &CancellationToken) -> io::Result<()> {
 pub struct ChildSpec {
     /// Name for people and of the log file, as in `agent-shore-1`.
     pub name: String,
-    /// Program.
     pub program: PathBuf,
-    /// Arguments.
     pub args: Vec<OsString>,
     /// Begin of the name under which it stands for election. Each start adds a number of its own, since an elector
     /// waits longer for a predecessor whose name is its own.
@@ -82,9 +80,7 @@ pub struct ChildSpec {
 /// How a child is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChildState {
-    /// It runs.
     Running {
-        /// Process id.
         pid: u32,
         /// How often it was started before.
         restarts: u32,

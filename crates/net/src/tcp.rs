@@ -5,16 +5,16 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// For how long nothing comes in before the kernel asks, and between two questions.
+/// Time without received data before the kernel sends a keepalive probe, and between two probes.
 const ASK: Duration = Duration::from_secs(15);
-/// After how many questions without an answer the connection is dead.
+/// Number of unanswered probes after which the connection is dead.
 const QUESTIONS: u32 = 9;
 
-/// Has the kernel ask whether a silent peer is still there: one that is gone without a word costs two and a half
-/// minutes. The numbers are those of Go, which every other server of Kubernetes uses.
+/// Has the kernel ask whether a silent peer is still there: one that is gone without a word costs two and a
+/// half minutes. The numbers are those of Go, which every other server of Kubernetes uses.
 ///
-/// TCP_USER_TIMEOUT stays off: it would also end connections whose peer is well and does not read for a while, such
-/// as a log in a pager or a terminal that is held.
+/// TCP_USER_TIMEOUT stays off: it would also end connections whose peer is well and does not read for a
+/// while, such as a log in a pager or a terminal that is held.
 pub fn keep_alive(socket: &impl AsFd) -> io::Result<()> {
     let keepalive = TcpKeepalive::new()
         .with_time(ASK)

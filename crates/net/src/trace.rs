@@ -1,22 +1,23 @@
 //! Spans to an OpenTelemetry collector, over OTLP with gRPC (feature `otel`).
 //!
-//! Set up by OpenTelemetry's own environment variables, read by its SDK: nothing is sent unless `OTEL_EXPORTER_OTLP_ENDPOINT`
-//! or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` is set, as in `http://localhost:4317`; `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`,
-//! `OTEL_TRACES_SAMPLER`, `OTEL_BSP_…` and `OTEL_EXPORTER_OTLP_TRACES_{HEADERS,TIMEOUT}` mean what they mean everywhere.
+//! Set up by OpenTelemetry's own environment variables, read by its SDK: nothing is sent unless
+//! `OTEL_EXPORTER_OTLP_ENDPOINT` or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` is set, as in
+//! `http://localhost:4317`; `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_TRACES_SAMPLER`,
+//! `OTEL_BSP_…` and `OTEL_EXPORTER_OTLP_TRACES_{HEADERS,TIMEOUT}` mean what they mean everywhere.
 //! `OTEL_SDK_DISABLED=true` turns it off.
 
 use tracing_subscriber::Layer;
 use tracing_subscriber::registry::Registry;
 
-/// Where a collector is.
+/// Variables that name the address of a collector.
 const ENDPOINTS: [&str; 2] = [
     "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
     "OTEL_EXPORTER_OTLP_ENDPOINT",
 ];
-/// Turns everything off.
+/// The variable that turns tracing off.
 const DISABLED: &str = "OTEL_SDK_DISABLED";
 
-/// What spans, or lines, are given to.
+/// A layer that takes spans or log lines.
 pub(crate) type Spans = Box<dyn Layer<Registry> + Send + Sync>;
 
 /// Spans on their way. Dropping it waits for them to be sent, for five seconds at most.

@@ -35,18 +35,18 @@ pub enum Delta<K> {
 /// What becomes of an object that cannot be decoded; it is named in the log either way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreadable {
-    /// What was known of it stands, nothing new is believed.
+    /// It keeps the state that was known before.
     StaysAsKnown,
-    /// It counts as gone: nothing is known of it, so nothing is done on its behalf.
+    /// It counts as gone, so that nothing is done on its behalf.
     CountsAsGone,
 }
 
-/// First, and longest but for the jitter, that a watch waits before it is begun again after a failure. Jitter adds up
-/// to as much again, so that it waits for 4 s at most: a watch is back within 5 s of its API server.
+/// First, and longest but for the jitter, that a watch waits before it is begun again after a failure. Jitter
+/// adds up to as much again, so that it waits for 4 s at most: a watch is back within 5 s of its API server.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
 
-/// How long watches wait after a failure: 0.25 s doubled up to 2 s, each with up to as much again at random. The first
-/// success ends it: the next failure waits for the shortest time again.
+/// How long watches wait after a failure: 0.25 s doubled up to 2 s, each with up to as much again at random.
+/// The first success ends it: the next failure waits for the shortest time again.
 pub fn back_off() -> ExponentialBackoff {
     let waits = ExponentialBuilder::new()
         .with_min_delay(AGAIN.0)
@@ -95,7 +95,8 @@ where
     })
 }
 
-/// A watch as [`deltas`] makes it, begun anew whenever `restart` is notified: for a watch that was found not to deliver.
+/// A watch as [`deltas`] makes it, begun anew whenever `restart` is notified: for a watch that was found not
+/// to deliver.
 pub fn restartable<K, S>(restart: Arc<Notify>, begin: impl Fn() -> S) -> impl Stream<Item = Delta<K>>
 where
     S: Stream<Item = Delta<K>>,

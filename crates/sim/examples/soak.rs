@@ -2,9 +2,13 @@
 //!
 //! `cargo run --release -p evenkeel-sim --example soak -- [--seeds N] [--first N] [--group NAME]`
 //!
-//! `--group NAME --trace SEED` prints one run, with `--small` the smallest script that fails as it does. `--histories N`
-//! plays histories of two replicas and counts disagreements by the states that they are in.
+//! `--group NAME --trace SEED` prints one run, with `--small` the smallest script that fails as it does.
+//! `--histories N` plays histories of two replicas and counts disagreements by the states that they are in.
 #![allow(clippy::print_stdout, reason = "a table for people")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "measures how long runs take; the simulator itself has no clock"
+)]
 
 use evenkeel_sim::agreement::History;
 use evenkeel_sim::groups::script;

@@ -2,7 +2,6 @@
 
 use crate::event::{LeaseSeen, LeaseTry};
 
-/// One candidate.
 #[derive(Debug)]
 pub(crate) struct Candidate {
     pub(crate) me: String,

@@ -12,7 +12,8 @@ use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// Something that happens at its time. `life` numbers the lives of a process: what was meant for a former one is void.
+/// Something that happens at its time. `life` counts the lives of a process; an event for a former life is
+/// dropped.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// A step of the script begins or ends.
@@ -180,7 +181,7 @@ pub(crate) enum Said {
 }
 
 impl Call {
-    /// The same question without what it carried: for telling who asked that there is no answer.
+    /// The same question without its contents, for the notice to the asker that there is no answer.
     pub(crate) fn husk(&self) -> Self {
         match self {
             Self::ReadZone => Self::ReadZone,

@@ -1,5 +1,5 @@
-//! Actions at the API server, with the preconditions of the shell's executor. An action with a read is two requests:
-//! the world goes on between them.
+//! Carries out actions at the API server, with the preconditions of the shell's executor. An action that
+//! begins with a read is two requests, and other events may happen between them.
 
 use crate::api::objects::{
     Object, cluster_key, node_condition, renew_time, set_node_condition, set_pod_condition, time,

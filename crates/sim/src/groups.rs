@@ -146,7 +146,8 @@ fn isolated_then_dead(script: &mut Script, rng: &mut Rng) {
     script.add(at + isolated, dead, Fault::PowerOff(node));
 }
 
-/// Replicas restart in mid-cut; or both are down for long, but not for longer than stock waits before it evicts.
+/// Replicas restart in mid-cut; or both are down for long, but not for longer than stock waits before it
+/// evicts.
 fn guard_restarts(script: &mut Script, rng: &mut Rng) {
     let node = script.any_node(rng);
     let at = soon(rng);

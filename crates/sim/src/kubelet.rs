@@ -1,8 +1,8 @@
 //! A model of the kubelet: its Lease, its node's status, the status of its pods.
 //!
-//! It renews its Lease every 10 s, up to 4 % later; what fails is tried again with a growing pause. Every 10 s it posts
-//! its node's status where somebody else wrote something into it, and every 5 minutes in any case. Every 2 s it looks at
-//! its pods and writes their Ready where somebody else changed it.
+//! It renews its Lease every 10 s, up to 4 % later; what fails is tried again with a growing pause. Every 10
+//! s it posts its node's status where somebody else wrote something into it, and every 5 minutes in any case.
+//! Every 2 s it looks at its pods and writes their Ready where somebody else changed it.
 
 use crate::event::{Call, KubeletDue, Reply, Source};
 use crate::sim::Sim;

@@ -18,8 +18,8 @@ const SLOT: u64 = 300 * SECOND;
 /// After the last fault everything has converged within this time (L1).
 const CONVERGED: u64 = 30 * SECOND;
 
-/// After a power-off endpoints are out within this time. The goal is 6 s in 99 of 100 cases; the rest is for a LAN that
-/// loses and for watches that are late.
+/// After a power-off endpoints are out within this time. The goal is 6 s in 99 of 100 cases; the rest is for
+/// a LAN that loses and for watches that are late.
 const ENDPOINTS_OUT: u64 = 10 * SECOND;
 /// And pods are evicted, by the profile: goals of 25 s and 47 s, and as much again as a missed round costs.
 const EVICTED_EDGE: u64 = 35 * SECOND;
@@ -28,11 +28,9 @@ const EVICTED_BUILT_IN: u64 = 65 * SECOND;
 /// A broken promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
-    /// When.
     pub at: u64,
     /// Which promise: the name of the safety property, and what of it.
     pub promise: &'static str,
-    /// What happened.
     pub text: String,
 }
 
@@ -48,10 +46,8 @@ impl fmt::Display for Broken {
     }
 }
 
-/// One pod.
 #[derive(Clone, Debug, Default)]
 pub struct PodTrack {
-    /// Its node.
     pub node: usize,
     /// A ready endpoint now.
     pub ready: bool,
@@ -66,7 +62,6 @@ pub struct PodTrack {
 /// Numbers of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Numbers {
-    /// Pods deleted.
     pub evicted: usize,
     /// Longest time for which a living node's endpoint was out.
     pub worst_back: u64,
@@ -74,8 +69,8 @@ pub struct Numbers {
     pub worst_out: u64,
     /// Most changes of state of one node.
     pub changes: usize,
-    /// Most writes of ours about one node, per hour. A shorter run counts as an hour: what is written at a fault is not
-    /// written again and again.
+    /// Most writes of ours about one node, per hour. A shorter run counts as an hour: what is written at a
+    /// fault is not written again and again.
     pub writes_per_hour: f64,
     /// Time after the last fault until nothing of ours was left.
     pub converged: u64,
@@ -121,12 +116,12 @@ impl Ledger {
         }
     }
 
-    /// Whether a promise was broken, so that the run need not go on.
+    /// Whether a promise was broken. The run ends then.
     pub fn is_broken(&self) -> bool {
         !self.broken.is_empty()
     }
 
-    /// Nothing is promised: stock Kubernetes alone.
+    /// This run is stock Kubernetes alone, for which nothing is promised.
     pub(crate) fn promises_nothing(&mut self) {
         self.silent = true;
     }
@@ -137,7 +132,6 @@ impl Ledger {
         }
     }
 
-    /// A write.
     pub(crate) fn wrote(&mut self, change: &Change) {
         if change.writer == Writer::Ours
             && let Some(node) = node_of_change(change)
@@ -362,7 +356,8 @@ impl Ledger {
         self.last_keeper(now);
     }
 
-    /// What is left over when the last replica is killed in mid-cut goes with the eviction of the stock controllers.
+    /// What is left over when the last replica is killed in mid-cut goes with the eviction of the stock
+    /// controllers.
     fn last_keeper(&mut self, now: u64) {
         let Some(by) = self.promise.unkept_by.filter(|by| *by < now) else {
             return;

@@ -1,8 +1,9 @@
 //! A deterministic simulator of the whole system.
 //!
-//! It drives the shipping cores: zone engines, the controller's World with its judge, planner and webhook core, and the
-//! rules of the stock controllers. Around them stand small models of kubelets, agents' shells, two controller replicas
-//! and the API server. Time is virtual; one seed decides everything, and the same seed plays the same run.
+//! It drives the shipping cores: zone engines, the controller's World with its judge, planner and webhook
+//! core, and the rules of the stock controllers. Around them stand small models of kubelets, agents' shells,
+//! two controller replicas and the API server. Time is virtual; one seed decides everything, and the same
+//! seed plays the same run.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -22,6 +23,10 @@
 //! let outcome = run::run(Group::PowerOff, 1);
 //! println!("{:?}", outcome.broken);
 //! ```
+#![allow(
+    missing_docs,
+    reason = "a simulator for this tree alone, no library: names say what most fields are"
+)]
 
 pub mod agreement;
 pub mod api;

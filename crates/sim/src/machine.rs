@@ -24,7 +24,6 @@ const RETRY_LEASE: u64 = 1_000;
 /// A life of an agent begins this many bits above the last one.
 const SEQUENCE_BLOCK_BITS: u32 = 20;
 
-/// One machine.
 pub(crate) struct Machine {
     pub(crate) zone: String,
     pub(crate) powered: bool,
@@ -44,7 +43,6 @@ pub(crate) struct Machine {
     sequence: u64,
 }
 
-/// The process.
 struct Agent {
     engine: Engine,
     tick_at: u64,

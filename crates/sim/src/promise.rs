@@ -3,22 +3,24 @@
 use crate::api::Writer;
 use crate::script::{Fault, Group, SECOND, Script};
 
-/// A node that is silent for longer than this counts as dead: its peers and the API server cannot tell it from one.
+/// A node that is silent for longer than this counts as dead: its peers and the API server cannot tell it
+/// from one.
 const STALL_IS_DEATH: u64 = 10 * SECOND;
 /// Stock Kubernetes evicts so long after the last renewal, at least: 50 s of grace and 300 s of toleration.
 const STOCK_EVICTS: u64 = 340 * SECOND;
 
-/// What is kept when the last replica is killed is gone after this long (hazard 52): 5 s to the stock controller's next
-/// pass, 10 s in its queue of a zone, 300 s of toleration.
+/// What is kept when the last replica is killed is gone after this long (hazard 52): 5 s to the stock
+/// controller's next pass, 10 s in its queue of a zone, 300 s of toleration.
 const LAST_KEEPER: u64 = 315 * SECOND;
 
-/// An API server that was down for longer than this finds Leases older than the stock grace period of 50 s: they are
-/// renewed every 10 s.
+/// An API server that was down for longer than this finds Leases older than the stock grace period of 50 s:
+/// they are renewed every 10 s.
 const TOO_LONG_DOWN: u64 = 40 * SECOND;
 /// By when after an outage a kubelet has renewed its Lease.
 const RENEWED: u64 = 15 * SECOND;
 
-/// A machine that is switched on says so with the first renewal of its kubelet; the stock controllers look every 5 s.
+/// A machine that is switched on says so with the first renewal of its kubelet; the stock controllers look
+/// every 5 s.
 const BACK_ON: u64 = 12 * SECOND;
 
 /// What happens to one node by the script.
@@ -63,8 +65,8 @@ impl Fate {
         covers(&self.dead, at)
     }
 
-    /// When the outage began because of which stock Kubernetes takes every Lease for stale: nobody could renew one.
-    /// Outages that follow each other within [`RENEWED`] are one.
+    /// When the outage began because of which stock Kubernetes takes every Lease for stale: nobody could
+    /// renew one. Outages that follow each other within [`RENEWED`] are one.
     fn nobody_renewed(&self, at: u64) -> Option<u64> {
         let mut outages = self.api.clone();
         outages.sort_unstable();
@@ -124,8 +126,8 @@ pub struct Promise {
     pub converges: bool,
     /// Changes of state per node and fault.
     pub changes: Option<usize>,
-    /// Changes of state for the end of the last fault. The end of a split is one more event: nodes that were Isolated
-    /// throughout are vouched for again. The end of a cut is a renewal, which belongs to the cut.
+    /// Changes of state for the end of the last fault. The end of a split is one more event: nodes that were
+    /// Isolated throughout are vouched for again. The end of a cut is a renewal, which belongs to the cut.
     pub ends: usize,
     /// The run is compared with stock Kubernetes alone; endpoints too.
     pub compares_endpoints: bool,
@@ -185,10 +187,11 @@ impl Promise {
         })
     }
 
-    /// Whether an endpoint that the node loses at `at` breaks what was promised: its only fault is its cloud link, its
-    /// peers can vouch for it, and some replica answers admission. After an outage of the API server in which every
-    /// Lease grew too old, that is promised to nodes that were cut off before, and were vouched for, alone: stock
-    /// Kubernetes takes the endpoints of all others for a moment, with us and without us. We ourselves take none.
+    /// Whether an endpoint that the node loses at `at` breaks what was promised: its only fault is its cloud
+    /// link, its peers can vouch for it, and some replica answers admission. After an outage of the API
+    /// server in which every Lease grew too old, that is promised to nodes that were cut off before, and were
+    /// vouched for, alone: stock Kubernetes takes the endpoints of all others for a moment, with us and
+    /// without us. We ourselves take none.
     pub fn never_loses(&self, fate: &Fate, guarded_since: Option<u64>, at: u64, by: Writer) -> bool {
         let only_cut = fate.dead.is_empty()
             && fate.stalls.is_empty()
@@ -254,7 +257,8 @@ impl Promise {
 mod tests {
     use super::*;
 
-    /// Outages of the API server by their beginning and length in seconds, an instant, and the outage that was too long.
+    /// Outages of the API server by their beginning and length in seconds, an instant, and the outage that
+    /// was too long.
     #[test]
     fn outages_that_follow_each_other_are_one() {
         let s = |second: u64| second * SECOND;

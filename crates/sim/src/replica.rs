@@ -26,7 +26,6 @@ const RENEW_WITHIN: u64 = 4_000;
 /// An audit without an answer within this time proves nothing.
 const AUDIT_WITHIN: u64 = 3_000;
 
-/// One replica.
 pub(crate) struct Replica {
     life: u64,
     process: Option<Process>,
@@ -198,7 +197,8 @@ impl Sim {
                 process.dispatch = Dispatch::default();
                 process.planner = Some(Planner::new(process.world.config().clone()));
             }
-            // Another leads by now: what this one remembers is void. A leader that is only late keeps its planner.
+            // Another leads by now: what this one remembers is void. A leader that is only late keeps its
+            // planner.
             (false, Some(_)) if !process.lease.holds(now, u64::MAX) => process.planner = None,
             _ => {}
         }

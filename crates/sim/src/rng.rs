@@ -1,4 +1,4 @@
-//! Chance. One seed decides everything that happens in a run.
+//! The random numbers of a run. One seed decides everything that happens.
 
 /// SplitMix64 (Steele, Lea, Flood 2014): small, and the same on every machine.
 #[derive(Clone, Debug)]
@@ -7,7 +7,7 @@ pub struct Rng {
 }
 
 impl Rng {
-    /// From a seed.
+    /// A source that begins with a seed.
     pub fn new(seed: u64) -> Self {
         Self { state: seed }
     }
@@ -43,7 +43,7 @@ impl Rng {
         low + self.below(high.saturating_sub(low) + 1)
     }
 
-    /// `true` in so many of a thousand cases.
+    /// `true` in `cases` of a thousand cases.
     pub fn in_thousand(&mut self, cases: u64) -> bool {
         self.below(1000) < cases
     }

@@ -11,7 +11,6 @@ use std::fmt;
 pub struct Outcome {
     /// The first broken promise.
     pub broken: Option<Broken>,
-    /// Numbers.
     pub numbers: Numbers,
 }
 
@@ -42,7 +41,8 @@ pub fn run(group: Group, seed: u64) -> Outcome {
     play(&script(group, seed))
 }
 
-/// Plays a script, where it promises so also without our parts, and compares.
+/// Plays a script. Where the script promises to be no worse than stock Kubernetes, it is played a second time
+/// without our parts, and the two runs are compared.
 pub fn play(script: &Script) -> Outcome {
     let (mut ledger, _) = Sim::new(script.clone(), true).play();
     if !ledger.is_broken() && is_compared(script.group) {
@@ -74,7 +74,8 @@ fn control(script: &Script) -> (Ledger, Vec<String>) {
     sim.play()
 }
 
-/// Makes a failing script small: steps are left out and times made shorter for as long as the same promise breaks.
+/// Makes a failing script small: steps are left out and times made shorter for as long as the same promise
+/// breaks.
 pub fn shrink(script: &Script) -> Option<Failure> {
     let broken = play(script).broken?;
     let mut best = Failure {

@@ -1,4 +1,5 @@
-//! A scenario as data: which faults come when, and for how long. A script prints as text that a person can read.
+//! A scenario as data: which faults come when, and for how long. A script prints as text that a person can
+//! read.
 
 use evenkeel_failover::world::Kind;
 use std::fmt;
@@ -47,7 +48,6 @@ pub struct Step {
     pub at: u64,
     /// How long it lasts.
     pub lasts: u64,
-    /// What.
     pub fault: Fault,
 }
 
@@ -80,17 +80,15 @@ pub struct Script {
     pub zones: Vec<usize>,
     /// Defaults of the edge profile rather than the built-in ones.
     pub edge: bool,
-    /// The LAN.
     pub network: Network,
     /// Real Ed25519 rather than the stand-in.
     pub ed25519: bool,
-    /// What breaks.
     pub steps: Vec<Step>,
     /// How long the run goes on after the last fault.
     pub rest: u64,
 }
 
-/// A group of scenarios of the page about hazards.
+/// A group of scenarios. The numbers are those of docs/hazards.md, "Scenarios".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Group {
     /// A node loses power, nothing else: the plain case.
@@ -99,7 +97,8 @@ pub enum Group {
     CutOff,
     /// 9: all agents or all our parts are down, then a node loses power.
     NeverLaterThanStock,
-    /// 10: an API outage of 60 s and half-open watches with an Isolated node, the controller killed at any step.
+    /// 10: an API outage of 60 s and half-open watches with an Isolated node, the controller killed at any
+    /// step.
     ApiOutageIsolated,
     /// 11: Isolated for long, then dead.
     IsolatedThenDead,

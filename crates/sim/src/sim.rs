@@ -23,7 +23,6 @@ const CHECK_EVERY: u64 = 500;
 /// A request without an answer after this time has none.
 const REQUEST_MS: u64 = 2_000;
 
-/// One run.
 pub struct Sim {
     pub(crate) now: u64,
     /// Boxed, because a tree moves its entries around.
@@ -31,7 +30,7 @@ pub struct Sim {
     arrivals: u64,
     pub(crate) rng: Rng,
     pub(crate) script: Script,
-    /// Our parts run at all; without them this is stock Kubernetes.
+    /// Whether our parts run. Without them this is stock Kubernetes.
     pub(crate) ours: bool,
     pub(crate) store: Store,
     pub(crate) machines: Vec<Machine>,
@@ -159,7 +158,7 @@ impl Sim {
         (self.ledger, self.trace)
     }
 
-    /// The wall clock, which every controller takes for its own.
+    /// The wall clock, which is the same for all controllers.
     pub(crate) fn wall(&self) -> Millis {
         Millis(EPOCH + self.now)
     }
@@ -182,7 +181,8 @@ impl Sim {
     }
 
     fn happen(&mut self, event: Event) {
-        // A stalled machine does nothing until it goes on; some of what its network card gets meanwhile is lost.
+        // A stalled machine does nothing until it goes on; some of what its network card gets meanwhile is
+        // lost.
         if let Some(node) = target(&event)
             && let Some(until) = self
                 .machines

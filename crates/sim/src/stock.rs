@@ -1,6 +1,7 @@
 //! The stock controllers: the shipping rules of `evenkeel-stock`, in a model of their shell.
 //!
-//! They run beside the API server, so that their writes take no time. Their watches are as late as everybody's.
+//! They run beside the API server, so that their writes take no time. Their watches are as late as
+//! everybody's.
 
 use crate::api::admission::admit;
 use crate::api::objects::{
@@ -29,7 +30,6 @@ const PASS: u64 = 5_000;
 const TAINT_PASS: u64 = 100;
 const TRIES: usize = 5;
 
-/// The process.
 #[derive(Default)]
 pub(crate) struct Stock {
     pub(crate) life: u64,
@@ -179,7 +179,8 @@ impl Sim {
             .cloned()
     }
 
-    /// Writes a node; `None`: refused, or no API server. `admitted`: a write of the main resource, which admission sees.
+    /// Writes a node; `None`: refused, or no API server. `admitted`: a write of the main resource, which
+    /// admission sees.
     fn stock_writes_node(
         &mut self,
         node: &str,

@@ -1,5 +1,5 @@
-//! Watches: one per client and kind. Each keeps the order of its events and has its own delay; each breaks, comes back
-//! and goes silent on its own.
+//! Watches, one for each client and kind. A watch keeps the order of its events and has a delay of its own.
+//! It breaks, comes back and falls silent independently of the others.
 
 use crate::api::Change;
 use crate::api::objects::{Word, say};
@@ -14,7 +14,6 @@ pub(crate) enum Client {
     Stock,
 }
 
-/// One watch.
 #[derive(Debug)]
 pub(crate) struct Watch {
     client: Client,
@@ -24,7 +23,7 @@ pub(crate) struct Watch {
     connected: bool,
     /// Open, and delivers nothing.
     silent: bool,
-    /// Told up to this version.
+    /// Events up to this version are on their way or delivered.
     told: u64,
     /// The next event is not delivered before this.
     not_before: u64,
@@ -36,7 +35,7 @@ pub(crate) struct Watch {
 
 /// Back-off of a watch is at most this long after its API server is back.
 const BACK_WITHIN: u64 = 4_500;
-/// In so many of a thousand cases a watch that comes back is told 410 and lists anew.
+/// In this many of a thousand cases a watch that comes back is answered with 410 and lists anew.
 const GONE: u64 = 400;
 
 impl Sim {

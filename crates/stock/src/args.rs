@@ -14,7 +14,8 @@ pub struct NodeLifecycleArgs {
     /// How to reach the API server.
     #[command(flatten)]
     pub client: ClientArgs,
-    /// Address of /healthz, /livez, /readyz and /metrics, as in 127.0.0.1:9091; without it they are not served.
+    /// Address of /healthz, /livez, /readyz and /metrics, as in 127.0.0.1:9091; without it they are not
+    /// served.
     #[arg(long, value_name = "ADDR")]
     pub admin: Option<SocketAddr>,
     /// Time between looks at the nodes.

@@ -18,7 +18,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// What changed.
 #[derive(Clone, Debug)]
 pub(super) enum Notice {
     Node(Arc<Node>),

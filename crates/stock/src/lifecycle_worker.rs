@@ -1,4 +1,5 @@
-//! Carries out the node lifecycle: the pass over all nodes, the queue of taints, and what follows node and pod events.
+//! Carries out the node lifecycle: the pass over all nodes, the queue of taints, and what follows node and
+//! pod events.
 
 use crate::cache::{Cache, Notice};
 use crate::core::health::Check;
@@ -21,7 +22,7 @@ const STATUS_PAUSE: Duration = Duration::from_millis(20);
 /// Tries to write taints, and the time between them.
 const TAINT_TRIES: usize = 5;
 const TAINT_PAUSE: Duration = Duration::from_millis(100);
-/// Nodes looked at in parallel, nodes and pods worked on in parallel.
+/// How many nodes are looked at, and how many nodes and pods are worked on, at the same time.
 const NODE_WORKERS: usize = 8;
 const POD_WORKERS: usize = 4;
 /// How often the queues of taints are served.
@@ -73,7 +74,8 @@ impl Lifecycle {
         self.metrics.passed(&figures, took.unsigned_abs());
     }
 
-    /// Looks at one node and does what follows; its name with its Ready status, or nothing if that could not be written.
+    /// Looks at one node and does what follows; its name with its Ready status, or nothing if that could not
+    /// be written.
     async fn look_at(&self, node: &Arc<Node>) -> Option<(String, Option<String>)> {
         let (node, check) = self.checked(node).await?;
         let now = self.clock.now();
@@ -174,8 +176,8 @@ impl Lifecycle {
         }
     }
 
-    /// Writes the taints that `wanted` makes of the node's own, first as the cache has it, then as it is; whether the
-    /// node has them now.
+    /// Writes the taints that `wanted` makes of the node's own, first as the cache has it, then as it is;
+    /// whether the node has them now.
     async fn retaint(&self, node: &str, wanted: impl Fn(&Node) -> Option<Vec<Taint>>) -> bool {
         let Some(mut current) = self.cache.node(node) else {
             return true;
@@ -231,7 +233,8 @@ impl Lifecycle {
         }
     }
 
-    /// NoSchedule taints and mirrored labels after every change of a node; pods bound to a node that is not ready.
+    /// NoSchedule taints and mirrored labels after every change of a node; pods bound to a node that is not
+    /// ready.
     pub(super) async fn follow(&self, notices: mpsc::UnboundedReceiver<Notice>, shutdown: CancellationToken) {
         let notices = futures::stream::unfold(notices, |mut notices| async move {
             let notice = notices.recv().await?;

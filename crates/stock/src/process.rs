@@ -35,7 +35,6 @@ pub enum NodeLifecycleError {
     Listen {
         /// Address as given.
         address: SocketAddr,
-        /// Why.
         source: std::io::Error,
     },
     /// The admin endpoints failed.
@@ -44,7 +43,8 @@ pub enum NodeLifecycleError {
 }
 
 impl NodeLifecycleError {
-    /// Whether flags or surroundings have to be changed (exit code 2), rather than that something failed later (1).
+    /// Whether flags or surroundings have to be changed (exit code 2), rather than that something failed
+    /// later (1).
     pub fn is_config(&self) -> bool {
         match self {
             Self::Usage(_) | Self::Client(_) | Self::Listen { .. } => true,
@@ -53,7 +53,8 @@ impl NodeLifecycleError {
     }
 }
 
-/// Wall-clock time at the start, counted on by a monotonic clock: a step of the wall clock is no node's silence.
+/// Wall-clock time at the start, counted on by a monotonic clock: a step of the wall clock is no node's
+/// silence.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SteadyClock {
     wall: Timestamp,
@@ -105,8 +106,8 @@ pub async fn run(args: NodeLifecycleArgs, shutdown: CancellationToken) -> Result
     served
 }
 
-/// Both controllers with a client that is there already, until `shutdown`: what [`run`] does without its flags for
-/// client and admin address, which are not looked at.
+/// Both controllers with a client that is there already, until `shutdown`: what [`run`] does without its
+/// flags for client and admin address, which are not looked at.
 pub async fn control(client: Client, args: &NodeLifecycleArgs, admin: &Admin, shutdown: CancellationToken) {
     let cache = Cache::default();
     {

@@ -104,8 +104,8 @@ impl Writes {
         }
     }
 
-    /// Deletes a pod as the taint eviction does: condition first, then a plain delete with the pod's own grace period,
-    /// without UID, budget or eviction API. A pod that is gone is fine.
+    /// Deletes a pod as the taint eviction does: condition first, then a plain delete with the pod's own
+    /// grace period, without UID, budget or eviction API. A pod that is gone is fine.
     pub(super) async fn evict(&self, key: &PodKey, now: Timestamp) -> Result<(), kube::Error> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &key.namespace);
         let Some(pod) = pods.get_opt(&key.name).await? else {

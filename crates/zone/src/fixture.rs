@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// A zone of nodes `node-1`, `node-2`, … with UIDs `uid-1`, … and the keys of their agents.
 pub struct Fixture {
     version: i64,
-    /// `None`: Ed25519.
+    /// `None` where members sign with Ed25519.
     stand_in: Option<StandIn>,
     keys: Vec<Arc<dyn Signer>>,
     sequence: u64,
@@ -114,7 +114,7 @@ impl Fixture {
         }
     }
 
-    /// The roster.
+    /// The roster as engines and readers hold it.
     pub fn roster(&self) -> Roster {
         Roster::from_spec(&self.spec()).unwrap()
     }

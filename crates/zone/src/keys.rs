@@ -1,8 +1,8 @@
 //! Identity of an agent: an Ed25519 key pair, and the digests by which members and rosters are named.
 //!
-//! The engine signs through [`Signer`] and checks through [`Verifier`]. Agents use [`SigningKey`] and [`Ed25519`]. A
-//! simulation that drives hundreds of engines would spend nearly all of its time on Ed25519; it uses the keyed hash of
-//! `stand_in` (feature `fixture`), which is never part of the product.
+//! The engine signs through [`Signer`] and checks through [`Verifier`]. Agents use [`SigningKey`] and
+//! [`Ed25519`]. A simulation that drives hundreds of engines would spend nearly all of its time on Ed25519;
+//! it uses the keyed hash of `stand_in` (feature `fixture`), which is never part of the product.
 
 #[cfg(any(test, feature = "fixture"))]
 pub mod stand_in;
@@ -67,13 +67,13 @@ pub struct PublicKey {
 }
 
 impl PublicKey {
-    /// From base64 of 32 bytes, as `AgentStatus` carries it.
+    /// Reads a key from base64 of 32 bytes, as `AgentStatus` carries it.
     pub fn from_base64(text: &str) -> Result<Self, KeyError> {
         let bytes = STANDARD.decode(text).map_err(|_| KeyError::Public)?;
         Self::from_bytes(bytes.try_into().map_err(|_| KeyError::Public)?)
     }
 
-    /// From 32 bytes.
+    /// Reads a key from its 32 bytes.
     pub fn from_bytes(bytes: [u8; 32]) -> Result<Self, KeyError> {
         let parsed = ParsedPublicKey::new(&ED25519, bytes).map_err(|_| KeyError::Public)?;
         Ok(Self {
@@ -82,12 +82,12 @@ impl PublicKey {
         })
     }
 
-    /// The 32 bytes.
+    /// The key's 32 bytes.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.bytes
     }
 
-    /// Base64, as `AgentStatus` carries it.
+    /// The key as base64, as `AgentStatus` carries it.
     pub fn to_base64(&self) -> String {
         STANDARD.encode(self.bytes)
     }
@@ -119,7 +119,7 @@ pub struct SigningKey {
 }
 
 impl SigningKey {
-    /// From 32 secret random bytes.
+    /// Makes a key from 32 secret random bytes.
     pub fn from_seed(seed: &[u8; 32]) -> Result<Self, KeyError> {
         Self::from_pair(Ed25519KeyPair::from_seed_unchecked(seed).map_err(|_| KeyError::NotEd25519)?)
     }
@@ -136,7 +136,7 @@ impl SigningKey {
         Self::from_pair(Ed25519KeyPair::from_pkcs8_maybe_unchecked(&der).map_err(|_| KeyError::NotEd25519)?)
     }
 
-    /// PEM text of the key: a secret.
+    /// The key as PEM text, which is a secret.
     pub fn to_pem(&self) -> Result<String, KeyError> {
         let der = self.pair.to_pkcs8v1().map_err(|_| KeyError::NotEd25519)?;
         let body = STANDARD.encode(der.as_ref());
@@ -145,12 +145,12 @@ impl SigningKey {
         ))
     }
 
-    /// The public half.
+    /// The public half of the key.
     pub fn public(&self) -> &PublicKey {
         &self.public
     }
 
-    /// Signs; deterministic (RFC 8032).
+    /// Signs a message. The same message always gives the same signature (RFC 8032).
     pub fn sign(&self, message: &[u8]) -> [u8; SIGNATURE_LEN] {
         let mut signature = [0; SIGNATURE_LEN];
         let made = self.pair.sign(message);

@@ -1,7 +1,9 @@
-//! Is node X dead, or only cut off from the cloud? The zone's neighbours decide, by a majority, in seconds.
+//! Decides whether a node is dead, or only cut off from the cloud: the nodes of its zone vote, and a majority
+//! answers within seconds.
 //!
-//! This crate is pure: it takes bytes, facts and a time, and returns bytes to send and things to do. It reads no
-//! clock, no socket, no environment and no random source; signing and verifying are functions of their inputs.
+//! This crate is pure: it takes bytes, facts and a time, and returns bytes to send and things to do. It reads
+//! no clock, no socket, no environment and no random source; signing and verifying are functions of their
+//! inputs.
 
 pub mod engine;
 #[cfg(any(test, feature = "fixture"))]

@@ -13,17 +13,17 @@ pub const REPORTERS: usize = 3;
 /// Above this many members a sample votes.
 pub const SAMPLE: usize = 101;
 
-/// Name of a member on the wire: the first 16 bytes of a digest of its node UID.
+/// Name of a member in datagrams: the first 16 bytes of a digest of its node UID.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberId(pub [u8; 16]);
 
 impl MemberId {
-    /// Of a node UID.
+    /// The name of the member whose node has this UID.
     pub fn of(uid: &str) -> Self {
         Self(keys::prefix(&keys::hash("evenkeel member", &[uid.as_bytes()])))
     }
 
-    /// Stands for nobody; no UID has it for practical purposes.
+    /// No member. A digest of a UID is all zeros with a probability of 2^-128.
     pub const NOBODY: Self = Self([0; 16]);
 }
 
@@ -61,7 +61,7 @@ pub struct RosterRef {
 /// A member of the zone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Member {
-    /// Its name on the wire.
+    /// Its name in datagrams.
     pub id: MemberId,
     /// Node name.
     pub name: String,
@@ -87,31 +87,31 @@ pub enum RosterError {
     /// A UID occurs twice.
     #[error("node {name} shares its UID {uid} with another member")]
     SharedUid {
-        /// Node.
+        /// Name of the second node that has it.
         name: String,
-        /// UID.
+        /// The UID that both have.
         uid: String,
     },
     /// A key occurs twice: one agent would have two votes.
     #[error("node {name} shares its public key with another member: one agent would have two votes")]
     SharedKey {
-        /// Node.
+        /// Name of the second node that has it.
         name: String,
     },
     /// A key cannot be read.
     #[error("public key of node {name}: {source}")]
     Key {
-        /// Node.
+        /// Name of the node.
         name: String,
-        /// Why.
+        /// Why the key cannot be read.
         source: KeyError,
     },
     /// An address cannot be read.
     #[error("address \"{address}\" of node {name} is not IP:PORT")]
     Address {
-        /// Node.
+        /// Name of the node.
         name: String,
-        /// As given.
+        /// The address as its agent gave it.
         address: String,
     },
 }
@@ -126,8 +126,8 @@ pub struct Roster {
     watches: Vec<Vec<usize>>,
     /// The same the other way round: by member, who watches it.
     watched_by: Vec<Vec<usize>>,
-    /// All members in their order as reporters. It depends on nothing but them, so it is hashed once per roster and
-    /// not at each tick.
+    /// All members in their order as reporters. It depends on nothing but them, so it is hashed once per
+    /// roster and not at each tick.
     rendezvous: Vec<MemberId>,
 }
 
@@ -143,7 +143,7 @@ impl fmt::Debug for Roster {
 }
 
 impl Roster {
-    /// Validates and sorts.
+    /// Checks the members and sorts them by UID.
     pub fn from_spec(spec: &RosterSpec) -> Result<Self, RosterError> {
         let version = u64::try_from(spec.version).ok().filter(|_| spec.has_version());
         let version = version.ok_or(RosterError::Version(spec.version))?;
@@ -189,7 +189,7 @@ impl Roster {
         })
     }
 
-    /// No roster: version 0, nobody. What an agent begins with before it knows its zone.
+    /// The empty roster with version 0: what an agent begins with before it knows its zone.
     pub fn none() -> Self {
         Self {
             reference: RosterRef::default(),
@@ -201,7 +201,7 @@ impl Roster {
         }
     }
 
-    /// The data it was made of, sorted.
+    /// The roster as data again, members sorted by UID.
     pub fn to_spec(&self) -> RosterSpec {
         let members = self.members.iter().map(|member| RosterMember {
             name: member.name.clone(),
@@ -216,7 +216,7 @@ impl Roster {
         }
     }
 
-    /// Version and epoch.
+    /// Version and digest of this roster.
     pub fn reference(&self) -> RosterRef {
         self.reference
     }
@@ -236,7 +236,7 @@ impl Roster {
         &self.members
     }
 
-    /// The member of that name on the wire.
+    /// The member with this name in datagrams.
     pub fn get(&self, id: MemberId) -> Option<&Member> {
         self.index
             .get(&id)
@@ -288,7 +288,7 @@ impl Roster {
             .collect()
     }
 
-    /// Everybody else.
+    /// All members but this one.
     pub fn others(&self, id: MemberId) -> Vec<MemberId> {
         self.members
             .iter()
@@ -338,7 +338,7 @@ impl Roster {
 /// Who decides about a suspect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Electorate {
-    /// Without the suspect.
+    /// The members that may vote; the suspect is not among them.
     pub voters: Vec<MemberId>,
     /// Equal votes that it takes.
     pub threshold: usize,
@@ -347,8 +347,8 @@ pub struct Electorate {
     pub suspect_counts: bool,
 }
 
-/// Name of the `ZoneHealth` object and suffix of the Lease of a zone: the zone label's value in lower case, with
-/// what an object name cannot hold replaced, and a digest added where something was replaced.
+/// Name of the `ZoneHealth` object and suffix of the Lease of a zone: the zone label's value in lower case,
+/// with what an object name cannot hold replaced, and a digest added where something was replaced.
 pub fn zone_object_name(zone: &str) -> String {
     let cleaned: String = zone
         .chars()
@@ -422,8 +422,8 @@ fn epoch(version: u64, members: &[Member]) -> Epoch {
     Epoch(keys::prefix(&keys::hash("evenkeel roster", &parts)))
 }
 
-/// On each of K rings, ordered by a hash of (ring, member), a node watches its next neighbour that it does not
-/// watch already. The rings do not depend on the epoch: a change of one member moves few edges.
+/// On each of K rings, ordered by a hash of (ring, member), a node watches its next neighbour that it does
+/// not watch already. The rings do not depend on the epoch: a change of one member moves few edges.
 fn rings(members: &[Member]) -> Vec<Vec<usize>> {
     let count = members.len();
     if count <= WATCHED + 1 {

@@ -10,13 +10,13 @@ pub const FRESH_CONTACT_MS: u32 = 5_000;
 
 /// The rosters that a verdict needs a majority of: the one in force, and while it settles, the one before.
 ///
-/// The one before counts with those of its members that are still members: who was taken out has no voice, and who
-/// was just added cannot outvote those who were there (growth across a split).
+/// Of the roster before, only those count who are still members. So a member that was taken out has no vote,
+/// and members that were just added on one side of a split cannot outvote those who were there.
 #[derive(Clone, Copy, Debug)]
 pub struct Council<'a> {
-    /// In force.
+    /// The roster in force.
     pub current: &'a Roster,
-    /// In force before, until the current one has settled.
+    /// The roster before, until the current one has settled.
     pub previous: Option<&'a Roster>,
 }
 
@@ -25,26 +25,28 @@ pub struct Council<'a> {
 pub struct Vote {
     /// Who signed it; the signature has been checked.
     pub voter: MemberId,
-    /// What it says.
+    /// What the voter signed.
     pub ballot: Ballot,
 }
 
 impl Council<'_> {
-    /// Whether votes may be bound to that roster: the one in force, or any before it. A voter that is cut off keeps
-    /// the roster it has, for days if need be; it and its vote count as long as the roster in force holds voter and
-    /// suspect, and the majority is always one of the roster in force. Of one version there is one roster.
+    /// Whether votes may be bound to that roster: the one in force, or any before it. A voter that is cut off
+    /// keeps the roster it has, for days if need be; it and its vote count as long as the roster in force
+    /// holds voter and suspect, and the majority is always one of the roster in force. Of one version there
+    /// is one roster.
     pub fn knows(&self, reference: RosterRef) -> bool {
         let current = self.current.reference();
         reference == current || (1..current.version).contains(&reference.version)
     }
 
-    /// What the votes of a round say of a suspect: *dead* if more than half of the roster, the suspect counted in,
-    /// says no and the suspect is silent; *alive* if more than half says yes; in all other cases there is no majority,
-    /// which is [`VerdictKind::None`] and never "as before". `suspect_self_yes`: an authenticated answer of the suspect's agent
-    /// arrived during the round, by whatever way; it vetoes *dead*.
+    /// What the votes of a round say of a suspect: *dead* if more than half of the roster, the suspect
+    /// counted in, says no and the suspect is silent; *alive* if more than half says yes; in all other cases
+    /// there is no majority, which is [`VerdictKind::None`] and never "as before". `suspect_self_yes`: an
+    /// authenticated answer of the suspect's agent arrived during the round, by whatever way; it vetoes
+    /// *dead*.
     ///
-    /// Votes of other rounds, on other suspects, under unknown rosters, of non-members and of members outside of the
-    /// electorate do not count. A voter who says two things in one round has said nothing.
+    /// Votes of other rounds, on other suspects, under unknown rosters, of non-members and of members outside
+    /// of the electorate do not count. A voter who says two things in one round has said nothing.
     pub fn tally(
         &self,
         suspect: MemberId,
@@ -82,7 +84,8 @@ impl Council<'_> {
         }
     }
 
-    /// Whether those who were members before, and still are, agree by a majority of themselves: (dead, alive).
+    /// Whether those who were members before, and still are, agree by a majority of themselves: (dead,
+    /// alive).
     fn before(
         &self,
         suspect: MemberId,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// Whether there is a test of this path (`module::test`, or `module::test::case` of a table) below `src` of
 /// the crate in the folder `home`, or, for `it::…`, below its `tests/it`. The path of another crate's test
 /// begins with the name of that crate's folder.
-pub(super) fn exists(root: &Path, home: &str, name: &str) -> bool {
+pub(crate) fn exists(root: &Path, home: &str, name: &str) -> bool {
     let crates = root.join("crates");
     let elsewhere = || {
         let (folder, path) = name.split_once("::")?;

@@ -1,5 +1,5 @@
-//! What the planner wants done. Each action is idempotent and says by UID whom it means; the shell adds the
-//! preconditions. What could not be done is simply wanted again by the next plan.
+//! What the planner wants done. Each action is idempotent and names its object by UID; the shell adds the
+//! preconditions. An action that failed is simply part of the next plan again.
 
 use super::incident::Incident;
 use crate::world::facts::{PodRef, TaintRef};
@@ -10,9 +10,7 @@ use evenkeel_zone::Millis;
 /// A node by name and UID.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeRef {
-    /// Name.
     pub name: String,
-    /// UID.
     pub uid: String,
 }
 
@@ -21,67 +19,57 @@ pub struct NodeRef {
 pub enum Action {
     /// Put a taint on a node and note it in the annotation of added taints.
     Taint {
-        /// Node.
         node: NodeRef,
         /// Which taint; `timeAdded` is set by the shell.
         taint: TaintRef,
-        /// A step towards something irreversible: first make sure by a quorum read of Lease and Node that the node
-        /// gave no sign of life since.
+        /// A step towards something irreversible: first make sure by a quorum read of Lease and Node that the
+        /// node gave no sign of life since.
         proof: Option<StillDead>,
     },
     /// Take taints off a node.
     Untaint {
-        /// Node.
         node: NodeRef,
         /// Which; those that are not there are no error.
         taints: Vec<TaintRef>,
     },
-    /// Write `Ready=Unknown` with our reason on a node, heartbeat untouched, never over a newer True (KEP-6371). The
-    /// node must still be silent by a quorum read: the stock controllers answer this mark with NoExecute.
+    /// Write `Ready=Unknown` with our reason on a node, heartbeat untouched, never over a newer True
+    /// (KEP-6371). The node must still be silent by a quorum read: the stock controllers answer this mark
+    /// with NoExecute.
     MarkNodeUnknown {
-        /// Node.
         node: NodeRef,
         /// resourceVersion that the decision rests on.
         version: String,
-        /// For people.
         message: String,
     },
     /// Write `Ready=False` on a pod, so that it leaves the endpoints of its Services.
     MarkPodNotReady {
-        /// Pod.
         pod: PodRef,
         /// resourceVersion that the decision rests on.
         version: String,
         /// Reason of the condition; empty where the stock controller's own mark is made up for.
         reason: String,
-        /// For people.
         message: String,
     },
-    /// Give a pod back the `Ready=True` that the stock controller or we took although only its node's link is down.
+    /// Give a pod back the `Ready=True` that the stock controller or we took although only its node's link is
+    /// down.
     RestorePodReady {
-        /// Pod.
         pod: PodRef,
         /// resourceVersion that the decision rests on.
         version: String,
-        /// For people.
         message: String,
     },
     /// Condition DisruptionTarget, then DELETE with the UID as precondition and the pod's own grace period.
     Evict {
-        /// Pod.
         pod: PodRef,
-        /// Its node.
         node: NodeRef,
         /// The node must still be silent.
         proof: StillDead,
         /// When the node was found dead.
         dead_since: Millis,
-        /// For people.
         message: String,
     },
     /// Mirror the verdict to the SuperEdge annotation.
     MirrorVerdict {
-        /// Node.
         node: NodeRef,
         /// `true`: its neighbours vouch for it.
         healthy: bool,
@@ -90,16 +78,14 @@ pub enum Action {
     SaveIncident(Box<Incident>),
     /// Delete an incident that is long over.
     DeleteIncident {
-        /// Name.
         name: String,
         /// UID of the object.
         uid: String,
     },
-    /// Publish a zone's roster and the members about which rounds are wanted; create its ZoneHealth where it is missing.
+    /// Publish a zone's roster and the members about which rounds are wanted; create its ZoneHealth where it
+    /// is missing.
     PublishZone {
-        /// Zone.
         zone: String,
-        /// Roster.
         roster: RosterSpec,
         /// UIDs of members.
         wanted: Vec<String>,
@@ -108,10 +94,8 @@ pub enum Action {
     SavePolicyStatus {
         /// Name of the FailoverPolicy.
         policy: String,
-        /// Status.
         status: FailoverPolicyStatus,
     },
-    /// Tell people.
     Event(Notice),
 }
 
@@ -125,13 +109,11 @@ pub struct StillDead {
 /// An Event about a node or a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// About whom.
     pub about: About,
     /// Warning rather than Normal.
     pub warning: bool,
     /// Reason, one of [`evenkeel_api::names::events`].
     pub reason: String,
-    /// For people.
     pub message: String,
     /// Name of the incident: with it, the same notice twice is one Event.
     pub incident: String,
@@ -140,14 +122,12 @@ pub struct Notice {
 /// The object of an Event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum About {
-    /// A node.
     Node(NodeRef),
-    /// A pod.
     Pod(PodRef),
 }
 
 impl Action {
-    /// Order of execution: what brings service back first, what people read last.
+    /// Order of execution: actions that bring service back come first, records for people last.
     pub fn rank(&self) -> u8 {
         match self {
             Self::MarkPodNotReady { .. } | Self::RestorePodReady { .. } | Self::Untaint { .. } => 0,

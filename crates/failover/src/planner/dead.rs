@@ -13,11 +13,12 @@ use evenkeel_stock::core::tolerations::{NO_EXECUTE, NO_SCHEDULE, Stay, is_admiss
 use evenkeel_zone::Millis;
 use k8s_openapi::api::core::v1::Taint;
 
-/// So long a storm waits for what the slices say before it takes endpoints.
+/// In a storm, endpoints are taken only when the slices were read, or after this long without them.
 const STORM_READS_MS: u64 = 1_000;
 
 pub(super) fn act(known: &mut Known, ledger: &mut Ledger, scene: &Scene<'_>, phase: Dead, plan: &mut Plan) {
-    // What could harm the node is begun only on full sight, and on a latch that every replica can read.
+    // Steps that could harm the node begin only when every watch is proven live, and when the latch stands in
+    // the NodeIncident, where every replica can read it.
     if phase == Dead::Paused || !scene.judged.decision.may_harm() || !scene.is_recorded(known) {
         return;
     }
@@ -27,11 +28,11 @@ pub(super) fn act(known: &mut Known, ledger: &mut Ledger, scene: &Scene<'_>, pha
     }
 }
 
-/// The reversible part: the pods say not ready, and no new ones come. What the kubelet of a node that lives after all
-/// writes later wins.
+/// The reversible part: the pods are marked not ready, and no new ones come. If the node lives after all,
+/// whatever its kubelet writes later wins.
 ///
-/// In a storm nodes may only seem dead, so that the last endpoint of a Service stays until the death is confirmed, or
-/// stock Kubernetes takes it, which nobody keeps it from (hazard 25).
+/// In a storm nodes may only seem dead. So the last endpoint of a Service stays until the death is confirmed,
+/// or until stock Kubernetes takes it, which the webhook does not prevent (hazard 25).
 fn endpoints_out(known: &mut Known, scene: &Scene<'_>, phase: Dead, plan: &mut Plan) {
     let node = scene.node;
     if node.taint(taints::DEAD, NO_SCHEDULE).is_none() {
@@ -58,8 +59,8 @@ fn endpoints_out(known: &mut Known, scene: &Scene<'_>, phase: Dead, plan: &mut P
     }
 }
 
-/// The stock controllers answer this mark with NoExecute within seconds, so that it waits for what the taint waits for:
-/// the confirmation, a slot of the storm guard, and one more look (hazard 58).
+/// The stock controllers answer this mark with NoExecute within seconds, so that it waits for what the taint
+/// waits for: the confirmation, a slot of the storm guard, and one more look (hazard 58).
 fn mark_unknown(scene: &Scene<'_>, plan: &mut Plan) {
     if scene.node.ready != Status::Unknown {
         plan.actions.push(Action::MarkNodeUnknown {
@@ -74,7 +75,7 @@ fn mark_unknown(scene: &Scene<'_>, plan: &mut Plan) {
 fn evict(known: &mut Known, ledger: &mut Ledger, scene: &Scene<'_>, plan: &mut Plan) {
     let (node, now) = (scene.node, scene.now);
     stateful::record(known, scene, plan);
-    // Once nothing is left to do, only latecomers are: they need no slot of their own.
+    // The eviction is done. Pods that appear later are evicted without a slot of the storm guard.
     let admitted = if known.eviction_summed_up {
         Ok(())
     } else {
@@ -157,9 +158,9 @@ fn evict(known: &mut Known, ledger: &mut Ledger, scene: &Scene<'_>, plan: &mut P
     }
 }
 
-/// From when the deadlines count: as recorded, else from now, when the taint is first seen on a node whose death is
-/// confirmed. The time in the taint is another clock's, and a taint of the stock controller may be older than any
-/// limit of the storm guard; what is due by it, the stock controller evicts itself.
+/// From when the deadlines count: as recorded, else from now, when the taint is first seen on a node whose
+/// death is confirmed. The time in the taint is another clock's, and a taint of the stock controller may be
+/// older than any limit of the storm guard; what is due by it, the stock controller evicts itself.
 fn tainted_at(known: &mut Known, taint: &Taint, now: Millis) -> Millis {
     let recorded = known
         .incident

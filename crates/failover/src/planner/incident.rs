@@ -17,7 +17,6 @@ pub const ROWS: usize = 64;
 pub struct Incident {
     /// Name of the object.
     pub name: String,
-    /// Which node.
     pub spec: NodeIncidentSpec,
     /// History and timers.
     pub status: NodeIncidentStatus,
@@ -50,7 +49,7 @@ impl Incident {
         self.row(event, format!("{}: {reason}", state.name()), now);
     }
 
-    /// Records the present decision; what is only told in other words is not written anew.
+    /// Records the present decision, unless only its wording has changed.
     pub fn decide(&mut self, decision: DecisionRecord, latch: LatchRecord) {
         let before = &self.status.decision;
         let same = before.state == decision.state
@@ -109,8 +108,8 @@ pub fn recorded(status: &NodeIncidentStatus, now: Millis) -> Option<Recorded> {
     };
     Some(Recorded {
         state: NodeState::parse(text)?,
-        // Objects hold whole seconds: rounded up, so that what is protected for a time is not let go sooner than by
-        // who wrote it.
+        // Objects hold whole seconds: rounded up, so that what is protected for a time is not let go sooner
+        // than by who wrote it.
         since: read_instant(status.state_since.as_ref(), now).map_or(now, |since| since.plus(999).min(now)),
         latch: read_latch(status, now),
         life: read_instant(status.latch.last_sign_of_life_at.as_ref(), now),

@@ -1,8 +1,9 @@
 //! The planner: from decisions to what has to be done next. Pure; the leader alone runs it.
 //!
-//! It is level-triggered: every look at the world yields everything that is still wanted, so that an action that
-//! failed, or whose success was lost, is simply wanted again. What must survive a restart (timers, decisions) stands
-//! in the NodeIncident and in the taints themselves, and a latch stands there before it is acted upon.
+//! It is level-triggered: every look at the world yields everything that is still wanted, so that an action
+//! that failed, or whose success was lost, is simply wanted again. What must survive a restart (timers,
+//! decisions) stands in the NodeIncident and in the taints themselves, and a latch stands there before it is
+//! acted upon.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -33,14 +34,14 @@ use incident::{Incident, instant};
 use std::collections::{BTreeMap, BTreeSet};
 use storm::{Ledger, WINDOW_MS};
 
-/// A closed incident that never shows up in the cluster as it should is given up after this long.
+/// A closed incident whose write never succeeds is given up after this long.
 const CLOSING_MS: u64 = 60_000;
 /// Closed incidents that are kept of each node, and of all nodes; nobody else ever deletes one.
 const KEPT_OF_A_NODE: usize = 10;
 const KEPT_IN_ALL: usize = 1_000;
 
-/// The planner with what it remembers. One per term of leadership: a new leader adopts what its predecessor left in
-/// the NodeIncidents.
+/// The planner with what it remembers. One per term of leadership: a new leader adopts what its predecessor
+/// left in the NodeIncidents.
 #[derive(Debug)]
 pub struct Planner {
     config: Config,
@@ -61,14 +62,14 @@ struct Known {
     incident: Option<Incident>,
     /// The pods were seen out of endpoints in this death.
     endpoints_out: bool,
-    /// The isolation was reported, by this leader: the Event's name is made of what it says, so that one more try
-    /// after a hand-over is no second Event.
+    /// This leader has reported the isolation. After a hand-over the next leader reports it again, which
+    /// makes no second Event, because the Event's name is made of its contents.
     isolation_reported: bool,
-    /// Pods whose withdrawal was asked for in this state, and those that were then seen not ready: a kubelet that
-    /// restores one of these is not fought.
+    /// Pods whose withdrawal was asked for in this state, and those that were then seen not ready: a kubelet
+    /// that restores one of these is not fought.
     withdrawing: BTreeSet<String>,
     withdrawn: BTreeSet<String>,
-    /// Pods of which it was said that they stay, and pods whose eviction was asked for.
+    /// Pods that were reported to stay, and pods whose eviction was requested.
     not_moved: BTreeSet<String>,
     evicting: BTreeSet<String>,
     /// The eviction was summed up.
@@ -180,7 +181,8 @@ impl Planner {
         }
     }
 
-    /// Ends open incidents that are nobody's: what a predecessor wrote last may arrive after it was adopted from.
+    /// Ends open incidents that belong to no node. A predecessor's last write may arrive after this leader
+    /// has adopted the incidents.
     fn close_strays(&mut self, cluster: &Cluster, now: Millis) {
         for (name, facts) in &cluster.incidents {
             let stray = match self.nodes.get(&facts.spec.node_uid) {
@@ -205,7 +207,7 @@ impl Planner {
         }
     }
 
-    /// Wants every incident written that does not stand in the cluster as it should.
+    /// Plans the write of every incident that differs from what stands in the cluster.
     fn save_incidents(&mut self, cluster: &Cluster, now: Millis, plan: &mut Plan) {
         let saved = |incident: &Incident| {
             cluster
@@ -230,7 +232,8 @@ impl Planner {
     }
 }
 
-/// Wants the oldest closed incidents deleted where there are too many, but none that counts for the storm guard.
+/// Wants the oldest closed incidents deleted where there are too many, but none that counts for the storm
+/// guard.
 fn drop_old_incidents(cluster: &Cluster, now: Millis, plan: &mut Plan) {
     let mut closed: Vec<(Millis, &String, &IncidentFacts)> = cluster
         .incidents

@@ -16,12 +16,14 @@ use evenkeel_stock::core::tolerations::{NO_EXECUTE, NO_SCHEDULE};
 use evenkeel_zone::Millis;
 use evenkeel_zone::verdict::Verdict;
 
-/// The stock controller marks the pods of a node after it marked the node, one by one; what it has not marked after
-/// this long it never will.
+/// The stock controller marks the node first and then its pods, one by one. A pod that it has not marked
+/// after this long it never will.
 const STOCK_MARKS_MS: u64 = 10_000;
-/// An Isolated node is told of after this long: peers need up to 15 s to vouch for a node that came back.
+/// An Isolated node is reported after this long, because peers need up to 15 s to vouch for a node that came
+/// back.
 const ISOLATED_TOLD_MS: u64 = 15_000;
-/// So long the endpoints of a Dark zone wait for what the slices say; stock Kubernetes itself takes 5 s to look.
+/// In a Dark zone, endpoints stay until the slices were read, or for this long. Stock Kubernetes itself needs
+/// 5 s to look.
 const DARK_READS_MS: u64 = 10_000;
 
 /// What a step for one node needs to see.
@@ -125,7 +127,7 @@ fn enter(known: &mut Known, scene: &Scene<'_>, plan: &mut Plan) {
                     .push(notice(scene, false, events::RECOVERED, message, &incident.name));
             }
         }
-        // Stock behaviour is recorded, and nobody is woken for it.
+        // Stock behaviour is recorded without an Event, because nobody has to act on it.
         NodeState::Unknown => open(known, scene).enter(NodeState::Unknown, reason, events::UNKNOWN, now),
         // Peers need a moment to vouch for a node that came back: see `isolated`.
         NodeState::Isolated => open(known, scene).enter(NodeState::Isolated, reason, events::ISOLATED, now),
@@ -224,12 +226,13 @@ fn act(known: &mut Known, ledger: &mut Ledger, scene: &Scene<'_>, plan: &mut Pla
         // A closed incident keeps it: it counts in the storm guard's window after a restart.
         if let Some(incident) = known.incident.as_mut().filter(|incident| !incident.is_closed()) {
             incident.status.tainted_at = None;
-            // Nobody is to be told how to declare a living machine off.
+            // The hint how to declare the machine off must not stand beside a node that lives.
             incident.status.fence.missing.clear();
         }
     }
     if scene.judged.settings.mode == ModePolicy::Observe {
-        // Debts are settled first: what was added is taken off, and what was kept from stock is made up for.
+        // First everything is settled: our taints are removed, and pods that we kept ready are marked as
+        // stock Kubernetes would have marked them.
         untaint(scene, scene.node.added.clone(), plan);
         return settle(known, scene, &|_| false, plan);
     }
@@ -261,8 +264,9 @@ fn act(known: &mut Known, ledger: &mut Ledger, scene: &Scene<'_>, plan: &mut Pla
     }
 }
 
-/// Autonomy holds evictions alone: nobody vouches for what endpoints would promise, so that they follow stock
-/// Kubernetes. The last of a Service stay, where policy does not want stock endpoints altogether (hazard 18).
+/// Autonomy holds back evictions alone. Endpoints follow stock Kubernetes, because nobody vouches for pods of
+/// a Dark zone. The last endpoints of a Service stay, unless the policy wants stock behaviour for all of them
+/// (hazard 18).
 fn dark_endpoints(known: &mut Known, scene: &Scene<'_>, plan: &mut Plan) {
     if !scene.judged.keeps_last() {
         return settle(known, scene, &|_| false, plan);
@@ -319,20 +323,22 @@ fn untaint(scene: &Scene<'_>, taints: Vec<TaintRef>, plan: &mut Plan) {
     }
 }
 
-/// Marks pods that stock Kubernetes would have marked, had nobody kept them ready (hazard 22). A pod that is ready on
-/// a node with the stock controller's mark is owed, whoever kept it so; no record is needed, and none can be lost.
+/// Marks pods that stock Kubernetes would have marked, if nobody had kept them ready (hazard 22). A pod that
+/// is ready on a node with the stock controller's mark must be marked, whoever kept it ready. So no record is
+/// needed that could be lost.
 ///
-/// What a kubelet wrote after the mark is its word, and never owed (hazard 56). While the Lease is renewed, an older
-/// mark owes nothing: the kubelet is back. If it falls silent again and the mark still stands, the debt stands too,
-/// because stock Kubernetes marks pods only once.
+/// A pod whose readiness its kubelet wrote after the mark is left alone (hazard 56). While the Lease is
+/// renewed, an older mark says nothing, because the kubelet is back. If the kubelet falls silent again and
+/// the mark still stands, its pods must be marked after all, because stock Kubernetes marks pods only once.
 ///
-/// Pods that are `kept` owe nothing yet.
+/// Pods that are `kept` are not marked yet.
 fn settle(known: &mut Known, scene: &Scene<'_>, kept: &dyn Fn(&PodFacts) -> bool, plan: &mut Plan) {
     if matches!(scene.state(), NodeState::Healthy | NodeState::Isolated) {
         return;
     }
-    // Who stands down may not be here any more in ten seconds; a mark that the stock controller makes as well is one
-    // mark. Where the mark on the node is ours, the stock controller has nothing to change there and marks no pod.
+    // Who stands down may not be here any more in ten seconds; a mark that the stock controller makes as well
+    // is one mark. Where the mark on the node is ours, the stock controller has nothing to change there and
+    // marks no pod.
     let stands_down = scene.judged.settings.mode == ModePolicy::Observe;
     let is_owed = match scene.node.life.stock_mark {
         Some(marked) => stands_down || scene.now.since(marked) >= STOCK_MARKS_MS,
@@ -343,7 +349,8 @@ fn settle(known: &mut Known, scene: &Scene<'_>, kept: &dyn Fn(&PodFacts) -> bool
     }
 }
 
-/// Whether the kubelet made the pod ready after the stock controller's mark: under our eyes, or by the object's times.
+/// Whether the kubelet made the pod ready after the stock controller's mark: under our eyes, or by the
+/// object's times.
 fn is_kubelets_word(node: &NodeFacts, pod: &PodFacts) -> bool {
     if pod.ready_reason == conditions::REASON_GIVEN_BACK {
         return false;
@@ -353,8 +360,9 @@ fn is_kubelets_word(node: &NodeFacts, pod: &PodFacts) -> bool {
     seen || told
 }
 
-/// Marks the ready pods of the node not ready, again and again until each was seen so; after that a kubelet that
-/// restores one is not fought. Returns how many are still to be seen not ready; those that are `kept` are among them.
+/// Marks the ready pods of the node not ready, again and again until each was seen so; after that a kubelet
+/// that restores one is not fought. Returns how many are still to be seen not ready; those that are `kept`
+/// are among them.
 pub(super) fn withdraw(
     known: &mut Known,
     scene: &Scene<'_>,
@@ -390,10 +398,10 @@ pub(super) fn withdraw(
     left
 }
 
-/// Gives pods back the readiness that was taken from them: a pure Ready=False on top of ready containers and gates
-/// (hazard 22). The stock controller gives no reason; who gives one, as we do ourselves, has one. Marks of ours are
-/// given back once the peers have vouched for the node for long enough, because its kubelet cannot (hazard 37); that a
-/// pod was ready before is what such a mark says.
+/// Gives pods back the readiness that was taken from them: a pure Ready=False on top of ready containers and
+/// gates (hazard 22). The stock controller gives no reason; who gives one, as we do ourselves, has one. Marks
+/// of ours are given back once the peers have vouched for the node for long enough, because its kubelet
+/// cannot (hazard 37); that a pod was ready before is what such a mark says.
 ///
 /// Where the kubelet itself said Ready=False before the silence, pods were marked for good reason.
 fn restore(scene: &Scene<'_>, is_meant: impl Fn(&PodFacts) -> bool, plan: &mut Plan) {

@@ -1,4 +1,5 @@
-//! Rosters: which nodes of a zone watch each other. Made of Nodes and AgentStatus objects by the leader alone.
+//! Rosters: which nodes of a zone watch each other. Made of Nodes and AgentStatus objects by the leader
+//! alone.
 
 use evenkeel_api::crd::AgentStatusSpec;
 use evenkeel_api::names::kept_out_of_rosters;
@@ -43,8 +44,9 @@ pub fn member(node: &str, node_uid: &str, agent: &AgentStatusSpec) -> Result<Ros
 ///
 /// A zone that never had a member gets no roster; one that lost its last member gets an empty one.
 ///
-/// A key is one agent's: of several nodes that claim it, the one that is in `current` with it keeps it, else none
-/// gets in; otherwise one agent would have two votes, and readers refuse such a roster.
+/// A key belongs to one agent. Of several nodes that claim it, the one that has it in `current` keeps it; if
+/// none has, none of them becomes a member. Otherwise one agent would have two votes, and readers would
+/// refuse the roster.
 ///
 /// A version that readers refuse, or that went back, was written by hand and is replaced.
 pub fn next(current: Option<&RosterSpec>, floor: i64, mut members: Vec<RosterMember>) -> Option<RosterSpec> {

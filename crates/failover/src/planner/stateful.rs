@@ -1,4 +1,5 @@
-//! Stateful pods of a dead node: they move only with a fence proof. Without one the incident says what is missing.
+//! Stateful pods of a dead node: they move only with a fence proof. Without one the incident says what is
+//! missing.
 
 use super::Known;
 use super::action::{About, Action, Notice, Plan};

@@ -1,8 +1,9 @@
-//! The storm guard: how many nodes of a zone may be under irreversible action (safety property S5, hazard 24).
+//! The storm guard: how many nodes of a zone may be under irreversible action (safety property S5, hazard
+//! 24).
 //!
-//! At once at most max(1, 10 %) of a zone, and at most max(2, 25 %) begun within ten minutes. A slot frees when its
-//! action completes or times out. A node without a slot is not accelerated; Kubernetes itself still evicts it at its
-//! own pace, so that the guard never makes anything slower than stock.
+//! At once at most max(1, 10 %) of a zone, and at most max(2, 25 %) begun within ten minutes. A slot frees
+//! when its action completes or times out. A node without a slot is not accelerated; Kubernetes itself still
+//! evicts it at its own pace, so that the guard never makes anything slower than stock.
 
 use evenkeel_zone::Millis;
 use std::collections::BTreeMap;
@@ -40,15 +41,9 @@ struct Begun {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// Others of the zone are under way.
-    AtOnce {
-        /// The limit.
-        limit: usize,
-    },
+    AtOnce { limit: usize },
     /// Too many began in the last ten minutes.
-    InWindow {
-        /// The limit.
-        limit: usize,
-    },
+    InWindow { limit: usize },
 }
 
 impl std::fmt::Display for Wait {

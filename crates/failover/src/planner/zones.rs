@@ -1,4 +1,4 @@
-//! Rosters, and what policies are told of themselves.
+//! Plans the writes of rosters and of the status of policies.
 
 use super::Planner;
 use super::action::{Action, Plan};
@@ -12,12 +12,12 @@ use evenkeel_judge::policy::{effective, refused, selects};
 use evenkeel_zone::Millis;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Policies are told what they select this often.
+/// The status of policies is written at most this often.
 const POLICY_STATUS_MS: u64 = 10_000;
 
 impl Planner {
-    /// Wants every zone published whose roster differs from what its nodes and agents say, or about whose members other
-    /// rounds are wanted than are asked for.
+    /// Plans a write for every zone whose published roster differs from what its nodes and agents say, or
+    /// whose published list of wanted members is out of date.
     pub(super) fn publish_zones(&mut self, cluster: &Cluster, plan: &mut Plan) {
         let mut members: BTreeMap<String, Vec<RosterMember>> = BTreeMap::new();
         for node in cluster.nodes.values().filter(|node| eligible(&node.labels)) {
@@ -73,7 +73,8 @@ impl Planner {
         }
     }
 
-    /// Members with an open incident or a latch: what is known of them must not rest on anybody's silence.
+    /// Members with an open incident or a latch. About them the reporters must hold rounds, because silence
+    /// about a member says nothing.
     fn wanted(&self, members: &[RosterMember]) -> Vec<String> {
         let open = |member: &&RosterMember| {
             self.nodes
@@ -87,7 +88,8 @@ impl Planner {
             .collect()
     }
 
-    /// Wants policies told which nodes they select and where a more cautious one overrules them.
+    /// Plans the writes that say in a policy's status which nodes it selects and where a more cautious one
+    /// overrules it.
     pub(super) fn save_policy_statuses(&mut self, cluster: &Cluster, now: Millis, plan: &mut Plan) {
         if self
             .policies_looked_at

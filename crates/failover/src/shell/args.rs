@@ -33,13 +33,15 @@ pub struct ControllerArgs {
     /// How often kubelets renew their Leases; irreversible steps wait for 1.5 times as long.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse)]
     pub lease_renew_interval: Duration,
-    /// As kube-controller-manager's flag of the same name: how long the stock node controller waits for a silent node.
+    /// As kube-controller-manager's flag of the same name: how long the stock node controller waits for a
+    /// silent node.
     #[arg(long, value_name = "DURATION", default_value = "50s", value_parser = duration::parse)]
     pub node_monitor_grace_period: Duration,
     /// As kube-apiserver's flag of the same name: the seconds that admission adds to pods.
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     pub default_unreachable_toleration_seconds: i64,
-    /// Zone of nodes without a zone label; without it such nodes are in no zone (the edge profile: `default`).
+    /// Zone of nodes without a zone label; without it such nodes are in no zone (the edge profile:
+    /// `default`).
     #[arg(long, value_name = "NAME")]
     pub zone_default: Option<String>,
     /// Where the admission webhook listens; without it this process serves none.
@@ -87,8 +89,8 @@ impl ControllerArgs {
         self.identity.clone().unwrap_or_else(unique_identity)
     }
 
-    /// For which Lease to stand; `None`: for none. 5/3/1 s unless flags say otherwise: a crashed leader is replaced
-    /// within 6 s.
+    /// For which Lease to stand; `None`: for none. 5/3/1 s unless flags say otherwise: a crashed leader is
+    /// replaced within 6 s.
     pub fn candidacy(&self, identity: &str) -> Result<Option<Candidacy>, FlagError> {
         self.leader_elect.resolve(Defaults {
             namespace: names::NAMESPACE.to_owned(),

@@ -1,13 +1,15 @@
-//! Keeps the actions of level-triggered plans from being carried out twice at a time, too often, or all at once.
+//! Keeps the actions of level-triggered plans from being carried out twice at a time, too often, or all at
+//! once.
 
 use super::execute::Outcome;
 use crate::planner::action::Action;
 use evenkeel_zone::Millis;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Actions under way at a time. The most urgent of a plan go first; what finds no room is wanted again.
+/// Actions under way at a time. The most urgent of a plan go first; the others are part of the next plan
+/// again.
 const AT_A_TIME: usize = 48;
-/// Part of it that only endpoints and evictions may use: paper never holds up pods.
+/// How many of these only endpoints and evictions may use, so that writes of records never hold up pods.
 const RESERVED: usize = 16;
 /// An action that was done is not done again for this long, while the watch catches up.
 const ECHO_MS: u64 = 3_000;
@@ -84,8 +86,8 @@ impl Dispatch {
     }
 }
 
-/// Whether two actions of one key ask for the same. What was decided upon a newer version of an object is not the
-/// same: somebody wrote in between.
+/// Whether two actions of one key ask for the same. What was decided upon a newer version of an object is not
+/// the same: somebody wrote in between.
 fn same(done: &Action, wanted: &Action) -> bool {
     match (done, wanted) {
         // The proof moves with time, the deletion does not.

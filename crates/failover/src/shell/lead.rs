@@ -1,9 +1,11 @@
-//! The loop: take in what the watches show, look at it, and have done what the planner asks for.
+//! The controller's loop: it takes in what the watches deliver, decides, and starts what the planner asks
+//! for.
 
 use super::dispatch::Dispatch;
 use super::execute::{ActionError, Executor, Gate, Outcome, depends_on, kind};
 use super::metrics::Metrics;
 use super::presence::Present;
+use super::reads::{services, versions};
 use super::watch::{self, Restarts};
 use crate::clock::instant;
 use crate::planner::Planner;
@@ -21,8 +23,6 @@ use evenkeel_net::watch::Key;
 use evenkeel_zone::Millis;
 use futures::{Stream, StreamExt as _};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kube::api::ListParams;
 use kube::{Api, Client};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,8 +32,8 @@ use tokio::sync::watch as channel;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// Looks happen at least this often, because evidence ages without an event: a quarter of the time for which the
-/// webhook acts upon a view.
+/// Looks happen at least this often, because evidence ages without an event: a quarter of the time for which
+/// the webhook acts upon a view.
 const TICK: Duration = Duration::from_millis(500);
 /// Events are gathered for this long before a look, so that thousands of Leases cost a few looks a second.
 const GATHER: Duration = Duration::from_millis(50);
@@ -41,20 +41,17 @@ const GATHER: Duration = Duration::from_millis(50);
 const AUDIT_WITHIN: Duration = Duration::from_secs(3);
 /// Endpoints that take longer to read are asked for again.
 const SERVICES_WITHIN: Duration = Duration::from_secs(5);
-/// So many slices at a time: one holds up to 1,000 endpoints.
-const SLICES_AT_ONCE: u32 = 250;
-/// Of more namespaces than this the slices of the whole cluster are read, with one request.
-const NAMESPACES_AT_ONCE: usize = 10;
 /// The loop is stuck if it did not turn for this long.
 const STUCK_MS: u64 = 30_000;
 /// What is under way at a stop may end within this time.
 const DRAIN: Duration = Duration::from_secs(3);
 /// Replicas that stop together learn of each other within this time.
 const ALSO_STOPPING: Duration = Duration::from_millis(100);
-/// The last replica that stops leads within this time, if nobody else does: as long as a crashed leader is waited for.
+/// The last replica that stops leads within this time, if nobody else does: as long as a crashed leader is
+/// waited for.
 const TAKE_OVER: Duration = Duration::from_secs(6);
-/// The last replica that stops settles what it kept from stock within this time: the time that the stock controller is
-/// given to mark pods itself, and some for the writes.
+/// The last replica that stops settles what it kept from stock within this time: the time that the stock
+/// controller is given to mark pods itself, and some for the writes.
 const SETTLE: Duration = Duration::from_secs(15);
 
 /// What a finished task brings back.
@@ -140,8 +137,8 @@ impl Controller {
         }
     }
 
-    /// Runs until `shutdown`. Leads when the candidate does; without one, always. `Err` when the election ended by
-    /// itself.
+    /// Runs until `shutdown`. Leads when the candidate does; without one, always. `Err` when the election
+    /// ended by itself.
     pub(super) async fn run(
         mut self,
         election: Option<&election::Election>,
@@ -199,7 +196,7 @@ impl Controller {
                 self.look();
             }
         };
-        // First of all, so that the others that stop know who is left.
+        // This comes first, so that other replicas that stop as well know who is left.
         present.leave().await;
         if outcome.is_ok() {
             self.settle(&mut seen, role.as_mut(), election).await;
@@ -217,9 +214,10 @@ impl Controller {
         outcome
     }
 
-    /// Where nobody is left who would keep anything from stock Kubernetes, what was kept is settled: taints of ours go, and
-    /// pods are marked that stock would have marked (hazard 52). Where another replica works it takes over instead. Of
-    /// replicas that stop together the last one settles; it waits for the leadership where it does not have it.
+    /// The last replica settles before it stops: it removes our taints, and marks the pods that stock
+    /// Kubernetes would have marked (hazard 52). Where another replica works, that one takes over and nothing
+    /// is settled. Of replicas that stop together the last one settles; if it does not lead, it waits for the
+    /// leadership first.
     async fn settle(
         &mut self,
         seen: &mut (impl Stream<Item = Vec<Seen>> + Unpin),
@@ -311,7 +309,8 @@ impl Controller {
         // A term that is lost and may be recovered keeps its planner: nobody else has acted meanwhile.
         let over = role == Role::Follows || new_term;
         if over && self.planner.is_some() {
-            // What the last term had under way is refused before its next write; this one remembers nothing of it.
+            // Actions of the last term that are still under way are refused before their next write. The new
+            // term begins without a record of them.
             self.dispatch.reset();
             self.planner = None;
             self.work = None;
@@ -462,8 +461,8 @@ impl Controller {
         }));
     }
 
-    /// A quiet watch proves nothing: where everybody is cut off it is right to be quiet. A consistent read of names and
-    /// versions tells the two apart.
+    /// Reads names and versions of a collection consistently. A quiet watch may be broken, or rightly quiet
+    /// because every node is cut off; the read tells which.
     #[allow(clippy::disallowed_methods, reason = "the shell starts tasks")]
     fn audit(&mut self, kind: Kind) {
         let client = self.client.clone();
@@ -539,44 +538,6 @@ impl Controller {
     }
 }
 
-/// Names and resourceVersions of a collection, read consistently.
-async fn versions<K>(api: &Api<K>) -> Result<BTreeMap<Key, String>, kube::Error>
-where
-    K: kube::Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
-{
-    let list = api.list_metadata(&ListParams::default()).await?;
-    let version = |object: &kube::core::PartialObjectMeta<K>| {
-        let version = object.metadata.resource_version.clone();
-        (evenkeel_net::watch::key(object), version.unwrap_or_default())
-    };
-    Ok(list.items.iter().map(version).collect())
-}
-
-async fn services(client: Client, namespaces: BTreeSet<String>) -> Result<Services, kube::Error> {
-    let whole = namespaces.len() > NAMESPACES_AT_ONCE;
-    let apis: Vec<Api<EndpointSlice>> = if whole {
-        vec![Api::all(client)]
-    } else {
-        let of = |namespace| Api::namespaced(client.clone(), namespace);
-        namespaces.iter().map(|namespace| of(namespace)).collect()
-    };
-    let lists = futures::future::try_join_all(apis.iter().map(slices)).await?;
-    Ok(Services::of(&namespaces, lists.into_iter().flatten()))
-}
-
-async fn slices(api: &Api<EndpointSlice>) -> Result<Vec<EndpointSlice>, kube::Error> {
-    let mut slices = Vec::new();
-    let mut page = ListParams::default().limit(SLICES_AT_ONCE);
-    loop {
-        let list = api.list(&page).await?;
-        slices.extend(list.items);
-        match list.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => page = page.continue_token(&token),
-            None => return Ok(slices),
-        }
-    }
-}
-
 /// When what is being gathered is looked at.
 fn soon() -> tokio::time::Instant {
     instant() + GATHER
@@ -593,7 +554,6 @@ enum Role {
     Leads,
     /// Keep what it knows: leadership may be recovered.
     Waits,
-    /// Watch.
     Follows,
 }
 

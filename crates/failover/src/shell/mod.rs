@@ -1,8 +1,8 @@
-//! The process: watches, the world over them, the planner where this replica leads, and what carries its actions out;
-//! with the webhook beside it.
+//! The process: watches, the world over them, the planner where this replica leads, and what carries its
+//! actions out; with the webhook beside it.
 //!
-//! Every replica watches, judges, and serves the webhook; the leader alone plans and writes. A replica that takes over
-//! has seen the Leases all along, and adopts latches and timers from the NodeIncidents.
+//! Every replica watches, judges, and serves the webhook; the leader alone plans and writes. A replica that
+//! takes over has seen the Leases all along, and adopts latches and timers from the NodeIncidents.
 
 mod args;
 mod dispatch;
@@ -10,6 +10,7 @@ mod execute;
 mod lead;
 mod metrics;
 mod presence;
+mod reads;
 mod watch;
 
 pub use args::{ControllerArgs, ModeArg, ProfileArg};
@@ -55,11 +56,9 @@ pub enum ControllerError {
     /// An address cannot be listened on.
     #[error("{flag} {address}: cannot listen there")]
     Listen {
-        /// Flag.
         flag: &'static str,
         /// Address as given.
         address: SocketAddr,
-        /// Why.
         #[source]
         source: std::io::Error,
     },
@@ -75,7 +74,8 @@ pub enum ControllerError {
 }
 
 impl ControllerError {
-    /// Whether flags or surroundings have to be changed (exit code 2), rather than that something failed later (1).
+    /// Whether flags or surroundings have to be changed (exit code 2), rather than that something failed
+    /// later (1).
     pub fn is_config(&self) -> bool {
         match self {
             Self::Config(_) | Self::Listen { .. } => true,
@@ -132,8 +132,8 @@ pub async fn run(args: ControllerArgs, shutdown: CancellationToken) -> Result<()
     controlled.and(served)
 }
 
-/// The controller, with the webhook where `webhook` says how to serve it, until `shutdown`; registers its checks and
-/// metrics with `admin`. `lock_client` keeps the Leases.
+/// The controller, with the webhook where `webhook` says how to serve it, until `shutdown`; registers its
+/// checks and metrics with `admin`. `lock_client` keeps the Leases.
 pub async fn serve(
     client: Client,
     lock_client: Client,
@@ -146,8 +146,8 @@ pub async fn serve(
         view: Arc::new(ArcSwap::from_pointee(View::default())),
         clock: Clock::start(),
     };
-    // A webhook that fails ends the controller. The webhook itself answers until the controller has ended, so that what
-    // is settled at a stop is settled in one piece.
+    // A webhook that fails ends the controller. The webhook itself answers until the controller has ended, so
+    // that what is settled at a stop is settled in one piece.
     let stop = shutdown.child_token();
     let controlled = CancellationToken::new();
     let answering = async {

@@ -1,5 +1,5 @@
-//! Each replica shows that it works by a Lease of its own: the last one that stops knows by these that it is the last,
-//! and settles what it kept from the stock controllers before it goes (hazard 52).
+//! Each replica shows by a Lease of its own that it works. By these Leases the last one that stops knows that
+//! it is the last, and settles what it kept from the stock controllers before it ends (hazard 52).
 
 use crate::clock::wall;
 use evenkeel_api::names;
@@ -24,7 +24,8 @@ pub(super) struct Present {
 }
 
 impl Present {
-    /// This replica has gone: ends the announcement, and then takes the Lease away, so that no renewal brings it back.
+    /// This replica has gone: ends the announcement, and then takes the Lease away, so that no renewal brings
+    /// it back.
     pub(super) async fn leave(mut self) {
         self.task.abort();
         // It was told to end, and has nothing to say.

@@ -14,7 +14,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use tokio::sync::Notify;
 
-/// Begins watches anew that were found not to deliver.
+/// Restarts watches that were found not to deliver.
 #[derive(Clone, Default)]
 pub(super) struct Restarts {
     leases: Arc<Notify>,
@@ -34,7 +34,7 @@ impl Restarts {
 /// All watches. They go on for ever, with back-off while the API server fails.
 pub(super) fn all(client: &Client, restarts: &Restarts) -> SelectAll<BoxStream<'static, Seen>> {
     let plain = watcher::Config::default;
-    // Pods that are bound to no node are nobody's business here.
+    // The controller decides nothing about pods that are bound to no node.
     let bound = plain().fields("spec.nodeName!=");
     let home = plain().fields(&format!("metadata.name={}", names::NAMESPACE));
     let leases = {
@@ -81,7 +81,7 @@ pub(super) fn all(client: &Client, restarts: &Restarts) -> SelectAll<BoxStream<'
     ])
 }
 
-/// One watch. What was known of an object that cannot be read stands.
+/// One watch. An object that cannot be decoded keeps its last known state.
 fn follow<K>(
     kind: Kind,
     api: Api<DeserializeGuard<K>>,

@@ -18,16 +18,18 @@ use report::{Question, Report, Subject};
 use std::io::{self, Write as _};
 use std::time::Duration;
 
-/// An API server that has not answered everything within this time is told of: several attempts fit into it.
+/// When the API server has not answered everything within this time, the command says so and ends. Several
+/// attempts fit into it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Shows what Evenkeel has decided about nodes, and why.
 ///
-/// Without a name: one line per node. With the name of a node: its state, the evidence, what would change the decision,
-/// the settings that hold, and the history of its incident. It shows what the leading controller has published, it
-/// decides nothing itself, and it changes nothing; the rights of a reader are enough.
+/// Without a name: one line per node. With the name of a node: its state, the evidence, what would change the
+/// decision, the settings that hold, and the history of its incident. It shows what the leading controller
+/// has published, it decides nothing itself, and it changes nothing; the rights of a reader are enough.
 ///
-/// Exit code 0: all nodes are Healthy and a controller works. 1: something is not so. 2: it could not be read.
+/// Exit code 0: all nodes are Healthy and a controller works. 1: something is not so. 2: it could not be
+/// read.
 #[derive(Clone, Debug, clap::Args)]
 pub struct StatusArgs {
     /// A node, or `zones`, or `incidents` [default: every node]. `node/NAME` is a node of any name.
@@ -58,7 +60,7 @@ pub enum Format {
     Yaml,
 }
 
-/// Why nothing, or not what was asked for, could be told.
+/// Why the command could not show what was asked for.
 #[derive(Debug, thiserror::Error)]
 pub enum StatusError {
     /// Arguments that do not go together.
@@ -70,11 +72,9 @@ pub enum StatusError {
     /// A collection cannot be read.
     #[error("cannot read {what}: {source}; {advice}")]
     Read {
-        /// Which.
         what: String,
         /// What to do.
         advice: String,
-        /// Why.
         #[source]
         source: Box<kube::Error>,
     },
@@ -89,7 +89,6 @@ pub enum StatusError {
     Unknown {
         /// `node` or `zone`.
         kind: &'static str,
-        /// The name.
         name: String,
         /// What to do.
         hint: String,

@@ -3,7 +3,8 @@
 /// How many are offered.
 const OFFERED: usize = 3;
 
-/// The names that differ from `name` in the fewest letters, nearest first; none that differ in more than a third of it.
+/// The names that differ from `name` in the fewest letters, nearest first; none that differ in more than a
+/// third of it.
 pub(super) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<String> {
     let limit = (name.chars().count() / 3).max(2);
     let asked = name.to_lowercase();

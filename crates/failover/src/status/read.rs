@@ -11,7 +11,8 @@ use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 
-/// Reads everything at once. Fails where Nodes, NodeIncidents or Leases cannot be listed; without the rest less is told.
+/// Reads everything at once. Fails where Nodes, NodeIncidents or Leases cannot be listed; without the rest
+/// less is told.
 pub(super) async fn found(client: &Client) -> Result<Found, StatusError> {
     let own = Api::namespaced(client.clone(), names::NAMESPACE);
     let homes: Api<Namespace> = Api::all(client.clone());

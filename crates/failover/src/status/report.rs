@@ -1,7 +1,8 @@
-//! What the objects of a cluster say about its nodes, as plain data. Pure: objects and a time in, a report out.
+//! What the objects of a cluster say about its nodes, as plain data. Pure: objects and a time in, a report
+//! out.
 //!
-//! Nothing is decided here. What is told is what the leading controller has published in the NodeIncidents; a node
-//! without an open incident is Healthy as far as the leader says.
+//! Nothing is decided here. What is told is what the leading controller has published in the NodeIncidents; a
+//! node without an open incident is Healthy as far as the leader says.
 
 use crate::world::LEADER_SEEN_MS;
 use evenkeel_api::crd::{FailoverPolicy, NodeIncident, ZoneHealth};
@@ -11,7 +12,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use serde::Serialize;
 
-/// A leader whose Lease was not renewed for this long is not at work; the followers think so, too.
+/// A leader whose Lease was not renewed for this long counts as not working. Followers use the same time.
 pub const LEADER_SILENT_SECONDS: i64 = LEADER_SEEN_MS.cast_signed() / 1000;
 /// A zone whose Lease was not renewed for this long is silent, unless its reports go on.
 pub const ZONE_SILENT_SECONDS: i64 = 30;
@@ -23,13 +24,9 @@ pub const RECENT: usize = 20;
 pub struct Found {
     /// When, by the clock of the machine that asks.
     pub now: Timestamp,
-    /// Every Node.
     pub nodes: Vec<Node>,
-    /// Every NodeIncident.
     pub incidents: Vec<NodeIncident>,
-    /// Every ZoneHealth.
     pub zones: Vec<ZoneHealth>,
-    /// Every FailoverPolicy.
     pub policies: Vec<FailoverPolicy>,
     /// The Leases of namespace `evenkeel-system`.
     pub leases: Vec<Lease>,
@@ -52,7 +49,6 @@ pub enum Question {
     Incidents(Option<String>),
 }
 
-/// The answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
@@ -62,7 +58,6 @@ pub struct Report {
     pub healthy: bool,
     /// Why Evenkeel is paused, if it is.
     pub pause: Option<String>,
-    /// Who decides.
     pub controller: Controller,
     /// What was asked for.
     #[serde(flatten)]
@@ -123,11 +118,8 @@ impl Leader {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Subject {
-    /// Every node.
     Nodes(Vec<NodeLine>),
-    /// One node.
     Node(Box<Story>),
-    /// Zones.
     Zones(Vec<ZoneLine>),
     /// Incidents: the open ones first.
     Incidents(Vec<IncidentLine>),
@@ -159,7 +151,6 @@ pub enum Mode {
     Paused,
 }
 
-/// One node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeLine {
@@ -173,7 +164,6 @@ pub struct NodeLine {
     pub reason: String,
     /// Whether anything is done about it.
     pub mode: Mode,
-    /// Its zone.
     pub zone: Option<String>,
     /// Its agent is in the roster of a zone: neighbours watch it.
     pub watched: bool,
@@ -224,7 +214,6 @@ pub struct Story {
     pub earlier: Vec<IncidentLine>,
 }
 
-/// A setting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Setting {
@@ -240,7 +229,6 @@ pub struct Setting {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
-    /// When.
     pub time: Option<Timestamp>,
     /// What, as a name.
     pub event: String,
@@ -248,7 +236,6 @@ pub struct Row {
     pub message: String,
 }
 
-/// One zone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ZoneLine {
@@ -280,7 +267,6 @@ pub struct ZoneLine {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Listed {
-    /// Name.
     pub name: String,
     /// `Dead`, `Alive` or `None`.
     pub verdict: String,
@@ -288,7 +274,6 @@ pub struct Listed {
     pub reason: String,
 }
 
-/// One incident.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IncidentLine {
@@ -300,7 +285,6 @@ pub struct IncidentLine {
     pub zone: String,
     /// The last state.
     pub state: String,
-    /// Why.
     pub reason: String,
     /// When the incident was opened.
     pub opened_at: Option<Timestamp>,

@@ -254,8 +254,8 @@ impl<'a> Scene<'a> {
         })
     }
 
-    /// The settings of a node with these labels, and what does not take effect. Which profile the controller runs with
-    /// stands in no object: where the profiles differ, both values are told.
+    /// The settings of a node with these labels, and what does not take effect. Which profile the controller
+    /// runs with stands in no object: where the profiles differ, both values are told.
     fn settings(&self, labels: &BTreeMap<String, String>) -> (Vec<Setting>, Vec<String>) {
         let (builtin, overruled) = effective(&self.policies, labels, Profile::Builtin);
         let edge = effective(&self.policies, labels, Profile::Edge).0;

@@ -7,23 +7,20 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// How the API server reaches the webhook: as a flag reads, `https://HOST[:PORT]` or `service/NAMESPACE/NAME[:PORT]`.
+/// How the API server reaches the webhook: as a flag reads, `https://HOST[:PORT]` or
+/// `service/NAMESPACE/NAME[:PORT]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WebhookAddress {
     /// By URL: outside the cluster, or in the lab.
     Url {
         /// DNS name or address, an IPv6 address without brackets.
         host: String,
-        /// Port.
         port: u16,
     },
     /// Through a Service.
     Service {
-        /// Its namespace.
         namespace: String,
-        /// Its name.
         name: String,
-        /// Its port.
         port: u16,
     },
 }

@@ -1,9 +1,10 @@
 //! The webhook's certificate: made, shared and rotated by the replicas themselves, without a leader.
 //!
-//! It lives in one Secret. Whoever finds it missing or due writes a new one by compare-and-swap; all the others read
-//! it. The authority's private key is thrown away after its one signature: a Secret that leaks lets nobody sign
-//! anything else. `ca.crt` holds the newest authority and the one before it, so that replicas that still serve the old
-//! certificate stay trusted while they catch up.
+//! It is kept in one Secret. The replica that finds it missing or due for replacement writes a new one by
+//! compare-and-swap, and the others read that. The authority's private key is thrown away after it has signed
+//! one certificate, so that nobody can sign anything with a leaked Secret. `ca.crt` holds the newest
+//! authority and the one before it, so that replicas that still serve the old certificate stay trusted until
+//! they have read the new one.
 
 use evenkeel_api::names;
 use evenkeel_net::pki::{Ca, Identity, PkiError, ServerNames, Validity};

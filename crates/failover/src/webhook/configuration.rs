@@ -27,7 +27,7 @@ pub(crate) enum ConfigurationError {
     Text(#[source] serde_json::Error),
 }
 
-/// Sees to it that the configuration exists and says what it should, whatever else stands in it.
+/// Makes sure that the configuration exists and says what it should. Fields that somebody else added stay.
 pub(crate) async fn ensure(
     client: &Client,
     address: &WebhookAddress,
@@ -43,7 +43,8 @@ pub(crate) async fn ensure(
         let object = serde_json::from_value(wanted.clone()).map_err(ConfigurationError::Text)?;
         match api.create(&PostParams::default(), &object).await {
             Ok(_) => return Ok(()),
-            // Another replica was faster; what it wrote may be of another version, so ours is patched over it.
+            // Another replica was faster; what it wrote may be of another version, so ours is patched over
+            // it.
             Err(kube::Error::Api(status)) if status.code == 409 => return patch(&api, &wanted).await,
             Err(error) => return Err(ConfigurationError::Write(error)),
         }
@@ -66,7 +67,8 @@ async fn patch(api: &Api<MutatingWebhookConfiguration>, wanted: &Value) -> Resul
         .map_err(ConfigurationError::Write)
 }
 
-/// Whether `existing` says everything that `wanted` says; what only `existing` has does not matter, except in lists.
+/// Whether `existing` says everything that `wanted` says; what only `existing` has does not matter, except in
+/// lists.
 fn says(existing: &Value, wanted: &Value) -> bool {
     match (existing, wanted) {
         (Value::Object(existing), Value::Object(wanted)) => wanted

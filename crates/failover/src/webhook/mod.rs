@@ -1,9 +1,9 @@
 //! The webhook that keeps pods, nodes and endpoints right while a node is only cut off from the cloud.
 //!
 //! When a node's lease stops, stock Kubernetes marks its pods not ready, takes their endpoints out and puts a
-//! NoExecute taint on the node. For a node that the judge protects that is wrong, and this webhook corrects exactly
-//! those writes, at admission, so that no watcher ever sees them. It answers from the decisions of this replica, and
-//! decides nothing itself.
+//! NoExecute taint on the node. For a node that the judge protects that is wrong, and this webhook corrects
+//! exactly those writes, at admission, so that no watcher ever sees them. It answers from the decisions of
+//! this replica, and decides nothing itself.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -79,7 +79,8 @@ pub enum WebhookError {
     Serve(#[source] std::io::Error),
 }
 
-/// What the webhook answers from: the view that the controller's loop of this process keeps up, and its clock.
+/// What the webhook answers from: the view that the controller's loop of this process keeps up, and its
+/// clock.
 #[derive(Clone)]
 pub struct Source {
     pub(crate) view: Arc<ArcSwap<View>>,
@@ -89,8 +90,8 @@ pub struct Source {
 /// Runs the webhook until `shutdown`: answers from `source`, keeps its certificate in Secret
 /// `evenkeel-system/evenkeel-webhook`, and MutatingWebhookConfiguration `evenkeel` pointing here.
 ///
-/// Any number of replicas may run; none leads. An API server that does not answer is waited for. Registers the
-/// readiness check `webhook` and its metrics with `admin`.
+/// Any number of replicas may run; none leads. An API server that does not answer is waited for. Registers
+/// the readiness check `webhook` and its metrics with `admin`.
 pub async fn run(
     client: Client,
     options: WebhookOptions,
@@ -112,7 +113,7 @@ pub async fn run(
             answering.ready()
         });
     }
-    // Whatever ends first ends the rest.
+    // The part that ends first ends the others.
     let stop = shutdown.child_token();
     serve(client, options, answering, &registered, stop).await
 }
@@ -158,8 +159,8 @@ async fn first_certificate(
     }
 }
 
-/// Keeps configuration and certificate right. The API server must trust a new authority before anybody serves with
-/// it, so the configuration comes first.
+/// Keeps configuration and certificate right. The API server must trust a new authority before anybody serves
+/// with it, so the configuration comes first.
 async fn upkeep(
     client: &Client,
     address: &WebhookAddress,

@@ -1,4 +1,4 @@
-//! The HTTP face: AdmissionReview in, AdmissionReview out, from memory.
+//! The HTTP server: it answers an AdmissionReview from memory, without a request to anybody.
 
 use super::Source;
 use super::core::{Decision, Request, decide};

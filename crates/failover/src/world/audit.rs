@@ -1,15 +1,17 @@
-//! Proof that a quiet watch delivers: its collection is read consistently and compared with what the watch has shown.
+//! Proof that a quiet watch delivers: its collection is read consistently and compared with what the watch
+//! has shown.
 //!
-//! A quiet collection is read whole, metadata only, not from a cache. Every difference from what we hold must arrive on
-//! the watch within [`ARRIVES_MS`]; then the watch is proven live at the time the read was sent. A watch that does not
-//! deliver a difference in time is begun anew. Objects that cannot be decoded never arrive: what a list named and did
-//! not show is left out of the comparison until it can be read.
+//! A quiet collection is read whole, metadata only, not from a cache. Every difference from what we hold must
+//! arrive on the watch within [`ARRIVES_MS`]; then the watch is proven live at the time the read was sent. A
+//! watch that does not deliver a difference in time is begun anew. Objects that cannot be decoded never
+//! arrive: what a list named and did not show is left out of the comparison until it can be read.
 
 use evenkeel_net::watch::Key;
 use evenkeel_zone::Millis;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A collection that showed nothing for this long is read: half of the time for which an event proves its watch live.
+/// A collection that showed nothing for this long is read: half of the time for which an event proves its
+/// watch live.
 pub(super) const QUIET_MS: u64 = 2_500;
 /// A difference must arrive on the watch within this time after the answer.
 pub(super) const ARRIVES_MS: u64 = 1_000;
@@ -41,10 +43,9 @@ struct Open {
     missing: BTreeMap<Key, Option<String>>,
 }
 
-/// What comes of looking at a ledger.
+/// What a look at a ledger proves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Proof {
-    /// Nothing new.
     None,
     /// Everything that happened before this instant has arrived.
     Live(Millis),

@@ -14,9 +14,7 @@ use std::collections::BTreeMap;
 /// A condition's status, or that there is no such condition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Status {
-    /// Yes.
     True,
-    /// No.
     False,
     /// Its writer does not know.
     Unknown,
@@ -25,26 +23,22 @@ pub enum Status {
     Missing,
 }
 
-/// A node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeFacts {
-    /// Name.
     pub name: String,
     /// UID: a machine that is registered again is another node.
     pub uid: String,
     /// resourceVersion of the object these facts were read from.
     pub version: String,
-    /// Labels.
     pub labels: BTreeMap<String, String>,
     /// Status of its Ready condition.
     pub ready: Status,
-    /// The kubelet's last own word was Ready=False: what is marked on the node then is marked for good reason.
+    /// The kubelet's own last statement was Ready=False. Pods that are marked then are marked rightly.
     pub says_not_ready: bool,
     /// Our own `Ready=Unknown` stands on it, from a death that was confirmed.
     pub marked_by_us: bool,
     /// When the stock controller's mark says that it was put on, while it stands.
     pub marked_time: Option<Timestamp>,
-    /// All taints.
     pub taints: Vec<Taint>,
     /// `key:effect` of the taints that we added, by the node's annotation.
     pub added: Vec<TaintRef>,
@@ -68,9 +62,7 @@ impl NodeFacts {
 /// A taint by what identifies it on a node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TaintRef {
-    /// Key.
     pub key: String,
-    /// Effect.
     pub effect: String,
 }
 
@@ -92,8 +84,8 @@ impl TaintRef {
             .collect()
     }
 
-    /// Whether it is one that Evenkeel puts on nodes. Anybody who may annotate a node could name others, and have
-    /// them removed with our rights.
+    /// Whether it is one that Evenkeel puts on nodes. Anybody who may annotate a node could name others, and
+    /// have them removed with our rights.
     pub fn is_ours(&self) -> bool {
         matches!(
             (self.key.as_str(), self.effect.as_str()),
@@ -114,9 +106,7 @@ impl TaintRef {
 /// A pod by what identifies it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PodRef {
-    /// Namespace.
     pub namespace: String,
-    /// Name.
     pub name: String,
     /// UID: what is decided about a pod never touches its namesake.
     pub uid: String,
@@ -145,7 +135,6 @@ pub enum Owner {
 /// A pod that is bound to a node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodFacts {
-    /// Which.
     pub pod: PodRef,
     /// resourceVersion of the object these facts were read from.
     pub version: String,
@@ -153,7 +142,6 @@ pub struct PodFacts {
     pub owner: Owner,
     /// Priority; higher is evicted first, so that it is back first.
     pub priority: i32,
-    /// Tolerations.
     pub tolerations: Vec<Toleration>,
     /// PersistentVolumeClaims it mounts, by name.
     pub claims: Vec<String>,
@@ -196,7 +184,6 @@ pub struct ZoneFacts {
 /// A policy with what its status says.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PolicyFacts {
-    /// The policy.
     pub policy: Policy,
     /// Status as it stands.
     pub status: FailoverPolicyStatus,
@@ -207,7 +194,6 @@ pub struct PolicyFacts {
 pub struct IncidentFacts {
     /// UID of the object.
     pub uid: String,
-    /// Which node.
     pub spec: NodeIncidentSpec,
     /// As it was last written.
     pub status: NodeIncidentStatus,
@@ -247,8 +233,8 @@ impl Cluster {
         self.policies.values().map(|facts| &facts.policy)
     }
 
-    /// Whether the pod must never run twice: a StatefulSet's, or one with a volume for a single writer. A claim that
-    /// is not known counts as such.
+    /// Whether the pod must never run twice: a StatefulSet's, or one with a volume for a single writer. A
+    /// claim that is not known counts as such.
     pub fn is_stateful(&self, pod: &PodFacts) -> bool {
         let single = |claim: &String| {
             let key = (pod.pod.namespace.clone(), claim.clone());

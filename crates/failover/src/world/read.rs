@@ -226,8 +226,8 @@ pub(crate) fn policy(policy: &FailoverPolicy) -> PolicyFacts {
     }
 }
 
-/// Facts of an incident. Times are as they would be written, in whole seconds: a fraction that somebody wrote by hand
-/// could never be written back, and would be wanted written for ever.
+/// Facts of an incident. Times are as they would be written, in whole seconds: a fraction that somebody wrote
+/// by hand could never be written back, and would be wanted written for ever.
 pub(crate) fn incident(incident: &NodeIncident) -> IncidentFacts {
     let status = incident.status.clone().unwrap_or_default();
     let written = serde_json::to_value(&status).and_then(serde_json::from_value);

@@ -8,13 +8,11 @@ use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolumeClaim, Pod};
 /// One change, as a watch delivered it.
 #[derive(Clone, Debug)]
 pub enum Seen {
-    /// A Node.
     Node(Delta<Node>),
     /// A kubelet's Lease.
     NodeLease(Delta<Lease>),
     /// A pod that is bound to a node.
     Pod(Delta<Pod>),
-    /// A claim.
     Claim(Delta<PersistentVolumeClaim>),
     /// A zone's roster and report.
     Zone(Delta<ZoneHealth>),
@@ -22,7 +20,6 @@ pub enum Seen {
     OwnLease(Delta<Lease>),
     /// What an agent says of itself.
     Agent(Delta<AgentStatus>),
-    /// A policy.
     Policy(Delta<FailoverPolicy>),
     /// The record of a failure.
     Incident(Delta<NodeIncident>),
@@ -33,25 +30,15 @@ pub enum Seen {
 /// A kind that is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// See [`Seen::Node`].
     Node,
-    /// See [`Seen::NodeLease`].
     NodeLease,
-    /// See [`Seen::Pod`].
     Pod,
-    /// See [`Seen::Claim`].
     Claim,
-    /// See [`Seen::Zone`].
     Zone,
-    /// See [`Seen::OwnLease`].
     OwnLease,
-    /// See [`Seen::Agent`].
     Agent,
-    /// See [`Seen::Policy`].
     Policy,
-    /// See [`Seen::Incident`].
     Incident,
-    /// See [`Seen::Home`].
     Home,
 }
 
@@ -89,7 +76,6 @@ impl Kind {
 
 /// What a change says of its watch.
 pub(super) enum Progress {
-    /// An object.
     Event,
     /// A complete list.
     Listed,
@@ -98,7 +84,6 @@ pub(super) enum Progress {
 }
 
 impl Seen {
-    /// Which kind.
     pub fn kind(&self) -> Kind {
         self.parts().0
     }

@@ -1,15 +1,16 @@
 //! The last endpoints of Services (hazards 18 and 25).
 //!
-//! While a zone is silent as a whole, or many nodes seem dead at once, nobody can tell for sure which of their pods
-//! still serve. Where a Service has ready endpoints elsewhere, clients lose nothing if these go. Where it has none,
-//! they would lose the last that may serve, and gain nothing: those endpoints stay, in a storm until the death is
-//! confirmed or stock Kubernetes takes them, and in a Dark zone for as long as it is Dark.
+//! While a zone is silent as a whole, or many nodes seem dead at once, nobody can tell for sure which of
+//! their pods still serve. Where a Service has ready endpoints elsewhere, clients lose nothing if these go.
+//! Where it has none, they would lose the last that may serve, and gain nothing: those endpoints stay, in a
+//! storm until the death is confirmed or stock Kubernetes takes them, and in a Dark zone for as long as it is
+//! Dark.
 //!
-//! A pod's endpoint follows the pod's Ready condition, so it is the pod that is kept ready. It stays so for all its
-//! Services, also for those that have endpoints elsewhere.
+//! A pod's endpoint follows the pod's Ready condition, so it is the pod that is kept ready. It stays so for
+//! all its Services, also for those that have endpoints elsewhere.
 //!
-//! Nobody watches the endpoints of a whole cluster for this: they are read when it matters, in the namespaces that it
-//! concerns.
+//! Endpoints are not watched for this, because a whole cluster has too many. They are read when they matter,
+//! in the namespaces of the pods in question.
 
 use super::facts::{Cluster, PodRef};
 use super::{Decisions, Judged};
@@ -33,7 +34,6 @@ type Endpoints = BTreeMap<String, Vec<Endpoint>>;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Services(BTreeMap<String, Endpoints>);
 
-/// An endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Endpoint {
     /// Empty where the slice does not say.
@@ -70,8 +70,8 @@ impl Services {
     }
 }
 
-/// UIDs of the pods on nodes that `may_be_lost` which back a Service of which no endpoint is ready but on nodes that
-/// are `down`.
+/// UIDs of the pods on nodes of `may_be_lost` that back a Service whose every ready endpoint is on a node of
+/// `down`.
 fn last_of(endpoints: &Endpoints, may_be_lost: &BTreeSet<&str>, down: &BTreeSet<&str>) -> BTreeSet<String> {
     let serves = |endpoint: &Endpoint| endpoint.ready && !down.contains(endpoint.node.as_str());
     endpoints
@@ -83,8 +83,8 @@ fn last_of(endpoints: &Endpoints, may_be_lost: &BTreeSet<&str>, down: &BTreeSet<
         .collect()
 }
 
-/// What is known of the endpoints, as long as nodes may be lost. What cannot be read again stands as it was read: an
-/// outage of the API server takes nothing.
+/// What is known of the endpoints, as long as nodes may be lost. What cannot be read again stands as it was
+/// read: an outage of the API server takes nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Reader(BTreeMap<String, Namespace>);
 
@@ -114,7 +114,8 @@ impl Reader {
         }
     }
 
-    /// Looks which nodes may be lost, and finds the last endpoints on them. Returns the namespaces that are to be read.
+    /// Looks which nodes may be lost, and finds the last endpoints on them. Returns the namespaces that are
+    /// to be read.
     pub(crate) fn look(
         &mut self,
         cluster: &Cluster,
@@ -166,16 +167,16 @@ impl Last {
         self.pods.contains(&(pod.namespace.clone(), pod.uid.clone()))
     }
 
-    /// Whether the pod stays ready at `now`: it is the last of a Service, or that is still to be read. Whoever cannot
-    /// read it within `patience` ms keeps nothing.
+    /// Whether the pod stays ready at `now`: it is the last of a Service, or that is still to be read.
+    /// Whoever cannot read it within `patience` ms keeps nothing.
     pub fn keeps(&self, pod: &PodRef, now: Millis, patience: u64) -> bool {
         let unread = self.unread.get(&pod.namespace);
         self.has(pod) || unread.is_some_and(|since| now.since(*since) < patience)
     }
 }
 
-/// Whether the last endpoints of Services stay on a node: its pods may serve although nobody sees them, and somebody
-/// acts on it.
+/// Whether the last endpoints of Services stay on a node: its pods may serve although nobody sees them, and
+/// somebody acts on it.
 fn keeps_last(judged: &Judged) -> bool {
     let suspect = judged.decision.state() == NodeState::Dead(Dead::Announced) && judged.evidence.zone.storm;
     judged.keeps_last() || suspect && judged.settings.mode == ModePolicy::Act

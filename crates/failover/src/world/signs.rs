@@ -35,7 +35,8 @@ impl Signs {
         }
     }
 
-    /// A Node of that UID. Another machine by the same name begins anew: what its Lease showed before says nothing.
+    /// A Node of that UID. Another machine by the same name begins anew: what its Lease showed before says
+    /// nothing.
     pub(super) fn node(&mut self, now: Millis, uid: &str, heartbeat: Option<Timestamp>, marked: bool) {
         if self.node_uid != uid {
             let first_seen = self.lease.map(|_| now);

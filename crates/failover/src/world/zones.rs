@@ -17,8 +17,8 @@ pub(super) struct Zones {
     book: Book,
     /// By name of the ZoneHealth: names are derived from zones, not equal to them.
     known: BTreeMap<String, Known>,
-    /// By zone: whose object is gone, and since when. What was signed before is worth what it was for as long as it is:
-    /// the planner makes the object anew at once, and living nodes must not pay for the moment in between.
+    /// Zones whose object is gone, and since when. What was signed before counts until it expires, because
+    /// the planner makes the object again at once, and living nodes must not lose their evidence in between.
     gone: BTreeMap<String, (Known, Millis)>,
     /// What was last seen of each zone's Lease, by name of the ZoneHealth.
     heartbeats: BTreeMap<String, Heartbeat>,
@@ -49,10 +49,11 @@ impl Zones {
         }
     }
 
-    /// A ZoneHealth as a watch delivered it at `now`. Returns what was refused in it, node by node, for the log.
+    /// A ZoneHealth as a watch delivered it at `now`. Returns what was refused in it, node by node, for the
+    /// log.
     ///
-    /// An object that was made again goes on where the last one ended, if its roster is a newer one. Else whoever made
-    /// it did not know the last one, and everything begins anew.
+    /// An object that was made again goes on where the last one ended, if its roster is a newer one. Else
+    /// whoever made it did not know the last one, and everything begins anew.
     pub(super) fn zone_health(&mut self, now: Millis, object: &ZoneHealth) -> Vec<(String, Refusal)> {
         let zone = &object.spec.zone;
         let name = object.metadata.name.clone().unwrap_or_default();
@@ -114,8 +115,8 @@ impl Zones {
         self.known.keys().cloned().collect()
     }
 
-    /// A Lease of Evenkeel's namespace as a watch delivered it at `now`. Leases that are no zone's, and the same Lease
-    /// again, are no heartbeat.
+    /// A Lease of Evenkeel's namespace as a watch delivered it at `now`. Leases that are no zone's, and the
+    /// same Lease again, are no heartbeat.
     pub(super) fn lease(&mut self, now: Millis, lease: &Lease) {
         let name = lease.metadata.name.as_deref().unwrap_or_default();
         let Some(object) = name.strip_prefix(names::ZONE_LEASE_PREFIX) else {
@@ -162,8 +163,8 @@ impl Zones {
     }
 }
 
-/// The node of an agent by its name in the election: `NODE_RANDOM`, one per life of the agent. Names of nodes hold no
-/// underscore.
+/// The node of an agent by its name in the election: `NODE_RANDOM`, one per life of the agent. Names of nodes
+/// hold no underscore.
 fn node_of(holder: &str) -> &str {
     holder.rsplit_once('_').map_or(holder, |(node, _)| node)
 }

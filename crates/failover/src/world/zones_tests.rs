@@ -64,8 +64,8 @@ fn renewals_of_the_zones_lease_prove_it_too_by_the_name_of_its_object() {
     assert_eq!(zones.book().advanced("Shore"), Some(Millis(4)));
 }
 
-/// The planner makes it again with the next version of the roster. One with the same version, or an older one, was made
-/// by somebody who did not know the last: what it says counts once it is seen to advance.
+/// The planner makes it again with the next version of the roster. One with the same version, or an older
+/// one, was made by somebody who did not know the last: what it says counts once it is seen to advance.
 #[rstest]
 #[case::by_the_planner(1, true)]
 #[case::by_somebody_else(0, false)]

@@ -11,7 +11,8 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, CustomResourceExt as _};
 use serde_json::{Value, json};
 
-/// Takes the schema of FailoverPolicies away, or puts it back: objects of former versions were stored without it.
+/// Takes the schema of FailoverPolicies away, or puts it back: objects of former versions were stored without
+/// it.
 async fn with_schema(cluster: &Cluster, strict: bool) {
     let crds: Api<CustomResourceDefinition> = Api::all(cluster.client.clone());
     let name = FailoverPolicy::crd_name();

@@ -166,7 +166,8 @@ impl Cluster {
         api.create(&PostParams::default(), &object).await.unwrap();
     }
 
-    /// A machine registers: Node, Lease, and what its agent says of itself. It has no addresses: nothing here needs one.
+    /// A machine registers: Node, Lease, and what its agent says of itself. It has no addresses: nothing here
+    /// needs one.
     async fn join(&self, name: &str) {
         let nodes = self.nodes();
         let node: Node = read(json!({"metadata": {"name": name}}));
@@ -200,8 +201,8 @@ impl Cluster {
             .unwrap();
     }
 
-    /// Starts a replica as the controller's ServiceAccount, and waits until the API server knows of its webhook, if it
-    /// has one. A Lease is renewed every 250 ms here, so that the times of Leases are scaled.
+    /// Starts a replica as the controller's ServiceAccount, and waits until the API server knows of its
+    /// webhook, if it has one. A Lease is renewed every 250 ms here, so that the times of Leases are scaled.
     pub(crate) async fn replica(&self, setup: Setup) -> Replica {
         let settings = Settings {
             config: Config {

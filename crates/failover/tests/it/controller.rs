@@ -146,7 +146,8 @@ async fn a_dead_node_that_renews_is_isolated_until_its_peers_vouch_for_it() {
     let _replica = cluster.controlled(Setup::default()).await;
     cluster.outside.kill("n3");
     cluster.eventually_state("n3", "Dead, announced").await;
-    // It was listed; now nobody says anything of it any more. That acquits nobody, and the round that would is asked for.
+    // It was listed; now nobody says anything of it any more. That acquits nobody, and the round that would
+    // is asked for.
     cluster.outside.mute();
     super::zone::renew(&cluster.client, "kube-node-lease", "n3", "n3").await;
     cluster.eventually_state("n3", "Isolated").await;
@@ -268,7 +269,8 @@ async fn a_node_that_nobody_vouches_for_or_against_is_left_to_stock_and_that_is_
             ..Setup::default()
         })
         .await;
-    // n2 dies by verdict, n3 falls silent without one: once n2 is dealt with, n3 had its chance to be touched.
+    // n2 dies by verdict, n3 falls silent without one: once n2 is dealt with, n3 had its chance to be
+    // touched.
     cluster.pod("n2", "other", Some("ReplicaSet"), None).await;
     cluster.outside.kill("n2");
     cluster.outside.silence("n3");

@@ -11,8 +11,8 @@ use kube::ResourceExt as _;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 
-/// Whether a request is work on a failure, and not what runs all the time: watches, audits of quiet ones, the Leases of
-/// the election and of the replicas. Events are for people, and none of the work waits for them.
+/// Whether a request is work on a failure, and not what runs all the time: watches, audits of quiet ones, the
+/// Leases of the election and of the replicas. Events are for people, and none of the work waits for them.
 fn is_work(asked: &Asked) -> bool {
     let own_leases = format!("/namespaces/{}/leases", names::NAMESPACE);
     !asked.watch
@@ -48,7 +48,8 @@ async fn evicting_n_pods_costs_at_most_2_n_and_5_requests() {
         .await;
     let mut work = replica.traffic.asked();
     work.retain(is_work);
-    // The node's status and its NoExecute taint are written side by side: the later one of the two is the last write.
+    // The node's status and its NoExecute taint are written side by side: the later one of the two is the
+    // last write.
     let is_node = |asked: &Asked| asked.method == "PATCH" && asked.path.starts_with("/api/v1/nodes/n3");
     let taint = work.iter().rposition(is_node).expect("the node was tainted");
     assert!(

@@ -1,5 +1,5 @@
-//! The controller against an embedded API server: as its own ServiceAccount with the rights of `deploy/rbac.yaml`, with
-//! verdicts signed by real keys, and with the webhook over real TLS.
+//! The controller against an embedded API server: as its own ServiceAccount with the rights of
+//! `deploy/rbac.yaml`, with verdicts signed by real keys, and with the webhook over real TLS.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,

@@ -63,8 +63,8 @@ impl Traffic {
         self.0.cut.store(true, Ordering::SeqCst);
     }
 
-    /// From now on watches of this resource show no change of that object. They go on showing the others, so that they
-    /// count as proven live: a cache between us and etcd that lags behind.
+    /// From now on watches of this resource show no change of that object. They go on showing the others, so
+    /// that they count as proven live: a cache between us and etcd that lags behind.
     pub(crate) fn withhold(&self, resource: &str, name: &str) {
         let object = (resource.to_owned(), name.to_owned());
         self.0.withheld.lock().unwrap().insert(object);

@@ -1,5 +1,5 @@
-//! The world outside the controllers: kubelets that renew Leases, and a zone whose agents sign what a test wants them to
-//! say, in a new round each time.
+//! The world outside the controllers: kubelets that renew Leases, and a zone whose agents sign what a test
+//! wants them to say, in a new round each time.
 
 use super::cluster::NODES;
 use evenkeel_api::crd::ZoneHealth;
@@ -22,7 +22,8 @@ use tokio_util::sync::CancellationToken;
 /// How often a kubelet renews here, and how often the zone reports.
 const RENEWS: Duration = Duration::from_millis(250);
 const REPORTS: Duration = Duration::from_millis(500);
-/// Votes on a death are asked for this long after the last renewal at the earliest, so that none is on its way.
+/// Votes on a death are asked for this long after the last renewal at the earliest, so that none is on its
+/// way.
 const QUIET: Duration = Duration::from_millis(600);
 
 /// What a majority says of a node.

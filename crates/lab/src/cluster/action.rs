@@ -53,38 +53,30 @@ impl Kind {
     }
 }
 
-/// One write.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Create an object.
     Create {
-        /// Kind.
         kind: Kind,
-        /// Namespace.
         namespace: String,
         /// The object, without apiVersion and kind.
         object: Value,
     },
     /// Merge-patch an object, or its status.
     Patch {
-        /// Kind.
         kind: Kind,
         /// Namespace; empty for cluster scope.
         namespace: String,
-        /// Name.
         name: String,
         /// Whether the status subresource is meant.
         status: bool,
-        /// The patch.
         patch: Value,
     },
     /// Delete exactly this object.
     Delete {
-        /// Kind.
         kind: Kind,
         /// Namespace; empty for cluster scope.
         namespace: String,
-        /// Name.
         name: String,
         /// UID precondition.
         uid: String,
@@ -93,13 +85,10 @@ pub enum Action {
     },
     /// Bind a pod to a node.
     Bind {
-        /// Namespace.
         namespace: String,
-        /// Pod.
         name: String,
         /// UID of the pod.
         uid: String,
-        /// Node.
         node: String,
     },
 }
@@ -155,9 +144,9 @@ enum Pending {
     PodBound(String),
 }
 
-/// Executes actions in order and waits until the view shows them, for at most 5 s. A refused write is logged and
-/// left: the next look at the lab decides again. `false` if one was refused for another reason than that the
-/// lab had moved on; the caller must pause then.
+/// Executes actions in order and waits until the view shows them, for at most 5 s. A refused write is logged
+/// and left: the next look at the lab decides again. `false` if one was refused for another reason than that
+/// the lab had moved on; the caller must pause then.
 pub async fn execute(client: &Client, view: &View, controller: &'static str, actions: Vec<Action>) -> bool {
     let mut pending = Vec::new();
     let mut all_went = true;

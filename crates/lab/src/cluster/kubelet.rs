@@ -49,7 +49,6 @@ const VERSION: &str = "v1.36.2";
 /// One simulated node.
 #[derive(Clone)]
 pub struct KubeletConfig {
-    /// Node name.
     pub name: String,
     /// The zone that its node is labelled with; without one it has no such label.
     pub zone: Option<String>,
@@ -61,7 +60,6 @@ pub struct KubeletConfig {
     pub address: IpAddr,
     /// How it reaches the API server.
     pub kubeconfig: PathBuf,
-    /// Serving certificate.
     pub serving: Identity,
     /// The authority of its clients' certificates, PEM.
     pub clients: String,
@@ -77,9 +75,7 @@ pub enum BootError {
     /// Its address is taken. Worth a retry once its owner is gone.
     #[error("cannot listen on {address}: {source}")]
     Listen {
-        /// Where.
         address: SocketAddr,
-        /// Why.
         #[source]
         source: io::Error,
     },
@@ -89,9 +85,7 @@ pub enum BootError {
     /// It cannot log.
     #[error("cannot write its log {}: {source}", path.display())]
     Log {
-        /// Where.
         path: PathBuf,
-        /// Why.
         #[source]
         source: io::Error,
     },

@@ -20,19 +20,14 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 pub enum ControlError {
     /// Nobody listens there.
     #[error("no lab is running in {dir}: start one with `evenkeel lab`, or name its directory with --dir")]
-    NoLab {
-        /// Directory.
-        dir: PathBuf,
-    },
+    NoLab { dir: PathBuf },
     /// The lab says no.
     #[error("{0}")]
     Refused(String),
     /// The lab cannot be spoken to.
     #[error("cannot speak to the lab in {dir}: {source}")]
     Broken {
-        /// Directory.
         dir: PathBuf,
-        /// Why.
         #[source]
         source: io::Error,
     },

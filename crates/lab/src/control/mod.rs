@@ -22,7 +22,6 @@ pub enum Fault {
     /// A link breaks, or is impaired if `delay_ms` or `drop_percent` is given.
     #[serde(rename_all = "camelCase")]
     Cut {
-        /// The node.
         node: String,
         /// `cloud`, `peers`, or another node.
         link: String,
@@ -37,15 +36,9 @@ pub enum Fault {
         drop_percent: Option<u8>,
     },
     /// A node loses its power.
-    Kill {
-        /// The node.
-        node: String,
-    },
+    Kill { node: String },
     /// An agent is killed; it is started again after a second.
-    CrashAgent {
-        /// The node.
-        node: String,
-    },
+    CrashAgent { node: String },
     /// Controllers are killed; they are started again after a second.
     CrashController {
         /// Which of them.
@@ -63,7 +56,6 @@ pub enum Fault {
     /// A whole machine freezes, and goes on after a time.
     #[serde(rename_all = "camelCase")]
     Stall {
-        /// The node.
         node: String,
         /// For how long, in milliseconds.
         for_ms: u64,
@@ -71,7 +63,6 @@ pub enum Fault {
     /// A kubelet is stopped, and started again after a time.
     #[serde(rename_all = "camelCase")]
     RestartKubelet {
-        /// The node.
         node: String,
         /// For how long, in milliseconds.
         for_ms: u64,
@@ -87,7 +78,6 @@ pub enum Fault {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum Request {
-    /// Do this.
     Inflict(Fault),
     /// Say how things are.
     Status,

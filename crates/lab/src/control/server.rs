@@ -21,7 +21,8 @@ pub trait Orders: Send + Sync + 'static {
     fn status(&self) -> Status;
 }
 
-/// Binds the control socket. The directory must be locked by the caller; nobody else may reach it (mode 0700).
+/// Binds the control socket. The directory must be locked by the caller; nobody else may reach it (mode
+/// 0700).
 pub fn bind(path: &Path) -> io::Result<UnixListener> {
     UnixListener::bind(path)
 }

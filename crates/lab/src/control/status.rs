@@ -25,7 +25,6 @@ pub struct Status {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeStatus {
-    /// Name.
     pub name: String,
     /// Whether it has power.
     pub power: bool,

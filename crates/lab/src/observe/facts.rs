@@ -57,36 +57,26 @@ pub struct Change {
 /// What is known of an object; `key` is its UID.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Watched {
-    /// A pod.
     Pod(PodFact),
-    /// A slice.
     Slice(SliceFact),
-    /// A node.
     Node(NodeFact),
     /// A Deployment or StatefulSet.
     Workload(WorkloadFact),
-    /// A Service.
     Service(ServiceFact),
-    /// An incident.
     Incident(IncidentFact),
     /// The object is no more.
     Gone(Kind, String),
 }
 
-/// A pod.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodFact {
-    /// UID.
     pub uid: String,
-    /// Namespace.
     pub namespace: String,
-    /// Name.
     pub name: String,
     /// `deployment/web`, `statefulset/db`; empty for others.
     pub workload: String,
     /// Node it is bound to; empty before.
     pub node: String,
-    /// Its labels.
     pub labels: Vec<(String, String)>,
     /// Ready is True.
     pub ready: bool,
@@ -96,14 +86,11 @@ pub struct PodFact {
     pub finished: bool,
 }
 
-/// An EndpointSlice.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SliceFact {
-    /// UID.
     pub uid: String,
     /// `NAMESPACE/SERVICE`.
     pub service: String,
-    /// Its endpoints.
     pub endpoints: Vec<EndpointFact>,
 }
 
@@ -114,18 +101,14 @@ pub struct EndpointFact {
     pub target: String,
     /// Name for people.
     pub name: String,
-    /// Node.
     pub node: String,
     /// Whether it takes traffic. Absent means yes.
     pub ready: bool,
 }
 
-/// A Node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeFact {
-    /// UID.
     pub uid: String,
-    /// Name.
     pub name: String,
     /// Status of the Ready condition, empty without one.
     pub ready: String,
@@ -138,9 +121,7 @@ pub struct NodeFact {
 /// A Deployment or StatefulSet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WorkloadFact {
-    /// UID.
     pub uid: String,
-    /// Namespace.
     pub namespace: String,
     /// As in [`PodFact::workload`].
     pub workload: String,
@@ -148,10 +129,8 @@ pub struct WorkloadFact {
     pub desired: i64,
 }
 
-/// A Service.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServiceFact {
-    /// UID.
     pub uid: String,
     /// `NAMESPACE/NAME`.
     pub name: String,
@@ -159,12 +138,9 @@ pub struct ServiceFact {
     pub selector: Vec<(String, String)>,
 }
 
-/// A NodeIncident.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct IncidentFact {
-    /// UID.
     pub uid: String,
-    /// Node.
     pub node: String,
     /// State of the node.
     pub state: String,
@@ -249,7 +225,8 @@ fn endpoint(endpoint: &Value) -> EndpointFact {
     }
 }
 
-/// The workload behind a pod. A ReplicaSet of a Deployment is named after it, with a hash behind the last dash.
+/// The workload behind a pod. A ReplicaSet of a Deployment is named after it, with a hash behind the last
+/// dash.
 fn owner(metadata: &Value) -> String {
     let controller = list(&metadata["ownerReferences"]).find(|owner| owner["controller"] == true);
     let Some(controller) = controller else {

@@ -54,7 +54,6 @@ impl Moment {
         }
     }
 
-    /// All pods.
     pub fn pods(&self) -> impl Iterator<Item = &PodFact> {
         self.pods.values()
     }
@@ -64,7 +63,6 @@ impl Moment {
         self.pods.get(uid)
     }
 
-    /// All nodes.
     pub fn nodes(&self) -> impl Iterator<Item = &NodeFact> {
         self.nodes.values()
     }
@@ -106,7 +104,7 @@ impl Moment {
             .count()
     }
 
-    /// Nodes on which a pod of each of these workloads is ready, by name.
+    /// Names of the nodes on which each of these workloads has a ready pod.
     pub fn nodes_running(&self, workloads: &[String]) -> Vec<&str> {
         let runs = |node: &str, workload: &String| {
             self.pods()

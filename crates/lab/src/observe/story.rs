@@ -6,7 +6,8 @@ use super::{
 };
 use std::collections::BTreeMap;
 
-/// What a change means to somebody who watches; empty for what is not worth a line. `before` is how things were.
+/// What a change means, in lines for the timeline; empty if it is not worth one. `before` is the state before
+/// the change.
 pub fn tell(before: &Moment, change: &Change) -> Vec<String> {
     match &change.what {
         Watched::Node(node) => {

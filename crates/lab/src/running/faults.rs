@@ -61,7 +61,7 @@ pub(super) async fn inflict(lab: &Lab, fault: &Fault) -> Result<String, String> 
         }
         Fault::Kill { node } => {
             let node = &lab.nodes[find_node(&nodes, node)?];
-            // First the silence, so that nobody sees the end of a connection.
+            // The network falls silent first, so that nobody sees the end of a connection.
             lab.switch.change(|links| links.power_off(node.index()));
             node.power_off().await;
             Ok(fault.to_string())
@@ -158,7 +158,7 @@ async fn controllers(lab: &Lab, which: Replica) -> Result<Vec<&Supervised>, Stri
                 .spec
                 .and_then(|spec| spec.holder_identity)
                 .unwrap_or_default();
-            // Behind the last `_` is the number of this start.
+            // The part after the last `_` is the number of this start.
             let name = holder.rsplit_once('_').map_or(holder.as_str(), |(name, _)| name);
             let leads = |controller: &&Supervised| controller.spec().name == name;
             all.iter()

@@ -1,14 +1,14 @@
 //! One address for several controllers, as a Service is: a connection goes to any replica that accepts it.
 //!
-//! All replicas share one webhook configuration, which names one address. A replica that is down refuses connections,
-//! and the next one is tried; where none accepts, the client gets a reset.
+//! All replicas share one webhook configuration, which names one address. A replica that is down refuses
+//! connections, and the next one is tried; where none accepts, the client gets a reset.
 
 use std::{io, net::SocketAddr, time::Duration};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// Time a replica gets to accept. On loopback it takes microseconds, so a replica that takes longer is as good as
-/// down, and the API server still has time to hear from the next one.
+/// Time a replica gets to accept. On loopback it takes microseconds, so a replica that takes longer is as
+/// good as down, and the API server still has time to hear from the next one.
 const ACCEPT_WITHIN: Duration = Duration::from_millis(500);
 
 /// Forwards connections until `shutdown`. Replicas take turns.

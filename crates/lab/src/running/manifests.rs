@@ -28,7 +28,6 @@ pub enum ManifestError {
         origin: String,
         /// Kind and name.
         object: String,
-        /// Why.
         #[source]
         source: Box<kube::Error>,
     },

@@ -72,9 +72,7 @@ pub enum SetupError {
     /// The API server's port is taken.
     #[error("cannot listen on {address} for the API server: {source}; choose another port with --port")]
     Port {
-        /// Address.
         address: SocketAddr,
-        /// Why.
         #[source]
         source: io::Error,
     },
@@ -83,9 +81,7 @@ pub enum SetupError {
         "cannot listen on {address} for the controllers' webhook: {source}; choose other addresses with --subnet"
     )]
     Service {
-        /// Address.
         address: SocketAddr,
-        /// Why.
         #[source]
         source: io::Error,
     },
@@ -103,7 +99,6 @@ pub enum SetupError {
     Api {
         /// What was to be done.
         what: String,
-        /// Why.
         #[source]
         source: Box<kube::Error>,
     },
@@ -116,21 +111,14 @@ pub enum SetupError {
     /// A child process does not get ready.
     #[error("{name} does not get ready: {reason}; its log is {log}")]
     NotReady {
-        /// Which process.
         name: String,
         /// What it says.
         reason: String,
-        /// Its log.
         log: PathBuf,
     },
     /// A node's kubelet could not start.
     #[error("cannot start the kubelet of {node}: {reason}")]
-    Kubelet {
-        /// Node.
-        node: String,
-        /// Why.
-        reason: String,
-    },
+    Kubelet { node: String, reason: String },
     /// The lab was told to stop while it started.
     #[error("stopped while starting")]
     Stopped,

@@ -1,5 +1,5 @@
-//! Faults that end by themselves: each begins at once, and a task of the lab ends it after its time, unless something
-//! else has ended it before.
+//! Faults that end by themselves: each begins at once, and a task of the lab ends it after its time, unless
+//! something else has ended it before.
 
 use super::{
     Lab, SetupError,
@@ -13,11 +13,12 @@ use std::{
 use tokio_util::sync::CancellationToken;
 
 impl Lab {
-    /// Freezes a whole machine. Must be called by whoever holds the turn, like all of these.
+    /// Freezes a whole machine. Like all faults of this module it needs the lock `one_at_a_time`.
     pub(super) async fn stall(&self, node: &Arc<LabNode>, time: Duration) -> Result<(), String> {
         self.check_is_well(node)?;
         let over = node.begin_trouble(TroubleKind::Frozen);
-        // First the silence, so that nobody hears of what stands still one after the other.
+        // The network falls silent first, so that nobody sees the parts of the machine stop one after the
+        // other.
         self.switch.change(|links| links.freeze(node.index()));
         node.freeze().await;
         let (switch, node) = (Arc::clone(&self.switch), Arc::clone(node));
@@ -53,7 +54,8 @@ impl Lab {
         Ok(())
     }
 
-    /// Takes the API server down for a time, and with it the stand-in for the stock controllers if `stock` says so.
+    /// Takes the API server down for a time, and with it the stand-in for the stock controllers if `stock`
+    /// says so.
     pub(super) fn begin_outage(&self, time: Duration, stock: bool) -> Result<(), String> {
         if !self.api.crash() {
             return Err(

@@ -30,7 +30,6 @@ pub mod recorded {
 /// The last fault: what assertions count from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Strike {
-    /// When.
     pub at: Duration,
     /// How long it lasts, where it ends by itself.
     pub lasts: Duration,
@@ -40,7 +39,8 @@ pub struct Strike {
     pub node: Option<String>,
     /// For people, as in `shore-2 cut off`.
     pub what: String,
-    /// Whether the API server hears nothing of the node any more, which is what the recorded numbers are about.
+    /// Whether the API server hears nothing of the node any more, which is what the recorded numbers are
+    /// about.
     pub silences: bool,
 }
 

@@ -1,5 +1,5 @@
-//! What deserialization cannot know: names of nodes, ranges, settings that contradict each other, and steps that need
-//! a fault before them. Pure.
+//! What deserialization cannot know: names of nodes, ranges, settings that contradict each other, and steps
+//! that need a fault before them. Pure.
 
 use super::{
     Scenario,

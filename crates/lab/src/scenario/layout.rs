@@ -11,16 +11,15 @@ use std::fmt;
 /// The nodes of a lab.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// Nodes without a zone label, called `PREFIX-1`, `PREFIX-2` and so on. Agents and controller count them to the
-    /// zone `default`.
+    /// Nodes without a zone label, called `PREFIX-1`, `PREFIX-2` and so on. Agents and controller count them
+    /// to the zone `default`.
     One {
         /// Prefix of their names.
         prefix: String,
-        /// How many.
         nodes: u8,
     },
-    /// Zones with their sizes, in order. The nodes of zone `north` are called `north-1`, `north-2` and so on, and are
-    /// labelled `topology.kubernetes.io/zone: north`.
+    /// Zones with their sizes, in order. The nodes of zone `north` are called `north-1`, `north-2` and so on,
+    /// and are labelled `topology.kubernetes.io/zone: north`.
     Zones(Vec<(String, u8)>),
 }
 
@@ -116,8 +115,8 @@ impl Layout {
     }
 }
 
-/// A zone's name is a label value and begins the names of its nodes; 50 characters leave room for what is added to
-/// node names elsewhere.
+/// A zone's name is a label value and begins the names of its nodes; 50 characters leave room for what is
+/// added to node names elsewhere.
 fn begins_a_name(text: &str) -> bool {
     let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     text.len() <= 50

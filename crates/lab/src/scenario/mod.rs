@@ -34,7 +34,7 @@ use step::Step;
 /// Most nodes a lab can have: each is a process on this machine.
 pub const MAX_NODES: u8 = 50;
 
-/// Nodes of a lab of which nobody says otherwise.
+/// Number of nodes where neither a scenario nor a flag gives one.
 pub const DEFAULT_NODES: u8 = 5;
 
 /// The scenarios that `evenkeel lab run NAME` finds without a file.
@@ -68,9 +68,7 @@ pub enum ScenarioError {
         built_in_names()
     )]
     Unreadable {
-        /// File.
         path: PathBuf,
-        /// Why.
         #[source]
         source: std::io::Error,
     },
@@ -81,7 +79,6 @@ pub enum ScenarioError {
         origin: String,
         /// Line, from 1; 0 where there is none.
         line: u64,
-        /// That line.
         text: String,
         /// What is wrong.
         reason: String,
@@ -100,7 +97,6 @@ fn quoted(line: &str) -> String {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Scenario {
-    /// For people.
     pub name: String,
     /// Number of nodes; they are called `PREFIX-1` and so on.
     #[serde(default)]

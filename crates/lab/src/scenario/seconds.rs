@@ -41,7 +41,6 @@ pub(super) fn parse(text: &str) -> Result<Duration, String> {
 }
 
 impl Span {
-    /// In milliseconds.
     pub fn millis(self) -> u64 {
         u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
     }

@@ -6,13 +6,12 @@ use serde::Deserialize;
 use serde_saphyr::Spanned;
 use std::{fmt, time::Duration};
 
-/// One step.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum Step {
-    /// Words for whoever watches.
+    /// Prints a line for people.
     Note(String),
-    /// Go on once something is so; the run ends if it is not in time.
+    /// Wait for a condition; the run ends if it is not met in time.
     Wait(Wait),
     /// Break or impair a link.
     Cut(Cut),
@@ -37,7 +36,6 @@ pub enum Step {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Wait {
-    /// For what.
     pub until: Condition,
     /// At most so long.
     pub within: Span,
@@ -47,7 +45,8 @@ pub struct Wait {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Condition {
-    /// Every node is Ready, every workload has its replicas ready, and each ready pod of a Service is an endpoint.
+    /// Every node is Ready, every workload has its replicas ready, and each ready pod of a Service is an
+    /// endpoint.
     Ready,
     /// Ready, and nothing of an incident is left: no taints, no pod on its way out, no open incident.
     Clean,
@@ -57,7 +56,6 @@ pub enum Condition {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Cut {
-    /// The node.
     pub(super) node: Spanned<String>,
     /// The other end: `cloud`, `peers` (all other nodes), or a node.
     #[serde(default = "default_link")]
@@ -81,13 +79,12 @@ fn default_link() -> Spanned<String> {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Victim {
-    /// Its name.
     #[serde(default)]
     pub(super) node: Option<Spanned<String>>,
     /// Any node on which a pod of each of these workloads is ready, as in `deployment/web`.
     #[serde(default)]
     pub running: Vec<String>,
-    /// But none of these.
+    /// Nodes that must not be chosen.
     #[serde(default)]
     pub(super) except: Vec<Spanned<String>>,
 }
@@ -96,7 +93,6 @@ pub struct Victim {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Timed {
-    /// The node.
     pub node: Spanned<String>,
     /// How long. The next step is taken at once.
     pub r#for: Span,
@@ -114,7 +110,6 @@ pub struct Heal {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Hold {
-    /// How long.
     pub r#for: Span,
     /// Only these nodes are looked at; all, if none is named.
     #[serde(default)]
@@ -146,7 +141,8 @@ pub struct Expect {
     /// The StatefulSet pods of the node are still the same pods, and nobody else has their name.
     #[serde(default)]
     pub stateful_not_moved: bool,
-    /// Every endpoint that was ready before the faults began is ready again, counted from the end of the last one.
+    /// Every endpoint that was ready before the faults began is ready again, counted from the end of the last
+    /// one.
     #[serde(default)]
     pub endpoints_back: Option<Span>,
     /// An incident of the node says this.
@@ -167,7 +163,6 @@ pub struct Expect {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Reported {
-    /// The state.
     pub state: Spanned<String>,
     /// In what time after the fault.
     pub within: Span,

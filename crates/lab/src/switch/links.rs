@@ -8,7 +8,6 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 pub enum End {
     /// The API server's side, and everybody else on this machine.
     Cloud,
-    /// A node.
     Node(u8),
 }
 
@@ -37,7 +36,6 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// A cut.
     pub const CUT: Self = Self {
         cut: true,
         delay: Duration::ZERO,
@@ -95,8 +93,8 @@ impl Links {
         }
     }
 
-    /// What becomes of traffic from one end to the other. A node reaches itself as long as it is on. A node that
-    /// the table does not hold is as good as switched off.
+    /// What becomes of traffic from one end to the other. A node reaches itself as long as it is on. A node
+    /// that the table does not hold is as good as switched off.
     pub fn verdict(&self, from: End, to: End) -> Verdict {
         if !self.runs(from) || !self.runs(to) {
             return Verdict::Silence;
@@ -104,8 +102,8 @@ impl Links {
         self.on_the_way(from, to)
     }
 
-    /// The same for a datagram. A frozen machine's network card takes datagrams in; the machine reads them once it goes
-    /// on.
+    /// The same for a datagram. A frozen machine's network card takes datagrams in; the machine reads them
+    /// once it goes on.
     pub fn verdict_of_datagram(&self, from: End, to: End) -> Verdict {
         if !self.runs(from) || !self.is_on(to) {
             return Verdict::Silence;
@@ -172,7 +170,8 @@ impl Links {
         }
     }
 
-    /// Puts a fault on the link between `node` and `other`. The direction that `way` leaves out keeps what it has.
+    /// Puts a fault on the link between `node` and `other`. The direction that `way` leaves out keeps what it
+    /// has.
     pub fn set(&mut self, node: u8, other: End, way: Way, fault: Fault) {
         let node = End::Node(node);
         if way != Way::To {

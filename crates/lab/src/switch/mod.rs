@@ -1,9 +1,10 @@
 //! The lab's network: everything between two nodes, or between a node and the API server, passes here.
 //!
-//! It lives on the loopback range and needs no privileges. Node *i* binds its *inner* address; what is published
-//! is its *outer* address, which the switch owns. A datagram that arrives at outer *j* from inner *i* is delivered
-//! to inner *j* from outer *i*; a connection to outer *j* is proxied to inner *j*; the API server is reached by
-//! node *i* at a port of outer *i*. A client that does not bind an inner address counts as the cloud.
+//! It lives on the loopback range and needs no privileges. Node *i* binds its *inner* address; what is
+//! published is its *outer* address, which the switch owns. A datagram that arrives at outer *j* from inner
+//! *i* is delivered to inner *j* from outer *i*; a connection to outer *j* is proxied to inner *j*; the API
+//! server is reached by node *i* at a port of outer *i*. A client that does not bind an inner address counts
+//! as the cloud.
 
 pub mod links;
 mod silence;
@@ -83,11 +84,8 @@ pub enum SwitchError {
          other addresses with --subnet"
     )]
     Bind {
-        /// Whose port.
         what: String,
-        /// Address.
         address: SocketAddr,
-        /// Why.
         #[source]
         source: io::Error,
     },

@@ -1,12 +1,14 @@
-//! A listener that can fall silent: while it is, a SYN gets no answer at all, as from a machine without power.
+//! A listener that can fall silent: while it is, a SYN gets no answer at all, as from a machine without
+//! power.
 //!
-//! Closing the listener would refuse connections, and accepting without reading would complete handshakes; both
-//! are signs of life. Linux drops a SYN for a listener whose accept queue is full
-//! (`tcp_abort_on_overflow` = 0, the default), so the backlog is shrunk and filled with connections of our own.
+//! Closing the listener would refuse connections, and accepting without reading would complete handshakes;
+//! both are signs of life. Linux drops a SYN for a listener whose accept queue is full
+//! (`tcp_abort_on_overflow` = 0, the default), so the backlog is shrunk and filled with connections of our
+//! own.
 //!
-//! Silence towards some clients alone, as from a machine that only they cannot reach, is a filter on the listening
-//! socket: the kernel drops their SYNs and goes on to answer others. (A socket that is accepted inherits the filter of
-//! that moment, in which its own client did not stand.)
+//! Silence towards some clients alone, as from a machine that only they cannot reach, is a filter on the
+//! listening socket: the kernel drops their SYNs and goes on to answer others. (A socket that is accepted
+//! inherits the filter of that moment, in which its own client did not stand.)
 
 use socket2::{Domain, SockFilter, SockRef, Socket, Type};
 use std::{
@@ -36,9 +38,9 @@ pub(super) fn ignore(listener: &TcpListener, sources: &[Ipv4Addr]) -> io::Result
     SockRef::from(listener).attach_filter(&filter(sources))
 }
 
-/// Classic BPF: loads the source address of the IPv4 header, compares it with each of `sources`, and drops the packet
-/// if one is equal. There are fewer sources than the 255 instructions that a jump can pass over, because a lab has at
-/// most 50 nodes.
+/// Classic BPF: loads the source address of the IPv4 header, compares it with each of `sources`, and drops
+/// the packet if one is equal. There are fewer sources than the 255 instructions that a jump can pass over,
+/// because a lab has at most 50 nodes.
 fn filter(sources: &[Ipv4Addr]) -> Vec<SockFilter> {
     /// `BPF_LD | BPF_W | BPF_ABS`
     const LOAD: u16 = 0x20;
@@ -61,7 +63,7 @@ fn filter(sources: &[Ipv4Addr]) -> Vec<SockFilter> {
     program
 }
 
-/// Our own connections in an accept queue that keep everybody else out.
+/// Connections of our own that fill the accept queue, so that no other connection can be opened.
 #[derive(Default)]
 pub(super) struct Silence {
     fillers: Vec<Socket>,

@@ -207,8 +207,8 @@ impl Pump {
         }
     }
 
-    /// Moves bytes until the sender closes and the receiver was told. While the link is cut nothing is read, so neither bytes nor the end
-    /// of the connection pass; they do once it is whole again.
+    /// Moves bytes until the sender closes and the receiver was told. While the link is cut nothing is read,
+    /// so neither bytes nor the end of the connection pass; they do once it is whole again.
     async fn run(&mut self, source: &mut ReadHalf<'_>, sink: &mut WriteHalf<'_>) -> Result<(), Reset> {
         let (from, to) = self.way;
         let mut buffer = vec![0; 16_384];
@@ -267,7 +267,7 @@ impl Pump {
         }
     }
 
-    /// A side broke. The other learns of it once the link lets it.
+    /// One side broke the connection. The other side gets a reset once the link is whole again.
     async fn broken(&mut self) -> Reset {
         let (from, to) = self.way;
         // An error means that the switch is gone, and with it the reason to wait.

@@ -106,7 +106,8 @@ async fn a_kubelet_is_reached_across_its_cloud_link_and_its_containers_go_with_t
     lab.inflict(&heal()).await.unwrap();
     assert_eq!(asked.await.unwrap(), "hello from talker\n");
 
-    // A machine that lost its power comes back with another boot, and its containers are other ones in the same pods.
+    // A machine that lost its power comes back with another boot, and its containers are other ones in the
+    // same pods.
     let first = boot(&nodes.get("shore-2").await.unwrap());
     lab.inflict(&kill("shore-2")).await.unwrap();
     lab.inflict(&heal()).await.unwrap();

@@ -1,5 +1,5 @@
-//! A whole lab without Evenkeel's own processes: API server, controllers, kubelets, network, and the stand-in for
-//! the stock controllers as a child process of this test binary.
+//! A whole lab without Evenkeel's own processes: API server, controllers, kubelets, network, and the stand-in
+//! for the stock controllers as a child process of this test binary.
 
 use clap::Parser;
 use evenkeel_lab::{

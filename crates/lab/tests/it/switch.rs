@@ -290,7 +290,8 @@ async fn a_machine_without_power_answers_no_connection_attempt() {
         TcpStream::connect(net.plan.cloud_link(1)).await.is_ok(),
         "the neighbour has power"
     );
-    // A connection attempt that began while the power was off is answered once it is back, as a SYN is repeated.
+    // A connection attempt that began while the power was off is answered once it is back, as a SYN is
+    // repeated.
     let waiting = net.call(1, 2);
     tokio::pin!(waiting);
     assert!(timeout(QUIET, &mut waiting).await.is_err());

@@ -22,7 +22,8 @@ pub struct ClientArgs {
     /// The API server by flags.
     #[command(flatten)]
     pub server: ServerArgs,
-    /// Further address of the same API server (same certificates), used when the others do not answer; repeatable.
+    /// Further address of the same API server (same certificates), used when the others do not answer;
+    /// repeatable.
     #[arg(
         long,
         env = "EVENKEEL_API_ENDPOINTS",

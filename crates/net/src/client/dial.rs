@@ -1,8 +1,8 @@
 //! Connections to an API server that has more than one address.
 //!
-//! Addresses are tried as [`Choice`] orders them, each with a head start before the next one is tried beside it (as
-//! RFC 8305 does for the addresses of one name): an address that drops packets costs half a second, not a whole
-//! time-out, and only until it is known.
+//! Addresses are tried as [`Choice`] orders them, each with a head start before the next one is tried beside
+//! it (as RFC 8305 does for the addresses of one name): an address that drops packets costs half a second,
+//! not a whole time-out, and only until it is known.
 
 use super::endpoints::{Choice, Endpoint};
 use super::stream::Tracked;
@@ -24,13 +24,14 @@ use tower::{BoxError, Service, ServiceExt as _};
 pub(super) const CONNECT: Duration = Duration::from_secs(5);
 /// The same with the look-up of a name before it.
 const DIAL: Duration = Duration::from_secs(7);
-/// For how long all of it may take: every address, and the TLS handshake.
+/// For how long opening a connection may take in all: every address, and the TLS handshake.
 const OPEN: Duration = Duration::from_secs(10);
-/// How long an address has for itself before the next one is tried too. Below every time-out of a request, so that
-/// a silent address is passed by within the first one.
+/// How long an address has for itself before the next one is tried too. Below every time-out of a request, so
+/// that a silent address is passed by within the first one.
 const HEAD_START: Duration = Duration::from_millis(500);
 
-/// The addresses of one API server, and what is known of them. Shared by all clients made of one configuration.
+/// The addresses of one API server, and what is known of them. Shared by all clients made of one
+/// configuration.
 #[derive(Debug)]
 pub(super) struct Endpoints {
     addresses: Vec<(Endpoint, Uri)>,
@@ -86,7 +87,7 @@ impl Target {
         &self.endpoints.addresses[self.index].0
     }
 
-    /// Bytes came from it.
+    /// The address has sent bytes.
     pub(super) fn answered(&self) {
         let before = self.endpoints.choice().answered(self.index);
         if let Some(before) = before {
@@ -95,7 +96,7 @@ impl Target {
         }
     }
 
-    /// It refused, or was silent.
+    /// The address refused the connection, or was silent.
     pub(super) fn failed(&self, why: &str) {
         tracing::debug!(endpoint = %self.name(), why, "this address of the API server fails");
         let now = self.endpoints.start.elapsed();
@@ -114,7 +115,8 @@ pub(super) enum DialError {
     Slow,
 }
 
-/// An attempt to connect. Dropped before it is settled, it counts against its address if that had its head start.
+/// An attempt to connect. Dropped before it is settled, it counts against its address if that had its head
+/// start.
 struct Attempt {
     target: Target,
     begun: Instant,
@@ -145,7 +147,8 @@ impl Attempt {
     }
 }
 
-/// Connects to whichever address answers. The URI it is called with names the server for TLS, not the address.
+/// Connects to whichever address answers. The URI it is called with names the server for TLS, not the
+/// address.
 #[derive(Clone, Debug)]
 pub(super) struct Dialer {
     endpoints: Arc<Endpoints>,

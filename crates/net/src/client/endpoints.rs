@@ -4,8 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// For how long an address that did not answer is tried after the others. Long enough that every connection of a
-/// process passes it by, short enough that it serves again soon after it was mended and the others fail.
+/// For how long an address that did not answer is tried after the others. It is long enough that all
+/// connections of a process avoid it, and short enough that it is used again soon after it was repaired.
 pub(super) const SHUNNED: Duration = Duration::from_secs(30);
 
 /// `HOST:PORT`: an address at which the API server can be reached.
@@ -63,14 +63,14 @@ impl fmt::Display for Endpoint {
 /// What is held against an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
-    /// Nothing.
+    /// It answered when it was last asked, or was not asked yet.
     Fair,
     /// It did not answer: until then it comes after those that are fair.
     Shunned { until: Duration },
 }
 
-/// The order in which addresses are tried. Whichever answers stays first until it fails. Addresses are numbers from
-/// 0, as the caller listed them; times are since any fixed moment.
+/// The order in which addresses are tried. Whichever answers stays first until it fails. Addresses are
+/// numbers from 0, as the caller listed them; times are since any fixed moment.
 #[derive(Debug)]
 pub(super) struct Choice {
     first: usize,
@@ -78,7 +78,7 @@ pub(super) struct Choice {
 }
 
 impl Choice {
-    /// So many addresses, all of them fair, the first one first.
+    /// `addresses` addresses, all of them fair, in the order of the list.
     pub(super) fn new(addresses: usize) -> Self {
         Self {
             first: 0,
@@ -86,8 +86,8 @@ impl Choice {
         }
     }
 
-    /// Every address, the most promising one first: from the one that answered last, round the list; then those that
-    /// are shunned, the one that failed longest ago first.
+    /// Every address, the most promising one first: from the one that answered last, round the list; then
+    /// those that are shunned, the one that failed longest ago first.
     pub(super) fn order(&self, now: Duration) -> Vec<usize> {
         let count = self.standings.len();
         let mut order: Vec<usize> = (0..count).map(|step| (self.first + step) % count).collect();

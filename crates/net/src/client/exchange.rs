@@ -1,10 +1,10 @@
-//! Connections that are left when a request on them was given up in silence.
+//! Takes a connection out of the pool when a request on it was given up and nothing was heard on it.
 //!
-//! HTTP/2 puts all requests on one connection, and notices by its pings that the other side is gone; but that takes
-//! [`super::PING`] and [`super::PONG`] together, and who has to renew a Lease within 3 s cannot wait for it. So a
-//! request that is given up (by its caller's time-out or ours) after nothing at all was heard on its connection
-//! takes the connection out of the pool: the next request opens its own. What else goes on there, such as a watch,
-//! lives on until the pings have their verdict.
+//! HTTP/2 puts all requests on one connection, and notices by its pings that the other side is gone; but that
+//! takes [`super::PING`] and [`super::PONG`] together, and an elector that has to renew a Lease within 3 s
+//! cannot wait so long. So a request that is given up (by its caller's time-out or ours) after nothing at all
+//! was heard on its connection takes the connection out of the pool, and the next request opens a new one.
+//! Other exchanges on the old connection, such as a watch, go on until the pings find that it is dead.
 
 use super::stream::{Activity, SILENT};
 use http::{Extensions, Request};

@@ -7,8 +7,9 @@ use kube::client::retry::RetryPolicy;
 use tower::BoxError;
 use tower::retry::Policy;
 
-/// Sends reads again, as kube's policy does, and never a write: what a leader or a planner was sure of when it wrote
-/// may not hold any more when an overloaded server lets the write through. Who writes, looks again and tries again.
+/// Repeats reads, as kube's policy does, but never a write. When an overloaded server lets a repeated write
+/// through, the facts on which a leader or planner decided may have changed. A caller whose write failed has
+/// to look again first.
 #[derive(Clone)]
 pub(super) struct ReadsAgain(RetryPolicy);
 

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 /// What the parts of the configuration in memory are called; nobody sees it.
 const NAME: &str = "flags";
 
-/// Flags by which an API server is named without a kubeconfig; kubectl's names. Secrets are read from files: a
-/// command line can be read by everybody on the machine.
+/// Flags by which an API server is named without a kubeconfig; kubectl's names. Secrets are read from files:
+/// a command line can be read by everybody on the machine.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct ServerArgs {
     /// URL of the API server, instead of a kubeconfig.
@@ -50,8 +50,9 @@ impl ServerArgs {
         .find_map(|(flag, given)| given.then_some(flag))
     }
 
-    /// The configuration that the flags describe, `None` without any of them. `other` is a flag that names another
-    /// API server, if one was given. Reads every file named, so that a wrong one is found before anything starts.
+    /// The configuration that the flags describe, `None` without any of them. `other` is a flag that names
+    /// another API server, if one was given. Reads every file named, so that a wrong one is found before
+    /// anything starts.
     pub(super) async fn config(&self, other: Option<&str>) -> Result<Option<Config>, ClientError> {
         let Some(given) = self.first_given() else {
             return Ok(None);

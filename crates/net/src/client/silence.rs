@@ -1,8 +1,9 @@
 //! Requests that a silent server cannot hold.
 //!
-//! A host that drops packets, or a link that was cut, answers nothing and closes nothing; TCP alone gives up after
-//! a quarter of an hour. So every request has a time for its response head and between two parts of its body. A
-//! connection of HTTP/1.1 is closed with its request; one of HTTP/2 is left when it was silent ([`super::exchange`]).
+//! A host that drops packets, or a link that was cut, answers nothing and closes nothing; TCP alone gives up
+//! after a quarter of an hour. So every request has a time for its response head and between two parts of its
+//! body. A connection of HTTP/1.1 is closed with its request; one of HTTP/2 is left when it was silent
+//! ([`super::exchange`]).
 
 use http::{Request, Response};
 use kube::client::Body;
@@ -13,15 +14,15 @@ use std::time::Duration;
 use tower::{BoxError, Layer, Service};
 use tower_http::timeout::TimeoutBody;
 
-/// For how long a request may wait for its response head, or for the next part of a response that is not a stream.
-/// Time-outs of requests that matter more, such as those of an elector, are their callers' own.
+/// For how long a request may wait for its response head, or for the next part of a response that is not a
+/// stream. Time-outs of requests that matter more, such as those of an elector, are their callers' own.
 pub(super) const REQUEST: Duration = Duration::from_secs(15);
 /// For how long a watch may be silent: a little over the 295 s after which the longest watches of
 /// kube-runtime are ended by the server. A real server sends a bookmark every minute.
 const STREAM: Duration = Duration::from_secs(310);
 
-/// For how long a followed log may be silent: as long as the kubelet keeps a stream on which nothing happens. Whoever writes
-/// it may have nothing to say; a server that is gone is found by pings and by TCP.
+/// For how long a followed log may be silent: as long as the kubelet keeps a stream on which nothing happens.
+/// Whoever writes it may have nothing to say; a server that is gone is found by pings and by TCP.
 const LOG: Duration = Duration::from_secs(4 * 60 * 60);
 
 /// The server did not answer in time.
@@ -73,8 +74,8 @@ where
     }
 }
 
-/// For how long the answer to a request with this query may be silent. Watches and followed logs go on for as long as there is
-/// something to tell.
+/// For how long the answer to a request with this query may be silent. Watches and followed logs go on for as
+/// long as there is something to tell.
 fn between_parts(query: &str) -> Duration {
     let is_set = |name: &str| {
         query.split('&').any(|parameter| {

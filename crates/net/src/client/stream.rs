@@ -11,8 +11,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-/// A connection that ends with something sent and nothing received for this long was silent. Below the time-outs of
-/// those who cannot wait (an elector's are 1.5 s and more), above the round trip of a link that deserves the name.
+/// A connection that ends after something was sent, and nothing was received for this long, was silent. The
+/// time is below the time-outs of callers that cannot wait (an elector's are 1.5 s and more), and above the
+/// round trip of a usable link.
 pub(super) const SILENT: Duration = Duration::from_secs(1);
 
 /// When something was last heard and said on a connection.
@@ -48,7 +49,7 @@ impl Activity {
         self.times().heard.is_some_and(|heard| heard >= moment)
     }
 
-    /// Whether the other side owes an answer for [`SILENT`] or longer.
+    /// Whether something was sent [`SILENT`] ago or earlier and nothing was received since.
     fn is_silent(&self) -> bool {
         self.times()
             .unanswered
@@ -56,8 +57,8 @@ impl Activity {
     }
 }
 
-/// A TCP connection to one address of the API server. The first byte received is the proof that the address serves:
-/// that a connection opens is none, for a load balancer whose server is gone accepts it too.
+/// A TCP connection to one address of the API server. The first byte received is the proof that the address
+/// serves: that a connection opens is none, for a load balancer whose server is gone accepts it too.
 #[derive(Debug)]
 pub(super) struct Tracked {
     stream: TcpStream,

@@ -8,8 +8,8 @@ use serde_json::Value;
 /// The user by which the stock node controller writes.
 pub const STOCK_USER: &str = "system:serviceaccount:kube-system:node-controller";
 
-/// What a view makes of a write of the stock node controller. Where anything fails, the write passes as it is:
-/// failurePolicy Ignore.
+/// What a view makes of a write of the stock node controller. Where anything fails, the write passes as it
+/// is: failurePolicy Ignore.
 pub fn admit(view: &View, now: Millis, before: &Object, mut after: Object) -> Object {
     let (resource, sub_resource) = match &after {
         Object::Pod(_) => ("pods", "status"),

@@ -1,8 +1,9 @@
 //! A model of the API server: objects with resourceVersions, preconditions, watches, admission, outages.
 //!
-//! What is left out: authentication, schemas, server-side apply, and the time that a write takes inside of the server.
-//! Endpoints are no objects here: a pod's address counts as ready while the pod is Ready and not being deleted, which is
-//! what the endpoint controllers make of it. The webhook's rule for slices is therefore not exercised.
+//! What is left out: authentication, schemas, server-side apply, and the time that a write takes inside of
+//! the server. Endpoints are no objects here: a pod's address counts as ready while the pod is Ready and not
+//! being deleted, which is what the endpoint controllers make of it. The webhook's rule for slices is
+//! therefore not exercised.
 
 pub mod admission;
 pub mod build;
@@ -14,31 +15,22 @@ use objects::Object;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Who writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writer {
-    /// A kubelet.
     Kubelet,
-    /// An agent.
     Agent,
     /// The stock controllers.
     Stock,
-    /// The controller.
     Ours,
 }
 
 /// One change, as watches deliver it.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// resourceVersion.
     pub version: u64,
-    /// When.
     pub at: u64,
-    /// Who wrote.
     pub writer: Writer,
-    /// What kind.
     pub kind: Kind,
-    /// Which.
     pub key: Key,
     /// As it was.
     pub before: Option<Rc<Object>>,
@@ -55,14 +47,13 @@ pub enum Refused {
     NotFound,
 }
 
-/// The store.
 #[derive(Debug, Default)]
 pub struct Store {
     objects: BTreeMap<(Kind, Key), Rc<Object>>,
     version: u64,
     made: u64,
     log: Vec<Change>,
-    /// How many of `log` were told to watches.
+    /// How many entries of `log` were handed to the watches.
     told: usize,
 }
 
@@ -105,8 +96,8 @@ impl Store {
         Ok(())
     }
 
-    /// Changes an object. `version`: the resourceVersion that it must still have. A change that changes nothing is no
-    /// write.
+    /// Changes an object. `version`: the resourceVersion that it must still have. A change that changes
+    /// nothing is no write.
     pub fn change(
         &mut self,
         now: u64,
@@ -168,7 +159,7 @@ impl Store {
         object
     }
 
-    /// Changes that no watch was told of yet.
+    /// Changes that no watch has got yet.
     pub fn news(&mut self) -> Vec<Change> {
         let news = self.log.get(self.told..).unwrap_or_default().to_vec();
         self.told = self.log.len();

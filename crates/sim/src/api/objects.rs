@@ -13,22 +13,15 @@ use std::collections::BTreeSet;
 /// The wall clock at the start of every run, in milliseconds since 1970.
 pub const EPOCH: u64 = 1_700_000_000_000;
 
-/// An object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Object {
-    /// Node.
     Node(Box<Node>),
     /// Lease, of nodes or of Evenkeel.
     Lease(Box<Lease>),
-    /// Pod.
     Pod(Box<Pod>),
-    /// ZoneHealth.
     Zone(Box<ZoneHealth>),
-    /// AgentStatus.
     Agent(Box<AgentStatus>),
-    /// FailoverPolicy.
     Policy(Box<FailoverPolicy>),
-    /// NodeIncident.
     Incident(Box<NodeIncident>),
     /// Evenkeel's own Namespace.
     Home(Box<Namespace>),
@@ -52,7 +45,6 @@ impl Object {
         }
     }
 
-    /// Metadata.
     pub fn meta(&self) -> &ObjectMeta {
         match self {
             Self::Node(object) => &object.metadata,

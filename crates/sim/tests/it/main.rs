@@ -1,9 +1,14 @@
 //! The promises of the system in random scenarios, and the agreement of two replicas.
 //!
-//! `EVENKEEL_SIM_SEEDS`: seeds over all groups (2,000); `EVENKEEL_SIM_FIRST`: the first of them; `EVENKEEL_SIM_SEED`: this
-//! one alone; `EVENKEEL_SIM_GROUP`: one group alone; `EVENKEEL_SIM_HISTORIES`: histories of two replicas (2,000).
+//! `EVENKEEL_SIM_SEEDS`: seeds over all groups (2,000); `EVENKEEL_SIM_FIRST`: the first of them;
+//! `EVENKEEL_SIM_SEED`: this one alone; `EVENKEEL_SIM_GROUP`: one group alone; `EVENKEEL_SIM_HISTORIES`:
+//! histories of two replicas (2,000).
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failing test panics")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "seeds are chosen by environment variables"
+)]
 
 use evenkeel_failover::world::Config;
 use evenkeel_judge::Profile;

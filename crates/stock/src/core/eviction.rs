@@ -1,7 +1,7 @@
 //! The taint eviction controller: which pods leave a node with NoExecute taints, and when.
 //!
-//! Timers start when the taint is *observed*, live in memory only, and are not moved by a changed toleration: that is
-//! how stock Kubernetes does it, and what the planner does better.
+//! Timers start when the taint is *observed*, live in memory only, and are not moved by a changed toleration:
+//! that is how stock Kubernetes does it, and what the planner does better.
 
 use super::tolerations::{Stay, stay};
 use jiff::{SignedDuration, Timestamp};
@@ -11,20 +11,16 @@ use std::collections::{BTreeMap, HashMap};
 /// Namespace and name of a pod. As upstream, no UID.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PodKey {
-    /// Namespace.
     pub namespace: String,
-    /// Name.
     pub name: String,
 }
 
 /// What counts of a pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodFacts {
-    /// Which pod.
     pub key: PodKey,
     /// Node it is bound to; empty before.
     pub node: String,
-    /// Its tolerations.
     pub tolerations: Vec<Toleration>,
 }
 
@@ -57,12 +53,12 @@ pub struct TaintEviction {
 }
 
 impl TaintEviction {
-    /// Knows nothing.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A node as it is, with its NoExecute taints and the pods bound to it. Does nothing if the taints are as before.
+    /// A node as it is, with its NoExecute taints and the pods bound to it. Does nothing if the taints are as
+    /// before.
     pub fn node_changed(
         &mut self,
         node: &str,
@@ -141,7 +137,8 @@ impl TaintEviction {
         }
     }
 
-    /// Never call with no taints: no taint at all is tolerated without limit, and callers cancel instead.
+    /// Must not be called without taints. Without any taint a pod may stay for ever, and callers cancel its
+    /// timer instead.
     fn process(
         &mut self,
         key: &PodKey,

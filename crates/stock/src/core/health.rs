@@ -27,8 +27,8 @@ impl Default for Grace {
     }
 }
 
-/// What is remembered of a node. Times are when *we* noticed a change, never what the node says, except for a node
-/// that never reported, which counts from its creation.
+/// What is remembered of a node. Times are when *we* noticed a change, never what the node says, except for a
+/// node that never reported, which counts from its creation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Health {
     /// Ready condition as last seen or written.
@@ -161,8 +161,8 @@ fn remember<'a>(
     memory.insert(next)
 }
 
-/// A new heartbeat starts the record over, and with it what was known of the Lease: the next look counts an old Lease
-/// as fresh once more, at most one monitor period longer. Stock does the same.
+/// A new heartbeat starts the record over, and with it what was known of the Lease: the next look counts an
+/// old Lease as fresh once more, at most one monitor period longer. Stock does the same.
 fn heard(health: Health, current: &NodeCondition, now: Timestamp) -> Health {
     let saved = health.ready.as_ref();
     if saved.is_some_and(|saved| saved.last_heartbeat_time == current.last_heartbeat_time) {

@@ -1,8 +1,8 @@
 //! The node lifecycle controller: node conditions, zones, and the queue for NoExecute taints.
 //!
 //! A pass is [`NodeLifecycle::classify`], then for each node [`NodeLifecycle::check`], the write it asks for,
-//! [`NodeLifecycle::react`] and what that asks for, then [`NodeLifecycle::disrupt`]. Every 100 ms the queues are served
-//! ([`NodeLifecycle::next_taint`]).
+//! [`NodeLifecycle::react`] and what that asks for, then [`NodeLifecycle::disrupt`]. Every 100 ms the queues
+//! are served ([`NodeLifecycle::next_taint`]).
 
 use super::health::{self, Check, Grace, Health};
 use super::queue::{Entry, TimedQueue};
@@ -23,23 +23,15 @@ const NO_CONDITION_RETRY: SignedDuration = SignedDuration::from_millis(50);
 pub enum Action {
     /// Emit an Event on a node.
     Event {
-        /// Node name.
         node: String,
-        /// Node UID.
         uid: String,
-        /// Reason.
         reason: &'static str,
-        /// Text.
         message: String,
     },
     /// Take both NoExecute taints off a node.
-    MarkReachable {
-        /// Node name.
-        node: String,
-    },
+    MarkReachable { node: String },
     /// Put one NoExecute taint on a node and take the other off.
     Swap {
-        /// Node name.
         node: String,
         /// Key of the taint to put on.
         add: &'static str,
@@ -47,18 +39,13 @@ pub enum Action {
         remove: &'static str,
     },
     /// Mark every pod of a node not ready; [`NodeLifecycle::pods_marked`] takes the outcome.
-    MarkPods {
-        /// Node name.
-        node: String,
-    },
+    MarkPods { node: String },
 }
 
 /// A taint that is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DueTaint {
-    /// Zone key.
     pub zone: String,
-    /// Node name.
     pub node: String,
     /// Key to put on.
     pub add: &'static str,
@@ -166,8 +153,8 @@ impl NodeLifecycle {
         actions
     }
 
-    /// Looks at a node. What [`Check::write`] asks for has to be written before [`Self::react`]; after a failure the
-    /// check is repeated with the node as it is then.
+    /// Looks at a node. What [`Check::write`] asks for has to be written before [`Self::react`]; after a
+    /// failure the check is repeated with the node as it is then.
     pub fn check(&mut self, node: &Node, lease: Option<Timestamp>, now: Timestamp) -> Check {
         let memory = self.health.entry(name(node).to_owned()).or_default();
         health::check(memory, node, lease, self.grace, now)
@@ -192,8 +179,8 @@ impl NodeLifecycle {
             "Unknown" => actions.extend(self.taint(node, UNREACHABLE, NOT_READY, now)),
             _ => actions.extend(self.mark_reachable(node)),
         }
-        // Only a transition inside this pass, that is one that we wrote, is seen: what a kubelet or an external
-        // detector wrote is not.
+        // Only a transition inside this pass, that is one that we wrote, is seen: what a kubelet or an
+        // external detector wrote is not.
         let transition = check.observed == "True" && status != "True";
         if transition {
             actions.push(Action::Event {
@@ -213,7 +200,8 @@ impl NodeLifecycle {
         actions
     }
 
-    /// Outcome of [`Action::MarkPods`]; a failure is tried again in the next pass while the node is not ready.
+    /// Outcome of [`Action::MarkPods`]; a failure is tried again in the next pass while the node is not
+    /// ready.
     pub fn pods_marked(&mut self, node: &str, all: bool) {
         if all {
             self.retry.remove(node);
@@ -222,7 +210,8 @@ impl NodeLifecycle {
         }
     }
 
-    /// Whether a pod that was just bound to a node must be marked not ready: the node is known not to be ready.
+    /// Whether a pod that was just bound to a node must be marked not ready: the node is known not to be
+    /// ready.
     pub fn marks_bound_pod(&self, node: &str) -> bool {
         let health = self.health.get(node).and_then(Option::as_ref);
         health
@@ -230,7 +219,8 @@ impl NodeLifecycle {
             .is_some_and(|ready| ready.status != "True")
     }
 
-    /// Last step of a pass: the state of every zone, from the Ready conditions that the checks found, by node name.
+    /// Last step of a pass: the state of every zone, from the Ready conditions that the checks found, by node
+    /// name.
     pub fn disrupt(
         &mut self,
         nodes: &[Arc<Node>],
@@ -283,7 +273,8 @@ impl NodeLifecycle {
         (actions, figures)
     }
 
-    /// The next node of any zone that is due for its NoExecute taint, if any. [`Self::tainted`] takes the outcome.
+    /// The next node of any zone that is due for its NoExecute taint, if any. [`Self::tainted`] takes the
+    /// outcome.
     pub fn next_taint(
         &mut self,
         now: Timestamp,
@@ -291,7 +282,8 @@ impl NodeLifecycle {
     ) -> Option<DueTaint> {
         for (zone, queue) in &mut self.queues {
             while let Some(entry) = queue.next(now) {
-                // Gone, or healthy again: nothing to do, and its name stays blocked until it is marked reachable.
+                // Gone, or healthy again: nothing to do, and its name stays blocked until it is marked
+                // reachable.
                 let Some(node) = find(&entry.name) else { continue };
                 let (add, remove) = match health::condition(&node, "Ready").map(|ready| ready.status.as_str())
                 {

@@ -66,7 +66,8 @@ fn lifecycle() -> NodeLifecycle {
     NodeLifecycle::new(Grace::default(), Rates::default())
 }
 
-/// A whole pass in which every write succeeds. Returns what the shell had to do and the nodes as they are then.
+/// A whole pass in which every write succeeds. Returns what the shell had to do and the nodes as they are
+/// then.
 fn pass(
     core: &mut NodeLifecycle,
     nodes: &[Node],

@@ -14,7 +14,7 @@ pub struct Limiter {
 const NEARLY_ONE: f64 = 1.0 - 1e-9;
 
 impl Limiter {
-    /// With a token in it.
+    /// A bucket that holds its one token.
     pub fn new(rate: f64, now: Timestamp) -> Self {
         Self {
             rate,
@@ -38,8 +38,8 @@ impl Limiter {
         true
     }
 
-    /// Another rate from now on. A bucket that has no token right now is replaced by an empty one, so that a change of
-    /// rate is no free token.
+    /// Another rate from now on. A bucket that has no token right now is replaced by an empty one, so that a
+    /// change of rate is no free token.
     pub fn swap(&mut self, rate: f64, now: Timestamp) {
         #[allow(clippy::float_cmp, reason = "both come from the same settings")]
         if self.rate == rate {

@@ -1,5 +1,6 @@
-//! The stock controllers' rules, pure. Every instant is a parameter: wall-clock time as the shell's steady clock has
-//! it, because the rules compare it with what objects say (creation) and write it into objects.
+//! The rules of the stock controllers, as pure functions. Every instant is a parameter. It is wall-clock
+//! time, because the rules compare it with creation times in objects and write it into objects; the shell's
+//! clock makes sure that it never goes back.
 
 pub mod eviction;
 pub mod health;

@@ -1,7 +1,7 @@
 //! The queue of nodes of a zone that wait for their NoExecute taint.
 //!
-//! A name enters once and blocks its duplicates until it is removed, also after it was served: a node is tainted once
-//! per failure.
+//! A name enters once and blocks its duplicates until it is removed, also after it was served: a node is
+//! tainted once per failure.
 
 use super::limiter::Limiter;
 use jiff::Timestamp;
@@ -10,7 +10,6 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A node in the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Node name.
     pub name: String,
     /// UID of the Node when it was queued.
     pub uid: String,
@@ -26,7 +25,6 @@ pub struct TimedQueue {
 }
 
 impl TimedQueue {
-    /// Empty.
     pub fn new(rate: f64, now: Timestamp) -> Self {
         Self {
             waiting: BTreeMap::new(),
@@ -49,14 +47,15 @@ impl TimedQueue {
         true
     }
 
-    /// Takes a node out, wherever it is, and unblocks its name. One that is being served is not queued again.
+    /// Takes a node out of the queue and unblocks its name. An entry that is being served is not queued
+    /// again.
     pub fn remove(&mut self, name: &str) -> bool {
         self.waiting.retain(|_, entry| entry.name != name);
         self.names.remove(name)
     }
 
-    /// The next entry to serve, or none. As upstream, a token is taken before the time of the head is looked at, so
-    /// that a head which is not due costs a token.
+    /// The next entry to serve, or none. As upstream, a token is taken before the time of the head is looked
+    /// at, so that a head which is not due costs a token.
     pub fn next(&mut self, now: Timestamp) -> Option<Entry> {
         let (&(due, _), _) = self.waiting.first_key_value()?;
         if !self.limiter.try_accept(now) || due > now {

@@ -22,7 +22,7 @@ const BY_CONDITION: [(&str, &str, &str); 6] = [
         "node.kubernetes.io/network-unavailable",
     ),
 ];
-/// GA label and the beta label that must say the same.
+/// Labels and their former beta names, which must have the same values.
 const MIRRORED_LABELS: [(&str, &str); 2] = [
     ("kubernetes.io/os", "beta.kubernetes.io/os"),
     ("kubernetes.io/arch", "beta.kubernetes.io/arch"),
@@ -52,8 +52,8 @@ pub fn evicts_by(node: &Node, key: &str) -> bool {
         .any(|taint| taint.effect == NO_EXECUTE && taint.key == key)
 }
 
-/// The node's taints with NoExecute `add` and without NoExecute `remove`; `None` if they are so already. A taint that
-/// is there keeps its `timeAdded`.
+/// The node's taints with NoExecute `add` and without NoExecute `remove`; `None` if they are so already. A
+/// taint that is there keeps its `timeAdded`.
 pub fn swapped(node: &Node, add: &str, remove: &str, now: Timestamp) -> Option<Vec<Taint>> {
     if evicts_by(node, add) && !evicts_by(node, remove) {
         return None;
@@ -79,8 +79,9 @@ pub fn reachable(node: &Node) -> Option<Vec<Taint>> {
         .then(|| of(node).iter().filter(|taint| !ours(taint)).cloned().collect())
 }
 
-/// The node's taints with the NoSchedule taints that its conditions and `spec.unschedulable` ask for, and without the
-/// others of those keys; `None` if they are so already. Taints of other keys and effects are left alone.
+/// The node's taints with the NoSchedule taints that its conditions and `spec.unschedulable` ask for, and
+/// without the others of those keys; `None` if they are so already. Taints of other keys and effects are left
+/// alone.
 pub fn by_condition(node: &Node, now: Timestamp) -> Option<Vec<Taint>> {
     let managed = |taint: &&Taint| taint.effect == NO_SCHEDULE && is_managed(&taint.key);
     let wanted = wanted_keys(node);

@@ -1,7 +1,7 @@
 //! Which taints a pod tolerates, and for how long: the rules of Kubernetes' taint eviction controller.
 //!
-//! Source: Kubernetes 1.36, `ToleratesTaint`, `GetMatchingTolerations` and `DefaultTolerationSeconds`. Shared by
-//! the planner, which evicts pods of dead nodes, and by the stand-in for the stock controllers.
+//! Source: Kubernetes 1.36, `ToleratesTaint`, `GetMatchingTolerations` and `DefaultTolerationSeconds`. Shared
+//! by the planner, which evicts pods of dead nodes, and by the stand-in for the stock controllers.
 
 use k8s_openapi::api::core::v1::{Taint, Toleration};
 
@@ -23,9 +23,9 @@ pub enum Stay {
 
 /// Whether one toleration matches one taint.
 ///
-/// The effect must be equal or left out; the key must be equal, or left out with operator `Exists`, which matches
-/// every taint; `Equal` (the default) compares values, `Exists` does not look at them. Any other operator
-/// (`Lt` and `Gt` are alpha) matches nothing.
+/// The effect must be equal or left out; the key must be equal, or left out with operator `Exists`, which
+/// matches every taint; `Equal` (the default) compares values, `Exists` does not look at them. Any other
+/// operator (`Lt` and `Gt` are alpha) matches nothing.
 pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     let effect = toleration.effect.as_deref().unwrap_or_default();
     if !effect.is_empty() && effect != taint.effect {
@@ -53,16 +53,16 @@ pub fn first_match<'a>(tolerations: &'a [Toleration], taint: &Taint) -> Option<&
     tolerations.iter().find(|toleration| tolerates(toleration, taint))
 }
 
-/// For how long a pod with these tolerations may stay under these `NoExecute` taints: every taint needs a match,
-/// and the shortest limit among the matches counts. No taints: for ever.
+/// For how long a pod with these tolerations may stay under these `NoExecute` taints: every taint needs a
+/// match, and the shortest limit among the matches counts. No taints: for ever.
 ///
 /// Taints with other effects are not looked at.
 pub fn stay(tolerations: &[Toleration], taints: &[Taint]) -> Stay {
     stay_with(tolerations, taints, |toleration| toleration.toleration_seconds)
 }
 
-/// As [`stay`], with the limit of a matching toleration read through `seconds`: a policy may put another number
-/// in place of the one that admission added.
+/// As [`stay`], with the limit of a matching toleration read through `seconds`: a policy may put another
+/// number in place of the one that admission added.
 pub fn stay_with(
     tolerations: &[Toleration],
     taints: &[Taint],

@@ -75,8 +75,8 @@ impl Rates {
         }
     }
 
-    /// Taints per second in a zone of `size` nodes. A full disruption keeps the normal rate: where every zone is
-    /// fully disrupted, the caller stops them all.
+    /// Taints per second in a zone of `size` nodes. A full disruption keeps the normal rate: where every zone
+    /// is fully disrupted, the caller stops them all.
     pub fn rate(&self, state: ZoneState, size: usize) -> f64 {
         match state {
             ZoneState::Initial | ZoneState::Normal | ZoneState::Full => self.eviction,

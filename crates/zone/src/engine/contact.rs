@@ -49,7 +49,8 @@ impl Engine {
             return self.take_ack(header, ack);
         }
         if let Body::Heartbeat(heartbeat) = &message.body {
-            // Answered in any case: that is how the asker learns who lives here, and how we learn it.
+            // Answered even before it is known to be new: by the answer the asker learns this agent's present
+            // life.
             self.answer(header, heartbeat);
         }
         if !self.is_new(header) {
@@ -70,8 +71,8 @@ impl Engine {
         }
     }
 
-    /// Whether the datagram belongs to the sender's proven life and was not seen before. A sender of another life is
-    /// asked for proof.
+    /// Whether the datagram belongs to the sender's proven life and was not seen before. A sender of another
+    /// life is asked for proof.
     fn is_new(&mut self, header: Header) -> bool {
         let Some(peer) = self.peers.get_mut(&header.from) else {
             return false;
@@ -227,8 +228,8 @@ impl Engine {
         }
     }
 
-    /// Tells everybody at once when what this agent says of its node changes: a cut cloud link should be known in
-    /// milliseconds, not in a period.
+    /// Sends heartbeats at once when the facts about this agent's node change, so that observers and
+    /// reporters know of a cut cloud link within milliseconds and not after a period.
     pub(super) fn tell_if_changed(&mut self, before: Facts) {
         if self.facts == before || !self.roster.contains(self.me) {
             return;

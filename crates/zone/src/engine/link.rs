@@ -1,24 +1,26 @@
 //! How a listed agent proves that its node reaches the API server: by writes that readers see (hazard 47).
 //!
-//! Proxies and edge caches answer pings and reads in the API server's place; only a write gets through to it. The
-//! engine decides when a write is due, the caller makes it and says what became of it.
+//! Proxies and edge caches answer pings and reads in the API server's place; only a write gets through to it.
+//! The engine decides when a write is due, the caller makes it and says what became of it.
 
 use super::{Engine, Output};
 use crate::Millis;
 
-/// The first write comes at a random time within this, so that a zone that is listed as a whole does not write at
-/// once.
+/// The first write comes at a random time within this, so that in a zone that is listed as a whole not
+/// everybody writes at the same moment.
 const JITTER_MS: u64 = 3_000;
-/// From the start of one write to the next. Readers believe a link for 30 s after a write: two writes may be lost.
+/// From the start of one write to the next. Readers believe a link for 30 s after a write: two writes may be
+/// lost.
 const EVERY_MS: u64 = 10_000;
-/// Who loses half of its zone may be voted dead for it two periods later, and would hear of that too late to prove
-/// anything if it stalls then. So it proves its link unasked, so many times and this often: one of the writes is
-/// younger than that vote. The first comes within a moment, so that a zone that falls apart does not write at once.
+/// An agent that loses half of its zone may be voted dead two periods later, and if it stalls then, it hears
+/// of the vote too late to prove anything. So it proves its link without being asked, this many times and
+/// this often: one of the writes is younger than that vote. The first one comes after a short random time, so
+/// that in a zone that falls apart not everybody writes at the same moment.
 const UNASKED: u8 = 3;
 const UNASKED_EVERY_MS: u64 = 1_500;
 const UNASKED_JITTER_MS: u64 = 500;
-/// Who is asked whether it lives proves it unasked as well, this often at the most: the question came through, the
-/// answer may not.
+/// An agent that is asked whether it lives proves its link as well, at most this often: the question arrived,
+/// but the answer may get lost.
 const ASKED_EVERY_MS: u64 = 10_000;
 /// Longest wait after the first, second, … write that failed; the last value repeats. Half of it is random.
 const BACK_OFF_MS: [u64; 4] = [1_000, 2_000, 4_000, 5_000];
@@ -31,20 +33,14 @@ pub(super) enum Proof {
     /// This agent is not listed: it owes nobody a proof.
     #[default]
     NotOwed,
-    /// The next write is due then.
+    /// The next write is due at this time.
     Due {
-        /// When.
         at: Millis,
         /// Writes that failed since the last one that did not.
         failures: usize,
     },
     /// A write is under way.
-    Writing {
-        /// Since.
-        since: Millis,
-        /// As in `Due`.
-        failures: usize,
-    },
+    Writing { since: Millis, failures: usize },
 }
 
 impl Engine {
@@ -68,8 +64,8 @@ impl Engine {
         }
     }
 
-    /// This agent may be voted dead soon: it lost so much of its zone, or more of it than before. A write that failed
-    /// keeps its back-off.
+    /// This agent may be voted dead soon: it lost so much of its zone, or more of it than before. A write
+    /// that failed keeps its back-off.
     pub(super) fn prove_unasked(&mut self) {
         self.unasked = UNASKED;
         self.unasked_since = Some(self.now);
@@ -119,6 +115,6 @@ impl Engine {
 
     /// The last ZoneHealth that was read lists this agent's node, or the controller wants rounds about it.
     fn is_listed(&self) -> bool {
-        self.wanted.contains(&self.me) || self.reporter.press.lists(&self.identity.uid)
+        self.wanted.contains(&self.me) || self.reporter.publication.lists(&self.identity.uid)
     }
 }

@@ -1,7 +1,7 @@
 //! The agent's state machine: heartbeats, suspicion, confirm rounds, votes, the zone's report.
 //!
-//! It takes datagrams, facts and the time, and returns datagrams and things to do. Nothing in it waits: the caller
-//! comes back at [`Engine::deadline`] at the latest.
+//! It takes datagrams, facts and the time, and returns datagrams and things to do. Nothing in it waits: the
+//! caller comes back at [`Engine::deadline`] at the latest.
 //!
 //! | what | who | where |
 //! |---|---|---|
@@ -11,8 +11,11 @@
 //! | tally, suspects, confirm rounds | the three reporters | `reporter` |
 //! | what ZoneHealth shall say | the three reporters, the Lease's holder first | `report` |
 //! | writes that prove the link to the API server | every listed member | `link` |
+//!
+//! What goes in and comes out is in `event`.
 
 mod contact;
+mod event;
 mod link;
 mod peer;
 mod report;
@@ -20,17 +23,17 @@ mod reporter;
 mod voter;
 mod watch;
 
+pub use event::{CheckResult, Input, Note, Output, ZoneReport};
+
 use crate::Millis;
 use crate::keys::{self, Ed25519, Signer, Verifier};
 use crate::roster::{Member, MemberId, REPORTERS, Roster};
-use crate::verdict::{Health, Link, ROSTER_SETTLE_MS};
+use crate::verdict::{Link, ROSTER_SETTLE_MS};
 use crate::vote::Council;
-use crate::wire::{self, Body, EdgeState, Facts, Header, Message, Nonce};
-use evenkeel_api::zone::ZoneHealthStatus;
+use crate::wire::{self, Body, EdgeState, Facts, Header, Message};
 use peer::Peer;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// A gap between two calls longer than this is a pause of this process: its view is stale.
@@ -78,171 +81,6 @@ pub struct Identity {
     pub seen_alive: BTreeSet<MemberId>,
 }
 
-/// Something that happened.
-#[derive(Debug)]
-pub enum Input<'a> {
-    /// A datagram arrived.
-    Datagram(&'a [u8]),
-    /// The deadline is reached.
-    Tick,
-    /// State of the node's own kubelet and runtime.
-    Facts {
-        /// Kubelet.
-        kubelet: Health,
-        /// Container runtime.
-        runtime: Health,
-    },
-    /// The API server answered just now.
-    CloudContact,
-    /// Result of an [`Output::Check`].
-    Checked {
-        /// Round of the request.
-        round: Nonce,
-        /// Whom.
-        suspect: MemberId,
-        /// What.
-        result: CheckResult,
-    },
-    /// A roster, from the API server or from the cache of a former life.
-    Roster(Roster),
-    /// The members about which the controller needs rounds, in full: this replaces what was wanted before.
-    Wanted(BTreeSet<MemberId>),
-    /// ZoneHealth as it stands at the API server.
-    Published(&'a ZoneHealthStatus),
-    /// Whether this agent holds the zone's Lease.
-    Leading(bool),
-    /// What became of an [`Output::ProveLink`].
-    LinkProof {
-        /// The API server took the write.
-        written: bool,
-    },
-}
-
-/// What the check plugins say of a suspect's kubelet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CheckResult {
-    /// It answered as that node: with the pinned certificate.
-    Identity,
-    /// Nothing answered in time.
-    Failed,
-    /// Something answered without proving to be that node, or actively refused: somebody is there (hazard 10).
-    Inconclusive,
-    /// There is nothing that could be checked.
-    Unavailable,
-}
-
-/// Something to do.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Output {
-    /// Send a datagram.
-    Send {
-        /// To whom.
-        to: MemberId,
-        /// Where.
-        address: SocketAddr,
-        /// What.
-        bytes: Vec<u8>,
-    },
-    /// Run the check plugins against a member and come back with [`Input::Checked`].
-    Check {
-        /// To be returned with the result.
-        round: Nonce,
-        /// Whom.
-        suspect: MemberId,
-        /// Milliseconds after which the result is of no use.
-        within_ms: u64,
-    },
-    /// Write this to ZoneHealth, by compare-and-swap on what [`Input::Published`] said last.
-    Report(Box<ZoneReport>),
-    /// Write this agent's own AgentStatus, past any cache and so that the object changes, and come back with
-    /// [`Input::LinkProof`].
-    ProveLink,
-    /// Stand for the zone's Lease, or release it.
-    Stand(bool),
-    /// Remember across restarts that this member was seen alive.
-    SeenAlive(MemberId),
-    /// For the log.
-    Note(Note),
-    /// A datagram was refused; the reason is for metrics.
-    Refused(&'static str),
-}
-
-/// A report to be written.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ZoneReport {
-    /// Everything but the wall-clock times.
-    pub status: ZoneHealthStatus,
-    /// By node UID: for how many milliseconds the verdict has been held.
-    pub held_for_ms: BTreeMap<String, u64>,
-}
-
-/// Something worth a line in the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Note {
-    /// The edge to a subject changed.
-    Edge {
-        /// Node name.
-        subject: String,
-        /// Present state.
-        state: EdgeState,
-    },
-    /// A subject became a suspect.
-    Suspect {
-        /// Node name.
-        subject: String,
-        /// Observers without contact.
-        down: usize,
-        /// Observers alive.
-        live: usize,
-    },
-    /// A confirm round ended.
-    Round {
-        /// Node name.
-        subject: String,
-        /// Outcome in words.
-        outcome: &'static str,
-        /// Votes yes, no, abstain.
-        votes: (usize, usize, usize),
-        /// Members of the roster.
-        of: usize,
-    },
-    /// This process did not run for so many milliseconds.
-    Paused(u64),
-    /// This agent began or ceased to doubt its own view.
-    Doubt(bool),
-    /// A peer knows a newer roster.
-    NewerRoster(u64),
-}
-
-impl fmt::Display for Note {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Edge { subject, state } => write!(f, "edge to {subject} is {state:?}"),
-            Self::Suspect { subject, down, live } => {
-                write!(f, "{subject} is suspect: {down} of {live} live observers lost it")
-            }
-            Self::Round {
-                subject,
-                outcome,
-                votes: (yes, no, abstain),
-                of,
-            } => {
-                write!(
-                    f,
-                    "confirm round on {subject}: {outcome} ({yes} yes, {no} no, {abstain} abstain of {of})"
-                )
-            }
-            Self::Paused(ms) => write!(
-                f,
-                "this process did not run for {ms} ms: its votes have no weight for a while"
-            ),
-            Self::Doubt(true) => f.write_str("half of the zone or more is out of reach: accusing nobody"),
-            Self::Doubt(false) => f.write_str("more than half of the zone is within reach"),
-            Self::NewerRoster(version) => write!(f, "a peer has roster version {version}"),
-        }
-    }
-}
-
 /// The agent's state machine.
 pub struct Engine {
     config: Config,
@@ -262,21 +100,21 @@ pub struct Engine {
     cloud_contact: Option<Millis>,
     weightless_until: Millis,
     doubting: bool,
-    /// Reaches half of those it watches or fewer: reports nothing.
+    /// It reaches half of those it watches or fewer, so it reports nothing.
     on_smaller_side: bool,
-    /// May be on the smaller side, and how many it reached when it last looked.
+    /// It may be on the smaller side; `within` is how many it reached when it last looked.
     may_be_smaller: bool,
     within: usize,
     within_reach_since: Option<Millis>,
     edges: watch::Outbox,
     census_due: Millis,
     census: usize,
-    /// About whom the controller needs rounds; some of them may have left the roster.
+    /// Members about which the controller needs rounds; some of them may have left the roster.
     wanted: BTreeSet<MemberId>,
     proof: link::Proof,
-    /// Proofs that are still to be given unasked.
+    /// Writes that this agent still makes without being listed, to prove its link.
     unasked: u8,
-    /// When that was last begun.
+    /// When such a series of writes last began.
     unasked_since: Option<Millis>,
     voter: voter::Voter,
     reporter: reporter::Reporter,
@@ -334,15 +172,16 @@ impl Engine {
         engine
     }
 
-    /// The same engine in a zone whose members sign by another scheme. The agent's own key must be of that scheme.
+    /// The same engine in a zone whose members sign by another scheme. The agent's own key must be of that
+    /// scheme.
     #[must_use]
     pub fn verifying_with(mut self, verifier: Arc<dyn Verifier>) -> Self {
         self.verifier = verifier;
         self
     }
 
-    /// Takes in what happened at `now` and returns what is to be done, in order. `now` never runs backwards; if it
-    /// does, it counts as standing still.
+    /// Takes in what happened at `now` and returns what is to be done, in order. `now` never runs backwards;
+    /// if it does, it counts as standing still.
     pub fn handle(&mut self, now: Millis, input: Input<'_>) -> Vec<Output> {
         let gap = now.since(self.now);
         self.now = now.max(self.now);
@@ -443,7 +282,7 @@ impl Engine {
         self.schedule_watches();
     }
 
-    /// After a stall this process has not heard what arrived meanwhile: its silence accuses nobody.
+    /// During a stall this process could not hear what arrived, so silence in that time accuses nobody.
     fn stumble(&mut self) {
         self.voter.distrust_silence();
         for watch in self.peers.values_mut().filter_map(|peer| peer.watch.as_mut()) {
@@ -453,20 +292,22 @@ impl Engine {
         }
     }
 
-    /// Reaches half of those it watches or fewer, was paused, or has not met a majority in this life: accuses nobody.
+    /// Finds out whether this agent may accuse anybody. It may not while it reaches half of those it watches
+    /// or fewer, for a while after a pause, and before it has met a majority in this life.
     ///
-    /// Above all-pairs size those it watches are a sample: with 40 % of the zone dead, every sixth sample of ten is
-    /// for the greater part dead. There a voter doubts itself when three quarters are out of reach, and the majority
-    /// of all votes stands against a smaller side; who reports still needs more than half.
+    /// Above all-pairs size those it watches are a sample: with 40 % of the zone dead, every sixth sample of
+    /// ten is for the greater part dead. There a voter doubts itself when three quarters are out of reach,
+    /// and the majority of all votes stands against a smaller side; who reports still needs more than half.
     fn judge_myself(&mut self) {
         let (within, watched) = self.reach();
-        // Of two, one cannot be more than half; two never reach a verdict, and their report says only so.
+        // Of two members one is never more than half. They never reach a verdict, and their report only says
+        // so.
         let in_reach = if self.roster.len() == 2 {
             self.peers.values().any(|peer| peer.seen_alive)
         } else {
             (within + 1) * 2 > watched + 1
         };
-        // Of a sample a third is out of reach where half of the zone may be.
+        // With a sample, half of the zone may be out of reach when a third of the sample is.
         let may_be_smaller = !in_reach || !self.roster.all_pairs() && within * 3 < watched * 2;
         let loses_more = within < std::mem::replace(&mut self.within, within);
         if may_be_smaller && (loses_more || !self.may_be_smaller) {
@@ -487,7 +328,7 @@ impl Engine {
         }
     }
 
-    /// Has been within reach of a majority for long enough to have an opinion of everybody.
+    /// Whether this agent has reached a majority for long enough to have an opinion of every member.
     fn is_settled(&self) -> bool {
         !self.doubting
             && self
@@ -522,7 +363,8 @@ impl Engine {
         }
         let before = std::mem::replace(&mut self.roster, roster);
         for member in self.roster.members() {
-            // Another key is another agent: what was known of the former one is void.
+            // A member with another key is another agent, and nothing that was known of the former one holds
+            // for it.
             if before.get(member.id).is_some_and(|old| old.key != member.key) {
                 self.peers.remove(&member.id);
             }
@@ -566,7 +408,7 @@ impl Engine {
         }
     }
 
-    /// Alive to us: contact within three periods, and not given up.
+    /// Whether the peer counts as alive: contact within three periods, and its edge is not down.
     fn is_live(&self, peer: &Peer) -> bool {
         let down = peer
             .watch

@@ -5,7 +5,7 @@ use crate::roster::{MemberId, RosterRef};
 use crate::wire::{EdgeState, Facts};
 use std::collections::BTreeMap;
 
-/// A peer.
+/// Another member of the zone, as this agent knows it.
 #[derive(Debug)]
 pub(super) struct Peer {
     /// Its present life, proven by an ack to a fresh heartbeat of ours.
@@ -75,8 +75,8 @@ impl Peer {
         }
     }
 
-    /// For how many milliseconds neither agent nor kubelet has proved its identity, as far as this life can vouch for
-    /// it: without any contact that is the time for which it has been listening.
+    /// For how many milliseconds neither agent nor kubelet has proved its identity, as far as this life can
+    /// vouch for it: without any contact that is the time for which it has been listening.
     pub(super) fn silent_for(&self, now: Millis) -> u64 {
         now.since(self.contact.max(self.kubelet_proved).unwrap_or(self.known_since))
     }
@@ -112,7 +112,7 @@ impl Peer {
 /// The edge to a subject.
 #[derive(Debug)]
 pub(super) struct Watch {
-    /// Last conclusion.
+    /// What the last look at the subject concluded.
     pub(super) state: EdgeState,
     pub(super) phase: Phase,
 }
@@ -120,21 +120,12 @@ pub(super) struct Watch {
 /// Where the present look at a subject stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// The next heartbeat is due then.
-    Waiting {
-        /// When.
-        due: Millis,
-    },
+    /// The next heartbeat is due at this time.
+    Waiting { due: Millis },
     /// A heartbeat was sent, its ack is awaited.
-    Asked {
-        /// Since.
-        sent: Millis,
-        /// Until.
-        deadline: Millis,
-    },
+    Asked { sent: Millis, deadline: Millis },
     /// The ack did not come, or somebody else lost the subject: three probes directly and three relayed.
     Probing {
-        /// Since.
         since: Millis,
         /// Probes sent so far.
         sent: u8,
@@ -150,8 +141,8 @@ impl Watch {
     }
 }
 
-/// Which sequences of a life were seen: the highest, and the 64 below it. Datagrams may overtake each other, none
-/// counts twice.
+/// Which sequences of a life were seen: the highest, and the 64 below it. Datagrams may overtake each other,
+/// none counts twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Window {
     highest: u64,

@@ -1,10 +1,11 @@
 //! What ZoneHealth shall say, and who writes it when.
 //!
-//! The holder of the zone's Lease writes at once. Another reporter writes only what a majority signed and the holder
-//! has not published for as many seconds as the reporter's rank: the death of the holder costs a second, a lying
-//! holder cannot keep a verdict back. Who has just come within reach of a majority has no opinion of everybody yet, and
-//! writes like a reporter that is not the holder: where all agents restart at once, the evidence of life would run out
-//! while they wait for one another.
+//! The holder of the zone's Lease writes at once. Another reporter writes only what a majority signed and the
+//! holder has not published for as many seconds as the reporter's rank. So the death of the holder costs one
+//! second, and a lying holder cannot keep a verdict back. A holder that has just come within reach of a
+//! majority has no opinion of every member yet, and writes like a reporter that is not the holder. If it
+//! waited instead, evidence of life would run out wherever all agents restart at once, because they would
+//! wait for one another.
 
 use super::reporter::{Case, Held};
 use super::{Engine, Output, ZoneReport};
@@ -14,16 +15,17 @@ use crate::verdict::{Link, check, is_newer_report};
 use evenkeel_api::zone::{NodeVerdict, VerdictKind, ZoneHealthStatus};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A step of rank.
+/// How much longer each rank waits before it writes in the holder's place.
 const STEP_MS: u64 = 1_000;
-/// A report that was handed out is not handed out again for this long, unless the object moved meanwhile.
+/// A report that was given to the caller is not given again for this long, unless the object has changed
+/// since.
 const WRITING_MS: u64 = 1_000;
 /// Published evidence of life this old should have been renewed by the holder.
 const OVERDUE_ALIVE_MS: u64 = 8_000;
 
-/// What was published, and what is being written.
+/// The zone's published report as last seen, and whether a new one is being written.
 #[derive(Debug, Default)]
-pub(super) struct Press {
+pub(super) struct Publication {
     published: Option<Published>,
     handed_out: Option<Millis>,
     /// Newest sequence ever seen: readers have seen it too, whatever the object says now.
@@ -43,11 +45,11 @@ struct Published {
 struct Seen {
     evidence: Vec<String>,
     at: Millis,
-    /// It carries the verdict it was published with.
+    /// The evidence suffices for the verdict that it was published with.
     holds: bool,
 }
 
-impl Press {
+impl Publication {
     /// Whether the published report lists a node, whatever it says of it.
     pub(super) fn lists(&self, uid: &str) -> bool {
         let published = self.published.as_ref();
@@ -58,8 +60,8 @@ impl Press {
 impl Engine {
     pub(super) fn take_published(&mut self, status: &ZoneHealthStatus) {
         let now = self.now;
-        let before = self.reporter.press.published.take();
-        // How old what is found at the start is, nobody knows: it should have been renewed already.
+        let before = self.reporter.publication.published.take();
+        // Nobody knows the age of what is found at the start. It is taken for overdue.
         let found_at = if before.is_some() {
             now
         } else {
@@ -79,7 +81,7 @@ impl Engine {
             };
             seen.insert(node.uid.clone(), known.unwrap_or_else(look));
         }
-        let newest = match self.reporter.press.newest {
+        let newest = match self.reporter.publication.newest {
             Some(newest) if !is_newer_report(status.sequence, newest) => Some(newest),
             _ => Some(status.sequence),
         };
@@ -88,17 +90,17 @@ impl Engine {
             at: now,
             seen,
         });
-        self.reporter.press = Press {
+        self.reporter.publication = Publication {
             published,
             handed_out: None,
             newest,
         };
     }
 
-    pub(super) fn tick_press(&mut self) {
+    pub(super) fn tick_publication(&mut self) {
         let sees_the_zone = !self.doubting && !self.on_smaller_side;
-        // At once for the first time in a life; who lost sight of the zone since waits, so that its Lease does not
-        // change hands with every flap.
+        // The first time in a life an agent stands at once. Later it waits until it is settled, so that the
+        // zone's Lease does not change hands each time a link flickers.
         let may_stand = self.reporter.standing || !self.reporter.stood || self.is_settled();
         let stands =
             self.reporter.rank.is_some() && sees_the_zone && may_stand && self.facts.cloud == Link::Up;
@@ -111,12 +113,12 @@ impl Engine {
             return;
         }
         self.adopt_the_dead();
-        let Some(published) = &self.reporter.press.published else {
+        let Some(published) = &self.reporter.publication.published else {
             return;
         };
         if self
             .reporter
-            .press
+            .publication
             .handed_out
             .is_some_and(|at| self.now.since(at) < WRITING_MS)
         {
@@ -129,15 +131,15 @@ impl Engine {
         }
         let report = self.draft(published, leads);
         if !leads || differs(&report.status, &published.status) {
-            self.reporter.press.handed_out = Some(self.now);
+            self.reporter.publication.handed_out = Some(self.now);
             self.out.push(Output::Report(Box::new(report)));
         }
     }
 
-    /// Deaths that are published and hold, of nodes this agent has no contact with, are this agent's own from now on:
-    /// a change of reporters forgets nobody.
+    /// Deaths that are published and hold, of nodes this agent has no contact with, are this agent's own from
+    /// now on: a change of reporters forgets nobody.
     fn adopt_the_dead(&mut self) {
-        let Some(published) = &self.reporter.press.published else {
+        let Some(published) = &self.reporter.publication.published else {
             return;
         };
         let age = self.now.since(published.at);
@@ -257,7 +259,12 @@ impl Engine {
             reporter: self.name(self.me),
             roster_version: reference.version as i64,
             epoch: reference.epoch.to_string(),
-            sequence: self.reporter.press.newest.unwrap_or_default().wrapping_add(1),
+            sequence: self
+                .reporter
+                .publication
+                .newest
+                .unwrap_or_default()
+                .wrapping_add(1),
             members: self.roster.len() as i32,
             summary: summary(&nodes),
             nodes,

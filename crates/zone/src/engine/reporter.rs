@@ -12,20 +12,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A confirm round is over after this time.
 const ROUND_MS: u64 = 1_000;
-/// Who has not answered is asked again at these times into a round.
+/// Members that have not answered are asked again after each such interval of a round.
 const ASK_AGAIN_MS: u64 = 300;
 /// Suspects that come up within this time share a round.
 const GATHER_MS: u64 = 100;
 /// Evidence of life is renewed this often: three times within its time to live.
 const RENEW_ALIVE_MS: u64 = 4_500;
-/// While a death is young its round is repeated this often, counted from the start of the round. Readers need two
-/// rounds whose requests lie at least 12 s apart. Three repeats make 12.75 s; the rest is for writes that take
-/// differently long.
+/// While a death is young its round is repeated this often, counted from the start of the round. Readers need
+/// two rounds whose requests lie at least 12 s apart. Three repeats make 12.75 s; the rest is for writes that
+/// take differently long.
 const REPEAT_YOUNG_DEATH_MS: u64 = 4_250;
 /// A death is young for this long after this reporter first held it.
 const YOUNG_DEATH_MS: u64 = 60_000;
-/// Evidence of an older death is renewed this often, counted from the start of the round, so that it fits the present
-/// roster and later renewals of the Lease.
+/// Evidence of an older death is renewed this often, counted from the start of the round, so that it fits the
+/// present roster and later renewals of the Lease.
 const RENEW_DEAD_MS: u64 = 10_000;
 /// A round without majority is repeated after 1, 2, 4, then every 5 s.
 const RETRY_MS: [u64; 4] = [1_000, 2_000, 4_000, 5_000];
@@ -37,14 +37,14 @@ const ACQUIT_TROUBLED_MS: u64 = 5_000;
 #[derive(Debug, Default)]
 pub(super) struct Reporter {
     pub(super) leading: bool,
-    /// Rank among the reporters; `None`: not one of them.
+    /// Rank among the reporters; `None` if it is not one of them.
     pub(super) rank: Option<usize>,
     pub(super) standing: bool,
-    /// It stood before in this life.
+    /// It has stood for the Lease before in this life.
     pub(super) stood: bool,
     pub(super) cases: BTreeMap<MemberId, Case>,
     rounds: Vec<Round>,
-    pub(super) press: super::report::Press,
+    pub(super) publication: super::report::Publication,
 }
 
 /// What is going on with one node.
@@ -68,7 +68,8 @@ pub(super) struct Held {
     pub(super) kind: VerdictKind,
     /// First time that this kind was held.
     pub(super) since: Millis,
-    /// No later than `since`: of a verdict that another reporter published, when its round began by its published age.
+    /// No later than `since`: of a verdict that another reporter published, when its round began by its
+    /// published age.
     pub(super) known_since: Millis,
     pub(super) round_began: Millis,
     pub(super) made: Millis,
@@ -89,7 +90,8 @@ impl Reporter {
         !self.rounds.is_empty()
     }
 
-    /// The next time after `at` that a round about a death is due: what readers confirm should not wait for a tick.
+    /// The next time after `at` that a round about a death is due: what readers confirm should not wait for a
+    /// tick.
     pub(super) fn next_dead_round_after(&self, at: Millis) -> Option<Millis> {
         let is_dead = |case: &&Case| {
             case.held
@@ -122,11 +124,11 @@ impl Engine {
             self.finish_rounds();
             self.begin_round();
         }
-        self.tick_press();
+        self.tick_publication();
     }
 
-    /// Edges of live observers per subject: below L nothing, at H or above a suspect, in between a suspect after two
-    /// periods. Fewer than two live observers cannot be outvoted: straight to the confirm round.
+    /// Edges of live observers per subject: below L nothing, at H or above a suspect, in between a suspect
+    /// after two periods. Fewer than two live observers cannot be outvoted: straight to the confirm round.
     fn tally_edges(&mut self) {
         let mut lost: BTreeMap<MemberId, BTreeSet<MemberId>> = BTreeMap::new();
         let mut bad_facts: BTreeMap<MemberId, Facts> = BTreeMap::new();
@@ -175,8 +177,8 @@ impl Engine {
         }
     }
 
-    /// Whose observers all died with it is missed by nobody: who was watched by a suspect, and has no live observer
-    /// left, is looked into as well (hazard 5).
+    /// A node whose observers all died with it is missed by nobody. So a node that was watched by a suspect
+    /// and has no live observer left is voted on as well (hazard 5).
     fn open_unwatched(&mut self) {
         if self.roster.all_pairs() {
             return;
@@ -245,7 +247,7 @@ impl Engine {
         let ripe = case
             .unstable_since
             .is_some_and(|since| now.since(since) >= 2 * period);
-        // Nobody is left who could miss it: only a round can tell.
+        // No observer is left that could lose contact with it, so only a vote can tell.
         let unwatched = live == 0 && id != self.me;
         let suspect = unwatched || down > 0 && (live < 2 || down >= high || ripe);
         case.troubled = bad.is_some();
@@ -265,7 +267,8 @@ impl Engine {
             }
             _ => {}
         }
-        // 0.9 of the live observers have contact, nothing is known to be wrong, and the controller does not ask.
+        // Well: 0.9 of the live observers have contact, nothing is known to be wrong, and the controller does
+        // not want rounds about it.
         let contacts_suffice = 10 * (live - down) >= 9 * live;
         let well = !suspect && case.suspect_since.is_none() && bad.is_none() && contacts_suffice && !wanted;
         case.well_since = if well { case.well_since.or(Some(now)) } else { None };

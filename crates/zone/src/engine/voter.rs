@@ -1,4 +1,5 @@
-//! A voter's answer to a confirm request: yes on proof of identity, no on silence of everything, else an abstention.
+//! A voter's answer to a confirm request: yes on proof of identity, no on silence of everything, else an
+//! abstention.
 
 use super::watch::PERIOD_GRACE_MS;
 use super::{CheckResult, Engine, Output};
@@ -10,20 +11,21 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A voter answers at the latest this long after the request, whatever budget it names.
 const ANSWER_WITHIN_MS: u64 = 800;
-/// Reserved for the way back.
+/// Part of the asker's time that is left for the answer to travel back.
 const WAY_BACK_MS: u64 = 200;
 /// Probes of the suspect's agent for one request, and the time between two.
 const PROBES: u8 = 3;
 const PROBE_EVERY_MS: u64 = 200;
 /// An answer is kept for this long, so that a request sent again gets the same words.
 const KEEP_ANSWER_MS: u64 = 3_000;
-/// A shorter look than this finds nobody silent: an asker must not get a *no* by granting no time.
+/// A look that is shorter than this finds nobody silent. Otherwise an asker could get a *no* by granting no
+/// time.
 const LEAST_LOOK_MS: u64 = 600;
-/// For so long the suspect's agent may speak before its kubelet speaks for it: only the agent knows of its link to
-/// the cloud. As long as its probes are on their way.
+/// For this long the vote waits for the suspect's agent although its kubelet has answered, because only the
+/// agent knows its link to the cloud. It is the time that the probes take.
 const AGENT_FIRST_MS: u64 = PROBES as u64 * PROBE_EVERY_MS;
-/// At most this many questions are open at a time, in all and of one asker; more are left to the next round. No
-/// single member can use up what the others need.
+/// At most this many questions are open at a time, in all and of one asker; more are left to the next round.
+/// No single member can use up what the others need.
 const MAX_OPEN: usize = 256;
 const MAX_OPEN_OF_ONE: usize = 64;
 /// At most this many answers are kept.
@@ -45,7 +47,7 @@ struct Open {
     deadline: Millis,
     probes: u8,
     check: Option<CheckResult>,
-    /// Long enough, and this process ran all the while: only then does silence mean something.
+    /// The look is long enough, and this process ran all the time. Only then does silence mean something.
     whole: bool,
 }
 
@@ -64,7 +66,7 @@ impl Voter {
         self.open.clear();
     }
 
-    /// This process did not run for a moment: what it did not hear meanwhile proves nothing.
+    /// This process did not run for a moment, so what it did not hear proves nothing.
     pub(super) fn distrust_silence(&mut self) {
         for open in self.open.values_mut() {
             open.whole = false;
@@ -83,7 +85,8 @@ impl Engine {
     fn take_question(&mut self, asker: MemberId, round: Nonce, suspect: MemberId, budget: u16) {
         let question = (round, suspect);
         if let Some(given) = self.voter.given.get(&question) {
-            // Asked again: the answer was lost on the way, which it cannot be to ourselves.
+            // The asker repeats its question because it has not received the answer. An answer to ourselves
+            // is never lost.
             if asker != self.me {
                 let bytes = given.bytes.clone();
                 self.send_bytes(asker, bytes);
@@ -203,7 +206,8 @@ impl Engine {
             let facts = if !silent {
                 peer.facts
             } else if over || self.now >= open.since.plus(AGENT_FIRST_MS) {
-                // The machine and its kubelet live, its agent is silent: nothing is known of its link to the cloud.
+                // The machine and its kubelet live, its agent is silent: nothing is known of its link to the
+                // cloud.
                 Facts {
                     cloud: Link::Unknown,
                     kubelet: Health::Ok,

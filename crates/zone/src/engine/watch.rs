@@ -1,4 +1,4 @@
-//! What an observer sees of its subjects, and how it tells the others.
+//! What an observer sees of its subjects, and how it reports that to the others.
 
 use super::peer::{Phase, Reported, Watch};
 use super::{Engine, Note, Output};
@@ -18,13 +18,13 @@ const JUST_ANSWERED_MS: u64 = 300;
 /// Above all-pairs size, everybody keeps an eye on this many candidates for reporting, every fourth period.
 const CANDIDATES: usize = 4;
 
-/// When edges were last told.
+/// When this agent's edges are to be sent again.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     /// An edge changed since.
     pub(super) changed: bool,
     due: Millis,
-    /// Empty lists still to be sent, so that a lost one does not leave an old view with the others.
+    /// Empty lists still to be sent. One alone might get lost, and the others would keep an old view.
     farewells: u8,
 }
 
@@ -109,7 +109,7 @@ impl Engine {
         }
         let heard = |at: Option<Millis>| at.is_some_and(|at| at >= since);
         let Some(peer) = self.peers.get(&id) else { return };
-        // Who lives sends something in every period. Until one has passed, silence means little.
+        // A living subject sends something in every period. Until one has passed, silence means little.
         let quiet = peer
             .contact
             .is_none_or(|at| now.since(at) > self.config.period_ms + PERIOD_GRACE_MS);
@@ -192,7 +192,8 @@ impl Engine {
         }
     }
 
-    /// Tells the others: at once on a change, every period while something is not well.
+    /// Sends this agent's edges to the others: at once on a change, and every period while something is
+    /// wrong.
     pub(super) fn tick_edges(&mut self) {
         let (now, period) = (self.now, self.config.period_ms);
         if !self.edges.changed && now < self.edges.due {
@@ -205,7 +206,7 @@ impl Engine {
         } else if self.edges.farewells > 0 {
             self.edges.farewells -= 1;
         } else if all_pairs {
-            // Nothing to say, and everybody knows it.
+            // Everything is well, and the others have been sent that three times.
             (self.edges.changed, self.edges.due) = (false, now.plus(period));
             return;
         }
@@ -248,8 +249,8 @@ impl Engine {
         self.peers.iter().filter_map(entry).collect()
     }
 
-    /// In zones above all-pairs size: one member a period in turn, so that everybody has seen everybody alive, and
-    /// the candidates for reporting every fourth period.
+    /// In zones above all-pairs size: one member a period in turn, so that everybody has seen everybody
+    /// alive, and the candidates for reporting every fourth period.
     fn take_census(&mut self) {
         let strangers: Vec<MemberId> = self
             .peers

@@ -1,12 +1,13 @@
 //! A cheap stand-in for Ed25519, for simulations that drive hundreds of engines. Not part of the product.
 //!
-//! A simulation has one secret. The public key of an agent is derived from that secret and from the agent's seed. A tag
-//! is a short hash of the secret, the public key and the message, so that a datagram that was forged or changed on its
-//! way is refused as it would be with Ed25519. Whoever knows the simulation's secret can sign for everybody, and the
-//! hash is chosen for its speed alone, which is why this scheme protects nothing outside of a simulation.
+//! A simulation has one secret. The public key of an agent is derived from that secret and from the agent's
+//! seed. A tag is a short hash of the secret, the public key and the message, so that a datagram that was
+//! forged or changed on its way is refused as it would be with Ed25519. Whoever knows the simulation's secret
+//! can sign for everybody, and the hash is chosen for its speed alone, which is why this scheme protects
+//! nothing outside of a simulation.
 //!
-//! Public keys have 32 bytes and are points on the curve, and signatures have 64 bytes. Rosters and datagrams are
-//! therefore those of the product.
+//! Public keys have 32 bytes and are points on the curve, and signatures have 64 bytes. Rosters and datagrams
+//! are therefore those of the product.
 
 use super::{PublicKey, SIGNATURE_LEN, Signer, Verifier, hash};
 use std::fmt;

@@ -22,11 +22,11 @@ pub enum Refusal {
     /// The statements are no majority for what the report says.
     #[error("{valid} valid statements ({refused} refused, last: {last}) do not carry the verdict")]
     NoMajority {
-        /// Statements that count.
+        /// How many statements count.
         valid: usize,
-        /// Statements that do not.
+        /// How many statements do not count.
         refused: usize,
-        /// Why the last of them does not.
+        /// Why the last of those does not count.
         last: String,
     },
 }
@@ -41,7 +41,7 @@ pub struct Checked {
 }
 
 impl Checked {
-    /// The votes alone.
+    /// The votes without their sequences.
     pub fn votes(&self) -> Vec<Vote> {
         self.votes.values().map(|(_, vote)| *vote).collect()
     }

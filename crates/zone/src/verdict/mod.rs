@@ -1,9 +1,9 @@
 //! The reader's side: from published evidence to what a reader may rely on.
 //!
-//! The judge believes no writer. A reader checks the signatures of more than half of the roster itself, and remembers
-//! the newest sequence of every voter about every subject. Nothing else in a report decides anything: not what it
-//! leaves out, not who wrote it, not its own numbers. The one exception is the age of a round, which no voter signs
-//! yet; it can only make a round older than it is (`Death::requested`).
+//! The judge believes no writer. A reader checks the signatures of more than half of the roster itself, and
+//! remembers the newest sequence of every voter about every subject. Nothing else in a report decides
+//! anything: not what it leaves out, not who wrote it, not its own numbers. The one exception is the age of a
+//! round, which no voter signs yet; it can only make a round older than it is (`Death::requested`).
 
 mod evidence;
 mod zone;
@@ -21,19 +21,20 @@ use zone::Zone;
 
 /// Evidence of life is worth this long after the reader received it (hazard 1).
 pub const ALIVE_TTL_MS: u64 = 15_000;
-/// For this long after a new roster was seen, verdicts need the majority of the one before as well (hazard 4).
+/// For this long after a new roster was seen, verdicts need the majority of the one before as well (hazard
+/// 4).
 pub const ROSTER_SETTLE_MS: u64 = 15_000;
 /// Deaths that began within this time count for a storm (hazard 24).
 pub const STORM_WINDOW_MS: u64 = 60_000;
 
-/// Whether a report's sequence is newer than another's. It goes on from the other end when numbers run out, so that
-/// one report with the highest of all numbers does not silence the zone for ever.
+/// Whether a report's sequence is newer than another's. It goes on from the other end when numbers run out,
+/// so that one report with the highest of all numbers does not silence the zone for ever.
 pub fn is_newer_report(sequence: i64, than: i64) -> bool {
     sequence.wrapping_sub(than) > 0
 }
 
-/// What the signed evidence says of a node: the newest that was received, however long ago. Whether it still counts
-/// is for the judge to say, which knows the time and how far the watches can be trusted.
+/// What the signed evidence says of a node: the newest that was received, however long ago. Whether it still
+/// counts is for the judge to say, which knows the time and how far the watches can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// No valid evidence.
@@ -46,12 +47,13 @@ pub enum Verdict {
     OneShort(Death),
 }
 
-/// Evidence of life.
+/// Evidence of life: a majority of the zone had fresh contact with the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alive {
     /// When the reader received it.
     pub received: Millis,
-    /// Until when a majority of the statements is fresh: [`ALIVE_TTL_MS`] after the contacts that they rest on.
+    /// Until when a majority of the statements is fresh: [`ALIVE_TTL_MS`] after the contacts that they rest
+    /// on.
     pub until: Millis,
     /// What the node's agent says of its link to the API server.
     pub cloud: Link,
@@ -64,16 +66,16 @@ pub struct Alive {
 /// Evidence of death: one round of votes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Death {
-    /// Which round.
+    /// The random name of the round.
     pub round: Nonce,
-    /// When the voters were asked, on the reader's clock, by the most careful reading: the earliest possible. Evidence
-    /// that was already there when the reader began has an unknown age and reads as `Millis(0)`; reporters repeat
-    /// their rounds every few seconds, and the next one has an age.
+    /// When the voters were asked, on the reader's clock, by the most careful reading: the earliest possible.
+    /// Evidence that was already there when the reader began has an unknown age and reads as `Millis(0)`;
+    /// reporters repeat their rounds every few seconds, and the next one has an age.
     pub requested: Millis,
     /// When the reader received it.
     pub received: Millis,
-    /// For how long a majority had had no contact with the node when it signed, in milliseconds: the smallest age
-    /// among the largest ages that make a majority. It is signed.
+    /// For how long a majority had had no contact with the node when it signed, in milliseconds: the smallest
+    /// age among the largest ages that make a majority. It is signed.
     pub silence_ms: u64,
 }
 
@@ -84,7 +86,8 @@ pub enum NoVerdict {
     NotListed,
     /// The node is in no roster.
     NotAMember,
-    /// What was received is void: nothing of the zone has been seen to advance since the reader began (hazard 20).
+    /// What was received is void: nothing of the zone has been seen to advance since the reader began (hazard
+    /// 20).
     Void,
     /// The reporters say that there is no majority either way.
     NoMajority,
@@ -92,27 +95,27 @@ pub enum NoVerdict {
     Refused,
 }
 
-/// A link as its owner sees it.
+/// A node's link to the API server, as the node's agent sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Link {
-    /// Nothing known.
+    /// The agent has not been running for long enough to say, or said nothing.
     #[default]
     Unknown,
-    /// The last contact is recent.
+    /// The last contact with the API server is recent.
     Up,
-    /// No contact.
+    /// The last contact with the API server is too old, or there was none.
     Down,
 }
 
 /// Health of a part of the node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Health {
-    /// Nothing known.
+    /// Nobody has looked, or could tell.
     #[default]
     Unknown,
-    /// It answers.
+    /// The part answers.
     Ok,
-    /// It does not.
+    /// The part does not answer.
     Failing,
 }
 
@@ -151,11 +154,11 @@ impl Book {
         }
     }
 
-    /// Takes in a ZoneHealth as it was received at `now`. Returns what was refused in it, for logs; a refusal never
-    /// changes a verdict that stands.
+    /// Takes in a ZoneHealth as it was received at `now`. Returns what was refused in it, for logs; a refusal
+    /// never changes a verdict that stands.
     ///
-    /// `zone` is the caller's key, the same as in [`Book::heartbeat`]. When the object is replaced by another of its
-    /// name (its UID changed), call [`Book::forget`] first: versions and sequences begin anew.
+    /// `zone` is the caller's key, the same as in [`Book::heartbeat`]. When the object is replaced by another
+    /// of its name (its UID changed), call [`Book::forget`] first: versions and sequences begin anew.
     pub fn observe(
         &mut self,
         now: Millis,
@@ -167,9 +170,9 @@ impl Book {
         known.observe(&*self.verifier, now, roster, status)
     }
 
-    /// Takes in a renewal of the zone's Lease (its `renewTime` or holder changed), received at `now`. A holder whose
-    /// name no member of the roster has says nothing. The first renewal only shows where the Lease stands; the second
-    /// proves that somebody renews it.
+    /// Takes in a renewal of the zone's Lease (its `renewTime` or holder changed), received at `now`. A
+    /// holder whose name no member of the roster has says nothing. The first renewal only shows where the
+    /// Lease stands; the second proves that somebody renews it.
     pub fn heartbeat(&mut self, now: Millis, zone: &str, holder: &str) {
         self.zones
             .entry(zone.to_owned())
@@ -194,8 +197,8 @@ impl Book {
         self.zones.get(zone).and_then(Zone::advanced)
     }
 
-    /// Whether more than max(1, 25 %) of the zone's members died within [`STORM_WINDOW_MS`], by signed evidence
-    /// alone (hazards 24 and 51).
+    /// Whether more than max(1, 25 %) of the zone's members died within [`STORM_WINDOW_MS`], by signed
+    /// evidence alone (hazards 24 and 51).
     pub fn storm(&self, zone: &str, now: Millis) -> bool {
         self.zones.get(zone).is_some_and(|zone| zone.storm(now))
     }

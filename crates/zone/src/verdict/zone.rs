@@ -10,7 +10,7 @@ use crate::wire::{Answer, Nonce};
 use evenkeel_api::zone::{NodeVerdict, RosterSpec, VerdictKind, ZoneHealthStatus};
 use std::collections::BTreeMap;
 
-/// One zone.
+/// What a reader remembers of one zone.
 #[derive(Debug, Default)]
 pub(super) struct Zone {
     roster: Option<Roster>,

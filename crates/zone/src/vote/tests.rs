@@ -4,8 +4,8 @@ use rstest::rstest;
 
 const ROUND: u8 = 9;
 
-/// `votes`: one letter per member beginning with node 1, `y`es, `n`o, `a`bstain, `.` silent. The suspect is the last
-/// node, its letter is its own voice.
+/// `votes`: one letter per member beginning with node 1, `y`es, `n`o, `a`bstain, `.` silent. The suspect is
+/// the last node, its letter is its own voice.
 fn outcome(votes: &str, self_yes: bool) -> VerdictKind {
     let count = votes.len();
     let zone = Fixture::new(u8::try_from(count).unwrap());
@@ -89,8 +89,8 @@ fn votes_decide_by_more_than_half_of_the_roster(#[case] votes: &str, #[case] exp
     assert_eq!(outcome(votes, false), expected, "{votes}");
 }
 
-/// The same for every combination, with and without an answer of the suspect's agent, against the rule in words:
-/// floor(N/2)+1 equal votes, the suspect counted in N.
+/// The same for every combination, with and without an answer of the suspect's agent, against the rule in
+/// words: floor(N/2)+1 equal votes, the suspect counted in N.
 #[test]
 fn every_combination_up_to_seven_follows_the_rule() {
     for count in 1..=7_usize {

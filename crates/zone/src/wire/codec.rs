@@ -2,7 +2,7 @@
 
 use super::WireError;
 
-/// Appends fields.
+/// Appends fields to bytes.
 #[derive(Default)]
 pub(super) struct Writer(pub(super) Vec<u8>);
 

@@ -8,16 +8,16 @@ use crate::verdict::{Health, Link};
 /// Longest list in a datagram; longer ones are refused.
 pub const MAX_LIST: usize = 60;
 
-/// Random name of a confirm round.
+/// Random number that names a round of votes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nonce(pub [u8; 16]);
 
 /// First fields of every body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// Signer.
+    /// The member that sent and signed it.
     pub from: MemberId,
-    /// Addressee.
+    /// The member it is meant for.
     pub to: MemberId,
     /// Random number of the sender's present life.
     pub incarnation: u64,
@@ -28,26 +28,26 @@ pub struct Header {
 /// A datagram's contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// From, to, sequence.
+    /// The fields that every datagram has.
     pub header: Header,
-    /// The rest.
+    /// The fields of its kind.
     pub body: Body,
 }
 
-/// The kinds.
+/// The kinds of datagrams, each with its number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// 1: are you there?
+    /// 1: asks a peer for an answer, and says how the sender's node is.
     Heartbeat(Heartbeat),
-    /// 2: I am.
+    /// 2: answers a heartbeat.
     Ack(Ack),
-    /// 3: pass this on.
+    /// 3: asks a peer to pass on a datagram to a third member.
     Relay(Relay),
-    /// 4: what I see of my subjects, where it is not plainly well.
+    /// 4: reports the sender's subjects, as far as they are not plainly well.
     Edges(Edges),
-    /// 5: what do you say of these?
+    /// 5: asks a member for its votes on suspects.
     Confirm(ConfirmRequest),
-    /// 6: this; evidence for readers.
+    /// 6: one vote; the signed datagram is the evidence that readers check.
     Ballot(Ballot),
 }
 
@@ -56,24 +56,24 @@ pub enum Body {
 pub struct Facts {
     /// Its link to the API server.
     pub cloud: Link,
-    /// Its kubelet.
+    /// Whether its kubelet answers.
     pub kubelet: Health,
-    /// Its container runtime.
+    /// Whether its container runtime answers.
     pub runtime: Health,
 }
 
-/// Probe of a peer.
+/// Asks a peer for an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Heartbeat {
     /// Roster of the sender.
     pub roster: RosterRef,
-    /// 0 well; above, the sender doubts itself.
+    /// 0 if the sender trusts its own view; any other value if it does not, so that it accuses nobody.
     pub doubt: u8,
     /// Of the sender's node.
     pub facts: Facts,
     /// Tenths of a second since the sender last reached the API server, saturating.
     pub cloud_age: u16,
-    /// The answer goes back through this member; [`MemberId::NOBODY`]: directly.
+    /// The member through which the answer goes back; [`MemberId::NOBODY`] if it goes directly.
     pub via: MemberId,
 }
 
@@ -97,32 +97,32 @@ pub struct Ack {
 /// A signed datagram to be passed on unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Relay {
-    /// To whom.
+    /// The member it is for.
     pub target: MemberId,
-    /// What.
+    /// The signed datagram.
     pub inner: Vec<u8>,
 }
 
 /// State of the edge from an observer to a subject.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EdgeState {
-    /// It answers.
+    /// The subject answers directly.
     #[default]
     Up,
-    /// It answers through others only.
+    /// The subject answers only through other members.
     Degraded,
-    /// It sends, and does not answer.
+    /// The subject's own datagrams arrive, but it does not answer ours.
     OneWay,
-    /// Silence: direct, relayed and inbound.
+    /// The subject does not answer, neither directly nor through others, and sends nothing.
     Down,
 }
 
-/// One edge.
+/// What an observer sees of one subject.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Edge {
-    /// Whom.
+    /// The member that is watched.
     pub subject: MemberId,
-    /// How.
+    /// Whether it answers.
     pub state: EdgeState,
     /// What the subject last said of itself.
     pub facts: Facts,
@@ -141,14 +141,14 @@ pub struct Edges {
     pub edges: Vec<Edge>,
 }
 
-/// Question of a reporter.
+/// A reporter asks for votes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfirmRequest {
     /// Name of the round.
     pub round: Nonce,
     /// Roster the round is held under.
     pub roster: RosterRef,
-    /// Milliseconds in which an answer is of use.
+    /// Milliseconds after which an answer is of no use.
     pub budget: u16,
     /// At most [`MAX_LIST`].
     pub suspects: Vec<MemberId>,
@@ -157,7 +157,7 @@ pub struct ConfirmRequest {
 /// What a voter says of a suspect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Answer {
-    /// Nothing that would count.
+    /// The voter cannot tell; this counts for neither side.
     #[default]
     Abstain,
     /// It lives: its agent or its kubelet answered with its identity.
@@ -171,17 +171,18 @@ pub enum Answer {
 pub struct Ballot {
     /// Name of the round.
     pub round: Nonce,
-    /// On whom.
+    /// The member that is voted on.
     pub suspect: MemberId,
     /// Last incarnation of the suspect's agent that the voter knows; 0: none.
     pub suspect_incarnation: u64,
     /// Roster the vote is bound to.
     pub roster: RosterRef,
-    /// What.
+    /// The vote.
     pub answer: Answer,
     /// Milliseconds between the last contact that proved the suspect's identity (its agent's signature or its
-    /// kubelet's pinned certificate) and this vote. A voter whose present life had no such contact states for how long
-    /// it has been listening for one, which is at most the time since its agent started. 0 in the suspect's own voice.
+    /// kubelet's pinned certificate) and this vote. A voter whose present life had no such contact states for
+    /// how long it has been listening for one, which is at most the time since its agent started. 0 in the
+    /// suspect's own voice.
     pub contact_age: u32,
     /// What the suspect says of itself, and the voter's check of its kubelet.
     pub facts: Facts,
@@ -199,7 +200,7 @@ impl Body {
         }
     }
 
-    /// Name for logs and metrics.
+    /// Name of the kind, for logs and metrics.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Heartbeat(_) => "heartbeat",

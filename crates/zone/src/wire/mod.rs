@@ -4,10 +4,11 @@
 //! magic "EK" | major | minor | kind | body length (u16) | body | Ed25519 signature (64)
 //! ```
 //!
-//! The signature covers a context string and everything before it, so that a signed datagram can be passed on by a
-//! relay or shown to a reader as evidence. All bytes count: a frame of another length is refused. A body may be
-//! longer than this version knows (a later minor version appended fields): the rest is ignored. Another major version
-//! is refused. Numbers are in network order. See [`Body`] for the fields of each kind, in the order of encoding.
+//! The signature covers a context string and everything before it, so that a signed datagram can be passed on
+//! by a relay or shown to a reader as evidence. All bytes count: a frame of another length is refused. A body
+//! may be longer than this version knows (a later minor version appended fields): the rest is ignored.
+//! Another major version is refused. Numbers are in network order. See [`Body`] for the fields of each kind,
+//! in the order of encoding.
 
 mod codec;
 mod message;
@@ -39,10 +40,10 @@ pub enum WireError {
     /// Shorter than its own fields, or trailing bytes.
     #[error("length does not match the contents")]
     Truncated,
-    /// Not ours.
+    /// The bytes do not begin as a datagram of an agent does.
     #[error("not a datagram of an agent")]
     Magic,
-    /// Another major version.
+    /// A major version that this agent does not speak.
     #[error("protocol version {0} is not spoken here")]
     Version(u8),
     /// A kind that this version does not know.
@@ -54,7 +55,7 @@ pub enum WireError {
     /// The signature is not the sender's.
     #[error("signature is not the sender's")]
     Signature,
-    /// Not base64 (evidence only).
+    /// Evidence in a report that is not base64.
     #[error("evidence is not base64")]
     Base64,
 }
@@ -138,7 +139,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Encodes and signs.
+/// Encodes a message and signs it.
 pub fn seal(message: &Message, key: &dyn Signer) -> Vec<u8> {
     seal_body(message.body.kind(), &message::encode(message), key)
 }

@@ -152,8 +152,8 @@ fn suppression_is_settled_also_after_a_restart() {
     assert_eq!(stage.pod_now("web").ready, Status::False);
 }
 
-/// The kubelet renews its Lease once more and falls silent before it writes its status: the mark stands, and stock
-/// Kubernetes does not mark the pods a second time.
+/// The kubelet renews its Lease once more and falls silent before it writes its status: the mark stands, and
+/// stock Kubernetes does not mark the pods a second time.
 #[test]
 fn suppression_is_settled_where_a_renewal_came_after_the_mark_and_no_other() {
     let mut stage = Stage::with_nodes(3).policy(|spec| spec.mode = Some(ModePolicy::Observe));

@@ -166,7 +166,8 @@ fn agents_that_are_all_down_do_not_make_a_zone_dark() {
     );
 }
 
-/// Followers and people read what the leader records; without a record they would keep to what they thought before.
+/// Followers and people read what the leader records; without a record they would keep to what they thought
+/// before.
 #[test]
 fn a_node_that_is_unknown_when_a_leader_starts_is_recorded() {
     let mut stage = Stage::with_nodes(3);

@@ -19,8 +19,8 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-/// A consistent read of a node's Lease and Node speaks for all evictions on it that begin within this time. A node that
-/// writes meanwhile is seen by the watches, and the planner asks for no more of them.
+/// A consistent read of a node's Lease and Node speaks for all evictions on it that begin within this time. A
+/// node that writes meanwhile is seen by the watches, and the planner asks for no more of them.
 const SILENCE_HOLDS: Duration = Duration::from_secs(5);
 /// Nodes whose last read is remembered.
 const READS_KEPT: usize = 256;
@@ -30,9 +30,9 @@ const READS_KEPT: usize = 256;
 pub(super) enum Outcome {
     /// Done, or there was nothing left to do.
     Done,
-    /// The object changed meanwhile: the next look decides anew.
+    /// The object has changed; the next look decides again.
     Stale,
-    /// A sign of life, or leadership was lost: it must not be done.
+    /// The action must not be done: the node gave a sign of life, or this replica leads no longer.
     Refused(String),
 }
 
@@ -44,16 +44,13 @@ pub(super) enum ActionError {
     Api {
         /// What was tried, with the object's name.
         what: String,
-        /// Why not.
         #[source]
         source: kube::Error,
     },
     /// An object of ours could not be written as JSON.
     #[error("cannot write {what} as JSON")]
     Json {
-        /// Which.
         what: String,
-        /// Why not.
         #[source]
         source: serde_json::Error,
     },
@@ -99,15 +96,16 @@ impl Executor {
         }
     }
 
-    /// The fencing token of the present term, as an annotation of what is written: whoever orders writes of two leaders
-    /// later can tell them apart.
+    /// The fencing token of the present term, as an annotation of what is written: whoever orders writes of
+    /// two leaders later can tell them apart.
     fn stamp(&self) -> BTreeMap<&'static str, Option<String>> {
         let token = self.gate.proof.as_ref().and_then(election::Gate::token);
         let stamp = token.map(|token| (annotations::FENCING_TOKEN, Some(token.to_string())));
         stamp.into_iter().collect()
     }
 
-    /// Carries an action out. `signs`: what was last seen of the node's own writes when the action was planned.
+    /// Carries an action out. `signs`: what was last seen of the node's own writes when the action was
+    /// planned.
     pub(super) async fn perform(&self, action: &Action, signs: &LastSigns) -> Result<Outcome> {
         let outcome = self.attempt(action, signs).await;
         let label = match &outcome {

@@ -20,8 +20,8 @@ impl Executor {
         Api::all(self.client.clone())
     }
 
-    /// Quorum reads of Lease, AgentStatus and Node: the Node if it wrote nothing since `signs` were seen, else why not
-    /// (hazard 21).
+    /// Quorum reads of Lease, AgentStatus and Node: the Node if it wrote nothing since `signs` were seen,
+    /// else why not (hazard 21).
     pub(super) async fn still_silent(
         &self,
         node: &NodeRef,
@@ -162,8 +162,8 @@ impl Executor {
         settled(format!("write the taints of node {}", node.name), answer)
     }
 
-    /// By the external-detector contract (KEP-6371): another reason than the stock controller's, the heartbeat
-    /// untouched, and never over a condition newer than the one that was decided upon.
+    /// By the external-detector contract (KEP-6371): another reason than the stock controller's, the
+    /// heartbeat untouched, and never over a condition newer than the one that was decided upon.
     pub(super) async fn mark_node_unknown(
         &self,
         node: &NodeRef,

@@ -42,8 +42,9 @@ impl Executor {
         settled(format!("write Ready={status} of pod {pod}"), answer)
     }
 
-    /// Says why and under which term, then deletes: with the UID as precondition, so that a namesake made meanwhile lives, and with the
-    /// pod's own grace period. Disruption budgets do not hold back pods of dead nodes.
+    /// Says why and under which term, then deletes: with the UID as precondition, so that a namesake made
+    /// meanwhile lives, and with the pod's own grace period. Disruption budgets do not hold back pods of dead
+    /// nodes.
     pub(super) async fn evict(&self, pod: &PodRef, message: &str) -> Result<Outcome> {
         let patch = json!({
             "metadata": { "uid": pod.uid, "annotations": self.stamp() },

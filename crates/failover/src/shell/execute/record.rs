@@ -106,7 +106,8 @@ impl Executor {
         settled(format!("write the status of FailoverPolicy {policy}"), answer)
     }
 
-    /// One Event per object, reason and incident: its name says which, so that a second try is no second Event.
+    /// One Event per object, reason and incident: its name says which, so that a second try is no second
+    /// Event.
     pub(super) async fn event(&self, notice: &Notice) -> Result<Outcome> {
         let (namespace, about) = match &notice.about {
             About::Node(node) => (
@@ -193,7 +194,8 @@ fn reference(kind: &str, namespace: Option<&str>, name: &str, uid: &str) -> Obje
     }
 }
 
-/// FNV-1a, 64 bits, over parts kept apart: stable across versions, which the standard hasher does not promise.
+/// FNV-1a, 64 bits, over parts kept apart: stable across versions, which the standard hasher does not
+/// promise.
 fn fnv1a(parts: &[&str]) -> u64 {
     let bytes = parts.iter().flat_map(|part| part.bytes().chain([0xff]));
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {

@@ -1,4 +1,4 @@
-//! The one entrance: which rule speaks about a request.
+//! The entry point of the rules: it finds the rule for a request and applies it.
 
 use super::{Operation, Request, View, endpoints, nodes, pods, slices};
 use evenkeel_api::names;
@@ -10,9 +10,8 @@ use serde_json::Value;
 /// What becomes of a write. It is always allowed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
-    /// As it is.
+    /// It passes unchanged.
     Pass(PassReason),
-    /// Corrected.
     Patch(Correction),
 }
 
@@ -50,7 +49,7 @@ pub struct Correction {
     /// JSON patch: one `test` and one replacement of a whole list, never an index, so that it either fits the
     /// object as it was judged or does not apply at all.
     pub patch: json_patch::Patch,
-    /// Nodes on whose behalf.
+    /// The nodes that the correction protects.
     pub nodes: Vec<String>,
     /// For people: what was kept.
     pub what: String,
@@ -95,7 +94,8 @@ type Rule = fn(&Request, &View) -> Result<Correction, PassReason>;
 
 fn rule_for(request: &Request) -> Option<Rule> {
     let user = request.user_info.username.as_str();
-    // The lists of stock users never contain an account of ours; this holds even if somebody adds one to them.
+    // The lists of stock users never contain an account of ours; this holds even if somebody adds one to
+    // them.
     if is_our_own(user) {
         return None;
     }

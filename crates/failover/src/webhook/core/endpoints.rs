@@ -1,4 +1,4 @@
-//! `endpoints` (the legacy kind) by the stock endpoint controllers: as `slices`, in the older form.
+//! Writes of the stock endpoint controllers to `endpoints`, the legacy kind. The rule is that of `slices`.
 
 use super::{Correction, PassReason, Request, View, slices};
 use serde_json::{Map, Value, json};
@@ -54,8 +54,8 @@ pub(super) fn keep_ready(request: &Request, view: &View) -> Result<Correction, P
     ))
 }
 
-/// The subset with `kept` among its ready addresses. They come in the order of the old object, so that a write
-/// that changes nothing else becomes no change at all.
+/// The subset with `kept` among its ready addresses. They come in the order of the old object, so that a
+/// write that changes nothing else becomes no change at all.
 fn rebuilt(subset: &Value, kept: &[&Value], left: &[&Value], old: &Value) -> Value {
     let mut rebuilt: Map<String, Value> = subset.as_object().cloned().unwrap_or_default();
     if kept.is_empty() {

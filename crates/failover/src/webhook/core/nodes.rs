@@ -1,12 +1,12 @@
-//! `nodes` by the stock node controller.
+//! Writes of the stock node controller to `nodes`.
 
 use super::{Correction, PassReason, Request, View};
 use evenkeel_api::names::taints;
 use serde_json::Value;
 
-/// Takes the NoExecute taint `unreachable` out, also one that was there before (it slipped through while the webhook
-/// was down), so that the clock of tolerationSeconds never starts. NoSchedule stays: a protected node gets no new
-/// pods. So does `not-ready`: that is the kubelet's own word, which no neighbour can take back.
+/// Takes the NoExecute taint `unreachable` out, also one that was there before (it slipped through while the
+/// webhook was down), so that the clock of tolerationSeconds never starts. NoSchedule stays: a protected node
+/// gets no new pods. So does `not-ready`: that is the kubelet's own word, which no neighbour can take back.
 pub(super) fn strip_no_execute(request: &Request, view: &View) -> Result<Correction, PassReason> {
     let node = &request.object;
     let name = node["metadata"]["name"].as_str().unwrap_or(&request.name);

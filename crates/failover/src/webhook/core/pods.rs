@@ -1,18 +1,19 @@
-//! `pods/status` by the stock node controller: the first line of defence.
+//! Writes of the stock node controller to `pods/status`.
 //!
-//! A pod that keeps its Ready condition never leaves a Service, a gateway or a mesh: no watcher sees anything.
+//! This is the rule that protects most: a pod that keeps its Ready condition never leaves a Service, a
+//! gateway or a mesh, because no watcher ever sees a change.
 //!
-//! The stock controller marks a node's pods once, so what is kept here must be settled when the node is no longer
-//! vouched for (hazard 22). No record is needed for that, and none can be lost: a pod that is Ready on a node that
-//! carries the stock controller's mark is owed, whoever kept it so. The planner marks it by that rule.
+//! The stock controller marks a node's pods once, so what is kept here must be settled when the node is no
+//! longer vouched for (hazard 22). No record is needed for that, so none can be lost: the planner marks every
+//! pod that is Ready on a node that carries the stock controller's mark, whoever kept it ready.
 
 use super::{Correction, PassReason, Request, View};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Keeps the old Ready condition where the write does nothing but turn it from True to False, and the pod's own
-/// containers and readiness gates say ready (hazard 22). The write itself proves that the node's Lease is stale:
-/// the stock controller marks pods only after its grace period (hazard 20).
+/// Keeps the old Ready condition where the write does nothing but turn it from True to False, and the pod's
+/// own containers and readiness gates say ready (hazard 22). The write itself proves that the node's Lease is
+/// stale: the stock controller marks pods only after its grace period (hazard 20).
 pub(super) fn keep_readiness(request: &Request, view: &View) -> Result<Correction, PassReason> {
     let (new, old) = (&request.object, &request.old_object);
     let node = new["spec"]["nodeName"].as_str().unwrap_or_default();

@@ -19,7 +19,6 @@ pub struct Request {
     pub namespace: String,
     /// What is done.
     pub operation: Operation,
-    /// Who writes.
     pub user_info: User,
     /// The new object; null on a delete.
     pub object: Value,
@@ -39,7 +38,6 @@ pub struct Resource {
     pub resource: String,
 }
 
-/// The writer.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct User {

@@ -1,16 +1,18 @@
-//! `endpointslices` by the stock endpoint controllers: the second line, for pods that were marked before there was
-//! a verdict or while the webhook was down. Slices are corrected here at admission only, never by writing them, so
-//! that two controllers never fight over one (hazard 23).
+//! Writes of the stock endpoint controllers to `endpointslices`.
+//!
+//! This rule is needed for pods that were marked before there was a verdict, or while the webhook was down.
+//! Slices are corrected only here, at admission, and never written by us, so that two controllers never fight
+//! over one (hazard 23).
 
 use super::{Correction, PassReason, Request, View};
 use serde_json::{Value, json};
 
-/// Endpoints that were ready in the old object, on a node whose readiness is kept as the evidence stands, and that do
-/// not terminate, stay ready.
+/// Endpoints that were ready in the old object, on a node whose readiness is kept as the evidence stands, and
+/// that do not terminate, stay ready.
 ///
-/// That the pod is not unready on its own account needs no look at the pod: while the Lease is stale its kubelet
-/// cannot report anything, so an endpoint that loses readiness then lost it to the stock controller's mark. Pods that
-/// failed or ended are not in a slice at all, and a terminating endpoint says so.
+/// That the pod is not unready on its own account needs no look at the pod: while the Lease is stale its
+/// kubelet cannot report anything, so an endpoint that loses readiness then lost it to the stock controller's
+/// mark. Pods that failed or ended are not in a slice at all, and a terminating endpoint says so.
 pub(super) fn keep_ready(request: &Request, view: &View) -> Result<Correction, PassReason> {
     let mut nodes = Vec::new();
     let mut reason = PassReason::Nothing;

@@ -7,7 +7,8 @@ use evenkeel_judge::Protection;
 use evenkeel_zone::Millis;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A view older than this is not acted upon (hazard 20): whoever refreshes it has stopped. Refreshed twice a second.
+/// A view that is older than this is not acted upon (hazard 20), because the loop that makes a new one twice
+/// a second must have stopped.
 pub const VIEW_TTL_MS: u64 = 2_000;
 
 /// The protected nodes at one instant. The default knows nothing and lets everything pass.
@@ -15,7 +16,7 @@ pub const VIEW_TTL_MS: u64 = 2_000;
 pub struct View {
     /// When this was made; `None` before the first complete look at the cluster.
     pub made_at: Option<Millis>,
-    /// By node name. Nodes that are not here are none of the webhook's business.
+    /// By node name. Writes to nodes that are not here pass unchanged.
     pub nodes: BTreeMap<String, Guarded>,
     /// Namespace and UID of pods that are the last of a Service.
     pub last: BTreeSet<(String, String)>,
@@ -28,10 +29,11 @@ pub struct Guarded {
     pub uid: String,
     /// What is kept as the evidence stands.
     pub now: Protection,
-    /// What is kept against a write that itself proves the Lease stale: the stock node controller acts only after its
-    /// grace period (hazard 20).
+    /// What is kept against a write that itself proves the Lease stale: the stock node controller acts only
+    /// after its grace period (hazard 20).
     pub if_stale: Protection,
-    /// Before the silence its own kubelet said Ready=False: what is marked then is marked for good reason.
+    /// Before it fell silent, its own kubelet wrote Ready=False. Pods that are marked then are marked
+    /// rightly.
     pub says_not_ready: bool,
     /// Its zone is Dark: pods that are the last of a Service keep their readiness (hazard 18).
     pub keeps_last: bool,

@@ -17,8 +17,8 @@ fn with_webhook() -> Setup {
     }
 }
 
-/// The zone vouches for `n3` while its Lease is still renewed; returns when the webhook believes it: the mark of the stock
-/// controller itself says that the Lease is stale.
+/// The zone vouches for `n3` while its Lease is still renewed; returns when the webhook believes it: the mark
+/// of the stock controller itself says that the Lease is stale.
 async fn vouch_for_n3(cluster: &Cluster) {
     cluster.outside.say("n3", Said::CutOff);
     cluster.pod("n3", "probe", None, None).await;

@@ -1,5 +1,5 @@
-//! Garbage collection: dependents of owners that are gone, owners that wait for their dependents, pods of nodes
-//! that are gone or out of service.
+//! Garbage collection: dependents of owners that are gone, owners that wait for their dependents, pods of
+//! nodes that are gone or out of service.
 
 use super::owned::{delete, identity, is_finished, node_of};
 use crate::cluster::{
@@ -25,7 +25,7 @@ const OWNER_KINDS: [&str; 6] = [
     "Pod",
 ];
 
-/// What to do about dependents, and about pods that nobody else can end.
+/// Deletes dependents of owners that are gone, and pods that no kubelet will ever end.
 pub fn reconcile(view: &Snapshot, _now: Timestamp) -> Vec<Action> {
     let objects = objects(view);
     let alive: HashSet<&str> = objects.iter().map(|(_, metadata)| identity(metadata).2).collect();
@@ -96,8 +96,8 @@ pub fn reconcile(view: &Snapshot, _now: Timestamp) -> Vec<Action> {
     actions
 }
 
-/// A pod that no kubelet will ever end: terminating and unbound, bound to a node that is gone, or terminating on
-/// a node that is out of service.
+/// A pod that no kubelet will ever end: terminating and unbound, bound to a node that is gone, or terminating
+/// on a node that is out of service.
 fn is_abandoned(pod: &Pod, view: &Snapshot) -> bool {
     let terminating = pod.metadata.deletion_timestamp.is_some();
     let Some(node) = node_of(pod) else {

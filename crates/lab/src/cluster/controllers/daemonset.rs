@@ -14,13 +14,14 @@ use crate::cluster::{
 };
 use jiff::Timestamp;
 use k8s_openapi::api::{
-    apps::v1::DaemonSet,
+    apps::v1::{DaemonSet, DaemonSetSpec},
     core::v1::{Node, Pod, PodSpec},
 };
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// What admission of taints a daemon pod gets beside its own tolerations: it stays through every node condition.
+/// What admission of taints a daemon pod gets beside its own tolerations: it stays through every node
+/// condition.
 const TOLERATED: [(&str, &str); 6] = [
     ("node.kubernetes.io/not-ready", "NoExecute"),
     ("node.kubernetes.io/unreachable", "NoExecute"),
@@ -38,16 +39,15 @@ pub fn reconcile(view: &Snapshot, now: Timestamp) -> Vec<Action> {
         .collect()
 }
 
-fn one(set: &DaemonSet, view: &Snapshot, now: Timestamp) -> Vec<Action> {
-    let (namespace, name, uid) = identity(&set.metadata);
-    let Some(spec) = &set.spec else { return Vec::new() };
-    if set.metadata.deletion_timestamp.is_some() {
-        return Vec::new();
-    }
-    let revision = template_hash(&spec.template);
+/// The pod that the set creates, as JSON and as a spec: its template with an owner and more tolerations.
+fn pod_template(
+    set: &DaemonSet,
+    spec: &DaemonSetSpec,
+    revision: &str,
+) -> serde_json::Result<(Value, PodSpec)> {
     let mut template = pod_from(
         &spec.template,
-        &[("controller-revision-hash", revision.as_str())],
+        &[("controller-revision-hash", revision)],
         owner_reference("apps/v1", "DaemonSet", &set.metadata),
     );
     let mut tolerations = template["spec"]["tolerations"]
@@ -57,8 +57,19 @@ fn one(set: &DaemonSet, view: &Snapshot, now: Timestamp) -> Vec<Action> {
     tolerations
         .extend(TOLERATED.map(|(key, effect)| json!({"key": key, "operator": "Exists", "effect": effect})));
     template["spec"]["tolerations"] = json!(tolerations);
-    let pod_spec: PodSpec = match serde_json::from_value(template["spec"].clone()) {
-        Ok(pod_spec) => pod_spec,
+    let pod_spec = serde_json::from_value(template["spec"].clone())?;
+    Ok((template, pod_spec))
+}
+
+fn one(set: &DaemonSet, view: &Snapshot, now: Timestamp) -> Vec<Action> {
+    let (namespace, name, uid) = identity(&set.metadata);
+    let Some(spec) = &set.spec else { return Vec::new() };
+    if set.metadata.deletion_timestamp.is_some() {
+        return Vec::new();
+    }
+    let revision = template_hash(&spec.template);
+    let (template, pod_spec) = match pod_template(set, spec, &revision) {
+        Ok(made) => made,
         Err(error) => {
             tracing::warn!(%error, daemon_set = name, %namespace, "pod template cannot be read");
             return Vec::new();
@@ -107,7 +118,8 @@ fn one(set: &DaemonSet, view: &Snapshot, now: Timestamp) -> Vec<Action> {
             None if pods.is_empty() => {
                 let mut pod: Value = template.clone();
                 pod["metadata"]["generateName"] = json!(format!("{name}-"));
-                // Upstream pins by affinity and lets the scheduler bind; binding at once ends in the same place.
+                // Upstream pins by affinity and lets the scheduler bind; binding at once ends in the same
+                // place.
                 pod["spec"]["nodeName"] = json!(node_name);
                 actions.push(Action::Create {
                     kind: Kind::Pod,

@@ -26,8 +26,8 @@ use tokio_util::sync::CancellationToken;
 /// Looks at the lab, says what to do.
 type Reconcile = fn(&Snapshot, Timestamp) -> Vec<Action>;
 
-/// The controllers by name, and the ServiceAccount in `kube-system` as which each of them writes; the names are
-/// upstream's, so that RBAC and admission webhooks see what they would see in a real cluster.
+/// The controllers by name, and the ServiceAccount in `kube-system` as which each of them writes; the names
+/// are upstream's, so that RBAC and admission webhooks see what they would see in a real cluster.
 const CONTROLLERS: [(&str, &str, Reconcile); 9] = [
     ("deployment", "deployment-controller", deployment::reconcile),
     ("replicaset", "replicaset-controller", replicaset::reconcile),
@@ -51,7 +51,8 @@ const CONTROLLERS: [(&str, &str, Reconcile); 9] = [
 /// Looks again at least this often, so that time alone (a pod becoming available) moves things on.
 const RESYNC: Duration = Duration::from_secs(1);
 
-/// Runs all controllers until `shutdown`. `client_of` gives the client of a user with its groups; `admin` reads.
+/// Runs all controllers until `shutdown`. `client_of` gives the client of a user with its groups; `admin`
+/// reads.
 pub async fn run(
     admin: Client,
     client_of: impl Fn(&str, &[&str]) -> Client,

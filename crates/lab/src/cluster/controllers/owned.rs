@@ -32,8 +32,8 @@ pub fn owner_reference(api_version: &str, kind: &str, owner: &ObjectMeta) -> Val
     }])
 }
 
-/// Whether labels satisfy a selector. An empty selector matches nothing here: workload selectors must say whom
-/// they mean.
+/// Whether labels satisfy a selector. An empty selector matches nothing here: workload selectors must say
+/// whom they mean.
 pub fn selects(selector: &LabelSelector, labels: Option<&BTreeMap<String, String>>) -> bool {
     let none = BTreeMap::new();
     let labels = labels.unwrap_or(&none);
@@ -164,7 +164,8 @@ pub fn as_json(object: &impl serde::Serialize) -> Value {
     serde_json::to_value(object).expect("Kubernetes objects are plain data and always serialise")
 }
 
-/// The deletion of exactly this object, by its UID; without `grace_seconds` with the object's own grace period.
+/// The deletion of exactly this object, by its UID; without `grace_seconds` with the object's own grace
+/// period.
 pub fn delete(kind: Kind, metadata: &ObjectMeta, grace_seconds: Option<u32>) -> Action {
     let (namespace, name, uid) = identity(metadata);
     Action::Delete {

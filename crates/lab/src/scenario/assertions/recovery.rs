@@ -5,8 +5,8 @@ use crate::observe::{facts::Watched, moment::Moment};
 use crate::scenario::step::Reported;
 use std::{collections::BTreeMap, time::Duration};
 
-/// When every endpoint that was ready before the first fault was ready again for good, counted from the end of the last
-/// fault. Endpoints that are lost and come back before that end count as back at once.
+/// When every endpoint that was ready before the first fault was ready again for good, counted from the end
+/// of the last fault. Endpoints that are lost and come back before that end count as back at once.
 pub(super) fn endpoints_back(scope: &Scope<'_>, within: Duration) -> Finding {
     let (strike, on) = (scope.strike, |node: &str| scope.holds(node));
     let before = Moment::at(scope.changes, strike.first);

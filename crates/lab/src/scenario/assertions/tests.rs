@@ -3,8 +3,8 @@ use crate::observe::facts::{EndpointFact, IncidentFact, Kind, PodFact, SliceFact
 use crate::scenario::Span;
 use crate::scenario::{nowhere, step::Reported};
 
-/// A record under construction: two nodes, `web-a` and `db-0` on a, `web-b` on b, all endpoints ready; the fault
-/// strikes node a at 10 s.
+/// A record under construction: two nodes, `web-a` and `db-0` on a, `web-b` on b, all endpoints ready; the
+/// fault strikes node a at 10 s.
 struct Story {
     changes: Vec<Change>,
 }

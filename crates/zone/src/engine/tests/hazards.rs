@@ -10,14 +10,15 @@ use rstest::rstest;
 /// The time between two probes of one burst, and two ticks.
 const ONE_PROBE_MS: u64 = 350;
 
-/// Hazard 7: in a small zone one edge is less than any threshold. Whoever hears that a member was lost looks at once,
-/// and not when its own next heartbeat is due.
+/// Hazard 7: in a small zone one edge is less than any threshold. Whoever hears that a member was lost looks
+/// at once, and not when its own next heartbeat is due.
 #[rstest]
 fn the_first_lost_edge_makes_all_observers_probe_at_once(
     #[values(4, 7, 16)] count: u8,
     #[values(1, 2, 3)] seed: u64,
 ) {
-    // Long enough that most observers are not due for several seconds when the first of them loses the victim.
+    // Long enough that most observers are not due for several seconds when the first of them loses the
+    // victim.
     let mut net = Net::with_period(count, seed, 10_000);
     net.run(100_000);
     let victim = 2;
@@ -146,8 +147,8 @@ fn a_reporter_that_doubts_its_view_neither_stands_nor_reports_nor_holds_rounds(
     net.until("it reports again", 20_000, |net| net.standing.contains(&reporter));
 }
 
-/// Hazard 38: a death is announced by one round. Who is cut from its peers hears of that too late, so its link is proven
-/// after it was asked about, by a write that it owes to nobody yet.
+/// Hazard 38: a death is announced by one round. Who is cut from its peers hears of that too late, so its
+/// link is proven after it was asked about, by a write that it owes to nobody yet.
 #[rstest]
 fn who_loses_half_of_its_zone_writes_after_it_was_asked_about(#[values(1, 2, 3, 4, 5, 6, 7, 8)] seed: u64) {
     let mut net = Net::settled(5, seed);

@@ -301,13 +301,14 @@ fn an_observer_that_is_told_of_a_lost_edge_probes_at_once_directly_and_through_o
     assert_eq!(probes(&outputs), (1, 1));
 }
 
-/// Hazard 12: without a clock, only an answer to a fresh number of ours proves which life of a member is the present
-/// one. What was recorded of a former life, or of one that never answered, is no sign of life.
+/// Hazard 12: without a clock, only an answer to a fresh number of ours proves which life of a member is the
+/// present one. What was recorded of a former life, or of one that never answered, is no sign of life.
 #[test]
 fn datagrams_of_a_former_or_unproven_life_keep_no_dead_member_alive() {
     let heartbeat = || Body::Heartbeat(Heartbeat::default());
     let mut voter = Voter::new();
-    // Recorded: a life that is over before the present one (9) is proven, the present one, and one without proof.
+    // Recorded: a life that is over before the present one (9) is proven, the present one, and one without
+    // proof.
     let ack = Ack {
         echo_incarnation: 77,
         echo_sequence: 3,

@@ -51,7 +51,8 @@ pub(super) fn request(user: &str, operation: &str, resource: &str, object: Value
     .unwrap()
 }
 
-/// The object after the decision; panics if the patch does not apply. Also checks that deciding twice changes nothing.
+/// The object after the decision; panics if the patch does not apply. Also checks that deciding twice changes
+/// nothing.
 fn corrected(request: &Request, view: &View) -> Value {
     let Decision::Patch(correction) = decide(request, view, NOW) else {
         panic!("not corrected: {:?}", decide(request, view, NOW));

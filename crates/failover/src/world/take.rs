@@ -1,0 +1,376 @@
+//! What the watches deliver, taken into the world: one function for each kind.
+
+use super::facts::{self, Status};
+use super::seen::Progress;
+use super::{Kind, Seen, World, read};
+use crate::planner::incident::recorded;
+use evenkeel_api::crd::{AgentStatus, FailoverPolicy, NodeIncident, ZoneHealth};
+use evenkeel_api::names::{self, annotations};
+use evenkeel_net::watch::{Delta, Key, key};
+use evenkeel_zone::Millis;
+use evenkeel_zone::roster::zone_object_name;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolumeClaim, Pod};
+use std::collections::BTreeSet;
+
+impl World {
+    /// Takes in a change. Returns `true` if a node may be in trouble, so that the caller should look at once.
+    pub fn take(&mut self, now: Millis, seen: Seen) -> bool {
+        let (kind, progress) = seen.parts();
+        self.proves(now, kind, &progress);
+        match seen {
+            Seen::Node(delta) => self.node(now, delta),
+            Seen::NodeLease(delta) => self.node_lease(now, delta),
+            Seen::Pod(delta) => self.pod(now, delta),
+            Seen::Claim(delta) => self.claim(delta),
+            Seen::Zone(delta) => self.zone(now, delta),
+            Seen::OwnLease(delta) => self.own_lease(now, delta),
+            Seen::Agent(delta) => self.agent(now, delta),
+            Seen::Policy(delta) => self.policy(delta),
+            Seen::Incident(delta) => self.incident(now, delta),
+            Seen::Home(delta) => self.home(delta),
+        }
+        kind == Kind::Zone
+    }
+
+    /// What a change proves of its watch.
+    fn proves(&mut self, now: Millis, kind: Kind, progress: &Progress) {
+        let proof = match kind {
+            Kind::NodeLease => Some(&mut self.sight.leases),
+            Kind::Zone => Some(&mut self.sight.reports),
+            _ => None,
+        };
+        match progress {
+            Progress::Event if self.listed.contains(&kind) => {
+                if let Some(proof) = proof {
+                    proof.progress(now);
+                }
+            }
+            Progress::Event => {}
+            Progress::Listed => {
+                self.listed.insert(kind);
+                if let Some(proof) = proof {
+                    proof.progress(now);
+                }
+            }
+            Progress::Broken => {
+                if let Some(proof) = proof {
+                    proof.broken();
+                }
+            }
+        }
+    }
+
+    fn node(&mut self, now: Millis, delta: Delta<Node>) {
+        match delta {
+            Delta::Put(node) => {
+                let mut facts = read::node(&node);
+                let signs = self.signs.entry(facts.name.clone()).or_default();
+                signs.node(now, &facts.uid, read::heartbeat(&node), read::stock_marked(&node));
+                match facts.ready {
+                    Status::True => signs.says_not_ready = false,
+                    Status::False => signs.says_not_ready = true,
+                    Status::Unknown | Status::Missing => {}
+                }
+                facts.life = signs.life;
+                facts.says_not_ready = signs.says_not_ready;
+                self.cluster.nodes.insert(facts.name.clone(), facts);
+            }
+            Delta::Gone((_, name)) => self.forget_node(&name),
+            Delta::Listed(keys) => {
+                let names: Vec<String> = self.cluster.nodes.keys().cloned().collect();
+                for name in names.iter().filter(|name| !keys.contains(&cluster_key(name))) {
+                    self.forget_node(name);
+                }
+            }
+            Delta::Broken => {}
+        }
+    }
+
+    fn forget_node(&mut self, name: &str) {
+        self.cluster.nodes.remove(name);
+        if let Some(signs) = self.signs.get_mut(name) {
+            signs.node_gone();
+        }
+    }
+
+    fn node_lease(&mut self, now: Millis, delta: Delta<Lease>) {
+        match delta {
+            Delta::Put(lease) => {
+                self.ledgers
+                    .leases
+                    .put(now, key(&*lease), version_of(&lease.metadata));
+                let name = lease.metadata.name.clone().unwrap_or_default();
+                // A Lease that was never renewed says as much as none.
+                if let Some(renew_time) = read::renew_time(&lease) {
+                    let signs = self.signs.entry(name.clone()).or_default();
+                    if signs.lease(now, renew_time) {
+                        self.publish_life(&name);
+                    }
+                }
+            }
+            Delta::Gone(key) => {
+                self.ledgers.leases.gone(&key);
+                self.forget_lease(&key.1);
+            }
+            Delta::Listed(keys) => {
+                self.ledgers.leases.listed(&keys);
+                let present: BTreeSet<&str> = keys.iter().map(|(_, name)| name.as_str()).collect();
+                let known: Vec<String> = self.signs.keys().cloned().collect();
+                for name in known.iter().filter(|name| !present.contains(name.as_str())) {
+                    self.forget_lease(name);
+                }
+            }
+            Delta::Broken => self.ledgers.leases.begins(now),
+        }
+    }
+
+    fn forget_lease(&mut self, name: &str) {
+        if let Some(signs) = self.signs.get_mut(name) {
+            signs.lease_gone();
+            self.publish_life(name);
+        }
+    }
+
+    fn publish_life(&mut self, name: &str) {
+        if let (Some(signs), Some(node)) = (self.signs.get(name), self.cluster.nodes.get_mut(name)) {
+            node.life = signs.life;
+        }
+    }
+
+    fn pod(&mut self, now: Millis, delta: Delta<Pod>) {
+        match delta {
+            Delta::Put(pod) => {
+                let key = key(&*pod);
+                let before = self.forget_pod(&key);
+                if let Some((node, mut facts)) = read::pod(&pod) {
+                    let uid = facts.pod.uid.clone();
+                    let before = before.filter(|before| before.pod.uid == uid);
+                    facts.became_ready = match before {
+                        Some(before) if facts.ready == Status::True && before.ready != Status::True => {
+                            Some(now)
+                        }
+                        Some(before) if facts.ready == Status::True => before.became_ready,
+                        _ => None,
+                    };
+                    self.pods.insert(key, (node.clone(), uid.clone()));
+                    self.cluster.pods.entry(node).or_default().insert(uid, facts);
+                }
+            }
+            Delta::Gone(key) => {
+                self.forget_pod(&key);
+            }
+            Delta::Listed(keys) => {
+                let known: Vec<Key> = self.pods.keys().cloned().collect();
+                for key in known.iter().filter(|key| !keys.contains(*key)) {
+                    self.forget_pod(key);
+                }
+            }
+            Delta::Broken => {}
+        }
+    }
+
+    fn forget_pod(&mut self, key: &Key) -> Option<facts::PodFacts> {
+        let (node, uid) = self.pods.remove(key)?;
+        let pods = self.cluster.pods.get_mut(&node)?;
+        let pod = pods.remove(&uid);
+        if pods.is_empty() {
+            self.cluster.pods.remove(&node);
+        }
+        pod
+    }
+
+    fn claim(&mut self, delta: Delta<PersistentVolumeClaim>) {
+        match delta {
+            Delta::Put(claim) => {
+                self.cluster.claims.insert(key(&*claim), read::claim(&claim));
+            }
+            Delta::Gone(key) => {
+                self.cluster.claims.remove(&key);
+            }
+            Delta::Listed(keys) => self.cluster.claims.retain(|key, _| keys.contains(key)),
+            Delta::Broken => {}
+        }
+    }
+
+    fn zone(&mut self, now: Millis, delta: Delta<ZoneHealth>) {
+        match delta {
+            Delta::Put(object) => {
+                self.ledgers
+                    .reports
+                    .put(now, key(&*object), version_of(&object.metadata));
+                let name = object.metadata.name.clone().unwrap_or_default();
+                // Whoever else claims the zone would replace its roster.
+                if name != zone_object_name(&object.spec.zone) {
+                    let zone = object.spec.zone;
+                    return tracing::warn!(
+                        "ZoneHealth {name} is not named after its zone {zone:?}: passed over"
+                    );
+                }
+                for (node, refusal) in self.zones.zone_health(now, &object) {
+                    tracing::warn!(zone = name, node, %refusal, "verdict refused");
+                }
+                let roster = object.spec.roster;
+                if roster.has_version() {
+                    let floors = &mut self.cluster.roster_floors;
+                    let floor = floors.entry(object.spec.zone.clone()).or_default();
+                    *floor = roster.version.max(*floor);
+                }
+                let facts = facts::ZoneFacts {
+                    object: name,
+                    roster,
+                    wanted: object.spec.wanted,
+                };
+                self.cluster.zones.insert(object.spec.zone, facts);
+            }
+            Delta::Gone(key) => {
+                self.ledgers.reports.gone(&key);
+                self.forget_zone(now, &key.1);
+            }
+            Delta::Listed(keys) => {
+                self.ledgers.reports.listed(&keys);
+                let names = self.zones.names();
+                for name in names.iter().filter(|name| !keys.contains(&cluster_key(name))) {
+                    self.forget_zone(now, name);
+                }
+            }
+            Delta::Broken => self.ledgers.reports.begins(now),
+        }
+    }
+
+    fn forget_zone(&mut self, now: Millis, name: &str) {
+        if let Some(zone) = self.zones.gone(now, name) {
+            self.cluster.zones.remove(&zone);
+        }
+    }
+
+    fn own_lease(&mut self, now: Millis, delta: Delta<Lease>) {
+        let lease = match delta {
+            Delta::Put(lease) => lease,
+            Delta::Gone((_, name)) => {
+                self.replicas.remove(&name);
+                return;
+            }
+            Delta::Listed(_) | Delta::Broken => return,
+        };
+        self.zones.lease(now, &lease);
+        let name = lease.metadata.name.as_deref().unwrap_or_default();
+        let renewed = read::renew_time(&lease);
+        let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
+        let holder = holder.unwrap_or_default();
+        if name == names::CONTROLLER_LEASE {
+            let same =
+                |known: &(String, Option<jiff::Timestamp>, Millis)| known.0 == holder && known.1 == renewed;
+            if !self.leader.as_ref().is_some_and(same) {
+                self.leader = Some((holder, renewed, now));
+            }
+        } else if name.starts_with(names::REPLICA_LEASE_PREFIX) {
+            let known = self.replicas.get(name);
+            if known.is_none_or(|(_, before, _)| *before != renewed) {
+                self.replicas.insert(name.to_owned(), (holder, renewed, now));
+            }
+        }
+    }
+
+    fn agent(&mut self, now: Millis, delta: Delta<AgentStatus>) {
+        match delta {
+            Delta::Put(agent) => {
+                let name = agent.metadata.name.clone().unwrap_or_default();
+                let before = self.cluster.agents.insert(name.clone(), agent.spec.clone());
+                // Every agent may write every AgentStatus: the right to one's own alone comes with an
+                // admission policy.
+                if before.is_some_and(|before| before != agent.spec)
+                    && let Some(signs) = self.signs.get_mut(&name)
+                {
+                    signs.agent.seen(now);
+                }
+            }
+            Delta::Gone((_, name)) => {
+                self.cluster.agents.remove(&name);
+            }
+            Delta::Listed(keys) => self
+                .cluster
+                .agents
+                .retain(|name, _| keys.contains(&cluster_key(name))),
+            Delta::Broken => {}
+        }
+    }
+
+    fn policy(&mut self, delta: Delta<FailoverPolicy>) {
+        match delta {
+            Delta::Put(policy) => {
+                let facts = read::policy(&policy);
+                self.cluster.policies.insert(facts.policy.name.clone(), facts);
+            }
+            Delta::Gone((_, name)) => {
+                self.cluster.policies.remove(&name);
+            }
+            Delta::Listed(keys) => self
+                .cluster
+                .policies
+                .retain(|name, _| keys.contains(&cluster_key(name))),
+            Delta::Broken => {}
+        }
+    }
+
+    fn incident(&mut self, now: Millis, delta: Delta<NodeIncident>) {
+        match delta {
+            Delta::Put(incident) => {
+                let name = incident.metadata.name.clone().unwrap_or_default();
+                let facts = read::incident(&incident);
+                self.learn(now, &name, &facts);
+                self.cluster.incidents.insert(name, facts);
+            }
+            Delta::Gone((_, name)) => {
+                self.cluster.incidents.remove(&name);
+            }
+            Delta::Listed(keys) => self
+                .cluster
+                .incidents
+                .retain(|name, _| keys.contains(&cluster_key(name))),
+            Delta::Broken => {}
+        }
+    }
+
+    /// Starts from what is recorded, and follows the leader's latches and their end (hazard 50).
+    fn learn(&mut self, now: Millis, name: &str, facts: &facts::IncidentFacts) {
+        let memory = self.memories.entry(facts.spec.node_uid.clone()).or_default();
+        let own = facts.status.decision.by == self.config.identity;
+        if own && memory.since != Millis(0) {
+            return;
+        }
+        if facts.status.closed_at.is_some() {
+            // A list shows incidents that ended long ago, too.
+            let is_open = |known: &facts::IncidentFacts| known.status.closed_at.is_none();
+            let ends = self.cluster.incidents.get(name).is_some_and(is_open);
+            let goes_on = |(other, known): (&String, &facts::IncidentFacts)| {
+                other != name && known.spec.node_uid == facts.spec.node_uid && is_open(known)
+            };
+            if memory.since != Millis(0) && ends && !self.cluster.incidents.iter().any(goes_on) {
+                memory.close();
+            }
+        } else if let Some(recorded) = recorded(&facts.status, now) {
+            memory.adopt(&recorded);
+        }
+    }
+
+    fn home(&mut self, delta: Delta<Namespace>) {
+        match delta {
+            Delta::Put(namespace) => {
+                let annotations = namespace.metadata.annotations.unwrap_or_default();
+                self.cluster.paused = annotations.get(annotations::PAUSE).cloned();
+            }
+            Delta::Gone(_) => self.cluster.paused = None,
+            Delta::Listed(keys) if keys.is_empty() => self.cluster.paused = None,
+            Delta::Listed(_) | Delta::Broken => {}
+        }
+    }
+}
+
+pub(super) fn cluster_key(name: &str) -> Key {
+    (String::new(), name.to_owned())
+}
+
+fn version_of(metadata: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta) -> String {
+    metadata.resource_version.clone().unwrap_or_default()
+}

@@ -1,0 +1,175 @@
+//! What goes into the engine, and what comes out of it.
+
+use crate::roster::{MemberId, Roster};
+use crate::verdict::Health;
+use crate::wire::{EdgeState, Nonce};
+use evenkeel_api::zone::ZoneHealthStatus;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::net::SocketAddr;
+
+/// What the caller tells the engine.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// A datagram arrived.
+    Datagram(&'a [u8]),
+    /// The deadline is reached.
+    Tick,
+    /// State of the node's own kubelet and runtime.
+    Facts {
+        /// Whether the kubelet answers.
+        kubelet: Health,
+        /// Whether the container runtime answers.
+        runtime: Health,
+    },
+    /// The API server answered just now.
+    CloudContact,
+    /// Result of an [`Output::Check`].
+    Checked {
+        /// The round for which the check was asked.
+        round: Nonce,
+        /// The member that was checked.
+        suspect: MemberId,
+        /// What the check plugins found.
+        result: CheckResult,
+    },
+    /// A roster, from the API server or from the cache of a former life.
+    Roster(Roster),
+    /// The members about which the controller needs rounds, in full: this replaces what was wanted before.
+    Wanted(BTreeSet<MemberId>),
+    /// ZoneHealth as it stands at the API server.
+    Published(&'a ZoneHealthStatus),
+    /// Whether this agent holds the zone's Lease.
+    Leading(bool),
+    /// What became of an [`Output::ProveLink`].
+    LinkProof {
+        /// The API server took the write.
+        written: bool,
+    },
+}
+
+/// What the check plugins say of a suspect's kubelet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckResult {
+    /// It answered as that node: with the pinned certificate.
+    Identity,
+    /// Nothing answered in time.
+    Failed,
+    /// Something answered without proving to be that node, or actively refused: somebody is there (hazard
+    /// 10).
+    Inconclusive,
+    /// There is nothing that could be checked.
+    Unavailable,
+}
+
+/// What the engine wants done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Output {
+    /// Send a datagram.
+    Send {
+        /// The member it is for.
+        to: MemberId,
+        /// The member's published address.
+        address: SocketAddr,
+        /// The signed datagram.
+        bytes: Vec<u8>,
+    },
+    /// Run the check plugins against a member and come back with [`Input::Checked`].
+    Check {
+        /// To be returned with the result.
+        round: Nonce,
+        /// The member to check.
+        suspect: MemberId,
+        /// Milliseconds after which the result is of no use.
+        within_ms: u64,
+    },
+    /// Write this to ZoneHealth, by compare-and-swap on what [`Input::Published`] said last.
+    Report(Box<ZoneReport>),
+    /// Write this agent's own AgentStatus, past any cache and so that the object changes, and come back with
+    /// [`Input::LinkProof`].
+    ProveLink,
+    /// Stand for the zone's Lease, or release it.
+    Stand(bool),
+    /// Remember across restarts that this member was seen alive.
+    SeenAlive(MemberId),
+    /// A line for the log.
+    Note(Note),
+    /// A datagram was refused; the reason is for metrics.
+    Refused(&'static str),
+}
+
+/// A report to be written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ZoneReport {
+    /// Everything but the wall-clock times.
+    pub status: ZoneHealthStatus,
+    /// By node UID: for how many milliseconds the verdict has been held.
+    pub held_for_ms: BTreeMap<String, u64>,
+}
+
+/// Something worth a line in the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// The edge to a subject changed.
+    Edge {
+        /// Name of the subject's node.
+        subject: String,
+        /// The state that it has now.
+        state: EdgeState,
+    },
+    /// A subject became a suspect.
+    Suspect {
+        /// Name of the subject's node.
+        subject: String,
+        /// Live observers that have lost contact.
+        down: usize,
+        /// All live observers.
+        live: usize,
+    },
+    /// A confirm round ended.
+    Round {
+        /// Name of the subject's node.
+        subject: String,
+        /// The outcome in words.
+        outcome: &'static str,
+        /// Votes yes, no, abstain.
+        votes: (usize, usize, usize),
+        /// Members of the roster.
+        of: usize,
+    },
+    /// This process did not run for so many milliseconds.
+    Paused(u64),
+    /// This agent began or ceased to doubt its own view.
+    Doubt(bool),
+    /// A peer knows a newer roster.
+    NewerRoster(u64),
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Edge { subject, state } => write!(f, "edge to {subject} is {state:?}"),
+            Self::Suspect { subject, down, live } => {
+                write!(f, "{subject} is suspect: {down} of {live} live observers lost it")
+            }
+            Self::Round {
+                subject,
+                outcome,
+                votes: (yes, no, abstain),
+                of,
+            } => {
+                write!(
+                    f,
+                    "confirm round on {subject}: {outcome} ({yes} yes, {no} no, {abstain} abstain of {of})"
+                )
+            }
+            Self::Paused(ms) => write!(
+                f,
+                "this process did not run for {ms} ms: its votes have no weight for a while"
+            ),
+            Self::Doubt(true) => f.write_str("half of the zone or more is out of reach: accusing nobody"),
+            Self::Doubt(false) => f.write_str("more than half of the zone is within reach"),
+            Self::NewerRoster(version) => write!(f, "a peer has roster version {version}"),
+        }
+    }
+}

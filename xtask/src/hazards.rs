@@ -1,0 +1,116 @@
+//! `check-docs`: `docs/hazards.md` has every number, and the tests and files that it names exist.
+
+use crate::documented::tests_by_name;
+use anyhow::{Context, bail};
+use std::path::Path;
+
+/// Hazards are numbered from 1 to this.
+const LAST: usize = 59;
+/// The crate whose tests are named without its folder.
+const HOME: &str = "failover";
+
+/// Fails naming everything that is wrong with the page.
+pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
+    let page =
+        std::fs::read_to_string(root.join("docs/hazards.md")).context("cannot read docs/hazards.md")?;
+    let problems = problems(root, &page);
+    if !problems.is_empty() {
+        bail!("docs/hazards.md:\n{}", problems.join("\n"));
+    }
+    Ok(())
+}
+
+fn problems(root: &Path, page: &str) -> Vec<String> {
+    let mut problems = Vec::new();
+    let entries = entries(page);
+    for number in 1..=LAST {
+        match entries.iter().filter(|entry| entry.number == number).count() {
+            1 => {}
+            count => problems.push(format!("  hazard {number} stands there {count} times")),
+        }
+    }
+    for Entry { number, text } in entries {
+        if !text.contains("\n* Rule: ") {
+            problems.push(format!("  hazard {number} has no rule"));
+        }
+        if !text.contains("\n* Tests: ") && !text.contains("\n* **Not built yet**") {
+            problems.push(format!(
+                "  hazard {number} names no test and does not say that it is not built yet"
+            ));
+        }
+    }
+    for name in page.split('`').skip(1).step_by(2) {
+        let is_test = name.contains("::");
+        let is_file = [".rs", ".yaml"].iter().any(|end| name.ends_with(end));
+        if is_test && !tests_by_name::exists(root, HOME, name) {
+            problems.push(format!("  there is no test {name}"));
+        } else if is_file && !root.join(name).is_file() {
+            problems.push(format!("  there is no file {name}"));
+        }
+    }
+    problems
+}
+
+/// A hazard of the page: its number, and its text up to the next heading.
+struct Entry<'a> {
+    number: usize,
+    text: &'a str,
+}
+
+fn entries(page: &str) -> Vec<Entry<'_>> {
+    page.split("\n### ")
+        .skip(1)
+        .filter_map(|section| {
+            let (number, _) = section.split_once(". ")?;
+            Some(Entry {
+                number: number.parse().ok()?,
+                text: section.split("\n## ").next()?,
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The root of this checkout, whose files the page may name.
+    fn root() -> &'static Path {
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+            .parent()
+            .unwrap_or(Path::new("."))
+    }
+
+    /// A page with all numbers, of which the first has this text.
+    fn page(first: &str) -> String {
+        let rest =
+            (2..=LAST).map(|number| format!("\n### {number}. x\n\n* Rule: y.\n* **Not built yet**.\n"));
+        format!(
+            "# Page\n\n## Part\n\n### 1. x\n{first}\n## Next\n{}",
+            rest.collect::<String>()
+        )
+    }
+
+    #[test]
+    fn a_page_that_names_what_exists_is_accepted() {
+        let text = page(
+            "\n* Rule: y.\n* Code: `f` in `xtask/src/main.rs`.\n* Tests: `sim::it::a_node_that_stalls`.\n",
+        );
+        assert_eq!(problems(root(), &text), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_is_missing_or_gone_is_named() {
+        let text =
+            page("\nWords about `a::b::c` and `xtask/src/gone.rs`.\n").replace("\n### 7. x", "\n### 8. x");
+        let expected = [
+            "  hazard 7 stands there 0 times",
+            "  hazard 8 stands there 2 times",
+            "  hazard 1 has no rule",
+            "  hazard 1 names no test and does not say that it is not built yet",
+            "  there is no test a::b::c",
+            "  there is no file xtask/src/gone.rs",
+        ];
+        assert_eq!(problems(root(), &text), expected);
+    }
+}
