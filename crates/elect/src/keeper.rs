@@ -139,7 +139,7 @@ async fn keep(args: KeeperArgs, arguments: &[OsString]) -> Result<(), KeeperErro
         None => return Ok(()),
     };
     let mut deadline = CommandDeadline::new(lease, args.grace);
-    if SystemClock.boot() >= lease.term_at {
+    if SystemClock.boot() >= lease.terminate {
         let (status, stopped) = (Status::NotStarted, true);
         control.report(&Report::Ended(Ended { status, stopped })).await;
         return Ok(());

@@ -152,9 +152,9 @@ impl Shell {
             Action::Start { token, deadlines } => self.start(&token, deadlines).await,
             Action::Extend(deadlines) => self.order(Order::Until(deadlines)).await,
             Action::Forward(signal) => self.order(Order::Forward(signal as i32)).await,
-            Action::Stop { signal, kill_at } => {
+            Action::Stop { signal, kill } => {
                 let signal = signal as i32;
-                self.order(Order::Stop { signal, kill_at }).await
+                self.order(Order::Stop { signal, kill }).await
             }
             Action::Kill => self.order(Order::Kill).await,
             Action::Destroy => {

@@ -47,7 +47,7 @@ pub(crate) struct CommandDeadline {
     /// Time between TERM and KILL for processes that outlive the main one.
     grace: Duration,
     /// Set once the command has been told to end: the latest time at which it gets KILL.
-    kill_at: Option<Duration>,
+    kill: Option<Duration>,
     /// Set once KILL was sent.
     killed: bool,
     /// How the main process has ended; `None` while it runs.
@@ -65,7 +65,7 @@ impl CommandDeadline {
         Self {
             lease,
             grace,
-            kill_at: None,
+            kill: None,
             killed: false,
             main: None,
             stopped: false,
@@ -74,9 +74,9 @@ impl CommandDeadline {
 
     /// When [`Event::Wake`] is wanted.
     pub(crate) fn wake_at(&self) -> Option<Duration> {
-        (!self.killed).then(|| match self.kill_at {
-            None => self.lease.term_at,
-            Some(kill_at) => kill_at.min(self.lease.kill_at),
+        (!self.killed).then(|| match self.kill {
+            None => self.lease.terminate,
+            Some(kill) => kill.min(self.lease.kill),
         })
     }
 
@@ -104,9 +104,9 @@ impl CommandDeadline {
                 None => vec![SignalAction::Main(signal)],
                 Some(_) => Vec::new(),
             },
-            Event::Order(Order::Stop { signal, kill_at }) => self.stop(signal, kill_at),
+            Event::Order(Order::Stop { signal, kill }) => self.stop(signal, kill),
             Event::Order(Order::Kill) => self.kill(),
-            Event::RunnerGone => self.stop(TERM, self.lease.kill_at.min(now + self.grace)),
+            Event::RunnerGone => self.stop(TERM, self.lease.kill.min(now + self.grace)),
             Event::Terminated => self.stop(TERM, now + self.grace),
             Event::MainEnded(status) => {
                 self.main = Some(status);
@@ -120,10 +120,10 @@ impl CommandDeadline {
             Event::OtherEnded if self.killed => vec![SignalAction::KillAll],
             Event::OtherEnded => Vec::new(),
             Event::Wake => match self.wake_at() {
-                Some(at) if now >= at => match self.kill_at {
+                Some(at) if now >= at => match self.kill {
                     Some(_) => self.kill(),
-                    None if now >= self.lease.kill_at => self.kill(),
-                    None => self.stop(TERM, self.lease.kill_at),
+                    None if now >= self.lease.kill => self.kill(),
+                    None => self.stop(TERM, self.lease.kill),
                 },
                 _ => Vec::new(),
             },
@@ -131,9 +131,9 @@ impl CommandDeadline {
     }
 
     /// Sends the signal if the command is not ending yet. If it is, this only brings KILL forward.
-    fn stop(&mut self, signal: i32, kill_at: Duration) -> Vec<SignalAction> {
-        let first = self.kill_at.is_none();
-        self.kill_at = Some(self.kill_at.map_or(kill_at, |earlier| earlier.min(kill_at)));
+    fn stop(&mut self, signal: i32, kill: Duration) -> Vec<SignalAction> {
+        let first = self.kill.is_none();
+        self.kill = Some(self.kill.map_or(kill, |earlier| earlier.min(kill)));
         self.stopped |= first && self.main.is_none();
         if first && !self.killed {
             vec![SignalAction::All(signal)]

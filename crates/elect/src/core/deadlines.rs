@@ -15,11 +15,11 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Deadlines {
     /// When the command gets TERM.
-    pub(crate) term_at: Duration,
+    pub(crate) terminate: Duration,
     /// When the command gets KILL.
-    pub(crate) kill_at: Duration,
+    pub(crate) kill: Duration,
     /// When the runner kills the keeper and all that is left of the command, in case the keeper does not run.
-    pub(crate) destroy_at: Duration,
+    pub(crate) destroy: Duration,
 }
 
 impl Deadlines {
@@ -28,9 +28,9 @@ impl Deadlines {
     pub(crate) fn new(valid_until: Duration, expires_at: Duration) -> Self {
         let window = expires_at.saturating_sub(valid_until);
         Self {
-            term_at: valid_until,
-            kill_at: valid_until + window * 3 / 4,
-            destroy_at: valid_until + window * 7 / 8,
+            terminate: valid_until,
+            kill: valid_until + window * 3 / 4,
+            destroy: valid_until + window * 7 / 8,
         }
     }
 
@@ -38,19 +38,19 @@ impl Deadlines {
     #[must_use]
     pub(crate) fn without_grace(self) -> Self {
         Self {
-            kill_at: self.term_at,
+            kill: self.terminate,
             ..self
         }
     }
 
     /// Time from TERM to KILL when leadership is lost.
     pub(crate) fn grace(&self) -> Duration {
-        self.kill_at.saturating_sub(self.term_at)
+        self.kill.saturating_sub(self.terminate)
     }
 
     /// Time from the KILL that is due until the runner kills keeper and command itself.
     pub(crate) fn slack(&self) -> Duration {
-        self.destroy_at.saturating_sub(self.kill_at)
+        self.destroy.saturating_sub(self.kill)
     }
 }
 
@@ -72,7 +72,7 @@ mod tests {
         let millis = Duration::from_millis;
         let got = Deadlines::new(millis(valid_until), millis(expires_at));
         assert_eq!(
-            [got.term_at, got.kill_at, got.destroy_at].map(|at| at.as_millis()),
+            [got.terminate, got.kill, got.destroy].map(|at| at.as_millis()),
             expected
         );
     }

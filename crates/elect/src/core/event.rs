@@ -70,7 +70,7 @@ pub(crate) enum Action {
         /// Sent to all of its processes at once.
         signal: Signal,
         /// When they get KILL; earlier if the lease runs out before.
-        kill_at: Duration,
+        kill: Duration,
     },
     /// Send KILL to all processes of the command now.
     Kill,

@@ -18,7 +18,7 @@ pub(crate) enum Order {
         /// Number of the signal that all of its processes get now.
         signal: i32,
         /// When those that are left get KILL, in boot time.
-        kill_at: Duration,
+        kill: Duration,
     },
     /// Send KILL to all processes of the command now.
     Kill,
@@ -56,7 +56,7 @@ mod tests {
             Order::Forward(1),
             Order::Stop {
                 signal: 15,
-                kill_at: second,
+                kill: second,
             },
             Order::Kill,
         ];

@@ -24,7 +24,7 @@ enum Phase {
         /// Whether this candidate still leads, so that renewals give the command more time to end.
         leads: bool,
         /// When it gets KILL at the latest.
-        kill_at: Duration,
+        kill: Duration,
         /// What follows its end.
         then: Then,
     },
@@ -93,14 +93,14 @@ impl Runner {
             Phase::Running(run) | Phase::Ending { run, .. } if !run.destroyed => run,
             _ => return None,
         };
-        Some(self.destroy_at(run))
+        Some(self.destroy(run))
     }
 
     /// When the runner kills keeper and command: if the command still runs then, the keeper does not work.
-    fn destroy_at(&self, run: &Run) -> Duration {
+    fn destroy(&self, run: &Run) -> Duration {
         match &self.phase {
-            Phase::Ending { kill_at, .. } => run.deadlines.destroy_at.min(*kill_at + run.deadlines.slack()),
-            _ => run.deadlines.destroy_at,
+            Phase::Ending { kill, .. } => run.deadlines.destroy.min(*kill + run.deadlines.slack()),
+            _ => run.deadlines.destroy,
         }
     }
 
@@ -148,7 +148,7 @@ impl Runner {
         let Some((token, deadlines)) = self.term.clone() else {
             return Vec::new();
         };
-        if now >= deadlines.term_at {
+        if now >= deadlines.terminate {
             return Vec::new();
         }
         self.phase = Phase::Running(Run {
@@ -180,19 +180,19 @@ impl Runner {
         };
         // At the renew deadline both times are the same. A loss that is seen earlier means that somebody else
         // may lead already, so the command gets no more time than it would at the deadline.
-        let kill_at = run.deadlines.kill_at.min(now + run.deadlines.grace());
+        let kill = run.deadlines.kill.min(now + run.deadlines.grace());
         let kills = self.on_lost == OnLost::Kill;
         self.phase = Phase::Ending {
             run,
             leads: false,
-            kill_at: if kills { now } else { kill_at },
+            kill: if kills { now } else { kill },
             then,
         };
         if kills {
             vec![Action::Kill]
         } else {
             let signal = Signal::SIGTERM;
-            vec![Action::Stop { signal, kill_at }]
+            vec![Action::Stop { signal, kill }]
         }
     }
 
@@ -223,7 +223,7 @@ impl Runner {
     fn signal(&mut self, now: Duration, signal: Signal) -> Vec<Action> {
         let stops = matches!(signal, Signal::SIGTERM | Signal::SIGINT);
         let second = Then::Exit(128 + signal as u8);
-        let kill_at = now + self.grace;
+        let kill = now + self.grace;
         match &mut self.phase {
             Phase::Running(_) | Phase::Ending { .. } if !stops => vec![Action::Forward(signal)],
             _ if !stops => Vec::new(),
@@ -233,18 +233,18 @@ impl Runner {
                 self.phase = Phase::Ending {
                     run,
                     leads: true,
-                    kill_at,
+                    kill,
                     then: Then::Asked(signal),
                 };
-                vec![Action::Stop { signal, kill_at }]
+                vec![Action::Stop { signal, kill }]
             }
             Phase::Ending {
                 then: then @ (Then::Asked(_) | Then::Exit(128..)),
-                kill_at,
+                kill,
                 ..
             } => {
                 *then = second;
-                *kill_at = now;
+                *kill = now;
                 vec![Action::Kill]
             }
             Phase::Ending { then, .. } => {

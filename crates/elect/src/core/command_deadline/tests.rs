@@ -22,9 +22,9 @@ fn until(at: u64) -> Event {
     Event::Order(Order::Until(lease(at)))
 }
 
-fn stop(signal: i32, kill_at: u64) -> Event {
-    let kill_at = ms(kill_at);
-    Event::Order(Order::Stop { signal, kill_at })
+fn stop(signal: i32, kill: u64) -> Event {
+    let kill = ms(kill);
+    Event::Order(Order::Stop { signal, kill })
 }
 
 fn code(code: i32) -> Status {

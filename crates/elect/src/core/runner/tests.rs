@@ -46,9 +46,9 @@ fn without_grace(action: Action) -> Action {
     }
 }
 
-fn stop(signal: Signal, kill_at: u64) -> Action {
-    let kill_at = ms(kill_at);
-    Stop { signal, kill_at }
+fn stop(signal: Signal, kill: u64) -> Action {
+    let kill = ms(kill);
+    Stop { signal, kill }
 }
 
 fn by_itself(code: i32) -> Event {
