@@ -1,30 +1,9 @@
 //! What a request is, once it is parsed.
 
+use evenkeel_kube_rules::gvk::{Gvk, Gvr};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// Group, version and kind.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Gvk {
-    /// Empty for the core group.
-    pub group: String,
-    /// As in `v1`.
-    pub version: String,
-    /// As in `Pod`.
-    pub kind: String,
-}
-
-/// Group, version and resource (plural, lower case).
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Gvr {
-    /// Empty for the core group.
-    pub group: String,
-    /// As in `v1`.
-    pub version: String,
-    /// As in `pods`.
-    pub resource: String,
-}
 
 /// Who asks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use crate::access::tokens::{TokenError, TokenIssuer, Verified};
 use crate::access::websocket;
 use crate::request::{Reader, UserInfo};
 use crate::server::StaticToken;
-use crate::status::ApiResult;
+use evenkeel_kube_rules::status::ApiResult;
 use http::HeaderMap;
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};

@@ -1,9 +1,10 @@
 //! What is served: `/api`, `/apis` and below, plain and aggregated (KEP-3352).
 
-use crate::kinds::{ALL_VERBS, Group, Resource, Snapshot, Subresource, Version, group_version};
+use crate::kinds::{ALL_VERBS, Group, Resource, Snapshot, Subresource, Version};
 use crate::kubelet::usage;
-use crate::status::ApiError;
 use bytes::Bytes;
+use evenkeel_kube_rules::gvk::group_version;
+use evenkeel_kube_rules::status::ApiError;
 use http::StatusCode;
 use serde_json::{Value, json};
 

@@ -1,8 +1,8 @@
 //! Errors of this module in upstream's words.
 
-use crate::kinds::qualified;
 use crate::request::Attributes;
-use crate::status::ApiError;
+use evenkeel_kube_rules::gvk::qualified;
+use evenkeel_kube_rules::status::ApiError;
 use serde_json::{Map, Value, json};
 
 /// `Status.details` without empty members.

@@ -26,7 +26,7 @@ pub(crate) mod websocket;
 
 use crate::request::{Reader, UserInfo};
 use crate::server::Options;
-use crate::status::ApiResult;
+use evenkeel_kube_rules::status::ApiResult;
 use jiff::Timestamp;
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@ use crate::access::Access;
 use crate::access::errors::invalid;
 use crate::access::tokens::TokenError;
 use crate::request::{Reader, RequestInfo, UserInfo};
-use crate::status::{ApiError, ApiResult};
+use evenkeel_kube_rules::status::{ApiError, ApiResult};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 

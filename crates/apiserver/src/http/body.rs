@@ -1,7 +1,7 @@
 //! Bodies on their way in.
 
-use crate::status::{ApiError, ApiResult};
 use bytes::Bytes;
+use evenkeel_kube_rules::status::{ApiError, ApiResult};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::{Value, json};
 

@@ -12,11 +12,11 @@ pub(crate) mod route;
 
 use crate::request::{RequestInfo, UserInfo};
 use crate::server::Shared;
-use crate::status::{ApiError, ApiResult};
 use crate::verbs;
 use crate::verbs::connect::{self, Connect};
 use crate::verbs::context::Context;
 use axum::body::Body;
+use evenkeel_kube_rules::status::{ApiError, ApiResult};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Request, Response, header};
 use jiff::Timestamp;

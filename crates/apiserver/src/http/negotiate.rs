@@ -1,6 +1,6 @@
 //! What form the client wants its answer in.
 
-use crate::status::{ApiError, ApiResult};
+use evenkeel_kube_rules::status::{ApiError, ApiResult};
 
 /// Encoding of a body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! Query parameters.
 
-use crate::objects::strict::FieldValidation;
-use crate::objects::validate::invalid;
-use crate::status::{ApiError, ApiResult, FieldError};
+use evenkeel_kube_rules::status::{ApiError, ApiResult, FieldError};
+use evenkeel_kube_rules::strict::FieldValidation;
+use evenkeel_kube_rules::validate::invalid;
 
 /// The parameters of a request, decoded, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -3,11 +3,11 @@
 use super::negotiate::{Encoding, Form, Shape};
 use super::query::Query;
 use crate::kinds::Resource;
-use crate::status::{ApiError, ApiResult};
 use crate::verbs::context::{Answer, Content, Context, List};
 use crate::verbs::rules::Rules;
 use axum::body::Body;
 use bytes::Bytes;
+use evenkeel_kube_rules::status::{ApiError, ApiResult};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
@@ -104,7 +104,7 @@ pub(crate) fn table(
     let columns: Vec<Value> = rules
         .columns()
         .iter()
-        .map(crate::objects::table::Column::to_json)
+        .map(evenkeel_kube_rules::table::Column::to_json)
         .collect();
     json!({
         "kind": "Table", "apiVersion": meta_version(beta), "metadata": metadata,

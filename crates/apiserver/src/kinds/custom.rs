@@ -1,8 +1,8 @@
 //! Resources that a CustomResourceDefinition defines.
 
 use super::{Group, Resource, Subresource, Version};
-use crate::objects::crd::CustomKind;
-use crate::request::Gvr;
+use evenkeel_kube_rules::crd::CustomKind;
+use evenkeel_kube_rules::gvk::Gvr;
 use serde_json::Value;
 use std::sync::{Arc, OnceLock};
 

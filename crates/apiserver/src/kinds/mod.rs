@@ -9,8 +9,8 @@ mod tests;
 
 pub use custom::Custom;
 
-use crate::request::{Gvk, Gvr};
 use arc_swap::ArcSwap;
+use evenkeel_kube_rules::gvk::{Gvk, Gvr, group_version, qualified};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
@@ -114,29 +114,6 @@ impl Resource {
     pub fn has_verb(&self, verb: &str) -> bool {
         self.verbs.iter().any(|have| have == verb)
     }
-}
-
-/// As in `v1` or `apps/v1`.
-pub fn group_version(group: &str, version: &str) -> String {
-    if group.is_empty() {
-        version.to_owned()
-    } else {
-        format!("{group}/{version}")
-    }
-}
-
-/// As in `pods` or `deployments.apps`.
-pub fn qualified(group: &str, resource: &str) -> String {
-    if group.is_empty() {
-        resource.to_owned()
-    } else {
-        format!("{resource}.{group}")
-    }
-}
-
-/// Splits an `apiVersion` into group and version.
-pub fn split_api_version(api_version: &str) -> (&str, &str) {
-    api_version.split_once('/').unwrap_or(("", api_version))
 }
 
 /// One version of a group with its resources in alphabetical order.

@@ -1,7 +1,7 @@
 //! Where a node's kubelet is, and which addresses may be proxied to.
 
 use super::KubeletOptions;
-use crate::status::{ApiError, ApiResult};
+use evenkeel_kube_rules::status::{ApiError, ApiResult};
 use serde_json::Value;
 use std::net::IpAddr;
 

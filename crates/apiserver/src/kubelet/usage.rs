@@ -6,11 +6,11 @@
 
 use super::address::{self, Place};
 use super::{Endpoint, relay};
-use crate::objects::table::usage::{cpu, memory};
 use crate::server::Shared;
-use crate::status::ApiResult;
 use crate::verbs::context::{Answer, Content, Context, List, rfc3339};
 use crate::verbs::read::Selector;
+use evenkeel_kube_rules::status::ApiResult;
+use evenkeel_kube_rules::table::usage::{cpu, memory};
 use futures::StreamExt;
 use jiff::Timestamp;
 use serde::Deserialize;

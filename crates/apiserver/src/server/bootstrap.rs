@@ -2,12 +2,12 @@
 
 use super::Shared;
 use crate::access::rbac;
-use crate::kinds::split_api_version;
-use crate::objects::defaults;
-use crate::request::Gvk;
 use crate::store::{Table, key};
 use crate::verbs::context::rfc3339;
 use crate::verbs::write::new_uid;
+use evenkeel_kube_rules::defaults;
+use evenkeel_kube_rules::gvk::Gvk;
+use evenkeel_kube_rules::gvk::split_api_version;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::net::Ipv4Addr;

@@ -4,8 +4,7 @@
 //! necessary, so that a client finds the certificate as soon as its request is approved.
 
 use super::own;
-use super::request::{self, Request};
-use super::signers::{self, KUBELET_CLIENT, KUBELET_SERVING};
+use super::signers;
 use super::{GROUP, RESOURCE};
 use crate::request::{Reader, RequestInfo, UserInfo};
 use crate::server::Shared;
@@ -13,6 +12,7 @@ use crate::store::{Table, key, resource_version};
 use crate::verbs::context::rfc3339;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use evenkeel_kube_rules::csr::{self, KUBELET_CLIENT, KUBELET_SERVING, Request};
 use evenkeel_net::pki::{ServerNames, Signing};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -51,7 +51,7 @@ impl State {
     }
 
     /// Whether a certificate for one of these names could pass for the server's own.
-    fn is_own(&self, names: &request::Names, loopback_is_of_nodes: bool) -> bool {
+    fn is_own(&self, names: &csr::Names, loopback_is_of_nodes: bool) -> bool {
         self.own
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -96,7 +96,7 @@ fn next(server: &Shared, stored: &Value, now: Timestamp) -> Option<Value> {
     }
     let spec = &stored["spec"];
     let signer = spec["signerName"].as_str().unwrap_or_default();
-    let parsed = match request::parse(&spec["request"]) {
+    let parsed = match csr::parse(&spec["request"]) {
         Ok(parsed) => parsed,
         Err(error) => {
             tracing::warn!(%error, "a stored signing request cannot be read");
@@ -147,7 +147,10 @@ fn sign(
         common_name: &request.common_name,
         organisations: request.organizations.iter().map(String::as_str).collect(),
         public_key: &request.public_key,
-        names: (&request.names).into(),
+        names: ServerNames {
+            dns: request.names.dns.clone(),
+            ips: request.names.ips.clone(),
+        },
         emails: request.emails.clone(),
         uris: request.uris.clone(),
         key_usages,

@@ -1,45 +1,9 @@
 //! What the `kubernetes.io` signers permit, usages, lifetimes, when a request is old.
 
-use super::request::Request;
+use evenkeel_kube_rules::csr::{CLIENT, KUBELET_CLIENT, KUBELET_SERVING, LEGACY, Request};
 use evenkeel_net::pki::{ExtendedKeyUsagePurpose as Extended, KeyUsagePurpose as Usage, Validity};
 use jiff::Timestamp;
 use serde_json::Value;
-
-/// Serving certificates of kubelets.
-pub(crate) const KUBELET_SERVING: &str = "kubernetes.io/kubelet-serving";
-/// Client certificates of kubelets.
-pub(crate) const KUBELET_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
-/// Client certificates of anybody.
-pub(crate) const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
-/// A signer without rules, for requests of the time before signers.
-pub(crate) const LEGACY: &str = "kubernetes.io/legacy-unknown";
-
-/// Usages that a request may ask for, in alphabetical order, as messages list them.
-pub(crate) const USAGES: [&str; 23] = [
-    "any",
-    "cert sign",
-    "client auth",
-    "code signing",
-    "content commitment",
-    "crl sign",
-    "data encipherment",
-    "decipher only",
-    "digital signature",
-    "email protection",
-    "encipher only",
-    "ipsec end system",
-    "ipsec tunnel",
-    "ipsec user",
-    "key agreement",
-    "key encipherment",
-    "microsoft sgc",
-    "netscape sgc",
-    "ocsp signing",
-    "s/mime",
-    "server auth",
-    "signing",
-    "timestamping",
-];
 
 /// Longest lifetime; kube-controller-manager's default.
 const MOST: i64 = 365 * 24 * 3_600;
@@ -238,7 +202,7 @@ pub(crate) fn is_old(object: &Value, now: Timestamp) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::signing::request::Names;
+    use evenkeel_kube_rules::csr::{Names, USAGES};
     use rstest::rstest;
     use serde_json::json;
 

@@ -3,10 +3,11 @@
 use super::context::{Answer, Context, rfc3339};
 use crate::http::body;
 use crate::http::query::WriteOptions;
-use crate::objects::strict;
-use crate::request::{Gvk, Operation};
-use crate::status::{ApiError, ApiResult};
+use crate::request::Operation;
 use crate::store::{StoreError, Table, key, resource_version};
+use evenkeel_kube_rules::gvk::Gvk;
+use evenkeel_kube_rules::status::{ApiError, ApiResult};
+use evenkeel_kube_rules::strict;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 

@@ -3,7 +3,8 @@
 //! Most kinds are stored as they are served. Custom resources convert by their apiVersion alone (strategy `None`);
 //! events and autoscalers have two served forms each.
 
-use crate::kinds::{Resource, group_version};
+use crate::kinds::Resource;
+use evenkeel_kube_rules::gvk::group_version;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 

@@ -4,8 +4,8 @@ use super::context::{Answer, Context};
 use super::hooks;
 use crate::http::body;
 use crate::http::query::WriteOptions;
-use crate::status::ApiResult;
 use crate::store::{StoreError, resource_version};
+use evenkeel_kube_rules::status::ApiResult;
 use serde_json::json;
 use std::sync::Arc;
 

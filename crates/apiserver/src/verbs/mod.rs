@@ -30,8 +30,8 @@ use crate::access::review;
 use crate::kinds::Resource;
 use crate::kubelet::usage;
 use crate::request::RequestInfo;
-use crate::status::{ApiError, ApiResult};
 use context::{Answer, Context};
+use evenkeel_kube_rules::status::{ApiError, ApiResult};
 use rules::Part;
 use std::sync::Arc;
 

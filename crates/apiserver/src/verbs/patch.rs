@@ -5,10 +5,10 @@ use super::convert::to_served;
 use super::rules::Part;
 use super::write::replace;
 use crate::http::query::WriteOptions;
-use crate::objects::patch;
-use crate::objects::strict::FieldValidation;
-use crate::request::Gvk;
-use crate::status::{ApiError, ApiResult};
+use evenkeel_kube_rules::gvk::Gvk;
+use evenkeel_kube_rules::patch;
+use evenkeel_kube_rules::status::{ApiError, ApiResult};
+use evenkeel_kube_rules::strict::FieldValidation;
 use serde_json::Value;
 
 /// Times that a patch is applied anew after somebody else's write; upstream's number.

@@ -1,13 +1,13 @@
 //! The rules of one kind, built-in or custom, behind one face.
 
 use crate::kinds::Resource;
-use crate::objects::crd::{CustomKind, ScalePaths};
-use crate::objects::selector::FieldSelector;
-use crate::objects::strict::{Decoded, FieldValidation};
-use crate::objects::table::{Column, Row};
-use crate::objects::{defaults, strategy, strict, table, validate};
-use crate::request::Gvk;
-use crate::status::{ApiError, ApiResult, FieldError};
+use evenkeel_kube_rules::crd::{CustomKind, ScalePaths};
+use evenkeel_kube_rules::gvk::Gvk;
+use evenkeel_kube_rules::selector::FieldSelector;
+use evenkeel_kube_rules::status::{ApiError, ApiResult, FieldError};
+use evenkeel_kube_rules::strict::{Decoded, FieldValidation};
+use evenkeel_kube_rules::table::{Column, Row};
+use evenkeel_kube_rules::{defaults, strategy, strict, table, validate};
 use jiff::Timestamp;
 use serde_json::Value;
 

@@ -7,11 +7,12 @@ use super::rules::Part;
 use super::write::commit;
 use crate::http::body;
 use crate::http::query::WriteOptions;
-use crate::objects::crd::ScalePaths;
-use crate::objects::strict;
-use crate::objects::validate::invalid;
-use crate::request::{Gvk, Operation};
-use crate::status::{ApiError, ApiResult, FieldError};
+use crate::request::Operation;
+use evenkeel_kube_rules::crd::ScalePaths;
+use evenkeel_kube_rules::gvk::Gvk;
+use evenkeel_kube_rules::status::{ApiError, ApiResult, FieldError};
+use evenkeel_kube_rules::strict;
+use evenkeel_kube_rules::validate::invalid;
 use serde_json::{Value, json};
 
 /// Times that a change is tried against concurrent writers.

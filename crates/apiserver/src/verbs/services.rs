@@ -1,8 +1,8 @@
 //! Addresses and node ports that Services are given.
 
 use super::context::Context;
-use crate::objects::validate::invalid;
-use crate::status::{ApiResult, FieldError};
+use evenkeel_kube_rules::status::{ApiResult, FieldError};
+use evenkeel_kube_rules::validate::invalid;
 use rand::Rng;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -80,7 +80,7 @@ impl Allocator {
     }
 }
 
-fn invalid_service(name: &str, field: String, message: String) -> crate::status::ApiError {
+fn invalid_service(name: &str, field: String, message: String) -> evenkeel_kube_rules::status::ApiError {
     let error = FieldError {
         reason: "FieldValueInvalid",
         field,

@@ -8,8 +8,8 @@ use super::services;
 use crate::http::body;
 use crate::http::query::WriteOptions;
 use crate::request::Operation;
-use crate::status::{ApiError, ApiResult, FieldError};
 use crate::store::{StoreError, resource_version};
+use evenkeel_kube_rules::status::{ApiError, ApiResult, FieldError};
 use jiff::Timestamp;
 use rand::Rng;
 use serde_json::{Value, json};
@@ -277,7 +277,7 @@ pub(crate) async fn update(context: &Context, part: Part) -> ApiResult<Answer> {
                 message: "Invalid value: 0: must be specified for an update".to_owned(),
             };
             let gvr = &context.resource.gvr;
-            return Err(crate::objects::validate::invalid(
+            return Err(evenkeel_kube_rules::validate::invalid(
                 &gvr.group,
                 &gvr.resource,
                 name,

@@ -2,10 +2,10 @@
 
 use crate::http::negotiate::Shape;
 use crate::http::respond::{Include, partial, table};
-use crate::status::ApiResult;
 use crate::verbs::context::Context;
 use crate::verbs::rules::Rules;
 use bytes::Bytes;
+use evenkeel_kube_rules::status::ApiResult;
 use serde_json::{Value, json};
 use std::sync::Arc;
 

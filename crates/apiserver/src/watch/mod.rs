@@ -2,12 +2,12 @@
 
 mod frame;
 
-use crate::status::{ApiError, ApiResult};
 use crate::store::{Change, Event, HistoryError, Table};
 use crate::verbs::context::{Answer, Content, Context};
 use crate::verbs::convert::{is_identity, to_served};
 use crate::verbs::read::{ListOptions, Selector, presented};
 use bytes::{Bytes, BytesMut};
+use evenkeel_kube_rules::status::{ApiError, ApiResult};
 use frame::Framer;
 use futures::StreamExt;
 use futures::stream::unfold;

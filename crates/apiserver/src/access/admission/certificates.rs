@@ -4,10 +4,10 @@ use crate::access::errors::refused;
 use crate::access::rbac::Authorizer;
 use crate::request::{Attributes, Operation, Reader};
 use crate::signing::controller::on_signer;
-use crate::signing::request;
-use crate::signing::signers::CLIENT;
 use crate::signing::{GROUP, RESOURCE};
-use crate::status::ApiResult;
+use evenkeel_kube_rules::csr;
+use evenkeel_kube_rules::csr::CLIENT;
+use evenkeel_kube_rules::status::ApiResult;
 use serde_json::Value;
 
 /// Who approves or signs a request needs that right on its signer; nobody gets a certificate of `system:masters`.
@@ -70,7 +70,7 @@ fn restrict_subject(attributes: &Attributes, object: &Value) -> ApiResult<()> {
     if object["spec"]["signerName"] != CLIENT {
         return Ok(());
     }
-    let parsed = request::parse(&object["spec"]["request"])
+    let parsed = csr::parse(&object["spec"]["request"])
         .map_err(|error| refused(attributes, &format!("failed to parse CSR: {error}")))?;
     if parsed.organizations.iter().any(|group| group == "system:masters") {
         let why = format!("use of {CLIENT} signer with system:masters group is not allowed");

@@ -17,7 +17,7 @@ mod webhook;
 use crate::access::rbac::Authorizer;
 use crate::request::{Attributes, Reader};
 use crate::server::Options;
-use crate::status::ApiResult;
+use evenkeel_kube_rules::status::ApiResult;
 use serde_json::Value;
 use std::sync::Arc;
 

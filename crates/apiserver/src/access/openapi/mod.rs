@@ -10,8 +10,9 @@ mod schemas;
 mod tests;
 
 use crate::access::discovery::Document;
-use crate::kinds::{Snapshot, Version, group_version};
+use crate::kinds::{Snapshot, Version};
 use bytes::Bytes;
+use evenkeel_kube_rules::gvk::group_version;
 use http::StatusCode;
 use schemas::Flavour;
 use serde_json::{Map, Value, json};

@@ -1,9 +1,9 @@
 //! The schemas of a document.
 
 use crate::kinds::Resource;
-use crate::objects::crd::CustomKind;
-use crate::objects::schema;
-use crate::request::Gvk;
+use evenkeel_kube_rules::crd::CustomKind;
+use evenkeel_kube_rules::gvk::Gvk;
+use evenkeel_kube_rules::schema;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;

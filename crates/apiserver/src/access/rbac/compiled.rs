@@ -2,8 +2,8 @@
 
 use super::GROUP;
 use super::rules::Rule;
-use crate::objects::selector::LabelSelector;
 use crate::request::{Reader, UserInfo};
+use evenkeel_kube_rules::selector::LabelSelector;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};

@@ -10,11 +10,11 @@ pub use bootstrap::bootstrap_objects;
 pub use compiled::aggregate;
 
 use crate::access::errors::details;
-use crate::kinds::qualified;
 use crate::request::{Reader, RequestInfo, UserInfo};
-use crate::status::{ApiError, ApiResult};
 use arc_swap::ArcSwapOption;
 use compiled::Compiled;
+use evenkeel_kube_rules::gvk::qualified;
+use evenkeel_kube_rules::status::{ApiError, ApiResult};
 use rules::Rule;
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 use super::{API_AUDIENCES, ISSUER, TokenIssuer};
 use crate::access::errors::{internal, invalid};
 use crate::request::Reader;
-use crate::status::{ApiError, ApiResult};
+use evenkeel_kube_rules::status::{ApiError, ApiResult};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 

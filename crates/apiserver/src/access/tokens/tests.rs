@@ -19,7 +19,11 @@ fn world() -> Objects {
     ])
 }
 
-fn request(issuer: &TokenIssuer, world: &Objects, spec: Value) -> Result<String, crate::status::ApiError> {
+fn request(
+    issuer: &TokenIssuer,
+    world: &Objects,
+    spec: Value,
+) -> Result<String, evenkeel_kube_rules::status::ApiError> {
     let answer = issuer.token_request("ns", "robot", &json!({"spec": spec}), world, at(1_000_000))?;
     Ok(answer["status"]["token"].as_str().unwrap().to_owned())
 }

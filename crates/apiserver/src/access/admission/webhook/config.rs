@@ -2,9 +2,10 @@
 
 use super::client::WebhookClient;
 use super::conditions::Conditions;
-use crate::objects::selector::LabelSelector;
-use crate::request::{Gvr, Operation, Reader};
+use crate::request::{Operation, Reader};
 use arc_swap::ArcSwapOption;
+use evenkeel_kube_rules::gvk::Gvr;
+use evenkeel_kube_rules::selector::LabelSelector;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
