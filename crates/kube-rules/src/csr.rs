@@ -9,6 +9,11 @@ use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::pem::Pem;
 use x509_parser::prelude::FromDer;
 
+/// API group of CertificateSigningRequests.
+pub const GROUP: &str = "certificates.k8s.io";
+/// Plural of CertificateSigningRequests.
+pub const RESOURCE: &str = "certificatesigningrequests";
+
 /// Signer of the serving certificates of kubelets.
 pub const KUBELET_SERVING: &str = "kubernetes.io/kubelet-serving";
 /// Signer of the client certificates of kubelets.

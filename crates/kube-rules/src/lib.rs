@@ -23,6 +23,7 @@
 //! | [`defaults`] | what Kubernetes fills in |
 //! | [`strategy`] | what a create, an update, a status update may change; generations |
 //! | [`validate`] | what Kubernetes refuses, with its texts |
+//! | [`time`] | points in time as objects carry them |
 //! | [`csr`] | certificate signing requests |
 //! | [`table`] | printer columns |
 //! | [`crd`] | custom resources: structural schemas and all of the above for them |
@@ -35,7 +36,9 @@ pub mod crd;
 pub mod csr;
 pub mod defaults;
 pub mod dry_run;
+mod gofmt;
 pub mod gvk;
+mod names;
 pub mod patch;
 mod quantity;
 pub mod schema;
@@ -44,5 +47,5 @@ pub mod status;
 pub mod strategy;
 pub mod strict;
 pub mod table;
-mod time;
+pub mod time;
 pub mod validate;

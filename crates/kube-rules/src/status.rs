@@ -1,7 +1,8 @@
 //! Every error a client can see, as a Kubernetes `Status`.
 
+use crate::gofmt::go_quote;
 use crate::gvk::qualified;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// An error on its way to a client.
 #[derive(Clone, Debug, PartialEq)]
@@ -95,6 +96,43 @@ impl ApiError {
     pub fn forbidden(group: &str, resource: &str, name: &str, why: &str) -> Self {
         let message = format!("{} {name:?} is forbidden: {why}", qualified(group, resource));
         Self::about(403, "Forbidden", (group, resource, name), message)
+    }
+
+    /// The 422 that lists `errors`: `Pod "x" is invalid: [a, b]`, with one cause each. Equal texts are shown once.
+    pub fn invalid(group: &str, kind: &str, name: &str, errors: Vec<FieldError>) -> Self {
+        let qualified = qualified(group, kind);
+        let mut texts: Vec<String> = Vec::new();
+        for error in &errors {
+            let text = format!("{}: {}", error.field, error.message);
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
+        let list = match texts.as_slice() {
+            [] => "<nil>".to_owned(),
+            [one] => one.clone(),
+            several => format!("[{}]", several.join(", ")),
+        };
+        let mut details = Map::new();
+        for (key, value) in [("name", name), ("group", group), ("kind", kind)] {
+            if !value.is_empty() {
+                details.insert(key.to_owned(), json!(value));
+            }
+        }
+        let causes: Vec<Value> = errors
+            .iter()
+            .map(|error| json!({"reason": error.reason, "message": error.message, "field": error.field}))
+            .collect();
+        if !causes.is_empty() {
+            details.insert("causes".to_owned(), Value::Array(causes));
+        }
+        let mut status = Self::new(
+            422,
+            "Invalid",
+            format!("{qualified} {} is invalid: {list}", go_quote(name)),
+        );
+        status.details = Value::Object(details);
+        status
     }
 
     /// 404 for a path that is not served.

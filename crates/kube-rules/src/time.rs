@@ -8,23 +8,23 @@ const MICROS_LAYOUT: &str = "2006-01-02T15:04:05.000000Z07:00";
 
 /// Canonical form of a `Time`: UTC, whole seconds.
 pub(crate) fn seconds(text: &str) -> Result<String, String> {
-    Ok(format_seconds(parse(text, SECONDS_LAYOUT)?))
+    Ok(rfc3339(parse(text, SECONDS_LAYOUT)?))
 }
 
 /// Canonical form of a `MicroTime`: UTC, six digits.
 pub(crate) fn micros(text: &str) -> Result<String, String> {
-    Ok(format_micros(parse(text, MICROS_LAYOUT)?))
+    Ok(rfc3339_micros(parse(text, MICROS_LAYOUT)?))
 }
 
-/// As a `Time` is encoded.
-pub(crate) fn format_seconds(time: Timestamp) -> String {
+/// A point in time as `metav1.Time` is encoded: UTC, whole seconds.
+pub fn rfc3339(time: Timestamp) -> String {
     time.to_zoned(TimeZone::UTC)
         .strftime("%Y-%m-%dT%H:%M:%SZ")
         .to_string()
 }
 
 /// As a `MicroTime` is encoded.
-pub(crate) fn format_micros(time: Timestamp) -> String {
+pub(crate) fn rfc3339_micros(time: Timestamp) -> String {
     let fraction = time.subsec_nanosecond().rem_euclid(1_000_000_000) / 1000;
     format!(
         "{}.{fraction:06}Z",

@@ -4,7 +4,7 @@
 //! reads closes its connection.
 
 use super::transport::{Endpoint, Kubelets};
-use crate::access::websocket;
+use crate::websocket;
 use axum::body::Body;
 use bytes::Bytes;
 use evenkeel_kube_rules::status::{ApiError, ApiResult};

@@ -9,8 +9,3 @@
 pub(crate) mod controller;
 mod own;
 pub(crate) mod signers;
-
-/// API group of the requests.
-pub(crate) const GROUP: &str = "certificates.k8s.io";
-/// Their resource.
-pub(crate) const RESOURCE: &str = "certificatesigningrequests";

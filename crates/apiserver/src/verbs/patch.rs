@@ -4,7 +4,7 @@ use super::context::{Answer, Context};
 use super::convert::to_served;
 use super::rules::Part;
 use super::write::replace;
-use crate::http::query::WriteOptions;
+use crate::request::query::WriteOptions;
 use evenkeel_kube_rules::gvk::Gvk;
 use evenkeel_kube_rules::patch;
 use evenkeel_kube_rules::status::{ApiError, ApiResult};
@@ -17,9 +17,9 @@ const ATTEMPTS: usize = 5;
 /// How the body changes an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// RFC 6902
+    /// JSON patch (RFC 6902).
     Json,
-    /// RFC 7386
+    /// JSON merge patch (RFC 7386).
     Merge,
     /// Upstream's own, with merge keys.
     Strategic,

@@ -3,7 +3,7 @@
 use super::context::{Answer, Content, Context, List};
 use super::convert::to_served;
 use crate::access::rbac;
-use crate::http::query::{Query, invalid_options};
+use crate::request::query::{Query, invalid_options};
 use crate::store::{HistoryError, Listed};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -99,7 +99,7 @@ pub(crate) fn get(context: &Context) -> ApiResult<Answer> {
 /// The options that choose which state is listed or watched.
 pub(crate) struct ListOptions {
     pub(crate) resource_version: Option<u64>,
-    /// `resourceVersionMatch=Exact`
+    /// Whether the state at exactly that resourceVersion is wanted.
     exact: bool,
     pub(crate) send_initial_events: Option<bool>,
 }

@@ -13,14 +13,14 @@ use serde_json::Value;
 
 /// The rules of one kind.
 pub(crate) enum Rules<'a> {
-    /// By its name.
+    /// A built-in kind, whose rules are found by its name.
     Builtin {
         /// As clients send and receive it.
         served: Gvk,
         /// As it is stored, prepared and validated.
         stored: Gvk,
     },
-    /// By its definition.
+    /// A custom kind, whose rules come from its definition.
     Custom(&'a CustomKind),
 }
 
@@ -29,7 +29,7 @@ pub(crate) enum Rules<'a> {
 pub(crate) enum Part {
     /// Everything but status.
     Main,
-    /// `status` only.
+    /// The status alone.
     Status,
     /// Ephemeral containers of a pod.
     EphemeralContainers,

@@ -1,9 +1,9 @@
 //! CustomResourceDefinitions themselves: what is refused, and how a definition is established.
 
 use super::structural::Structural;
+use crate::names;
 use crate::status::FieldError;
-use crate::time::format_seconds;
-use crate::validate::names;
+use crate::time::rfc3339;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -384,7 +384,7 @@ pub fn establish(crd: &mut Value, others: &[&Value], now: Timestamp) {
             .iter()
             .find(|found| found["type"] == kind && found["status"] == status);
         let since = same.map_or_else(
-            || json!(format_seconds(now)),
+            || json!(rfc3339(now)),
             |found| found["lastTransitionTime"].clone(),
         );
         json!({"type": kind, "status": status, "lastTransitionTime": since, "reason": reason, "message": message})

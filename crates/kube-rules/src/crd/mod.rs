@@ -11,12 +11,12 @@ mod validation;
 #[cfg(test)]
 mod tests;
 
-use super::schema;
-use super::strict::{self, Decoded, FieldValidation, json::Node};
-use super::table::{Column, Row};
-use super::validate::names;
 use crate::gvk::Gvk;
+use crate::names;
+use crate::schema;
 use crate::status::{ApiResult, FieldError};
+use crate::strict::{self, Decoded, FieldValidation, json::Node};
+use crate::table::{Column, Row};
 use columns::PrinterColumn;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -103,17 +103,17 @@ impl CustomKind {
         })
     }
 
-    /// As [`super::strict::decode`].
+    /// As [`crate::strict::decode`].
     pub fn decode(&self, body: &[u8], mode: FieldValidation) -> ApiResult<Decoded> {
         self.decode_node(strict::parse_body(&self.gvk, body)?, mode)
     }
 
-    /// As [`super::strict::decode_yaml`].
+    /// As [`crate::strict::decode_yaml`].
     pub fn decode_yaml(&self, body: &[u8], mode: FieldValidation) -> ApiResult<Decoded> {
         self.decode_node(strict::parse_yaml(&self.gvk, body)?, mode)
     }
 
-    /// As [`super::strict::check`].
+    /// As [`crate::strict::check`].
     pub fn check(&self, object: Value, mode: FieldValidation) -> Result<Decoded, String> {
         self.typed(Node::from(object), mode)
     }
@@ -162,7 +162,7 @@ impl CustomKind {
         structural::apply_defaults(&self.schema, object);
     }
 
-    /// As [`super::strategy::prepare_create`].
+    /// As [`crate::strategy::prepare_create`].
     pub fn prepare_create(&self, object: &mut Value) {
         if self.status
             && let Some(members) = object.as_object_mut()
@@ -172,7 +172,7 @@ impl CustomKind {
         object["metadata"]["generation"] = json!(1);
     }
 
-    /// As [`super::strategy::prepare_update`]. With a status subresource only changes outside of status and metadata
+    /// As [`crate::strategy::prepare_update`]. With a status subresource only changes outside of status and metadata
     /// are a new generation; without one every change outside of metadata is.
     pub fn prepare_update(&self, old: &Value, new: &mut Value) {
         if self.status {
@@ -183,7 +183,7 @@ impl CustomKind {
         new["metadata"]["generation"] = json!(if changed { generation + 1 } else { generation });
     }
 
-    /// As [`super::strategy::prepare_status_update`].
+    /// As [`crate::strategy::prepare_status_update`].
     pub fn prepare_status_update(&self, old: &Value, new: &mut Value) {
         let mut kept = old.clone();
         put_or_remove(&mut kept, "status", &new["status"]);
@@ -196,7 +196,7 @@ impl CustomKind {
         *new = kept;
     }
 
-    /// As [`super::validate::create`].
+    /// As [`crate::validate::create`].
     pub fn validate_create(&self, object: &Value) -> Vec<FieldError> {
         let mut errors = self.validate_type(object);
         errors.extend(Self::validate_name(object));
@@ -204,14 +204,14 @@ impl CustomKind {
         errors
     }
 
-    /// As [`super::validate::update`].
+    /// As [`crate::validate::update`].
     pub fn validate_update(&self, _old: &Value, new: &Value) -> Vec<FieldError> {
         let mut errors = self.validate_type(new);
         errors.extend(validation::validate(&self.schema, new));
         errors
     }
 
-    /// As [`super::validate::status_update`].
+    /// As [`crate::validate::status_update`].
     pub fn validate_status_update(&self, _old: &Value, new: &Value) -> Vec<FieldError> {
         let status = validation::validate(&self.schema, new);
         status
@@ -253,12 +253,12 @@ impl CustomKind {
             .collect()
     }
 
-    /// As [`super::table::columns`].
+    /// As [`crate::table::columns`].
     pub fn columns(&self) -> Vec<Column> {
         columns::columns(&self.columns)
     }
 
-    /// As [`super::table::row`].
+    /// As [`crate::table::row`].
     pub fn row(&self, object: &Value, now: Timestamp) -> Row {
         columns::row(&self.columns, object, now)
     }

@@ -1,6 +1,6 @@
 //! What Kubernetes fills in.
 //!
-//! Objects are in canonical form here (see [`super::strict`]): structs that Go always encodes are there, empty optional
+//! Objects are in canonical form here (see [`crate::strict`]): structs that Go always encodes are there, empty optional
 //! fields are not.
 
 mod other;

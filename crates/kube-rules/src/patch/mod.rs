@@ -1,18 +1,16 @@
 //! The three patches that need no field manager.
 
-mod gofmt;
 mod json;
 mod strategic;
 #[cfg(test)]
 mod tests;
 
-use super::strict::json::{Node, parse};
-use super::{schema, validate};
+use crate::gofmt::{go_print, go_quote};
 use crate::gvk::Gvk;
+use crate::schema;
 use crate::status::{ApiError, ApiResult, FieldError};
+use crate::strict::json::{Node, parse};
 use serde_json::{Map, Value, json};
-
-pub(super) use gofmt::{print as go_print, quote as go_quote};
 
 /// `application/json-patch+json` (RFC 6902, with the leniencies of upstream's library): `replace` of an absent member
 /// adds it, `test` of an absent member equals null, negative indices count from the end.
@@ -39,7 +37,7 @@ pub fn strategic_merge_patch(gvk: &Gvk, object: &Value, patch: &[u8]) -> ApiResu
     strategic::merge_map(original, patch, schema::kind(gvk)).map(Value::Object)
 }
 
-/// 422 for a JSON or merge patch whose result does not decode; `text` is what [`super::strict::check`] said.
+/// 422 for a JSON or merge patch whose result does not decode; `text` is what [`crate::strict::check`] said.
 pub fn undecodable(patch: &[u8], text: &str) -> ApiError {
     refused(&String::from_utf8_lossy(patch), text)
 }
@@ -58,7 +56,7 @@ fn refused(shown: &str, text: &str) -> ApiError {
         field: "patch".to_owned(),
         message: format!("Invalid value: {}: {text}", go_quote(shown)),
     };
-    let mut status = validate::invalid("", "", "", vec![error]);
+    let mut status = ApiError::invalid("", "", "", vec![error]);
     if let Value::Object(details) = &mut status.details {
         details.retain(|key, _| key == "causes");
     }
@@ -104,9 +102,4 @@ fn unprocessable() -> ApiError {
     );
     error.details = json!({});
     error
-}
-
-/// 500 without a reason, as upstream answers errors that it does not classify.
-fn unclassified(text: impl Into<String>) -> ApiError {
-    ApiError::new(500, "", text)
 }

@@ -8,7 +8,8 @@
 //! * `$setElementOrder/FIELD` orders the merged list; without it the items of the patch come in the patch's order, and the
 //!   others where the old order puts them.
 
-use super::{go_print, unclassified, unprocessable};
+use super::unprocessable;
+use crate::gofmt::go_print;
 use crate::schema::{Definition, Field, Type};
 use crate::status::{ApiError, ApiResult};
 use serde_json::{Map, Value};
@@ -143,7 +144,7 @@ fn list(value: Value, error: &str) -> ApiResult<Vec<Value>> {
 
 fn bad_directive(directive: &Value, mut map: Object) -> ApiError {
     map.insert(PATCH.to_owned(), directive.clone());
-    unclassified(format!(
+    ApiError::unforeseen(format!(
         "unknown patch type: {} in map: {}",
         go_print(directive),
         go_print(&Value::Object(map))
@@ -196,7 +197,7 @@ fn merge_list(
         return Ok(arrange(merged, &patch, &original, ""));
     }
     if key.is_empty() {
-        return Err(unclassified(format!(
+        return Err(ApiError::unforeseen(format!(
             "cannot merge lists without merge key for {}",
             definition.map_or("map", |definition| definition.go_name())
         )));
@@ -207,7 +208,7 @@ fn merge_list(
     let mut items = Vec::new();
     for item in patch {
         let Value::Object(mut item) = item else {
-            return Err(unclassified(
+            return Err(ApiError::unforeseen(
                 "expected a map, but received another type in a list of maps",
             ));
         };
@@ -224,7 +225,9 @@ fn merge_list(
             }
             Some("replace") => replaced = true,
             Some("merge") => {
-                return Err(unclassified("merging lists cannot yet be specified in the patch"));
+                return Err(ApiError::unforeseen(
+                    "merging lists cannot yet be specified in the patch",
+                ));
             }
             _ => return Err(bad_directive(&directive, item)),
         }
@@ -252,7 +255,7 @@ fn no_merge_key(item: &Object, directive: Option<&Value>, key: &str) -> ApiError
     if let Some(directive) = directive {
         shown.insert(PATCH.to_owned(), directive.clone());
     }
-    unclassified(format!(
+    ApiError::unforeseen(format!(
         "map: {} does not contain declared merge key: {key}",
         go_print(&Value::Object(shown))
     ))
@@ -304,7 +307,7 @@ fn follows_order(items: &[Value], order: &[Value], field: Option<&'static Field>
         match position(order, item, key) {
             Some(at) if at >= last => last = at,
             _ => {
-                return Err(unclassified(format!(
+                return Err(ApiError::unforeseen(format!(
                     "The order in patch list:\n{}\n doesn't match $setElementOrder list:\n{}\n",
                     go_print(&Value::Array(items.to_vec())),
                     go_print(&Value::Array(order.to_vec()))

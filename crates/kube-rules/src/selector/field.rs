@@ -1,7 +1,7 @@
 //! Field selectors.
 
+use crate::gofmt::go_quote;
 use crate::gvk::Gvk;
-use crate::patch::go_quote;
 use crate::status::{ApiError, ApiResult};
 use serde_json::Value;
 

@@ -1,8 +1,8 @@
 //! Label selectors: the text form of query parameters and the object form in specs.
 
-use crate::patch::go_quote;
+use crate::gofmt::go_quote;
+use crate::names;
 use crate::status::{ApiError, ApiResult};
-use crate::validate::names;
 use serde_json::Value;
 
 /// How a requirement compares.

@@ -8,9 +8,9 @@ mod qos;
 #[cfg(test)]
 mod tests;
 
-use super::schema;
-use super::strict::zero;
 use crate::gvk::Gvk;
+use crate::schema;
+use crate::strict::zero;
 use serde_json::{Value, json};
 
 pub use qos::qos_class;

@@ -5,8 +5,8 @@ pub(crate) mod json;
 #[cfg(test)]
 mod tests;
 
-use super::schema::{self, Definition};
 use crate::gvk::Gvk;
+use crate::schema::{self, Definition};
 use crate::status::{ApiError, ApiResult};
 use json::Node;
 use serde_json::{Value, json};
@@ -47,7 +47,7 @@ pub fn decode_yaml(expected: &Gvk, body: &[u8], mode: FieldValidation) -> ApiRes
     decode_node(expected, node, mode)
 }
 
-/// Checks and canonicalises an object that came out of a patch. The error is text for [`super::patch::undecodable`].
+/// Checks and canonicalises an object that came out of a patch. The error is text for [`crate::patch::undecodable`].
 pub fn check(expected: &Gvk, object: Value, mode: FieldValidation) -> Result<Decoded, String> {
     check_kind(expected, &object)?;
     typed(expected, Node::from(object), mode)

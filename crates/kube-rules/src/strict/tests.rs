@@ -202,7 +202,8 @@ fn yaml_is_decoded_as_json_is() {
 
 mod random {
     use super::*;
-    use crate::patch::{go_print, json_patch, merge_patch, strategic_merge_patch};
+    use crate::gofmt::go_print;
+    use crate::patch::{json_patch, merge_patch, strategic_merge_patch};
     use crate::schema::{self, Shape, Type};
     use crate::{defaults, strategy, table, validate};
     use proptest::prelude::*;

@@ -1,7 +1,7 @@
 //! Containers.
 
 use super::errors::{Errors, has, items, text};
-use super::names;
+use crate::names;
 use crate::quantity::Quantity;
 use serde_json::{Value, json};
 use std::cmp::Ordering;

@@ -1,7 +1,8 @@
 //! Roles, their bindings, and webhook configurations.
 
 use super::errors::{Errors, has, items, text};
-use super::{names, selector};
+use super::selector;
+use crate::names;
 use serde_json::{Value, json};
 
 pub(super) fn role_binding(object: &Value, errors: &mut Errors) {

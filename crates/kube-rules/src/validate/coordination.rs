@@ -1,7 +1,7 @@
 //! Leases and LeaseCandidates.
 
 use super::errors::{Errors, has, text};
-use super::names;
+use crate::names;
 use semver::Version;
 use serde_json::Value;
 

@@ -1,6 +1,6 @@
 //! Collecting what is wrong, as upstream's `field.ErrorList`.
 
-use crate::patch::go_quote;
+use crate::gofmt::go_quote;
 use crate::status::FieldError;
 use serde_json::Value;
 
@@ -131,7 +131,7 @@ impl Errors {
     /// A port number or the name of a port.
     pub(crate) fn port_or_name(&mut self, field: &str, value: &Value) {
         match value {
-            Value::String(name) => self.invalid_text(field, name, super::names::port_name(name)),
+            Value::String(name) => self.invalid_text(field, name, crate::names::port_name(name)),
             number => self.port(field, number),
         }
     }

@@ -1,8 +1,8 @@
 //! Object metadata.
 
 use super::errors::{Errors, items, text};
-use super::names;
 use crate::gvk::Gvk;
+use crate::names;
 use serde_json::{Value, json};
 
 /// Upstream's bound on all annotations of an object together.

@@ -5,7 +5,6 @@ mod control;
 mod coordination;
 pub(crate) mod errors;
 mod meta;
-pub(crate) mod names;
 mod other;
 mod pod;
 mod selector;
@@ -17,10 +16,11 @@ mod tests;
 mod volume;
 mod workload;
 
+use crate::crd;
 use crate::gvk::Gvk;
-use crate::status::{ApiError, FieldError};
+use crate::status::FieldError;
 use errors::Errors;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 /// Validates a new object of a built-in kind, after `strategy::prepare_create`.
 pub fn create(gvk: &Gvk, object: &Value) -> Vec<FieldError> {
@@ -28,7 +28,7 @@ pub fn create(gvk: &Gvk, object: &Value) -> Vec<FieldError> {
     meta::create(gvk, object, &mut errors);
     content(gvk, object, &mut errors);
     if gvk.kind == "CustomResourceDefinition" {
-        errors.list.extend(super::crd::validate_definition(object));
+        errors.list.extend(crd::validate_definition(object));
     }
     if is_signing_request(gvk) {
         signing::request(object, None, &mut errors);
@@ -83,9 +83,7 @@ pub fn update(gvk: &Gvk, old: &Value, new: &Value) -> Vec<FieldError> {
             coordination::candidate_update(old, new, errors_of);
         }
         ("apiextensions.k8s.io", "CustomResourceDefinition") => {
-            errors
-                .list
-                .extend(super::crd::validate_definition_update(old, new));
+            errors.list.extend(crd::validate_definition_update(old, new));
         }
         _ => {}
     }
@@ -161,45 +159,4 @@ fn content(gvk: &Gvk, object: &Value, errors: &mut Errors) {
         ("scheduling.k8s.io", "PriorityClass") => other::priority_class(object, errors),
         _ => {}
     }
-}
-
-/// The 422 that lists `errors`: `Pod "x" is invalid: [a, b]`, with one cause each. Equal texts are shown once.
-pub fn invalid(group: &str, kind: &str, name: &str, errors: Vec<FieldError>) -> ApiError {
-    let qualified = if group.is_empty() {
-        kind.to_owned()
-    } else {
-        format!("{kind}.{group}")
-    };
-    let mut texts: Vec<String> = Vec::new();
-    for error in &errors {
-        let text = format!("{}: {}", error.field, error.message);
-        if !texts.contains(&text) {
-            texts.push(text);
-        }
-    }
-    let list = match texts.as_slice() {
-        [] => "<nil>".to_owned(),
-        [one] => one.clone(),
-        several => format!("[{}]", several.join(", ")),
-    };
-    let mut details = Map::new();
-    for (key, value) in [("name", name), ("group", group), ("kind", kind)] {
-        if !value.is_empty() {
-            details.insert(key.to_owned(), json!(value));
-        }
-    }
-    let causes: Vec<Value> = errors
-        .iter()
-        .map(|error| json!({"reason": error.reason, "message": error.message, "field": error.field}))
-        .collect();
-    if !causes.is_empty() {
-        details.insert("causes".to_owned(), Value::Array(causes));
-    }
-    let mut status = ApiError::new(
-        422,
-        "Invalid",
-        format!("{qualified} {} is invalid: {list}", super::patch::go_quote(name)),
-    );
-    status.details = Value::Object(details);
-    status
 }

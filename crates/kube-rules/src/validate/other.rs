@@ -1,7 +1,8 @@
 //! The kinds with a rule or two.
 
 use super::errors::{Errors, has, items, text};
-use super::{names, selector, workload};
+use super::{selector, workload};
+use crate::names;
 use serde_json::{Value, json};
 
 /// Upstream's bound on the data of a ConfigMap or a Secret.

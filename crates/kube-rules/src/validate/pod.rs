@@ -2,7 +2,8 @@
 
 use super::container::{self, Scope};
 use super::errors::{Errors, has, items, text};
-use super::{meta, names, volume};
+use super::{meta, volume};
+use crate::names;
 use serde_json::{Value, json};
 
 const MAY_CHANGE: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";

@@ -1,7 +1,8 @@
 //! LabelSelector objects.
 
 use super::errors::{Errors, items, text};
-use super::{meta, names};
+use super::meta;
+use crate::names;
 use serde_json::Value;
 
 /// A selector; null is none.

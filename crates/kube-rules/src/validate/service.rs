@@ -1,7 +1,8 @@
 //! Services and endpoints.
 
 use super::errors::{Errors, has, items, text};
-use super::{names, selector};
+use super::selector;
+use crate::names;
 use serde_json::{Value, json};
 use std::net::IpAddr;
 

@@ -1,8 +1,8 @@
 //! CertificateSigningRequests.
 
 use super::errors::{Errors, text};
-use super::names;
 use crate::csr::{self, LEGACY, USAGES};
+use crate::names;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};

@@ -1,7 +1,8 @@
 //! Volumes, claims, classes, attachments.
 
 use super::errors::{Errors, has, items, text};
-use super::{names, selector};
+use super::selector;
+use crate::names;
 use crate::quantity::Quantity;
 use serde_json::{Value, json};
 

@@ -1,6 +1,8 @@
 use super::*;
+use crate::status::ApiError;
 use crate::strict::{FieldValidation, check};
 use crate::{defaults, strategy};
+use serde_json::json;
 
 fn gvk(group: &str, kind: &str) -> Gvk {
     Gvk {
@@ -463,13 +465,13 @@ fn the_status_lists_each_text_once_and_each_cause() {
         field: field.into(),
         message: "Required value".into(),
     };
-    let one = invalid("", "Pod", "p", vec![error("a"), error("a")]);
+    let one = ApiError::invalid("", "Pod", "p", vec![error("a"), error("a")]);
     assert_eq!(
         (one.code, one.message.as_str()),
         (422, "Pod \"p\" is invalid: a: Required value")
     );
     assert_eq!(one.details["causes"].as_array().unwrap().len(), 2);
-    let two = invalid("apps", "Deployment", "d", vec![error("a"), error("b")]);
+    let two = ApiError::invalid("apps", "Deployment", "d", vec![error("a"), error("b")]);
     assert_eq!(
         two.message,
         "Deployment.apps \"d\" is invalid: [a: Required value, b: Required value]"

@@ -1,7 +1,7 @@
 //! Volumes of pods.
 
 use super::errors::{Errors, has, items, text};
-use super::names;
+use crate::names;
 use serde_json::{Value, json};
 
 /// Validates the list, and gives the names that mounts may refer to.

@@ -2,11 +2,8 @@
 
 use crate::access::errors::refused;
 use crate::access::rbac::Authorizer;
-use crate::request::{Attributes, Operation, Reader};
-use crate::signing::controller::on_signer;
-use crate::signing::{GROUP, RESOURCE};
-use evenkeel_kube_rules::csr;
-use evenkeel_kube_rules::csr::CLIENT;
+use crate::request::{Attributes, Operation, Reader, RequestInfo};
+use evenkeel_kube_rules::csr::{self, CLIENT, GROUP, RESOURCE};
 use evenkeel_kube_rules::status::ApiResult;
 use serde_json::Value;
 
@@ -38,6 +35,19 @@ pub(super) fn validate(
             }
         }
         _ => Ok(()),
+    }
+}
+
+/// A right on a signer, as the authorizer is asked for it.
+pub(crate) fn on_signer(verb: &str, signer: &str) -> RequestInfo {
+    RequestInfo {
+        is_resource: true,
+        verb: verb.to_owned(),
+        group: GROUP.to_owned(),
+        version: "*".to_owned(),
+        resource: "signers".to_owned(),
+        name: signer.to_owned(),
+        ..RequestInfo::default()
     }
 }
 

@@ -28,7 +28,7 @@ struct Operation<'a> {
     flavour: Flavour,
     /// HTTP method in lower case.
     method: &'static str,
-    /// `x-kubernetes-action`
+    /// Value of `x-kubernetes-action`, as in `watchlist`.
     action: &'static str,
     gvk: &'a Gvk,
     /// Schema of the answer; without one it is text.

@@ -8,12 +8,12 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Which OpenAPI.
+/// The version of OpenAPI in which a document is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flavour {
-    /// Swagger 2.0.
+    /// OpenAPI 2.0, which was called Swagger.
     V2,
-    /// 3.0.0.
+    /// OpenAPI 3.0.
     V3,
 }
 

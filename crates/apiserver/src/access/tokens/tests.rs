@@ -1,7 +1,17 @@
 use super::*;
 use crate::access::testing::Objects;
+use crate::request::{Reader, UserInfo};
 use jiff::Timestamp;
 use rstest::rstest;
+
+impl TokenIssuer {
+    /// The user of a token for this server.
+    fn verify(&self, token: &str, reader: &dyn Reader, now: Timestamp) -> Result<UserInfo, TokenError> {
+        let audiences = API_AUDIENCES.map(str::to_owned);
+        self.verify_for(token, &audiences, reader, now)
+            .map(|verified| verified.user)
+    }
+}
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()

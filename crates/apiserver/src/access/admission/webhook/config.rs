@@ -77,7 +77,7 @@ pub(super) enum SideEffects {
     Some,
 }
 
-/// One webhook.
+/// One webhook of a configuration.
 pub(super) struct Webhook {
     pub(super) name: String,
     pub(super) rules: Vec<Rule>,
@@ -138,7 +138,7 @@ fn selector(selector: &Value) -> Selector {
     }
 }
 
-/// RuleWithOperations.
+/// Which requests a webhook wants to see (upstream's `RuleWithOperations`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rule {
     operations: Vec<String>,

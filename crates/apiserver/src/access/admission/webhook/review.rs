@@ -83,7 +83,7 @@ impl Sent {
         to_version(object, &self.api_versions)
     }
 
-    /// And back.
+    /// An object that the webhook changed, in the version of the request.
     pub(super) fn back(&self, object: Value) -> Value {
         let (own, sent) = &self.api_versions;
         to_version(&object, &(sent.clone(), own.clone()))

@@ -29,7 +29,7 @@ const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 /// A watch without `timeoutSeconds` lasts between this and twice this; upstream's `--min-request-timeout`.
 const MIN_TIMEOUT: Duration = Duration::from_secs(1_800);
 
-/// One watch.
+/// The state of one watch between its events.
 struct Watcher {
     context: Arc<Context>,
     table: Table,
@@ -51,7 +51,7 @@ struct Watcher {
     ended: bool,
 }
 
-/// Starts a watch.
+/// Begins a watch; the answer is a stream of frames.
 pub(crate) fn watch(context: &Arc<Context>) -> ApiResult<Answer> {
     let query = &context.query;
     let selector = Selector::parse(context)?;

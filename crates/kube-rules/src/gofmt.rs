@@ -4,19 +4,19 @@ use serde_json::Value;
 use std::fmt::Write as _;
 
 /// `fmt.Sprintf("%v", value)` of decoded JSON.
-pub(crate) fn print(value: &Value) -> String {
+pub(crate) fn go_print(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
         Value::String(text) => text.clone(),
         Value::Array(items) => {
-            format!("[{}]", items.iter().map(print).collect::<Vec<_>>().join(" "))
+            format!("[{}]", items.iter().map(go_print).collect::<Vec<_>>().join(" "))
         }
         Value::Object(members) => {
             let mut members: Vec<_> = members.iter().collect();
             members.sort_by_key(|(name, _)| *name);
             let shown: Vec<_> = members
                 .iter()
-                .map(|(name, value)| format!("{name}:{}", print(value)))
+                .map(|(name, value)| format!("{name}:{}", go_print(value)))
                 .collect();
             format!("map[{}]", shown.join(" "))
         }
@@ -25,7 +25,7 @@ pub(crate) fn print(value: &Value) -> String {
 }
 
 /// `strconv.Quote`.
-pub(crate) fn quote(text: &str) -> String {
+pub(crate) fn go_quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for c in text.chars() {

@@ -2,7 +2,6 @@
 
 use evenkeel_kube_rules::status::{ApiError, ApiResult, FieldError};
 use evenkeel_kube_rules::strict::FieldValidation;
-use evenkeel_kube_rules::validate::invalid;
 
 /// The parameters of a request, decoded, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -114,7 +113,7 @@ pub(crate) struct WriteOptions {
 
 /// 422 for options.
 pub(crate) fn invalid_options(kind: &str, errors: Vec<FieldError>) -> ApiError {
-    invalid("meta.k8s.io", kind, "", errors)
+    ApiError::invalid("meta.k8s.io", kind, "", errors)
 }
 
 fn unsupported(field: &str, value: &str, supported: &str) -> FieldError {

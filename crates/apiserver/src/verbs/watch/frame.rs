@@ -1,15 +1,14 @@
 //! Frames of a watch: one JSON object a line.
 
-use crate::http::negotiate::Shape;
-use crate::http::respond::{Include, partial, table};
+use crate::kinds::Resource;
+use crate::request::form::Shape;
 use crate::verbs::context::Context;
+use crate::verbs::present::{Include, meta_version, partial, table};
 use crate::verbs::rules::Rules;
 use bytes::Bytes;
 use evenkeel_kube_rules::status::ApiResult;
 use serde_json::{Value, json};
 use std::sync::Arc;
-
-use crate::kinds::Resource;
 
 /// A frame of an object that is JSON already.
 pub(super) fn encode(kind: &str, object: &[u8]) -> Bytes {
@@ -84,10 +83,7 @@ impl Framer {
         }
         let (kind, api_version) = match self.shape {
             Shape::Plain => (self.resource.kind.clone(), self.resource.api_version()),
-            Shape::Partial { beta } => (
-                "PartialObjectMetadata".to_owned(),
-                crate::http::respond::meta_version(beta).to_owned(),
-            ),
+            Shape::Partial { beta } => ("PartialObjectMetadata".to_owned(), meta_version(beta).to_owned()),
             Shape::Table { beta } => {
                 let object = json!({
                     "kind": self.resource.kind, "apiVersion": self.resource.api_version(), "metadata": metadata,

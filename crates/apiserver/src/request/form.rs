@@ -5,10 +5,8 @@ use evenkeel_kube_rules::status::{ApiError, ApiResult};
 /// Encoding of a body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Encoding {
-    /// `application/json`
     #[default]
     Json,
-    /// `application/yaml`
     Yaml,
 }
 
@@ -33,11 +31,9 @@ pub(crate) enum Shape {
 /// The form of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Form {
-    /// Encoding.
     pub(crate) encoding: Encoding,
-    /// Shape.
     pub(crate) shape: Shape,
-    /// Indented JSON.
+    /// Whether JSON is indented.
     pub(crate) pretty: bool,
 }
 

@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue};
 const PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
 
 /// The token of a websocket request, if it has one. It needs another subprotocol beside it, which the answer can name.
-pub(super) fn token(headers: &HeaderMap) -> Result<Option<String>, &'static str> {
+pub(crate) fn token(headers: &HeaderMap) -> Result<Option<String>, &'static str> {
     if !is_websocket(headers) {
         return Ok(None);
     }
