@@ -1,7 +1,9 @@
 //! Texts that several kinds show.
 
-use serde_json::Value;
+use crate::selector::LabelSelector;
+use serde_json::{Value, json};
 
+/// Shown where there is nothing to show.
 pub(super) const NONE: &str = "<none>";
 
 /// Text of a member, or empty.
@@ -45,6 +47,19 @@ pub(super) fn labels(map: &Value) -> String {
         .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
         .collect();
     or(&pairs.join(","), NONE).to_owned()
+}
+
+/// A label selector as text, or `<none>`.
+pub(super) fn selector(selector: &Value) -> Value {
+    let text = LabelSelector::from_object(selector)
+        .map(|parsed| parsed.to_string())
+        .unwrap_or_default();
+    json!(or(&text, NONE))
+}
+
+/// Whether the object is being deleted.
+pub(super) fn is_deleting(object: &Value) -> bool {
+    object["metadata"].get("deletionTimestamp").is_some()
 }
 
 /// One member of each item, joined with commas.

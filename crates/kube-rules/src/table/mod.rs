@@ -1,14 +1,20 @@
 //! Printer columns.
 
 mod cells;
-mod layout;
+mod column;
+mod event;
+mod network;
 mod node;
+mod other;
 mod pod;
+mod storage;
 #[cfg(test)]
 mod tests;
 pub mod usage;
+mod workload;
 
 use crate::gvk::Gvk;
+use column::Printer;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -46,56 +52,69 @@ pub struct Row {
     pub conditions: Vec<Value>,
 }
 
-/// Columns of a built-in kind (name and age where there are no special ones).
+/// Columns of a built-in kind (name and time of creation where there are no special ones).
 pub fn columns(gvk: &Gvk) -> Vec<Column> {
-    layout::columns(gvk)
-        .split_whitespace()
-        .map(|word| {
-            let (name, options) = word.split_once(':').unwrap_or((word, ""));
-            let kind = match options.chars().find(char::is_ascii_lowercase) {
-                Some('i') => "integer",
-                Some('b') => "boolean",
-                Some('d') => "date",
-                _ => "string",
-            };
-            let is_name = name == "Name";
-            Column {
-                name: name.replace('_', " "),
-                kind: kind.to_owned(),
-                format: if is_name { "name".to_owned() } else { String::new() },
-                description: describe(name),
-                priority: i64::from(options.contains('1')),
-            }
-        })
-        .collect()
+    printers(gvk).iter().map(Printer::definition).collect()
 }
 
 /// The row of an object of a built-in kind.
 pub fn row(gvk: &Gvk, object: &Value, now: Timestamp) -> Row {
-    match (gvk.group.as_str(), gvk.kind.as_str()) {
-        ("", "Pod") => pod::row(object, now),
-        ("", "Node") => Row {
-            cells: node::cells(object, now),
-            conditions: Vec::new(),
-        },
-        ("metrics.k8s.io", _) => Row {
-            cells: usage::cells(object),
-            conditions: Vec::new(),
-        },
-        _ => Row {
-            cells: layout::cells(gvk, object, now),
-            conditions: Vec::new(),
+    let is_pod = gvk.group.is_empty() && gvk.kind == "Pod";
+    Row {
+        cells: printers(gvk)
+            .iter()
+            .map(|printer| printer.cell(object, now))
+            .collect(),
+        conditions: if is_pod {
+            pod::conditions(object)
+        } else {
+            Vec::new()
         },
     }
 }
 
-/// A heading in words.
-fn describe(name: &str) -> String {
-    match name {
-        "Name" => "Name of the object, unique among its kind in its namespace.".to_owned(),
-        "Age" => "Time since the object was created.".to_owned(),
-        "Created_At" => "When the object was created.".to_owned(),
-        other => format!("{} of the object.", other.replace('_', " ")),
+/// The columns of a kind, each with the rule of its cells.
+fn printers(gvk: &Gvk) -> &'static [Printer] {
+    match (gvk.group.as_str(), gvk.kind.as_str()) {
+        ("", "Pod") => pod::POD,
+        ("", "Node") => node::NODE,
+        ("", "Service") => network::SERVICE,
+        ("", "Endpoints") => network::ENDPOINTS,
+        ("discovery.k8s.io", "EndpointSlice") => network::ENDPOINT_SLICE,
+        ("networking.k8s.io", "Ingress") => network::INGRESS,
+        ("networking.k8s.io", "IngressClass") => network::INGRESS_CLASS,
+        ("networking.k8s.io", "NetworkPolicy") => network::NETWORK_POLICY,
+        ("", "ReplicationController") => workload::REPLICATION_CONTROLLER,
+        ("apps", "ReplicaSet") => workload::REPLICA_SET,
+        ("apps", "Deployment") => workload::DEPLOYMENT,
+        ("apps", "StatefulSet") => workload::STATEFUL_SET,
+        ("apps", "DaemonSet") => workload::DAEMON_SET,
+        ("apps", "ControllerRevision") => workload::CONTROLLER_REVISION,
+        ("batch", "Job") => workload::JOB,
+        ("batch", "CronJob") => workload::CRON_JOB,
+        ("", "PersistentVolume") => storage::PERSISTENT_VOLUME,
+        ("", "PersistentVolumeClaim") => storage::PERSISTENT_VOLUME_CLAIM,
+        ("storage.k8s.io", "StorageClass") => storage::CLASS,
+        ("storage.k8s.io", "VolumeAttachment") => storage::VOLUME_ATTACHMENT,
+        ("storage.k8s.io", "CSINode") => storage::CSI_NODE,
+        ("" | "events.k8s.io", "Event") => event::EVENT,
+        ("", "ConfigMap") => other::CONFIG_MAP,
+        ("", "Secret") => other::SECRET,
+        ("", "Namespace") => other::NAMESPACE,
+        ("", "ServiceAccount") => other::SERVICE_ACCOUNT,
+        ("policy", "PodDisruptionBudget") => other::POD_DISRUPTION_BUDGET,
+        ("coordination.k8s.io", "Lease") => other::LEASE,
+        ("coordination.k8s.io", "LeaseCandidate") => other::LEASE_CANDIDATE,
+        ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => other::ROLE_BINDING,
+        (
+            "admissionregistration.k8s.io",
+            "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration",
+        ) => other::WEBHOOK_CONFIGURATION,
+        ("scheduling.k8s.io", "PriorityClass") => other::PRIORITY_CLASS,
+        ("node.k8s.io", "RuntimeClass") => other::RUNTIME_CLASS,
+        ("certificates.k8s.io", "CertificateSigningRequest") => other::CERTIFICATE_SIGNING_REQUEST,
+        ("metrics.k8s.io", _) => usage::METRICS,
+        _ => other::ANY,
     }
 }
 

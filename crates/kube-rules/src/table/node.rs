@@ -1,11 +1,37 @@
 //! Nodes.
 
-use super::age;
 use super::cells::{NONE, items, or, text};
-use jiff::Timestamp;
+use super::column::{AGE, Cell, NAME, Printer, string};
 use serde_json::{Value, json};
 
-pub(super) fn cells(node: &Value, now: Timestamp) -> Vec<Value> {
+const UNKNOWN: &str = "<unknown>";
+
+pub(super) const NODE: &[Printer] = &[
+    NAME,
+    string("Status", Cell::Made(|node, _| json!(status(node)))),
+    string("Roles", Cell::Made(|node, _| json!(roles(node)))),
+    AGE,
+    string("Version", Cell::Text("/status/nodeInfo/kubeletVersion", "")),
+    string(
+        "Internal-IP",
+        Cell::Made(|node, _| json!(address(node, "InternalIP"))),
+    )
+    .wide(),
+    string(
+        "External-IP",
+        Cell::Made(|node, _| json!(address(node, "ExternalIP"))),
+    )
+    .wide(),
+    string("OS-Image", Cell::Text("/status/nodeInfo/osImage", UNKNOWN)).wide(),
+    string("Kernel-Version", Cell::Made(|node, _| json!(kernel(node)))).wide(),
+    string(
+        "Container-Runtime",
+        Cell::Text("/status/nodeInfo/containerRuntimeVersion", UNKNOWN),
+    )
+    .wide(),
+];
+
+fn status(node: &Value) -> String {
     let ready = items(node, "/status/conditions")
         .iter()
         .find(|condition| text(condition, "/type") == "Ready");
@@ -18,26 +44,15 @@ pub(super) fn cells(node: &Value, now: Timestamp) -> Vec<Value> {
     if node["spec"]["unschedulable"] == json!(true) {
         status.push_str(",SchedulingDisabled");
     }
-    let kernel = or(text(node, "/status/nodeInfo/kernelVersion"), "<unknown>");
-    let kernel = match text(node, "/status/nodeInfo/architecture") {
+    status
+}
+
+fn kernel(node: &Value) -> String {
+    let kernel = or(text(node, "/status/nodeInfo/kernelVersion"), UNKNOWN);
+    match text(node, "/status/nodeInfo/architecture") {
         "" => kernel.to_owned(),
         architecture => format!("{kernel} ({architecture})"),
-    };
-    vec![
-        json!(text(node, "/metadata/name")),
-        json!(status),
-        json!(roles(node)),
-        json!(age(&node["metadata"]["creationTimestamp"], now)),
-        json!(text(node, "/status/nodeInfo/kubeletVersion")),
-        json!(address(node, "InternalIP")),
-        json!(address(node, "ExternalIP")),
-        json!(or(text(node, "/status/nodeInfo/osImage"), "<unknown>")),
-        json!(kernel),
-        json!(or(
-            text(node, "/status/nodeInfo/containerRuntimeVersion"),
-            "<unknown>"
-        )),
-    ]
+    }
 }
 
 fn address<'a>(node: &'a Value, kind: &str) -> &'a str {

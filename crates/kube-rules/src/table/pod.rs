@@ -1,54 +1,68 @@
 //! Pods: the status column tells what keeps a pod from running.
 
-use super::cells::{NONE, int, items, or, text};
-use super::{Row, age};
+use super::age;
+use super::cells::{NONE, int, is_deleting, items, or, text};
+use super::column::{AGE, Cell, NAME, Printer, string};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-pub(super) fn row(pod: &Value, now: Timestamp) -> Row {
+pub(super) const POD: &[Printer] = &[
+    NAME,
+    string("Ready", Cell::Made(ready)),
+    string("Status", Cell::Made(|pod, _| json!(Summary::of(pod).reason))),
+    string("Restarts", Cell::Made(restarts)),
+    AGE,
+    string("IP", Cell::Made(|pod, _| json!(or(ip(pod), NONE)))).wide(),
+    string("Node", Cell::Text("/spec/nodeName", NONE)).wide(),
+    string("Nominated Node", Cell::Text("/status/nominatedNodeName", NONE)).wide(),
+    string(
+        "Readiness Gates",
+        Cell::Made(|pod, _| json!(readiness_gates(pod))),
+    )
+    .wide(),
+];
+
+/// `TableRow.conditions`: a pod that has ended says so.
+pub(super) fn conditions(pod: &Value) -> Vec<Value> {
+    let completed = |reason: &str, message: &str| {
+        vec![json!({"type": "Completed", "status": "True", "reason": reason, "message": message})]
+    };
+    match text(pod, "/status/phase") {
+        "Succeeded" => completed("Succeeded", "The pod has completed successfully."),
+        "Failed" => completed("Failed", "The pod failed."),
+        _ => Vec::new(),
+    }
+}
+
+fn ready(pod: &Value, _now: Timestamp) -> Value {
     let summary = Summary::of(pod);
-    let restarts = match summary.last_restart {
+    json!(format!("{}/{}", summary.ready, summary.total))
+}
+
+fn restarts(pod: &Value, now: Timestamp) -> Value {
+    let summary = Summary::of(pod);
+    json!(match summary.last_restart {
         Some(time) if summary.restarts > 0 => format!("{} ({} ago)", summary.restarts, age(time, now)),
         _ => summary.restarts.to_string(),
-    };
-    let ip = items(pod, "/status/podIPs")
-        .first()
-        .map_or("", |ip| text(ip, "/ip"));
-    let ip = if ip.is_empty() {
-        text(pod, "/status/podIP")
-    } else {
-        ip
-    };
+    })
+}
+
+fn ip(pod: &Value) -> &str {
+    let first = items(pod, "/status/podIPs").first();
+    let ip = first.map_or("", |ip| text(ip, "/ip"));
+    or(ip, text(pod, "/status/podIP"))
+}
+
+fn readiness_gates(pod: &Value) -> String {
     let gates = items(pod, "/spec/readinessGates");
+    if gates.is_empty() {
+        return NONE.to_owned();
+    }
     let open = gates
         .iter()
         .filter(|gate| condition(pod, text(gate, "/conditionType")) == Some("True"))
         .count();
-    let gates = if gates.is_empty() {
-        NONE.to_owned()
-    } else {
-        format!("{open}/{}", gates.len())
-    };
-    let cells = vec![
-        json!(text(pod, "/metadata/name")),
-        json!(format!("{}/{}", summary.ready, summary.total)),
-        json!(summary.reason),
-        json!(restarts),
-        json!(age(&pod["metadata"]["creationTimestamp"], now)),
-        json!(or(ip, NONE)),
-        json!(or(text(pod, "/spec/nodeName"), NONE)),
-        json!(or(text(pod, "/status/nominatedNodeName"), NONE)),
-        json!(gates),
-    ];
-    let completed = |reason: &str, message: &str| {
-        vec![json!({"type": "Completed", "status": "True", "reason": reason, "message": message})]
-    };
-    let conditions = match text(pod, "/status/phase") {
-        "Succeeded" => completed("Succeeded", "The pod has completed successfully."),
-        "Failed" => completed("Failed", "The pod failed."),
-        _ => Vec::new(),
-    };
-    Row { cells, conditions }
+    format!("{open}/{}", gates.len())
 }
 
 fn condition<'a>(pod: &'a Value, kind: &str) -> Option<&'a str> {
@@ -125,7 +139,7 @@ impl<'a> Summary<'a> {
             summary.last_restart = sidecar_last;
             summary.containers(pod);
         }
-        if pod["metadata"].get("deletionTimestamp").is_some() {
+        if is_deleting(pod) {
             if text(pod, "/status/reason") == "NodeLost" {
                 "Unknown".clone_into(&mut summary.reason);
             } else if !matches!(text(pod, "/status/phase"), "Succeeded" | "Failed") {

@@ -18,6 +18,43 @@ fn shown(group: &str, kind: &str, mut object: Value) -> Vec<Value> {
 }
 
 #[test]
+fn columns_have_headings_types_and_priorities() {
+    let gvk = |group: &str, kind: &str| Gvk {
+        group: group.into(),
+        version: "v1".into(),
+        kind: kind.into(),
+    };
+    let jobs = columns(&gvk("batch", "CronJob"));
+    let shown: Vec<(&str, &str, i64)> = jobs
+        .iter()
+        .map(|column| (column.name.as_str(), column.kind.as_str(), column.priority))
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            ("Name", "string", 0),
+            ("Schedule", "string", 0),
+            ("Timezone", "string", 0),
+            ("Suspend", "boolean", 0),
+            ("Active", "integer", 0),
+            ("Last Schedule", "string", 0),
+            ("Age", "string", 0),
+            ("Containers", "string", 1),
+            ("Images", "string", 1),
+            ("Selector", "string", 1),
+        ]
+    );
+    assert_eq!((jobs[0].format.as_str(), jobs[1].format.as_str()), ("name", ""));
+    assert_eq!(jobs[5].description, "Last Schedule of the object.");
+    let other = columns(&gvk("", "LimitRange"));
+    assert_eq!(
+        (other[1].name.as_str(), other[1].kind.as_str()),
+        ("Created At", "date")
+    );
+    assert_eq!(other[1].description, "When the object was created.");
+}
+
+#[test]
 fn durations_for_people() {
     const DAY: i64 = 86_400;
     for (seconds, text) in [

@@ -1,6 +1,7 @@
 //! NodeMetrics and PodMetrics, and quantities as they have them.
 
 use super::cells::{items, text};
+use super::column::{Cell, NAME, Printer, string};
 use serde_json::{Value, json};
 
 /// Nanocores in canonical form, as in `250m`.
@@ -45,24 +46,29 @@ fn parse(quantity: &str, is_cpu: bool) -> u64 {
     digits.parse::<u64>().unwrap_or(0).saturating_mul(unit)
 }
 
-/// Name, usage, window; a pod's usage is that of its containers.
-pub(super) fn cells(object: &Value) -> Vec<Value> {
+pub(super) const METRICS: &[Printer] = &[
+    NAME,
+    string(
+        "cpu",
+        Cell::Made(|object, _| json!(cpu(total(object, "/usage/cpu", true)))),
+    ),
+    string(
+        "memory",
+        Cell::Made(|object, _| json!(memory(total(object, "/usage/memory", false)))),
+    ),
+    string("Window", Cell::Text("/window", "")),
+];
+
+/// The usage of a node, or of all containers of a pod.
+fn total(object: &Value, pointer: &str, is_cpu: bool) -> u64 {
     let parts: Vec<&Value> = match object.get("containers") {
         Some(_) => items(object, "/containers").iter().collect(),
         None => vec![object],
     };
-    let sum = |pointer: &str, is_cpu: bool| -> u64 {
-        parts
-            .iter()
-            .map(|part| parse(text(part, pointer), is_cpu))
-            .fold(0, u64::saturating_add)
-    };
-    vec![
-        json!(text(object, "/metadata/name")),
-        json!(cpu(sum("/usage/cpu", true))),
-        json!(memory(sum("/usage/memory", false))),
-        json!(text(object, "/window")),
-    ]
+    parts
+        .iter()
+        .map(|part| parse(text(part, pointer), is_cpu))
+        .fold(0, u64::saturating_add)
 }
 
 #[cfg(test)]
