@@ -7,11 +7,11 @@ use serde_json::{Map, Value, json};
 /// An error on its way to a client.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApiError {
-    /// HTTP status.
+    /// HTTP status code.
     pub code: u16,
     /// `Status.reason`, as in `NotFound`.
     pub reason: &'static str,
-    /// `Status.message`.
+    /// Text of `Status.message`.
     pub message: String,
     /// `Status.details`, absent if null.
     pub details: Value,
@@ -34,12 +34,12 @@ impl ApiError {
         }
     }
 
-    /// 400 BadRequest.
+    /// 400 BadRequest, for a request that cannot be understood.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, "BadRequest", message)
     }
 
-    /// 500 InternalError.
+    /// 500 InternalError, for a failure of the server.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(500, "InternalError", message)
     }

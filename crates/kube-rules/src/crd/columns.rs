@@ -26,7 +26,7 @@ enum Segment {
     Index(i64),
     /// `[*]` or `.*`
     All,
-    /// `[?(@.type=="Ready")]`
+    /// A filter, as in `[?(@.type=="Ready")]`.
     Filter(Vec<Segment>, String),
 }
 

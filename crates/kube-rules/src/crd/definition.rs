@@ -44,7 +44,7 @@ fn unsupported(field: impl Into<String>, value: &Value, known: &[&str]) -> Field
 }
 
 /// What is wrong with a new definition.
-pub fn validate_definition(crd: &Value) -> Vec<FieldError> {
+pub(crate) fn validate_definition(crd: &Value) -> Vec<FieldError> {
     let spec = &crd["spec"];
     let mut errors = Vec::new();
     let (group, plural) = (text(&spec["group"]), text(&spec["names"]["plural"]));
@@ -113,7 +113,7 @@ pub fn validate_definition(crd: &Value) -> Vec<FieldError> {
 }
 
 /// What is wrong with a changed definition.
-pub fn validate_definition_update(old: &Value, new: &Value) -> Vec<FieldError> {
+pub(crate) fn validate_definition_update(old: &Value, new: &Value) -> Vec<FieldError> {
     let mut errors = validate_definition(new);
     for (field, pointer) in [("spec.group", "/spec/group"), ("spec.scope", "/spec/scope")] {
         let (before, after) = (old.pointer(pointer), new.pointer(pointer));

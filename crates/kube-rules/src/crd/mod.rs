@@ -22,35 +22,36 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use structural::Structural;
 
-pub use definition::{establish, validate_definition, validate_definition_update};
+pub use definition::establish;
+pub(crate) use definition::{validate_definition, validate_definition_update};
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
 /// Where `/scale` of a custom resource reads and writes (`.spec.replicas`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScalePaths {
-    /// `specReplicasPath`
+    /// Where the wanted number stands (`specReplicasPath`).
     pub spec_replicas: String,
-    /// `statusReplicasPath`
+    /// Where the present number stands (`statusReplicasPath`).
     pub status_replicas: String,
-    /// `labelSelectorPath`
+    /// Where the selector stands, as text (`labelSelectorPath`).
     pub label_selector: Option<String>,
 }
 
 /// One served version of a CustomResourceDefinition, ready for use.
 #[derive(Clone, Debug)]
 pub struct CustomKind {
-    /// Of the instances.
+    /// Group, version and kind of the objects.
     pub gvk: Gvk,
-    /// Plural name.
+    /// Plural of the resource, as in URLs.
     pub resource: String,
-    /// `false` for cluster scope.
+    /// Whether the objects live in namespaces.
     pub namespaced: bool,
-    /// Has a `/status` subresource.
+    /// Whether there is a `/status` subresource.
     pub status: bool,
-    /// Has a `/scale` subresource.
+    /// The `/scale` subresource, where there is one.
     pub scale: Option<ScalePaths>,
-    /// `selectableFields` paths.
+    /// Paths of the fields that field selectors may name (`selectableFields`).
     pub selectable_fields: Vec<String>,
     schema: Structural,
     document: Value,

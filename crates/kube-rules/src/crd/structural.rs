@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 pub(super) struct Structural {
     /// `type`, empty for any.
     pub(super) kind: String,
-    /// `nullable`
     pub(super) nullable: bool,
     /// `x-kubernetes-int-or-string`
     pub(super) int_or_string: bool,
@@ -17,13 +16,10 @@ pub(super) struct Structural {
     pub(super) preserve_unknown: bool,
     /// `x-kubernetes-embedded-resource`
     pub(super) embedded: bool,
-    /// `properties`
     pub(super) properties: BTreeMap<String, Structural>,
     /// `additionalProperties` with a schema; `true` is a schema that takes anything.
     pub(super) additional: Option<Box<Structural>>,
-    /// `items`
     pub(super) items: Option<Box<Structural>>,
-    /// `default`
     pub(super) default: Option<Value>,
     /// What values must satisfy.
     pub(super) rules: Rules,

@@ -19,7 +19,7 @@ pub struct Definition {
     pub shape: Shape,
     /// Fields in alphabetical order; empty for shapes other than `Object`.
     pub fields: Vec<Field>,
-    /// `x-kubernetes-map-type: atomic`
+    /// Whether patches replace the object as a whole (`x-kubernetes-map-type: atomic`).
     pub atomic: bool,
     /// Kinds that it is, mostly one or none.
     pub gvks: Vec<Gvk>,
@@ -45,29 +45,29 @@ pub enum Shape {
 /// Type of a field.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Type {
-    /// Text.
+    /// A text.
     String,
-    /// Base64.
+    /// Bytes, written as base64.
     Bytes,
-    /// 32 bits.
+    /// A signed integer of 32 bits.
     Int32,
-    /// 64 bits.
+    /// A signed integer of 64 bits.
     Int64,
-    /// Floating point.
+    /// A floating-point number.
     Number,
     /// `true` or `false`.
     Boolean,
-    /// Anything.
+    /// Any JSON value.
     Any,
     /// A definition, by its number.
     Ref(usize),
-    /// A list.
+    /// A list of items of one type.
     List(Box<Type>),
     /// A map with string keys.
     Map(Box<Type>),
 }
 
-/// `x-kubernetes-list-type`
+/// How patches and server-side apply merge a list (`x-kubernetes-list-type`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ListType {
     /// Replaced as a whole.
@@ -82,9 +82,9 @@ pub enum ListType {
 /// A field of a definition.
 #[derive(Debug)]
 pub struct Field {
-    /// JSON name.
+    /// Name of the field in JSON.
     pub name: &'static str,
-    /// Type.
+    /// Type of its values.
     pub ty: Type,
     /// Listed in `required`.
     pub required: bool,
@@ -118,12 +118,12 @@ impl Definition {
     }
 
     /// Name without package, as in `Pod`.
-    pub fn short_name(&self) -> &'static str {
+    pub(crate) fn short_name(&self) -> &'static str {
         self.name.rsplit('.').next().unwrap_or(self.name)
     }
 
     /// Name as Go prints the type, as in `v1.Pod`.
-    pub fn go_name(&self) -> &'static str {
+    pub(crate) fn go_name(&self) -> &'static str {
         let start = self.name.rmatch_indices('.').nth(1).map_or(0, |(at, _)| at + 1);
         &self.name[start..]
     }

@@ -109,7 +109,7 @@ impl FieldSelector {
         Ok(Self { terms })
     }
 
-    /// Selects everything.
+    /// Whether every object is selected.
     pub fn is_empty(&self) -> bool {
         self.terms.is_empty()
     }

@@ -7,30 +7,27 @@ use serde_json::Value;
 
 /// How a requirement compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operator {
-    /// `=`, `==`, `in`
+enum Operator {
+    /// The label has one of the values (`=`, `==`, `in`).
     In,
-    /// `!=`, `notin`
+    /// The label is absent or has another value (`!=`, `notin`).
     NotIn,
-    /// The key alone.
+    /// The label is present (the key alone).
     Exists,
-    /// `!` and the key.
+    /// The label is absent (`!` and the key).
     DoesNotExist,
-    /// `>`
+    /// The label is a number above the value (`>`).
     GreaterThan,
-    /// `<`
+    /// The label is a number below the value (`<`).
     LessThan,
 }
 
 /// One comparison of a label.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Requirement {
-    /// Label key.
-    pub key: String,
-    /// Comparison.
-    pub operator: Operator,
-    /// What it is compared with.
-    pub values: Vec<String>,
+struct Requirement {
+    key: String,
+    operator: Operator,
+    values: Vec<String>,
 }
 
 /// A parsed label selector: all requirements must hold.
@@ -41,7 +38,7 @@ pub struct LabelSelector {
 }
 
 impl LabelSelector {
-    /// Parses `labelSelector=`.
+    /// Parses the parameter `labelSelector`.
     pub fn parse(text: &str) -> ApiResult<Self> {
         let tokens = lex(text);
         let mut parser = Parser { tokens, at: 0 };
@@ -92,30 +89,7 @@ impl LabelSelector {
         })
     }
 
-    /// From a plain map of labels, as in a Service's selector.
-    pub fn from_map(labels: &Value) -> Self {
-        let requirements = labels
-            .as_object()
-            .into_iter()
-            .flatten()
-            .map(|(key, value)| Requirement {
-                key: key.clone(),
-                operator: Operator::In,
-                values: vec![value.as_str().unwrap_or_default().to_owned()],
-            })
-            .collect();
-        Self {
-            requirements,
-            nothing: false,
-        }
-    }
-
-    /// The requirements.
-    pub fn requirements(&self) -> &[Requirement] {
-        &self.requirements
-    }
-
-    /// Selects everything.
+    /// Whether every object is selected.
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty() && !self.nothing
     }

@@ -6,4 +6,4 @@ mod label;
 mod tests;
 
 pub use field::FieldSelector;
-pub use label::{LabelSelector, Operator, Requirement};
+pub use label::LabelSelector;

@@ -13,7 +13,7 @@ use crate::schema;
 use crate::strict::zero;
 use serde_json::{Value, json};
 
-pub use qos::qos_class;
+pub(crate) use qos::qos_class;
 
 /// What makes a kind's generation grow.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -139,7 +139,7 @@ pub(super) fn reset_metadata(old: &Value, new: &mut Value) {
 }
 
 /// Whether the kind has a `/status` subresource.
-pub fn has_status(gvk: &Gvk) -> bool {
+fn has_status(gvk: &Gvk) -> bool {
     let excluded = matches!(
         gvk.group.as_str(),
         "authentication.k8s.io" | "authorization.k8s.io" | "meta.k8s.io"

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 
 /// `Guaranteed` if every container has equal requests and limits of CPU and memory, `BestEffort` if none has any,
 /// else `Burstable`.
-pub fn qos_class(spec: &Value) -> &'static str {
+pub(crate) fn qos_class(spec: &Value) -> &'static str {
     let pod_level = &spec["resources"];
     let containers: Vec<&Value> = if has_any(pod_level) {
         vec![pod_level]

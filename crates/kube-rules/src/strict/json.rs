@@ -6,15 +6,11 @@ use serde_json::{Map, Number, Value};
 /// A JSON value as it was written.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Node {
-    /// `null`
     Null,
-    /// `true`, `false`
     Bool(bool),
     /// The text of a number.
     Number(String),
-    /// Text.
     String(String),
-    /// List.
     Array(Vec<Node>),
     /// Members in the order of the document, duplicates included.
     Object(Vec<(String, Node)>),
@@ -50,7 +46,7 @@ impl Node {
         }
     }
 
-    /// As text.
+    /// The text of a string.
     pub(crate) fn as_str(&self) -> Option<&str> {
         match self {
             Node::String(text) => Some(text),

@@ -79,7 +79,7 @@ pub(super) fn three(all: &[String], none: &str) -> String {
     }
 }
 
-/// `RWO,ROX`
+/// Access modes in their short forms, as in `RWO,ROX`.
 pub(super) fn access_modes(modes: &[Value]) -> String {
     [
         "ReadWriteOnce",

@@ -18,16 +18,16 @@ use column::Printer;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// One `TableColumnDefinition`.
+/// The definition of a column (`TableColumnDefinition`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// Heading.
+    /// Heading of the column.
     pub name: String,
     /// `string`, `integer`, `number`, `boolean`, `date`.
     pub kind: String,
     /// `name` for the name column, else mostly empty.
     pub format: String,
-    /// For people.
+    /// What the column shows, in words.
     pub description: String,
     /// 0 is always shown, 1 with `-o wide`.
     pub priority: i64,

@@ -7,7 +7,6 @@ use serde_json::Value;
 /// Errors in the order in which they were found.
 #[derive(Debug, Default)]
 pub(crate) struct Errors {
-    /// The list.
     pub(crate) list: Vec<FieldError>,
 }
 

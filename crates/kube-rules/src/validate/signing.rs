@@ -14,9 +14,9 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 pub(super) enum Way {
     /// The request itself.
     Main,
-    /// `/status`
+    /// The subresource `/status`.
     Status,
-    /// `/approval`
+    /// The subresource `/approval`.
     Approval,
 }
 

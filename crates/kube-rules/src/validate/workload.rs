@@ -329,7 +329,7 @@ pub(super) fn job(spec: &Value, path: &str, errors: &mut Errors) {
     }
 }
 
-/// A CronJob.
+/// What is wrong with a CronJob.
 pub(super) fn cron_job(object: &Value, errors: &mut Errors) {
     let spec = &object["spec"];
     job(&spec["jobTemplate"]["spec"], "spec.jobTemplate.spec", errors);
