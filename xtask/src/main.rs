@@ -31,7 +31,7 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
-    /// Packs the Kubernetes schemas into crates/apiserver/data/schemas.bin
+    /// Packs the Kubernetes schemas into crates/kube-rules/data/schemas.bin
     GenSchemas(gen_schemas::Args),
     /// Compares the crates' dependencies with the graph in ARCHITECTURE.md
     CheckGraph,

@@ -5,7 +5,8 @@ mod files;
 mod tests;
 
 use crate::kubelet::{KubeletOptions, KubeletTrust, check_authority};
-use crate::server::{ApiServer, Options, ServerError};
+use crate::options::Options;
+use crate::server::{ApiServer, ServerError};
 use clap::{Args, ValueEnum};
 use evenkeel_net::pki::{Ca, PkiError, ServerNames};
 use files::{Pending, read_if_there};
@@ -88,7 +89,7 @@ pub struct ApiServerArgs {
 pub enum AuthorizationMode {
     /// What Roles and ClusterRoles allow.
     Rbac,
-    /// Everybody everything.
+    /// Every user may do everything.
     AlwaysAllow,
 }
 
@@ -108,7 +109,7 @@ pub enum CliError {
     /// The authority in `--cert-dir` cannot be used. Nothing was started.
     #[error("--cert-dir {}: {why}; remove ca.crt and ca.key there to have new ones made", path.display())]
     Authority {
-        /// The directory.
+        /// The directory that the flag names.
         path: PathBuf,
         /// What is wrong.
         why: String,
@@ -116,7 +117,7 @@ pub enum CliError {
     /// `--kubelet-certificate-authority` cannot be read. Nothing was started.
     #[error("--kubelet-certificate-authority {}: {why}; name a file with PEM certificates", path.display())]
     KubeletAuthority {
-        /// The file.
+        /// The file that the flag names.
         path: PathBuf,
         /// What is wrong.
         why: String,

@@ -1,36 +1,44 @@
 //! An embedded Kubernetes API server: an `envtest` for Rust, and the API of the lab.
 //!
-//! Kinds are data; one generic pipeline serves them all. It is for tests and for the lab, never for production.
+//! Kinds are data; one generic pipeline serves them all. It is for tests and for the lab, never for production. The rules
+//! on objects (schemas, patches, selectors, defaults, validation, tables) are those of `evenkeel-kube-rules`.
+//!
+//! Modules in their order: each uses those above it alone.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`request`] | what a request is: user, verb, resource; what admission sees |
-//! | [`status`] | every error a client can see, as a Kubernetes `Status` |
-//! | `objects` | **pure** rules on objects: schemas, patches, selectors, defaults, validation, tables |
+//! | `request` | what a request is: user, verb, resource, query, form of the answer; what admission sees |
+//! | `kinds` | which resources exist: the built-in ones as data, custom ones as they come and go |
+//! | `store` | the objects and their history |
+//! | [`kubelet`] | the server as a client of kubelets: relayed requests, measurements |
+//! | `options` | how a server is set up |
 //! | `access` | who may do what: authentication, RBAC, admission webhooks; discovery and OpenAPI documents |
-//! | [`kinds`] | which resources exist: the built-in ones as data, custom ones as they come and go |
-//! | [`store`] | the objects and their history |
-//! | `verbs`, `watch`, `http` | the verbs on the store, the HTTP face |
-//! | [`kubelet`] | the server as a client of kubelets: logs, exec, proxies, usage |
+//! | `allocator` | addresses and ports of Services |
 //! | `signing` | certificates for those who ask by CertificateSigningRequests |
-//! | [`admit`] | what the server would say to an object, without a server |
-//! | [`server`] | the server as its users hold it |
+//! | `lifetime`, `state` | whether the server runs, and what its requests share |
+//! | `verbs` | what a request does to the store |
+//! | `http` | requests in, answers out |
+//! | `server` | the server as its users hold it |
 //! | [`cli`] | the server as a command |
 
-pub mod access;
-pub mod admit;
 pub mod cli;
+pub mod kubelet;
+
+mod access;
+mod allocator;
 mod dial;
 mod http;
-pub mod kinds;
-pub mod kubelet;
-pub mod objects;
-pub mod request;
-pub mod server;
+mod kinds;
+mod lifetime;
+mod options;
+mod request;
+mod server;
 mod signing;
-pub mod status;
-pub mod store;
+mod state;
+mod store;
 mod verbs;
-mod watch;
+mod websocket;
 
-pub use server::{ApiServer, Options, ServerError, StaticToken};
+pub use access::tokens::KeyError;
+pub use options::{Options, StaticToken};
+pub use server::{ApiServer, ServerError};

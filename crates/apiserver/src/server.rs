@@ -1,26 +1,26 @@
 //! The server as its users hold it.
 
 mod bootstrap;
-mod lifetime;
 
 use crate::access::Access;
 use crate::access::tokens::KeyError;
+use crate::allocator::Allocator;
 use crate::http::Caller;
 use crate::kinds::Registry;
 use crate::kubelet;
-use crate::kubelet::usage::Measurements;
-use crate::kubelet::{KubeletOptions, Kubelets};
+use crate::kubelet::Kubelets;
+use crate::lifetime::Lifetime;
+use crate::options::Options;
 use crate::request::UserInfo;
-use crate::signing;
+use crate::signing::controller::State;
+use crate::state::Shared;
 use crate::store::Store;
-use crate::verbs::services::Allocator;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use evenkeel_net::admin::Admin;
 use evenkeel_net::pki::{Ca, Identity, PkiError, ServerNames, Validity};
 use evenkeel_net::serve::{PeerIdentity, ServerTls, serve_https};
 use jiff::Timestamp;
-use lifetime::Lifetime;
 use serde_json::json;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -29,91 +29,10 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-/// How a server is set up. `Options::default()` is what kube-apiserver would do with RBAC, without journal.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// As kube-apiserver's `--default-not-ready-toleration-seconds`.
-    pub default_not_ready_toleration_seconds: i64,
-    /// As kube-apiserver's `--default-unreachable-toleration-seconds`.
-    pub default_unreachable_toleration_seconds: i64,
-    /// Whether requests without credentials are served as `system:anonymous` (RBAC still applies).
-    pub anonymous_auth: bool,
-    /// `false` lets every authenticated user do everything.
-    pub rbac: bool,
-    /// Bearer tokens known beforehand.
-    pub tokens: Vec<StaticToken>,
-    /// Version that `/version` claims.
-    pub git_version: String,
-    /// Events kept for watches; older resourceVersions answer 410 Gone.
-    pub watch_history: usize,
-    /// Namespaces that exist from the start, beside `default`, `kube-system`, `kube-public`, `kube-node-lease`.
-    pub namespaces: Vec<String>,
-    /// How kubelets are reached.
-    pub kubelet: KubeletOptions,
-    /// Whether requests for serving certificates are approved where the requester is the kubelet that they are for, or
-    /// may approve them anyway. This trusts nodes: they write the addresses themselves by which it is decided. Names
-    /// and addresses of this server, of another node, and loopback ones unless
-    /// [`proxy_to_any_address`](KubeletOptions::proxy_to_any_address) is set, are left to an administrator.
-    /// Off in kube-apiserver, where somebody has to decide.
-    pub approve_kubelet_serving: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            default_not_ready_toleration_seconds: 300,
-            default_unreachable_toleration_seconds: 300,
-            anonymous_auth: true,
-            rbac: true,
-            tokens: Vec::new(),
-            git_version: "v1.36.2".to_owned(),
-            watch_history: 65_536,
-            namespaces: Vec::new(),
-            kubelet: KubeletOptions::default(),
-            approve_kubelet_serving: false,
-        }
-    }
-}
-
-/// A bearer token and whom it stands for.
-#[derive(Clone)]
-pub struct StaticToken {
-    /// The secret text.
-    pub token: String,
-    /// User name.
-    pub user: String,
-    /// Groups; `system:authenticated` is added.
-    pub groups: Vec<String>,
-}
-
-impl std::fmt::Debug for StaticToken {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("StaticToken")
-            .field("user", &self.user)
-            .field("groups", &self.groups)
-            .finish_non_exhaustive()
-    }
-}
-
 /// A running API server. Cheap to clone; ends with its last clone.
 #[derive(Clone)]
 pub struct ApiServer {
     inner: Arc<Shared>,
-}
-
-/// What every request sees.
-pub(crate) struct Shared {
-    pub(crate) options: Options,
-    pub(crate) registry: Registry,
-    pub(crate) store: Store,
-    pub(crate) access: Access,
-    pub(crate) services: Allocator,
-    pub(crate) ca: Ca,
-    pub(crate) admin: Admin,
-    pub(crate) kubelets: Kubelets,
-    pub(crate) usage: Arc<Measurements>,
-    pub(crate) signing: signing::controller::State,
-    lifetime: Lifetime,
 }
 
 /// Why a server could not be made.
@@ -153,9 +72,9 @@ impl ApiServer {
         let identity = ca.issue_client(kubelet::USER, kubelet::GROUPS, valid_for(10 * YEAR))?;
         let kubelets = Kubelets::new(&options.kubelet, &identity, ca.certificate_pem())?;
         let inner = Shared {
-            kubelets,
+            kubelets: Arc::new(kubelets),
             usage: Arc::default(),
-            signing: signing::controller::State::default(),
+            signing: State::default(),
             lifetime: Lifetime::default(),
             registry: Registry::new(),
             store: Store::new(options.watch_history),

@@ -100,7 +100,7 @@ fn keeper_line(log: &LogArgs) -> Vec<OsString> {
     line
 }
 
-/// Manifests are checked by the rules of the embedded API server.
+/// Manifests are checked by the rules that the embedded API server applies.
 #[tokio::main]
 async fn probe(log: &LogArgs, args: ProbeArgs) -> Result<ExitCode, Failure> {
     log.init("warn").map_err(Failure::usage)?;
@@ -108,7 +108,7 @@ async fn probe(log: &LogArgs, args: ProbeArgs) -> Result<ExitCode, Failure> {
     let ran = probe_cli::run(
         args,
         &|pod| {
-            evenkeel_apiserver::admit::pod(pod.clone())
+            evenkeel_kube_rules::dry_run::pod(pod.clone())
                 .err()
                 .unwrap_or_default()
         },

@@ -1,4 +1,4 @@
-//! `cargo xtask gen-schemas`: Kubernetes' definitions, packed for the embedded API server.
+//! `cargo xtask gen-schemas`: Kubernetes' definitions, packed for the rules on objects.
 //!
 //! Two sources: the JSON Schemas in the Python package `kubernetes-validate` (what fields there are), and, where
 //! `--go-src` is given, the Go modules `k8s.io/api` and friends (which optional fields are pointers, and what Go calls
@@ -31,7 +31,7 @@ pub(crate) struct Args {
 }
 
 /// Where the files are written, in the checkout.
-const OUT: &str = "crates/apiserver/data";
+const OUT: &str = "crates/kube-rules/data";
 
 /// Runs the command.
 pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {

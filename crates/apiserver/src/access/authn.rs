@@ -2,10 +2,10 @@
 
 use crate::access::errors::unauthorized;
 use crate::access::tokens::{TokenError, TokenIssuer, Verified};
-use crate::access::websocket;
+use crate::options::StaticToken;
 use crate::request::{Reader, UserInfo};
-use crate::server::StaticToken;
-use crate::status::ApiResult;
+use crate::websocket;
+use evenkeel_kube_rules::status::ApiResult;
 use http::HeaderMap;
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
@@ -15,14 +15,14 @@ use subtle::ConstantTimeEq;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 /// Group of everybody who showed a good credential.
-pub const AUTHENTICATED: &str = "system:authenticated";
+pub(crate) const AUTHENTICATED: &str = "system:authenticated";
 /// Group of everybody who showed none.
-pub const UNAUTHENTICATED: &str = "system:unauthenticated";
+pub(crate) const UNAUTHENTICATED: &str = "system:unauthenticated";
 /// User name of everybody who showed none.
-pub const ANONYMOUS: &str = "system:anonymous";
+pub(crate) const ANONYMOUS: &str = "system:anonymous";
 
 /// Finds the user behind a request.
-pub struct Authenticator {
+pub(crate) struct Authenticator {
     static_tokens: Vec<StaticToken>,
     tokens: Arc<TokenIssuer>,
     anonymous: bool,
@@ -30,7 +30,7 @@ pub struct Authenticator {
 
 impl Authenticator {
     /// `anonymous`: whether requests without any credential are `system:anonymous`.
-    pub fn new(static_tokens: &[StaticToken], tokens: Arc<TokenIssuer>, anonymous: bool) -> Self {
+    pub(crate) fn new(static_tokens: &[StaticToken], tokens: Arc<TokenIssuer>, anonymous: bool) -> Self {
         Self {
             static_tokens: static_tokens.to_vec(),
             tokens,
@@ -40,7 +40,7 @@ impl Authenticator {
 
     /// The user, before impersonation. A good certificate wins over a token; a bad token is 401 even where
     /// anonymous requests are served.
-    pub fn authenticate(
+    pub(crate) fn authenticate(
         &self,
         headers: &HeaderMap,
         client_certificate: Option<&[u8]>,
@@ -73,7 +73,7 @@ impl Authenticator {
     }
 
     /// The user of a bearer token, for the server itself if no audiences are asked for.
-    pub fn token(
+    pub(crate) fn token(
         &self,
         token: &str,
         audiences: &[String],

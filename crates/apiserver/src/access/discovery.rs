@@ -1,21 +1,18 @@
 //! What is served: `/api`, `/apis` and below, plain and aggregated (KEP-3352).
 
-use crate::kinds::{ALL_VERBS, Group, Resource, Snapshot, Subresource, Version, group_version};
-use crate::kubelet::usage;
-use crate::status::ApiError;
+use crate::kinds::{ALL_VERBS, Group, METRICS_GROUP, Resource, Snapshot, Subresource, Version};
 use bytes::Bytes;
+use evenkeel_kube_rules::gvk::group_version;
+use evenkeel_kube_rules::status::ApiError;
 use http::StatusCode;
 use serde_json::{Value, json};
 
 /// A document as it goes to the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Document {
-    /// HTTP status.
-    pub status: StatusCode,
-    /// `Content-Type`.
-    pub content_type: &'static str,
-    /// The body.
-    pub body: Bytes,
+pub(crate) struct Document {
+    pub(crate) status: StatusCode,
+    pub(crate) content_type: &'static str,
+    pub(crate) body: Bytes,
 }
 
 impl Document {
@@ -52,7 +49,7 @@ const AGGREGATED: [(&str, &str, &str); 2] = [
 
 /// Answers `GET` of a discovery path; `None` if `path` is none. `accept` is the client's header, `address` where it
 /// reached the server (`HOST:PORT`).
-pub fn answer(path: &str, accept: &str, address: &str, kinds: &Snapshot) -> Option<Document> {
+pub(crate) fn answer(path: &str, accept: &str, address: &str, kinds: &Snapshot) -> Option<Document> {
     let mut segments = path.trim_start_matches('/').trim_end_matches('/').split('/');
     let root = segments.next()?;
     let rest: Vec<&str> = segments.collect();
@@ -173,7 +170,7 @@ fn list(version: &Version) -> Vec<Value> {
         });
         add_names(&mut item, resource);
         // What is measured is stored nowhere.
-        if resource.has_verb("list") && resource.gvr.group != usage::GROUP {
+        if resource.has_verb("list") && resource.gvr.group != METRICS_GROUP {
             item["storageVersionHash"] = json!(storage_hash(resource));
         }
         items.push(item);

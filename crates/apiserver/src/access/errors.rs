@@ -1,8 +1,8 @@
 //! Errors of this module in upstream's words.
 
-use crate::kinds::qualified;
 use crate::request::Attributes;
-use crate::status::ApiError;
+use evenkeel_kube_rules::gvk::qualified;
+use evenkeel_kube_rules::status::{ApiError, FieldError};
 use serde_json::{Map, Value, json};
 
 /// `Status.details` without empty members.
@@ -22,14 +22,12 @@ pub(crate) fn unauthorized() -> ApiError {
 
 /// One field of a virtual object is invalid. `kind` may be empty, as it is upstream for access reviews.
 pub(crate) fn invalid(group: &str, kind: &str, field: &str, message: &str) -> ApiError {
-    let mut error = ApiError::new(
-        422,
-        "Invalid",
-        format!("{kind}.{group} \"\" is invalid: {field}: {message}"),
-    );
-    error.details = details(group, kind, "");
-    error.details["causes"] = json!([{"reason": "FieldValueInvalid", "message": message, "field": field}]);
-    error
+    let error = FieldError {
+        reason: "FieldValueInvalid",
+        field: field.to_owned(),
+        message: message.to_owned(),
+    };
+    ApiError::invalid(group, kind, "", vec![error])
 }
 
 /// 500 as upstream's `NewInternalError` words it.

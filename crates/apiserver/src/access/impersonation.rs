@@ -4,7 +4,7 @@ use crate::access::authn::{ANONYMOUS, UNAUTHENTICATED, authenticated};
 use crate::access::errors::internal;
 use crate::access::rbac::Authorizer;
 use crate::request::{Reader, RequestInfo, UserInfo};
-use crate::status::ApiResult;
+use evenkeel_kube_rules::status::ApiResult;
 use http::HeaderMap;
 use std::collections::BTreeMap;
 

@@ -3,50 +3,48 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`authn`] | who asks: certificates, tokens, anonymous; and impersonation |
-//! | `websocket` | bearer tokens among the subprotocols of websockets |
 //! | [`tokens`] | ServiceAccount tokens: issued and verified |
 //! | [`rbac`] | may they: RBAC, and the objects a fresh cluster has |
 //! | [`review`] | access and identity reviews, as a client asks for them |
 //! | [`admission`] | what is changed or refused on the way in: built-in plugins and webhooks |
 //! | [`discovery`], [`openapi`] | what is served, and how it looks |
 
-pub mod admission;
-pub mod authn;
-pub mod discovery;
+pub(crate) mod admission;
+pub(crate) mod authn;
+pub(crate) mod discovery;
 mod errors;
 mod impersonation;
-pub mod openapi;
-pub mod rbac;
-pub mod review;
+pub(crate) mod openapi;
+pub(crate) mod rbac;
+pub(crate) mod review;
 #[cfg(test)]
 mod testing;
-pub mod tokens;
+pub(crate) mod tokens;
 pub(crate) mod uid;
-pub(crate) mod websocket;
 
+use crate::options::Options;
 use crate::request::{Reader, UserInfo};
-use crate::server::Options;
-use crate::status::ApiResult;
+use evenkeel_kube_rules::status::ApiResult;
 use jiff::Timestamp;
 use std::sync::Arc;
 
 /// Everything of this module as one server holds it.
-pub struct Access {
-    /// Who asks.
-    pub authenticator: authn::Authenticator,
-    /// May they.
-    pub authorizer: Arc<rbac::Authorizer>,
-    /// ServiceAccount tokens.
-    pub tokens: Arc<tokens::TokenIssuer>,
-    /// What is changed or refused on the way in.
-    pub admission: admission::Admission,
-    /// How the objects look.
-    pub openapi: openapi::OpenApi,
+pub(crate) struct Access {
+    /// Tells who makes a request.
+    pub(crate) authenticator: authn::Authenticator,
+    /// Tells whether that user may make it.
+    pub(crate) authorizer: Arc<rbac::Authorizer>,
+    /// Issues and verifies ServiceAccount tokens.
+    pub(crate) tokens: Arc<tokens::TokenIssuer>,
+    /// Changes or refuses writes before they are stored.
+    pub(crate) admission: admission::Admission,
+    /// Describes the objects that are served.
+    pub(crate) openapi: openapi::OpenApi,
 }
 
 impl Access {
     /// With a fresh signing key for ServiceAccount tokens.
-    pub fn new(options: &Options) -> Result<Self, tokens::KeyError> {
+    pub(crate) fn new(options: &Options) -> Result<Self, tokens::KeyError> {
         let tokens = Arc::new(tokens::TokenIssuer::new()?);
         let authorizer = Arc::new(rbac::Authorizer::new(options.rbac));
         Ok(Self {
@@ -60,7 +58,7 @@ impl Access {
 
     /// Who asks, after impersonation: 401 for a bad credential, 403 for an impersonation that is not allowed.
     /// `client_certificate` is the leaf in DER; its signature was checked by the TLS layer.
-    pub fn identify(
+    pub(crate) fn identify(
         &self,
         headers: &http::HeaderMap,
         client_certificate: Option<&[u8]>,
@@ -74,7 +72,7 @@ impl Access {
     }
 
     /// The same for a request that came without a transport, as a user that the server itself vouches for.
-    pub fn identify_as(
+    pub(crate) fn identify_as(
         &self,
         user: UserInfo,
         headers: &http::HeaderMap,

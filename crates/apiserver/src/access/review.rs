@@ -4,7 +4,7 @@ use crate::access::Access;
 use crate::access::errors::invalid;
 use crate::access::tokens::TokenError;
 use crate::request::{Reader, RequestInfo, UserInfo};
-use crate::status::{ApiError, ApiResult};
+use evenkeel_kube_rules::status::{ApiError, ApiResult};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ const AUTHENTICATION: &str = "authentication.k8s.io";
 /// Whether `POST` on this resource is a review: `authorization.k8s.io` (selfsubjectaccessreviews,
 /// subjectaccessreviews, localsubjectaccessreviews, selfsubjectrulesreviews), `authentication.k8s.io`
 /// (tokenreviews, selfsubjectreviews).
-pub fn is_review(group: &str, resource: &str) -> bool {
+pub(crate) fn is_review(group: &str, resource: &str) -> bool {
     match group {
         AUTHORIZATION => matches!(
             resource,
@@ -30,21 +30,23 @@ pub fn is_review(group: &str, resource: &str) -> bool {
 
 /// A review as it came in.
 #[derive(Clone, Debug)]
-pub struct Review<'a> {
-    /// API group.
-    pub group: &'a str,
-    /// Plural resource.
-    pub resource: &'a str,
+pub(crate) struct Review<'a> {
+    pub(crate) resource: &'a str,
     /// Namespace of the path, or empty.
-    pub namespace: &'a str,
+    pub(crate) namespace: &'a str,
     /// The decoded object.
-    pub body: Value,
-    /// Who asks.
-    pub user: &'a UserInfo,
+    pub(crate) body: Value,
+    /// The user that makes the review.
+    pub(crate) user: &'a UserInfo,
 }
 
 /// Answers a review; the answer's HTTP status is 201.
-pub fn create(access: &Access, review: Review<'_>, reader: &dyn Reader, now: Timestamp) -> ApiResult<Value> {
+pub(crate) fn create(
+    access: &Access,
+    review: Review<'_>,
+    reader: &dyn Reader,
+    now: Timestamp,
+) -> ApiResult<Value> {
     let Review {
         resource,
         namespace,
@@ -244,7 +246,7 @@ fn token_review(access: &Access, spec: &Value, reader: &dyn Reader, now: Timesta
 mod tests {
     use super::*;
     use crate::access::testing::Objects;
-    use crate::server::Options;
+    use crate::options::Options;
     use rstest::rstest;
 
     fn ask(resource: &str, namespace: &str, body: Value, user: &UserInfo) -> ApiResult<Value> {
@@ -256,7 +258,6 @@ mod tests {
         };
         assert!(is_review(group, resource));
         let review = Review {
-            group,
             resource,
             namespace,
             body,

@@ -3,28 +3,27 @@
 //! The order is upstream's: who asks, may they, is there such a path, what do they say, and only then the verbs.
 
 pub(crate) mod body;
-pub(crate) mod negotiate;
 pub(crate) mod nonresource;
 pub(crate) mod protobuf;
-pub(crate) mod query;
 pub(crate) mod respond;
 pub(crate) mod route;
 
+use crate::request::form::negotiate;
+use crate::request::query::Query;
 use crate::request::{RequestInfo, UserInfo};
-use crate::server::Shared;
-use crate::status::{ApiError, ApiResult};
+use crate::state::Shared;
 use crate::verbs;
 use crate::verbs::connect::{self, Connect};
 use crate::verbs::context::Context;
 use axum::body::Body;
+use evenkeel_kube_rules::status::{ApiError, ApiResult};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Request, Response, header};
 use jiff::Timestamp;
-use query::Query;
 use std::sync::{Arc, Mutex};
 use tokio_util::sync::CancellationToken;
 
-/// How a request came.
+/// How a request reached the server.
 #[derive(Clone, Debug)]
 pub(crate) enum Caller {
     /// Over a connection, with the leaf of its verified client certificate (DER).
@@ -100,7 +99,7 @@ async fn answer(
         return connect::run(connect, parts, body).await;
     }
     let accept = header_text(&parts.headers, &header::ACCEPT);
-    let mut form = negotiate::negotiate(Some(accept), shows_list(&info))?;
+    let mut form = negotiate(Some(accept), shows_list(&info))?;
     form.pretty = query.flag("pretty");
     let content_type = header_text(&parts.headers, &header::CONTENT_TYPE);
     let media = content_type

@@ -1,11 +1,11 @@
 //! Paths that are no resources: version, health, discovery, schemas.
 
-use super::query::Query;
 use super::respond::{json, text};
 use crate::access::discovery;
-use crate::server::Shared;
-use crate::status::{ApiError, ApiResult};
+use crate::request::query::Query;
+use crate::state::Shared;
 use axum::body::Body;
+use evenkeel_kube_rules::status::{ApiError, ApiResult};
 use http::request::Parts;
 use http::{Method, Response};
 use serde_json::{Value, json};

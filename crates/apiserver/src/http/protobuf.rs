@@ -4,10 +4,10 @@
 //! hold the field numbers of the API's generated.proto files; what a layout does not list is skipped.
 
 use crate::kinds::Resource;
-use crate::status::{ApiError, ApiResult};
-use crate::verbs::context::rfc3339;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use evenkeel_kube_rules::status::{ApiError, ApiResult};
+use evenkeel_kube_rules::time::rfc3339;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 

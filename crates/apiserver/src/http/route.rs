@@ -1,7 +1,7 @@
 //! What a path and a method ask for.
 
-use super::query::{Query, decode_segment};
 use crate::request::RequestInfo;
+use crate::request::query::{Query, decode_segment};
 use http::Method;
 
 /// Reads a request line as upstream's `RequestInfo` factory does.

@@ -1,8 +1,8 @@
 //! Resources that a CustomResourceDefinition defines.
 
 use super::{Group, Resource, Subresource, Version};
-use crate::objects::crd::CustomKind;
-use crate::request::Gvr;
+use evenkeel_kube_rules::crd::CustomKind;
+use evenkeel_kube_rules::gvk::Gvr;
 use serde_json::Value;
 use std::sync::{Arc, OnceLock};
 
@@ -20,17 +20,17 @@ const VERBS: [&str; 8] = [
 
 /// What a custom resource is made of.
 #[derive(Debug)]
-pub struct Custom {
+pub(crate) struct Custom {
     /// The whole CustomResourceDefinition.
-    pub definition: Value,
+    pub(crate) definition: Value,
     /// Its entry of `spec.versions` that this resource serves.
-    pub version: Value,
+    pub(crate) version: Value,
     compiled: OnceLock<Result<CustomKind, String>>,
 }
 
 impl Custom {
     /// The rules of the kind, compiled on first use. `Err` says what is wrong with the definition.
-    pub fn kind(&self) -> Result<&CustomKind, &str> {
+    pub(crate) fn kind(&self) -> Result<&CustomKind, &str> {
         let version = self.version["name"].as_str().unwrap_or_default();
         self.compiled
             .get_or_init(|| CustomKind::compile(&self.definition, version))

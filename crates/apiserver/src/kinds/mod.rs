@@ -7,17 +7,20 @@ mod custom;
 #[cfg(test)]
 mod tests;
 
-pub use custom::Custom;
+pub(crate) use custom::Custom;
 
-use crate::request::{Gvk, Gvr};
 use arc_swap::ArcSwap;
+use evenkeel_kube_rules::gvk::{Gvk, Gvr, group_version, qualified};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// The group whose objects are measurements of kubelets and are not stored.
+pub(crate) const METRICS_GROUP: &str = "metrics.k8s.io";
+
 /// Verbs of an ordinary resource, in the order in which discovery lists them.
-pub const ALL_VERBS: [&str; 8] = [
+pub(crate) const ALL_VERBS: [&str; 8] = [
     "create",
     "delete",
     "deletecollection",
@@ -30,55 +33,55 @@ pub const ALL_VERBS: [&str; 8] = [
 
 /// One resource in one served version.
 #[derive(Clone, Debug)]
-pub struct Resource {
-    /// Where it is served.
-    pub gvr: Gvr,
+pub(crate) struct Resource {
+    /// Group, version and plural name under which it is served.
+    pub(crate) gvr: Gvr,
     /// Kind of its objects.
-    pub kind: String,
+    pub(crate) kind: String,
     /// Kind of its lists, as in `PodList`.
-    pub list_kind: String,
-    /// Lower-case singular.
-    pub singular: String,
-    /// As in `po`.
-    pub short_names: Vec<String>,
-    /// As in `all`.
-    pub categories: Vec<String>,
+    pub(crate) list_kind: String,
+    /// The singular name in lower case, as in `pod`.
+    pub(crate) singular: String,
+    /// Short names, as in `po`.
+    pub(crate) short_names: Vec<String>,
+    /// Categories that clients may request as one resource, as in `all`.
+    pub(crate) categories: Vec<String>,
     /// Whether objects live in namespaces.
-    pub namespaced: bool,
+    pub(crate) namespaced: bool,
     /// Verbs, in the order of discovery.
-    pub verbs: Vec<String>,
+    pub(crate) verbs: Vec<String>,
     /// Subresources, in alphabetical order.
-    pub subresources: Vec<Subresource>,
+    pub(crate) subresources: Vec<Subresource>,
     /// Group under which the objects are stored; other than `gvr.group` only where two groups share objects (events).
-    pub stored_group: String,
+    pub(crate) stored_group: String,
     /// Version in which the objects are stored.
-    pub stored_version: String,
-    /// What every use of the resource is warned of; empty for none.
-    pub deprecated: String,
+    pub(crate) stored_version: String,
+    /// The warning that every use of the resource gets; empty for none.
+    pub(crate) deprecated: String,
     /// The definition of a custom resource; `None` for built-in ones.
-    pub custom: Option<Arc<Custom>>,
+    pub(crate) custom: Option<Arc<Custom>>,
 }
 
 /// One subresource, as in `pods/binding`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct Subresource {
-    /// As in `binding`.
-    pub name: String,
+pub(crate) struct Subresource {
+    /// Last segment of its path, as in `binding`.
+    pub(crate) name: String,
     /// Kind that is read or written there.
-    pub kind: String,
+    pub(crate) kind: String,
     /// Group of that kind; empty with an empty `version`: the group of the resource.
     #[serde(default)]
-    pub group: String,
+    pub(crate) group: String,
     /// Version of that kind; empty: the version of the resource.
     #[serde(default)]
-    pub version: String,
+    pub(crate) version: String,
     /// Verbs, in alphabetical order.
-    pub verbs: Vec<String>,
+    pub(crate) verbs: Vec<String>,
 }
 
 impl Resource {
     /// Group, version and kind of its objects.
-    pub fn gvk(&self) -> Gvk {
+    pub(crate) fn gvk(&self) -> Gvk {
         Gvk {
             group: self.gvr.group.clone(),
             version: self.gvr.version.clone(),
@@ -87,7 +90,7 @@ impl Resource {
     }
 
     /// Group, version and kind in which its objects are stored.
-    pub fn stored_gvk(&self) -> Gvk {
+    pub(crate) fn stored_gvk(&self) -> Gvk {
         Gvk {
             group: self.stored_group.clone(),
             version: self.stored_version.clone(),
@@ -96,70 +99,45 @@ impl Resource {
     }
 
     /// As in `v1` or `apps/v1`.
-    pub fn api_version(&self) -> String {
+    pub(crate) fn api_version(&self) -> String {
         group_version(&self.gvr.group, &self.gvr.version)
     }
 
     /// As in `pods` or `deployments.apps`: how messages name the resource.
-    pub fn qualified(&self) -> String {
+    pub(crate) fn qualified(&self) -> String {
         qualified(&self.gvr.group, &self.gvr.resource)
     }
 
     /// The subresource of that name.
-    pub fn subresource(&self, name: &str) -> Option<&Subresource> {
+    pub(crate) fn subresource(&self, name: &str) -> Option<&Subresource> {
         self.subresources.iter().find(|sub| sub.name == name)
     }
 
     /// Whether the resource itself has a verb.
-    pub fn has_verb(&self, verb: &str) -> bool {
+    pub(crate) fn has_verb(&self, verb: &str) -> bool {
         self.verbs.iter().any(|have| have == verb)
     }
 }
 
-/// As in `v1` or `apps/v1`.
-pub fn group_version(group: &str, version: &str) -> String {
-    if group.is_empty() {
-        version.to_owned()
-    } else {
-        format!("{group}/{version}")
-    }
-}
-
-/// As in `pods` or `deployments.apps`.
-pub fn qualified(group: &str, resource: &str) -> String {
-    if group.is_empty() {
-        resource.to_owned()
-    } else {
-        format!("{resource}.{group}")
-    }
-}
-
-/// Splits an `apiVersion` into group and version.
-pub fn split_api_version(api_version: &str) -> (&str, &str) {
-    api_version.split_once('/').unwrap_or(("", api_version))
-}
-
 /// One version of a group with its resources in alphabetical order.
 #[derive(Clone, Debug)]
-pub struct Version {
-    /// As in `v1`.
-    pub version: String,
-    /// Its resources.
-    pub resources: Vec<Arc<Resource>>,
+pub(crate) struct Version {
+    /// Name of the version, as in `v1`.
+    pub(crate) version: String,
+    pub(crate) resources: Vec<Arc<Resource>>,
 }
 
 /// One group with its versions, the preferred one first.
 #[derive(Clone, Debug)]
-pub struct Group {
-    /// Empty for the core group.
-    pub name: String,
-    /// Its versions.
-    pub versions: Vec<Version>,
+pub(crate) struct Group {
+    /// Name of the group; empty for the core group.
+    pub(crate) name: String,
+    pub(crate) versions: Vec<Version>,
 }
 
 /// All resources at one moment.
 #[derive(Debug, Default)]
-pub struct Snapshot {
+pub(crate) struct Snapshot {
     groups: Vec<Group>,
     by_path: HashMap<String, HashMap<String, Arc<Resource>>>,
     by_kind: HashMap<Gvk, Arc<Resource>>,
@@ -188,7 +166,7 @@ impl Snapshot {
     }
 
     /// A resource by group, version and plural name.
-    pub fn by_gvr(&self, group: &str, version: &str, resource: &str) -> Option<&Arc<Resource>> {
+    pub(crate) fn by_gvr(&self, group: &str, version: &str, resource: &str) -> Option<&Arc<Resource>> {
         if group.is_empty() {
             self.by_path.get(version)?.get(resource)
         } else {
@@ -197,31 +175,26 @@ impl Snapshot {
     }
 
     /// A resource by its kind.
-    pub fn by_gvk(&self, gvk: &Gvk) -> Option<&Arc<Resource>> {
+    pub(crate) fn by_gvk(&self, gvk: &Gvk) -> Option<&Arc<Resource>> {
         self.by_kind.get(gvk)
     }
 
     /// All groups, the core group first, in the order in which discovery lists them.
-    pub fn groups(&self) -> &[Group] {
+    pub(crate) fn groups(&self) -> &[Group] {
         &self.groups
     }
 
     /// Every resource in every served version.
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<Resource>> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Resource>> {
         self.groups
             .iter()
             .flat_map(|group| &group.versions)
             .flat_map(|version| &version.resources)
     }
-
-    /// Whether a group is served in that version.
-    pub fn has_version(&self, group: &str, version: &str) -> bool {
-        self.by_path.contains_key(&group_version(group, version))
-    }
 }
 
 /// The resources that are served now.
-pub struct Registry {
+pub(crate) struct Registry {
     builtin: Vec<Group>,
     custom: Mutex<BTreeMap<String, Vec<Arc<Resource>>>>,
     current: ArcSwap<Snapshot>,
@@ -241,7 +214,7 @@ impl Default for Registry {
 
 impl Registry {
     /// The built-in resources.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let builtin = builtin();
         let current = ArcSwap::from_pointee(Snapshot::new(builtin.clone()));
         Self {
@@ -252,12 +225,12 @@ impl Registry {
     }
 
     /// The resources of this moment.
-    pub fn snapshot(&self) -> Arc<Snapshot> {
+    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
         self.current.load_full()
     }
 
     /// Serves what a CustomResourceDefinition defines; replaces what an earlier one of that name defined.
-    pub fn define(&self, definition: &Value) {
+    pub(crate) fn define(&self, definition: &Value) {
         let name = definition["metadata"]["name"]
             .as_str()
             .unwrap_or_default()
@@ -269,7 +242,7 @@ impl Registry {
     }
 
     /// Stops serving what the CustomResourceDefinition of that name defined.
-    pub fn undefine(&self, name: &str) {
+    pub(crate) fn undefine(&self, name: &str) {
         self.change(|all| {
             all.remove(name);
         });

@@ -1,6 +1,13 @@
 use super::*;
 use serde_json::json;
 
+impl Snapshot {
+    /// Whether a group is served in that version.
+    fn has_version(&self, group: &str, version: &str) -> bool {
+        self.by_path.contains_key(&group_version(group, version))
+    }
+}
+
 fn widgets() -> Value {
     json!({
         "metadata": {"name": "widgets.example.com"},

@@ -1,19 +1,19 @@
 //! Where a node's kubelet is, and which addresses may be proxied to.
 
-use super::KubeletOptions;
-use crate::status::{ApiError, ApiResult};
+use super::options::KubeletOptions;
+use evenkeel_kube_rules::status::{ApiError, ApiResult};
 use serde_json::Value;
 use std::net::IpAddr;
 
 /// Host and port of a kubelet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Place {
+pub(crate) struct KubeletAddress {
     pub(crate) host: String,
     pub(crate) port: u16,
 }
 
 /// Where the kubelet of a node is: the first address of the preferred types, and the port that it reported.
-pub(crate) fn of_node(node: &Value, options: &KubeletOptions) -> ApiResult<Place> {
+pub(crate) fn of_node(node: &Value, options: &KubeletOptions) -> ApiResult<KubeletAddress> {
     let addresses = node["status"]["addresses"]
         .as_array()
         .map_or(&[][..], Vec::as_slice);
@@ -41,7 +41,7 @@ pub(crate) fn of_node(node: &Value, options: &KubeletOptions) -> ApiResult<Place
     let port = port
         .and_then(|port| u16::try_from(port).ok())
         .filter(|port| *port > 0);
-    Ok(Place {
+    Ok(KubeletAddress {
         host: host.to_owned(),
         port: port.unwrap_or(options.default_port),
     })
@@ -115,8 +115,8 @@ mod tests {
         #[case] expected: &str,
     ) {
         let node = json!({"status": {"addresses": addresses, "daemonEndpoints": endpoints}});
-        let place = of_node(&node, &KubeletOptions::default()).unwrap();
-        assert_eq!(join(&place.host, &place.port.to_string()), expected);
+        let found = of_node(&node, &KubeletOptions::default()).unwrap();
+        assert_eq!(join(&found.host, &found.port.to_string()), expected);
     }
 
     #[test]

@@ -4,10 +4,10 @@
 //! reads closes its connection.
 
 use super::transport::{Endpoint, Kubelets};
-use crate::access::websocket;
-use crate::status::{ApiError, ApiResult};
+use crate::websocket;
 use axum::body::Body;
 use bytes::Bytes;
+use evenkeel_kube_rules::status::{ApiError, ApiResult};
 use futures::{StreamExt, TryStreamExt};
 use http::header::{self, HeaderName};
 use http::request::Parts;

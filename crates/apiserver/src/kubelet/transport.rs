@@ -1,7 +1,7 @@
 //! Which certificates are shown to kubelets, and which are accepted of them.
 
-use super::address::{self, Place};
-use super::{KubeletOptions, KubeletTrust};
+use super::address::{self, KubeletAddress};
+use super::options::{KubeletOptions, KubeletTrust};
 use crate::dial::{self, Connection};
 use evenkeel_net::pki::{Identity, PkiError};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -17,10 +17,10 @@ pub(crate) struct Kubelets {
     pub(crate) options: KubeletOptions,
     verifying: Arc<ClientConfig>,
     unverified: Arc<ClientConfig>,
-    strangers: Arc<ClientConfig>,
+    without_identity: Arc<ClientConfig>,
 }
 
-/// What is spoken to a peer.
+/// How a connection to a peer is secured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transport {
     /// TLS with the server's client certificate; the kubelet's certificate is verified as the options say.
@@ -29,11 +29,11 @@ pub(crate) enum Transport {
     UnverifiedKubelet,
     /// TLS without certificate and verification: pods, services, other ports of a node.
     Tls,
-    /// No TLS.
+    /// Bytes without encryption.
     Plain,
 }
 
-/// A peer.
+/// A kubelet, a pod or a service, and how a connection to it is opened.
 #[derive(Clone, Debug)]
 pub(crate) struct Endpoint {
     pub(crate) transport: Transport,
@@ -43,21 +43,21 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// The kubelet at a place.
-    pub(crate) fn kubelet(place: &Place) -> Self {
+    /// The kubelet at an address.
+    pub(crate) fn kubelet(address: &KubeletAddress) -> Self {
         Self {
             transport: Transport::Kubelet,
-            host: place.host.clone(),
-            port: place.port.to_string(),
+            host: address.host.clone(),
+            port: address.port.to_string(),
         }
     }
 
-    /// `HOST:PORT`
+    /// Host and port, as in `10.0.0.1:10250`.
     pub(crate) fn authority(&self) -> String {
         address::join(&self.host, &self.port)
     }
 
-    /// `SCHEME://HOST:PORT`
+    /// Scheme, host and port, as in `https://10.0.0.1:10250`.
     pub(crate) fn url(&self) -> String {
         let scheme = match self.transport {
             Transport::Plain => "http",
@@ -84,7 +84,7 @@ impl Kubelets {
             options: options.clone(),
             verifying: config(verifying, Some(identity))?,
             unverified: config(anything(), Some(identity))?,
-            strangers: config(anything(), None)?,
+            without_identity: config(anything(), None)?,
         })
     }
 
@@ -93,7 +93,7 @@ impl Kubelets {
         let tls = match endpoint.transport {
             Transport::Kubelet => Some(self.verifying.clone()),
             Transport::UnverifiedKubelet => Some(self.unverified.clone()),
-            Transport::Tls => Some(self.strangers.clone()),
+            Transport::Tls => Some(self.without_identity.clone()),
             Transport::Plain => None,
         };
         dial::open(&endpoint.authority(), &endpoint.host, tls).await

@@ -1,13 +1,13 @@
 //! The objects of a fresh cluster.
 
-use super::Shared;
 use crate::access::rbac;
-use crate::kinds::split_api_version;
-use crate::objects::defaults;
-use crate::request::Gvk;
+use crate::state::Shared;
 use crate::store::{Table, key};
-use crate::verbs::context::rfc3339;
 use crate::verbs::write::new_uid;
+use evenkeel_kube_rules::defaults;
+use evenkeel_kube_rules::gvk::Gvk;
+use evenkeel_kube_rules::gvk::split_api_version;
+use evenkeel_kube_rules::time::rfc3339;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::net::Ipv4Addr;

@@ -4,16 +4,16 @@
 //! necessary, so that a client finds the certificate as soon as its request is approved.
 
 use super::own;
-use super::request::{self, Request};
-use super::signers::{self, KUBELET_CLIENT, KUBELET_SERVING};
-use super::{GROUP, RESOURCE};
+use super::signers;
+use crate::access::admission::certificates::on_signer;
+use crate::access::rbac::Authorizer;
 use crate::request::{Reader, RequestInfo, UserInfo};
-use crate::server::Shared;
-use crate::store::{Table, key, resource_version};
-use crate::verbs::context::rfc3339;
+use crate::store::{Store, Table, key, resource_version};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use evenkeel_net::pki::{ServerNames, Signing};
+use evenkeel_kube_rules::csr::{self, GROUP, KUBELET_CLIENT, KUBELET_SERVING, RESOURCE, Request};
+use evenkeel_kube_rules::time::rfc3339;
+use evenkeel_net::pki::{Ca, ServerNames, Signing};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::{BTreeSet, HashMap};
@@ -51,7 +51,7 @@ impl State {
     }
 
     /// Whether a certificate for one of these names could pass for the server's own.
-    fn is_own(&self, names: &request::Names, loopback_is_of_nodes: bool) -> bool {
+    fn is_own(&self, names: &csr::Names, loopback_is_of_nodes: bool) -> bool {
         self.own
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -63,61 +63,192 @@ fn table() -> Table {
     Table::new(GROUP, RESOURCE)
 }
 
-/// After a write of a request.
-pub(crate) fn written(server: &Shared, name: &str) {
-    let now = Timestamp::now();
-    sweep(server, now);
-    for _ in 0..ATTEMPTS {
-        let Some(stored) = server.store.get(&table(), &key("", name)) else {
-            return;
-        };
-        let Some(next) = next(server, &stored, now) else {
-            return;
-        };
-        // A failure means that somebody else wrote it in the meantime.
-        let _ = server
-            .store
-            .update(&table(), &key("", name), resource_version(&stored), next);
-    }
+/// The controllers of signing requests, with what they work on.
+pub(crate) struct Controllers<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) authorizer: &'a Authorizer,
+    pub(crate) ca: &'a Ca,
+    pub(crate) state: &'a State,
+    /// As [`Options::approve_kubelet_serving`](crate::Options::approve_kubelet_serving).
+    pub(crate) approve_kubelet_serving: bool,
+    /// Whether kubelets may live on loopback addresses.
+    pub(crate) loopback_is_of_nodes: bool,
 }
 
-/// After a node was made, or has other addresses: requests that waited for it are looked at again.
-pub(crate) fn node_written(server: &Shared, node: &str) {
-    let waiting = server.signing.lock().waiting.remove(node);
-    for name in waiting.into_iter().flatten() {
-        written(server, &name);
+impl Controllers<'_> {
+    /// After a write of a request.
+    pub(crate) fn written(&self, name: &str) {
+        let now = Timestamp::now();
+        self.sweep(now);
+        for _ in 0..ATTEMPTS {
+            let Some(stored) = self.store.get(&table(), &key("", name)) else {
+                return;
+            };
+            let Some(next) = self.next(&stored, now) else {
+                return;
+            };
+            // A failure means that somebody else wrote it in the meantime.
+            let _ = self
+                .store
+                .update(&table(), &key("", name), resource_version(&stored), next);
+        }
     }
-}
 
-/// The next state of a request; `None` where there is nothing to do.
-fn next(server: &Shared, stored: &Value, now: Timestamp) -> Option<Value> {
-    if signers::is_issued(stored) || signers::has(stored, "Denied") || signers::has(stored, "Failed") {
-        return None;
+    /// After a node was made, or has other addresses: requests that waited for it are looked at again.
+    pub(crate) fn node_written(&self, node: &str) {
+        let waiting = self.state.lock().waiting.remove(node);
+        for name in waiting.into_iter().flatten() {
+            self.written(&name);
+        }
     }
-    let spec = &stored["spec"];
-    let signer = spec["signerName"].as_str().unwrap_or_default();
-    let parsed = match request::parse(&spec["request"]) {
-        Ok(parsed) => parsed,
-        Err(error) => {
-            tracing::warn!(%error, "a stored signing request cannot be read");
+
+    /// The next state of a request; `None` where there is nothing to do.
+    fn next(&self, stored: &Value, now: Timestamp) -> Option<Value> {
+        if signers::is_issued(stored) || signers::has(stored, "Denied") || signers::has(stored, "Failed") {
             return None;
         }
-    };
-    let usages = signers::usages(spec);
-    let permitted = signers::permitted(signer, &parsed, &usages)?;
-    let mut next = stored.clone();
-    if !signers::has(stored, "Approved") {
-        permitted.ok()?;
-        let message = approves(server, stored, signer, &parsed)?;
-        add_condition(&mut next, "Approved", "AutoApproved", message, now);
-        return Some(next);
+        let spec = &stored["spec"];
+        let signer = spec["signerName"].as_str().unwrap_or_default();
+        let parsed = match csr::parse(&spec["request"]) {
+            Ok(parsed) => parsed,
+            Err(error) => {
+                tracing::warn!(%error, "a stored signing request cannot be read");
+                return None;
+            }
+        };
+        let usages = signers::usages(spec);
+        let permitted = signers::permitted(signer, &parsed, &usages)?;
+        let mut next = stored.clone();
+        if !signers::has(stored, "Approved") {
+            permitted.ok()?;
+            let message = self.approves(stored, signer, &parsed)?;
+            add_condition(&mut next, "Approved", "AutoApproved", message, now);
+            return Some(next);
+        }
+        let signed = permitted.and_then(|()| self.sign(spec, &parsed, &usages, now));
+        match signed {
+            Ok(certificate) => next["status"]["certificate"] = json!(STANDARD.encode(certificate)),
+            Err(why) => add_condition(&mut next, "Failed", "SignerValidationFailure", &why, now),
+        }
+        Some(next)
     }
-    let signed = permitted.and_then(|()| sign(server, spec, &parsed, &usages, now));
-    match signed {
-        Ok(certificate) => next["status"]["certificate"] = json!(STANDARD.encode(certificate)),
-        Err(why) => add_condition(&mut next, "Failed", "SignerValidationFailure", &why, now),
+
+    fn sign(
+        &self,
+        spec: &Value,
+        request: &Request,
+        usages: &[&str],
+        now: Timestamp,
+    ) -> Result<String, String> {
+        let (key_usages, extended_key_usages) = signers::x509_usages(usages)?;
+        let ends = self.ca.expires().map_err(|error| error.to_string())?;
+        let asked = spec["expirationSeconds"].as_i64();
+        let validity = signers::validity(asked, now.as_second(), ends)
+            .ok_or("the certificate of the authority has expired")?;
+        let signing = Signing {
+            common_name: &request.common_name,
+            organisations: request.organizations.iter().map(String::as_str).collect(),
+            public_key: &request.public_key,
+            names: ServerNames {
+                dns: request.names.dns.clone(),
+                ips: request.names.ips.clone(),
+            },
+            emails: request.emails.clone(),
+            uris: request.uris.clone(),
+            key_usages,
+            extended_key_usages,
+            validity,
+        };
+        self.ca.sign(&signing).map_err(|error| {
+            let cause = std::error::Error::source(&error).map(ToString::to_string);
+            format!("{error}: {}", cause.unwrap_or_default())
+        })
     }
-    Some(next)
+
+    /// The message of the approval, if the server itself approves.
+    fn approves(&self, stored: &Value, signer: &str, request: &Request) -> Option<&'static str> {
+        let user = requester(&stored["spec"]);
+        let may = |info: RequestInfo| self.authorizer.authorize(&user, &info, self.store).allowed;
+        if signer == KUBELET_CLIENT {
+            let to_create = |subresource: &str| RequestInfo {
+                is_resource: true,
+                verb: "create".to_owned(),
+                group: GROUP.to_owned(),
+                version: "*".to_owned(),
+                resource: RESOURCE.to_owned(),
+                subresource: subresource.to_owned(),
+                ..RequestInfo::default()
+            };
+            if user.name == request.common_name && may(to_create("selfnodeclient")) {
+                return Some("Auto approving self kubelet client certificate after SubjectAccessReview.");
+            }
+            return may(to_create("nodeclient"))
+                .then_some("Auto approving kubelet client certificate after SubjectAccessReview.");
+        }
+        if signer != KUBELET_SERVING || !self.approve_kubelet_serving {
+            return None;
+        }
+        // Who may approve the request by hand need not do so.
+        let name = stored["metadata"]["name"].as_str().unwrap_or_default();
+        let to_write = RequestInfo {
+            is_resource: true,
+            verb: "update".to_owned(),
+            group: GROUP.to_owned(),
+            version: "*".to_owned(),
+            resource: RESOURCE.to_owned(),
+            subresource: "approval".to_owned(),
+            name: name.to_owned(),
+            ..RequestInfo::default()
+        };
+        if may(to_write) && (may(approval(KUBELET_SERVING)) || may(approval("kubernetes.io/*"))) {
+            return Some("Auto approving kubelet serving certificate of a requester that may approve it.");
+        }
+        let node = request.common_name.strip_prefix("system:node:")?;
+        let is_node =
+            user.name == request.common_name && user.groups.iter().any(|group| group == "system:nodes");
+        if !is_node || self.state.is_own(&request.names, self.loopback_is_of_nodes) {
+            return None;
+        }
+        // Waiting comes before looking, so that a node made in between is not missed.
+        let wait = |waits: bool| {
+            let mut inner = self.state.lock();
+            let names = inner.waiting.entry(node.to_owned()).or_default();
+            if waits {
+                names.insert(name.to_owned());
+            } else {
+                names.remove(name);
+            }
+            if names.is_empty() {
+                inner.waiting.remove(node);
+            }
+        };
+        wait(true);
+        let found = Reader::get(self.store, "", "nodes", "", node);
+        if !found.is_some_and(|found| own::are_of(&found, &request.names))
+            || own::are_of_another(&Reader::list(self.store, "", "nodes", None), node, &request.names)
+        {
+            return None;
+        }
+        wait(false);
+        Some("Auto approving kubelet serving certificate: all names are the node's own.")
+    }
+
+    /// Removes what is old, at most once an hour.
+    fn sweep(&self, now: Timestamp) {
+        {
+            let mut inner = self.state.lock();
+            if now.as_second() - inner.swept < SWEEP {
+                return;
+            }
+            inner.swept = now.as_second();
+        }
+        for (key, object) in self.store.list(&table(), None).items {
+            if signers::is_old(&object, now) {
+                // A failure means that somebody else removed it or wrote it.
+                let _ = self.store.delete(&table(), &key, resource_version(&object));
+            }
+        }
+    }
 }
 
 fn add_condition(object: &mut Value, kind: &str, reason: &str, message: &str, now: Timestamp) {
@@ -131,36 +262,7 @@ fn add_condition(object: &mut Value, kind: &str, reason: &str, message: &str, no
     }
 }
 
-fn sign(
-    server: &Shared,
-    spec: &Value,
-    request: &Request,
-    usages: &[&str],
-    now: Timestamp,
-) -> Result<String, String> {
-    let (key_usages, extended_key_usages) = signers::x509_usages(usages)?;
-    let ends = server.ca.expires().map_err(|error| error.to_string())?;
-    let asked = spec["expirationSeconds"].as_i64();
-    let validity = signers::validity(asked, now.as_second(), ends)
-        .ok_or("the certificate of the authority has expired")?;
-    let signing = Signing {
-        common_name: &request.common_name,
-        organisations: request.organizations.iter().map(String::as_str).collect(),
-        public_key: &request.public_key,
-        names: (&request.names).into(),
-        emails: request.emails.clone(),
-        uris: request.uris.clone(),
-        key_usages,
-        extended_key_usages,
-        validity,
-    };
-    server.ca.sign(&signing).map_err(|error| {
-        let cause = std::error::Error::source(&error).map(ToString::to_string);
-        format!("{error}: {}", cause.unwrap_or_default())
-    })
-}
-
-/// Who asked.
+/// The user that the server recorded when the request was created.
 fn requester(spec: &Value) -> UserInfo {
     let text = |name: &str| spec[name].as_str().unwrap_or_default().to_owned();
     UserInfo {
@@ -171,114 +273,9 @@ fn requester(spec: &Value) -> UserInfo {
     }
 }
 
-/// The message of the approval, if the server itself approves.
-fn approves(server: &Shared, stored: &Value, signer: &str, request: &Request) -> Option<&'static str> {
-    let user = requester(&stored["spec"]);
-    let may = |info: RequestInfo| {
-        let authorizer = &server.access.authorizer;
-        authorizer.authorize(&user, &info, &server.store).allowed
-    };
-    if signer == KUBELET_CLIENT {
-        let to_create = |subresource: &str| RequestInfo {
-            is_resource: true,
-            verb: "create".to_owned(),
-            group: GROUP.to_owned(),
-            version: "*".to_owned(),
-            resource: RESOURCE.to_owned(),
-            subresource: subresource.to_owned(),
-            ..RequestInfo::default()
-        };
-        if user.name == request.common_name && may(to_create("selfnodeclient")) {
-            return Some("Auto approving self kubelet client certificate after SubjectAccessReview.");
-        }
-        return may(to_create("nodeclient"))
-            .then_some("Auto approving kubelet client certificate after SubjectAccessReview.");
-    }
-    if signer != KUBELET_SERVING || !server.options.approve_kubelet_serving {
-        return None;
-    }
-    // Who may approve the request by hand need not do so.
-    let name = stored["metadata"]["name"].as_str().unwrap_or_default();
-    let to_write = RequestInfo {
-        is_resource: true,
-        verb: "update".to_owned(),
-        group: GROUP.to_owned(),
-        version: "*".to_owned(),
-        resource: RESOURCE.to_owned(),
-        subresource: "approval".to_owned(),
-        name: name.to_owned(),
-        ..RequestInfo::default()
-    };
-    if may(to_write) && (may(approval(KUBELET_SERVING)) || may(approval("kubernetes.io/*"))) {
-        return Some("Auto approving kubelet serving certificate of a requester that may approve it.");
-    }
-    let node = request.common_name.strip_prefix("system:node:")?;
-    let is_node = user.name == request.common_name && user.groups.iter().any(|group| group == "system:nodes");
-    let loopback_is_of_nodes = server.kubelets.options.proxy_to_any_address;
-    if !is_node || server.signing.is_own(&request.names, loopback_is_of_nodes) {
-        return None;
-    }
-    // Waiting comes before looking, so that a node made in between is not missed.
-    let wait = |waits: bool| {
-        let mut inner = server.signing.lock();
-        let names = inner.waiting.entry(node.to_owned()).or_default();
-        if waits {
-            names.insert(name.to_owned());
-        } else {
-            names.remove(name);
-        }
-        if names.is_empty() {
-            inner.waiting.remove(node);
-        }
-    };
-    wait(true);
-    let found = Reader::get(&server.store, "", "nodes", "", node);
-    if !found.is_some_and(|found| own::are_of(&found, &request.names))
-        || own::are_of_another(
-            &Reader::list(&server.store, "", "nodes", None),
-            node,
-            &request.names,
-        )
-    {
-        return None;
-    }
-    wait(false);
-    Some("Auto approving kubelet serving certificate: all names are the node's own.")
-}
-
 /// The right to approve requests for a signer.
-pub(crate) fn approval(signer: &str) -> RequestInfo {
+fn approval(signer: &str) -> RequestInfo {
     on_signer("approve", signer)
-}
-
-/// A right on a signer.
-pub(crate) fn on_signer(verb: &str, signer: &str) -> RequestInfo {
-    RequestInfo {
-        is_resource: true,
-        verb: verb.to_owned(),
-        group: GROUP.to_owned(),
-        version: "*".to_owned(),
-        resource: "signers".to_owned(),
-        name: signer.to_owned(),
-        ..RequestInfo::default()
-    }
-}
-
-/// Removes what is old, at most once an hour.
-fn sweep(server: &Shared, now: Timestamp) {
-    {
-        let mut inner = server.signing.lock();
-        if now.as_second() - inner.swept < SWEEP {
-            return;
-        }
-        inner.swept = now.as_second();
-    }
-    for (key, object) in server.store.list(&table(), None).items {
-        if signers::is_old(&object, now) {
-            // A failure means that somebody else removed it or wrote it.
-            let _ = server.store.delete(&table(), &key, resource_version(&object));
-        }
-    }
 }
 
 /// Before a new state of `/status` or `/approval` is validated: what the server fills in.

@@ -2,17 +2,10 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `request` | **pure**: what stands in a PKCS#10 request |
 //! | `signers` | **pure**: what the `kubernetes.io` signers permit, usages, lifetimes, when a request is old |
 //! | `own` | **pure**: whose names those of a request are |
 //! | `controller` | approval, signing and removal, right after each write of a request |
 
 pub(crate) mod controller;
 mod own;
-pub(crate) mod request;
 pub(crate) mod signers;
-
-/// API group of the requests.
-pub(crate) const GROUP: &str = "certificates.k8s.io";
-/// Their resource.
-pub(crate) const RESOURCE: &str = "certificatesigningrequests";

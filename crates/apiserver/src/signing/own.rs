@@ -3,7 +3,7 @@
 //! A node writes its addresses itself, and the authority that signs for nodes is the one that clients trust to be the
 //! server's. So a node is not believed when it claims what belongs to somebody else.
 
-use super::request::Names as Asked;
+use evenkeel_kube_rules::csr::Names as Asked;
 use evenkeel_net::pki::ServerNames;
 use serde_json::Value;
 use std::collections::BTreeSet;

@@ -1,50 +1,14 @@
 //! What the `kubernetes.io` signers permit, usages, lifetimes, when a request is old.
 
-use super::request::Request;
+use evenkeel_kube_rules::csr::{CLIENT, KUBELET_CLIENT, KUBELET_SERVING, LEGACY, Request};
 use evenkeel_net::pki::{ExtendedKeyUsagePurpose as Extended, KeyUsagePurpose as Usage, Validity};
 use jiff::Timestamp;
 use serde_json::Value;
 
-/// Serving certificates of kubelets.
-pub(crate) const KUBELET_SERVING: &str = "kubernetes.io/kubelet-serving";
-/// Client certificates of kubelets.
-pub(crate) const KUBELET_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
-/// Client certificates of anybody.
-pub(crate) const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
-/// A signer without rules, for requests of the time before signers.
-pub(crate) const LEGACY: &str = "kubernetes.io/legacy-unknown";
-
-/// Usages that a request may ask for, in alphabetical order, as messages list them.
-pub(crate) const USAGES: [&str; 23] = [
-    "any",
-    "cert sign",
-    "client auth",
-    "code signing",
-    "content commitment",
-    "crl sign",
-    "data encipherment",
-    "decipher only",
-    "digital signature",
-    "email protection",
-    "encipher only",
-    "ipsec end system",
-    "ipsec tunnel",
-    "ipsec user",
-    "key agreement",
-    "key encipherment",
-    "microsoft sgc",
-    "netscape sgc",
-    "ocsp signing",
-    "s/mime",
-    "server auth",
-    "signing",
-    "timestamping",
-];
-
-/// Longest lifetime; kube-controller-manager's default.
-const MOST: i64 = 365 * 24 * 3_600;
-/// Shortest lifetime.
-const LEAST: i64 = 600;
+/// Longest lifetime of a certificate, in seconds; kube-controller-manager's default.
+const LONGEST_LIFETIME: i64 = 365 * 24 * 3_600;
+/// Shortest lifetime of a certificate, in seconds.
+const SHORTEST_LIFETIME: i64 = 600;
 /// A certificate is valid from a little earlier, for clocks that are late.
 const BACKDATE: i64 = 300;
 /// Lifetimes below this are not shortened by that.
@@ -187,7 +151,9 @@ pub(crate) fn x509_usages(usages: &[&str]) -> Result<(Vec<Usage>, Vec<Extended>)
 
 /// From when until when a certificate is valid, given the end of the authority; `None` once that has ended.
 pub(crate) fn validity(asked: Option<i64>, now: i64, authority_ends: i64) -> Option<Validity> {
-    let lifetime = asked.unwrap_or(MOST).clamp(LEAST, MOST);
+    let lifetime = asked
+        .unwrap_or(LONGEST_LIFETIME)
+        .clamp(SHORTEST_LIFETIME, LONGEST_LIFETIME);
     let until = now + lifetime - if lifetime < SHORT { 0 } else { BACKDATE };
     (now < authority_ends).then_some(Validity {
         from: now - BACKDATE,
@@ -238,7 +204,7 @@ pub(crate) fn is_old(object: &Value, now: Timestamp) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::signing::request::Names;
+    use evenkeel_kube_rules::csr::{Names, USAGES};
     use rstest::rstest;
     use serde_json::json;
 
@@ -328,9 +294,9 @@ mod tests {
     }
 
     #[rstest]
-    #[case::as_long_as_possible(None, MOST - BACKDATE)]
-    #[case::too_long(Some(2 * MOST), MOST - BACKDATE)]
-    #[case::too_short(Some(60), LEAST)]
+    #[case::as_long_as_possible(None, LONGEST_LIFETIME - BACKDATE)]
+    #[case::too_long(Some(2 * LONGEST_LIFETIME), LONGEST_LIFETIME - BACKDATE)]
+    #[case::too_short(Some(60), SHORTEST_LIFETIME)]
     #[case::short(Some(3_600), 3_600)]
     #[case::long(Some(24 * 3_600), 24 * 3_600 - BACKDATE)]
     fn lifetimes_are_honoured_within_bounds(#[case] asked: Option<i64>, #[case] until: i64) {

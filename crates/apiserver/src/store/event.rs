@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 /// What happened to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub(crate) enum Change {
     /// It was created.
     Added,
     /// It was changed.
@@ -15,19 +15,18 @@ pub enum Change {
     Deleted,
 }
 
-/// One change of one object.
+/// A change of an object.
 #[derive(Debug)]
-pub struct Event {
-    /// Its place in the sequence.
-    pub resource_version: u64,
+pub(crate) struct Event {
+    /// The resourceVersion of the change, which is its place in the sequence of all changes.
+    pub(crate) resource_version: u64,
     /// Key of the object.
-    pub key: String,
-    /// What happened.
-    pub change: Change,
+    pub(crate) key: String,
+    pub(crate) change: Change,
     /// The object after it; for a deletion its last state.
-    pub object: Arc<Value>,
+    pub(crate) object: Arc<Value>,
     /// The object before it; `None` for a creation.
-    pub old: Option<Arc<Value>>,
+    pub(crate) old: Option<Arc<Value>>,
     encoded: OnceLock<Bytes>,
 }
 
@@ -50,7 +49,7 @@ impl Event {
     }
 
     /// `object` as JSON, made once for however many watchers.
-    pub fn encoded(&self) -> Bytes {
+    pub(crate) fn encoded(&self) -> Bytes {
         self.encoded
             .get_or_init(|| Bytes::from(self.object.to_string()))
             .clone()

@@ -7,7 +7,7 @@ mod event;
 #[cfg(test)]
 mod tests;
 
-pub use event::{Change, Event};
+pub(crate) use event::{Change, Event};
 
 use crate::request::Reader;
 use serde_json::{Value, json};
@@ -16,18 +16,17 @@ use std::ops::Bound;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::sync::watch;
 
-/// Which table: group and plural name.
+/// The name of a table: the group and the plural name of the resource that it holds.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Table {
+pub(crate) struct Table {
     /// Group under which the objects are stored.
-    pub group: String,
-    /// Plural name.
-    pub resource: String,
+    pub(crate) group: String,
+    pub(crate) resource: String,
 }
 
 impl Table {
     /// The table of a group's resource.
-    pub fn new(group: &str, resource: &str) -> Self {
+    pub(crate) fn new(group: &str, resource: &str) -> Self {
         Self {
             group: group.to_owned(),
             resource: resource.to_owned(),
@@ -37,7 +36,7 @@ impl Table {
 
 /// Why a write did not happen.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StoreError {
+pub(crate) enum StoreError {
     /// A create found an object.
     #[error("an object of that name exists")]
     Exists,
@@ -49,9 +48,9 @@ pub enum StoreError {
     Changed,
 }
 
-/// Why a past state cannot be told.
+/// Why a past state is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum HistoryError {
+pub(crate) enum HistoryError {
     /// The history does not reach back so far.
     #[error("too old resource version")]
     TooOld {
@@ -66,17 +65,17 @@ pub enum HistoryError {
     },
 }
 
-/// What a list found.
+/// The objects of a list, and the state that they are of.
 #[derive(Clone, Debug)]
-pub struct Listed {
+pub(crate) struct Listed {
     /// Objects with their keys, in key order.
-    pub items: Vec<(String, Arc<Value>)>,
+    pub(crate) items: Vec<(String, Arc<Value>)>,
     /// resourceVersion of the state that was listed.
-    pub resource_version: u64,
+    pub(crate) resource_version: u64,
 }
 
 /// The store. Shared by reference.
-pub struct Store {
+pub(crate) struct Store {
     state: RwLock<State>,
     history: usize,
 }
@@ -110,7 +109,7 @@ impl Default for Rows {
 }
 
 /// Key of an object: `namespace/name`, or the name alone in cluster scope. Keys sort as etcd's do.
-pub fn key(namespace: &str, name: &str) -> String {
+pub(crate) fn key(namespace: &str, name: &str) -> String {
     if namespace.is_empty() {
         name.to_owned()
     } else {
@@ -119,7 +118,7 @@ pub fn key(namespace: &str, name: &str) -> String {
 }
 
 /// An object's resourceVersion; 0 without one.
-pub fn resource_version(object: &Value) -> u64 {
+pub(crate) fn resource_version(object: &Value) -> u64 {
     object["metadata"]["resourceVersion"]
         .as_str()
         .and_then(|text| text.parse().ok())
@@ -134,7 +133,7 @@ fn set_resource_version(object: &mut Value, resource_version: u64) {
 
 impl Store {
     /// An empty store that keeps `history` events per resource (at least one).
-    pub fn new(history: usize) -> Self {
+    pub(crate) fn new(history: usize) -> Self {
         Self {
             state: RwLock::new(State {
                 resource_version: 1,
@@ -154,14 +153,14 @@ impl Store {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Newest resourceVersion.
-    pub fn resource_version(&self) -> u64 {
+    /// The resourceVersion of the newest write.
+    pub(crate) fn resource_version(&self) -> u64 {
         self.read().resource_version
     }
 
     /// Forgets all history: older resourceVersions are too old from now on. A reader of [`Store::events`] that has
     /// read everything may read on.
-    pub fn compact(&self) {
+    pub(crate) fn compact(&self) {
         let mut state = self.write();
         state.compacted = state.resource_version;
         for rows in state.tables.values_mut() {
@@ -174,17 +173,22 @@ impl Store {
 
     /// Whether the history of a table can be told from a resourceVersion on: asked once, before the first
     /// [`Store::events`].
-    pub fn reaches_back(&self, table: &Table, after: u64) -> Result<(), HistoryError> {
+    pub(crate) fn reaches_back(&self, table: &Table, after: u64) -> Result<(), HistoryError> {
         self.read().check(table, after)
     }
 
     /// An object by its key.
-    pub fn get(&self, table: &Table, key: &str) -> Option<Arc<Value>> {
+    pub(crate) fn get(&self, table: &Table, key: &str) -> Option<Arc<Value>> {
         self.read().tables.get(table)?.objects.get(key).cloned()
     }
 
     /// Stores a new object and sets its resourceVersion.
-    pub fn create(&self, table: &Table, key: &str, mut object: Value) -> Result<Arc<Value>, StoreError> {
+    pub(crate) fn create(
+        &self,
+        table: &Table,
+        key: &str,
+        mut object: Value,
+    ) -> Result<Arc<Value>, StoreError> {
         let mut state = self.write();
         if state.rows(table).objects.contains_key(key) {
             return Err(StoreError::Exists);
@@ -201,7 +205,7 @@ impl Store {
 
     /// Replaces an object that still has the resourceVersion `expected`. A replacement that changes nothing is not
     /// a write: the stored object is returned as it was.
-    pub fn update(
+    pub(crate) fn update(
         &self,
         table: &Table,
         key: &str,
@@ -226,7 +230,7 @@ impl Store {
 
     /// Removes an object that still has the resourceVersion `expected`. Returns its last state with the
     /// resourceVersion of the deletion, which is what watchers see.
-    pub fn delete(&self, table: &Table, key: &str, expected: u64) -> Result<Arc<Value>, StoreError> {
+    pub(crate) fn delete(&self, table: &Table, key: &str, expected: u64) -> Result<Arc<Value>, StoreError> {
         let mut state = self.write();
         let old = state.expect(table, key, expected)?;
         let resource_version = state.next();
@@ -241,7 +245,7 @@ impl Store {
     }
 
     /// The objects of a namespace, or all, as they are now.
-    pub fn list(&self, table: &Table, namespace: Option<&str>) -> Listed {
+    pub(crate) fn list(&self, table: &Table, namespace: Option<&str>) -> Listed {
         let state = self.read();
         Listed {
             items: state
@@ -254,7 +258,12 @@ impl Store {
     }
 
     /// The objects as they were at a resourceVersion.
-    pub fn list_at(&self, table: &Table, namespace: Option<&str>, at: u64) -> Result<Listed, HistoryError> {
+    pub(crate) fn list_at(
+        &self,
+        table: &Table,
+        namespace: Option<&str>,
+        at: u64,
+    ) -> Result<Listed, HistoryError> {
         let state = self.read();
         state.check(table, at)?;
         let mut objects: BTreeMap<String, Arc<Value>> = BTreeMap::new();
@@ -289,7 +298,7 @@ impl Store {
 
     /// Events of a table after a resourceVersion, at most `limit`, and the resourceVersion up to which they are
     /// complete. For whoever begins in the past, [`Store::reaches_back`] comes first.
-    pub fn events(
+    pub(crate) fn events(
         &self,
         table: &Table,
         after: u64,
@@ -312,16 +321,8 @@ impl Store {
     }
 
     /// Fires after each write to a table.
-    pub fn subscribe(&self, table: &Table) -> watch::Receiver<u64> {
+    pub(crate) fn subscribe(&self, table: &Table) -> watch::Receiver<u64> {
         self.write().rows(table).changed.subscribe()
-    }
-
-    /// Whether a table is empty.
-    pub fn is_empty(&self, table: &Table) -> bool {
-        self.read()
-            .tables
-            .get(table)
-            .is_none_or(|rows| rows.objects.is_empty())
     }
 }
 

@@ -1,12 +1,14 @@
 //! `pods/binding` and `bindings`: which node runs a pod.
 
-use super::context::{Answer, Context, rfc3339};
-use crate::http::body;
-use crate::http::query::WriteOptions;
-use crate::objects::strict;
-use crate::request::{Gvk, Operation};
-use crate::status::{ApiError, ApiResult};
+use super::context::{Answer, Context};
+use crate::request::Operation;
+use crate::request::body;
+use crate::request::query::WriteOptions;
 use crate::store::{StoreError, Table, key, resource_version};
+use evenkeel_kube_rules::gvk::Gvk;
+use evenkeel_kube_rules::status::{ApiError, ApiResult};
+use evenkeel_kube_rules::strict;
+use evenkeel_kube_rules::time::rfc3339;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 

@@ -6,16 +6,16 @@
 
 mod log;
 
-use crate::http::query::Query;
 use crate::kinds::Resource;
 use crate::kubelet::address::{self, is_proxyable};
 use crate::kubelet::relay::{self, Passed};
 use crate::kubelet::{Endpoint, Transport};
-use crate::objects::validate::invalid;
-use crate::request::{Attributes, Gvk, Operation, Reader, RequestInfo, UserInfo};
-use crate::server::Shared;
-use crate::status::{ApiError, ApiResult};
+use crate::request::query::Query;
+use crate::request::{Attributes, Operation, Reader, RequestInfo, UserInfo};
+use crate::state::Shared;
 use axum::body::Body;
+use evenkeel_kube_rules::gvk::Gvk;
+use evenkeel_kube_rules::status::{ApiError, ApiResult};
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode, header};
 use log::{LogOptions, encode};
@@ -43,7 +43,7 @@ pub(crate) fn is_connect(info: &RequestInfo) -> bool {
         )
 }
 
-/// Answers.
+/// Passes the request on to a kubelet or a pod, and its answer back.
 pub(crate) async fn run(connect: Connect<'_>, parts: &mut Parts, body: Body) -> ApiResult<Response<Body>> {
     match connect.info.subresource.as_str() {
         "log" => connect.log().await,
@@ -70,8 +70,8 @@ impl Connect<'_> {
     /// The kubelet of a node.
     fn kubelet(&self, node: &str) -> ApiResult<Endpoint> {
         let node = self.object("nodes", node)?;
-        let place = address::of_node(&node, &self.server.kubelets.options)?;
-        Ok(Endpoint::kubelet(&place))
+        let kubelet = address::of_node(&node, &self.server.kubelets.options)?;
+        Ok(Endpoint::kubelet(&kubelet))
     }
 
     /// Tells admission of a connection.
@@ -100,13 +100,13 @@ impl Connect<'_> {
         Ok(())
     }
 
-    /// `pods/log`
+    /// Answers `pods/log`: the log of a container, as its kubelet sends it.
     async fn log(&self) -> ApiResult<Response<Body>> {
         let name = self.info.name.as_str();
         let options = LogOptions::parse(self.query)?;
         let errors = options.validate();
         if !errors.is_empty() {
-            return Err(invalid("", "PodLogOptions", name, errors));
+            return Err(ApiError::invalid("", "PodLogOptions", name, errors));
         }
         let pod = self.object("pods", name)?;
         let container = container(&pod, self.query.get("container").unwrap_or_default())?;

@@ -1,17 +1,16 @@
 //! One request on its way, and its answer.
 
 use super::rules::Rules;
-use crate::http::negotiate::Form;
-use crate::http::query::{Query, WriteOptions};
 use crate::kinds::Resource;
-use crate::objects::validate;
-use crate::request::{Attributes, Gvk, Operation, RequestInfo, UserInfo};
-use crate::server::Shared;
-use crate::status::{ApiError, ApiResult, FieldError};
+use crate::request::form::Form;
+use crate::request::query::{Query, WriteOptions};
+use crate::request::{Attributes, Operation, RequestInfo, UserInfo};
+use crate::state::Shared;
 use crate::store::{Table, key};
 use bytes::Bytes;
+use evenkeel_kube_rules::gvk::Gvk;
+use evenkeel_kube_rules::status::{ApiError, ApiResult, FieldError};
 use futures::stream::BoxStream;
-use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio_util::sync::CancellationToken;
@@ -82,11 +81,6 @@ impl Answer {
         });
         Self::value(201, status)
     }
-}
-
-/// RFC 3339 with seconds, as Kubernetes writes times.
-pub(crate) fn rfc3339(time: Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 impl Context {
@@ -177,7 +171,7 @@ impl Context {
         let group = &self.resource.stored_group;
         let kind = object["kind"].as_str().unwrap_or(&self.resource.kind);
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        Err(validate::invalid(group, kind, name, errors))
+        Err(ApiError::invalid(group, kind, name, errors))
     }
 
     pub(crate) fn reader(&self) -> &dyn crate::request::Reader {

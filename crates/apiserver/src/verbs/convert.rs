@@ -3,11 +3,12 @@
 //! Most kinds are stored as they are served. Custom resources convert by their apiVersion alone (strategy `None`);
 //! events and autoscalers have two served forms each.
 
-use crate::kinds::{Resource, group_version};
+use crate::kinds::Resource;
+use evenkeel_kube_rules::gvk::group_version;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
-/// The form in which it is stored.
+/// An object in the version in which it is stored.
 pub(crate) fn to_stored(resource: &Resource, mut object: Value) -> Value {
     if is_identity(resource) {
         return object;
@@ -21,7 +22,7 @@ pub(crate) fn to_stored(resource: &Resource, mut object: Value) -> Value {
     object
 }
 
-/// The form in which it is served.
+/// An object in the version in which it is served.
 pub(crate) fn to_served(resource: &Resource, object: &Arc<Value>) -> Arc<Value> {
     if is_identity(resource) {
         return object.clone();

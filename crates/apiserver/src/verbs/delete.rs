@@ -1,15 +1,16 @@
 //! Delete: grace, finalizers, propagation, preconditions.
 
-use super::context::{Answer, Content, Context, List, rfc3339};
+use super::context::{Answer, Content, Context, List};
 use super::convert::to_served;
 use super::hooks::{self, Special};
 use super::read::{Selector, presented};
-use crate::http::body;
-use crate::http::query::{Query, WriteOptions, check_dry_run, invalid_options};
-use crate::objects::strict::FieldValidation;
 use crate::request::Operation;
-use crate::status::{ApiError, ApiResult, FieldError};
+use crate::request::body;
+use crate::request::query::{Query, WriteOptions, check_dry_run, invalid_options};
 use crate::store::{StoreError, resource_version};
+use evenkeel_kube_rules::status::{ApiError, ApiResult, FieldError};
+use evenkeel_kube_rules::strict::FieldValidation;
+use evenkeel_kube_rules::time::rfc3339;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -23,15 +24,15 @@ const FOREGROUND: &str = "foregroundDeletion";
 /// What happens to dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Propagation {
-    /// They stay.
+    /// Dependents stay, without an owner.
     Orphan,
-    /// They go afterwards.
+    /// Dependents are deleted after the object.
     Background,
-    /// They go first.
+    /// Dependents are deleted before the object.
     Foreground,
 }
 
-/// DeleteOptions.
+/// The `DeleteOptions` of a request, from its body and its query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DeleteOptions {
     pub(crate) grace: Option<i64>,
@@ -154,15 +155,15 @@ impl DeleteOptions {
 enum Plan {
     /// Nothing: a deletion is under way that this one would not speed up.
     Leave,
-    /// It is marked, and stays until somebody ends it.
+    /// Its deletion is recorded; the object stays until its finalizers or its grace period end.
     Mark(Value),
-    /// It is marked and goes.
+    /// Its deletion is recorded, and the object is removed.
     MarkAndRemove(Value),
-    /// It goes.
+    /// The object is removed.
     Remove,
 }
 
-/// Decides, by the rules of upstream's `BeforeDelete` and its store.
+/// Decides what a deletion does, by the rules of upstream's `BeforeDelete` and its store.
 fn plan(kind: &str, stored: &Value, options: &DeleteOptions, now: Timestamp) -> Plan {
     let mut object = stored.clone();
     let metadata = &stored["metadata"];
@@ -271,7 +272,7 @@ fn finalizers(metadata: &Value, propagation: Option<Propagation>) -> Vec<String>
 pub(crate) enum Outcome {
     /// The object is gone; its last state.
     Gone(Arc<Value>),
-    /// The object is marked and waits.
+    /// The deletion is recorded, and the object still exists.
     Waiting(Arc<Value>),
 }
 

@@ -1,14 +1,16 @@
 //! `pods/eviction`: a deletion that disruption budgets may refuse.
 
-use super::context::{Answer, Context, rfc3339};
+use super::context::{Answer, Context};
 use super::delete::{DeleteOptions, remove};
-use crate::http::body;
-use crate::http::query::WriteOptions;
-use crate::objects::selector::LabelSelector;
-use crate::objects::strict;
-use crate::request::{Gvk, Operation};
-use crate::status::{ApiError, ApiResult};
+use crate::request::Operation;
+use crate::request::body;
+use crate::request::query::WriteOptions;
 use crate::store::{StoreError, Table, key, resource_version};
+use evenkeel_kube_rules::gvk::Gvk;
+use evenkeel_kube_rules::selector::LabelSelector;
+use evenkeel_kube_rules::status::{ApiError, ApiResult};
+use evenkeel_kube_rules::strict;
+use evenkeel_kube_rules::time::rfc3339;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -2,10 +2,10 @@
 
 use super::context::{Answer, Context};
 use super::hooks;
-use crate::http::body;
-use crate::http::query::WriteOptions;
-use crate::status::ApiResult;
+use crate::request::body;
+use crate::request::query::WriteOptions;
 use crate::store::{StoreError, resource_version};
+use evenkeel_kube_rules::status::ApiResult;
 use serde_json::json;
 use std::sync::Arc;
 

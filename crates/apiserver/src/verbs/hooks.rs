@@ -1,16 +1,18 @@
 //! What a write to some kinds brings with it, and subresources that other modules answer.
 
-use super::context::{Answer, Context, rfc3339};
+use super::context::{Answer, Context};
 use super::rules::Part;
 use crate::access::review::{self, Review};
-use crate::http::body;
-use crate::objects::crd;
-use crate::objects::strict::{self, FieldValidation};
-use crate::request::Gvk;
-use crate::server::Shared;
-use crate::signing::{self, controller};
-use crate::status::{ApiError, ApiResult};
+use crate::request::body;
+use crate::signing::controller;
+use crate::state::Shared;
 use crate::store::{Table, resource_version};
+use evenkeel_kube_rules::crd;
+use evenkeel_kube_rules::csr;
+use evenkeel_kube_rules::gvk::Gvk;
+use evenkeel_kube_rules::status::{ApiError, ApiResult};
+use evenkeel_kube_rules::strict::{self, FieldValidation};
+use evenkeel_kube_rules::time::rfc3339;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -28,7 +30,7 @@ fn is_definition(context: &Context) -> bool {
 
 fn is_signing_request(context: &Context) -> bool {
     let gvr = &context.resource.gvr;
-    gvr.group == signing::GROUP && gvr.resource == signing::RESOURCE
+    gvr.group == csr::GROUP && gvr.resource == csr::RESOURCE
 }
 
 fn is_core(context: &Context, resource: &str) -> bool {
@@ -80,11 +82,11 @@ pub(crate) fn created(context: &Context, object: &Arc<Value>) {
 fn sign(context: &Context, old: &Value, new: &Value) {
     let name = new["metadata"]["name"].as_str().unwrap_or_default();
     if is_signing_request(context) {
-        controller::written(&context.server, name);
+        context.server.signers().written(name);
     }
     let addresses = |node: &Value| node["status"]["addresses"].clone();
     if is_core(context, "nodes") && (old.is_null() || addresses(old) != addresses(new)) {
-        controller::node_written(&context.server, name);
+        context.server.signers().node_written(name);
     }
 }
 
@@ -217,7 +219,6 @@ pub(crate) fn review(context: &Context) -> ApiResult<Answer> {
         .decode(&context.body, yaml, FieldValidation::Ignore)?;
     let gvr = &context.resource.gvr;
     let review = Review {
-        group: &gvr.group,
         resource: &gvr.resource,
         namespace: &context.info.namespace,
         body: decoded.object,
@@ -227,7 +228,7 @@ pub(crate) fn review(context: &Context) -> ApiResult<Answer> {
     Ok(Answer::value(201, answer))
 }
 
-/// `POST serviceaccounts/NAME/token`
+/// Answers a TokenRequest (`POST serviceaccounts/NAME/token`).
 pub(crate) fn token(context: &Context) -> ApiResult<Answer> {
     let gvk = Gvk {
         group: "authentication.k8s.io".to_owned(),

@@ -8,7 +8,10 @@
 //! | `read`, `write`, `patch`, `delete` | the verbs |
 //! | `scale`, `binding`, `eviction`, `finalize` | subresources with a verb of their own |
 //! | `connect` | subresources behind which a kubelet or a pod answers |
-//! | `services` | addresses and ports that Services are given |
+//! | `watch` | the events of a resource as a stream |
+//! | `usage` | what kubelets measure |
+//! | `present` | objects as table rows, or by their metadata alone |
+//! | `services` | addresses and ports of a Service, claimed for one write |
 //! | `hooks` | what a write to some kinds brings with it |
 
 pub(crate) mod binding;
@@ -20,18 +23,21 @@ pub(crate) mod eviction;
 pub(crate) mod finalize;
 pub(crate) mod hooks;
 pub(crate) mod patch;
+pub(crate) mod present;
 pub(crate) mod read;
 pub(crate) mod rules;
 pub(crate) mod scale;
 pub(crate) mod services;
+mod usage;
+mod watch;
 pub(crate) mod write;
 
 use crate::access::review;
+use crate::kinds::METRICS_GROUP;
 use crate::kinds::Resource;
-use crate::kubelet::usage;
 use crate::request::RequestInfo;
-use crate::status::{ApiError, ApiResult};
 use context::{Answer, Context};
+use evenkeel_kube_rules::status::{ApiError, ApiResult};
 use rules::Part;
 use std::sync::Arc;
 
@@ -81,11 +87,11 @@ pub(crate) async fn run(context: &Arc<Context>) -> ApiResult<Answer> {
         ("", "create") if review::is_review(group, resource) => hooks::review(context),
         ("", "create") if (group, resource) == ("", "bindings") => binding::create(context).await,
         ("", "create") => write::create(context).await,
-        ("", "get") if group == usage::GROUP => usage::get(context).await,
-        ("", "list") if group == usage::GROUP => usage::list(context).await,
+        ("", "get") if group == METRICS_GROUP => usage::get(context).await,
+        ("", "list") if group == METRICS_GROUP => usage::list(context).await,
         ("", "get") => read::get(context),
         ("", "list") => read::list(context),
-        ("", "watch") => crate::watch::watch(context),
+        ("", "watch") => watch::watch(context),
         ("", "update") => write::update(context, Part::Main).await,
         ("", "patch") => patch::patch(context, Part::Main).await,
         ("", "delete") => delete::delete(context).await,

@@ -4,11 +4,11 @@ use super::context::{Answer, Context};
 use super::convert::to_served;
 use super::rules::Part;
 use super::write::replace;
-use crate::http::query::WriteOptions;
-use crate::objects::patch;
-use crate::objects::strict::FieldValidation;
-use crate::request::Gvk;
-use crate::status::{ApiError, ApiResult};
+use crate::request::query::WriteOptions;
+use evenkeel_kube_rules::gvk::Gvk;
+use evenkeel_kube_rules::patch;
+use evenkeel_kube_rules::status::{ApiError, ApiResult};
+use evenkeel_kube_rules::strict::FieldValidation;
 use serde_json::Value;
 
 /// Times that a patch is applied anew after somebody else's write; upstream's number.
@@ -17,9 +17,9 @@ const ATTEMPTS: usize = 5;
 /// How the body changes an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// RFC 6902
+    /// JSON patch (RFC 6902).
     Json,
-    /// RFC 7386
+    /// JSON merge patch (RFC 7386).
     Merge,
     /// Upstream's own, with merge keys.
     Strategic,

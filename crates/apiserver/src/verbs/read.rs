@@ -3,12 +3,12 @@
 use super::context::{Answer, Content, Context, List};
 use super::convert::to_served;
 use crate::access::rbac;
-use crate::http::query::{Query, invalid_options};
-use crate::objects::selector::{FieldSelector, LabelSelector};
-use crate::status::{ApiError, ApiResult, FieldError};
+use crate::request::query::{Query, invalid_options};
 use crate::store::{HistoryError, Listed};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use evenkeel_kube_rules::selector::{FieldSelector, LabelSelector};
+use evenkeel_kube_rules::status::{ApiError, ApiResult, FieldError};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
@@ -99,7 +99,7 @@ pub(crate) fn get(context: &Context) -> ApiResult<Answer> {
 /// The options that choose which state is listed or watched.
 pub(crate) struct ListOptions {
     pub(crate) resource_version: Option<u64>,
-    /// `resourceVersionMatch=Exact`
+    /// Whether the state at exactly that resourceVersion is wanted.
     exact: bool,
     pub(crate) send_initial_events: Option<bool>,
 }

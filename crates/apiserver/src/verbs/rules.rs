@@ -1,26 +1,26 @@
 //! The rules of one kind, built-in or custom, behind one face.
 
 use crate::kinds::Resource;
-use crate::objects::crd::{CustomKind, ScalePaths};
-use crate::objects::selector::FieldSelector;
-use crate::objects::strict::{Decoded, FieldValidation};
-use crate::objects::table::{Column, Row};
-use crate::objects::{defaults, strategy, strict, table, validate};
-use crate::request::Gvk;
-use crate::status::{ApiError, ApiResult, FieldError};
+use evenkeel_kube_rules::crd::{CustomKind, ScalePaths};
+use evenkeel_kube_rules::gvk::Gvk;
+use evenkeel_kube_rules::selector::FieldSelector;
+use evenkeel_kube_rules::status::{ApiError, ApiResult, FieldError};
+use evenkeel_kube_rules::strict::{Decoded, FieldValidation};
+use evenkeel_kube_rules::table::{Column, Row};
+use evenkeel_kube_rules::{defaults, strategy, strict, table, validate};
 use jiff::Timestamp;
 use serde_json::Value;
 
 /// The rules of one kind.
 pub(crate) enum Rules<'a> {
-    /// By its name.
+    /// A built-in kind, whose rules are found by its name.
     Builtin {
         /// As clients send and receive it.
         served: Gvk,
         /// As it is stored, prepared and validated.
         stored: Gvk,
     },
-    /// By its definition.
+    /// A custom kind, whose rules come from its definition.
     Custom(&'a CustomKind),
 }
 
@@ -29,7 +29,7 @@ pub(crate) enum Rules<'a> {
 pub(crate) enum Part {
     /// Everything but status.
     Main,
-    /// `status` only.
+    /// The status alone.
     Status,
     /// Ephemeral containers of a pod.
     EphemeralContainers,

@@ -5,13 +5,13 @@ use super::convert::{to_served, to_stored};
 use super::patch::Format;
 use super::rules::Part;
 use super::write::commit;
-use crate::http::body;
-use crate::http::query::WriteOptions;
-use crate::objects::crd::ScalePaths;
-use crate::objects::strict;
-use crate::objects::validate::invalid;
-use crate::request::{Gvk, Operation};
-use crate::status::{ApiError, ApiResult, FieldError};
+use crate::request::Operation;
+use crate::request::body;
+use crate::request::query::WriteOptions;
+use evenkeel_kube_rules::crd::ScalePaths;
+use evenkeel_kube_rules::gvk::Gvk;
+use evenkeel_kube_rules::status::{ApiError, ApiResult, FieldError};
+use evenkeel_kube_rules::strict;
 use serde_json::{Value, json};
 
 /// Times that a change is tried against concurrent writers.
@@ -185,7 +185,7 @@ fn check(name: &str, scale: &Value) -> ApiResult<()> {
         field: "spec.replicas".to_owned(),
         message: format!("Invalid value: {replicas}: must be greater than or equal to 0"),
     };
-    Err(invalid("autoscaling", "Scale", name, vec![error]))
+    Err(ApiError::invalid("autoscaling", "Scale", name, vec![error]))
 }
 
 /// Sets a number at `.a.b.c`, making the objects on the way.

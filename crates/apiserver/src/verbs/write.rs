@@ -1,15 +1,16 @@
 //! Create and update.
 
-use super::context::{Answer, Context, rfc3339};
+use super::context::{Answer, Context};
 use super::convert::{to_served, to_stored};
 use super::hooks;
 use super::rules::Part;
 use super::services;
-use crate::http::body;
-use crate::http::query::WriteOptions;
 use crate::request::Operation;
-use crate::status::{ApiError, ApiResult, FieldError};
+use crate::request::body;
+use crate::request::query::WriteOptions;
 use crate::store::{StoreError, resource_version};
+use evenkeel_kube_rules::status::{ApiError, ApiResult, FieldError};
+use evenkeel_kube_rules::time::rfc3339;
 use jiff::Timestamp;
 use rand::Rng;
 use serde_json::{Value, json};
@@ -277,12 +278,7 @@ pub(crate) async fn update(context: &Context, part: Part) -> ApiResult<Answer> {
                 message: "Invalid value: 0: must be specified for an update".to_owned(),
             };
             let gvr = &context.resource.gvr;
-            return Err(crate::objects::validate::invalid(
-                &gvr.group,
-                &gvr.resource,
-                name,
-                vec![error],
-            ));
+            return Err(ApiError::invalid(&gvr.group, &gvr.resource, name, vec![error]));
         }
         match replace(context, part, &stored, object.clone(), &options, "UpdateOptions").await? {
             Some(answer) => return Ok(answer),

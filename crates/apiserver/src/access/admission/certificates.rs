@@ -2,12 +2,9 @@
 
 use crate::access::errors::refused;
 use crate::access::rbac::Authorizer;
-use crate::request::{Attributes, Operation, Reader};
-use crate::signing::controller::on_signer;
-use crate::signing::request;
-use crate::signing::signers::CLIENT;
-use crate::signing::{GROUP, RESOURCE};
-use crate::status::ApiResult;
+use crate::request::{Attributes, Operation, Reader, RequestInfo};
+use evenkeel_kube_rules::csr::{self, CLIENT, GROUP, RESOURCE};
+use evenkeel_kube_rules::status::ApiResult;
 use serde_json::Value;
 
 /// Who approves or signs a request needs that right on its signer; nobody gets a certificate of `system:masters`.
@@ -41,6 +38,19 @@ pub(super) fn validate(
     }
 }
 
+/// A right on a signer, as the authorizer is asked for it.
+pub(crate) fn on_signer(verb: &str, signer: &str) -> RequestInfo {
+    RequestInfo {
+        is_resource: true,
+        verb: verb.to_owned(),
+        group: GROUP.to_owned(),
+        version: "*".to_owned(),
+        resource: "signers".to_owned(),
+        name: signer.to_owned(),
+        ..RequestInfo::default()
+    }
+}
+
 /// The right on the signer itself, or on all signers of its domain.
 fn has_right(
     attributes: &Attributes,
@@ -70,7 +80,7 @@ fn restrict_subject(attributes: &Attributes, object: &Value) -> ApiResult<()> {
     if object["spec"]["signerName"] != CLIENT {
         return Ok(());
     }
-    let parsed = request::parse(&object["spec"]["request"])
+    let parsed = csr::parse(&object["spec"]["request"])
         .map_err(|error| refused(attributes, &format!("failed to parse CSR: {error}")))?;
     if parsed.organizations.iter().any(|group| group == "system:masters") {
         let why = format!("use of {CLIENT} signer with system:masters group is not allowed");

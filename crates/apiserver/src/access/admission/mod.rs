@@ -5,7 +5,7 @@
 //! CertificateApproval, CertificateSigning, CertificateSubjectRestriction and ValidatingAdmissionWebhook. Not built: NodeRestriction (a kubelet may write other nodes), LimitRanger,
 //! ResourceQuota, admission policies.
 
-mod certificates;
+pub(crate) mod certificates;
 mod namespace;
 mod pods;
 mod service_account;
@@ -15,25 +15,25 @@ mod tests;
 mod webhook;
 
 use crate::access::rbac::Authorizer;
+use crate::options::Options;
 use crate::request::{Attributes, Reader};
-use crate::server::Options;
-use crate::status::ApiResult;
+use evenkeel_kube_rules::status::ApiResult;
 use serde_json::Value;
 use std::sync::Arc;
 
 /// Built-in plugins and webhooks.
-pub struct Admission {
+pub(crate) struct Admission {
     tolerations: pods::TolerationSeconds,
     webhooks: webhook::Webhooks,
     authorizer: Arc<Authorizer>,
 }
 
 /// Lines for `Warning` headers, without code and quotes.
-pub type Warnings = Vec<String>;
+pub(crate) type Warnings = Vec<String>;
 
 impl Admission {
     /// Plugins with the settings of `options`.
-    pub fn new(options: &Options, authorizer: Arc<Authorizer>) -> Self {
+    pub(crate) fn new(options: &Options, authorizer: Arc<Authorizer>) -> Self {
         Self {
             tolerations: pods::TolerationSeconds {
                 not_ready: options.default_not_ready_toleration_seconds,
@@ -46,7 +46,7 @@ impl Admission {
 
     /// Mutating plugins, then mutating webhooks. `redefault` sets an object's defaults again after a webhook
     /// changed it. The order upstream: mutate, then validation of the object, then [`Admission::validate`].
-    pub async fn mutate(
+    pub(crate) async fn mutate(
         &self,
         attributes: &mut Attributes,
         reader: &dyn Reader,
@@ -58,7 +58,7 @@ impl Admission {
     }
 
     /// Validating plugins, then validating webhooks, all at once.
-    pub async fn validate(&self, attributes: &Attributes, reader: &dyn Reader) -> ApiResult<Warnings> {
+    pub(crate) async fn validate(&self, attributes: &Attributes, reader: &dyn Reader) -> ApiResult<Warnings> {
         pods::validate_priority_class(attributes, reader)?;
         certificates::validate(attributes, &self.authorizer, reader)?;
         self.webhooks.validate(attributes, reader).await

@@ -2,7 +2,7 @@
 
 use crate::access::errors::refused;
 use crate::request::{Attributes, Operation, Reader};
-use crate::status::{ApiError, ApiResult};
+use evenkeel_kube_rules::status::{ApiError, ApiResult};
 use serde_json::json;
 
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];

@@ -3,7 +3,7 @@
 use super::{append, is_core};
 use crate::access::errors::refused;
 use crate::request::{Attributes, Operation, Reader};
-use crate::status::ApiResult;
+use evenkeel_kube_rules::status::ApiResult;
 use serde_json::{Value, json};
 use std::sync::Arc;
 

@@ -1,6 +1,7 @@
 use super::*;
 use crate::access::testing::Objects;
-use crate::request::{Gvk, Gvr, Operation, UserInfo};
+use crate::request::{Operation, UserInfo};
+use evenkeel_kube_rules::gvk::{Gvk, Gvr};
 use rstest::rstest;
 use serde_json::json;
 

@@ -10,8 +10,9 @@ mod schemas;
 mod tests;
 
 use crate::access::discovery::Document;
-use crate::kinds::{Snapshot, Version, group_version};
+use crate::kinds::{Snapshot, Version};
 use bytes::Bytes;
+use evenkeel_kube_rules::gvk::group_version;
 use http::StatusCode;
 use schemas::Flavour;
 use serde_json::{Map, Value, json};
@@ -27,7 +28,7 @@ const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2";
 
 /// Makes and keeps the documents of one server.
 #[derive(Default)]
-pub struct OpenApi {
+pub(crate) struct OpenApi {
     /// By path and hash.
     kept: Mutex<BTreeMap<(String, String), Bytes>>,
 }
@@ -35,7 +36,13 @@ pub struct OpenApi {
 impl OpenApi {
     /// Answers `GET` of `/openapi/...`; `None` if `path` is none of these. `accept` is the client's header,
     /// `git_version` what `/version` says.
-    pub fn answer(&self, path: &str, accept: &str, git_version: &str, kinds: &Snapshot) -> Option<Document> {
+    pub(crate) fn answer(
+        &self,
+        path: &str,
+        accept: &str,
+        git_version: &str,
+        kinds: &Snapshot,
+    ) -> Option<Document> {
         match path.trim_end_matches('/') {
             "/openapi/v2" => Some(self.v2(accept, git_version, kinds)),
             // Upstream sends JSON under this type.

@@ -1,8 +1,9 @@
 //! The paths of a document: one item for each collection, object and subresource.
 
 use super::schemas::{Flavour, name, subresource_gvk};
-use crate::kinds::{Resource, group_version};
-use crate::request::Gvk;
+use crate::kinds::Resource;
+use evenkeel_kube_rules::gvk::Gvk;
+use evenkeel_kube_rules::gvk::group_version;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ struct Operation<'a> {
     flavour: Flavour,
     /// HTTP method in lower case.
     method: &'static str,
-    /// `x-kubernetes-action`
+    /// Value of `x-kubernetes-action`, as in `watchlist`.
     action: &'static str,
     gvk: &'a Gvk,
     /// Schema of the answer; without one it is text.

@@ -1,19 +1,19 @@
 //! The schemas of a document.
 
 use crate::kinds::Resource;
-use crate::objects::crd::CustomKind;
-use crate::objects::schema;
-use crate::request::Gvk;
+use evenkeel_kube_rules::crd::CustomKind;
+use evenkeel_kube_rules::gvk::Gvk;
+use evenkeel_kube_rules::schema;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Which OpenAPI.
+/// The version of OpenAPI in which a document is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flavour {
-    /// Swagger 2.0.
+    /// OpenAPI 2.0, which was called Swagger.
     V2,
-    /// 3.0.0.
+    /// OpenAPI 3.0.
     V3,
 }
 

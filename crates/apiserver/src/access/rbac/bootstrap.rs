@@ -44,7 +44,7 @@ struct PriorityClass {
 
 /// The objects that a fresh cluster has: ClusterRoles and their bindings, Roles and their bindings (in
 /// `kube-system`), PriorityClasses. apiVersion and kind are set, UIDs and times are not.
-pub fn bootstrap_objects() -> Vec<Value> {
+pub(crate) fn bootstrap_objects() -> Vec<Value> {
     static OBJECTS: OnceLock<Vec<Value>> = OnceLock::new();
     OBJECTS.get_or_init(build).clone()
 }

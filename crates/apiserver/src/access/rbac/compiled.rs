@@ -2,8 +2,8 @@
 
 use super::GROUP;
 use super::rules::Rule;
-use crate::objects::selector::LabelSelector;
 use crate::request::{Reader, UserInfo};
+use evenkeel_kube_rules::selector::LabelSelector;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
@@ -222,7 +222,7 @@ fn parse_rules(rules: &Value) -> Vec<Rule> {
 
 /// A ClusterRole as it is read: with an `aggregationRule`, its rules are those of the roles it selects.
 /// Call it on everything that reads ClusterRoles (get, list, watch); other objects pass unchanged.
-pub fn aggregate(cluster_role: &mut Value, reader: &dyn Reader) {
+pub(crate) fn aggregate(cluster_role: &mut Value, reader: &dyn Reader) {
     if cluster_role["aggregationRule"].is_object()
         && let Some(rules) = aggregated(cluster_role, &reader.list(GROUP, "clusterroles", None))
     {

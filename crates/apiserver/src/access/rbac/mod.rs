@@ -6,15 +6,15 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
-pub use bootstrap::bootstrap_objects;
-pub use compiled::aggregate;
+pub(crate) use bootstrap::bootstrap_objects;
+pub(crate) use compiled::aggregate;
 
 use crate::access::errors::details;
-use crate::kinds::qualified;
 use crate::request::{Reader, RequestInfo, UserInfo};
-use crate::status::{ApiError, ApiResult};
 use arc_swap::ArcSwapOption;
 use compiled::Compiled;
+use evenkeel_kube_rules::gvk::qualified;
+use evenkeel_kube_rules::status::{ApiError, ApiResult};
 use rules::Rule;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -26,22 +26,22 @@ const MASTERS: &str = "system:masters";
 
 /// What the authorizer says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Decision {
+pub(crate) struct Decision {
     /// Whether the request may go on.
-    pub allowed: bool,
+    pub(crate) allowed: bool,
     /// Why, for people; empty where upstream says nothing.
-    pub reason: String,
+    pub(crate) reason: String,
 }
 
 /// Decides by Roles, ClusterRoles and their bindings; compiled once per generation of these.
-pub struct Authorizer {
+pub(crate) struct Authorizer {
     rbac: bool,
     compiled: ArcSwapOption<Compiled>,
 }
 
 impl Authorizer {
     /// `rbac = false` allows everything to everybody.
-    pub fn new(rbac: bool) -> Self {
+    pub(crate) fn new(rbac: bool) -> Self {
         Self {
             rbac,
             compiled: ArcSwapOption::empty(),
@@ -49,7 +49,7 @@ impl Authorizer {
     }
 
     /// Whether `user` may do what `info` says.
-    pub fn authorize(&self, user: &UserInfo, info: &RequestInfo, reader: &dyn Reader) -> Decision {
+    pub(crate) fn authorize(&self, user: &UserInfo, info: &RequestInfo, reader: &dyn Reader) -> Decision {
         if self.privileged(user) {
             return Decision {
                 allowed: true,
@@ -79,7 +79,7 @@ impl Authorizer {
     }
 
     /// The same, as the error that a client gets.
-    pub fn check(&self, user: &UserInfo, info: &RequestInfo, reader: &dyn Reader) -> ApiResult<()> {
+    pub(crate) fn check(&self, user: &UserInfo, info: &RequestInfo, reader: &dyn Reader) -> ApiResult<()> {
         let decision = self.authorize(user, info, reader);
         if decision.allowed {
             Ok(())
@@ -90,7 +90,12 @@ impl Authorizer {
 
     /// The rules that hold for `user` in a namespace, as SelfSubjectRulesReview reports them: those for resources,
     /// then those for other paths.
-    pub fn rules(&self, user: &UserInfo, namespace: &str, reader: &dyn Reader) -> (Vec<Value>, Vec<Value>) {
+    pub(crate) fn rules(
+        &self,
+        user: &UserInfo,
+        namespace: &str,
+        reader: &dyn Reader,
+    ) -> (Vec<Value>, Vec<Value>) {
         if self.privileged(user) {
             return (
                 vec![json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]})],
@@ -124,7 +129,7 @@ impl Authorizer {
 }
 
 /// 403 as upstream words it.
-pub fn forbidden(user: &UserInfo, info: &RequestInfo, reason: &str) -> ApiError {
+pub(crate) fn forbidden(user: &UserInfo, info: &RequestInfo, reason: &str) -> ApiError {
     let mut text = if info.is_resource {
         let resource = qualified(&info.group, &info.resource);
         let subject = if info.name.is_empty() {

@@ -8,32 +8,32 @@ mod tests;
 mod verify;
 
 pub use jwt::KeyError;
-pub use verify::{TokenError, Verified};
+pub(crate) use verify::{TokenError, Verified};
 
 use jwt::SigningKey;
 use serde_json::{Value, json};
 
 /// `iss` of the tokens, and the first of the audiences that the server takes for itself.
-pub const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
+pub(crate) const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 
 /// Audiences that mean this server; a TokenRequest without audiences gets these.
-pub const API_AUDIENCES: [&str; 2] = [ISSUER, "https://kubernetes.default.svc"];
+pub(crate) const API_AUDIENCES: [&str; 2] = [ISSUER, "https://kubernetes.default.svc"];
 
 /// Issues and verifies ServiceAccount tokens (JWT, ES256).
-pub struct TokenIssuer {
+pub(crate) struct TokenIssuer {
     key: SigningKey,
 }
 
 impl TokenIssuer {
     /// With a fresh key: tokens of an earlier process are not valid.
-    pub fn new() -> Result<Self, KeyError> {
+    pub(crate) fn new() -> Result<Self, KeyError> {
         Ok(Self {
             key: SigningKey::generate()?,
         })
     }
 
     /// `/.well-known/openid-configuration` (OpenID Connect Discovery 1.0, the members that upstream serves).
-    pub fn openid_configuration(&self) -> Value {
+    pub(crate) fn openid_configuration(&self) -> Value {
         json!({
             "issuer": ISSUER,
             "jwks_uri": format!("{ISSUER}/openid/v1/jwks"),
@@ -43,8 +43,8 @@ impl TokenIssuer {
         })
     }
 
-    /// `/openid/v1/jwks`
-    pub fn jwks(&self) -> Value {
+    /// The answer to `/openid/v1/jwks`: the public keys of the tokens.
+    pub(crate) fn jwks(&self) -> Value {
         self.key.jwks()
     }
 }

@@ -3,7 +3,7 @@
 use super::{API_AUDIENCES, ISSUER, TokenIssuer};
 use crate::access::errors::{internal, invalid};
 use crate::request::Reader;
-use crate::status::{ApiError, ApiResult};
+use evenkeel_kube_rules::status::{ApiError, ApiResult};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
@@ -15,7 +15,7 @@ const MOST_SECONDS: i64 = 1 << 32;
 impl TokenIssuer {
     /// `POST serviceaccounts/NAME/token`: the TokenRequest with its status. `404` if the account or the bound
     /// object does not exist, `422` for a lifetime under ten minutes.
-    pub fn token_request(
+    pub(crate) fn token_request(
         &self,
         namespace: &str,
         service_account: &str,

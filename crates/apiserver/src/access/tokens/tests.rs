@@ -1,7 +1,17 @@
 use super::*;
 use crate::access::testing::Objects;
+use crate::request::{Reader, UserInfo};
 use jiff::Timestamp;
 use rstest::rstest;
+
+impl TokenIssuer {
+    /// The user of a token for this server.
+    fn verify(&self, token: &str, reader: &dyn Reader, now: Timestamp) -> Result<UserInfo, TokenError> {
+        let audiences = API_AUDIENCES.map(str::to_owned);
+        self.verify_for(token, &audiences, reader, now)
+            .map(|verified| verified.user)
+    }
+}
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -19,7 +29,11 @@ fn world() -> Objects {
     ])
 }
 
-fn request(issuer: &TokenIssuer, world: &Objects, spec: Value) -> Result<String, crate::status::ApiError> {
+fn request(
+    issuer: &TokenIssuer,
+    world: &Objects,
+    spec: Value,
+) -> Result<String, evenkeel_kube_rules::status::ApiError> {
     let answer = issuer.token_request("ns", "robot", &json!({"spec": spec}), world, at(1_000_000))?;
     Ok(answer["status"]["token"].as_str().unwrap().to_owned())
 }

@@ -1,6 +1,6 @@
 //! Verification: signature, audience, time, and that everything the token stands for still exists.
 
-use super::{API_AUDIENCES, ISSUER, TokenIssuer};
+use super::{ISSUER, TokenIssuer};
 use crate::request::{Reader, UserInfo};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -11,27 +11,22 @@ const LEEWAY: i64 = 60;
 
 /// A token that is good, for one of the audiences that were asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verified {
+pub(crate) struct Verified {
     /// Whom the token stands for.
-    pub user: UserInfo,
+    pub(crate) user: UserInfo,
     /// Those of the asked audiences that the token is for.
-    pub audiences: Vec<String>,
+    pub(crate) audiences: Vec<String>,
 }
 
 /// Why a token is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TokenError {
+pub(crate) enum TokenError {
     /// Not signed by this issuer: perhaps some other kind of token.
     #[error("invalid bearer token")]
     Foreign,
     /// Signed here, but for somebody else.
     #[error("token audiences {found:?} is invalid for the target audiences {wanted:?}")]
-    Audience {
-        /// In the token.
-        found: Vec<String>,
-        /// Asked for.
-        wanted: Vec<String>,
-    },
+    Audience { found: Vec<String>, wanted: Vec<String> },
     /// `exp` is past.
     #[error("service account token has expired")]
     Expired,
@@ -44,15 +39,8 @@ pub enum TokenError {
 }
 
 impl TokenIssuer {
-    /// The user of a token for this server.
-    pub fn verify(&self, token: &str, reader: &dyn Reader, now: Timestamp) -> Result<UserInfo, TokenError> {
-        let audiences = API_AUDIENCES.map(str::to_owned);
-        self.verify_for(token, &audiences, reader, now)
-            .map(|verified| verified.user)
-    }
-
     /// The user of a token that is meant for at least one of `audiences`.
-    pub fn verify_for(
+    pub(crate) fn verify_for(
         &self,
         token: &str,
         audiences: &[String],

@@ -1,8 +1,8 @@
 //! What a client may say of a log, and queries as kubelets read them.
 
-use crate::http::query::Query;
-use crate::status::{ApiError, ApiResult, FieldError};
-use crate::verbs::context::rfc3339;
+use crate::request::query::Query;
+use evenkeel_kube_rules::status::{ApiError, ApiResult, FieldError};
+use evenkeel_kube_rules::time::rfc3339;
 
 /// What a client may say of a log.
 #[derive(Debug, Default)]

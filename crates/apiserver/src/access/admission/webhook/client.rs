@@ -56,9 +56,8 @@ pub(super) enum CallError {
     /// No connection, or it broke.
     #[error("Post \"{url}\": {why}")]
     Transport {
-        /// With the time-out.
+        /// The address, with the time-out as a parameter.
         url: String,
-        /// Why.
         why: String,
     },
     /// The webhook answered with an HTTP error.

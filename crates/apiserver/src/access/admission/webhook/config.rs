@@ -2,9 +2,10 @@
 
 use super::client::WebhookClient;
 use super::conditions::Conditions;
-use crate::objects::selector::LabelSelector;
-use crate::request::{Gvr, Operation, Reader};
+use crate::request::{Operation, Reader};
 use arc_swap::ArcSwapOption;
+use evenkeel_kube_rules::gvk::Gvr;
+use evenkeel_kube_rules::selector::LabelSelector;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,7 +77,7 @@ pub(super) enum SideEffects {
     Some,
 }
 
-/// One webhook.
+/// One webhook of a configuration.
 pub(super) struct Webhook {
     pub(super) name: String,
     pub(super) rules: Vec<Rule>,
@@ -137,7 +138,7 @@ fn selector(selector: &Value) -> Selector {
     }
 }
 
-/// RuleWithOperations.
+/// Which requests a webhook wants to see (upstream's `RuleWithOperations`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rule {
     operations: Vec<String>,

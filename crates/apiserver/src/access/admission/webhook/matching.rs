@@ -2,8 +2,9 @@
 
 use super::config::{Selector, Webhook};
 use crate::access::errors::internal;
-use crate::request::{Attributes, Gvr, Reader};
-use crate::status::{ApiError, ApiResult};
+use crate::request::{Attributes, Reader};
+use evenkeel_kube_rules::gvk::Gvr;
+use evenkeel_kube_rules::status::{ApiError, ApiResult};
 use serde_json::Value;
 
 /// The version in which a webhook is asked, if the request is for it: that of the request, or another version of the
@@ -92,6 +93,6 @@ fn object_selected(selector: &Selector, attributes: &Attributes) -> ApiResult<bo
     Ok(selector.is_empty() || selected(&attributes.object) || selected(&attributes.old_object))
 }
 
-fn readable(selector: &Selector) -> ApiResult<&crate::objects::selector::LabelSelector> {
+fn readable(selector: &Selector) -> ApiResult<&evenkeel_kube_rules::selector::LabelSelector> {
     selector.as_ref().map_err(|error| internal(error))
 }

@@ -3,10 +3,11 @@
 use super::config::operation_name;
 use crate::access::review::describe;
 use crate::access::uid;
-use crate::request::{Attributes, Gvr};
-use crate::status::ApiError;
+use crate::request::Attributes;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use evenkeel_kube_rules::gvk::Gvr;
+use evenkeel_kube_rules::status::ApiError;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -23,7 +24,8 @@ pub(super) struct Sent {
 impl Sent {
     /// `served` is the version in which the webhook wants to see the object.
     pub(super) fn new(attributes: &Attributes, served: Gvr) -> Self {
-        let api_version = |version: &str| crate::kinds::group_version(&attributes.gvk.group, version);
+        let api_version =
+            |version: &str| evenkeel_kube_rules::gvk::group_version(&attributes.gvk.group, version);
         let own = attributes.gvr.version == served.version;
         let kind_version = if own {
             &attributes.gvk.version
@@ -81,7 +83,7 @@ impl Sent {
         to_version(object, &self.api_versions)
     }
 
-    /// And back.
+    /// An object that the webhook changed, in the version of the request.
     pub(super) fn back(&self, object: Value) -> Value {
         let (own, sent) = &self.api_versions;
         to_version(&object, &(sent.clone(), own.clone()))

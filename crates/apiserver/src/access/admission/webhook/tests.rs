@@ -3,9 +3,10 @@
 use super::config::Rule;
 use super::*;
 use crate::access::testing::Objects;
-use crate::request::{Gvk, Gvr, Operation, UserInfo};
+use crate::request::{Operation, UserInfo};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use evenkeel_kube_rules::gvk::{Gvk, Gvr};
 use rstest::rstest;
 use serde_json::json;
 use std::sync::Arc;

@@ -1,0 +1,202 @@
+//! Query parameters.
+
+use evenkeel_kube_rules::status::{ApiError, ApiResult, FieldError};
+use evenkeel_kube_rules::strict::FieldValidation;
+
+/// The parameters of a request, decoded, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Query(Vec<(String, String)>);
+
+impl Query {
+    /// Decodes `a=b&c=d`. What does not decode as UTF-8 is replaced, as upstream's clients never send it.
+    pub(crate) fn parse(text: &str) -> Self {
+        Self(
+            text.split('&')
+                .filter(|pair| !pair.is_empty())
+                .map(|pair| {
+                    let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+                    (percent_decode(name), percent_decode(value))
+                })
+                .collect(),
+        )
+    }
+
+    /// The first value of a parameter; `None` where it is absent or empty.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.0
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
+            .filter(|value| !value.is_empty())
+    }
+
+    /// All values of a parameter.
+    pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.0
+            .iter()
+            .filter(move |(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// A truth value as upstream's conversion of query parameters reads it: `false` and `0` are false, anything else
+    /// that is present is true.
+    pub(crate) fn flag(&self, name: &str) -> bool {
+        self.optional_flag(name).unwrap_or(false)
+    }
+
+    /// The same; `None` where it is absent.
+    pub(crate) fn optional_flag(&self, name: &str) -> Option<bool> {
+        self.0
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| !matches!(value.to_ascii_lowercase().as_str(), "false" | "0"))
+    }
+
+    /// A number; 400 for what is none.
+    pub(crate) fn number(&self, name: &str) -> ApiResult<Option<i64>> {
+        self.get(name)
+            .map(|text| {
+                text.parse().map_err(|_| {
+                    ApiError::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax"))
+                })
+            })
+            .transpose()
+    }
+}
+
+/// Decodes `%41` and `+`.
+fn percent_decode(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let hex = |index: usize| bytes.get(index).and_then(|&b| char::from(b).to_digit(16));
+        match (bytes[at], hex(at + 1), hex(at + 2)) {
+            (b'%', Some(high), Some(low)) => {
+                out.push((high * 16 + low) as u8);
+                at += 3;
+            }
+            (b'+', _, _) => {
+                out.push(b' ');
+                at += 1;
+            }
+            (byte, _, _) => {
+                out.push(byte);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// Decodes a path segment: as a query, but `+` stands for itself.
+pub(crate) fn decode_segment(text: &str) -> String {
+    if text.contains('%') {
+        percent_decode(&text.replace('+', "%2B"))
+    } else {
+        text.to_owned()
+    }
+}
+
+/// CreateOptions, UpdateOptions and PatchOptions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WriteOptions {
+    /// Go through everything, but store nothing.
+    pub(crate) dry_run: bool,
+    /// What happens to unknown and duplicate fields.
+    pub(crate) field_validation: FieldValidation,
+    /// Who owns the fields that are set.
+    pub(crate) field_manager: String,
+    /// Take over fields of other managers (server-side apply only).
+    pub(crate) force: bool,
+}
+
+/// 422 for options.
+pub(crate) fn invalid_options(kind: &str, errors: Vec<FieldError>) -> ApiError {
+    ApiError::invalid("meta.k8s.io", kind, "", errors)
+}
+
+fn unsupported(field: &str, value: &str, supported: &str) -> FieldError {
+    FieldError {
+        reason: "FieldValueNotSupported",
+        field: field.to_owned(),
+        message: format!("Unsupported value: {value}: supported values: {supported}"),
+    }
+}
+
+/// `["All"]` or nothing.
+pub(crate) fn check_dry_run(values: &[String]) -> Result<bool, FieldError> {
+    match values {
+        [] => Ok(false),
+        [one] if one == "All" => Ok(true),
+        _ => Err(unsupported("dryRun", &format!("{values:?}"), "\"All\"")),
+    }
+}
+
+impl WriteOptions {
+    /// Reads and checks the options of a write. `kind` is `CreateOptions`, `UpdateOptions` or `PatchOptions`;
+    /// without a `fieldManager`, the first part of the user agent stands for it.
+    pub(crate) fn parse(query: &Query, kind: &str, user_agent: &str) -> ApiResult<Self> {
+        let mut errors = Vec::new();
+        let field_validation = match query.get("fieldValidation") {
+            None | Some("Warn") => FieldValidation::Warn,
+            Some("Ignore") => FieldValidation::Ignore,
+            Some("Strict") => FieldValidation::Strict,
+            Some(other) => {
+                let supported = "\"\", \"Ignore\", \"Strict\", \"Warn\"";
+                errors.push(unsupported("fieldValidation", &format!("{other:?}"), supported));
+                FieldValidation::Warn
+            }
+        };
+        let values: Vec<String> = query.all("dryRun").map(str::to_owned).collect();
+        let dry_run = check_dry_run(&values).unwrap_or_else(|error| {
+            errors.push(error);
+            false
+        });
+        if !errors.is_empty() {
+            return Err(invalid_options(kind, errors));
+        }
+        let agent = user_agent.split('/').next().unwrap_or_default();
+        Ok(Self {
+            dry_run,
+            field_validation,
+            field_manager: query.get("fieldManager").unwrap_or(agent).to_owned(),
+            force: query.flag("force"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_decoded() {
+        let query = Query::parse("labelSelector=a%3Db%2Cc+in+(d)&watch=1&limit=5&empty=&dryRun=All");
+        assert_eq!(query.get("labelSelector"), Some("a=b,c in (d)"));
+        assert_eq!(query.get("empty"), None);
+        assert!(query.flag("watch") && !query.flag("pretty"));
+        assert_eq!(query.number("limit"), Ok(Some(5)));
+        assert!(Query::parse("limit=x").number("limit").is_err());
+    }
+
+    #[test]
+    fn a_field_manager_is_told_by_the_user_agent() {
+        let options =
+            |query: &str| WriteOptions::parse(&Query::parse(query), "CreateOptions", "kubectl/v1.36 (linux)");
+        assert_eq!(
+            options("").map(|options| options.field_manager),
+            Ok("kubectl".to_owned())
+        );
+        assert_eq!(
+            options("fieldManager=me").map(|options| options.field_manager),
+            Ok("me".to_owned())
+        );
+        assert!(options("dryRun=All").is_ok_and(|options| options.dry_run));
+    }
+
+    #[test]
+    fn segments_keep_their_plus() {
+        assert_eq!(decode_segment("a+b%3Ac"), "a+b:c");
+    }
+}

@@ -1,0 +1,222 @@
+//! Rules of single kinds.
+
+use super::{qos_class, restore};
+use crate::gvk::Gvk;
+use serde_json::{Value, json};
+
+/// How a DaemonSet carries the generation of its template.
+const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
+/// Initial status and the like.
+pub(super) fn prepare(gvk: &Gvk, object: &mut Value) {
+    match (gvk.group.as_str(), gvk.kind.as_str()) {
+        ("", "Pod") => {
+            object["status"] = json!({"phase": "Pending", "qosClass": qos_class(&object["spec"])});
+        }
+        ("", "Namespace") => {
+            object["status"] = json!({"phase": "Active"});
+            let finalizers = &mut object["spec"]["finalizers"];
+            if !finalizers
+                .as_array()
+                .is_some_and(|list| list.contains(&json!("kubernetes")))
+            {
+                let mut list = finalizers.as_array().cloned().unwrap_or_default();
+                list.push(json!("kubernetes"));
+                *finalizers = Value::Array(list);
+            }
+        }
+        ("", "Node") => {
+            let taint = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
+            let taints = &mut object["spec"]["taints"];
+            let mut list = taints.as_array().cloned().unwrap_or_default();
+            if !list
+                .iter()
+                .any(|other| other["key"] == taint["key"] && other["effect"] == taint["effect"])
+            {
+                list.push(taint);
+            }
+            *taints = Value::Array(list);
+        }
+        ("", "PersistentVolumeClaim") => {
+            object["status"] = json!({"phase": "Pending"});
+            add_finalizer(object, "kubernetes.io/pvc-protection");
+        }
+        ("", "PersistentVolume") => {
+            object["status"] = json!({"phase": "Pending"});
+            let created = object["metadata"]["creationTimestamp"].clone();
+            if !created.is_null() {
+                object["status"]["lastPhaseTransitionTime"] = created;
+            }
+            add_finalizer(object, "kubernetes.io/pv-protection");
+        }
+        ("", "Service") => service(object),
+        ("apps", "DaemonSet") => annotate(object, TEMPLATE_GENERATION, "1"),
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => store_versions(object),
+        ("batch", "Job") => job_selector(object),
+        _ => {}
+    }
+}
+
+/// What an update of the main resource keeps or derives.
+pub(super) fn prepare_update(gvk: &Gvk, old: &Value, new: &mut Value) {
+    match (gvk.group.as_str(), gvk.kind.as_str()) {
+        ("", "Namespace") | ("certificates.k8s.io", "CertificateSigningRequest") => {
+            restore(old, new, "spec");
+        }
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => store_versions(new),
+        ("", "Service") => {
+            keep_allocated(&old["spec"], &mut new["spec"]);
+            service(new);
+        }
+        ("apps", "DaemonSet") => {
+            let generation: i64 = old["metadata"]["annotations"][TEMPLATE_GENERATION]
+                .as_str()
+                .and_then(|text| text.parse().ok())
+                .unwrap_or(1);
+            let changed = old["spec"]["template"] != new["spec"]["template"];
+            annotate(
+                new,
+                TEMPLATE_GENERATION,
+                &(generation + i64::from(changed)).to_string(),
+            );
+        }
+        _ => {}
+    }
+}
+
+/// An update that leaves out what was allocated keeps it, as long as the type still has it.
+fn keep_allocated(old: &Value, new: &mut Value) {
+    if new["type"] == json!("ExternalName") || old["type"] == json!("ExternalName") {
+        return;
+    }
+    for name in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+        let absent = new
+            .get(name)
+            .is_none_or(|value| value.is_null() || *value == json!("") || *value == json!([]));
+        if absent {
+            restore(old, new, name);
+        }
+    }
+    let has_node_ports = matches!(new["type"].as_str(), Some("NodePort" | "LoadBalancer"));
+    if has_node_ports
+        && matches!(old["type"].as_str(), Some("NodePort" | "LoadBalancer"))
+        && new["allocateLoadBalancerNodePorts"] != json!(false)
+    {
+        if new["healthCheckNodePort"].as_i64().unwrap_or(0) == 0
+            && old["externalTrafficPolicy"] == new["externalTrafficPolicy"]
+        {
+            restore(old, new, "healthCheckNodePort");
+        }
+        let old_ports = old["ports"].as_array().cloned().unwrap_or_default();
+        for port in new["ports"].as_array_mut().into_iter().flatten() {
+            let same = |other: &&Value| {
+                other["port"] == port["port"]
+                    && other["protocol"] == port["protocol"]
+                    && other.get("nodePort").is_some()
+            };
+            if port["nodePort"].as_i64().unwrap_or(0) == 0
+                && let Some(kept) = old_ports.iter().find(same).map(|other| other["nodePort"].clone())
+            {
+                port["nodePort"] = kept;
+            }
+        }
+    }
+}
+
+/// `clusterIPs` mirrors `clusterIP`; families are those of a cluster with IPv4 alone. Addresses and node ports are
+/// allocated by the caller, which knows those in use.
+fn service(object: &mut Value) {
+    let spec = &mut object["spec"];
+    if spec["type"] == json!("ExternalName") {
+        if let Some(members) = spec.as_object_mut() {
+            for name in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+                members.remove(name);
+            }
+        }
+        return;
+    }
+    let first = spec["clusterIPs"]
+        .as_array()
+        .and_then(|list| list.first())
+        .cloned();
+    match (
+        spec.get("clusterIP")
+            .and_then(Value::as_str)
+            .filter(|ip| !ip.is_empty()),
+        first,
+    ) {
+        (Some(ip), None) => spec["clusterIPs"] = json!([ip]),
+        (None, Some(ip)) => spec["clusterIP"] = ip,
+        _ => {}
+    }
+    let selects = spec["selector"]
+        .as_object()
+        .is_some_and(|selector| !selector.is_empty());
+    let (families, policy) = if spec["clusterIP"] == json!("None") && !selects {
+        (json!(["IPv4", "IPv6"]), "RequireDualStack")
+    } else {
+        (json!(["IPv4"]), "SingleStack")
+    };
+    if spec["ipFamilies"].as_array().is_none_or(Vec::is_empty) {
+        spec["ipFamilies"] = families;
+    }
+    if spec.get("ipFamilyPolicy").is_none_or(Value::is_null) {
+        spec["ipFamilyPolicy"] = json!(policy);
+    }
+    if let Some(members) = spec.as_object_mut()
+        && members.get("clusterIP").is_some_and(Value::is_null)
+    {
+        members.remove("clusterIP");
+    }
+}
+
+/// A job without a selector of its own selects the pods that carry its UID.
+fn job_selector(object: &mut Value) {
+    if object["spec"]["manualSelector"] == json!(true) {
+        return;
+    }
+    let uid = object["metadata"]["uid"].clone();
+    let name = object["metadata"]["name"].clone();
+    if !uid.is_string() {
+        return;
+    }
+    let labels = &mut object["spec"]["template"]["metadata"]["labels"];
+    for (key, value) in [
+        ("batch.kubernetes.io/controller-uid", &uid),
+        ("batch.kubernetes.io/job-name", &name),
+        ("controller-uid", &uid),
+        ("job-name", &name),
+    ] {
+        labels[key] = value.clone();
+    }
+    object["spec"]["selector"]["matchLabels"]["batch.kubernetes.io/controller-uid"] = uid;
+}
+
+/// The storage version of a definition is among those that objects may be stored in.
+fn store_versions(object: &mut Value) {
+    let versions = object["spec"]["versions"].as_array().cloned().unwrap_or_default();
+    let stored = &mut object["status"]["storedVersions"];
+    for version in versions
+        .iter()
+        .filter(|version| version["storage"] == json!(true))
+    {
+        let mut list = stored.as_array().cloned().unwrap_or_default();
+        if !list.contains(&version["name"]) {
+            list.push(version["name"].clone());
+        }
+        *stored = Value::Array(list);
+    }
+}
+
+fn annotate(object: &mut Value, key: &str, value: &str) {
+    object["metadata"]["annotations"][key] = json!(value);
+}
+
+fn add_finalizer(object: &mut Value, finalizer: &str) {
+    let finalizers = &mut object["metadata"]["finalizers"];
+    let mut list = finalizers.as_array().cloned().unwrap_or_default();
+    if !list.iter().any(|other| other == finalizer) {
+        list.push(json!(finalizer));
+    }
+    *finalizers = Value::Array(list);
+}

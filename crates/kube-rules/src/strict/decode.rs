@@ -1,0 +1,431 @@
+//! Typed decoding: what Go's `json.Unmarshal` into the kind's struct and `json.Marshal` of the result would give.
+//!
+//! Upstream's objects pass through Go structs, so clients see: unknown fields gone, nulls and empty optional fields gone
+//! (unless a pointer holds them), structs that are not pointers always there, quantities and times in canonical form.
+
+use super::json::{Node, number};
+use crate::quantity::{FORMAT_ERROR, Quantity};
+use crate::schema::{Definition, Field, Shape, Type};
+use crate::time;
+use serde_json::{Map, Value, json};
+
+/// Strict errors are cut off here, as upstream's.
+const MAX_STRICT_ERRORS: usize = 100;
+
+/// The outcome of decoding.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    /// The first thing that does not fit its type; decoding fails with it.
+    pub(super) type_error: Option<String>,
+    /// Unknown and duplicate fields, in the order of the document.
+    pub(super) strict: Vec<String>,
+}
+
+/// Where we are.
+#[derive(Clone, Copy)]
+struct Context<'a> {
+    /// Name of the innermost Go struct, empty at the top.
+    owner: &'a str,
+    /// Path as Go's type errors have it (no indices), dotted.
+    fields: &'a str,
+    /// Path as strict errors have it (with indices).
+    path: &'a str,
+}
+
+/// Decodes a document of the kind `definition`.
+pub(super) fn decode(definition: &'static Definition, node: Node, findings: &mut Findings) -> Value {
+    let context = Context {
+        owner: "",
+        fields: "",
+        path: "",
+    };
+    match node {
+        Node::Object(members) => object(definition, members, context, findings),
+        other => {
+            findings.mismatch(&other, definition.go_name(), context);
+            Value::Null
+        }
+    }
+}
+
+impl Findings {
+    fn mismatch(&mut self, node: &Node, go_type: &str, context: Context) {
+        let mut what = node.go_kind().to_owned();
+        if let Node::Number(text) = node
+            && matches!(go_type, "int32" | "int64")
+        {
+            what = format!("number {text}");
+        }
+        let target = if context.owner.is_empty() {
+            format!("value of type {go_type}")
+        } else {
+            format!(
+                "struct field {}.{} of type {go_type}",
+                context.owner, context.fields
+            )
+        };
+        self.fail(format!("json: cannot unmarshal {what} into Go {target}"));
+    }
+
+    fn fail(&mut self, text: String) {
+        self.type_error.get_or_insert(text);
+    }
+
+    fn strict(&mut self, what: &str, path: &str) {
+        let text = format!("{what} field {path:?}");
+        if self.strict.len() < MAX_STRICT_ERRORS && !self.strict.contains(&text) {
+            self.strict.push(text);
+        }
+    }
+}
+
+fn join(path: &str, name: &str) -> String {
+    if path.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{path}.{name}")
+    }
+}
+
+fn object(
+    definition: &'static Definition,
+    members: Vec<(String, Node)>,
+    context: Context,
+    findings: &mut Findings,
+) -> Value {
+    let mut out = Map::new();
+    let mut seen: Vec<&'static str> = Vec::with_capacity(members.len());
+    for (name, node) in members {
+        let path = join(context.path, &name);
+        let Some(field) = definition.field(&name) else {
+            findings.strict("unknown", &path);
+            continue;
+        };
+        if seen.contains(&field.name) {
+            findings.strict("duplicate", &path);
+        }
+        seen.push(field.name);
+        let fields = join(context.fields, &name);
+        let inner = Context {
+            owner: definition.short_name(),
+            fields: &fields,
+            path: &path,
+        };
+        match decode_field(field, node, inner, findings) {
+            Some(value) => out.insert(name, value),
+            None => out.remove(&name),
+        };
+    }
+    for field in &definition.fields {
+        if !out.contains_key(field.name)
+            && let Some(value) = absent(field)
+        {
+            out.insert(field.name.to_owned(), value);
+        }
+    }
+    Value::Object(out)
+}
+
+/// The field's value as it is encoded again, `None` if it is left out.
+fn decode_field(field: &Field, node: Node, context: Context, findings: &mut Findings) -> Option<Value> {
+    if node == Node::Null {
+        return None;
+    }
+    let value = typed(&field.ty, field.go_type, node, context, findings);
+    let empty = match &value {
+        Value::Null => true,
+        Value::Bool(value) => !value,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(members) => members.is_empty() && field.ty.definition().is_none(),
+    };
+    let known = !field.go_type.is_empty();
+    let kept = !empty || field.pointer || field.always || !known || is_struct(&field.ty);
+    kept.then_some(value)
+}
+
+fn is_struct(ty: &Type) -> bool {
+    ty.definition().is_some()
+}
+
+/// What Go encodes for a field that was not sent.
+fn absent(field: &Field) -> Option<Value> {
+    if field.pointer {
+        return field.always.then_some(Value::Null);
+    }
+    if field.go_type.is_empty() {
+        return None;
+    }
+    if let Some(definition) = field.ty.definition() {
+        return (!field.omit_zero).then(|| match definition.shape {
+            Shape::Object => zero(definition),
+            Shape::Quantity => json!("0"),
+            Shape::IntOrString => json!(0),
+            Shape::Time | Shape::MicroTime | Shape::Any => Value::Null,
+        });
+    }
+    field.always.then(|| match &field.ty {
+        Type::String => json!(""),
+        Type::Int32 | Type::Int64 | Type::Number => json!(0),
+        Type::Boolean => json!(false),
+        _ => Value::Null,
+    })
+}
+
+/// The zero value of a struct.
+pub(crate) fn zero(definition: &'static Definition) -> Value {
+    let members = definition
+        .fields
+        .iter()
+        .filter_map(|field| Some((field.name.to_owned(), absent(field)?)))
+        .collect::<Map<_, _>>();
+    Value::Object(members)
+}
+
+fn typed(ty: &Type, go_type: &str, node: Node, context: Context, findings: &mut Findings) -> Value {
+    match (ty, node) {
+        (Type::Any, node) => node.into_value(),
+        (Type::Ref(_), node) => reference(ty, go_type, node, context, findings),
+        (Type::String, Node::String(text)) => Value::String(text),
+        (Type::Bytes, Node::String(text)) => {
+            if let Some(at) = bad_base64(&text) {
+                findings.fail(format!("illegal base64 data at input byte {at}"));
+            }
+            Value::String(text)
+        }
+        (Type::Boolean, Node::Bool(value)) => Value::Bool(value),
+        (Type::Number, Node::Number(text)) => number(&text),
+        (Type::Int32 | Type::Int64, Node::Number(text)) => {
+            let parsed = match ty {
+                Type::Int32 => text.parse::<i32>().ok().map(i64::from),
+                _ => text.parse::<i64>().ok(),
+            };
+            if let Some(value) = parsed {
+                return Value::from(value);
+            }
+            let name = if *ty == Type::Int32 { "int32" } else { "int64" };
+            findings.mismatch(&Node::Number(text), name, context);
+            Value::Null
+        }
+        (Type::List(item), Node::Array(nodes)) => {
+            let inner = go_type.strip_prefix("[]").unwrap_or_default();
+            let item_type = inner.trim_start_matches('*');
+            let values = nodes.into_iter().enumerate().map(|(index, node)| {
+                let path = format!("{}[{index}]", context.path);
+                if node == Node::Null {
+                    return if inner.starts_with('*') {
+                        Value::Null
+                    } else {
+                        zero_of(item)
+                    };
+                }
+                typed(
+                    item,
+                    item_type,
+                    node,
+                    Context {
+                        path: &path,
+                        ..context
+                    },
+                    findings,
+                )
+            });
+            Value::Array(values.collect())
+        }
+        (Type::Map(item), Node::Object(members)) => map(item, go_type, members, context, findings),
+        (ty, node) => {
+            let name = if go_type.is_empty() {
+                fallback_name(ty)
+            } else {
+                go_type.to_owned()
+            };
+            findings.mismatch_kind(&node, &name, context);
+            Value::Null
+        }
+    }
+}
+
+impl Findings {
+    /// A value of another kind altogether: Go then does not quote numbers.
+    fn mismatch_kind(&mut self, node: &Node, go_type: &str, context: Context) {
+        let target = if context.owner.is_empty() {
+            format!("value of type {go_type}")
+        } else {
+            format!(
+                "struct field {}.{} of type {go_type}",
+                context.owner, context.fields
+            )
+        };
+        self.fail(format!(
+            "json: cannot unmarshal {} into Go {target}",
+            node.go_kind()
+        ));
+    }
+}
+
+fn map(
+    item: &Type,
+    go_type: &str,
+    members: Vec<(String, Node)>,
+    context: Context,
+    findings: &mut Findings,
+) -> Value {
+    let rounded = go_type.ends_with(".ResourceList");
+    let item_type = go_type.split_once(']').map_or("", |(_, rest)| rest);
+    let mut out = Map::new();
+    for (name, node) in members {
+        let path = join(context.path, &name);
+        if out.contains_key(&name) {
+            findings.strict("duplicate", &path);
+        }
+        let value = if node == Node::Null {
+            zero_of(item)
+        } else {
+            typed(
+                item,
+                item_type,
+                node,
+                Context {
+                    path: &path,
+                    ..context
+                },
+                findings,
+            )
+        };
+        let value = if rounded { round_up(value) } else { value };
+        out.insert(name, value);
+    }
+    Value::Object(out)
+}
+
+/// Resource lists have no more than milli precision.
+fn round_up(value: Value) -> Value {
+    match value.as_str().map(Quantity::parse) {
+        Some(Ok(quantity)) => Value::String(quantity.round_up_to_milli().canonical()),
+        _ => value,
+    }
+}
+
+fn zero_of(ty: &Type) -> Value {
+    match ty {
+        Type::String | Type::Bytes => json!(""),
+        Type::Int32 | Type::Int64 | Type::Number => json!(0),
+        Type::Boolean => json!(false),
+        Type::Ref(_) => match ty.definition() {
+            Some(definition) if definition.shape == Shape::Object => zero(definition),
+            Some(definition) if definition.shape == Shape::Quantity => json!("0"),
+            _ => Value::Null,
+        },
+        _ => Value::Null,
+    }
+}
+
+fn fallback_name(ty: &Type) -> String {
+    match ty {
+        Type::String => "string".to_owned(),
+        Type::Bytes => "[]uint8".to_owned(),
+        Type::Int32 => "int32".to_owned(),
+        Type::Int64 => "int64".to_owned(),
+        Type::Number => "float64".to_owned(),
+        Type::Boolean => "bool".to_owned(),
+        Type::List(item) => format!("[]{}", fallback_name(item)),
+        Type::Map(item) => format!("map[string]{}", fallback_name(item)),
+        Type::Ref(_) => ty
+            .definition()
+            .map_or_else(String::new, |definition| definition.go_name().to_owned()),
+        Type::Any => "interface {}".to_owned(),
+    }
+}
+
+fn reference(ty: &Type, go_type: &str, node: Node, context: Context, findings: &mut Findings) -> Value {
+    let Some(definition) = ty.definition() else {
+        return Value::Null;
+    };
+    match (definition.shape, node) {
+        (Shape::Any, node) => node.into_value(),
+        (Shape::Object, Node::Object(members)) => object(definition, members, context, findings),
+        (Shape::Object, node) => {
+            let name = if go_type.is_empty() {
+                definition.go_name()
+            } else {
+                go_type
+            };
+            findings.mismatch_kind(&node, name, context);
+            Value::Null
+        }
+        (Shape::Quantity, Node::String(text) | Node::Number(text)) => match Quantity::parse(text.trim()) {
+            Ok(quantity) => Value::String(quantity.canonical()),
+            Err(error) => {
+                findings.fail(error.to_owned());
+                Value::Null
+            }
+        },
+        (Shape::Quantity, _) => {
+            findings.fail(FORMAT_ERROR.to_owned());
+            Value::Null
+        }
+        (Shape::IntOrString, Node::String(text)) => Value::String(text),
+        (Shape::IntOrString, Node::Number(text)) => {
+            if let Ok(value) = text.parse::<i32>() {
+                return Value::from(value);
+            }
+            findings.fail(format!(
+                "json: cannot unmarshal number {text} into Go value of type int32"
+            ));
+            Value::Null
+        }
+        (Shape::IntOrString, node) => {
+            findings.fail(format!(
+                "json: cannot unmarshal {} into Go value of type int32",
+                node.go_kind()
+            ));
+            Value::Null
+        }
+        (Shape::Time | Shape::MicroTime, Node::String(text)) => {
+            let canonical = if definition.shape == Shape::Time {
+                time::seconds(&text)
+            } else {
+                time::micros(&text)
+            };
+            match canonical {
+                Ok(text) => Value::String(text),
+                Err(error) => {
+                    findings.fail(error);
+                    Value::Null
+                }
+            }
+        }
+        (Shape::Time | Shape::MicroTime, node) => {
+            findings.fail(format!(
+                "json: cannot unmarshal {} into Go value of type string",
+                node.go_kind()
+            ));
+            Value::Null
+        }
+    }
+}
+
+/// Offset of the first byte that is no standard, padded base64. Line breaks are ignored, as in Go.
+fn bad_base64(text: &str) -> Option<usize> {
+    let bytes: Vec<(usize, u8)> = text
+        .bytes()
+        .enumerate()
+        .filter(|(_, byte)| !matches!(byte, b'\n' | b'\r'))
+        .collect();
+    let data = bytes
+        .iter()
+        .rposition(|(_, byte)| *byte != b'=')
+        .map_or(0, |last| last + 1);
+    for (at, byte) in &bytes[..data] {
+        if !(byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/')) {
+            return Some(*at);
+        }
+    }
+    let padding = bytes.len() - data;
+    match (bytes.len() % 4, padding) {
+        (0, 0..=2) => None,
+        (0, _) => Some(bytes.get(data).map_or(0, |(at, _)| *at)),
+        (_, _) => Some(text.len()),
+    }
+}

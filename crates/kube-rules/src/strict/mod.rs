@@ -1,0 +1,248 @@
+//! Decoding of what clients send.
+
+mod decode;
+pub(crate) mod json;
+#[cfg(test)]
+mod tests;
+
+use crate::gvk::Gvk;
+use crate::schema::{self, Definition};
+use crate::status::{ApiError, ApiResult};
+use json::Node;
+use serde_json::{Value, json};
+
+pub(super) use decode::zero;
+
+/// The query parameter `fieldValidation`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FieldValidation {
+    /// Unknown and duplicate fields are dropped silently.
+    Ignore,
+    /// They are dropped with a warning. The server's default.
+    #[default]
+    Warn,
+    /// They are refused.
+    Strict,
+}
+
+/// A decoded object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decoded {
+    /// In canonical form: as Go would encode it after decoding it (unknown fields, nulls and empty optional fields are
+    /// gone, quantities and times are canonical), with `apiVersion` and `kind`.
+    pub object: Value,
+    /// Texts for `Warning: 299 - "TEXT"` headers.
+    pub warnings: Vec<String>,
+}
+
+/// Decodes a JSON body into a built-in kind. A body without `kind` or `apiVersion` gets the expected ones.
+pub fn decode(expected: &Gvk, body: &[u8], mode: FieldValidation) -> ApiResult<Decoded> {
+    let node = parse_body(expected, body)?;
+    decode_node(expected, node, mode)
+}
+
+/// The same for a YAML body.
+pub fn decode_yaml(expected: &Gvk, body: &[u8], mode: FieldValidation) -> ApiResult<Decoded> {
+    let node = parse_yaml(expected, body)?;
+    decode_node(expected, node, mode)
+}
+
+/// Checks and canonicalises an object that came out of a patch. The error is text for [`crate::patch::undecodable`].
+pub fn check(expected: &Gvk, object: Value, mode: FieldValidation) -> Result<Decoded, String> {
+    check_kind(expected, &object)?;
+    typed(expected, Node::from(object), mode)
+}
+
+/// A JSON body as a document; errors are those of upstream's recognition of kinds.
+pub(super) fn parse_body(expected: &Gvk, body: &[u8]) -> ApiResult<Node> {
+    let node = json::parse(body).map_err(|error| {
+        let shown = if body.is_empty() {
+            "<empty>".to_owned()
+        } else {
+            shown(body)
+        };
+        unrecognized(
+            expected,
+            &format!("couldn't get version/kind; json parse error: {error} ({shown})"),
+        )
+    })?;
+    meta_is_text(expected, node, body)
+}
+
+/// A YAML body as a document.
+pub(super) fn parse_yaml(expected: &Gvk, body: &[u8]) -> ApiResult<Node> {
+    if json::parse(body).is_ok() {
+        return parse_body(expected, body);
+    }
+    let text = String::from_utf8_lossy(body);
+    let value: Value = serde_saphyr::from_str(&text).map_err(|error| {
+        let error = error.to_string();
+        let line = error.lines().next().unwrap_or_default();
+        unrecognized(expected, &format!("error converting YAML to JSON: yaml: {line}"))
+    })?;
+    meta_is_text(expected, Node::from(value), body)
+}
+
+fn meta_is_text(expected: &Gvk, node: Node, body: &[u8]) -> ApiResult<Node> {
+    const INTO: &str = r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
+    if !matches!(node, Node::Object(_)) {
+        let hex = body
+            .iter()
+            .fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
+        let error = format!(
+            "json: cannot unmarshal {} into Go value of type {INTO}",
+            node.go_kind()
+        );
+        return Err(unrecognized(
+            expected,
+            &format!("couldn't get version/kind; json parse error: {error} ({hex})"),
+        ));
+    }
+    for name in ["apiVersion", "kind"] {
+        if let Some(value) = node.get(name)
+            && !matches!(value, Node::String(_) | Node::Null)
+        {
+            let error = format!(
+                "json: cannot unmarshal {} into Go struct field .{name} of type string",
+                value.go_kind()
+            );
+            let shown = shown(body);
+            return Err(unrecognized(
+                expected,
+                &format!("couldn't get version/kind; json parse error: {error} ({shown})"),
+            ));
+        }
+    }
+    Ok(node)
+}
+
+/// A body in an error message: upstream cuts after a kilobyte.
+fn shown(body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(body);
+    text.chars().take(1024).collect()
+}
+
+fn unrecognized(expected: &Gvk, error: &str) -> ApiError {
+    let kind = &expected.kind;
+    ApiError::bad_request(format!(
+        "the object provided is unrecognized (must be of type {kind}): {error}"
+    ))
+}
+
+fn decode_node(expected: &Gvk, node: Node, mode: FieldValidation) -> ApiResult<Decoded> {
+    let text = |name: &str| {
+        node.get(name)
+            .and_then(Node::as_str)
+            .filter(|text| !text.is_empty())
+    };
+    let kind = text("kind").unwrap_or(&expected.kind).to_owned();
+    let version = match text("apiVersion") {
+        Some(version) => version.rsplit('/').next().unwrap_or(version).to_owned(),
+        None => expected.version.clone(),
+    };
+    let head = json!({"apiVersion": text("apiVersion"), "kind": text("kind")});
+    check_kind(expected, &head)
+        .and_then(|()| typed(expected, node, mode))
+        .map_err(|error| cannot_handle(expected, &kind, &version, &error))
+}
+
+/// 400 as upstream words it for a body whose kind is known.
+pub(super) fn cannot_handle(expected: &Gvk, kind: &str, version: &str, error: &str) -> ApiError {
+    ApiError::bad_request(format!(
+        "{kind} in version {version:?} cannot be handled as a {}: {error}",
+        expected.kind
+    ))
+}
+
+/// Decodes a part of an object by a definition of its own: the value, and unknown and duplicate fields by their path
+/// within the part.
+pub(super) fn decode_part(
+    definition: &'static Definition,
+    node: Node,
+) -> Result<(Value, Vec<String>), String> {
+    let mut findings = decode::Findings::default();
+    let value = decode::decode(definition, node, &mut findings);
+    match findings.type_error {
+        Some(error) => Err(error),
+        None => Ok((value, findings.strict)),
+    }
+}
+
+/// `apiVersion` and `kind` must be the expected ones, or absent.
+fn check_kind(expected: &Gvk, object: &Value) -> Result<(), String> {
+    let wanted = api_version(expected);
+    let api_version = object["apiVersion"]
+        .as_str()
+        .filter(|text| !text.is_empty())
+        .unwrap_or(&wanted);
+    let kind = object["kind"]
+        .as_str()
+        .filter(|text| !text.is_empty())
+        .unwrap_or(&expected.kind);
+    if api_version == wanted && kind == expected.kind {
+        return Ok(());
+    }
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let gvk = Gvk {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        kind: kind.to_owned(),
+    };
+    if schema::kind(&gvk).is_none() {
+        return Err(format!(
+            "no kind {kind:?} is registered for version {api_version:?} in scheme \"pkg/api/legacyscheme/scheme.go:30\""
+        ));
+    }
+    Err(format!(
+        "converting ({version}.{kind}) to ({}.{}): unknown conversion",
+        internal_package(&expected.group),
+        expected.kind
+    ))
+}
+
+/// Go package of the unversioned types of a group.
+fn internal_package(group: &str) -> &str {
+    if group.is_empty() {
+        "core"
+    } else {
+        group.split('.').next().unwrap_or(group)
+    }
+}
+
+/// `apiVersion` of a kind.
+pub(super) fn api_version(gvk: &Gvk) -> String {
+    if gvk.group.is_empty() {
+        gvk.version.clone()
+    } else {
+        format!("{}/{}", gvk.group, gvk.version)
+    }
+}
+
+fn typed(expected: &Gvk, node: Node, mode: FieldValidation) -> Result<Decoded, String> {
+    let definition = schema::kind(expected).ok_or_else(|| {
+        format!(
+            "no kind {:?} is registered for version {:?} in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
+            expected.kind,
+            api_version(expected)
+        )
+    })?;
+    let mut findings = decode::Findings::default();
+    let mut object = decode::decode(definition, node, &mut findings);
+    if let Some(error) = findings.type_error {
+        return Err(error);
+    }
+    let warnings = strictness(findings.strict, mode)?;
+    object["apiVersion"] = json!(api_version(expected));
+    object["kind"] = json!(expected.kind);
+    Ok(Decoded { object, warnings })
+}
+
+/// What unknown and duplicate fields mean under `fieldValidation`.
+pub(super) fn strictness(found: Vec<String>, mode: FieldValidation) -> Result<Vec<String>, String> {
+    match mode {
+        FieldValidation::Ignore => Ok(Vec::new()),
+        FieldValidation::Warn => Ok(found),
+        FieldValidation::Strict if found.is_empty() => Ok(found),
+        FieldValidation::Strict => Err(format!("strict decoding error: {}", found.join(", "))),
+    }
+}

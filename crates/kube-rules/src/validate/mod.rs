@@ -1,0 +1,162 @@
+//! What Kubernetes refuses, with its texts.
+
+mod container;
+mod control;
+mod coordination;
+pub(crate) mod errors;
+mod meta;
+mod other;
+mod pod;
+mod selector;
+mod service;
+mod signing;
+mod storage;
+#[cfg(test)]
+mod tests;
+mod volume;
+mod workload;
+
+use crate::crd;
+use crate::gvk::Gvk;
+use crate::status::FieldError;
+use errors::Errors;
+use serde_json::Value;
+
+/// Validates a new object of a built-in kind, after `strategy::prepare_create`.
+pub fn create(gvk: &Gvk, object: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    meta::create(gvk, object, &mut errors);
+    content(gvk, object, &mut errors);
+    if gvk.kind == "CustomResourceDefinition" {
+        errors.list.extend(crd::validate_definition(object));
+    }
+    if is_signing_request(gvk) {
+        signing::request(object, None, &mut errors);
+    }
+    errors.list
+}
+
+/// What the API group that a create came through asks beyond [`create`], which sees the stored form.
+pub fn create_through(served: &Gvk, stored: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    if served.group == "events.k8s.io" && served.kind == "Event" {
+        other::new_event(stored, &mut errors);
+    }
+    errors.list
+}
+
+/// Validates an update of the main resource, after `strategy::prepare_update`.
+pub fn update(gvk: &Gvk, old: &Value, new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    // Upstream checks the metadata of every update twice, for all kinds and for this kind, and reports it twice.
+    meta::update(old, new, &mut errors);
+    meta::update(old, new, &mut errors);
+    content(gvk, new, &mut errors);
+    let errors_of = &mut errors;
+    match (gvk.group.as_str(), gvk.kind.as_str()) {
+        ("", "Pod") => pod::update(old, new, errors_of),
+        ("apps", kind @ ("Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet")) => {
+            workload::update(kind, old, new, errors_of);
+        }
+        ("batch", "Job") => workload::job_update(old, new, errors_of),
+        ("", "Service") => service::update(old, new, errors_of),
+        ("discovery.k8s.io", "EndpointSlice") => service::endpoint_slice_update(old, new, errors_of),
+        ("", "ConfigMap") => other::immutable_data(old, new, errors_of),
+        ("", "Secret") => {
+            errors_of.immutable("type", &old["type"], &new["type"]);
+            other::immutable_data(old, new, errors_of);
+        }
+        ("", "Node") => other::node_update(old, new, errors_of),
+        ("", "PersistentVolumeClaim") => storage::claim_update(old, new, errors_of),
+        ("", "PersistentVolume") => storage::volume_update(old, new, errors_of),
+        ("storage.k8s.io", "StorageClass") => storage::storage_class_update(old, new, errors_of),
+        ("storage.k8s.io", "VolumeAttachment") => storage::attachment_update(old, new, errors_of),
+        ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => {
+            control::role_binding_update(old, new, errors_of);
+        }
+        ("scheduling.k8s.io", "PriorityClass") => other::priority_class_update(old, new, errors_of),
+        ("certificates.k8s.io", "CertificateSigningRequest") => {
+            signing::request(new, Some(old), errors_of);
+            signing::update(signing::Way::Main, old, new, errors_of);
+        }
+        ("coordination.k8s.io", "LeaseCandidate") => {
+            coordination::candidate_update(old, new, errors_of);
+        }
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => {
+            errors.list.extend(crd::validate_definition_update(old, new));
+        }
+        _ => {}
+    }
+    errors.list
+}
+
+/// Validates an update of `/status`, after `strategy::prepare_status_update`.
+pub fn status_update(gvk: &Gvk, old: &Value, new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    meta::update(old, new, &mut errors);
+    meta::update(old, new, &mut errors);
+    if let ("apps", kind @ ("Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet")) =
+        (gvk.group.as_str(), gvk.kind.as_str())
+    {
+        workload::status(kind, new, &mut errors);
+    }
+    if is_signing_request(gvk) {
+        signing::request(new, Some(old), &mut errors);
+        signing::update(signing::Way::Status, old, new, &mut errors);
+    }
+    errors.list
+}
+
+/// Validates an update of `/approval`.
+pub fn approval_update(gvk: &Gvk, old: &Value, new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    meta::update(old, new, &mut errors);
+    if is_signing_request(gvk) {
+        signing::request(new, Some(old), &mut errors);
+        signing::update(signing::Way::Approval, old, new, &mut errors);
+    }
+    errors.list
+}
+
+fn is_signing_request(gvk: &Gvk) -> bool {
+    gvk.group == "certificates.k8s.io" && gvk.kind == "CertificateSigningRequest"
+}
+
+/// What is checked of every version of an object.
+fn content(gvk: &Gvk, object: &Value, errors: &mut Errors) {
+    match (gvk.group.as_str(), gvk.kind.as_str()) {
+        ("", "Pod") => pod::spec(&object["spec"], "spec", errors),
+        ("", "PodTemplate") => pod::template(&object["template"], "template", errors),
+        ("apps", kind @ ("Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet")) => {
+            workload::create(kind, object, errors);
+        }
+        ("batch", "Job") => workload::job(&object["spec"], "spec", errors),
+        ("batch", "CronJob") => workload::cron_job(object, errors),
+        ("", "Service") => service::create(object, errors),
+        ("", "Endpoints") => service::endpoints(object, errors),
+        ("discovery.k8s.io", "EndpointSlice") => service::endpoint_slice(object, errors),
+        ("", "ConfigMap") => other::config_map(object, errors),
+        ("", "Secret") => other::secret(object, errors),
+        ("", "Node") => other::node(object, errors),
+        ("", "Event") => other::event(object, errors),
+        ("coordination.k8s.io", "Lease") => coordination::lease(object, errors),
+        ("coordination.k8s.io", "LeaseCandidate") => coordination::candidate(object, errors),
+        ("policy", "PodDisruptionBudget") => other::budget(object, errors),
+        ("", "PersistentVolumeClaim") => storage::claim(object, errors),
+        ("", "PersistentVolume") => storage::volume(object, errors),
+        ("storage.k8s.io", "StorageClass") => storage::storage_class(object, errors),
+        ("storage.k8s.io", "VolumeAttachment") => storage::attachment(object, errors),
+        ("rbac.authorization.k8s.io", "Role" | "ClusterRole") => control::role(object, errors),
+        ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => {
+            control::role_binding(object, errors);
+        }
+        (
+            "admissionregistration.k8s.io",
+            "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration",
+        ) => {
+            control::webhooks(object, errors);
+        }
+        ("scheduling.k8s.io", "PriorityClass") => other::priority_class(object, errors),
+        _ => {}
+    }
+}
