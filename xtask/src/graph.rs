@@ -48,7 +48,11 @@ fn stated(text: &str) -> anyhow::Result<Edges> {
         };
         let to = to.split('(').next().unwrap_or_default();
         let from = from.trim();
-        if !from.is_empty() && from.chars().all(|c| c.is_ascii_lowercase() || c == ' ') {
+        if !from.is_empty()
+            && from
+                .chars()
+                .all(|c| c.is_ascii_lowercase() || c == ' ' || c == '-')
+        {
             edges.insert(
                 from.to_owned(),
                 to.split(',').map(|name| name.trim().to_owned()).collect(),
