@@ -25,17 +25,18 @@ use tokio_util::sync::CancellationToken;
 
 /// Why an agent does not run, or no longer. One line for people; [`AgentError::exit_code`] for the process.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the message of a variant says what its fields are")]
 pub enum AgentError {
-    /// Flags.
+    /// The flags do not make sense.
     #[error(transparent)]
     Args(#[from] ArgsError),
-    /// The key file.
+    /// There is no key that can be used.
     #[error(transparent)]
     Key(#[from] KeyFileError),
-    /// The state directory.
+    /// The state directory cannot be used.
     #[error(transparent)]
     State(#[from] StateError),
-    /// The way to the API server.
+    /// There is no client of the API server.
     #[error(transparent)]
     Client(#[from] ClientError),
     /// An address is taken, or not ours.
@@ -43,15 +44,12 @@ pub enum AgentError {
     Bind {
         /// Flag that named it.
         flag: &'static str,
-        /// Address.
         address: SocketAddr,
-        /// Why.
         source: io::Error,
     },
     /// The Node was registered again, or moved to another zone: the agent has to begin anew.
     #[error("Node {node} changed (UID {uid}, zone {zone}): start the agent again")]
     Moved {
-        /// Node.
         node: String,
         /// Its UID now.
         uid: String,
@@ -93,15 +91,15 @@ pub async fn run(args: AgentArgs, shutdown: CancellationToken) -> Result<(), Age
 
 /// An agent with everything it needs from outside.
 pub struct Agent {
-    /// Flags that hold together.
+    /// The flags, checked against each other.
     pub settings: Settings,
-    /// Its key.
+    /// The key that signs what the agent says.
     pub key: SigningKey,
-    /// Its memory.
+    /// What outlives a restart.
     pub state: StateDir,
-    /// Its socket.
+    /// The socket for datagrams of peers.
     pub socket: UdpSocket,
-    /// Its way to the API server.
+    /// A client of the API server.
     pub client: Client,
     /// Where the admin endpoints are served.
     pub admin: Option<TcpListener>,
@@ -245,7 +243,11 @@ impl Agent {
             metrics,
             stop.clone(),
         )));
-        parts.spawn(done(tell_kubelet(own_kubelet.clone(), own_events, stop.clone())));
+        parts.spawn(done(report_kubelet(
+            own_kubelet.clone(),
+            own_events,
+            stop.clone(),
+        )));
         if let (Some(local), Some(advertised)) = (settings.kubelet, settings.kubelet_advertise) {
             parts.spawn(done(kubelet::watch(
                 local,
@@ -391,7 +393,7 @@ async fn remember(mut state: StateDir, mut learned: mpsc::UnboundedReceiver<Lear
     }
 }
 
-async fn tell_kubelet(
+async fn report_kubelet(
     mut own: watch::Receiver<OwnKubelet>,
     events: mpsc::Sender<Event>,
     stop: CancellationToken,

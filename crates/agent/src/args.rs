@@ -105,9 +105,9 @@ pub struct Settings {
     pub kubelet_advertise: Option<SocketAddr>,
     /// Zone of nodes without a label.
     pub zone_default: Option<String>,
-    /// Heartbeat period.
+    /// Time from one heartbeat to the next.
     pub period: Duration,
-    /// Check plugins.
+    /// The plugins that check a suspect before a vote.
     pub checks: Vec<CheckPlugin>,
     /// How to stand for the zone's Lease, as an identity that begins with this one; `None`: report without it,
     /// whenever the zone's ranking says so.

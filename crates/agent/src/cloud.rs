@@ -136,19 +136,20 @@ impl Cloud {
         self.client.clone()
     }
 
-    /// UID and zone of the agent's Node.
+    /// UID and zone of the agent's Node. Only its metadata is read: the rest, with the list of a node's images, can be larger
+    /// than everything else that an agent holds.
     pub(crate) async fn home(&self, zone_default: Option<&str>) -> Result<Home, CloudError> {
         let nodes: Api<Node> = Api::all(self.client.clone());
-        let node = bounded("reading the agent's Node", nodes.get(&self.node)).await?;
-        self.tell(names::kept_out_of_rosters(node.labels()));
+        let node = bounded("reading the agent's Node", nodes.get_metadata(&self.node)).await?;
+        self.report_kept_out(names::kept_out_of_rosters(node.labels()));
         let zone = names::zone_of(node.labels(), zone_default)
             .ok_or_else(|| CloudError::NoZone(self.node.clone()))?;
         let node_uid = node.uid().ok_or_else(|| CloudError::NoUid(self.node.clone()))?;
         Ok(Home { node_uid, zone })
     }
 
-    /// Says once that the node can be in no roster, and when it can again.
-    fn tell(&self, kept_out: Option<String>) {
+    /// Logs once that the node can be in no roster, and when it can again.
+    fn report_kept_out(&self, kept_out: Option<String>) {
         let has_changed = self.kept_out.send_if_modified(|known| {
             let differs = *known != kept_out;
             known.clone_from(&kept_out);

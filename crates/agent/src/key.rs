@@ -8,37 +8,20 @@ use std::path::{Path, PathBuf};
 
 /// Why there is no key. Each message names the file and what to do; the contents of the file never appear.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the message of a variant says what its fields are")]
 pub enum KeyFileError {
     /// The file cannot be read.
     #[error("cannot read the agent's key {}: {source}; make one with `evenkeel agent keygen --out {}`", path.display(), path.display())]
-    Read {
-        /// File.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     /// It does not hold a key.
     #[error("the agent's key {} is no key: {source}; make one with `evenkeel agent keygen --out FILE`", path.display())]
-    Malformed {
-        /// File.
-        path: PathBuf,
-        /// Why.
-        source: KeyError,
-    },
+    Malformed { path: PathBuf, source: KeyError },
     /// There is such a file already.
     #[error("{} exists and is not overwritten: peers know its key; remove it first if that is meant", path.display())]
-    Exists {
-        /// File.
-        path: PathBuf,
-    },
+    Exists { path: PathBuf },
     /// The file cannot be written.
     #[error("cannot write the agent's key {}: {source}", path.display())]
-    Write {
-        /// File.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Write { path: PathBuf, source: io::Error },
 }
 
 /// Reads the key.

@@ -1,7 +1,7 @@
 //! The node's own kubelet: does it answer, and with which certificate?
 
+use crate::check::{Outcome, kubelet};
 use evenkeel_api::zone::KubeletEndpoint;
-use evenkeel_probe::check::{Outcome, kubelet};
 use evenkeel_zone::verdict::Health;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -43,7 +43,7 @@ pub(crate) async fn watch(
             .endpoint
             .as_ref()
             .map(|endpoint| endpoint.certificate_sha256.clone());
-        let (answers, pin) = look(local, pin).await;
+        let (answers, pin) = inspect(local, pin).await;
         failures = if answers { 0 } else { failures + 1 };
         state.send_if_modified(|state| {
             let before = state.clone();
@@ -67,7 +67,7 @@ pub(crate) async fn watch(
 }
 
 /// Whether it answers, and its certificate's digest where that is news.
-async fn look(local: SocketAddr, pin: Option<String>) -> (bool, Option<String>) {
+async fn inspect(local: SocketAddr, pin: Option<String>) -> (bool, Option<String>) {
     if let Some(pin) = pin {
         match kubelet::check(local, &pin, WITHIN).await {
             Outcome::Alive { identity: true } => return (true, None),

@@ -10,7 +10,7 @@
 //! | [`agent`] | puts the parts together |
 //! | `cloud` | the API server: the agent's own Node, its AgentStatus, the zone's ZoneHealth; whether it is reached |
 //! | `zone` | the datagram loop around the engine |
-//! | `checks` | what the check plugins say of a suspect's kubelet |
+//! | `check` | the check plugins: is a suspect's machine there, and is it that node's kubelet that answers? |
 //! | `kubelet` | the node's own kubelet |
 //! | `reporter` | the zone's Lease and the writing of ZoneHealth |
 //! | `metrics` | numbers |
@@ -35,7 +35,7 @@
 
 pub mod agent;
 pub mod args;
-mod checks;
+mod check;
 mod cloud;
 pub mod key;
 mod kubelet;

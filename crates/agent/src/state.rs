@@ -22,7 +22,7 @@ pub struct Memory {
     pub node: String,
     /// UID of the Node.
     pub node_uid: String,
-    /// Its zone.
+    /// The zone that the node is in.
     pub zone: String,
     /// The last roster.
     pub roster: Option<RosterSpec>,
@@ -46,23 +46,14 @@ impl Memory {
 
 /// Why the state directory cannot be used. The message names it.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the message of a variant says what its fields are")]
 pub enum StateError {
     /// It cannot be made.
     #[error("cannot use --state-dir {}: {source}", path.display())]
-    Directory {
-        /// Directory.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Directory { path: PathBuf, source: io::Error },
     /// The file in it cannot be read.
     #[error("cannot read {}: {source}", path.display())]
-    Read {
-        /// File.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     /// The file in it cannot be written.
     #[error(transparent)]
     Write(#[from] WriteError),

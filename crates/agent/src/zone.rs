@@ -1,7 +1,7 @@
 //! The datagram loop around the engine.
 
 use crate::args::Settings;
-use crate::checks;
+use crate::check;
 use crate::cloud::Seen;
 use crate::metrics::{Metrics, Reason, Result as Outcome};
 use crate::reporter::Draft;
@@ -265,7 +265,7 @@ impl ZoneLoop {
                     self.learn(Learned::SeenAlive(member.uid.clone()));
                 }
             }
-            Output::Note(note) => self.tell(&note),
+            Output::Note(note) => self.log(&note),
             Output::Refused(reason) => {
                 self.metrics.refused.get_or_create(&Reason { reason }).inc();
             }
@@ -289,7 +289,7 @@ impl ZoneLoop {
         let permit = checks.clone().try_acquire_owned();
         tokio::spawn(async move {
             let result = if permit.is_ok() {
-                checks::check(
+                check::check(
                     &plugins,
                     endpoint.as_ref(),
                     source,
@@ -313,7 +313,7 @@ impl ZoneLoop {
         });
     }
 
-    fn tell(&self, note: &Note) {
+    fn log(&self, note: &Note) {
         match note {
             Note::Edge { subject, state } => tracing::info!(node = subject, ?state, "edge changed"),
             Note::Suspect { subject, down, live } => tracing::info!(node = subject, down, live, "suspect"),

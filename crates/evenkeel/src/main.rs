@@ -1,14 +1,13 @@
 //! Evenkeel's command line: each sub-command is a thin face on a crate.
 
-mod failure;
 mod vnode;
 
 use clap::{Parser, Subcommand, ValueEnum as _};
 use evenkeel_elect::{ElectArgs, keeper::KeeperArgs};
 use evenkeel_failover::status::{self, StatusArgs};
+use evenkeel_net::failure::Failure;
 use evenkeel_net::log::LogArgs;
 use evenkeel_probe::cli::{self as probe_cli, ProbeArgs};
-use failure::Failure;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use tokio_util::sync::CancellationToken;
@@ -68,7 +67,7 @@ fn main() -> ExitCode {
         Command::Status(args) => show(&cli.log, args),
         Command::ElectKeeper(args) => keep(&cli.log, args),
     });
-    started.unwrap_or_else(Failure::report)
+    started.unwrap_or_else(|failure| failure.report("evenkeel"))
 }
 
 /// Signals are the command's, too: the runner takes them itself.
@@ -139,7 +138,7 @@ async fn serve(log: &LogArgs, service: Service) -> Result<ExitCode, Failure> {
     };
     let _traces = log.init_traced(level, "evenkeel").map_err(Failure::usage)?;
     let shutdown = evenkeel_net::shutdown::on_signals().map_err(|error| Failure::later(&error))?;
-    evenkeel_lab::stop_with_parent(&shutdown).map_err(|error| Failure::later(&error))?;
+    evenkeel_net::shutdown::stop_with_parent(&shutdown).map_err(|error| Failure::later(&error))?;
     Box::pin(run(service, shutdown)).await
 }
 

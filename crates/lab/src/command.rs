@@ -352,6 +352,7 @@ fn settings(args: &LabArgs, shape: Shape) -> Result<Settings, LabError> {
         profile: shape.profile,
         port: args.port,
         dir: args.dir.clone(),
+        agent: supervise::agent_beside(&program),
         program,
         subnet: args.subnet,
         agents: !args.without_agents,

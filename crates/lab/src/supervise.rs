@@ -1,5 +1,5 @@
 //! Child processes: agents, the controller and the stand-in for the stock controllers run as processes of the
-//! same binary, are restarted as a kubelet would, and never outlive the lab.
+//! same binary (agents of the small one, where it lies beside it), are restarted as a kubelet would, and never outlive the lab.
 //!
 //! Each child's standard input is a pipe whose other end only the lab holds. However the lab ends, the kernel
 //! closes that end, and [`stop_with_parent`] in the child stops it. So nothing is left, also after `kill -9`. A process
@@ -13,9 +13,9 @@ use nix::{
 use std::{
     ffi::OsString,
     fs::OpenOptions,
-    io::{self, Read as _},
+    io,
     net::SocketAddr,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
     time::Duration,
 };
@@ -25,8 +25,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Set to `1` for processes that must end with whoever holds their standard input.
-pub const PARENT_STDIN: &str = "EVENKEEL_PARENT_STDIN";
+pub use evenkeel_net::shutdown::{PARENT_STDIN, stop_with_parent};
+
 /// Names the binary that is started for children; without it, the running one.
 pub const BINARY: &str = "EVENKEEL_BIN";
 
@@ -34,32 +34,6 @@ pub const BINARY: &str = "EVENKEEL_BIN";
 const RESTART_AFTER: Duration = Duration::from_secs(1);
 /// Time a process gets to stop by itself.
 const GRACE: Duration = Duration::from_secs(5);
-
-/// Makes this process end with the one that started it, if it was started by a lab (see [`PARENT_STDIN`]): at the
-/// end of standard input `shutdown` is cancelled, and 5 s later the process ends by force. Call once, first thing
-/// in every long-running command, before anything else reads standard input.
-pub fn stop_with_parent(shutdown: &CancellationToken) -> io::Result<()> {
-    if std::env::var_os(PARENT_STDIN).is_none_or(|value| value != "1") {
-        return Ok(());
-    }
-    let shutdown = shutdown.clone();
-    std::thread::Builder::new()
-        .name("parent".to_owned())
-        .spawn(move || {
-            let mut rest = [0; 64];
-            loop {
-                match io::stdin().read(&mut rest) {
-                    Ok(0) => break,
-                    Err(error) if error.kind() != io::ErrorKind::Interrupted => break,
-                    Ok(_) | Err(_) => {}
-                }
-            }
-            shutdown.cancel();
-            std::thread::sleep(GRACE);
-            std::process::abort();
-        })?;
-    Ok(())
-}
 
 /// What is started.
 #[derive(Clone, Debug)]
@@ -127,6 +101,12 @@ pub struct Supervised {
 /// The binary that children run.
 pub fn binary() -> io::Result<PathBuf> {
     std::env::var_os(BINARY).map_or_else(std::env::current_exe, |path| Ok(path.into()))
+}
+
+/// The binary of the agent alone, if it lies beside this one.
+pub fn agent_beside(binary: &Path) -> Option<PathBuf> {
+    let agent = binary.with_file_name("evenkeel-agent");
+    agent.is_file().then_some(agent)
 }
 
 impl Supervised {
@@ -430,5 +410,23 @@ fn told(status: ExitStatus) -> String {
             Err(_) => format!("signal {signal}"),
         },
         (None, None) => status.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_agents_own_binary_is_used_where_it_lies_beside_the_other() {
+        let place = tempfile::tempdir().unwrap();
+        let binary = place.path().join("evenkeel");
+        assert_eq!(agent_beside(&binary), None);
+        let agent = place.path().join("evenkeel-agent");
+        std::fs::create_dir(&agent).unwrap();
+        assert_eq!(agent_beside(&binary), None, "a folder is no binary");
+        std::fs::remove_dir(&agent).unwrap();
+        std::fs::write(&agent, "").unwrap();
+        assert_eq!(agent_beside(&binary), Some(agent));
     }
 }

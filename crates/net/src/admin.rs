@@ -92,7 +92,7 @@ impl Admin {
         self.lock().ready.push(Check::new(name, check));
     }
 
-    /// Registers metrics.
+    /// Gives access to the registry, to register metrics in it.
     pub fn register<T>(&self, register: impl FnOnce(&mut Registry) -> T) -> T {
         register(&mut self.lock().metrics)
     }

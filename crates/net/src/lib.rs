@@ -2,9 +2,8 @@
 
 pub mod admin;
 pub mod client;
-#[cfg(feature = "cri")]
-pub mod cri;
 pub mod duration;
+pub mod failure;
 pub mod file;
 pub mod log;
 pub mod pki;

@@ -15,7 +15,7 @@ const BACKLOG: usize = 4096;
 /// How log lines look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
-    /// For people.
+    /// One line for each event, for people.
     #[default]
     Text,
     /// One JSON object a line.

@@ -17,20 +17,18 @@ pub use request::Signing;
 
 /// Why a certificate could not be made or read.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the message of a variant says what its fields are")]
 pub enum PkiError {
     /// Key or certificate could not be generated.
     #[error("cannot issue a certificate for {subject}")]
     Issue {
-        /// Common name.
         subject: String,
-        /// Why.
         #[source]
         source: rcgen::Error,
     },
     /// PEM text does not hold what it should.
     #[error("cannot read {what}: {reason}")]
     Read {
-        /// Which part.
         what: String,
         /// What is wrong.
         reason: String,
@@ -40,7 +38,7 @@ pub enum PkiError {
 /// A certificate with its key, PEM.
 #[derive(Clone)]
 pub struct Identity {
-    /// Leaf first.
+    /// The chain in PEM, the leaf first.
     pub certificate_pem: String,
     /// PKCS#8. Secret: never logged, `Debug` hides it.
     pub key_pem: String,
@@ -74,18 +72,18 @@ impl fmt::Debug for Ca {
 /// Names in a serving certificate.
 #[derive(Clone, Debug, Default)]
 pub struct ServerNames {
-    /// DNS names.
+    /// DNS names that the certificate is valid for.
     pub dns: Vec<String>,
-    /// Addresses.
+    /// IP addresses that the certificate is valid for.
     pub ips: Vec<IpAddr>,
 }
 
 /// Not before and not after, seconds since the epoch. X.509 ends with the year 9999.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validity {
-    /// First second.
+    /// First second of validity, since the Unix epoch.
     pub from: i64,
-    /// Last second.
+    /// Last second of validity, since the Unix epoch.
     pub until: i64,
 }
 

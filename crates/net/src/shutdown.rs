@@ -1,7 +1,14 @@
 //! Graceful stop.
 
+use std::io::{self, Read as _};
+use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
+
+/// Set to `1` for processes that must end with whoever holds their standard input.
+pub const PARENT_STDIN: &str = "EVENKEEL_PARENT_STDIN";
+/// Time that a process gets to stop by itself once the one that started it is gone.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// A token that SIGINT and SIGTERM cancel; a second signal ends the process at once with 128 + its number.
 ///
@@ -27,6 +34,32 @@ pub fn on_signals() -> std::io::Result<CancellationToken> {
         std::process::exit(128 + second.as_raw_value());
     });
     Ok(token)
+}
+
+/// Makes this process end with the one that started it, if it was started by a lab (see [`PARENT_STDIN`]): at the
+/// end of standard input `shutdown` is cancelled, and 5 s later the process ends by force. Call once, first thing
+/// in every long-running command, before anything else reads standard input.
+pub fn stop_with_parent(shutdown: &CancellationToken) -> io::Result<()> {
+    if std::env::var_os(PARENT_STDIN).is_none_or(|value| value != "1") {
+        return Ok(());
+    }
+    let shutdown = shutdown.clone();
+    std::thread::Builder::new()
+        .name("parent".to_owned())
+        .spawn(move || {
+            let mut rest = [0; 64];
+            loop {
+                match io::stdin().read(&mut rest) {
+                    Ok(0) => break,
+                    Err(error) if error.kind() != io::ErrorKind::Interrupted => break,
+                    Ok(_) | Err(_) => {}
+                }
+            }
+            shutdown.cancel();
+            std::thread::sleep(GRACE);
+            std::process::abort();
+        })?;
+    Ok(())
 }
 
 async fn next(interrupt: &mut Signal, terminate: &mut Signal) -> SignalKind {

@@ -50,7 +50,7 @@ impl EventAbout {
     }
 }
 
-/// Takes events.
+/// Receives the events of a prober.
 ///
 /// Called while the manager holds its lock: an implementation never blocks, and never calls the manager.
 pub trait EventSink: Send + Sync + 'static {
@@ -58,7 +58,7 @@ pub trait EventSink: Send + Sync + 'static {
     fn record(&self, about: EventAbout, event: Event);
 }
 
-/// Nowhere.
+/// Discards events.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NullSink;
 

@@ -1,7 +1,6 @@
-//! Probes, as a kubelet makes them, and checks of whole machines.
+//! Probes, as a kubelet makes them.
 //!
-//! [`core`] decides, [`handler`] asks, [`manager`] runs workers; [`check`] tells whether a machine is there and is the
-//! one that is meant. Handlers and checks connect and speak HTTP by the same code.
+//! [`core`] decides, [`handler`] asks, [`manager`] runs workers.
 //!
 //! ```
 //! use evenkeel_probe::core::{Container, Outcome, Port, Target};
@@ -26,7 +25,6 @@
 //! # });
 //! ```
 
-pub mod check;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod core;

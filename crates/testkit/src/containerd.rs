@@ -2,7 +2,7 @@
 //! machine's.
 
 use super::find;
-use evenkeel_net::cri::{self, Client};
+use evenkeel_cri::{self as cri, Client};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, Uid};
 use std::collections::HashMap;

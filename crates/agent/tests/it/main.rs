@@ -8,6 +8,7 @@
 )]
 
 mod bad_input;
+mod binary;
 mod link;
 mod machine;
 mod verdicts;

@@ -53,6 +53,8 @@ pub struct Settings {
     pub dir: PathBuf,
     /// The `evenkeel` binary that is run for agents, controller and stand-in.
     pub program: PathBuf,
+    /// The binary of the agent alone; without it, agents are run by `program`, too.
+    pub agent: Option<PathBuf>,
     /// Third octet of the lab's addresses.
     pub subnet: u8,
     /// `false` leaves out agents and controller: stock Kubernetes alone.
@@ -264,7 +266,13 @@ impl Lab {
                 1 => "Evenkeel's controller".to_owned(),
                 count => format!("{count} of Evenkeel's controllers"),
             };
-            progress(&format!("starting {controllers} and one agent on each node"));
+            let binary = match self.settings.agent {
+                Some(_) => "evenkeel-agent",
+                None => "evenkeel agent",
+            };
+            progress(&format!(
+                "starting {controllers} and one agent on each node ({binary})"
+            ));
             self.start_evenkeel(&api).await?;
         }
         Ok(())

@@ -149,7 +149,8 @@ impl Lab {
                 self.settings.stock.grace_period.to_string(),
             )
             .with("--admin", admin.to_string());
-        self.start_as(name, flags, admin, Some(name.to_owned()))
+        let program = self.settings.program.clone();
+        self.start_as(program, name, flags, admin, Some(name.to_owned()))
     }
 
     /// One address in front of the webhooks of several controllers.
@@ -177,7 +178,8 @@ impl Lab {
         self.generate_key(&key).await?;
         let state = self.directory.folder(&format!("nodes/{}/state", node.name()))?;
         let admin = SocketAddr::from((inner, AGENT_ADMIN));
-        let flags = Flags::of("agent")
+        let (program, flags) = self.agent();
+        let flags = flags
             .with("--node", node.name())
             .with("--kubeconfig", kubeconfig)
             .with("--listen", format!("{inner}:{}", plan.agent_port))
@@ -188,7 +190,16 @@ impl Lab {
             .with("--kubelet-advertise", format!("{outer}:{}", plan.kubelet_port))
             .with("--zone-default", DEFAULT_ZONE)
             .with("--admin", admin.to_string());
-        self.start_child(&format!("agent-{}", node.name()), flags, admin)
+        let name = format!("agent-{}", node.name());
+        self.start_as(program, &name, flags, admin, None)
+    }
+
+    /// The program that agents run, and the arguments that make it one.
+    fn agent(&self) -> (PathBuf, Flags) {
+        match &self.settings.agent {
+            Some(agent) => (agent.clone(), Flags(Vec::new())),
+            None => (self.settings.program.clone(), Flags::of("agent")),
+        }
     }
 
     /// A key of an earlier lab is used again: it is the same directory, so it is the same machine.
@@ -201,8 +212,10 @@ impl Lab {
             reason,
             log: self.directory.logs(),
         };
-        let output = tokio::process::Command::new(&self.settings.program)
-            .args(["agent", "keygen", "--out"])
+        let (program, flags) = self.agent();
+        let output = tokio::process::Command::new(program)
+            .args(flags.0)
+            .args(["keygen", "--out"])
             .arg(path)
             .stdin(std::process::Stdio::null())
             .kill_on_drop(true)
@@ -237,11 +250,12 @@ impl Lab {
     }
 
     fn start_child(&self, name: &str, flags: Flags, admin: SocketAddr) -> Result<Supervised, SetupError> {
-        self.start_as(name, flags, admin, None)
+        self.start_as(self.settings.program.clone(), name, flags, admin, None)
     }
 
     fn start_as(
         &self,
+        program: PathBuf,
         name: &str,
         flags: Flags,
         admin: SocketAddr,
@@ -249,7 +263,7 @@ impl Lab {
     ) -> Result<Supervised, SetupError> {
         let spec = ChildSpec {
             name: name.to_owned(),
-            program: self.settings.program.clone(),
+            program,
             args: flags.0,
             candidate,
             log: self.directory.log(name),

@@ -46,6 +46,7 @@ pub(crate) fn settings(place: &Path, program: PathBuf, subnet: u8) -> Settings {
         port: 0,
         dir: place.join("lab"),
         program,
+        agent: None,
         subnet,
         agents: false,
         stock: StockTimers::default(),

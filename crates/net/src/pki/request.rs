@@ -14,13 +14,13 @@ pub struct Signing<'a> {
     pub public_key: &'a [u8],
     /// DNS names and addresses.
     pub names: ServerNames,
-    /// E-mail addresses.
+    /// E-mail addresses that are asked for.
     pub emails: Vec<String>,
-    /// URIs.
+    /// URIs that are asked for.
     pub uris: Vec<String>,
-    /// keyUsage
+    /// The extension `keyUsage`.
     pub key_usages: Vec<KeyUsagePurpose>,
-    /// extendedKeyUsage
+    /// The extension `extendedKeyUsage`.
     pub extended_key_usages: Vec<ExtendedKeyUsagePurpose>,
     /// Not before and not after.
     pub validity: Validity,

@@ -15,30 +15,23 @@ const KILLED: i32 = 137;
 
 /// Something that a kubelet does about a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Deed {
-    /// Ends it because of a probe.
+pub(super) enum Action {
+    /// Ends a container because a probe failed.
     Kill {
-        /// Which container.
         container: Arc<str>,
-        /// Which probe.
+        /// The probe that failed.
         kind: Kind,
-        /// What it records.
+        /// The event that a kubelet records for it.
         event: Event,
         /// Time between TERM and KILL.
         grace: Duration,
-        /// Where that time stands.
+        /// The field of the manifest that sets this time.
         grace_of: &'static str,
     },
     /// Waits before it starts the container again.
-    BackOff {
-        /// Which container.
-        container: Arc<str>,
-        /// How long.
-        delay: Duration,
-    },
+    BackOff { container: Arc<str>, delay: Duration },
     /// Starts it again.
     Restart {
-        /// Which container.
         container: Arc<str>,
         /// The new container's ID.
         id: Arc<str>,
@@ -47,7 +40,6 @@ pub(super) enum Deed {
     },
     /// Leaves it ended.
     End {
-        /// Which container.
         container: Arc<str>,
         /// The restart policy that says so.
         policy: &'static str,
@@ -58,11 +50,11 @@ pub(super) enum Deed {
 
 /// The event, and the time that a kubelet gives a container which failed this probe: the probe's own, else the pod's, but
 /// two seconds at the least.
-pub(super) fn kill(pod: &Pod, container: &Container, kind: Kind, grace: Duration) -> Deed {
+pub(super) fn kill(pod: &Pod, container: &Container, kind: Kind, grace: Duration) -> Action {
     let own = container
         .probe(kind)
         .and_then(|probe| probe.termination_grace_period);
-    Deed::Kill {
+    Action::Kill {
         container: container.name.clone(),
         kind,
         event: Event::killing(kind, pod, container),
@@ -75,7 +67,7 @@ pub(super) fn kill(pod: &Pod, container: &Container, kind: Kind, grace: Duration
     }
 }
 
-/// One container.
+/// A container as it is simulated.
 #[derive(Clone, Debug)]
 struct Simulated {
     spec: Arc<Container>,
@@ -100,7 +92,7 @@ pub(super) struct Seen {
     pub(super) restarts: u32,
 }
 
-/// The kubelet.
+/// The simulated kubelet of one pod.
 #[derive(Clone, Debug)]
 pub(super) struct Kubelet {
     pod: Arc<Pod>,
@@ -205,7 +197,7 @@ impl Kubelet {
     }
 
     /// A probe whose failure restarts has failed for good, for the container of this ID.
-    pub(super) fn fail(&mut self, container: &str, id: &str, kind: Kind, now: Now) -> Vec<Deed> {
+    pub(super) fn fail(&mut self, container: &str, id: &str, kind: Kind, now: Now) -> Vec<Action> {
         let found = self.containers.iter().position(|candidate| {
             &*candidate.spec.name == container && &*candidate.id == id && candidate.state.is_running()
         });
@@ -217,7 +209,7 @@ impl Kubelet {
         let status = self.status();
         let spec = self.containers[index].spec.clone();
         let again = runs_again(&self.pod, &spec, KILLED, &status);
-        let mut deeds = vec![kill(&self.pod, &spec, kind, self.grace)];
+        let mut actions = vec![kill(&self.pod, &spec, kind, self.grace)];
         if all_restart(&self.pod, &status) {
             let running = |c: &Simulated| c.spec.role != Role::Init;
             let all: Vec<usize> = (0..self.containers.len())
@@ -225,13 +217,13 @@ impl Kubelet {
                 .collect();
             for index in all {
                 self.end(index);
-                deeds.push(self.start(index, now));
+                actions.push(self.start(index, now));
             }
         } else if again {
-            deeds.push(self.wait(index, now));
+            actions.push(self.wait(index, now));
         } else {
             let policy = spec.restart_policy.unwrap_or(self.pod.restart_policy);
-            deeds.push(Deed::End {
+            actions.push(Action::End {
                 container: spec.name.clone(),
                 policy: match policy {
                     crate::core::RestartPolicy::Always => "Always",
@@ -247,10 +239,10 @@ impl Kubelet {
                 .all(over)
             {
                 self.failed = true;
-                deeds.push(Deed::Fail);
+                actions.push(Action::Fail);
             }
         }
-        deeds
+        actions
     }
 
     /// When [`Kubelet::advance`] has something to do, on [`Now::mono`].
@@ -271,7 +263,7 @@ impl Kubelet {
     }
 
     /// Starts what is due to start again.
-    pub(super) fn advance(&mut self, now: Now) -> Vec<Deed> {
+    pub(super) fn advance(&mut self, now: Now) -> Vec<Action> {
         let due: Vec<usize> = (0..self.containers.len())
             .filter(|index| {
                 self.containers[*index]
@@ -290,7 +282,7 @@ impl Kubelet {
     }
 
     /// Starts it again, now or after the back-off.
-    fn wait(&mut self, index: usize, now: Now) -> Deed {
+    fn wait(&mut self, index: usize, now: Now) -> Action {
         let container = &mut self.containers[index];
         let delay = container.back_off.delay(now.mono, BackOff::MOST);
         container.again = Some((now.mono, now.mono.saturating_add(delay)));
@@ -298,13 +290,13 @@ impl Kubelet {
             return self.start(index, now);
         }
         container.state = ContainerState::Waiting;
-        Deed::BackOff {
+        Action::BackOff {
             container: container.spec.name.clone(),
             delay,
         }
     }
 
-    fn start(&mut self, index: usize, now: Now) -> Deed {
+    fn start(&mut self, index: usize, now: Now) -> Action {
         let container = &mut self.containers[index];
         let (ended, _) = container.again.take().unwrap_or((now.mono, now.mono));
         container
@@ -314,7 +306,7 @@ impl Kubelet {
         container.id = id(&container.spec.name, container.restarts);
         container.state = ContainerState::Running { started_at: now.wall };
         (container.started, container.ready) = (None, false);
-        Deed::Restart {
+        Action::Restart {
             container: container.spec.name.clone(),
             id: container.id.clone(),
             restarts: container.restarts,

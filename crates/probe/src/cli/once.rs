@@ -24,7 +24,7 @@ pub(super) struct Question {
     address: Option<IpAddr>,
     extras: Extras,
     compat: Compat,
-    /// For people.
+    /// Whom the probe asks, in words.
     target: String,
 }
 

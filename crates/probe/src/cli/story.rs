@@ -1,6 +1,6 @@
 //! What is told: each thing that happened, for people and for programs.
 
-use super::kubelet::Deed;
+use super::kubelet::Action;
 use super::once::EventJson;
 use super::words::{clean, span};
 use crate::core::{Kind, Reading};
@@ -269,10 +269,10 @@ impl Record {
     }
 }
 
-impl From<Deed> for What {
-    fn from(deed: Deed) -> Self {
-        match deed {
-            Deed::Kill {
+impl From<Action> for What {
+    fn from(action: Action) -> Self {
+        match action {
+            Action::Kill {
                 container,
                 kind,
                 event,
@@ -285,11 +285,11 @@ impl From<Deed> for What {
                 grace_from: grace_of,
                 event: event.into(),
             },
-            Deed::BackOff { container, delay } => Self::BackOff {
+            Action::BackOff { container, delay } => Self::BackOff {
                 container,
                 seconds: delay.as_secs_f64(),
             },
-            Deed::Restart {
+            Action::Restart {
                 container,
                 id,
                 restarts,
@@ -298,11 +298,11 @@ impl From<Deed> for What {
                 container_id: id,
                 restarts,
             },
-            Deed::End { container, policy } => Self::Ended {
+            Action::End { container, policy } => Self::Ended {
                 container,
                 restart_policy: policy,
             },
-            Deed::Fail => Self::Note {
+            Action::Fail => Self::Note {
                 message: "the pod has failed: no container runs any more, nor will".to_owned(),
             },
         }

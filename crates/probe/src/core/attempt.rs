@@ -1,9 +1,8 @@
 //! One attempt to probe: what is asked, of whom, and what is told about it.
 
-use super::{Compat, Container, Kind, Outcome, Pod, Probe, Role, Verdict, runs_again_when_killed};
+use super::{Compat, Container, Kind, Outcome, Pod, Probe, Role, Target, Verdict, runs_again_when_killed};
 use evenkeel_api::names::events::{KILLING, PROBE_WARNING, UNHEALTHY};
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,29 +23,16 @@ impl fmt::Display for Key {
     }
 }
 
-/// Whom a handler asks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
-    /// The pod's address; `None` before it has one.
-    pub address: Option<IpAddr>,
-    /// The address to ask from, where it matters which of several the other side sees.
-    pub source: Option<IpAddr>,
-    /// The container's specification: named ports, environment.
-    pub container: Arc<super::Container>,
-    /// The container's ID, with its scheme (`containerd://…`).
-    pub container_id: Arc<str>,
-}
-
 /// What a handler is asked to do.
 #[derive(Clone, Debug)]
 pub struct Attempt {
     /// To be handed back with the outcome.
     pub ticket: u64,
-    /// Whose attempt.
+    /// The worker that makes the attempt.
     pub key: Key,
-    /// Whom to ask.
+    /// The container that is probed.
     pub target: Target,
-    /// What to ask.
+    /// The probe that is made.
     pub probe: Arc<Probe>,
     /// Whose rules apply.
     pub compat: Compat,
@@ -72,7 +58,7 @@ pub struct Event {
     pub warning: bool,
     /// `Unhealthy`, `ProbeWarning`, `Killing`.
     pub reason: &'static str,
-    /// What happened.
+    /// The text for people.
     pub message: String,
 }
 

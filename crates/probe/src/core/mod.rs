@@ -3,19 +3,18 @@
 mod attempt;
 mod back_off;
 pub mod engine;
-mod outcome;
 mod pod;
+mod reading;
 mod restart;
-mod spec;
 mod worker;
 
-pub use attempt::{Attempt, Event, Key, Target};
+pub use attempt::{Attempt, Event, Key};
 pub use back_off::{BackOff, LEAST_GRACE, kill_grace};
-pub use outcome::{Outcome, Reading, Verdict};
-pub use pod::{
-    Container, ContainerState, ContainerStatus, Phase, Pod, PodStatus, RestartAction, RestartPolicy,
-    RestartRule, Role,
+pub use evenkeel_probe_handlers::{
+    Compat, Container, Extras, Handler, HttpGet, Kind, Outcome, Port, Probe, RestartAction, RestartPolicy,
+    RestartRule, Role, Scheme, Target, Tls, Verdict, Window,
 };
+pub use pod::{ContainerState, ContainerStatus, Phase, Pod, PodStatus};
+pub use reading::Reading;
 pub use restart::{all_restart, runs_again, runs_again_when_killed};
-pub use spec::{Extras, Handler, HttpGet, Kind, Port, Probe, Scheme, Tls, Window};
-pub use worker::{Compat, Now, Policy, Settled, Step, Worker, World};
+pub use worker::{Now, Policy, Settled, Step, Worker, World};

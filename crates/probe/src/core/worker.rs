@@ -8,22 +8,12 @@
 
 use super::restart::runs_again;
 use super::{
-    Container, ContainerState, ContainerStatus, Kind, Outcome, Pod, PodStatus, Probe, Reading, Role, Verdict,
+    Compat, Container, ContainerState, ContainerStatus, Kind, Outcome, Pod, PodStatus, Probe, Reading, Role,
+    Verdict,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Whose rules apply.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Compat {
-    /// The kubelet's of 1.36, its oddities included.
-    #[default]
-    Kubelet,
-    /// Ours: exact times, errors that count, counters that do not outlive a container.
-    Strict,
-}
 
 /// Two readings of the time, taken together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,7 +61,7 @@ impl Policy {
 /// What a worker sees when it is asked.
 #[derive(Clone, Copy, Debug)]
 pub struct World<'a> {
-    /// Whose rules.
+    /// The rules that all workers of the prober share.
     pub policy: &'a Policy,
     /// The worker's pod.
     pub pod: &'a Pod,

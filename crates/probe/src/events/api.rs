@@ -29,7 +29,7 @@ const REQUEST: Duration = Duration::from_secs(30);
 /// For what still waits at the shutdown.
 const LAST: Duration = Duration::from_secs(2);
 
-/// Who reports.
+/// The component that reports events, and where it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     /// Name of the program, as `kubelet` is one.
@@ -44,15 +44,15 @@ pub struct Source {
 /// repeated up to twelve times; the first two seconds after the shutdown are for what still waits.
 #[derive(Clone, Debug)]
 pub struct ApiSink {
-    queue: Arc<Queue<Told>>,
+    queue: Arc<Queue<Waiting>>,
     clock: Clock,
-    /// The writer.
+    /// The task that writes queued events.
     tasks: TaskTracker,
 }
 
 /// An event that waits to be written.
 #[derive(Debug)]
-struct Told {
+struct Waiting {
     about: EventAbout,
     event: Event,
     at: Now,
@@ -85,7 +85,7 @@ impl ApiSink {
 
     /// Takes an event that happened on another node than the [`Source`] names: one process may speak for many.
     pub fn record_on(&self, host: Arc<str>, about: EventAbout, event: Event) {
-        self.queue.push(Told {
+        self.queue.push(Waiting {
             about,
             event,
             at: self.clock.now(),
@@ -101,7 +101,7 @@ impl ApiSink {
 
 impl EventSink for ApiSink {
     fn record(&self, about: EventAbout, event: Event) {
-        self.queue.push(Told {
+        self.queue.push(Waiting {
             about,
             event,
             at: self.clock.now(),
@@ -117,7 +117,7 @@ struct Writer {
 }
 
 impl Writer {
-    async fn run(mut self, queue: Arc<Queue<Told>>, shutdown: CancellationToken) {
+    async fn run(mut self, queue: Arc<Queue<Waiting>>, shutdown: CancellationToken) {
         let working = async {
             // What is being written at the shutdown is written to its end.
             while let Some((item, lost)) = shutdown.run_until_cancelled(queue.next()).await {
@@ -137,13 +137,13 @@ impl Writer {
         }
     }
 
-    async fn take(&mut self, told: Told, lost: u64) {
-        let Told {
+    async fn take(&mut self, waiting: Waiting, lost: u64) {
+        let Waiting {
             about,
             event,
             at,
             host,
-        } = told;
+        } = waiting;
         let host = host.as_deref().unwrap_or(&self.source.host).to_owned();
         if lost > 0 {
             tracing::warn!(

@@ -31,7 +31,7 @@ const NAME: usize = 253;
 pub struct Record {
     /// Name of the object, unique in the namespace of `about`.
     pub name: String,
-    /// The container.
+    /// The container that the event is about.
     pub about: EventAbout,
     /// With its message as it is to be shown, at most 1024 bytes.
     pub event: Event,
@@ -54,12 +54,12 @@ pub enum Action {
     Drop,
 }
 
-/// Remembers what was told. Its size is bounded.
+/// Remembers which events were recorded. Its size is bounded.
 #[derive(Debug, Default)]
 pub struct Correlator {
     hasher: RandomState,
     similar: Memory<Similar>,
-    told: Memory<Told>,
+    recorded: Memory<Recorded>,
     allowances: Memory<Allowance>,
     /// The last name given, so that each is given once.
     serial: u128,
@@ -74,7 +74,7 @@ struct Similar {
 }
 
 #[derive(Clone, Debug)]
-struct Told {
+struct Recorded {
     name: String,
     count: u32,
     first: Duration,
@@ -105,29 +105,29 @@ impl Correlator {
         } else {
             full_key
         };
-        let known = self.told.get(key).cloned();
+        let known = self.recorded.get(key).cloned();
         let first = known.is_none();
-        let told = match known {
-            Some(told) => Told {
-                count: told.count.saturating_add(1),
-                ..told
+        let recorded = match known {
+            Some(recorded) => Recorded {
+                count: recorded.count.saturating_add(1),
+                ..recorded
             },
-            None => Told {
+            None => Recorded {
                 name: self.name(&about.name, now.wall),
                 count: 1,
                 first: now.wall,
             },
         };
-        self.told.put(key, told.clone());
+        self.recorded.put(key, recorded.clone());
         if !self.is_allowed(allowance_key, now.mono) {
             return Action::Drop;
         }
         let record = Record {
-            name: told.name,
+            name: recorded.name,
             about,
             event,
-            count: told.count,
-            first: told.first,
+            count: recorded.count,
+            first: recorded.first,
             last: now.wall,
         };
         if first {

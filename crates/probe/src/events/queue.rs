@@ -14,9 +14,9 @@ pub(super) struct Queue<T> {
 #[derive(Debug)]
 struct Waiting<T> {
     items: VecDeque<T>,
-    /// Since the queue overflowed; told once it has room again.
+    /// Since the queue overflowed; reported once there is room again.
     lost: u64,
-    /// Ever.
+    /// Events lost since the start.
     lost_ever: u64,
 }
 

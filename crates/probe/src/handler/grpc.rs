@@ -9,10 +9,9 @@
 
 mod connection;
 
-use super::wording;
 use crate::core::{Compat, Outcome, Probe, Target};
 use connection::{Attempted, Connection};
-use evenkeel_net::duration::Go;
+use evenkeel_probe_handlers::{Go, wording};
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};

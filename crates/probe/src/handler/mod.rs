@@ -1,15 +1,12 @@
-//! What attempts do: HTTP, TCP, gRPC health, commands. Texts are the kubelet's.
+//! What attempts do. HTTP, TCP and commands are [`evenkeel_probe_handlers`]'; gRPC health checks and commands by way of a
+//! container runtime are added here. Texts are the kubelet's.
 
-pub(crate) mod dial;
-pub mod exec;
+mod cri;
 pub mod grpc;
-pub mod http;
-pub mod port;
-pub mod tcp;
-pub(crate) mod tls;
-pub(crate) mod wording;
 
-pub use wording::quote;
+pub use cri::Cri;
+pub use evenkeel_probe_handlers::wording::quote;
+pub use evenkeel_probe_handlers::{exec, http, port, tcp};
 
 use crate::core::{Attempt, Handler, Outcome, Verdict};
 use std::future::Future;

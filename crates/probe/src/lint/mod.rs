@@ -27,7 +27,7 @@ pub enum Severity {
     Info,
     /// Will hurt one day.
     Warning,
-    /// Cannot work.
+    /// The probe cannot work as it is.
     Error,
 }
 
@@ -94,11 +94,11 @@ fn hit(field: &str, message: impl Into<String>) -> Option<Hit> {
 enum Check {
     /// Nothing by itself: conversion and the reader of the annotation find it.
     Reader,
-    /// The pod.
+    /// Checks a pod as a whole.
     Pod(fn(&PodSeen) -> Option<Hit>),
     /// Each container, ordinary init containers excepted.
     Container(fn(&Seen) -> Option<Hit>),
-    /// Each probe.
+    /// Checks each probe by itself.
     Probe(fn(&Seen, Kind, &Probe) -> Option<Hit>),
 }
 

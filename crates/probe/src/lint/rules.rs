@@ -2,10 +2,10 @@
 
 use super::{Check, Severity, budget, handler, lifecycle, misplaced_annotation};
 
-/// One rule.
+/// One rule of the lint, with its code and its text.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
-    /// `EK-P001`.
+    /// Its stable code, as in `EK-P001`.
     pub code: &'static str,
     /// How bad what it finds is.
     pub severity: Severity,

@@ -43,27 +43,27 @@ impl<P: Prober> Driver<P> {
         self.shared.close();
     }
 
-    /// Settles an attempt, and starts all that are due: there may be a free place now.
+    /// Settles an attempt, and starts all that are due: a permit may be free now.
     fn launch(self: &Arc<Self>, mut ended: Option<Ended>) {
         loop {
             let (attempts, now) = self.shared.attempts(ended.take());
             if attempts.is_empty() {
                 return;
             }
-            // All of them at once: what is dropped before it runs gives its place back, too.
-            let places: Vec<_> = attempts
+            // All of them at once: what is dropped before it runs returns its permit, too.
+            let permits: Vec<_> = attempts
                 .into_iter()
-                .map(|attempt| (Place::of(&self.shared, &attempt), attempt))
+                .map(|attempt| (Permit::of(&self.shared, &attempt), attempt))
                 .collect();
-            for (place, attempt) in places {
-                let task = self.clone().make(place, attempt, now.mono);
+            for (permit, attempt) in permits {
+                let task = self.clone().make(permit, attempt, now.mono);
                 self.shared.tasks.spawn(task);
             }
         }
     }
 
     /// Makes one attempt, whatever becomes of it.
-    async fn make(self: Arc<Self>, place: Place, mut attempt: Attempt, taken: Duration) {
+    async fn make(self: Arc<Self>, permit: Permit, mut attempt: Attempt, taken: Duration) {
         let shared = &self.shared;
         attempt.lag += shared.clock.now().mono.saturating_sub(taken);
         let limit = GRACE.saturating_add(attempt.probe.timeout.saturating_mul(attempt.tries()));
@@ -98,7 +98,7 @@ impl<P: Prober> Driver<P> {
         };
         let lag = attempt.lag;
         drop(attempt);
-        let Some(ticket) = place.give_up() else { return };
+        let Some(ticket) = permit.give_up() else { return };
         self.launch(Some(Ended {
             ticket,
             outcome,
@@ -108,15 +108,15 @@ impl<P: Prober> Driver<P> {
     }
 }
 
-/// An attempt's place under the limits. Whatever becomes of the attempt's task, the engine is told of its end: a worker
+/// An attempt's permit under the limits. Whatever becomes of the attempt's task, the engine is told of its end: a worker
 /// whose attempt never ends is never asked again.
-struct Place {
+struct Permit {
     shared: Arc<Shared>,
     ticket: Option<u64>,
     lag: Duration,
 }
 
-impl Place {
+impl Permit {
     fn of(shared: &Arc<Shared>, attempt: &Attempt) -> Self {
         Self {
             shared: shared.clone(),
@@ -131,7 +131,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
         let Some(ticket) = self.ticket.take() else {
             return;

@@ -43,7 +43,7 @@ pub(crate) struct Shared {
 pub(super) struct State {
     pub(super) engine: Engine,
     pods: HashMap<Arc<str>, Arc<Pod>>,
-    seen: HashMap<Key, Seen>,
+    streaks: HashMap<Key, Streak>,
     hub: Hub,
     lags: Lags,
     in_flight: usize,
@@ -51,9 +51,9 @@ pub(super) struct State {
     planned: Option<Duration>,
 }
 
-/// What the shell remembers of a worker.
+/// The results of a worker that were alike.
 #[derive(Default)]
-struct Seen {
+struct Streak {
     last: Option<Settled>,
     /// How many alike in a row.
     alike: u32,
@@ -130,7 +130,7 @@ impl Shared {
             state: Mutex::new(State {
                 engine,
                 pods: HashMap::new(),
-                seen: HashMap::new(),
+                streaks: HashMap::new(),
                 hub: Hub::default(),
                 lags: Lags::default(),
                 in_flight: 0,
@@ -156,7 +156,7 @@ impl Shared {
     pub(super) fn act<T>(&self, what: impl FnOnce(&mut State, Now) -> T) -> T {
         let mut state = self.lock();
         let result = what(&mut state, self.clock.now());
-        self.tell(&mut state);
+        self.report(&mut state);
         self.rouse(&mut state);
         result
     }
@@ -175,7 +175,7 @@ impl Shared {
             attempts.push(attempt);
         }
         state.in_flight += attempts.len();
-        self.tell(&mut state);
+        self.report(&mut state);
         if attempts.is_empty() {
             self.rouse(&mut state);
         }
@@ -203,9 +203,9 @@ impl Shared {
         }
     }
 
-    /// Tells what has happened, in order: under the lock, for else a later reading could be overtaken by an earlier one.
+    /// Reports what has happened, in order: under the lock, for else a later reading could be overtaken by an earlier one.
     /// Nothing here waits for anybody.
-    fn tell(&self, state: &mut State) {
+    fn report(&self, state: &mut State) {
         let listened = self.notices.get().filter(|sender| sender.receiver_count() > 0);
         let mut dirty = false;
         for notice in state.engine.drain() {
@@ -239,7 +239,7 @@ impl Shared {
                 }
                 Notice::Stopped { key } => {
                     dirty = true;
-                    state.seen.remove(key);
+                    state.streaks.remove(key);
                 }
             }
             if let Some(sender) = listened {
@@ -317,16 +317,16 @@ impl State {
             let thresholds = [probe.success_threshold, probe.failure_threshold, errors];
             thresholds.into_iter().fold(CALM, u32::max)
         });
-        let seen = match self.seen.get_mut(key) {
-            Some(seen) => seen,
-            None => self.seen.entry(key.clone()).or_default(),
+        let streak = match self.streaks.get_mut(key) {
+            Some(streak) => streak,
+            None => self.streaks.entry(key.clone()).or_default(),
         };
-        if seen.last == Some(settled) {
-            seen.alike = seen.alike.saturating_add(1);
+        if streak.last == Some(settled) {
+            streak.alike = streak.alike.saturating_add(1);
         } else {
-            (seen.last, seen.alike) = (Some(settled), 1);
+            (streak.last, streak.alike) = (Some(settled), 1);
         }
-        seen.alike <= calm
+        streak.alike <= calm
     }
 
     fn about(&self, key: &Key) -> Option<EventAbout> {

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 /// What a subscriber is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Whose.
+    /// The probe whose reading changed.
     pub key: Key,
     /// The container, by ID.
     pub container_id: Arc<str>,
@@ -82,7 +82,7 @@ impl Pending {
     }
 }
 
-/// All subscribers.
+/// The subscribers of a manager, by what they want to know.
 #[derive(Default)]
 pub(super) struct Hub(Vec<Weak<Inbox>>);
 

@@ -20,7 +20,7 @@ pub struct Documents {
 /// An object that is a pod or makes pods.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
-    /// `Deployment`.
+    /// The object's kind, as in `Deployment`.
     pub kind: String,
     /// Empty if it has neither a name nor a `generateName`.
     pub name: String,
@@ -53,28 +53,22 @@ pub struct Skipped {
 
 /// Why a text yields no pods. Not worth a retry.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the message of a variant says what its fields are")]
 pub enum ManifestError {
     /// The file could not be read.
     #[error("cannot read {origin}")]
     Read {
-        /// Its name.
         origin: String,
-        /// Why.
         #[source]
         source: std::io::Error,
     },
     /// There is more of it than an API server would take.
     #[error("{origin} is larger than {} bytes; split it", Documents::BYTES)]
-    TooLarge {
-        /// Its name.
-        origin: String,
-    },
+    TooLarge { origin: String },
     /// It is not YAML or JSON, or not what Kubernetes' objects look like.
     #[error("{origin}:{line}: {reason}")]
     Malformed {
-        /// Its name.
         origin: String,
-        /// From 1.
         line: u64,
         /// What is wrong.
         reason: String,
@@ -82,7 +76,6 @@ pub enum ManifestError {
     /// There is no pod in it.
     #[error("{origin} has no pod: {}", found(.skipped))]
     NoPod {
-        /// Its name.
         origin: String,
         /// What it has instead.
         skipped: Vec<Skipped>,

@@ -2,7 +2,7 @@
 
 use super::Node;
 use crate::ownership::Term;
-use evenkeel_net::serve::{House, ServerTls};
+use evenkeel_net::serve::{Acceptor, ServerTls};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -55,7 +55,7 @@ pub struct Doors {
 
 struct Shared {
     settings: Settings,
-    house: House,
+    house: Acceptor,
     open: Mutex<Open>,
     tasks: TaskTracker,
     shutdown: CancellationToken,
@@ -83,7 +83,7 @@ impl Doors {
         Self {
             shared: Arc::new(Shared {
                 settings,
-                house: House::new(tls, app).at_most(most_connections()),
+                house: Acceptor::new(tls, app).at_most(most_connections()),
                 open: Mutex::default(),
                 tasks: TaskTracker::new(),
                 shutdown,

@@ -39,7 +39,7 @@ fn kubelet(pod: Arc<Pod>) -> Kubelet {
 }
 
 /// Fails the liveness of the container that runs now.
-fn fail(kubelet: &mut Kubelet, name: &str, seconds: u64) -> Vec<Deed> {
+fn fail(kubelet: &mut Kubelet, name: &str, seconds: u64) -> Vec<Action> {
     let id = kubelet.status().container(name).unwrap().id.clone();
     kubelet.fail(name, &id, Kind::Liveness, at(seconds))
 }
@@ -48,16 +48,16 @@ fn fail(kubelet: &mut Kubelet, name: &str, seconds: u64) -> Vec<Deed> {
 fn the_first_restart_is_at_once_and_the_next_ones_wait_twice_as_long_each() {
     let mut kubelet = kubelet(pod(RestartPolicy::Always, vec![container("web")]));
     let mut now = 60;
-    let deeds = fail(&mut kubelet, "web", now);
+    let actions = fail(&mut kubelet, "web", now);
     assert!(
-        matches!(&deeds[..], [Deed::Kill { .. }, Deed::Restart { restarts: 1, id, .. }] if &**id == "simulated://web/1"),
-        "{deeds:?}"
+        matches!(&actions[..], [Action::Kill { .. }, Action::Restart { restarts: 1, id, .. }] if &**id == "simulated://web/1"),
+        "{actions:?}"
     );
     for (restarts, wanted) in [(2, 10), (3, 20), (4, 40), (5, 80), (6, 160), (7, 300), (8, 300)] {
         now += 60;
-        let deeds = fail(&mut kubelet, "web", now);
-        let Deed::BackOff { delay, .. } = &deeds[1] else {
-            panic!("{deeds:?}");
+        let actions = fail(&mut kubelet, "web", now);
+        let Action::BackOff { delay, .. } = &actions[1] else {
+            panic!("{actions:?}");
         };
         assert_eq!(delay.as_secs(), wanted);
         assert_eq!(
@@ -67,10 +67,10 @@ fn the_first_restart_is_at_once_and_the_next_ones_wait_twice_as_long_each() {
         assert_eq!(kubelet.due(), Some(Duration::from_secs(now + wanted)));
         assert_eq!(kubelet.advance(at(now + wanted - 1)), []);
         now += wanted;
-        let deeds = kubelet.advance(at(now));
+        let actions = kubelet.advance(at(now));
         assert!(
-            matches!(&deeds[..], [Deed::Restart { restarts: r, .. }] if *r == restarts),
-            "{deeds:?}"
+            matches!(&actions[..], [Action::Restart { restarts: r, .. }] if *r == restarts),
+            "{actions:?}"
         );
         assert_eq!(kubelet.due(), None);
     }
@@ -82,15 +82,15 @@ fn ten_good_minutes_reset_the_back_off() {
     fail(&mut kubelet, "web", 60);
     fail(&mut kubelet, "web", 120);
     kubelet.advance(at(130));
-    let deeds = fail(&mut kubelet, "web", 731);
+    let actions = fail(&mut kubelet, "web", 731);
     assert!(
-        matches!(&deeds[..], [_, Deed::Restart { restarts: 3, .. }]),
-        "{deeds:?}"
+        matches!(&actions[..], [_, Action::Restart { restarts: 3, .. }]),
+        "{actions:?}"
     );
-    let deeds = fail(&mut kubelet, "web", 740);
+    let actions = fail(&mut kubelet, "web", 740);
     assert!(
-        matches!(&deeds[..], [_, Deed::BackOff { delay, .. }] if delay.as_secs() == 10),
-        "{deeds:?}"
+        matches!(&actions[..], [_, Action::BackOff { delay, .. }] if delay.as_secs() == 10),
+        "{actions:?}"
     );
 }
 
@@ -106,7 +106,7 @@ fn two_seconds_are_given_at_the_least() {
             ..container("web")
         };
         let pod = pod(RestartPolicy::Always, vec![spec]);
-        let Deed::Kill { grace, .. } = kill(
+        let Action::Kill { grace, .. } = kill(
             &pod,
             &pod.containers[0],
             Kind::Liveness,
@@ -133,15 +133,15 @@ fn the_grace_period_is_the_probes_own_else_the_pods() {
         (Kind::Liveness, 30, "the pod's terminationGracePeriodSeconds"),
     ] {
         let mut kubelet = kubelet(pod(RestartPolicy::Always, vec![spec.clone()]));
-        let deeds = kubelet.fail("web", "simulated://web/0", kind, at(1));
-        let Deed::Kill {
+        let actions = kubelet.fail("web", "simulated://web/0", kind, at(1));
+        let Action::Kill {
             grace,
             grace_of,
             event,
             ..
-        } = &deeds[0]
+        } = &actions[0]
         else {
-            panic!("{deeds:?}");
+            panic!("{actions:?}");
         };
         assert_eq!((grace.as_secs(), *grace_of), (wanted, of));
         let kind = kind.name().to_lowercase();
@@ -158,19 +158,22 @@ fn a_container_that_is_never_restarted_stays_ended_and_the_pod_fails_with_the_la
         RestartPolicy::Never,
         vec![container("web"), container("log")],
     ));
-    let deeds = fail(&mut kubelet, "web", 1);
-    let Deed::Kill { event, .. } = &deeds[0] else {
-        panic!("{deeds:?}");
+    let actions = fail(&mut kubelet, "web", 1);
+    let Action::Kill { event, .. } = &actions[0] else {
+        panic!("{actions:?}");
     };
     assert_eq!(event.message, "Container web failed liveness probe");
     assert!(
-        matches!(&deeds[1..], [Deed::End { policy: "Never", .. }]),
-        "{deeds:?}"
+        matches!(&actions[1..], [Action::End { policy: "Never", .. }]),
+        "{actions:?}"
     );
     assert_eq!(kubelet.due(), None);
     assert!(!kubelet.failed() && !kubelet.ready());
-    let deeds = fail(&mut kubelet, "log", 2);
-    assert!(matches!(&deeds[1..], [Deed::End { .. }, Deed::Fail]), "{deeds:?}");
+    let actions = fail(&mut kubelet, "log", 2);
+    assert!(
+        matches!(&actions[1..], [Action::End { .. }, Action::Fail]),
+        "{actions:?}"
+    );
     assert_eq!(kubelet.status().phase, Phase::Failed);
     assert!(kubelet.failed());
 }
@@ -187,10 +190,10 @@ fn rules_for_exit_codes_count_and_can_restart_everything() {
         ..container("web")
     };
     let mut kubelet = kubelet(pod(RestartPolicy::Never, vec![spec, container("log")]));
-    let deeds = fail(&mut kubelet, "web", 1);
+    let actions = fail(&mut kubelet, "web", 1);
     assert!(
-        matches!(&deeds[1..], [Deed::Restart { .. }, Deed::Restart { .. }]),
-        "{deeds:?}"
+        matches!(&actions[1..], [Action::Restart { .. }, Action::Restart { .. }]),
+        "{actions:?}"
     );
     let ids: Vec<_> = kubelet.seen().map(|seen| seen.id.to_string()).collect();
     assert_eq!(ids, ["simulated://web/1", "simulated://log/1"]);

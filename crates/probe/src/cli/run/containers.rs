@@ -2,12 +2,13 @@
 
 use super::super::args::RunArgs;
 use super::super::error::CliError;
-use super::super::kubelet::{self, Deed, Kubelet, Seen};
+use super::super::kubelet::{self, Action, Kubelet, Seen};
 use super::runtime::Runtime;
 use super::setup::Setup;
 use crate::core::engine::{Kept, Report, Snapshot};
 use crate::core::{Kind, Now, PodStatus, Reading};
-use crate::handler::exec::{Cri, Execute, Local};
+use crate::handler::Cri;
+use crate::handler::exec::{Execute, Local};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -85,7 +86,7 @@ impl Containers {
         }
     }
 
-    pub(super) fn fail(&mut self, container: &str, id: &str, kind: Kind, now: Now) -> Vec<Deed> {
+    pub(super) fn fail(&mut self, container: &str, id: &str, kind: Kind, now: Now) -> Vec<Action> {
         match self {
             Self::Simulated(kubelet) => kubelet.fail(container, id, kind, now),
             Self::Real(runtime) => runtime.fail(container, id, kind),
@@ -99,7 +100,7 @@ impl Containers {
         }
     }
 
-    pub(super) fn advance(&mut self, now: Now) -> Vec<Deed> {
+    pub(super) fn advance(&mut self, now: Now) -> Vec<Action> {
         match self {
             Self::Simulated(kubelet) => kubelet.advance(now),
             Self::Real(_) => Vec::new(),

@@ -2,11 +2,11 @@
 
 mod board;
 mod containers;
+mod display;
 mod reporting;
 mod runtime;
 mod session;
 mod setup;
-mod voice;
 
 use super::Validate;
 use super::args::RunArgs;
@@ -18,6 +18,7 @@ use crate::handler::Handlers;
 use crate::manager::{Clock, Manager};
 use crate::state::StateFile;
 use containers::Containers;
+use display::Display;
 use evenkeel_net::admin::Admin;
 use reporting::Reporting;
 use session::{Ending, Session};
@@ -28,7 +29,6 @@ use std::sync::atomic::AtomicBool;
 use tokio::net::TcpListener;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
-use voice::Voice;
 
 /// Attempts at a time; one pod never has as many probes.
 const CONCURRENCY: usize = 256;
@@ -89,13 +89,13 @@ pub(super) async fn run(
             }
         });
     }
-    let voice = Voice::new(args.output);
+    let display = Display::new(args.output);
     let mut session = Session::new(session::Parts {
         pod: setup.pod.clone(),
         manager: manager.clone(),
         containers,
         reporting,
-        voice,
+        display,
         clock,
         published: ready,
         until_ready: args.until_ready,

@@ -1,11 +1,11 @@
 //! Containers of a runtime, looked up again and again. Nothing is done to them.
 
 use super::super::error::CliError;
-use super::super::kubelet::{self, Deed, Seen};
+use super::super::kubelet::{self, Action, Seen};
 use super::setup::Setup;
 use crate::core::engine::Report;
 use crate::core::{ContainerState, ContainerStatus, Kind, Phase, Pod, PodStatus, Role, runs_again};
-use evenkeel_net::cri::{self, Client, State};
+use evenkeel_cri::{self as cri, Client, State};
 use evenkeel_net::log::causes;
 use std::future::Future;
 use std::net::IpAddr;
@@ -217,7 +217,7 @@ impl Runtime {
     }
 
     /// What a kubelet would do; once for each container.
-    pub(super) fn fail(&mut self, container: &str, id: &str, kind: Kind) -> Vec<Deed> {
+    pub(super) fn fail(&mut self, container: &str, id: &str, kind: Kind) -> Vec<Action> {
         let running = self.containers.iter().any(|known| {
             *known.status.name == *container && *known.status.id == *id && known.status.state.is_running()
         });

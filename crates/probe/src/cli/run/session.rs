@@ -1,16 +1,16 @@
 //! A run: what the prober notices goes to the containers, what becomes of them goes to the prober, and all of it is told.
 
 use super::super::error::CliError;
-use super::super::kubelet::{Deed, Seen};
+use super::super::kubelet::{Action, Seen};
 use super::super::once::verdict;
 use super::super::story::{Record, What};
 use super::super::table::View;
 use super::super::words::stamp;
 use super::board::{Board, Last};
 use super::containers::Containers;
+use super::display::Display;
 use super::reporting::Reporting;
 use super::setup::Setup;
-use super::voice::Voice;
 use crate::core::engine::Notice;
 use crate::core::{Kind, Pod, Reading};
 use crate::manager::{Clock, Manager};
@@ -44,7 +44,7 @@ pub(super) struct Parts {
     pub(super) manager: Manager,
     pub(super) containers: Containers,
     pub(super) reporting: Reporting,
-    pub(super) voice: Voice,
+    pub(super) display: Display,
     pub(super) clock: Clock,
     /// Set to whether all containers are ready.
     pub(super) published: Arc<AtomicBool>,
@@ -80,7 +80,7 @@ impl Session {
 
     /// Starts to probe.
     pub(super) fn begin(&mut self, setup: &Setup) -> Result<(), CliError> {
-        self.tell(What::Start {
+        self.show(What::Start {
             namespace: self.parts.pod.namespace.clone(),
             pod: self.parts.pod.name.clone(),
             uid: self.parts.pod.uid.clone(),
@@ -88,7 +88,7 @@ impl Session {
             address: self.parts.containers.address().map(|address| address.to_string()),
         })?;
         for note in &setup.notes {
-            self.tell(What::Note {
+            self.show(What::Note {
                 message: note.clone(),
             })?;
         }
@@ -113,12 +113,16 @@ impl Session {
 
     /// Whether nobody reads the output any more.
     pub(super) fn unread(&self) -> bool {
-        self.parts.voice.unread()
+        self.parts.display.unread()
     }
 
     /// How often [`Session::beaten`] wants to be called.
     pub(super) fn beat(&self) -> Duration {
-        if self.parts.voice.draws() { DRAW } else { LOOK / 2 }
+        if self.parts.display.draws() {
+            DRAW
+        } else {
+            LOOK / 2
+        }
     }
 
     /// In how long [`Session::advance`] has something to do.
@@ -136,7 +140,7 @@ impl Session {
                 reading,
                 why,
             } => {
-                self.tell(What::State {
+                self.show(What::State {
                     container: key.container.clone(),
                     probe: key.kind,
                     container_id: container_id.clone(),
@@ -145,11 +149,11 @@ impl Session {
                 })?;
                 if *reading == Reading::Failure && key.kind != Kind::Readiness {
                     let now = self.parts.clock.now();
-                    let deeds = self
+                    let actions = self
                         .parts
                         .containers
                         .fail(&key.container, container_id, key.kind, now);
-                    self.done(deeds)?;
+                    self.done(actions)?;
                 }
                 self.synchronise()
             }
@@ -168,7 +172,7 @@ impl Session {
                     detail: outcome.error.as_ref().unwrap_or(&outcome.output).clone(),
                 };
                 self.board.attempt(key.container.clone(), key.kind, last);
-                self.tell(What::Attempt {
+                self.show(What::Attempt {
                     container: key.container.clone(),
                     probe: key.kind,
                     verdict,
@@ -178,12 +182,12 @@ impl Session {
                     lag_seconds: lag.as_secs_f64(),
                 })
             }
-            Notice::Event { key, event } => self.tell(What::Event {
+            Notice::Event { key, event } => self.show(What::Event {
                 container: key.container.clone(),
                 probe: key.kind,
                 event: event.clone().into(),
             }),
-            Notice::Stopped { key } => self.tell(What::Stopped {
+            Notice::Stopped { key } => self.show(What::Stopped {
                 container: key.container.clone(),
                 probe: key.kind,
             }),
@@ -192,7 +196,7 @@ impl Session {
 
     /// Notices were lost: what they would have led to is made up for.
     pub(super) fn lost(&mut self, count: u64) -> Result<(), CliError> {
-        self.tell(What::Lost { count })?;
+        self.show(What::Lost { count })?;
         for seen in self.parts.containers.seen() {
             for kind in [Kind::Startup, Kind::Liveness] {
                 let reading = self
@@ -200,11 +204,11 @@ impl Session {
                     .manager
                     .reading(&self.parts.pod.uid, &seen.name, kind, &seen.id);
                 if reading == Some(Reading::Failure) {
-                    let deeds =
+                    let actions =
                         self.parts
                             .containers
                             .fail(&seen.name, &seen.id, kind, self.parts.clock.now());
-                    self.done(deeds)?;
+                    self.done(actions)?;
                 }
             }
         }
@@ -213,8 +217,8 @@ impl Session {
 
     /// A container is due to start again.
     pub(super) fn advance(&mut self) -> Result<(), CliError> {
-        let deeds = self.parts.containers.advance(self.parts.clock.now());
-        self.done(deeds)?;
+        let actions = self.parts.containers.advance(self.parts.clock.now());
+        self.done(actions)?;
         self.synchronise()
     }
 
@@ -223,7 +227,7 @@ impl Session {
         let now = self.parts.clock.now().mono;
         if now.saturating_sub(self.looked) >= LOOK {
             self.looked = now;
-            self.parts.voice.look();
+            self.parts.display.check_reader();
         }
         self.draw()
     }
@@ -236,7 +240,7 @@ impl Session {
     /// The runtime's containers are others.
     pub(super) fn found(&mut self, notes: Vec<String>) -> Result<(), CliError> {
         for message in notes {
-            self.tell(What::Note { message })?;
+            self.show(What::Note { message })?;
         }
         self.synchronise()
     }
@@ -265,7 +269,7 @@ impl Session {
             Ending::Unread => return Ok(exit_code),
         };
         self.draw()?;
-        self.tell(What::End {
+        self.show(What::End {
             reason,
             ready,
             kills: self.kills,
@@ -275,15 +279,15 @@ impl Session {
         Ok(exit_code)
     }
 
-    fn done(&mut self, deeds: Vec<Deed>) -> Result<(), CliError> {
-        for deed in deeds {
-            if let Deed::Kill { container, event, .. } = &deed {
+    fn done(&mut self, actions: Vec<Action>) -> Result<(), CliError> {
+        for action in actions {
+            if let Action::Kill { container, event, .. } = &action {
                 self.kills = self.kills.saturating_add(1);
                 self.parts
                     .reporting
                     .record(&self.parts.pod, container, event.clone());
             }
-            self.tell(deed.into())?;
+            self.show(action.into())?;
         }
         Ok(())
     }
@@ -307,27 +311,27 @@ impl Session {
                 ready: now.ready,
                 restarts: now.restarts,
             };
-            self.tell(what)?;
+            self.show(what)?;
         }
         self.seen = seen;
         let ready = self.parts.containers.ready();
         self.parts.published.store(ready, Ordering::Relaxed);
         if self.ready.replace(ready) != Some(ready) {
-            self.tell(What::Pod { ready })?;
+            self.show(What::Pod { ready })?;
         }
         Ok(())
     }
 
-    fn tell(&mut self, what: What) -> Result<(), CliError> {
+    fn show(&mut self, what: What) -> Result<(), CliError> {
         let record = Record {
             time: stamp(self.parts.clock.now().wall),
             what,
         };
-        self.parts.voice.tell(&record)
+        self.parts.display.show(&record)
     }
 
     fn draw(&mut self) -> Result<(), CliError> {
-        if !self.parts.voice.draws() {
+        if !self.parts.display.draws() {
             return Ok(());
         }
         let now = self.parts.clock.now().mono;
@@ -344,6 +348,6 @@ impl Session {
                 now,
             ),
         };
-        self.parts.voice.draw(&view)
+        self.parts.display.draw(&view)
     }
 }

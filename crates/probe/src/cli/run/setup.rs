@@ -25,7 +25,7 @@ pub(super) struct Setup {
     pub(super) notes: Vec<String>,
 }
 
-/// Kubernetes' default.
+/// `terminationGracePeriodSeconds` where the manifest has none, as in Kubernetes.
 const GRACE: Duration = Duration::from_secs(30);
 
 pub(super) fn setup(args: &RunArgs, documents: Documents, validate: Validate<'_>) -> Result<Setup, CliError> {

@@ -51,20 +51,20 @@ pub struct Config {
 pub enum Notice {
     /// What is published about a container has changed.
     Published {
-        /// Whose.
+        /// The worker whose probe it is.
         key: Key,
         /// The container, by ID.
         container_id: Arc<str>,
-        /// What.
+        /// What is published now.
         reading: Reading,
         /// Why, in one line for people.
         why: String,
     },
     /// An attempt has ended.
     Ended {
-        /// Whose.
+        /// The worker that made the attempt.
         key: Key,
-        /// How.
+        /// What the attempt found.
         outcome: Outcome,
         /// How long it took, retries included.
         took: Duration,
@@ -75,14 +75,14 @@ pub enum Notice {
     },
     /// An event to be recorded.
     Event {
-        /// About.
+        /// The worker whose probe is the reason.
         key: Key,
-        /// What.
+        /// The event as upstream records it.
         event: Event,
     },
     /// A worker has ended for good.
     Stopped {
-        /// Which.
+        /// The worker that has ended.
         key: Key,
     },
 }
@@ -101,11 +101,11 @@ pub struct Report {
 /// A worker as seen from outside.
 #[derive(Clone, Debug)]
 pub struct Inspection<'a> {
-    /// Its pod.
+    /// The pod of the worker.
     pub pod: &'a Pod,
-    /// Its name.
+    /// The name of the worker.
     pub key: &'a Key,
-    /// Its state.
+    /// The state of the worker.
     pub worker: &'a Worker,
     /// What it has done so far.
     pub tally: &'a Tally,
@@ -115,7 +115,7 @@ pub struct Inspection<'a> {
     pub waiting: bool,
 }
 
-/// The engine.
+/// The workers of all pods, and what they have in common. Pure.
 #[derive(Debug)]
 pub struct Engine {
     config: Config,
@@ -178,7 +178,7 @@ enum State {
     Waiting(Option<Duration>),
     /// For its turn to make an attempt.
     Ready {
-        /// Since when.
+        /// When it became due.
         due: Duration,
         /// Whether in the line for exec probes.
         exec: bool,
@@ -241,7 +241,7 @@ impl Engine {
         self.published(entry, container, kind, container_id)
     }
 
-    /// All workers.
+    /// Every worker as it is now.
     pub fn inspect(&self) -> impl Iterator<Item = Inspection<'_>> {
         self.workers.iter().filter_map(|slot| {
             Some(Inspection {

@@ -19,7 +19,7 @@ pub struct Kept {
     pub pod: Arc<str>,
     /// Name of the container.
     pub container: Arc<str>,
-    /// Its state.
+    /// The state of its worker.
     pub worker: Worker,
     /// What it had done.
     #[serde(default)]

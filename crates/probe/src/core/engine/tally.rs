@@ -132,7 +132,7 @@ impl Histogram {
 /// How an attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It works.
+    /// The attempt succeeded.
     Success,
     /// It works, but.
     Warning,

@@ -210,7 +210,7 @@ fn memory_is_bounded_and_forgets_the_least_used() {
         }
     }
     for (entries, order) in [
-        (correlator.told.entries.len(), correlator.told.order.len()),
+        (correlator.recorded.entries.len(), correlator.recorded.order.len()),
         (correlator.similar.entries.len(), correlator.similar.order.len()),
         (
             correlator.allowances.entries.len(),

@@ -1,8 +1,8 @@
 //! One HTTP/2 connection for one health check.
 
 use crate::core::Tls;
-use crate::handler::wording::quote;
-use crate::handler::{dial, tls, wording};
+use evenkeel_probe_handlers::wording::{self, quote};
+use evenkeel_probe_handlers::{dial, tls};
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -98,7 +98,7 @@ impl<'a> Connection<'a> {
         stream: TcpStream,
         trust: &Tls,
         ends: wording::Ends,
-    ) -> Result<TlsStream<tls::Seen>, String> {
+    ) -> Result<TlsStream<tls::RecordedStream>, String> {
         let name = tls::server_name(trust, &self.address.ip().to_string(), &stream)?;
         let mut settings = ClientConfig::clone(&*tls::settings(trust)?);
         settings.alpn_protocols = vec![b"h2".to_vec()];

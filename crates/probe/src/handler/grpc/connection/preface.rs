@@ -1,6 +1,6 @@
 //! Whether the other side speaks HTTP/2: the first frame of a server is SETTINGS (RFC 9113, 3.4).
 
-use crate::handler::wording;
+use evenkeel_probe_handlers::wording;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
