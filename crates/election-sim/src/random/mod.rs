@@ -1,7 +1,7 @@
 //! Elections by the million, under seeded faults, in virtual time.
 //!
 //! A run is a series of *worlds*. A world has two to four candidates, and constants drawn from its seed:
-//! timing, the range of clock rates, latency, loss, how often something goes wrong. [`Fault`] lists what
+//! timing, the range of clock rates, latency, loss, how often something goes wrong. `Fault` lists what
 //! does. Each candidate has a boot clock, whose rate changes, and a wall clock, which is set. Nothing is ever
 //! duplicated: HTTP requests are not.
 //!
@@ -9,7 +9,7 @@
 //! boot clock reaches the end of the proof, whichever comes first; two that are open at one instant of true
 //! time break the run. So does a term whose fencing token is not greater than that of the term before over
 //! the same lock object, and a world in which, once the faults are over, nobody leads within a bound
-//! ([`Broken::NobodyLeads`]).
+//! (`Broken::NobodyLeads`).
 //!
 //! Two things are promised to nobody and left out: deleting the lock before every running candidate has seen
 //! it, or within a lease duration before a new one starts. A process that finds no lock, and never saw one,

@@ -18,7 +18,7 @@ pub enum Rules {
     /// This library's rules, with clock rates up to 1.5 times beyond the documented ratio.
     RatesBeyond,
     /// client-go's rules, with clocks that agree, and without deletions of the lock and shared names (see
-    /// [`Fault`]), which client-go does not claim to survive.
+    /// `Fault`), which client-go does not claim to survive.
     ClientGo,
     /// The same with no faults other than links that are slow or cut, to show what slow answers alone can do.
     ClientGoNeverPaused,
