@@ -2,6 +2,7 @@
 
 use super::respond::{json, text};
 use crate::access::discovery;
+use crate::access::tokens::TokenIssuer;
 use crate::request::query::Query;
 use crate::state::Shared;
 use axum::body::Body;
@@ -26,7 +27,7 @@ pub(crate) fn answer(server: &Shared, parts: &Parts, query: &Query) -> ApiResult
     }
     Ok(match path {
         "/version" | "/version/" => json(200, &version(&server.options.git_version)),
-        "/.well-known/openid-configuration" => json(200, &server.access.tokens.openid_configuration()),
+        "/.well-known/openid-configuration" => json(200, &TokenIssuer::openid_configuration()),
         "/metrics" => server.admin.metrics(),
         "/openid/v1/jwks" => json(200, &server.access.tokens.jwks()),
         _ => text(404, "404 page not found\n"),

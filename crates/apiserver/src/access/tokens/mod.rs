@@ -33,7 +33,7 @@ impl TokenIssuer {
     }
 
     /// `/.well-known/openid-configuration` (OpenID Connect Discovery 1.0, the members that upstream serves).
-    pub(crate) fn openid_configuration(&self) -> Value {
+    pub(crate) fn openid_configuration() -> Value {
         json!({
             "issuer": ISSUER,
             "jwks_uri": format!("{ISSUER}/openid/v1/jwks"),
