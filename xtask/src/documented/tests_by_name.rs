@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Whether there is a test of this path (`module::test`, or `module::test::case` of a table) below `src` of the crate
-/// in the folder `home`, or, for `it::…`, below its `tests/it`. The path of another crate's test begins with the name
-/// of that crate's folder.
+/// Whether there is a test of this path (`module::test`, or `module::test::case` of a table) below `src` of
+/// the crate in the folder `home`, or, for `it::…`, below its `tests/it`. The path of another crate's test
+/// begins with the name of that crate's folder.
 pub(super) fn exists(root: &Path, home: &str, name: &str) -> bool {
     let crates = root.join("crates");
     let elsewhere = || {
@@ -46,7 +46,8 @@ fn source(base: &Path, module: &[&str]) -> Option<String> {
     .find_map(|path| fs::read_to_string(path).ok())
 }
 
-/// Whether the lines above a function, up to the end of the item before it, make it a test, and one with this case.
+/// Whether the lines above a function, up to the end of the item before it, make it a test, and one with this
+/// case.
 fn is_test(source: &str, function: &str, case: Option<&str>) -> bool {
     let lines: Vec<&str> = source.lines().collect();
     let named = |line: &&str| {
