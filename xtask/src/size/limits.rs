@@ -39,13 +39,13 @@ pub(super) struct Limit {
 pub(super) const LIMITS: [Limit; 6] = [
     Limit {
         measure: Measure::ProductLines,
-        limit: 143_816,
+        limit: 143_821,
         goal: 118_000,
         slack: 1_000,
     },
     Limit {
         measure: Measure::TestLines,
-        limit: 115_000,
+        limit: 114_952,
         goal: 96_000,
         slack: 1_000,
     },
@@ -69,7 +69,7 @@ pub(super) const LIMITS: [Limit; 6] = [
     },
     Limit {
         measure: Measure::WideComments,
-        limit: 1_443,
+        limit: 1_454,
         goal: 0,
         slack: 50,
     },
