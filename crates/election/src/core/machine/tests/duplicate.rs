@@ -28,13 +28,13 @@ fn a_predecessors_record_is_taken_when_it_has_expired(#[values(false, true)] wat
     assert_eq!(world.me().machine.state().token(), Some(&token(1, 4)));
 }
 
-fn acquired(micros: i64) -> Option<Timestamp> {
-    Some(Timestamp::from_microsecond(1_700_000_000_000_000 + micros).unwrap())
+fn acquired(micros: i64) -> Timestamp {
+    Timestamp::from_microsecond(1_700_000_000_000_000 + micros).unwrap()
 }
 
 fn left() -> Record {
     Record {
-        acquire_time: acquired(0),
+        acquire_time: Some(acquired(0)),
         ..renewed("baz", 0)
     }
 }
@@ -42,7 +42,7 @@ fn left() -> Record {
 fn ended(uid: u32, transitions: i32, micros: i64) -> Event {
     Event::Ended(Term {
         token: token(uid, transitions),
-        acquired: acquired(micros),
+        acquired: Some(acquired(micros)),
     })
 }
 
@@ -100,7 +100,9 @@ fn a_term_without_a_time_is_not_proven() {
 fn where_other_rules_hold_a_proof_changes_nothing(#[case] config: Config) {
     let run = |proof: Option<Event>| {
         let mut world = World::with(config.clone(), left());
-        proof.into_iter().for_each(|proof| world.send(proof));
+        for proof in proof {
+            world.send(proof);
+        }
         world.until(9_000);
         (world.record(), world.me().open())
     };
@@ -127,7 +129,7 @@ fn a_last_renewal_of_a_predecessor_that_has_ended_is_no_duplicate(#[values(false
     world.me().watches = watches;
     world.until(500);
     let last = Record {
-        acquire_time: acquired(0),
+        acquire_time: Some(acquired(0)),
         ..renewed("baz", 1)
     };
     world.send(ended(1, 3, 0));
@@ -146,7 +148,7 @@ fn a_predecessor_that_is_proven_to_have_ended_and_renews_twice_is_a_duplicate() 
     world.send(ended(1, 3, 0));
     for micros in [1, 2] {
         world.put(Record {
-            acquire_time: acquired(0),
+            acquire_time: Some(acquired(0)),
             ..renewed("baz", micros)
         });
     }
