@@ -1,5 +1,5 @@
 //! The agent alone: what `evenkeel agent` runs, without everything else that the one binary holds. For nodes with little
-//! memory: it is a quarter of the size, and one thread runs all of it.
+//! memory: it takes half of what `evenkeel agent` does, and one thread runs all of it.
 
 use clap::Parser;
 use evenkeel_agent::AgentArgs;
