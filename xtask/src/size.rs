@@ -136,7 +136,7 @@ fn complaints(totals: &Totals) -> Vec<String> {
         };
         let Limit {
             measure,
-            limit,
+            in_force: limit,
             goal,
             slack,
         } = *limit;
@@ -281,7 +281,7 @@ fn print(out: &mut impl Write, crates: &[Crate]) -> std::io::Result<()> {
     for limit in &LIMITS {
         let (measured, place) = totals.measured(limit.measure);
         let Limit {
-            measure, limit, goal, ..
+            measure, in_force: limit, goal, ..
         } = limit;
         writeln!(
             out,
@@ -345,14 +345,14 @@ mod tests {
             all.filter(|complaint| complaint.contains("lines of the product"))
                 .collect()
         };
-        assert_eq!(about_product(product.limit), Vec::<String>::new());
-        let above = about_product(product.limit + 1);
+        assert_eq!(about_product(product.in_force), Vec::<String>::new());
+        let above = about_product(product.in_force + 1);
         assert!(
             above.len() == 1 && above[0].contains("above the limit"),
             "{above:?}"
         );
-        if product.limit > product.goal + product.slack {
-            let below = about_product(product.limit - product.slack - 1);
+        if product.in_force > product.goal + product.slack {
+            let below = about_product(product.in_force - product.slack - 1);
             assert!(
                 below.len() == 1 && below[0].contains("lower the limit"),
                 "{below:?}"

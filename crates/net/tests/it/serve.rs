@@ -224,7 +224,7 @@ async fn a_listeners_requests_carry_its_tag() {
         let address = listener.local_addr().unwrap();
         let (acceptor, closing) = (acceptor.clone(), shutdown.clone());
         tasks.push(tokio::spawn(async move {
-            acceptor.serve(listener, tag, closing).await
+            acceptor.serve(listener, tag, closing).await;
         }));
         let stream = connect(address, &ca, None, &["h2"]).await.unwrap();
         assert_eq!(get(stream, "/tag").await.unwrap(), (200, tag.to_owned()));

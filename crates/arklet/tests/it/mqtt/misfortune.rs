@@ -302,7 +302,7 @@ async fn without_a_broker_nothing_is_sent_then_or_later() {
         .install(&base("b1"), &install("a"))
         .await
         .unwrap_err();
-    assert!(matches!(error.kind, ErrorKind::NoBroker { .. }), "{error:?}");
+    assert!(matches!(error.kind, ErrorKind::NoBroker), "{error:?}");
     assert!(!error.may_have_run());
     broker.again().await;
     controller.until(true).await;

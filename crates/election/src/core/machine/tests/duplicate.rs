@@ -100,7 +100,7 @@ fn a_term_without_a_time_is_not_proven() {
 fn where_other_rules_hold_a_proof_changes_nothing(#[case] config: Config) {
     let run = |proof: Option<Event>| {
         let mut world = World::with(config.clone(), left());
-        for proof in proof {
+        if let Some(proof) = proof {
             world.send(proof);
         }
         world.until(9_000);
