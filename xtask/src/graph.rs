@@ -48,7 +48,11 @@ fn stated(text: &str) -> anyhow::Result<Edges> {
         };
         let to = to.split('(').next().unwrap_or_default();
         let from = from.trim();
-        if !from.is_empty() && from.chars().all(|c| c.is_ascii_lowercase() || c == ' ') {
+        if !from.is_empty()
+            && from
+                .chars()
+                .all(|c| c.is_ascii_lowercase() || matches!(c, ' ' | '-'))
+        {
             edges.insert(
                 from.to_owned(),
                 to.split(',').map(|name| name.trim().to_owned()).collect(),
@@ -114,13 +118,16 @@ mod tests {
 
     #[test]
     fn an_edge_that_only_one_side_has_is_named() {
-        let stated = stated("x\n```\nagent     -> zone, net\nzone -> api (plain data only)\n```\n").unwrap();
+        let stated =
+            stated("x\n```\nagent     -> zone, net\nzone -> api (plain data only)\na-b -> api\n```\n")
+                .unwrap();
         let metadata = serde_json::json!({"packages": [
             {"name": "evenkeel-agent", "dependencies": [
                 {"name": "evenkeel-zone", "kind": null}, {"name": "evenkeel-lab", "kind": null},
                 {"name": "evenkeel-testkit", "kind": "dev"}, {"name": "serde", "kind": null},
             ]},
             {"name": "evenkeel-zone", "dependencies": [{"name": "evenkeel-api", "kind": null}]},
+            {"name": "evenkeel-a-b", "dependencies": [{"name": "evenkeel-api", "kind": null}]},
             {"name": "evenkeel-lab", "dependencies": []}, {"name": "evenkeel-api", "dependencies": []},
             {"name": "evenkeel-testkit", "dependencies": []},
         ]});

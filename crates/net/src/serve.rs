@@ -3,7 +3,7 @@
 use self::http::Version;
 use crate::pki::{Identity, PkiError, first_certificate, unreadable};
 use arc_swap::ArcSwap;
-use room::{Place, Room};
+use limit::{ConnectionLimit, Permit};
 use rustls::RootCertStore;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject as _;
@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 mod http;
-mod room;
+mod limit;
 
 /// For how long open requests may go on after `shutdown`; what is open then, such as a watch, is cut.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -210,26 +210,30 @@ async fn serve(
     app: axum::Router,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
-    let house = House { tls, app, room: None };
-    house.serve(listener, (), shutdown).await;
+    let acceptor = Acceptor {
+        tls,
+        app,
+        limit: None,
+    };
+    acceptor.serve(listener, (), shutdown).await;
     Ok(())
 }
 
 /// What many listeners have in common: certificate and application. Each of them costs little beside its socket.
 #[derive(Clone, Debug)]
-pub struct House {
+pub struct Acceptor {
     tls: Option<ServerTls>,
     app: axum::Router,
-    room: Option<Arc<Room>>,
+    limit: Option<Arc<ConnectionLimit>>,
 }
 
-impl House {
+impl Acceptor {
     /// Without listeners.
     pub fn new(tls: ServerTls, app: axum::Router) -> Self {
         Self {
             tls: Some(tls),
             app,
-            room: None,
+            limit: None,
         }
     }
 
@@ -238,7 +242,7 @@ impl House {
     #[must_use]
     pub fn at_most(self, connections: usize) -> Self {
         Self {
-            room: Some(Arc::new(Room::new(connections))),
+            limit: Some(Arc::new(ConnectionLimit::new(connections))),
             ..self
         }
     }
@@ -262,16 +266,16 @@ impl House {
             };
             match accepted {
                 Ok((stream, address)) => {
-                    let place = match &self.room {
+                    let permit = match &self.limit {
                         None => None,
-                        Some(room) => match room.place(address) {
+                        Some(limit) => match limit.permit(address) {
                             None => continue,
-                            place => place,
+                            permit => permit,
                         },
                     };
                     let tls = self.tls.as_ref().map(|tls| tls.current.load_full());
                     let (app, tag, closing) = (self.app.clone(), tag.clone(), closing.clone());
-                    connections.spawn(connection(stream, address, place, tls, app, tag, closing));
+                    connections.spawn(connection(stream, address, permit, tls, app, tag, closing));
                 }
                 Err(error) if is_of_the_peer(&error) => {
                     tracing::debug!(%error, "a connection ended before it was accepted");
@@ -312,7 +316,7 @@ fn is_of_the_peer(error: &io::Error) -> bool {
 async fn connection<T>(
     stream: TcpStream,
     address: SocketAddr,
-    place: Place,
+    permit: Permit,
     tls: Option<Arc<rustls::ServerConfig>>,
     app: axum::Router,
     tag: T,
@@ -331,7 +335,7 @@ async fn connection<T>(
             certificate: None,
             address: Some(address),
         };
-        return http::serve(stream, None, place, peer, app, tag, closing).await;
+        return http::serve(stream, None, permit, peer, app, tag, closing).await;
     };
     let handshake = tokio::time::timeout(HANDSHAKE, tokio_rustls::TlsAcceptor::from(config).accept(stream));
     let stream = tokio::select! {
@@ -355,5 +359,5 @@ async fn connection<T>(
         address: Some(address),
     };
     let version = Version::of_alpn(stream.get_ref().1.alpn_protocol());
-    http::serve(stream, version, place, peer, app, tag, closing).await;
+    http::serve(stream, version, permit, peer, app, tag, closing).await;
 }

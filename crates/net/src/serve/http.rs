@@ -1,6 +1,6 @@
 //! HTTP on one connection.
 
-use super::room::Place;
+use super::limit::Permit;
 use super::{DRAIN, HANDSHAKE, IDLE, PeerIdentity};
 use bytes::{Buf as _, Bytes, BytesMut};
 use http_body::{Frame, SizeHint};
@@ -38,11 +38,11 @@ impl Version {
     }
 }
 
-/// A connection with what was read of it already. It has its place until it is closed, upgraded or not.
+/// A connection with what was read of it already. It has its permit until it is closed, upgraded or not.
 struct Begun<S> {
     read: Bytes,
     stream: S,
-    _place: Place,
+    _permit: Permit,
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Begun<S> {
@@ -168,7 +168,7 @@ impl http_body::Body for Answer {
 pub(super) async fn serve<S, T>(
     mut stream: S,
     version: Option<Version>,
-    place: Place,
+    permit: Permit,
     peer: PeerIdentity,
     app: axum::Router,
     tag: T,
@@ -218,7 +218,7 @@ pub(super) async fn serve<S, T>(
     let io = TokioIo::new(Begun {
         read,
         stream,
-        _place: place,
+        _permit: permit,
     });
     // Both kinds of connections have a graceful shutdown, but no trait has it.
     macro_rules! until_done {

@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::extract::Extension;
 use axum::routing::get as route;
 use evenkeel_net::pki::{Ca, der_sha256};
-use evenkeel_net::serve::{House, PeerIdentity, ServerTls, serve_http, serve_https};
+use evenkeel_net::serve::{Acceptor, PeerIdentity, ServerTls, serve_http, serve_https};
 use futures::StreamExt as _;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -216,16 +216,16 @@ async fn a_listeners_requests_carry_its_tag() {
         "/tag",
         route(|Extension(tag): Extension<&'static str>| async move { tag }),
     );
-    let house = House::new(tls, app);
+    let acceptor = Acceptor::new(tls, app);
     let shutdown = CancellationToken::new();
     let mut tasks = Vec::new();
     for tag in ["one", "two"] {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (house, closing) = (house.clone(), shutdown.clone());
-        tasks.push(tokio::spawn(
-            async move { house.serve(listener, tag, closing).await },
-        ));
+        let (acceptor, closing) = (acceptor.clone(), shutdown.clone());
+        tasks.push(tokio::spawn(async move {
+            acceptor.serve(listener, tag, closing).await
+        }));
         let stream = connect(address, &ca, None, &["h2"]).await.unwrap();
         assert_eq!(get(stream, "/tag").await.unwrap(), (200, tag.to_owned()));
     }
@@ -324,12 +324,12 @@ async fn a_watch_is_cut_when_the_drain_is_over() {
 async fn connections_over_the_bound_are_closed_and_upgraded_ones_count() {
     let ca = ca();
     let tls = ServerTls::new(&server_identity(&ca, "server"), None).unwrap();
-    let house = House::new(tls, app()).at_most(1);
+    let acceptor = Acceptor::new(tls, app()).at_most(1);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let closing = CancellationToken::new();
     let until = closing.clone();
-    let task = tokio::spawn(async move { house.serve(listener, (), until).await });
+    let task = tokio::spawn(async move { acceptor.serve(listener, (), until).await });
     let mut first = connect(address, &ca, None, &["http/1.1"]).await.unwrap();
     first
         .write_all(b"GET /upgrade HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n")

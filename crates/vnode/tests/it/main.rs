@@ -11,6 +11,5 @@ mod container_probe;
 mod fleet;
 mod handover;
 mod lifecycle;
-mod stream;
 mod upstream_cases;
 mod virtual_kubelet;
