@@ -281,7 +281,10 @@ fn print(out: &mut impl Write, crates: &[Crate]) -> std::io::Result<()> {
     for limit in &LIMITS {
         let (measured, place) = totals.measured(limit.measure);
         let Limit {
-            measure, in_force: limit, goal, ..
+            measure,
+            in_force: limit,
+            goal,
+            ..
         } = limit;
         writeln!(
             out,

@@ -235,7 +235,7 @@ pub mod simulated {
     pub const PULL_ERROR: &str = "pull-error";
     /// So many starts fail otherwise.
     pub const START_ERROR: &str = "start-error";
-    /// `command`: the container's own command is run by the built-in shell.
+    /// `command`: the container's own command is run, if it is one of the built-in programs.
     pub const RUN: &str = "run";
     /// `true`, or ports: real sockets on the pod's address.
     pub const SERVE: &str = "serve";

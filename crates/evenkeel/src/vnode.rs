@@ -8,7 +8,8 @@ use evenkeel_koupleless::process::settings::{Settings, SettingsError};
 use evenkeel_koupleless::process::{self, Process, ProcessError};
 use evenkeel_vnode::cli::file::{self, FileError};
 use evenkeel_vnode::cli::layers::{Layer, LayerError, Layered, settings};
-use evenkeel_vnode::cli::{self, Prepared, SIMULATED, ServeArgs, SimulatedArgs, VnodeError};
+use evenkeel_vnode::cli::{self, Prepared, ServeArgs, VnodeError};
+use evenkeel_vnode_simulated::cli::{self as simulated, SimulatedArgs};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -83,8 +84,8 @@ pub(crate) async fn run(args: VnodeArgs, shutdown: CancellationToken) -> Result<
     match args.provider {
         ProviderArg::Simulated => {
             let (args, _) = args.settings.over(&[&file]).map_err(ConfigError::from)?;
-            let prepared = cli::simulated(&args.simulated)?;
-            cli::run(args.serve, SIMULATED, async |_| Ok(prepared), shutdown).await
+            let prepared = simulated::prepare(&args.simulated)?;
+            cli::run(args.serve, simulated::NAME, async |_| Ok(prepared), shutdown).await
         }
         ProviderArg::Koupleless => {
             let (args, settings) = koupleless(&args.settings, &file, |name| std::env::var_os(name))?;
@@ -147,7 +148,7 @@ impl ProviderArg {
         let is_of = |settings: Vec<String>| settings.iter().any(|setting| setting == id);
         match self {
             Self::Simulated => is_of(settings::<KouplelessArgs>()).then_some("koupleless"),
-            Self::Koupleless => is_of(settings::<SimulatedArgs>()).then_some(SIMULATED),
+            Self::Koupleless => is_of(settings::<SimulatedArgs>()).then_some(simulated::NAME),
         }
     }
 

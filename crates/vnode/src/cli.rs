@@ -4,19 +4,18 @@ mod args;
 pub mod file;
 pub mod layers;
 
-pub use args::{SecretName, ServeArgs, SimulatedArgs, Taint};
+pub use args::{SecretName, ServeArgs};
 
 use crate::fleet::{Fleet, Options};
 use crate::ownership::Sharing;
-use crate::provider::{NodeTemplate, Provider};
-use crate::server::auth::Rules;
-use crate::server::doors;
-use crate::server::kubelet::{Certificate, Clients, KubeletApi, KubeletApiError};
-use crate::server::tls::files;
-use crate::server::tls::signed::{self, Keep};
-use crate::simulated::{self, Simulated};
+use crate::provider::Provider;
 use evenkeel_election::terms::{TermFile, TermFileError};
 use evenkeel_election::unique_identity_of;
+use evenkeel_kubelet_api::auth::Rules;
+use evenkeel_kubelet_api::kubelet::{Certificate, Clients, KubeletApi, KubeletApiError};
+use evenkeel_kubelet_api::listeners;
+use evenkeel_kubelet_api::tls::files;
+use evenkeel_kubelet_api::tls::signed::{self, Keep};
 use evenkeel_net::admin::Admin;
 use evenkeel_net::client::{Access, ClientError};
 use prometheus_client::registry::Registry;
@@ -42,7 +41,7 @@ pub enum VnodeError {
     State {
         /// Directory as given.
         path: PathBuf,
-        /// Why.
+        /// What the system says.
         #[source]
         source: std::io::Error,
     },
@@ -54,7 +53,7 @@ pub enum VnodeError {
     Listen {
         /// Address as given.
         address: SocketAddr,
-        /// Why.
+        /// What the system says.
         #[source]
         source: std::io::Error,
     },
@@ -80,9 +79,6 @@ impl VnodeError {
         }
     }
 }
-
-/// Name of the simulated provider.
-pub const SIMULATED: &str = "simulated";
 
 /// What a provider is made with.
 #[derive(Debug)]
@@ -164,7 +160,7 @@ pub async fn run(
 
     // A listener for each node, the provider's own, and connections besides.
     let wanted = nodes * (files + usize::from(kubelet.is_some())) + 1024;
-    match doors::raise_file_limit() {
+    match listeners::raise_file_limit() {
         Ok(limit) if limit < wanted as u64 => tracing::warn!(
             limit,
             wanted,
@@ -222,31 +218,6 @@ pub async fn run(
     served.map_err(VnodeError::Admin)
 }
 
-/// The simulated provider, with the nodes that the flags name.
-pub fn simulated(args: &SimulatedArgs) -> Result<Prepared, VnodeError> {
-    let nodes = args.node_names().map_err(VnodeError::Config)?;
-    let provider = Simulated::new(simulated::Settings {
-        start_delay: args.simulated_start_delay,
-        template: NodeTemplate {
-            taints: args.taints(),
-            ..NodeTemplate::default()
-        },
-        ..simulated::Settings::default()
-    });
-    Ok(Prepared {
-        provider: Arc::new(provider),
-        nodes: nodes.len(),
-        files: 0,
-        change: Box::new(|_| {}),
-        metrics: Box::new(|_| {}),
-        begin: Box::new(move |fleet| {
-            for node in &nodes {
-                fleet.add(node);
-            }
-        }),
-    })
-}
-
 fn kubelet_api(args: &ServeArgs, provider: &str, address: IpAddr) -> Result<Option<KubeletApi>, VnodeError> {
     if args.no_kubelet_api {
         return Ok(None);
@@ -269,7 +240,7 @@ fn kubelet_api(args: &ServeArgs, provider: &str, address: IpAddr) -> Result<Opti
             Certificate::Signed(settings, [address].into())
         };
     Ok(Some(KubeletApi {
-        doors: doors::Settings {
+        listeners: listeners::Settings {
             address,
             first_port: args.kubelet_port,
         },

@@ -17,7 +17,7 @@ pub(crate) mod common;
 pub(crate) mod directory;
 mod events;
 mod host;
-mod letters;
+mod mailbox;
 pub(crate) mod metrics;
 mod probes;
 mod read;
@@ -32,14 +32,12 @@ use crate::core::{node, pod};
 use crate::ownership::{Ownership, Sharing};
 use crate::pods::Writers;
 use crate::provider::Provider;
-use crate::server::auth::Auth;
-use crate::server::doors::{self, Doors};
-use crate::server::{self, Backend};
 use backend::FleetBackend;
 use common::{Common, Parts};
 use directory::Directory;
 use evenkeel_api::names::vnode::FLEET_LABEL;
-use evenkeel_net::serve::ServerTls;
+use evenkeel_kubelet_api::Backend;
+use evenkeel_kubelet_api::kubelet::Kubelet;
 use evenkeel_probe::core::engine;
 use evenkeel_probe::core::{Now, Policy};
 use events::Events;
@@ -84,28 +82,6 @@ pub struct Options {
     pub features: Vec<Feature>,
     /// The kubelet's HTTP API of the nodes; none without.
     pub kubelet: Option<Kubelet>,
-}
-
-/// How the kubelet's HTTP API of the nodes is served.
-#[derive(Clone)]
-pub struct Kubelet {
-    /// Of requests.
-    pub settings: server::Settings,
-    /// Where the nodes' listeners are.
-    pub doors: doors::Settings,
-    /// Their serving certificate.
-    pub tls: ServerTls,
-    /// Who may ask what.
-    pub auth: Auth,
-}
-
-impl std::fmt::Debug for Kubelet {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Kubelet")
-            .field("settings", &self.settings)
-            .field("doors", &self.doors)
-            .finish_non_exhaustive()
-    }
 }
 
 /// When pods that only the provider knows are looked for.
@@ -235,15 +211,14 @@ impl Fleet {
         let tasks = TaskTracker::new();
         tasks.spawn(watch::pods(common.clone(), came.clone(), alone, shutdown.clone()));
         tasks.spawn(watch::nodes(common.clone(), shutdown.clone()));
-        let doors = common.options.kubelet.clone().map(|kubelet| {
+        let listeners = common.options.kubelet.clone().map(|kubelet| {
             let backend = Arc::new(FleetBackend {
                 common: common.clone(),
             });
-            let app = server::router(backend, kubelet.settings, kubelet.auth);
-            Doors::new(kubelet.doors, kubelet.tls, app, stop.clone())
+            kubelet.serve(backend, stop.clone())
         });
         let ownership = Ownership::start(common.options.sharing.clone(), client, disown.clone());
-        let supervisor = Supervisor::new(common.clone(), ownership, came, doors);
+        let supervisor = Supervisor::new(common.clone(), ownership, came, listeners);
         let (orders, received) = mpsc::unbounded_channel();
         let (serving, shared) = (shutdown.clone(), common.clone());
         tasks.spawn(async move {

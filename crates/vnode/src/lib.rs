@@ -2,7 +2,7 @@
 //!
 //! A [`Provider`] runs containers somewhere; everything else that a kubelet does is done here: nodes are registered and
 //! kept alive, pods are driven through init containers, sidecars, restarts and probes, status is reported by the
-//! kubelet's rules, and the kubelet's HTTP API is served over TLS.
+//! kubelet's rules, and the kubelet's HTTP API (`evenkeel-kubelet-api`) is served over TLS.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -12,9 +12,9 @@
 //! | [`node`] | registration, Lease, status and serving address of one node |
 //! | [`pods`] | the pods of one node: the actor that carries out what [`core::pod`] decides |
 //! | [`objects`] | ConfigMaps, Secrets, Services and tokens that pods refer to |
-//! | [`server`] | the kubelet's HTTP API |
 //! | [`ownership`] | which replica serves which node |
-//! | [`simulated`] | a provider without containers, for tests and the lab |
+//!
+//! `evenkeel-vnode-simulated` is a provider without containers, for tests and the lab; `evenkeel-koupleless` runs modules in bases.
 
 // The library's own tests share a provider with those of its users, who call it by its name.
 #[cfg(test)]
@@ -29,8 +29,6 @@ pub mod objects;
 pub mod ownership;
 pub mod pods;
 pub mod provider;
-pub mod server;
-pub mod simulated;
 
 pub use fleet::{Fleet, Options};
 pub use provider::Provider;

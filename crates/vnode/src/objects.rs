@@ -8,7 +8,7 @@ mod cache;
 mod read;
 mod token;
 
-use crate::core::env::{self, Found, Place, Reference, service};
+use crate::core::env::{self, Found, Location, Reference, service};
 use crate::core::pod::Trouble;
 use crate::core::volume::{self, TokenSource, Volumes};
 use crate::core::{Event, env::container_of};
@@ -71,7 +71,7 @@ impl Objects {
         &self,
         pod: &Pod,
         name: &str,
-        place: &Place,
+        location: &Location,
     ) -> (Result<Container, Trouble>, Vec<Event>) {
         let Some(container) = container_of(pod, name) else {
             let message = format!("the pod has no container {name:?}");
@@ -79,7 +79,7 @@ impl Objects {
         };
         match self.find(pod, env::references(&container)).await {
             Ok(found) => {
-                let resolved = env::resolve(pod, &container, &found, place);
+                let resolved = env::resolve(pod, &container, &found, location);
                 (resolved.container.map_err(Trouble::Config), resolved.events)
             }
             Err(unread) => {
@@ -93,9 +93,9 @@ impl Objects {
     }
 
     /// The pod's volumes, and what is to be recorded.
-    pub async fn volumes(&self, pod: &Pod, place: &Place) -> (Result<Volumes, Trouble>, Vec<Event>) {
+    pub async fn volumes(&self, pod: &Pod, location: &Location) -> (Result<Volumes, Trouble>, Vec<Event>) {
         let volumes = match self.find(pod, volume::references(pod)).await {
-            Ok(found) => volume::resolve(pod, &found, place),
+            Ok(found) => volume::resolve(pod, &found, location),
             Err(unread) => Err(format!("MountVolume.SetUp failed: {}", said(&unread))),
         };
         match volumes {

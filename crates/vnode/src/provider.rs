@@ -7,14 +7,13 @@
 //! alongside each other, lest grace periods add up): a provider that hangs, errs or panics harms the pod that it was asked
 //! about, and nothing else.
 
-mod io;
-mod stats;
-
-pub use io::{Duplex, ExecIo, LogOptions, LogStream, Streams, TerminalSize};
-pub use stats::{ContainerStats, NodeStats, PodStats};
+pub use evenkeel_kubelet_api::{
+    ContainerId, ContainerStats, Duplex, ExecIo, Fault, FaultKind, LogOptions, LogStream, NodeStats, PodId,
+    PodStats, Streams, TerminalSize,
+};
 
 use crate::core::volume::{TokenSource, Volumes};
-use crate::ownership::Term;
+use evenkeel_kubelet_api::Term;
 use evenkeel_probe::core::{Attempt, Outcome};
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -116,43 +115,14 @@ pub trait Provider: Send + Sync + 'static {
 pub struct Runtime {
     /// Lower-case letters, digits, `-`: `simulated`.
     pub name: String,
-    /// Its version.
+    /// The runtime's version.
     pub version: String,
-}
-
-/// Which pod. Two pods of one name differ in their UID.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PodId {
-    /// `metadata.uid`.
-    pub uid: Arc<str>,
-    /// `metadata.namespace`.
-    pub namespace: Arc<str>,
-    /// `metadata.name`.
-    pub name: Arc<str>,
-    /// `spec.nodeName`.
-    pub node: Arc<str>,
-}
-
-impl std::fmt::Display for PodId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
-}
-
-/// A container as its provider knows it, with scheme: `simulated://…`. A restart makes a new one.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ContainerId(pub Arc<str>);
-
-impl std::fmt::Display for ContainerId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
 }
 
 /// A pod, complete.
 #[derive(Clone, Debug)]
 pub struct PodRequest {
-    /// Which.
+    /// Names the pod.
     pub id: PodId,
     /// As the API server has it, status included.
     pub pod: Arc<Pod>,
@@ -161,7 +131,7 @@ pub struct PodRequest {
 /// A container to be started.
 #[derive(Clone)]
 pub struct StartRequest {
-    /// Its pod.
+    /// The pod that it is part of.
     pub pod: PodRequest,
     /// Its specification: references in `env` resolved, `envFrom` merged into `env`, `$(NAME)` expanded in `env`,
     /// `command` and `args`.
@@ -220,7 +190,7 @@ pub struct Exit {
 /// What is there of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodState {
-    /// Its sandbox.
+    /// Addresses of the pod's sandbox.
     pub sandbox: Sandbox,
     /// Its containers by name: of each the newest.
     pub containers: BTreeMap<String, Observed>,
@@ -229,7 +199,7 @@ pub struct PodState {
 /// What is known of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observed {
-    /// Which.
+    /// Names this run of the container.
     pub id: ContainerId,
     /// What it does.
     pub doing: Doing,
@@ -238,9 +208,9 @@ pub struct Observed {
 /// What a container does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Doing {
-    /// It runs.
+    /// The container runs.
     Running {
-        /// Since when.
+        /// When the container started.
         since: Timestamp,
     },
     /// It runs but is held to be unready whatever its probes say (a module that is deactivated).
@@ -271,16 +241,16 @@ impl Doing {
 pub enum Report {
     /// A container's state.
     Container {
-        /// Its pod.
+        /// The container's pod.
         pod: PodId,
-        /// Its name.
+        /// The container's name.
         name: Arc<str>,
         /// What is known of it.
         observed: Observed,
     },
     /// A node's health may have changed: it is pinged at once.
     Node {
-        /// Which.
+        /// The node's name.
         name: Arc<str>,
     },
 }
@@ -310,7 +280,7 @@ pub trait Host: Send + Sync + 'static {
 pub struct NodeTemplate {
     /// Labels beside the standard ones.
     pub labels: BTreeMap<String, String>,
-    /// Annotations.
+    /// Annotations of the Node.
     pub annotations: BTreeMap<String, String>,
     /// Taints, set at registration alone: later they are the administrators'. `key`, `value`, `effect`.
     pub taints: Vec<(String, String, String)>,
@@ -343,51 +313,8 @@ pub struct NodeHealth {
     pub conditions: Vec<NodeCondition>,
     /// Capacity, where it changes at run time.
     pub capacity: Option<BTreeMap<String, String>>,
-    /// Allocatable, likewise.
+    /// Allocatable, where it changes at run time.
     pub allocatable: Option<BTreeMap<String, String>>,
-}
-
-/// Why a provider did not do what it was asked.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct Fault {
-    /// What to make of it.
-    pub kind: FaultKind,
-    /// `ErrImagePull`, `RunContainerError` or the provider's own, in CamelCase: `waiting.reason`.
-    pub reason: String,
-    /// For people: what failed, where, what to do.
-    pub message: String,
-}
-
-/// What to make of a fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FaultKind {
-    /// It may work later: tried again with back-off.
-    Later,
-    /// It never will as it is: the container has failed; a pod that cannot be created waits, and is tried again every few
-    /// seconds.
-    Never,
-    /// Likewise, and where a pod that cannot run is to be Failed
-    /// ([`fail_refused`](crate::core::pod::Settings::fail_refused)), it is, whatever its restart policy. Else it is as
-    /// [`Later`](Self::Later).
-    Fatal,
-    /// There is no such pod or container.
-    NotFound,
-    /// The request itself is wrong (a bad command, a closed port).
-    Invalid,
-    /// The provider has no such ability.
-    Unsupported,
-}
-
-impl Fault {
-    /// A fault of a kind.
-    pub fn new(kind: FaultKind, reason: &str, message: impl Into<String>) -> Self {
-        Self {
-            kind,
-            reason: reason.to_owned(),
-            message: message.into(),
-        }
-    }
 }
 
 /// Why a pod cannot run here as it is. It waits with this reason and message, and is looked at again every few seconds;

@@ -1,8 +1,8 @@
 //! Fake bases as a process.
 
+use evenkeel_kubelet_api::listeners;
 use evenkeel_testkit::arklet::{Base, Jar, Jars, Setup};
 use evenkeel_testkit::bench::{quantile, serve_orders};
-use evenkeel_vnode::server::doors;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
@@ -33,7 +33,7 @@ pub(crate) fn url(module: &str) -> String {
 
 /// Plays bases until standard input ends.
 pub(crate) fn play(count: u16, heartbeat: &str) {
-    doors::raise_file_limit().unwrap();
+    listeners::raise_file_limit().unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let _inside = runtime.enter();
     let jars = Jars::new();

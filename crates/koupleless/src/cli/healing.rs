@@ -9,7 +9,10 @@ use std::time::Duration;
 
 /// When and how bases are healed. Defaults are those of [`Settings`] and `Limit`.
 #[derive(Clone, Debug, clap::Args)]
-#[expect(clippy::struct_field_names, reason = "clap makes the names of flags from them")]
+#[expect(
+    clippy::struct_field_names,
+    reason = "clap makes the names of flags from them"
+)]
 pub struct HealingArgs {
     /// koupleless: share of the metaspace's limit in percent from which on a base is overloaded.
     #[arg(long, value_name = "PERCENT", default_value_t = Settings::default().high, value_parser = value_parser!(u8).range(1..=100))]

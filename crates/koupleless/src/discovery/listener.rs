@@ -4,10 +4,10 @@
 use super::heartbeat::{Auth, Listener};
 use super::token::{TokenError, Tokens};
 use crate::baseline::Baseline;
+use evenkeel_kubelet_api::tls::clients::{self, ClientCaError};
+use evenkeel_kubelet_api::tls::files::{Files, FilesError};
 use evenkeel_net::pki::PkiError;
 use evenkeel_net::serve::ServerTls;
-use evenkeel_vnode::server::tls::clients::{self, ClientCaError};
-use evenkeel_vnode::server::tls::files::{Files, FilesError};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use evenkeel_koupleless::core::PodRef;
 use evenkeel_koupleless::core::heal::{Note, Reading, Scene, Settings};
 use evenkeel_koupleless::heal::{Healer, Healing, Modules, Observer, Options};
 use evenkeel_testkit::{ApiServer, api_server, eventually};
-use evenkeel_vnode::ownership::Term;
+use evenkeel_vnode::ownership::{self, Term};
 use futures::future::{BoxFuture, FutureExt as _};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -370,7 +370,7 @@ async fn nothing_is_done_for_a_node_that_another_replica_may_serve() {
     cluster.node("vnode.b").await;
     let replica = cluster.replica("x");
     let gate = Gate::new();
-    let term = Term::new(CancellationToken::new(), Some(gate.clone()));
+    let term = ownership::term(CancellationToken::new(), Some(gate.clone()));
     let (fenced, _) = replica.base_during(&cluster, "vnode.a", None, term);
     fills(&fenced);
     replica.tells("vnode.a", Scene::Held).await;

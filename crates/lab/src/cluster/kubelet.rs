@@ -6,21 +6,18 @@
 //! anybody, and nothing is left that could write.
 
 use evenkeel_api::names;
+use evenkeel_kubelet_api::{
+    kubelet::{Certificate, Clients, KubeletApi, KubeletApiError},
+    listeners,
+};
 use evenkeel_net::{
     client::ClientArgs,
     log::causes,
     pki::{Identity, PkiError},
     serve::ServerTls,
 };
-use evenkeel_vnode::{
-    Fleet, Options,
-    provider::NodeTemplate,
-    server::{
-        doors,
-        kubelet::{Certificate, Clients, KubeletApi, KubeletApiError},
-    },
-    simulated::{self, NodeSettings, Simulated, address::Cidr},
-};
+use evenkeel_vnode::{Fleet, Options, provider::NodeTemplate};
+use evenkeel_vnode_simulated::{self as simulated, NodeSettings, Simulated, address::Cidr};
 use std::{
     collections::BTreeMap,
     io,
@@ -131,7 +128,7 @@ impl Freeze {
 impl Machine {
     /// Starts a kubelet and waits until it listens; it registers its node by and by.
     pub async fn boot(config: KubeletConfig) -> Result<Self, BootError> {
-        // A door that finds its port taken would be opened on the next one.
+        // A listener that finds its port taken would be opened on the next one.
         let address = config.listen;
         drop(std::net::TcpListener::bind(address).map_err(|source| BootError::Listen { address, source })?);
         let log = log(&config)?;
@@ -271,13 +268,13 @@ async fn start(config: KubeletConfig) -> Result<Fleet, BootError> {
     options.nodes.lease.interval = LEASE_INTERVAL;
     options.nodes.lease.duration = LEASE_INTERVAL * 4;
     let api = KubeletApi {
-        doors: doors::Settings {
+        listeners: listeners::Settings {
             address: config.listen.ip(),
             first_port: config.listen.port(),
         },
         certificate: Certificate::Given(ServerTls::new(&config.serving, Some(&config.clients))?),
         clients: Clients::AsGiven,
-        rules: evenkeel_vnode::server::auth::Rules::default(),
+        rules: evenkeel_kubelet_api::auth::Rules::default(),
     };
     // It ends with its machine alone.
     let never = CancellationToken::new();

@@ -2,15 +2,15 @@
 
 use super::witness::Witness;
 use evenkeel_api::names::NODE_LEASE_NAMESPACE;
+use evenkeel_kubelet_api::auth::Rules;
+use evenkeel_kubelet_api::kubelet::{Certificate, Clients, KubeletApi};
+use evenkeel_kubelet_api::listeners;
+use evenkeel_kubelet_api::tls::signed;
 use evenkeel_net::client::ClientArgs;
 use evenkeel_testkit::bench::serve_metrics;
 use evenkeel_vnode::ownership::Sharing;
-use evenkeel_vnode::server::auth::Rules;
-use evenkeel_vnode::server::doors;
-use evenkeel_vnode::server::kubelet::{Certificate, Clients, KubeletApi};
-use evenkeel_vnode::server::tls::signed;
-use evenkeel_vnode::simulated::{self, Simulated};
 use evenkeel_vnode::{Fleet, Options, Provider};
+use evenkeel_vnode_simulated::{self as simulated, Simulated};
 use prometheus_client::registry::Registry;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -58,7 +58,7 @@ async fn start(
         kubeconfig: Some(kubeconfig.into()),
         ..ClientArgs::default()
     };
-    doors::raise_file_limit().unwrap();
+    listeners::raise_file_limit().unwrap();
     let client = flags.client("vnode").await.unwrap();
     let address: IpAddr = Ipv4Addr::LOCALHOST.into();
     let simulated = Simulated::new(simulated::Settings::default());
@@ -74,7 +74,7 @@ async fn start(
     }
     // As `evenkeel vnode` has it.
     let kubelet = KubeletApi {
-        doors: doors::Settings {
+        listeners: listeners::Settings {
             address,
             first_port: 0,
         },

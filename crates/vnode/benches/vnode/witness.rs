@@ -8,7 +8,7 @@ use evenkeel_vnode::provider::{
     ContainerId, Duplex, ExecIo, Exit, Fault, Host, LogOptions, LogStream, NodeHealth, NodeStats,
     NodeTemplate, PodId, PodRequest, PodState, Refusal, Runtime, Sandbox, StartRequest, Started,
 };
-use evenkeel_vnode::simulated::Simulated;
+use evenkeel_vnode_simulated::Simulated;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
 use std::fs::File;

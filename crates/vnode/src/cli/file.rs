@@ -31,7 +31,7 @@ pub enum FileError {
     Read {
         /// File as it was named.
         origin: String,
-        /// Why.
+        /// What the system says.
         #[source]
         source: std::io::Error,
     },
@@ -40,7 +40,7 @@ pub enum FileError {
     Malformed {
         /// File as it was named.
         origin: String,
-        /// From 1.
+        /// Line in the file, from 1.
         line: u64,
         /// What is wrong, and what to write.
         reason: String,

@@ -32,7 +32,7 @@ pub enum LayerError {
     Value {
         /// Who says so: `FILE:3: heartbeat`, `$ENV`.
         by: String,
-        /// What.
+        /// The value that was refused.
         value: String,
         /// Why not, or what is possible.
         reason: String,

@@ -32,9 +32,9 @@ pub enum Reference {
 /// What was found of the references; `None` where there is no such object.
 #[derive(Clone, Default)]
 pub struct Found {
-    /// By name.
+    /// ConfigMaps by name.
     pub config_maps: BTreeMap<String, Option<Arc<ConfigMap>>>,
-    /// By name.
+    /// Secrets by name.
     pub secrets: BTreeMap<String, Option<Arc<Secret>>>,
     /// All that count for the pod.
     pub services: Vec<Arc<Service>>,
@@ -70,7 +70,7 @@ impl Found {
 
 /// Where a pod runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct Location {
     /// `status.hostIP`, `status.hostIPs`.
     pub host_addresses: Vec<IpAddr>,
     /// `status.podIP`, `status.podIPs`.

@@ -2,7 +2,7 @@
 
 mod path;
 
-use crate::core::env::{Found, Place, Reference, field, quantity::Quantity};
+use crate::core::env::{Found, Location, Reference, field, quantity::Quantity};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{
     ConfigMap, DownwardAPIVolumeFile, KeyToPath, Pod, Secret, Volume as Source, VolumeProjection,
@@ -15,7 +15,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Volumes(pub BTreeMap<String, Volume>);
 
-/// One volume.
+/// A volume with what is in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Volume {
     /// Files from objects, by path relative to the mount. Read-only for containers.
@@ -29,19 +29,19 @@ pub enum Volume {
     Foreign,
 }
 
-/// A file.
+/// A file of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
-    /// Its contents.
+    /// What is read from the file.
     pub contents: Contents,
-    /// Its permissions.
+    /// Permission bits.
     pub mode: u32,
 }
 
 /// What is in a file.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Contents {
-    /// These bytes.
+    /// Bytes that are known already.
     Bytes(Arc<[u8]>),
     /// A token that is requested when it is read.
     Token(TokenSource),
@@ -105,10 +105,10 @@ pub fn references(pod: &Pod) -> BTreeSet<Reference> {
 }
 
 /// Makes the volumes of what was found; an error is the message of `FailedMount`, about the first volume that failed.
-pub fn resolve(pod: &Pod, found: &Found, place: &Place) -> Result<Volumes, String> {
+pub fn resolve(pod: &Pod, found: &Found, location: &Location) -> Result<Volumes, String> {
     let mut volumes = BTreeMap::new();
     for source in sources(pod) {
-        let volume = volume(pod, source, found, place)
+        let volume = volume(pod, source, found, location)
             .map_err(|error| format!("MountVolume.SetUp failed for volume {:?} : {error}", source.name))?;
         volumes.insert(source.name.clone(), volume);
     }
@@ -120,7 +120,7 @@ fn sources(pod: &Pod) -> impl Iterator<Item = &Source> {
     spec.and_then(|spec| spec.volumes.as_ref()).into_iter().flatten()
 }
 
-fn volume(pod: &Pod, source: &Source, found: &Found, place: &Place) -> Result<Volume, String> {
+fn volume(pod: &Pod, source: &Source, found: &Found, location: &Location) -> Result<Volume, String> {
     let mut files = if let Some(source) = &source.config_map {
         let mode = source.default_mode.unwrap_or(MODE);
         of_config_map(
@@ -137,10 +137,10 @@ fn volume(pod: &Pod, source: &Source, found: &Found, place: &Place) -> Result<Vo
     } else if let Some(source) = &source.downward_api {
         let mut room = MOST_BYTES;
         let mode = source.default_mode.unwrap_or(MODE);
-        of_downward(pod, source.items.as_deref(), mode, place, &mut room)?
+        of_downward(pod, source.items.as_deref(), mode, location, &mut room)?
     } else if let Some(source) = &source.projected {
         let mode = source.default_mode.unwrap_or(MODE);
-        projected(pod, source.sources.as_deref(), mode, found, place)?
+        projected(pod, source.sources.as_deref(), mode, found, location)?
     } else if let Some(source) = &source.empty_dir {
         let limit = match &source.size_limit {
             None => None,
@@ -249,7 +249,7 @@ fn of_downward(
     pod: &Pod,
     items: Option<&[DownwardAPIVolumeFile]>,
     mode: i32,
-    place: &Place,
+    location: &Location,
     room: &mut usize,
 ) -> Result<Files, String> {
     let mut files = Files::new();
@@ -257,7 +257,7 @@ fn of_downward(
         let text = if let Some(selector) = &item.field_ref {
             field::of_metadata(pod, &selector.field_path)?
         } else if let Some(selector) = &item.resource_field_ref {
-            field::of_resources(pod, None, selector, place)?
+            field::of_resources(pod, None, selector, location)?
         } else {
             return Err(format!(
                 "downward API file {:?} has a source that this node does not know; use fieldRef or resourceFieldRef",
@@ -279,13 +279,13 @@ fn projected(
     sources: Option<&[VolumeProjection]>,
     mode: i32,
     found: &Found,
-    place: &Place,
+    location: &Location,
 ) -> Result<Files, String> {
     let mut files = Files::new();
     let mut errors = Vec::new();
     let mut room = MOST_BYTES;
     for source in sources.unwrap_or_default() {
-        match projection(pod, source, mode, found, place, &mut room) {
+        match projection(pod, source, mode, found, location, &mut room) {
             Ok(more) => files.extend(more),
             Err(error) => {
                 if !errors.contains(&error) {
@@ -306,7 +306,7 @@ fn projection(
     source: &VolumeProjection,
     mode: i32,
     found: &Found,
-    place: &Place,
+    location: &Location,
     room: &mut usize,
 ) -> Result<Files, String> {
     if let Some(source) = &source.secret {
@@ -328,7 +328,7 @@ fn projection(
         );
     }
     if let Some(source) = &source.downward_api {
-        return of_downward(pod, source.items.as_deref(), mode, place, room);
+        return of_downward(pod, source.items.as_deref(), mode, location, room);
     }
     if let Some(source) = &source.service_account_token {
         let token = TokenSource {

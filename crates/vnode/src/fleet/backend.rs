@@ -1,24 +1,26 @@
 //! What the kubelet's HTTP API asks of the fleet.
 
 use super::common::Common;
-use crate::pods::{Ask, Message};
-use crate::provider::{ContainerId, Fault, FaultKind, PodId, Provider};
-use crate::server::{Backend, Wanted};
+use crate::pods::{Message, Query};
+use crate::provider::{
+    ContainerId, Duplex, ExecIo, Fault, FaultKind, LogOptions, LogStream, NodeStats, PodId,
+};
+use evenkeel_kubelet_api::{Backend, Wanted};
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// The fleet, as its doors see it.
+/// The fleet, as its listeners see it.
 pub(crate) struct FleetBackend {
     pub(crate) common: Arc<Common>,
 }
 
 impl FleetBackend {
-    async fn ask<T>(&self, node: &str, question: impl FnOnce(oneshot::Sender<T>) -> Ask) -> Option<T> {
+    async fn ask<T>(&self, node: &str, question: impl FnOnce(oneshot::Sender<T>) -> Query) -> Option<T> {
         let handle = self.common.directory.node(node)?;
         let (answer, answered) = oneshot::channel();
-        handle.send(Message::Ask(Box::new(question(answer))));
+        handle.send(Message::Query(Box::new(question(answer))));
         answered.await.ok()
     }
 }
@@ -29,17 +31,13 @@ fn not_served(node: &str) -> Fault {
 }
 
 impl Backend for FleetBackend {
-    fn provider(&self) -> &Arc<dyn Provider> {
-        &self.common.provider
-    }
-
     fn pods<'a>(&'a self, node: &'a str) -> BoxFuture<'a, Vec<Arc<Pod>>> {
-        Box::pin(async move { self.ask(node, Ask::Pods).await.unwrap_or_default() })
+        Box::pin(async move { self.ask(node, Query::Pods).await.unwrap_or_default() })
     }
 
     fn container<'a>(&'a self, wanted: &'a Wanted) -> BoxFuture<'a, Result<(PodId, ContainerId), Fault>> {
         Box::pin(async move {
-            let question = |answer| Ask::Container {
+            let question = |answer| Query::Container {
                 wanted: wanted.clone(),
                 answer,
             };
@@ -56,7 +54,7 @@ impl Backend for FleetBackend {
         uid: Option<&'a str>,
     ) -> BoxFuture<'a, Result<(PodId, Arc<Pod>), Fault>> {
         Box::pin(async move {
-            let question = |answer| Ask::Pod {
+            let question = |answer| Query::Pod {
                 namespace: namespace.to_owned(),
                 name: name.to_owned(),
                 uid: uid.map(ToOwned::to_owned),
@@ -72,5 +70,49 @@ impl Backend for FleetBackend {
             None => Some(not_served(node).message),
             Some(handle) => handle.ill().map(|why| why.to_string()),
         }
+    }
+
+    fn list<'a>(&'a self, node: &'a str) -> BoxFuture<'a, Result<Vec<PodId>, Fault>> {
+        self.common.provider.list(node)
+    }
+
+    fn logs<'a>(
+        &'a self,
+        pod: &'a PodId,
+        container: &'a ContainerId,
+        options: &'a LogOptions,
+    ) -> BoxFuture<'a, Result<LogStream, Fault>> {
+        self.common.provider.logs(pod, container, options)
+    }
+
+    fn exec<'a>(
+        &'a self,
+        pod: &'a PodId,
+        container: &'a ContainerId,
+        command: &'a [String],
+        io: ExecIo,
+    ) -> BoxFuture<'a, Result<i32, Fault>> {
+        self.common.provider.exec(pod, container, command, io)
+    }
+
+    fn attach<'a>(
+        &'a self,
+        pod: &'a PodId,
+        container: &'a ContainerId,
+        io: ExecIo,
+    ) -> BoxFuture<'a, Result<i32, Fault>> {
+        self.common.provider.attach(pod, container, io)
+    }
+
+    fn port_forward<'a>(
+        &'a self,
+        pod: &'a PodId,
+        port: u16,
+    ) -> BoxFuture<'a, Result<Box<dyn Duplex>, Fault>> {
+        self.common.provider.port_forward(pod, port)
+    }
+
+    fn stats<'a>(&'a self, node: &'a str) -> BoxFuture<'a, Result<NodeStats, Fault>> {
+        self.common.provider.stats(node)
     }
 }

@@ -7,7 +7,7 @@ use super::metrics::Metrics;
 use super::probes::Probes;
 use super::wheel::Wheel;
 use crate::core::Now;
-use crate::node::Hand;
+use crate::node::NodeWriter;
 use crate::objects::Objects;
 use crate::pods::{Limit, Writers};
 use crate::provider::Provider;
@@ -44,7 +44,7 @@ pub(crate) struct Common {
     /// On calls that look and tell.
     pub(crate) looks: Limit,
     /// Writes Nodes and Leases; for a slot with the slot's client.
-    pub(crate) hand: Hand,
+    pub(crate) node_writer: NodeWriter,
     /// Room for pods that are kept unpacked.
     pub(crate) at_hand: Arc<Semaphore>,
     pub(crate) watch: Watching,
@@ -126,7 +126,7 @@ impl Common {
             objects: Objects::new(parts.client.clone()),
             limit: Limit::new(parts.options.starts),
             looks: Limit::new(parts.options.looks),
-            hand: Hand::new(parts.client.clone(), parts.provider.clone()),
+            node_writer: NodeWriter::new(parts.client.clone(), parts.provider.clone()),
             provider: parts.provider,
             options: parts.options,
             client: parts.client,

@@ -1,6 +1,6 @@
 //! Which actor serves which node, and which pods are probed.
 
-use super::letters::Letters;
+use super::mailbox::Mailbox;
 use crate::ownership::Term;
 use crate::pods::Message;
 use crate::provider::PodId;
@@ -17,7 +17,7 @@ pub(crate) struct Handle {
     pub(crate) name: Arc<str>,
     /// For how long it serves.
     pub(crate) term: Term,
-    letters: Letters<Message>,
+    mailbox: Mailbox<Message>,
     /// The list of pods before which the actor came: what later ones say it hears in full.
     since: AtomicU32,
     /// All pods of the node are known to the actor.
@@ -44,12 +44,12 @@ impl std::fmt::Debug for Handle {
 
 impl Handle {
     /// Of an actor that serves during a term.
-    pub(crate) fn during(id: u64, name: Arc<str>, term: Term) -> (Arc<Self>, Mailbox) {
+    pub(crate) fn during(id: u64, name: Arc<str>, term: Term) -> (Arc<Self>, MailboxReader) {
         let handle = Arc::new(Self {
             id,
             name,
             term,
-            letters: Letters::new(),
+            mailbox: Mailbox::new(),
             since: AtomicU32::new(0),
             listed: AtomicBool::new(false),
             listing: AtomicBool::new(false),
@@ -58,7 +58,7 @@ impl Handle {
             ill: Mutex::new(Some("the node is not registered yet".into())),
             client: OnceLock::new(),
         });
-        (handle.clone(), Mailbox(handle))
+        (handle.clone(), MailboxReader(handle))
     }
 
     /// By which the node is served.
@@ -72,17 +72,17 @@ impl Handle {
     }
 
     #[cfg(test)]
-    pub(crate) fn new(id: u64, name: Arc<str>) -> (Arc<Self>, Mailbox) {
+    pub(crate) fn new(id: u64, name: Arc<str>) -> (Arc<Self>, MailboxReader) {
         Self::during(id, name, Term::default())
     }
 
     /// Into the mailbox; an actor that has ended hears nothing.
     pub(crate) fn send(&self, message: Message) {
-        self.letters.put(message);
+        self.mailbox.put(message);
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        !self.letters.is_closed()
+        !self.mailbox.is_closed()
     }
 
     /// From now on all pods of the node are known.
@@ -128,31 +128,31 @@ impl Handle {
 
 /// Where an actor finds what it is told. Closed when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Mailbox(Arc<Handle>);
+pub(crate) struct MailboxReader(Arc<Handle>);
 
-impl Mailbox {
+impl MailboxReader {
     /// The next message; waits for one. `None` once closed and empty. Cancel safe.
     pub(crate) async fn recv(&self) -> Option<Message> {
-        self.0.letters.take().await
+        self.0.mailbox.take().await
     }
 
     /// The next message, if there is one.
     #[cfg(test)]
     pub(crate) fn try_recv(&self) -> Option<Message> {
-        self.0.letters.try_take()
+        self.0.mailbox.try_take()
     }
 
     /// From now on the actor hears nothing.
     pub(crate) fn close(&self) {
-        self.0.letters.close();
+        self.0.mailbox.close();
     }
 }
 
-impl Drop for Mailbox {
+impl Drop for MailboxReader {
     fn drop(&mut self) {
         self.close();
         // A message may hold its node's handle.
-        while self.0.letters.try_take().is_some() {}
+        while self.0.mailbox.try_take().is_some() {}
     }
 }
 

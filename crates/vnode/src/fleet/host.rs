@@ -1,11 +1,11 @@
 //! What the framework does for its provider.
 
 use super::common::Common;
-use crate::core::env::Place;
+use crate::core::env::Location;
 use crate::core::pod::Trouble;
 use crate::core::volume::{TokenSource, Volumes};
 use crate::ownership::Term;
-use crate::pods::{Ask, Message};
+use crate::pods::{Message, Query};
 use crate::provider::{Fault, FaultKind, Host, PodId, Report};
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
@@ -28,7 +28,7 @@ impl FleetHost {
         self.common.get().and_then(Weak::upgrade)
     }
 
-    async fn pod(&self, pod: &PodId) -> Result<(Arc<Common>, Arc<Pod>, Place), Fault> {
+    async fn pod(&self, pod: &PodId) -> Result<(Arc<Common>, Arc<Pod>, Location), Fault> {
         let not_here = || {
             let message = format!("pod {pod} (UID {}) is not served here", pod.uid);
             Fault::new(FaultKind::NotFound, "PodNotFound", message)
@@ -36,12 +36,12 @@ impl FleetHost {
         let common = self.common().ok_or_else(not_here)?;
         let handle = common.directory.node(&pod.node).ok_or_else(not_here)?;
         let (answer, answered) = oneshot::channel();
-        handle.send(Message::Ask(Box::new(Ask::Place {
+        handle.send(Message::Query(Box::new(Query::Location {
             uid: pod.uid.clone(),
             answer,
         })));
-        let (object, place) = answered.await.ok().flatten().ok_or_else(not_here)?;
-        Ok((common, object, place))
+        let (object, location) = answered.await.ok().flatten().ok_or_else(not_here)?;
+        Ok((common, object, location))
     }
 }
 
@@ -73,8 +73,8 @@ impl Host for FleetHost {
 
     fn volumes<'a>(&'a self, pod: &'a PodId) -> BoxFuture<'a, Result<Arc<Volumes>, Fault>> {
         Box::pin(async move {
-            let (common, object, place) = self.pod(pod).await?;
-            let (volumes, events) = common.objects.volumes(&object, &place).await;
+            let (common, object, location) = self.pod(pod).await?;
+            let (volumes, events) = common.objects.volumes(&object, &location).await;
             common.events.about_pod(pod, events);
             match volumes {
                 Ok(volumes) => Ok(Arc::new(volumes)),

@@ -68,7 +68,6 @@ pub(crate) enum WriteResult {
 /// How a provider's call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
 pub(crate) enum CallResult {
-    /// Well.
     Ok,
     /// With a fault.
     Fault,

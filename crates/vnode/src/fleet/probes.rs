@@ -251,7 +251,7 @@ impl AsyncWrite for Capture {
 mod tests {
     use super::*;
     use crate::fleet::tests::fake::{Fake, Trick, World};
-    use crate::ownership::Term;
+    use crate::ownership;
     use evenkeel_election::{FencingToken, Gate};
     use evenkeel_probe::core::{Compat, Container, Key, Kind, Probe, Role};
     use std::pin::pin;
@@ -293,7 +293,7 @@ mod tests {
     #[tokio::test]
     async fn no_probe_is_begun_or_goes_on_for_a_node_that_another_replica_may_serve() {
         let (world, gate) = (Arc::new(World::default()), Gate::new());
-        let term = Term::new(CancellationToken::new(), Some(gate.clone()));
+        let term = ownership::term(CancellationToken::new(), Some(gate.clone()));
         let (handle, _mailbox) = Handle::during(1, "node".into(), term.clone());
         let asks = Asks {
             provider: Fake::new(&world, 1),

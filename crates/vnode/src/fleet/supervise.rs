@@ -2,11 +2,11 @@
 
 use super::common::Common;
 use super::directory::Handle;
-use crate::node::Hand;
-use crate::ownership::{Change, Ownership, Term};
+use crate::node::NodeWriter;
+use crate::ownership::{self, Change, Ownership, Term};
 use crate::pods::{Actor, Duty, panic_text};
-use crate::server::doors::Doors;
 use evenkeel_election::Gate;
+use evenkeel_kubelet_api::listeners::Listeners;
 use evenkeel_net::log::causes;
 use futures::FutureExt as _;
 use std::collections::{BTreeSet, HashMap};
@@ -42,7 +42,7 @@ pub(crate) struct Supervisor {
     pub(crate) ownership: Ownership,
     /// To be told when nodes have come or gone.
     pub(crate) came: Arc<Notify>,
-    doors: Option<Doors>,
+    listeners: Option<Listeners>,
     wanted: BTreeSet<Arc<str>>,
     /// Nodes whose objects are to be deleted, by whoever owns their slot; where it is under way here, what ends it. They
     /// are forgotten once a try has succeeded here: another replica's success is found out by the next owner.
@@ -50,7 +50,7 @@ pub(crate) struct Supervisor {
     deleted: mpsc::UnboundedSender<Deleted>,
     deletions: mpsc::UnboundedReceiver<Deleted>,
     /// Slots that are ours.
-    slots: HashMap<u16, Hand>,
+    slots: HashMap<u16, NodeWriter>,
     actors: HashMap<Arc<str>, Serving>,
     next: Arc<AtomicU64>,
 }
@@ -70,14 +70,14 @@ impl Supervisor {
         common: Arc<Common>,
         ownership: Ownership,
         came: Arc<Notify>,
-        doors: Option<Doors>,
+        listeners: Option<Listeners>,
     ) -> Self {
         let (deleted, deletions) = mpsc::unbounded_channel();
         Self {
             common,
             ownership,
             came,
-            doors,
+            listeners,
             wanted: BTreeSet::new(),
             doomed: HashMap::new(),
             deleted,
@@ -132,9 +132,9 @@ impl Supervisor {
                     attempt.cancel();
                 }
                 if self.wanted.insert(node.clone())
-                    && let Some(hand) = self.slots.get(&self.ownership.slot(&node)).cloned()
+                    && let Some(node_writer) = self.slots.get(&self.ownership.slot(&node)).cloned()
                 {
-                    self.serve(node, hand);
+                    self.serve(node, node_writer);
                 }
             }
             Order::Remove(node, delete) => {
@@ -155,14 +155,14 @@ impl Supervisor {
         match change {
             Change::Gained { slot, client, .. } => {
                 tracing::info!(slot, "nodes of a slot are ours");
-                let hand = self.common.hand.with_client(client);
-                self.slots.insert(slot, hand.clone());
+                let node_writer = self.common.node_writer.with_client(client);
+                self.slots.insert(slot, node_writer.clone());
                 let ours = self
                     .wanted
                     .iter()
                     .filter(|node| self.ownership.slot(node) == slot);
                 for node in ours.cloned().collect::<Vec<_>>() {
-                    self.serve(node, hand.clone());
+                    self.serve(node, node_writer.clone());
                 }
                 for node in self.doomed_of(slot) {
                     self.delete(&node);
@@ -205,7 +205,7 @@ impl Supervisor {
     /// Deletes a doomed node's objects if its slot is ours, until that succeeds or somebody ends it. A node of this name
     /// that comes again is registered after that.
     fn delete(&mut self, node: &Arc<str>) {
-        let Some(hand) = self.slots.get(&self.ownership.slot(node)).cloned() else {
+        let Some(node_writer) = self.slots.get(&self.ownership.slot(node)).cloned() else {
             // Who owns the slot deletes, and so do we once we own it.
             return;
         };
@@ -222,7 +222,7 @@ impl Supervisor {
             if let Some(served) = served {
                 served.cancelled().await;
             }
-            if delete_node(&hand, &node, &attempt).await {
+            if delete_node(&node_writer, &node, &attempt).await {
                 // The supervisor ends with the fleet, and with it whoever wants to know.
                 let _ = deleted.send(Deleted(node, attempt));
             }
@@ -237,7 +237,7 @@ impl Supervisor {
         }
     }
 
-    fn serve(&mut self, node: Arc<str>, hand: Hand) {
+    fn serve(&mut self, node: Arc<str>, node_writer: NodeWriter) {
         let former = self.actors.remove(&node);
         if former.as_ref().is_some_and(|former| !former.stop.is_cancelled()) {
             // Ours already, by a slot that came twice.
@@ -248,9 +248,9 @@ impl Supervisor {
         let stage = Stage {
             common: self.common.clone(),
             came: self.came.clone(),
-            doors: self.doors.clone(),
+            listeners: self.listeners.clone(),
             next: self.next.clone(),
-            hand,
+            node_writer,
             gate: self.ownership.gate(self.ownership.slot(&node)),
             stop: stop.clone(),
         };
@@ -285,10 +285,10 @@ impl Supervisor {
 struct Stage {
     common: Arc<Common>,
     came: Arc<Notify>,
-    doors: Option<Doors>,
+    listeners: Option<Listeners>,
     /// Number of the next actor.
     next: Arc<AtomicU64>,
-    hand: Hand,
+    node_writer: NodeWriter,
     gate: Option<Gate>,
     stop: CancellationToken,
 }
@@ -316,16 +316,19 @@ impl Stage {
     async fn act(&self, node: &Arc<str>) -> bool {
         let number = self.next.fetch_add(1, Ordering::Relaxed) + 1;
         // What an actor that had a defect has begun ends with it.
-        let term = Term::new(self.stop.child_token(), self.gate.clone());
+        let term = ownership::term(self.stop.child_token(), self.gate.clone());
         let _stop = term.stop().clone().drop_guard();
-        let address = self.doors.as_ref().and_then(|doors| open(doors, node, &term));
+        let address = self
+            .listeners
+            .as_ref()
+            .and_then(|listeners| open(listeners, node, &term));
         let (handle, mailbox) = Handle::during(number, node.clone(), term);
-        handle.set_client(self.hand.client());
+        handle.set_client(self.node_writer.client());
         self.common.directory.add(&handle);
         self.came.notify_one();
         let duty = Duty {
             common: self.common.clone(),
-            hand: self.hand.clone(),
+            node_writer: self.node_writer.clone(),
             handle: handle.clone(),
             mailbox,
             address,
@@ -340,8 +343,8 @@ impl Stage {
         // It has done so itself, unless it ended by a panic.
         self.common.directory.remove(&handle);
         self.common.wheel.clear_all(&handle);
-        if let Some(doors) = &self.doors {
-            doors.close(node);
+        if let Some(listeners) = &self.listeners {
+            listeners.close(node);
         }
         self.came.notify_one();
         served
@@ -350,8 +353,8 @@ impl Stage {
 
 /// Where a node's kubelet API listens. A node without one is served all the same: its pods need it less than they need
 /// to run.
-fn open(doors: &Doors, node: &str, term: &Term) -> Option<SocketAddr> {
-    match doors.open_during(node, term) {
+fn open(listeners: &Listeners, node: &str, term: &Term) -> Option<SocketAddr> {
+    match listeners.open_during(node, term) {
         Ok(address) => Some(address),
         Err(error) => {
             tracing::error!(node, %error, "a node has no kubelet API: no logs, exec, attach, port-forward, metrics");
@@ -361,10 +364,10 @@ fn open(doors: &Doors, node: &str, term: &Term) -> Option<SocketAddr> {
 }
 
 /// Tells whether the objects are gone; they may not be when `stop` came first. A try that is under way is waited for.
-async fn delete_node(hand: &Hand, node: &str, stop: &CancellationToken) -> bool {
+async fn delete_node(node_writer: &NodeWriter, node: &str, stop: &CancellationToken) -> bool {
     let mut pause = AGAIN;
     while !stop.is_cancelled() {
-        let error = match tokio::time::timeout(REQUESTS, hand.delete(node)).await {
+        let error = match tokio::time::timeout(REQUESTS, node_writer.delete(node)).await {
             Ok(Ok(())) => return true,
             Ok(Err(error)) => causes(&error),
             Err(_) => format!("no answer within {REQUESTS:?}"),

@@ -214,7 +214,7 @@ async fn list(common: Arc<Common>, lists: Arc<Semaphore>, handle: Arc<Handle>) {
     let api: Api<Read> = Api::all(common.client.clone());
     let mut pause = AGAIN;
     while handle.is_open() && !handle.is_listed() {
-        let Ok(place) = lists.acquire().await else {
+        let Ok(permit) = lists.acquire().await else {
             return;
         };
         let mut params = ListParams::default().fields(&format!("spec.nodeName={}", handle.name));
@@ -227,7 +227,7 @@ async fn list(common: Arc<Common>, lists: Arc<Semaphore>, handle: Arc<Handle>) {
             params = params.at(&shown.to_string()).matching(VersionMatch::NotOlderThan);
         }
         let answer = api.list(&params).await;
-        drop(place);
+        drop(permit);
         match answer {
             Ok(list) => {
                 let mut pods = Vec::new();

@@ -24,12 +24,12 @@ use tokio::sync::Semaphore;
 
 /// The longest that one request, or all of a registration, may take.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Registrations at once, over all nodes whose hands are copies of one.
+/// Registrations at once, over all nodes whose writers are copies of one.
 const REGISTRATIONS: usize = 64;
 
-/// The hand of all nodes that one client writes for. Cheap to clone.
+/// Writes Nodes and Leases by one client, for any number of nodes. Cheap to clone.
 #[derive(Clone)]
-pub struct Hand {
+pub struct NodeWriter {
     shared: Arc<Shared>,
 }
 
@@ -41,7 +41,7 @@ struct Shared {
     turns: Arc<Semaphore>,
 }
 
-impl Hand {
+impl NodeWriter {
     /// Writes by way of `client`, whose gate refuses once another replica may serve the node.
     pub fn new(client: Client, provider: Arc<dyn Provider>) -> Self {
         Self::taking_turns(client, provider, Arc::new(Semaphore::new(REGISTRATIONS)))

@@ -19,7 +19,6 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Requests under way over all: a node's restart must not become a storm.
 const AT_ONCE: usize = 64;
 
-/// Reads objects.
 pub(super) struct Reader {
     client: Client,
     permits: Semaphore,
@@ -39,12 +38,7 @@ pub(super) enum ReadError {
     NotFound(String),
     /// The API server refuses.
     #[error("{message} (HTTP {code}){}", advice(*.code))]
-    Refused {
-        /// HTTP status.
-        code: u16,
-        /// Its words.
-        message: String,
-    },
+    Refused { code: u16, message: String },
     /// There is no way to it.
     #[error("the API server cannot be reached: {0}; it is asked again")]
     Unreachable(String),

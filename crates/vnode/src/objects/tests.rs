@@ -108,7 +108,7 @@ const OLD: SignedDuration = SignedDuration::from_secs(60);
 
 /// The value of a variable, or why there is no container.
 async fn variable(objects: &Objects, pod: &Pod, name: &str) -> Result<Option<String>, Trouble> {
-    let (container, _) = objects.container(pod, "main", &Place::default()).await;
+    let (container, _) = objects.container(pod, "main", &Location::default()).await;
     let env = container?.env.unwrap_or_default();
     Ok(env
         .into_iter()
@@ -128,7 +128,7 @@ async fn what_pods_refer_to_is_read_and_resolved() {
     let server = filled().await;
     let objects = Objects::new(server.client());
     let pod = pod("a", NEW);
-    let (container, events) = objects.container(&pod, "main", &Place::default()).await;
+    let (container, events) = objects.container(&pod, "main", &Location::default()).await;
     let env = container.unwrap().env.unwrap();
     let value = |name: &str| {
         let variable = env.iter().find(|variable| variable.name == name)?;
@@ -138,7 +138,7 @@ async fn what_pods_refer_to_is_read_and_resolved() {
     assert_eq!(value("PASSWORD"), Some("hunter2"));
     assert_eq!(value("KUBERNETES_SERVICE_HOST"), Some("10.96.0.1"));
     assert!(events.is_empty());
-    let (volumes, events) = objects.volumes(&pod, &Place::default()).await;
+    let (volumes, events) = objects.volumes(&pod, &Location::default()).await;
     let names: Vec<String> = volumes.unwrap().0.into_keys().collect();
     assert_eq!(names, ["c", "s"]);
     assert!(events.is_empty());
@@ -152,7 +152,7 @@ async fn two_hundred_pods_of_a_namespace_cost_a_handful_of_requests() {
         let objects = Objects::new(client);
         let pods: Vec<Pod> = (0..200).map(|n| pod(&format!("pod-{n}"), age)).collect();
         let ready = join_all(pods.iter().map(|pod| async {
-            let (volumes, _) = objects.volumes(pod, &Place::default()).await;
+            let (volumes, _) = objects.volumes(pod, &Location::default()).await;
             volumes.unwrap();
             variable(&objects, pod, "PASSWORD").await.unwrap()
         }))
@@ -198,13 +198,13 @@ async fn a_config_map_that_appears_later_is_seen() {
     secret(&client, "secret", "hunter2").await;
     let objects = Objects::new(client.clone());
     let pod = pod("a", OLD);
-    let (container, events) = objects.container(&pod, "main", &Place::default()).await;
+    let (container, events) = objects.container(&pod, "main", &Location::default()).await;
     assert_eq!(
         container.unwrap_err(),
         Trouble::Config("configmap \"config\" not found".to_owned())
     );
     assert_eq!(events[0].reason, "MandatoryConfigMapNotFound");
-    let (volumes, events) = objects.volumes(&pod, &Place::default()).await;
+    let (volumes, events) = objects.volumes(&pod, &Location::default()).await;
     let message = "MountVolume.SetUp failed for volume \"c\" : configmap \"config\" not found".to_owned();
     assert_eq!((events[0].reason, &events[0].message), ("FailedMount", &message));
     assert_eq!(volumes.unwrap_err(), Trouble::Volume(message));
@@ -250,7 +250,7 @@ async fn a_denial_is_not_an_absence_and_says_what_to_do() {
     let server = filled().await;
     let objects = Objects::new(server.client_as("stranger", &[]));
     let pod = pod("a", OLD);
-    let (container, events) = objects.container(&pod, "main", &Place::default()).await;
+    let (container, events) = objects.container(&pod, "main", &Location::default()).await;
     let Err(Trouble::Config(message)) = container else {
         panic!("{container:?}");
     };
@@ -272,7 +272,7 @@ async fn a_denial_is_not_an_absence_and_says_what_to_do() {
             "FailedToReadServices"
         ]
     );
-    let (volumes, events) = objects.volumes(&pod, &Place::default()).await;
+    let (volumes, events) = objects.volumes(&pod, &Location::default()).await;
     let Err(Trouble::Volume(message)) = volumes else {
         panic!("{volumes:?}");
     };
@@ -303,7 +303,7 @@ async fn a_silent_api_server_is_trouble_for_all_at_once() {
 async fn an_answer_that_cannot_be_read_is_not_shown() {
     let body = r#"{"kind": "Secret", "apiVersion": "v1", "data": {"PASSWORD": "hunter2!!"}, "type": 7}"#;
     let objects = Objects::new(answering(200, body));
-    let Err(Trouble::Volume(message)) = objects.volumes(&pod("a", OLD), &Place::default()).await.0 else {
+    let Err(Trouble::Volume(message)) = objects.volumes(&pod("a", OLD), &Location::default()).await.0 else {
         panic!("it cannot be read");
     };
     assert!(message.contains("cannot read secret default/secret"), "{message}");
@@ -326,7 +326,9 @@ async fn a_proxys_404_is_not_an_absence() {
 #[tokio::test]
 async fn a_container_that_is_not_there_is_trouble() {
     let objects = Objects::new(unanswered());
-    let (container, _) = objects.container(&pod("a", OLD), "none", &Place::default()).await;
+    let (container, _) = objects
+        .container(&pod("a", OLD), "none", &Location::default())
+        .await;
     let message = "the pod has no container \"none\"".to_owned();
     assert_eq!(container.unwrap_err(), Trouble::Config(message));
 }

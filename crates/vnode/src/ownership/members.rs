@@ -9,7 +9,6 @@ use std::time::Duration;
 pub(super) struct Sighting {
     pub(super) name: String,
     pub(super) version: String,
-    /// Empty: nobody.
     pub(super) holder: String,
     /// Among how many slots the announced replica shares; slots' Leases do not say.
     pub(super) count: Option<String>,

@@ -33,7 +33,8 @@ mod term;
 #[cfg(test)]
 mod tests;
 
-pub use term::Term;
+pub use evenkeel_kubelet_api::Term;
+pub use term::term;
 
 use evenkeel_election::terms::TermFile;
 use evenkeel_election::{Config, ConfigError, Gate, OnLoss, Work};
@@ -47,7 +48,7 @@ use tokio_util::sync::CancellationToken;
 pub enum Sharing {
     /// One replica serves all; nobody else may run.
     Alone,
-    /// Several do.
+    /// Several replicas share the nodes by slots.
     Slots {
         /// How many slots.
         slots: u16,
@@ -99,14 +100,14 @@ impl Sharing {
 pub enum Change {
     /// Ours from now on; `client` writes only as long as it is.
     Gained {
-        /// Which.
+        /// Number of the slot.
         slot: u16,
         /// A client behind the slot's gate.
         client: Client,
     },
     /// No longer ours: nothing may be done any more for its nodes. `done` is to be dropped when nothing is.
     Lost {
-        /// Which.
+        /// Number of the slot.
         slot: u16,
         /// While it is kept the slot is not given back, for at most a lease duration.
         done: Option<Work>,
@@ -194,7 +195,6 @@ fn slot_of(node: &str, slots: u16) -> u16 {
     u16::try_from(slot).unwrap_or_default()
 }
 
-/// FNV-1a.
 fn fnv(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

@@ -82,7 +82,7 @@ pub(super) async fn run(
     let timing = group.election.clone();
     let look = Arc::new(Notify::new());
     let (wanted, may_take) = watch::channel(BTreeSet::new());
-    let mut desk = Desk {
+    let mut coordinator = Coordinator {
         leases: Api::namespaced(group.client.clone(), &group.namespace),
         slots: (0..gates.len()).map(|slot| group.slot_name(slot)).collect(),
         members: Members::default(),
@@ -104,26 +104,26 @@ pub(super) async fn run(
             _ = ticks.tick() => true,
             () = look.notified() => false,
         };
-        // A look that was begun may be given up: nothing depends on its end.
+        // A resync may be given up half way: nothing depends on its end.
         let went_well = tokio::select! {
             biased;
             () = shutdown.cancelled() => break,
-            went_well = desk.look(announces) => went_well,
+            went_well = coordinator.resync(announces) => went_well,
         };
         if went_well && !has_begun {
             // Only now is it known what may be taken.
             has_begun = true;
-            desk.begin(&gates, &may_take, &look, &told, &shutdown, &elections);
+            coordinator.begin(&gates, &may_take, &look, &told, &shutdown, &elections);
         }
         tokio::time::sleep(BREATH).await;
     }
     drop(told);
-    desk.leave().await;
+    coordinator.leave().await;
     elections.close();
     elections.wait().await;
 }
 
-struct Desk {
+struct Coordinator {
     group: Group,
     leases: Api<Lease>,
     /// Names of the slots' Leases.
@@ -140,7 +140,7 @@ struct Desk {
     misfit: Option<(String, String)>,
 }
 
-impl Desk {
+impl Coordinator {
     fn begin(
         &mut self,
         gates: &[Gate],
@@ -204,7 +204,7 @@ impl Desk {
     }
 
     /// Announces this replica where asked to, reads the others, and divides anew. Tells whether it could.
-    async fn look(&mut self, announces: bool) -> bool {
+    async fn resync(&mut self, announces: bool) -> bool {
         let timeout = self.group.election.request_timeout();
         let read = tokio::time::timeout(timeout, async {
             if announces {

@@ -7,14 +7,14 @@ use super::packed::Packed;
 use super::panic_text;
 use super::perform::{Errand, interrupted};
 use super::strays::Sightings;
-use crate::core::env::Place;
+use crate::core::env::Location;
 use crate::core::node as core_node;
 use crate::core::pod::{Action, Input, Machine, ProbeOrder, Settings};
 use crate::fleet::common::{Common, Resources};
-use crate::fleet::directory::{Handle, Mailbox};
+use crate::fleet::directory::{Handle, MailboxReader};
 use crate::fleet::metrics::Phase;
 use crate::fleet::wheel::Timer;
-use crate::node::Hand;
+use crate::node::NodeWriter;
 use crate::provider::{NodeTemplate, PodId};
 use k8s_openapi::api::core::v1::Pod;
 use std::collections::{HashMap, HashSet};
@@ -30,8 +30,8 @@ const ENDING: Duration = Duration::from_secs(2);
 pub(crate) struct Actor {
     pub(super) common: Arc<Common>,
     pub(super) handle: Arc<Handle>,
-    mailbox: Mailbox,
-    pub(super) hand: Hand,
+    mailbox: MailboxReader,
+    pub(super) node_writer: NodeWriter,
     pub(super) calls: Calls,
     pub(super) node: core_node::Machine,
     /// The node's, which stands for limits that a container does not have.
@@ -71,9 +71,9 @@ type Rules = Vec<(Arc<str>, Vec<evenkeel_probe::core::RestartRule>)>;
 pub(crate) struct Duty {
     pub(crate) common: Arc<Common>,
     /// Of the node's slot.
-    pub(crate) hand: Hand,
+    pub(crate) node_writer: NodeWriter,
     pub(crate) handle: Arc<Handle>,
-    pub(crate) mailbox: Mailbox,
+    pub(crate) mailbox: MailboxReader,
     pub(crate) address: Option<SocketAddr>,
 }
 
@@ -81,7 +81,7 @@ impl Actor {
     pub(crate) fn new(duty: Duty) -> Self {
         let Duty {
             common,
-            hand,
+            node_writer,
             handle,
             mailbox,
             address,
@@ -91,7 +91,7 @@ impl Actor {
         Self {
             allocatable: common.resources(allocatable(&template)),
             node: core_node::Machine::new(&handle.name, template),
-            hand,
+            node_writer,
             calls: Calls::new(handle.term.clone(), common.metrics.clone()),
             common,
             handle,
@@ -181,7 +181,7 @@ impl Actor {
             Message::Node(input) => self.step_node(*input),
             Message::Strays(list) => self.compare(*list),
             Message::Stray(uid, deleted) => self.stray(&uid, deleted),
-            Message::Ask(ask) => self.answer(*ask),
+            Message::Query(ask) => self.answer(*ask),
             #[cfg(test)]
             Message::Defect => panic!("a defect for a test"),
         }
@@ -440,9 +440,11 @@ impl Actor {
                 entry.phase = phase;
                 common
                     .writers
-                    .post(&entry.id, self.hand.client(), &self.handle, &status);
+                    .post(&entry.id, self.node_writer.client(), &self.handle, &status);
             }
-            Action::Remove => common.writers.remove(&entry.id, self.hand.client(), &self.handle),
+            Action::Remove => common
+                .writers
+                .remove(&entry.id, self.node_writer.client(), &self.handle),
             Action::Record { container, event } => {
                 common.events.record(&entry.id, pod, container.as_deref(), event);
             }
@@ -511,20 +513,20 @@ impl Actor {
             calls: self.calls.clone(),
             id: entry.id.clone(),
             packed: entry.packed.clone(),
-            place: self.place(&sandbox.addresses),
+            location: self.location(&sandbox.addresses),
             sandbox,
             taken,
         }
     }
 
     /// Where a pod runs.
-    pub(super) fn place_of(&self, entry: &Entry) -> Place {
+    pub(super) fn location_of(&self, entry: &Entry) -> Location {
         let addresses = entry.machine.sandbox().map(|sandbox| &sandbox.addresses[..]);
-        self.place(addresses.unwrap_or_default())
+        self.location(addresses.unwrap_or_default())
     }
 
-    fn place(&self, addresses: &[IpAddr]) -> Place {
-        Place {
+    fn location(&self, addresses: &[IpAddr]) -> Location {
+        Location {
             host_addresses: self.settings.host_addresses.clone(),
             pod_addresses: addresses.to_vec(),
             allocatable: self.allocatable.clone(),

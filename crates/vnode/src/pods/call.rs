@@ -118,6 +118,7 @@ pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ownership;
     use evenkeel_election::Gate;
     use tokio_util::sync::CancellationToken;
 
@@ -140,7 +141,7 @@ mod tests {
     async fn nothing_is_asked_while_another_replica_may_serve_the_node() {
         let gate = Gate::new();
         let calls = Calls::new(
-            Term::new(CancellationToken::new(), Some(gate.clone())),
+            ownership::term(CancellationToken::new(), Some(gate.clone())),
             Metrics::new(),
         );
         let asked = || async { Ok::<_, Fault>(()) };
@@ -165,7 +166,7 @@ mod tests {
     async fn a_call_takes_no_step_after_its_nodes_time() {
         let gate = Gate::new();
         let calls = Calls::new(
-            Term::new(CancellationToken::new(), Some(gate.clone())),
+            ownership::term(CancellationToken::new(), Some(gate.clone())),
             Metrics::new(),
         );
         let term = evenkeel_election::FencingToken {
@@ -208,7 +209,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nothing_is_left_of_a_node_that_is_stopped() {
         let stop = CancellationToken::new();
-        let calls = Calls::new(Term::new(stop.clone(), None), Metrics::new());
+        let calls = Calls::new(Term::new(stop.clone()), Metrics::new());
         let (held, mut dropped) = tokio::sync::oneshot::channel::<()>();
         let asking = calls.clone();
         calls.spawn("a call", async move {

@@ -121,7 +121,6 @@ pub(crate) fn exit(exit: &mut Exit, now: Timestamp) -> Checked {
     }
 }
 
-/// A report.
 pub(crate) fn observed(observed: &mut Observed, now: Timestamp) -> Checked {
     id(&observed.id.0)?;
     match &mut observed.doing {

@@ -7,30 +7,30 @@ use tokio::sync::Semaphore;
 /// A bound on calls that begin, over a whole fleet.
 ///
 /// A hundred thousand pods must not ask their provider all at once, and neither may calls that hang hold up the others:
-/// one that takes longer than [`Limit::HELD`] gives its place back and goes on without. So at least `size` calls
+/// one that takes longer than [`Limit::HELD`] gives its permit back and goes on without. So at least `size` calls
 /// begin each second whatever the others do.
 #[derive(Debug)]
 pub(crate) struct Limit {
-    places: Semaphore,
+    permits: Semaphore,
 }
 
 impl Limit {
-    /// How long a call holds its place.
+    /// How long a call holds its permit.
     const HELD: Duration = Duration::from_secs(1);
 
     pub(crate) fn new(size: usize) -> Self {
         Self {
-            places: Semaphore::new(size.max(1)),
+            permits: Semaphore::new(size.max(1)),
         }
     }
 
-    /// Does `call` once there is a place for it. It is not even made before.
+    /// Does `call` once there is a permit for it. It is not even made before.
     pub(crate) async fn run<F: Future>(&self, call: impl FnOnce() -> F) -> F::Output {
-        let place = self.places.acquire().await.ok();
+        let permit = self.permits.acquire().await.ok();
         let mut call = std::pin::pin!(call());
         tokio::select! {
             done = &mut call => return done,
-            () = tokio::time::sleep(Self::HELD) => drop(place),
+            () = tokio::time::sleep(Self::HELD) => drop(permit),
         }
         call.await
     }

@@ -1,10 +1,10 @@
 //! What an actor is told.
 
-use crate::core::env::Place;
+use crate::core::env::Location;
 use crate::core::{node, pod};
 use crate::fleet::wheel::Timer;
 use crate::provider::{ContainerId, Fault, Observed, PodId, PodState};
-use crate::server::Wanted;
+use evenkeel_kubelet_api::Wanted;
 use evenkeel_probe::core::RestartRule;
 use k8s_openapi::api::core::v1::Pod;
 use std::sync::Arc;
@@ -23,7 +23,6 @@ pub(crate) enum Message {
     Listed(u32),
     /// A list of this node's pods alone.
     OwnList(Box<OwnList>),
-    /// A timer.
     Tick(Timer),
     /// A provider's call has ended.
     Ended(Box<Ended>),
@@ -41,8 +40,8 @@ pub(crate) enum Message {
     Strays(Box<Result<Vec<PodId>, Fault>>),
     /// A pod that only the provider knows was looked at and dealt with; whether it is over with.
     Stray(Arc<str>, bool),
-    /// Somebody wants to know something.
-    Ask(Box<Ask>),
+    /// A query by the kubelet API or by the provider's host.
+    Query(Box<Query>),
     /// The actor is to show a defect.
     #[cfg(test)]
     Defect,
@@ -51,7 +50,6 @@ pub(crate) enum Message {
 /// A pod as it came from the API server.
 #[derive(Debug)]
 pub(crate) struct Seen {
-    /// Without `managedFields`.
     pub(crate) pod: Pod,
     /// `restartPolicyRules` by container, which the typed pod does not have.
     pub(crate) rules: Vec<(Arc<str>, Vec<RestartRule>)>,
@@ -69,7 +67,6 @@ pub(crate) struct OwnList {
 /// The end of a provider's call.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    /// Whose.
     pub(crate) uid: Arc<str>,
     /// Which machine asked; another may have taken its place.
     pub(crate) serial: u32,
@@ -79,7 +76,6 @@ pub(crate) struct Ended {
 /// The end of a look at a pod.
 #[derive(Debug)]
 pub(crate) struct Looked {
-    /// At which.
     pub(crate) uid: Arc<str>,
     /// Which machine's; another may have taken its place.
     pub(crate) serial: u32,
@@ -89,9 +85,9 @@ pub(crate) struct Looked {
     pub(crate) state: Result<Option<PodState>, Fault>,
 }
 
-/// A question.
+/// What can be asked of an actor, with where the answer goes.
 #[derive(Debug)]
-pub(crate) enum Ask {
+pub(crate) enum Query {
     /// All pods as they are now.
     Pods(oneshot::Sender<Vec<Arc<Pod>>>),
     /// A pod as it is now.
@@ -101,15 +97,14 @@ pub(crate) enum Ask {
         uid: Option<String>,
         answer: oneshot::Sender<Result<(PodId, Arc<Pod>), Fault>>,
     },
-    /// A container.
     Container {
         wanted: Wanted,
         answer: oneshot::Sender<Result<(PodId, ContainerId), Fault>>,
     },
     /// A pod's object, and where it runs.
-    Place {
+    Location {
         uid: Arc<str>,
-        answer: oneshot::Sender<Option<(Arc<Pod>, Place)>>,
+        answer: oneshot::Sender<Option<(Arc<Pod>, Location)>>,
     },
 }
 

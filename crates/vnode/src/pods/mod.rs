@@ -4,7 +4,6 @@
 //! anything but its mailbox: what machines ask for is done in tasks of their own, whose ends come back as messages.
 
 mod actor;
-mod asked;
 mod call;
 mod check;
 mod entry;
@@ -16,11 +15,12 @@ mod message;
 mod node;
 mod packed;
 mod perform;
+mod queries;
 mod strays;
 mod writer;
 
 pub(crate) use actor::{Actor, Duty};
 pub(crate) use call::{Calls, panic_text};
 pub(crate) use limit::Limit;
-pub(crate) use message::{Ask, Message, OwnList, Seen};
+pub(crate) use message::{Message, OwnList, Query, Seen};
 pub(crate) use writer::Writers;

@@ -65,10 +65,10 @@ impl Actor {
     }
 
     fn write_node(&self, action: Action) {
-        let (hand, handle) = (self.hand.clone(), self.handle.clone());
+        let (node_writer, handle) = (self.node_writer.clone(), self.handle.clone());
         let lease = matches!(action, Action::Lease(_));
         self.calls.spawn("a write of a node", async move {
-            let performed = AssertUnwindSafe(hand.perform(&handle.name, action)).catch_unwind();
+            let performed = AssertUnwindSafe(node_writer.perform(&handle.name, action)).catch_unwind();
             let input = match performed.await {
                 Ok(input) => input,
                 Err(panic) => {

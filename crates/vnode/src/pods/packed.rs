@@ -49,7 +49,6 @@ impl<T: Serialize + DeserializeOwned> Packed<T> {
         }
     }
 
-    /// The object.
     pub(crate) fn open(&self) -> Result<T, Damaged> {
         let damaged = |reason: String| Damaged {
             length: self.length,

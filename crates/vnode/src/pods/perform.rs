@@ -5,7 +5,7 @@ use super::entry::Call;
 use super::packed::Packed;
 use super::{Calls, panic_text};
 use crate::core::admit;
-use crate::core::env::Place;
+use crate::core::env::Location;
 use crate::core::pod::{Input, Trouble, was_let_in};
 use crate::fleet::common::{Common, timestamp};
 use crate::provider::{
@@ -26,7 +26,7 @@ pub(super) struct Errand {
     pub(super) id: PodId,
     pub(super) packed: Packed<Pod>,
     pub(super) sandbox: Sandbox,
-    pub(super) place: Place,
+    pub(super) location: Location,
     /// IDs that the pod's containers have, by name, where one is to be started.
     pub(super) taken: Vec<(Arc<str>, ContainerId)>,
 }
@@ -110,7 +110,7 @@ impl Errand {
             return Err(Trouble::Refused(refusal));
         }
         if has_volumes(&request.pod) {
-            let (volumes, events) = self.common.objects.volumes(&request.pod, &self.place).await;
+            let (volumes, events) = self.common.objects.volumes(&request.pod, &self.location).await;
             self.common.events.about_pod(&self.id, events);
             volumes?;
         }
@@ -153,7 +153,7 @@ impl Errand {
         let (resolved, events) = self
             .common
             .objects
-            .container(&pod.pod, container, &self.place)
+            .container(&pod.pod, container, &self.location)
             .await;
         self.common.events.about_pod(&self.id, events);
         let request = StartRequest {

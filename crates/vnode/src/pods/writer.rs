@@ -163,7 +163,6 @@ impl Shared {
         self.stirred.notify_one();
     }
 
-    /// One writer.
     async fn write(self: Arc<Self>) {
         loop {
             let (taken, due) = self.take();

@@ -1,15 +1,15 @@
 //! An API server with TLS, simulated nodes with their kubelet APIs, and a fleet between them.
 
 use evenkeel_api::names::simulated::PREFIX;
+use evenkeel_kubelet_api::auth::Rules;
+use evenkeel_kubelet_api::kubelet::{Certificate, Clients, KubeletApi};
+use evenkeel_kubelet_api::listeners;
+use evenkeel_kubelet_api::tls::signed;
 use evenkeel_net::client::ClientArgs;
 use evenkeel_testkit::{Options as ApiOptions, ServedApi, eventually};
 use evenkeel_vnode::provider::{ContainerId, ExecIo, PodId};
-use evenkeel_vnode::server::auth::Rules;
-use evenkeel_vnode::server::doors;
-use evenkeel_vnode::server::kubelet::{Certificate, Clients, KubeletApi};
-use evenkeel_vnode::server::tls::signed;
-use evenkeel_vnode::simulated::{Settings, Simulated};
 use evenkeel_vnode::{Fleet, Options, Provider};
+use evenkeel_vnode_simulated::{Settings, Simulated};
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::{ContainerStatus, Event, Node, Pod};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
@@ -78,7 +78,7 @@ impl Cluster {
             ..signed::Settings::new("vnode-0")
         };
         let kubelet = KubeletApi {
-            doors: doors::Settings {
+            listeners: listeners::Settings {
                 address,
                 first_port: 0,
             },

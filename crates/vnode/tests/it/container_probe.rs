@@ -58,8 +58,32 @@ fn http(path: &str) -> Value {
     json!({"httpGet": {"path": path, "port": 8080}})
 }
 
-fn shell(script: &str) -> Value {
-    json!(["/bin/sh", "-c", script])
+/// Files of a pod that begins with these in a volume at `/shared`: an init container makes them.
+fn with_files(mut pod: Value, files: &[&str]) -> Value {
+    let mounts = json!([{"name": "shared", "mountPath": "/shared"}]);
+    let command: Vec<&str> = [&["touch"], files].concat();
+    let makes = json!({"name": "makes", "image": "i", "command": command, "volumeMounts": mounts});
+    json_patch::merge(&mut pod["metadata"]["annotations"], &simulated("makes", &[RUN]));
+    pod["spec"]["volumes"] = json!([{"name": "shared", "emptyDir": {}}]);
+    for list in ["containers", "initContainers"] {
+        // Indexing would add the list that is missing.
+        let containers = pod["spec"].get_mut(list).and_then(Value::as_array_mut);
+        for container in containers
+            .into_iter()
+            .flatten()
+            .filter(|container| container["name"] == IT)
+        {
+            container["volumeMounts"] = mounts.clone();
+        }
+    }
+    match pod["spec"]
+        .get_mut("initContainers")
+        .and_then(Value::as_array_mut)
+    {
+        Some(containers) => containers.insert(0, makes),
+        None => pod["spec"]["initContainers"] = json!([makes]),
+    }
+    pod
 }
 
 fn restarts(pod: &Pod) -> i32 {
@@ -74,18 +98,21 @@ async fn is_restarted(cluster: &Cluster, node: &str, role: Role, case: Case, kin
     let (name, simulation, fields) = case;
     let name = role.name(name);
     cluster.pod(&name, node, pod(role, &simulation, &fields)).await;
-    let restarted = cluster
-        .until("is restarted", &name, |pod| restarts(pod) > 0)
-        .await;
+    will_be_restarted(cluster, role, &name, kind).await
+}
+
+/// The same of a pod that is there.
+async fn will_be_restarted(cluster: &Cluster, role: Role, name: &str, kind: &str) -> Pod {
+    let restarted = cluster.until("is restarted", name, |pod| restarts(pod) > 0).await;
     cluster
-        .event(&name, "Unhealthy", &format!("{kind} probe failed"))
+        .event(name, "Unhealthy", &format!("{kind} probe failed"))
         .await;
     let probe = format!("failed {} probe", kind.to_lowercase());
     let killing = match role {
         Role::Regular => format!("Container {IT} {probe}, will be restarted"),
         Role::Sidecar => format!("Init container {IT} {probe}"),
     };
-    cluster.event(&name, "Killing", &killing).await;
+    cluster.event(name, "Killing", &killing).await;
     restarted
 }
 
@@ -99,33 +126,15 @@ async fn a_container_whose_liveness_fails_is_restarted() {
     let cases = || -> Vec<Case> {
         vec![
             (
-                "exec-cat",
-                vec![RUN],
-                json!({
-                    "command": shell("echo ok >/tmp/health; sleep 3; rm -rf /tmp/health; sleep 600"),
-                    "livenessProbe": probe(exec(&["cat", "/tmp/health"]), after.clone()),
-                }),
-            ),
-            (
                 "http",
                 vec![SERVE, ("healthy-for", "2s")],
                 json!({"livenessProbe": probe(http("/healthz"), after.clone())}),
             ),
             (
                 "exec-timeout",
-                vec![RUN],
+                vec![],
                 json!({
-                    "command": shell("sleep 600"),
                     "livenessProbe": probe(exec(&["/bin/sh", "-c", "sleep 10"]), json!({"timeoutSeconds": 1})),
-                }),
-            ),
-            (
-                // Upstream's command leaves a process behind that keeps the output open.
-                "exec-late-failure",
-                vec![RUN],
-                json!({
-                    "command": shell("sleep 600"),
-                    "livenessProbe": probe(exec(&["/bin/sh", "-c", "sleep 10; exit 1"]), json!({"timeoutSeconds": 1})),
                 }),
             ),
             (
@@ -146,6 +155,30 @@ async fn a_container_whose_liveness_fails_is_restarted() {
         cases()
             .into_iter()
             .map(move |case| is_restarted(cluster, "virtual-7101", role, case, "Liveness"))
+    });
+    join_all(all).await;
+    cluster.end().await;
+}
+
+/// The test takes the file away, as upstream's container does after a while.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_whose_file_for_liveness_goes_away_is_restarted() {
+    let cluster = Cluster::new(&["virtual-7113"]).await;
+    let all = ROLES.map(async |role| {
+        let name = role.name("exec-cat");
+        let after = json!({"initialDelaySeconds": 1});
+        let fields = json!({"livenessProbe": probe(exec(&["cat", "/shared/health"]), after)});
+        let pod = with_files(pod(role, &[], &fields), &["/shared/health"]);
+        let pod = cluster.pod(&name, "virtual-7113", pod).await;
+        eventually("it is alive", DEADLINE, async || {
+            (cluster.probes(&pod, IT, "Liveness", "successful") > 0).then_some(())
+        })
+        .await;
+        let pod = cluster.pods().get(&name).await.unwrap();
+        assert_eq!(restarts(&pod), 0, "{name}");
+        let (code, _) = cluster.run(&pod, IT, &["rm", "-rf", "/shared/health"]).await;
+        assert_eq!(code, 0, "{name}");
+        will_be_restarted(&cluster, role, &name, "Liveness").await;
     });
     join_all(all).await;
     cluster.end().await;
@@ -195,11 +228,8 @@ async fn a_container_whose_liveness_is_well_is_left_alone() {
         vec![
             (
                 "exec-cat",
-                vec![RUN],
-                json!({
-                    "command": shell("echo ok >/tmp/health; sleep 600"),
-                    "livenessProbe": probe(exec(&["cat", "/tmp/health"]), after.clone()),
-                }),
+                vec![],
+                json!({"livenessProbe": probe(exec(&["cat", "/shared/health"]), after.clone())}),
             ),
             (
                 "tcp",
@@ -226,7 +256,11 @@ async fn a_container_whose_liveness_is_well_is_left_alone() {
     let one = async |role: Role, (name, simulation, fields): Case| {
         let name = role.name(name);
         let made = cluster
-            .pod(&name, "virtual-7103", pod(role, &simulation, &fields))
+            .pod(
+                &name,
+                "virtual-7103",
+                with_files(pod(role, &simulation, &fields), &["/shared/health"]),
+            )
             .await;
         rounds(&cluster, &made, "Liveness", "successful", |pod| restarts(pod) > 0).await;
         assert_eq!(cluster.probes(&made, IT, "Liveness", "failed"), 0, "{name}");
@@ -280,9 +314,8 @@ async fn a_container_whose_readiness_fails_is_never_ready_and_never_restarted() 
             ),
             (
                 "exec-timeout",
-                vec![RUN],
+                vec![],
                 json!({
-                    "command": shell("sleep 600"),
                     "readinessProbe": probe(exec(&["/bin/sh", "-c", "sleep 10"]), json!({"timeoutSeconds": 1})),
                 }),
             ),
@@ -310,11 +343,10 @@ async fn startup_that_fails_restarts_a_container_that_is_alive() {
     let cluster = Cluster::new(&["virtual-7106"]).await;
     let all = ROLES.map(async |role| {
         let fields = json!({
-            "command": shell("sleep 600"),
             "startupProbe": probe(exec(&["/bin/false"]), json!({"failureThreshold": 3})),
             "livenessProbe": probe(exec(&["/bin/true"]), json!({})),
         });
-        let case = ("unstarted", vec![RUN], fields);
+        let case = ("unstarted", vec![], fields);
         let pod = is_restarted(&cluster, "virtual-7106", role, case, "Startup").await;
         assert!(cluster.probes(&pod, IT, "Startup", "failed") >= 3);
         assert_eq!(cluster.probes(&pod, IT, "Liveness", "successful"), 0);
@@ -329,13 +361,10 @@ async fn liveness_waits_for_startup() {
     let all = ROLES.map(async |role| {
         let name = role.name("held");
         let fields = json!({
-            "command": shell("sleep 600"),
             "startupProbe": probe(exec(&["/bin/false"]), json!({"failureThreshold": 60})),
             "livenessProbe": probe(exec(&["/bin/false"]), json!({})),
         });
-        let made = cluster
-            .pod(&name, "virtual-7107", pod(role, &[RUN], &fields))
-            .await;
+        let made = cluster.pod(&name, "virtual-7107", pod(role, &[], &fields)).await;
         rounds(&cluster, &made, "Startup", "failed", |pod| restarts(pod) > 0).await;
         assert_eq!(cluster.probes(&made, IT, "Liveness", "failed"), 0);
     });
@@ -343,17 +372,31 @@ async fn liveness_waits_for_startup() {
     cluster.end().await;
 }
 
+/// The file that the startup probe looks for is made after so many failures, as upstream's container does after as many
+/// seconds.
+async fn starts_after(cluster: &Cluster, pod: &Pod, failures: u64) {
+    let name = pod.metadata.name.as_deref().unwrap();
+    eventually(&format!("{name} is not started"), DEADLINE, async || {
+        (cluster.probes(pod, IT, "Startup", "failed") >= failures).then_some(())
+    })
+    .await;
+    let pod = cluster.pods().get(name).await.unwrap();
+    let (code, _) = cluster.run(&pod, IT, &["touch", "/tmp/startup"]).await;
+    assert_eq!(code, 0, "{name}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn liveness_that_fails_after_startup_restarts_the_container() {
     let cluster = Cluster::new(&["virtual-7108"]).await;
     let all = ROLES.map(async |role| {
         let fields = json!({
-            "command": shell("sleep 3; echo ok >/tmp/startup; sleep 600"),
             "startupProbe": probe(exec(&["cat", "/tmp/startup"]), json!({"failureThreshold": 60})),
             "livenessProbe": probe(exec(&["/bin/false"]), json!({})),
         });
-        let case = ("enabled", vec![RUN], fields);
-        let pod = is_restarted(&cluster, "virtual-7108", role, case, "Liveness").await;
+        let name = role.name("enabled");
+        let pod = cluster.pod(&name, "virtual-7108", pod(role, &[], &fields)).await;
+        starts_after(&cluster, &pod, 3).await;
+        let pod = will_be_restarted(&cluster, role, &name, "Liveness").await;
         assert!(cluster.probes(&pod, IT, "Startup", "failed") > 0);
         assert!(cluster.probes(&pod, IT, "Startup", "successful") > 0);
     });
@@ -367,15 +410,14 @@ async fn a_container_is_ready_at_once_after_startup() {
     let one = async |role: Role, number: u32| {
         let name = role.name(&format!("prompt-{number}"));
         let fields = json!({
-            "command": shell("echo ok >/tmp/health; sleep 21; echo ok >/tmp/startup; sleep 600"),
             "startupProbe": probe(exec(&["cat", "/tmp/startup"]), json!({"failureThreshold": 120})),
             // As the kubelet's, a prober that has just started spreads first probes over the period, which is over when
             // the container has started. Without being asked at once, each would be ready half a period later on average.
-            "readinessProbe": probe(exec(&["cat", "/tmp/health"]), json!({"periodSeconds": 20})),
+            "readinessProbe": probe(exec(&["cat", "/shared/health"]), json!({"periodSeconds": 20})),
         });
-        cluster
-            .pod(&name, "virtual-7109", pod(role, &[RUN], &fields))
-            .await;
+        let pod = with_files(pod(role, &[], &fields), &["/shared/health"]);
+        let pod = cluster.pod(&name, "virtual-7109", pod).await;
+        starts_after(&cluster, &pod, 21).await;
         let started =
             |pod: &Pod| container_status(pod, IT).is_some_and(|status| status.started == Some(true));
         let now = cluster.until("has started", &name, started).await;
@@ -404,11 +446,10 @@ async fn a_probes_own_grace_period_overrides_the_pods() {
         let name = role.name(&format!("grace-{kind}")).to_lowercase();
         let own = json!({"terminationGracePeriodSeconds": 1});
         let mut fields = json!({
-            "command": shell("sleep 1000"),
             "livenessProbe": probe(exec(&["/bin/true"]), json!({})),
         });
         fields[field] = probe(exec(&["cat", "/tmp/startup"]), own);
-        let mut pod = pod(role, &[RUN, ("stop-delay", "1h")], &fields);
+        let mut pod = pod(role, &[("stop-delay", "1h")], &fields);
         pod["spec"]["terminationGracePeriodSeconds"] = json!(3000);
         cluster.pod(&name, "virtual-7110", pod).await;
         let pod = cluster
@@ -433,22 +474,16 @@ async fn a_probes_own_grace_period_overrides_the_pods() {
 /// A pod that ends slowly, and whose files the test takes away as upstream's handler of TERM does.
 async fn terminates(cluster: &Cluster, role: Role, alive: bool) {
     let name = role.name(if alive { "ending-alive" } else { "ending" });
-    let script = "touch /tmp/ready; touch /tmp/liveness; while true; do echo hello; sleep 1; done";
     let after = json!({"initialDelaySeconds": 1});
     let mut fields = json!({
-        "command": shell(script),
-        "readinessProbe": probe(exec(&["cat", "/tmp/ready"]), after.clone()),
+        "readinessProbe": probe(exec(&["cat", "/shared/ready"]), after.clone()),
     });
     if alive {
-        fields["livenessProbe"] = probe(exec(&["cat", "/tmp/liveness"]), after);
+        fields["livenessProbe"] = probe(exec(&["cat", "/shared/liveness"]), after);
     }
-    cluster
-        .pod(
-            &name,
-            "virtual-7111",
-            pod(role, &[RUN, ("stop-delay", "8s")], &fields),
-        )
-        .await;
+    let files = ["/shared/ready", "/shared/liveness"];
+    let pod = with_files(pod(role, &[("stop-delay", "8s")], &fields), &files);
+    cluster.pod(&name, "virtual-7111", pod).await;
     let pod = cluster.is_ready(&name).await;
     cluster.delete(&name).await;
     cluster
@@ -457,7 +492,7 @@ async fn terminates(cluster: &Cluster, role: Role, alive: bool) {
     let failed = cluster.probes(&pod, IT, "Readiness", "failed");
     assert_eq!(failed, 0, "{name}");
     let (code, _) = cluster
-        .run(&pod, IT, &["rm", "/tmp/ready", "/tmp/liveness"])
+        .run(&pod, IT, &["rm", "/shared/ready", "/shared/liveness"])
         .await;
     assert_eq!(code, 0);
     let unready = cluster
@@ -495,19 +530,17 @@ async fn readiness_becomes_false_while_a_pod_terminates_and_liveness_is_off() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_pods_that_are_probed_each_second_are_left_alone() {
     let cluster = Cluster::new(&["virtual-7112"]).await;
-    // The command needs a moment to write its file.
     let patient = || json!({"failureThreshold": 3, "initialDelaySeconds": 2});
     let one = async |number: u32| {
         let name = format!("stressed-{number}");
         let fields = json!({
-            "command": shell("echo ok >/tmp/health; sleep 600"),
             "livenessProbe": match number % 2 {
-                0 => probe(exec(&["cat", "/tmp/health"]), patient()),
+                0 => probe(exec(&["cat", "/shared/health"]), patient()),
                 _ => probe(http("/healthz"), patient()),
             },
             "readinessProbe": probe(http("/"), patient()),
         });
-        let pod = pod(Role::Regular, &[RUN, SERVE], &fields);
+        let pod = with_files(pod(Role::Regular, &[SERVE], &fields), &["/shared/health"]);
         cluster.pod(&name, "virtual-7112", pod).await
     };
     let made = join_all((0..100).map(one)).await;

@@ -165,18 +165,20 @@ fn started(pod: &Pod, container: &str) -> jiff::Timestamp {
 async fn init_containers_and_sidecars_come_one_after_the_other() {
     let node = "virtual-7203";
     let cluster = Cluster::new(&[node]).await;
-    let shell = |script: &str| json!(["sh", "-c", script]);
     let mount = json!([{"name": "shared", "mountPath": "/shared"}]);
+    let mut annotations = simulated("waits", &[("run", "command")]);
+    json_patch::merge(&mut annotations, &simulated("first", &[("run", "command")]));
     cluster
         .pod(
             "web",
             node,
             json!({
-                "metadata": {"annotations": simulated("first", &[("run", "command")])},
+                "metadata": {"annotations": annotations},
                 "spec": {
                     "initContainers": [
+                        {"name": "waits", "image": "i", "command": ["sleep", "1"]},
                         {"name": "first", "image": "i", "volumeMounts": mount,
-                            "command": shell("sleep 1; echo one >/shared/file")},
+                            "command": ["cp", "/etc/hostname", "/shared/file"]},
                         {"name": "side", "image": "i", "restartPolicy": "Always", "volumeMounts": mount,
                             "startupProbe": {"exec": {"command": ["cat", "/shared/file"]}, "periodSeconds": 1}},
                         {"name": "second", "image": "i"},
@@ -189,11 +191,11 @@ async fn init_containers_and_sidecars_come_one_after_the_other() {
         .await;
     let pod = cluster.is_ready("web").await;
     let (_, file) = cluster.run(&pod, "app", &["cat", "/shared/file"]).await;
-    assert_eq!(file, "one\n");
-    let order = ["first", "side", "second", "app"].map(|name| started(&pod, name));
+    assert_eq!(file, "web\n");
+    let order = ["waits", "first", "side", "second", "app"].map(|name| started(&pod, name));
     assert!(order.is_sorted(), "{order:?}");
     let of = |name: &str| container_status(&pod, name).unwrap().clone();
-    for name in ["first", "second"] {
+    for name in ["waits", "first", "second"] {
         let ended = of(name).state.unwrap().terminated.unwrap();
         assert_eq!(
             (ended.exit_code, ended.reason.as_deref()),

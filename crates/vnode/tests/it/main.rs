@@ -11,5 +11,4 @@ mod container_probe;
 mod fleet;
 mod handover;
 mod lifecycle;
-mod stream;
 mod virtual_kubelet;

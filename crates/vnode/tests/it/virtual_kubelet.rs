@@ -1,8 +1,8 @@
 //! The nine cases of virtual-kubelet's suite, asked through the API server as it does; statistics also without credentials.
 
 use super::cluster::{Cluster, DEADLINE, phase, waits};
+use evenkeel_kubelet_api::auth::Rules;
 use evenkeel_testkit::eventually;
-use evenkeel_vnode::server::auth::Rules;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;

@@ -113,7 +113,7 @@ async fn kubectl_reaches_into_containers() {
     world.pod("talker", 0, talks, ports).await;
     let echoes = json!({"annotations": {"simulated.evenkeel.io/run": "command"}});
     let reads = json!({"containers": [{"name": "app", "image": "app:1", "stdin": true,
-        "command": ["sh", "-c", "while read line; do echo got $line; done"]}]});
+        "command": ["cat"]}]});
     world.pod("echo", 1, echoes, reads).await;
     world.all_ready().await;
     eventually("the kubelet API has its certificate", SOON, || async {
@@ -190,26 +190,18 @@ async fn follows_logs(kubectl: &Kubectl) {
 
 async fn runs_commands(kubectl: &Kubectl) {
     let output = kubectl
-        .output(&[
-            "exec",
-            "talker",
-            "--",
-            "sh",
-            "-c",
-            "echo out; echo err >&2; exit 3",
-        ])
+        .output(&["exec", "talker", "--", "cat", "/etc/hostname", "/nowhere"])
         .await;
-    assert_eq!(
-        text(&output.stdout),
-        "out\n",
-        "{kubectl}: {}",
-        text(&output.stderr)
-    );
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(out, "talker\n", "{kubectl}: {err}");
     assert!(
-        text(&output.stderr).starts_with("err\n"),
-        "{kubectl}: {}",
-        text(&output.stderr)
+        err.starts_with("cat: /nowhere: No such file or directory\n"),
+        "{kubectl}: {err}"
     );
+    assert_eq!(output.status.code(), Some(1), "{kubectl}");
+    let output = kubectl
+        .output(&["exec", "talker", "--", "sh", "-c", "exit 3"])
+        .await;
     assert_eq!(output.status.code(), Some(3), "{kubectl}");
 
     let mut child = kubectl
@@ -279,11 +271,11 @@ async fn works_in_a_terminal(kubectl: &Kubectl) {
         .expect("kubectl starts");
     let seen = Arc::new(Mutex::new(String::new()));
     let master = || std::fs::File::from(pty.master.try_clone().expect("the handle can be copied"));
-    let (mut screen, shown) = (master(), seen.clone());
+    let (mut output, shown) = (master(), seen.clone());
     // Ends with the terminal.
     let reader = std::thread::spawn(move || {
         let mut buffer = [0; 1024];
-        while let Ok(count @ 1..) = screen.read(&mut buffer) {
+        while let Ok(count @ 1..) = output.read(&mut buffer) {
             shown
                 .lock()
                 .expect("nobody panics with it")
@@ -307,8 +299,20 @@ async fn works_in_a_terminal(kubectl: &Kubectl) {
         keys.flush().await.expect("the terminal is open");
     };
     // A size comes a moment after the prompt.
-    types("while test \"$(stty size)\" != \"17 91\"; do sleep 0.05; done; echo si''ze is here\r").await;
-    shows("size is here").await;
+    let screen = || seen.lock().expect("nobody panics with it").clone();
+    let told = async {
+        let mut asked = 0;
+        while !screen().contains("17 91") {
+            asked += 1;
+            eventually(&format!("{kubectl} shows prompt {asked}"), PATIENCE, async || {
+                (screen().matches("/ # ").count() >= asked).then_some(())
+            })
+            .await;
+            types("stty size\r").await;
+        }
+    };
+    let told = tokio::time::timeout(PATIENCE, told).await;
+    assert!(told.is_ok(), "{kubectl}: the size never comes: {:?}", screen());
     types("echo no\x7f\x7fyes it ed''its\r").await;
     shows("yes it edits").await;
     types("sleep 1000\r").await;
@@ -339,13 +343,12 @@ async fn attaches(kubectl: &Kubectl) {
         .write_all(format!("{word}\n").as_bytes())
         .await
         .expect("it reads");
-    let wanted = format!("got {word}");
     loop {
         let line = tokio::time::timeout(PATIENCE, lines.next_line()).await;
         let line = line
             .unwrap_or_else(|_| panic!("{kubectl}: attach shows nothing"))
             .expect("output is text");
-        if line.unwrap_or_else(|| panic!("{kubectl}: attach ended")) == wanted {
+        if line.unwrap_or_else(|| panic!("{kubectl}: attach ended")) == word {
             return;
         }
     }

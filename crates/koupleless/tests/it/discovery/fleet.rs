@@ -2,8 +2,8 @@
 
 use super::*;
 use evenkeel_koupleless::discovery::heartbeat::Auth;
-use evenkeel_vnode::simulated::{Settings as Simulation, Simulated};
 use evenkeel_vnode::{Fleet as VirtualNodes, Options};
+use evenkeel_vnode_simulated::{Settings as Simulation, Simulated};
 use k8s_openapi::api::coordination::v1::Lease;
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,9 +2,9 @@
 
 use super::*;
 use evenkeel_koupleless::discovery::listener::{HeartbeatTls, Heartbeats, ListenerError};
+use evenkeel_kubelet_api::tls::files::Files;
 use evenkeel_net::log::causes;
 use evenkeel_net::pki::{Ca, Identity as Keys, ServerNames, Validity};
-use evenkeel_vnode::server::tls::files::Files;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use std::path::Path;

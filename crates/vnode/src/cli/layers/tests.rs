@@ -4,7 +4,6 @@ use rstest::rstest;
 
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 struct Settings {
-    /// A text.
     #[arg(long, default_value = "usual")]
     name: String,
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]

@@ -1,7 +1,7 @@
 //! The downward API: fields of the pod, and resources of its containers. Texts of errors are upstream's.
 
 use super::quantity::{Quantity, ceiling};
-use super::{Place, find};
+use super::{Location, find};
 use evenkeel_probe::handler::quote;
 use k8s_openapi::api::core::v1::{Container, ObjectFieldSelector, Pod, ResourceFieldSelector};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
@@ -11,7 +11,11 @@ use std::net::IpAddr;
 type Resources = BTreeMap<String, Text>;
 
 /// A field for an environment variable.
-pub(super) fn of_pod(pod: &Pod, selector: &ObjectFieldSelector, place: &Place) -> Result<String, String> {
+pub(super) fn of_pod(
+    pod: &Pod,
+    selector: &ObjectFieldSelector,
+    location: &Location,
+) -> Result<String, String> {
     if let Some(version) = selector
         .api_version
         .as_deref()
@@ -26,10 +30,12 @@ pub(super) fn of_pod(pod: &Pod, selector: &ObjectFieldSelector, place: &Place) -
     match path {
         "spec.nodeName" | "spec.host" => text(spec.and_then(|spec| spec.node_name.as_ref())),
         "spec.serviceAccountName" => text(spec.and_then(|spec| spec.service_account_name.as_ref())),
-        "status.hostIP" => known(&place.host_addresses, path).map(|addresses| joined(&addresses[..1])),
-        "status.hostIPs" => known(&place.host_addresses, path).map(joined),
-        "status.podIP" => Ok(joined(&place.pod_addresses[..place.pod_addresses.len().min(1)])),
-        "status.podIPs" => Ok(joined(&place.pod_addresses)),
+        "status.hostIP" => known(&location.host_addresses, path).map(|addresses| joined(&addresses[..1])),
+        "status.hostIPs" => known(&location.host_addresses, path).map(joined),
+        "status.podIP" => Ok(joined(
+            &location.pod_addresses[..location.pod_addresses.len().min(1)],
+        )),
+        "status.podIPs" => Ok(joined(&location.pod_addresses)),
         _ => of_metadata(pod, path),
     }
 }
@@ -81,7 +87,7 @@ pub(crate) fn of_resources(
     pod: &Pod,
     container: Option<&Container>,
     selector: &ResourceFieldSelector,
-    place: &Place,
+    location: &Location,
 ) -> Result<String, String> {
     let named = selector.container_name.as_deref().filter(|name| !name.is_empty());
     let container = match named {
@@ -93,7 +99,7 @@ pub(crate) fn of_resources(
     let resources = container.resources.as_ref();
     let (amount, name) = if let Some(name) = resource.strip_prefix("limits.") {
         let limits = resources.and_then(|resources| resources.limits.as_ref());
-        (limit(pod, limits, name, place)?, name)
+        (limit(pod, limits, name, location)?, name)
     } else if let Some(name) = resource.strip_prefix("requests.") {
         let requests = resources.and_then(|resources| resources.requests.as_ref());
         (amount_of(requests, name)?, name)
@@ -126,13 +132,13 @@ fn limit(
     pod: &Pod,
     limits: Option<&Resources>,
     name: &str,
-    place: &Place,
+    location: &Location,
 ) -> Result<Option<Quantity>, String> {
     let own = amount_of(limits, name)?.filter(|limit| !limit.is_zero());
     if own.is_some() || !matches!(name, "cpu" | "memory" | "ephemeral-storage") {
         return Ok(own);
     }
-    let Some(allocatable) = place.allocatable.get(name) else {
+    let Some(allocatable) = location.allocatable.get(name) else {
         return Ok(None);
     };
     if name != "ephemeral-storage" {

@@ -1,6 +1,6 @@
 //! Variables in their order.
 
-use super::{Found, Place, Resolved, field, is_literal, service};
+use super::{Found, Location, Resolved, field, is_literal, service};
 use crate::core::Event;
 use evenkeel_probe::handler::exec::{MOST_EXPANDED, TooLong, expand_with};
 use k8s_openapi::api::core::v1::{
@@ -12,12 +12,12 @@ use std::collections::HashMap;
 const MOST_LISTED: usize = 768;
 
 /// Resolves a container's environment and command line.
-pub fn resolve(pod: &Pod, container: &Container, found: &Found, place: &Place) -> Resolved {
+pub fn resolve(pod: &Pod, container: &Container, found: &Found, location: &Location) -> Resolved {
     let mut resolver = Resolver {
         pod,
         container,
         found,
-        place,
+        location,
         events: Vec::new(),
     };
     Resolved {
@@ -30,7 +30,7 @@ struct Resolver<'a> {
     pod: &'a Pod,
     container: &'a Container,
     found: &'a Found,
-    place: &'a Place,
+    location: &'a Location,
     events: Vec<Event>,
 }
 
@@ -191,9 +191,9 @@ impl Resolver<'_> {
     /// The value of one source; none: an optional one that is not there.
     fn value(&mut self, variable: &EnvVar, source: &EnvVarSource) -> Result<Option<String>, String> {
         if let Some(selector) = &source.field_ref {
-            field::of_pod(self.pod, selector, self.place).map(Some)
+            field::of_pod(self.pod, selector, self.location).map(Some)
         } else if let Some(selector) = &source.resource_field_ref {
-            field::of_resources(self.pod, Some(self.container), selector, self.place).map(Some)
+            field::of_resources(self.pod, Some(self.container), selector, self.location).map(Some)
         } else if let Some(selector) = &source.config_map_key_ref {
             self.of_config_map(variable, selector)
         } else if let Some(selector) = &source.secret_key_ref {

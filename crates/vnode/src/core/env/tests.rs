@@ -88,8 +88,8 @@ fn found() -> Found {
     }
 }
 
-fn place() -> Place {
-    Place {
+fn location() -> Location {
+    Location {
         host_addresses: vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()],
         pod_addresses: vec!["10.1.0.7".parse().unwrap(), "fd01::7".parse().unwrap()],
         allocatable: BTreeMap::from([
@@ -101,7 +101,7 @@ fn place() -> Place {
 }
 
 fn resolved(pod: &Pod, name: &str, found: &Found) -> Resolved {
-    resolve(pod, &container_of(pod, name).expect(name), found, &place())
+    resolve(pod, &container_of(pod, name).expect(name), found, &location())
 }
 
 fn env_of(container: &Container) -> Vec<(&str, &str)> {
@@ -244,7 +244,7 @@ fn a_host_without_an_address_is_an_error_and_a_pod_without_one_is_empty() {
         let env = json!([{"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": path}}}]);
         let pod = single(json!({"env": env}));
         let container = container_of(&pod, "main").unwrap();
-        resolve(&pod, &container, &found(), &Place::default()).container
+        resolve(&pod, &container, &found(), &Location::default()).container
     };
     assert_eq!(env_of(&field("status.podIP").unwrap()), [("IP", "")]);
     assert!(

@@ -16,14 +16,13 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(7);
 /// Spread of the pauses: uniform in `[1, 1.5)` of each.
 const PAUSE_JITTER: f64 = 0.5;
 
-/// One Lease.
+/// Keeps the Lease of one node renewed.
 #[derive(Debug)]
 pub struct Machine {
     phase: Phase,
     held: Option<Held>,
     /// When it was last written, on the clock of [`Now::mono`].
     renewed: Option<Duration>,
-    /// See [`Machine::doubts`].
     doubts: u32,
 }
 

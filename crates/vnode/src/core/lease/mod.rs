@@ -53,7 +53,7 @@ pub struct Owner<'a> {
     pub uid: Option<&'a str>,
 }
 
-/// Something happened.
+/// What happened to a Lease.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
     /// Time has passed.
@@ -65,15 +65,15 @@ pub enum Input {
 /// A request to the API server.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
-    /// Read it.
+    /// Read the Lease.
     Get,
-    /// Create it.
+    /// Create the Lease.
     Create(Box<Lease>),
     /// Update it, with its resourceVersion.
     Update(Box<Lease>),
 }
 
-/// The answer.
+/// What came of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     /// The Lease as it is now.

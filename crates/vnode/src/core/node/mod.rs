@@ -76,7 +76,7 @@ impl Default for Settings {
     }
 }
 
-/// Something happened.
+/// What happened to a node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
     /// The node is ours from now on; where its kubelet API listens, if it does.

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::PodStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Something happened.
+/// What happened to a pod.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
     /// The object came or changed; it is the pod that [`Machine::step`](super::Machine::step) is given.
@@ -20,7 +20,7 @@ pub enum Input {
     Created(Result<Sandbox, Trouble>),
     /// Answer to [`Action::Start`].
     Started {
-        /// Which container.
+        /// Name of the container.
         container: Arc<str>,
         /// How it went.
         result: Result<Started, Trouble>,
@@ -29,7 +29,7 @@ pub enum Input {
     Updated(Result<(), Fault>),
     /// Answer to [`Action::Stop`].
     Stopped {
-        /// Which container.
+        /// Name of the container.
         container: Arc<str>,
         /// How it ended.
         result: Result<Exit, Fault>,
@@ -42,18 +42,18 @@ pub enum Input {
     Removed(bool),
     /// The provider says what became of a container.
     Observed {
-        /// Which container.
+        /// Name of the container.
         container: Arc<str>,
         /// What is known of it.
         observed: Observed,
     },
     /// What the prober publishes about a container.
     Probed {
-        /// Which container.
+        /// Name of the container.
         container: Arc<str>,
         /// Which instance of it.
         id: Arc<str>,
-        /// Which probe.
+        /// Kind of the probe.
         kind: Kind,
         /// What is published.
         reading: Reading,
@@ -98,7 +98,7 @@ pub enum Action {
     Update,
     /// Resolve the environment and start a container.
     Start {
-        /// Which.
+        /// Name of the container.
         container: Arc<str>,
         /// Its restart count.
         attempt: u32,
@@ -106,9 +106,9 @@ pub enum Action {
     /// End a container. Asked for again with less `grace` while it is under way when somebody is in a hurry; either
     /// answer, or both, will do.
     Stop {
-        /// Which.
+        /// Name of the container.
         container: Arc<str>,
-        /// Which instance.
+        /// ID of its instance.
         id: Arc<str>,
         /// Time between TERM and KILL.
         grace: Duration,
@@ -123,7 +123,7 @@ pub enum Action {
     Record {
         /// About this container; none: about the pod.
         container: Option<Arc<str>>,
-        /// What.
+        /// The event to record.
         event: Event,
     },
     /// Tell the prober.

@@ -1,6 +1,6 @@
 //! The kubelet's conditions of a pod (its `status/generate.go`).
 
-use super::machine::{Machine, Stage, World};
+use super::machine::{Machine, World};
 use super::record::Life;
 use super::spec::Role;
 use super::words::list;
@@ -32,7 +32,7 @@ pub struct Extra {
 pub enum Holds {
     /// While all containers run that are neither init containers nor ephemeral.
     ContainersRunning,
-    /// As `ContainersReady`.
+    /// Follows the condition `ContainersReady`.
     ContainersReady,
 }
 
@@ -134,7 +134,7 @@ impl Machine {
         let findings = if self.has_containers_to_show() {
             [
                 Some(Finding {
-                    holds: self.stage == Stage::Up && self.over.is_none(),
+                    holds: self.presence.is_up() && self.end.over().is_none(),
                     ..Finding::yes()
                 }),
                 Some(self.initialized(world, phase)),

@@ -39,19 +39,13 @@ pub struct Settings {
 /// A pod's state as far as it does not stand in the object. Small: an idle pod is to take 1 KiB at the most.
 #[derive(Debug)]
 pub struct Machine {
-    pub(super) stage: Stage,
+    pub(super) object: Object,
+    pub(super) presence: Presence,
+    pub(super) end: End,
     pub(super) call: Option<Call>,
     /// How often the present call has failed in a row, and when it is made again.
     pub(super) tries: u8,
     pub(super) due: Duration,
-    /// The provider may have something of the pod.
-    pub(super) held: bool,
-    /// The object is gone.
-    pub(super) gone: bool,
-    /// The machine has asked to be forgotten.
-    pub(super) forgotten: bool,
-    /// It was over before this process came, and is left alone.
-    pub(super) left_alone: bool,
     /// All init containers are done, or were at some time.
     pub(super) initialised: bool,
     /// A rule wants all containers to run again: first all must end.
@@ -60,17 +54,12 @@ pub struct Machine {
     pub(super) hindrance: Option<Box<Hindrance>>,
     /// Digest of the last event about that, and how often in a row there was cause for it.
     pub(super) said: (u64, u32),
-    /// How the pod is going to end.
-    pub(super) fate: Option<Box<Fate>>,
-    /// How it has ended; final.
-    pub(super) over: Option<Phase>,
     /// What the status says.
     pub(super) phase: Phase,
     /// `status.startTime`, in seconds since 1970.
     pub(super) started_at: Option<i64>,
     /// Since when it ends, on the clock that does not jump.
     pub(super) ending: Option<Duration>,
-    pub(super) sandbox: Sandbox,
     pub(super) records: Vec<Record>,
     pub(super) rules: Vec<(Arc<str>, Vec<RestartRule>)>,
     pub(super) since: Times,
@@ -84,17 +73,118 @@ pub struct Machine {
     pub(super) wake: Option<Duration>,
 }
 
-/// What there is of the pod at the provider.
+/// The pod's object at the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum Object {
+    Present,
+    Gone,
+    /// It is gone and nothing is left to do: the machine has asked to be forgotten.
+    Forgotten,
+}
+
+/// What there is of the pod at the provider.
+#[derive(Debug)]
+pub(super) enum Presence {
     /// Perhaps something: it must be asked.
     Unknown,
-    /// Nothing yet.
-    Absent,
+    /// Nothing that runs. With `remains` the provider may have something all the same, which is deleted with the pod.
+    Absent { remains: bool },
     /// A sandbox, perhaps with containers.
-    Up,
-    /// Nothing any more.
-    Removed,
+    Up(Sandbox),
+    /// Nothing any more; the last status still names the sandbox that there was.
+    Removed(Sandbox),
+}
+
+impl Presence {
+    pub(super) fn is_unknown(&self) -> bool {
+        matches!(self, Self::Unknown)
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        matches!(self, Self::Up(_))
+    }
+
+    /// Whether the provider may have something of the pod.
+    pub(super) fn is_held(&self) -> bool {
+        match self {
+            Self::Unknown | Self::Up(_) => true,
+            Self::Absent { remains } => *remains,
+            Self::Removed(_) => false,
+        }
+    }
+
+    /// The pod's sandbox, or the one that it had.
+    pub(super) fn sandbox(&self) -> Option<&Sandbox> {
+        match self {
+            Self::Up(sandbox) | Self::Removed(sandbox) => Some(sandbox),
+            Self::Unknown | Self::Absent { .. } => None,
+        }
+    }
+
+    /// The provider has nothing of the pod any more.
+    pub(super) fn remove(&mut self) {
+        let before = std::mem::replace(self, Self::Absent { remains: false });
+        *self = Self::Removed(match before {
+            Self::Up(sandbox) | Self::Removed(sandbox) => sandbox,
+            Self::Unknown | Self::Absent { .. } => Sandbox::default(),
+        });
+    }
+}
+
+/// Whether and how the pod has ended, whatever its deletion has to say.
+#[derive(Debug)]
+pub(super) enum End {
+    /// Not yet, as far as anybody knows.
+    Open,
+    /// It is going to end like this, whatever its containers do.
+    Doomed(Box<Fate>),
+    /// It has ended, which is final; with what doomed it, if anything did.
+    Over(Phase, Option<Box<Fate>>),
+    /// It was over before this process came, and is left alone.
+    LeftAlone(Phase),
+}
+
+impl End {
+    /// How the pod has ended.
+    pub(super) fn over(&self) -> Option<Phase> {
+        match self {
+            Self::Open | Self::Doomed(_) => None,
+            Self::Over(phase, _) | Self::LeftAlone(phase) => Some(*phase),
+        }
+    }
+
+    /// What dooms or doomed the pod.
+    pub(super) fn fate(&self) -> Option<&Fate> {
+        match self {
+            Self::Doomed(fate) | Self::Over(_, Some(fate)) => Some(fate),
+            Self::Open | Self::Over(_, None) | Self::LeftAlone(_) => None,
+        }
+    }
+
+    /// The pod ends this way, unless it is ending in another already.
+    pub(super) fn doom(&mut self, fate: Fate) {
+        if matches!(self, Self::Open) {
+            *self = Self::Doomed(Box::new(fate));
+        }
+    }
+
+    /// Somebody else has ended the pod like this.
+    pub(super) fn overrule(&mut self, fate: Fate) {
+        *self = match self {
+            Self::Open | Self::Doomed(_) => Self::Doomed(Box::new(fate)),
+            Self::Over(..) => Self::Over(fate.phase, Some(Box::new(fate))),
+            Self::LeftAlone(phase) => Self::LeftAlone(*phase),
+        };
+    }
+
+    /// Nothing of the pod runs any more.
+    pub(super) fn conclude(&mut self, phase: Phase) {
+        *self = match std::mem::replace(self, Self::Open) {
+            Self::Open => Self::Over(phase, None),
+            Self::Doomed(fate) => Self::Over(phase, Some(fate)),
+            over @ (Self::Over(..) | Self::LeftAlone(_)) => over,
+        };
+    }
 }
 
 /// A question about the pod as a whole that is not answered yet. There is one at a time.
@@ -135,30 +225,25 @@ impl Machine {
         let records = specs(pod);
         let records = records.iter().map(|spec| Record::new(spec.name, spec.role));
         Self {
-            stage: if was_run && over.is_none() {
-                Stage::Unknown
+            object: Object::Present,
+            presence: if was_run && over.is_none() {
+                Presence::Unknown
             } else {
-                Stage::Absent
+                Presence::Absent { remains: was_run }
             },
+            end: over.map_or(End::Open, End::LeftAlone),
             call: None,
             tries: 0,
             due: Duration::ZERO,
-            held: was_run,
-            gone: false,
-            forgotten: false,
-            left_alone: over.is_some(),
             initialised: false,
             restarting_all: false,
             hindrance: None,
             said: (0, 0),
-            fate: None,
-            over,
             phase: over.unwrap_or_default(),
             started_at: status
                 .and_then(|status| status.start_time.as_ref())
                 .map(|time| time.0.as_second()),
             ending: None,
-            sandbox: Sandbox::default(),
             records: records.collect(),
             rules: Vec::new(),
             since: Times::recorded(pod),
@@ -183,16 +268,15 @@ impl Machine {
     /// no status says so. A process may die between a start and the first status.
     #[must_use]
     pub fn found(mut self) -> Self {
-        if self.stage == Stage::Absent && self.over.is_none() {
-            self.stage = Stage::Unknown;
-            self.held = true;
+        if matches!(self.presence, Presence::Absent { .. }) && self.end.over().is_none() {
+            self.presence = Presence::Unknown;
         }
         self
     }
 
     /// Notes what happened to the pod and says what is to be done.
     pub fn step(&mut self, settings: &Settings, pod: &Pod, input: Input, now: Now) -> Vec<Action> {
-        if self.forgotten {
+        if self.object == Object::Forgotten {
             return Vec::new();
         }
         let specs = specs(pod);
@@ -244,7 +328,7 @@ impl Machine {
 
     /// Addresses of the sandbox, once there is one.
     pub fn sandbox(&self) -> Option<&Sandbox> {
-        (self.stage == Stage::Up).then_some(&self.sandbox)
+        self.presence.sandbox().filter(|_| self.presence.is_up())
     }
 
     /// Nothing is under way and nothing is due within a second: the shell may keep the object packed.
@@ -278,7 +362,12 @@ impl Machine {
         }
     }
 
-    /// Whether anything of it runs or is about to.
+    /// Whether the object is gone from the API server.
+    pub(super) fn is_gone(&self) -> bool {
+        self.object != Object::Present
+    }
+
+    /// Whether nothing of it runs or is about to.
     pub(super) fn is_quiet(&self) -> bool {
         self.records.iter().all(Record::is_idle)
     }

@@ -1,6 +1,6 @@
 //! Taking note of what happened.
 
-use super::machine::{Call, Fate, Hindrance, Machine, Stage, World};
+use super::machine::{Call, Fate, Hindrance, Machine, Object, Presence, World};
 use super::record::{Ended, Life, Wait, lost, pause, recheck, steady};
 use super::recorded;
 use super::spec::Role;
@@ -21,7 +21,7 @@ impl Machine {
     pub(super) fn note(&mut self, world: &World<'_>, input: Input, out: &mut Vec<Action>) {
         match input {
             Input::Seen => self.posting.sees(world.pod),
-            Input::Gone => self.gone = true,
+            Input::Gone => self.object = Object::Gone,
             Input::Adopted(result) => {
                 if self.answers(Call::Adopt) {
                     self.adopted(world, result, out);
@@ -60,8 +60,7 @@ impl Machine {
                         }
                         Ok(()) | Err(_) => {
                             self.tries = 0;
-                            self.held = false;
-                            self.stage = Stage::Removed;
+                            self.presence.remove();
                         }
                     }
                 }
@@ -70,7 +69,7 @@ impl Machine {
             Input::Removed(gone) => {
                 if self.answers(Call::Remove) {
                     if gone {
-                        self.gone = true;
+                        self.object = Object::Gone;
                     } else {
                         self.later(world);
                     }
@@ -78,10 +77,10 @@ impl Machine {
             }
             Input::Observed { container, observed } => {
                 if let Some(record) = self.records.iter_mut().find(|record| record.name == container) {
-                    match self.stage {
-                        Stage::Unknown => record.early = Some(Box::new(observed)),
-                        Stage::Up => record.observes(observed, world.now),
-                        Stage::Absent | Stage::Removed => {}
+                    match self.presence {
+                        Presence::Unknown => record.early = Some(Box::new(observed)),
+                        Presence::Up(_) => record.observes(observed, world.now),
+                        Presence::Absent { .. } | Presence::Removed(_) => {}
                     }
                 }
             }
@@ -129,7 +128,7 @@ impl Machine {
             Ok(state) => state,
             Err(fault) if fault.kind == FaultKind::NotFound => None,
             // Whatever there is of it, it is to go.
-            Err(_) if self.gone => return,
+            Err(_) if self.is_gone() => return,
             Err(fault) => {
                 // Once is usual where everything begins at the same time.
                 if self.tries > 0 {
@@ -151,11 +150,10 @@ impl Machine {
             .iter()
             .any(|record| regular(record.role) && record.has_history());
         if let Some(state) = state {
-            self.stage = Stage::Up;
-            self.sandbox = state.sandbox;
+            self.presence = Presence::Up(state.sandbox);
             return;
         }
-        self.stage = Stage::Absent;
+        self.presence = Presence::Absent { remains: true };
         // A new sandbox is initialised anew, unless nothing is going to run in it.
         let view = self.view(world);
         let mut rest = self.records.iter().filter(|record| regular(record.role));
@@ -172,10 +170,8 @@ impl Machine {
         let trouble = match result {
             Ok(sandbox) => {
                 self.tries = 0;
-                self.held = true;
                 self.hindrance = None;
-                self.stage = Stage::Up;
-                self.sandbox = sandbox;
+                self.presence = Presence::Up(sandbox);
                 return;
             }
             Err(trouble) => trouble,
@@ -197,8 +193,7 @@ impl Machine {
             Trouble::Config(_) => return self.after(again, world),
             Trouble::Volume(_) => return self.later(world),
         };
-        // The provider may have something of it.
-        self.held = true;
+        self.presence = Presence::Absent { remains: true };
         let message = format!("Failed to create pod sandbox: {}", fault.message);
         self.say(FAILED_SANDBOX, message, out);
         match fault.kind {
@@ -219,7 +214,7 @@ impl Machine {
     /// The pod waits until it can run here, or fails if that is wanted.
     fn cannot_run(&mut self, refusal: Refusal, world: &World<'_>) {
         if world.settings.fail_refused {
-            return self.doom(Fate {
+            return self.end.doom(Fate {
                 phase: Phase::Failed,
                 reason: refusal.reason,
                 message: format!("Pod was rejected: {}", refusal.message),
@@ -230,13 +225,6 @@ impl Machine {
             message: refusal.message,
         }));
         self.after(recheck(world.chance(self.tries)), world);
-    }
-
-    /// The pod ends this way, unless it is ending in another already.
-    pub(super) fn doom(&mut self, fate: Fate) {
-        if self.fate.is_none() && self.over.is_none() {
-            self.fate = Some(Box::new(fate));
-        }
     }
 
     fn started(
@@ -302,7 +290,7 @@ impl Machine {
                         };
                         record.push(failed, now);
                         if let Some(fate) = fate {
-                            self.doom(fate);
+                            self.end.doom(fate);
                         }
                         return;
                     }

@@ -89,7 +89,7 @@ impl Machine {
 
     /// The phase of a pod that is ended and of which nothing runs.
     pub(super) fn last_phase(&self) -> Phase {
-        if let Some(fate) = &self.fate {
+        if let Some(fate) = self.end.fate() {
             return fate.phase;
         }
         let well = |record: &Record| record.ended.as_ref().is_some_and(|ended| ended.code == 0);
@@ -107,7 +107,7 @@ impl Machine {
 
     /// The phase as it is to be said now.
     pub(super) fn present_phase(&self, world: &World<'_>) -> Phase {
-        if let Some(over) = self.over {
+        if let Some(over) = self.end.over() {
             return over;
         }
         let initialised = self.initialised;

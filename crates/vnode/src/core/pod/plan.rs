@@ -1,6 +1,6 @@
 //! What is to be done about the pod as a whole.
 
-use super::machine::{Call, Fate, Machine, Stage, World};
+use super::machine::{Call, End, Fate, Machine, Object, Presence, World};
 use super::record::{Life, Stop};
 use super::recorded;
 use super::spec::{Role, seconds_of};
@@ -33,7 +33,7 @@ impl Machine {
             self.leave(world, out);
         }
         self.tell_prober(world, out);
-        if self.forgotten {
+        if self.object == Object::Forgotten {
             out.push(Action::Forget);
             return;
         }
@@ -42,28 +42,25 @@ impl Machine {
 
     /// Whether the pod is to end, or has.
     pub(super) fn is_ending(&self, world: &World<'_>) -> bool {
-        self.gone || self.fate.is_some() || self.over.is_some() || world.is_deleting()
+        self.is_gone() || !matches!(self.end, End::Open) || world.is_deleting()
     }
 
     /// Somebody else has ended the pod: the API server's terminal phase is final.
     fn heed_others(&mut self, world: &World<'_>) {
         let Some(status) = &world.pod.status else { return };
         let theirs = status.phase.as_deref().unwrap_or_default();
-        if self.left_alone || !recorded::is_over(theirs) || self.posting.is_older(world.pod) {
+        if !recorded::is_over(theirs) || self.posting.is_older(world.pod) {
             return;
         }
         let theirs = phase::parse(theirs);
-        if self.over == Some(theirs) {
+        if self.end.over() == Some(theirs) {
             return;
         }
-        if self.over.is_some() {
-            self.over = Some(theirs);
-        }
-        self.fate = Some(Box::new(Fate {
+        self.end.overrule(Fate {
             phase: theirs,
             reason: status.reason.clone().unwrap_or_default(),
             message: status.message.clone().unwrap_or_default(),
-        }));
+        });
     }
 
     /// When `activeDeadlineSeconds` are over, on the wall clock in seconds.
@@ -74,16 +71,16 @@ impl Machine {
 
     fn keep_deadline(&mut self, world: &World<'_>, out: &mut Vec<Action>) {
         let wall = i64::try_from(world.now.wall.as_secs()).unwrap_or(i64::MAX);
-        if self.stage != Stage::Unknown && !self.left_alone {
+        if !self.presence.is_unknown() && !matches!(self.end, End::LeftAlone(_)) {
             self.started_at.get_or_insert(wall);
         }
         let over = self.deadline(world).is_some_and(|deadline| deadline <= wall);
-        if !over || self.is_ending(world) || self.stage == Stage::Unknown {
+        if !over || self.is_ending(world) || self.presence.is_unknown() {
             return;
         }
         let message = "Pod was active on the node longer than the specified deadline";
         out.push(note(None, DEADLINE, message.to_owned()));
-        self.doom(Fate {
+        self.end.doom(Fate {
             phase: Phase::Failed,
             reason: DEADLINE.to_owned(),
             message: message.to_owned(),
@@ -92,11 +89,11 @@ impl Machine {
 
     /// Containers that are done for good end the pod.
     fn notice_the_end(&mut self, world: &World<'_>) {
-        if self.is_ending(world) || self.stage == Stage::Unknown {
+        if self.is_ending(world) || self.presence.is_unknown() {
             return;
         }
         if let Some(phase) = self.finished(world) {
-            self.doom(Fate {
+            self.end.doom(Fate {
                 phase,
                 reason: String::new(),
                 message: String::new(),
@@ -106,16 +103,16 @@ impl Machine {
 
     fn advance(&mut self, world: &World<'_>, out: &mut Vec<Action>) {
         let ready = self.call.is_none() && self.due <= world.now.mono;
-        match self.stage {
-            Stage::Unknown if ready => {
+        match self.presence {
+            Presence::Unknown if ready => {
                 self.told = told(world.pod);
                 self.ask(Call::Adopt, Action::Adopt, out);
             }
-            Stage::Absent if ready => {
+            Presence::Absent { .. } if ready => {
                 self.told = told(world.pod);
                 self.ask(Call::Create, Action::Create, out);
             }
-            Stage::Up => {
+            Presence::Up(_) => {
                 let told = told(world.pod);
                 if ready && self.told != told {
                     self.told = told;
@@ -123,7 +120,7 @@ impl Machine {
                 }
                 self.run_containers(world, out);
             }
-            Stage::Unknown | Stage::Absent | Stage::Removed => {}
+            Presence::Unknown | Presence::Absent { .. } | Presence::Removed(_) => {}
         }
     }
 
@@ -141,7 +138,7 @@ impl Machine {
             self.due = Duration::ZERO;
             self.tries = 0;
         }
-        if self.stage == Stage::Unknown && !self.gone {
+        if self.presence.is_unknown() && !self.is_gone() {
             if self.call.is_none() && self.due <= now {
                 self.told = told(world.pod);
                 self.ask(Call::Adopt, Action::Adopt, out);
@@ -164,8 +161,8 @@ impl Machine {
                 }
             }
         }
-        if self.is_quiet() && self.call != Some(Call::Create) && self.over.is_none() {
-            self.over = Some(self.last_phase());
+        if self.is_quiet() && self.call != Some(Call::Create) && self.end.over().is_none() {
+            self.end.conclude(self.last_phase());
         }
     }
 
@@ -232,25 +229,24 @@ impl Machine {
 
     /// Once nothing runs: the pod leaves the provider, then the API server, if it is to.
     fn leave(&mut self, world: &World<'_>, out: &mut Vec<Action>) {
-        if !self.is_quiet() || self.call.is_some() || !(self.gone || world.is_deleting()) {
+        if !self.is_quiet() || self.call.is_some() || !(self.is_gone() || world.is_deleting()) {
             return;
         }
         let due = self.due <= world.now.mono;
-        match self.stage {
-            Stage::Unknown if !self.gone => {}
-            Stage::Unknown | Stage::Absent | Stage::Up if self.held => {
-                if due {
-                    self.ask(Call::Delete, Action::Delete, out);
-                }
+        if self.presence.is_unknown() && !self.is_gone() {
+            return;
+        }
+        if self.presence.is_held() {
+            if due {
+                self.ask(Call::Delete, Action::Delete, out);
             }
-            Stage::Unknown | Stage::Absent | Stage::Up | Stage::Removed => {
-                self.stage = Stage::Removed;
-                if self.gone {
-                    self.forgotten = true;
-                } else if due && !self.posting.is_under_way() {
-                    self.ask(Call::Remove, Action::Remove, out);
-                }
-            }
+            return;
+        }
+        self.presence.remove();
+        if self.is_gone() {
+            self.object = Object::Forgotten;
+        } else if due && !self.posting.is_under_way() {
+            self.ask(Call::Remove, Action::Remove, out);
         }
     }
 
@@ -275,7 +271,7 @@ impl Machine {
             let deadline = seconds_of(deadline);
             due.push(now.mono.saturating_add(deadline.saturating_sub(now.wall)));
         }
-        if !self.left_alone && !self.gone {
+        if !matches!(self.end, End::LeftAlone(_)) && !self.is_gone() {
             due.extend(self.posting.due());
         }
         let next = due.into_iter().filter(|due| *due > now.mono).min();

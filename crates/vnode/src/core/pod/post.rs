@@ -1,6 +1,6 @@
 //! When the status is written.
 
-use super::machine::{Machine, Stage, World};
+use super::machine::{End, Machine, World};
 use super::{Action, Posted};
 use crate::core::Now;
 use evenkeel_probe::core::Phase;
@@ -97,7 +97,7 @@ impl Posting {
 impl Machine {
     /// Writes the status if it is not what the object shows.
     pub(super) fn post(&mut self, world: &World<'_>, out: &mut Vec<Action>) {
-        if self.left_alone || self.gone || self.stage == Stage::Unknown {
+        if matches!(self.end, End::LeftAlone(_)) || self.is_gone() || self.presence.is_unknown() {
             return;
         }
         self.phase = self.present_phase(world);

@@ -1,6 +1,6 @@
 //! What the prober is told.
 
-use super::machine::{Machine, Stage, World};
+use super::machine::{Machine, Object, World};
 use super::record::Life;
 use super::spec::Role;
 use super::{Action, ProbeOrder};
@@ -22,7 +22,8 @@ impl Machine {
     /// Tells the prober what has changed. Pods without probes are none of its business.
     pub(super) fn tell_prober(&mut self, world: &World<'_>, out: &mut Vec<Action>) {
         let ending = self.is_ending(world);
-        let over = self.forgotten || (ending && self.is_quiet() && self.over.is_some());
+        let over =
+            self.object == Object::Forgotten || (ending && self.is_quiet() && self.end.over().is_some());
         if over {
             if self.probing.watched != 0 {
                 self.probing = Probing::default();
@@ -30,7 +31,7 @@ impl Machine {
             }
             return;
         }
-        if !world.specs.iter().any(super::spec::Spec::has_probes) || self.stage != Stage::Up {
+        if !world.specs.iter().any(super::spec::Spec::has_probes) || !self.presence.is_up() {
             return;
         }
         let watched = watched(world);
@@ -95,7 +96,9 @@ impl Machine {
         };
         PodStatus {
             phase,
-            address: self.sandbox.addresses.first().copied(),
+            address: self
+                .sandbox()
+                .and_then(|sandbox| sandbox.addresses.first().copied()),
             ready: ready("Ready"),
             restarting_all: self.restarting_all,
             containers: containers.into_iter().map(|(_, status)| status).collect(),

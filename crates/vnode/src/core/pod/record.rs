@@ -40,7 +40,6 @@ pub(super) enum Life {
     Idle,
     /// It is being started, with this image.
     Starting(Arc<str>),
-    /// It runs.
     Running(Box<Run>),
 }
 

@@ -12,7 +12,6 @@ pub(super) enum Role {
     Init,
     /// Under `initContainers` with `restartPolicy: Always`.
     Sidecar,
-    /// Under `containers`.
     Regular,
     /// Under `ephemeralContainers`: started once.
     Ephemeral,

@@ -1,6 +1,6 @@
 //! The status of a pod (kubelet's `generateAPIPodStatus`).
 
-use super::machine::{Machine, Stage, World};
+use super::machine::{End, Machine, Presence, World};
 use super::record::{Ended, LOST, LOST_MESSAGE, Life, Record};
 use super::spec::{Role, Spec};
 use super::{phase, qos};
@@ -19,7 +19,7 @@ const MESSAGES: usize = 12 << 10;
 impl Machine {
     /// The status; of a pod that is left alone or not taken over yet, as it stands.
     pub(super) fn build(&self, world: &World<'_>) -> PodStatus {
-        if self.left_alone || self.stage == Stage::Unknown {
+        if matches!(self.end, End::LeftAlone(_)) || self.presence.is_unknown() {
             let mut status = world.pod.status.clone().unwrap_or_default();
             if let Some(conditions) = &mut status.conditions {
                 let extra = &world.settings.conditions;
@@ -33,9 +33,12 @@ impl Machine {
         let phase = self.present_phase(world);
         let (conditions, _) = self.conditions(world, phase);
         let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        let fate = self.fate.as_ref().filter(|_| self.over.is_some());
+        let fate = self.end.fate().filter(|_| self.end.over().is_some());
         let hosts = &world.settings.host_addresses;
-        let addresses = &self.sandbox.addresses;
+        let addresses = self
+            .presence
+            .sandbox()
+            .map_or(&[][..], |sandbox| &sandbox.addresses[..]);
         let shown = self.has_containers_to_show();
         let list = |roles: &[Role], sorted: bool| {
             let all = self.records.iter().zip(world.specs);
@@ -81,7 +84,8 @@ impl Machine {
 
     /// A pod that was refused has nothing to show.
     pub(super) fn has_containers_to_show(&self) -> bool {
-        self.held || self.stage != Stage::Absent || self.fate.is_none()
+        let never_created = matches!(self.presence, Presence::Absent { remains: false });
+        !never_created || self.end.fate().is_none()
     }
 
     fn container(&self, world: &World<'_>, record: &Record, spec: &Spec<'_>) -> ContainerStatus {
@@ -174,9 +178,9 @@ impl Machine {
             });
         }
         // Of a pod that was initialised, every container is held to have run.
-        if self.over.is_some()
+        if self.end.over().is_some()
             && self.initialised
-            && self.over != Some(Phase::Pending)
+            && self.end.over() != Some(Phase::Pending)
             && record.role == Role::Regular
         {
             return None;

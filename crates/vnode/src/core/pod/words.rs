@@ -17,7 +17,6 @@ pub(super) fn note(container: Option<Arc<str>>, reason: &'static str, message: S
     }
 }
 
-/// A `Warning`.
 pub(super) fn warning(container: Option<Arc<str>>, reason: &'static str, message: String) -> Action {
     Action::Record {
         container,

@@ -32,17 +32,17 @@ fn found() -> Found {
     }
 }
 
-fn place() -> Place {
-    Place {
+fn location() -> Location {
+    Location {
         allocatable: BTreeMap::from([("memory".to_owned(), "1Gi".to_owned())]).into(),
-        ..Place::default()
+        ..Location::default()
     }
 }
 
 /// One volume named `v`.
 fn one(mut source: Value) -> Result<Volume, String> {
     source["name"] = json!("v");
-    let mut volumes = resolve(&pod(json!([source])), &found(), &place())?;
+    let mut volumes = resolve(&pod(json!([source])), &found(), &location())?;
     Ok(volumes.0.remove("v").expect("it is there"))
 }
 
@@ -295,7 +295,7 @@ fn contents_are_bounded() {
     let mut found = found();
     found.config_maps.insert("big".to_owned(), Some(Arc::new(big)));
     let volumes = json!([{"name": "v", "configMap": {"name": "big"}}]);
-    let error = resolve(&pod(volumes), &found, &place()).unwrap_err();
+    let error = resolve(&pod(volumes), &found, &location()).unwrap_err();
     assert!(
         error.ends_with("configmap \"big\" holds more than 1 MiB; make it smaller"),
         "{error}"
@@ -322,9 +322,9 @@ fn other_volumes_are_the_providers(#[case] source: Value) {
 #[test]
 fn a_pod_without_volumes_has_none() {
     let mut pod = pod(json!([]));
-    assert_eq!(resolve(&pod, &found(), &place()), Ok(Volumes::default()));
+    assert_eq!(resolve(&pod, &found(), &location()), Ok(Volumes::default()));
     pod.spec = None;
-    assert_eq!(resolve(&pod, &found(), &place()), Ok(Volumes::default()));
+    assert_eq!(resolve(&pod, &found(), &location()), Ok(Volumes::default()));
 }
 
 #[test]
@@ -354,7 +354,7 @@ fn contents_are_not_shown() {
     let volumes = resolve(
         &pod(json!([{"name": "v", "secret": {"secretName": "secret"}}])),
         &found(),
-        &place(),
+        &location(),
     );
     let shown = format!("{:?}", volumes.unwrap());
     assert!(

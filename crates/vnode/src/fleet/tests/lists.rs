@@ -4,7 +4,7 @@ use super::Bench;
 use super::bench::DEADLINE;
 use crate::fleet::directory::Handle;
 use crate::ownership::Term;
-use crate::pods::{Actor, Ask, Duty, Message, OwnList, Seen};
+use crate::pods::{Actor, Duty, Message, OwnList, Query, Seen};
 use evenkeel_testkit::eventually;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
@@ -16,7 +16,7 @@ fn actor(bench: &Bench, node: &str) -> Arc<Handle> {
     let common = bench.fleet.inner.common.clone();
     let (handle, mailbox) = Handle::during(1_000, node.into(), Term::default());
     let duty = Duty {
-        hand: common.hand.with_client(common.client.clone()),
+        node_writer: common.node_writer.with_client(common.client.clone()),
         common,
         handle: handle.clone(),
         mailbox,
@@ -41,7 +41,7 @@ fn own_list(epoch: u32, pods: &[&Pod]) -> Message {
 /// Names of the pods that an actor drives, once it has heard everything so far.
 async fn drives(actor: &Handle) -> Vec<String> {
     let (answer, answered) = oneshot::channel();
-    actor.send(Message::Ask(Box::new(Ask::Pods(answer))));
+    actor.send(Message::Query(Box::new(Query::Pods(answer))));
     let pods = answered.await.unwrap();
     let mut names: Vec<String> = pods.iter().filter_map(|pod| pod.metadata.name.clone()).collect();
     names.sort();

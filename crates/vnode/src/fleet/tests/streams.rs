@@ -3,8 +3,8 @@
 use super::Bench;
 use super::bench::DEADLINE;
 use super::fake::Trick;
-use crate::server::{Node, Settings, routes};
 use axum::body::Body;
+use evenkeel_kubelet_api::{Node, Settings, routes};
 use evenkeel_testkit::eventually;
 use http::{Request, StatusCode};
 use serde_json::json;
@@ -47,7 +47,7 @@ async fn a_command_of_a_client_ends_before_its_node_is_given_back_and_none_is_be
         Vec::<String>::new(),
         "nothing was under way"
     );
-    // The same node, served anew, is not to be had by the door of before.
+    // The same node, served anew, is not to be had by the listener of before.
     bench.fleet.add("virtual-1");
     eventually("it is served again", DEADLINE, async || {
         let served = bench.fleet.inner.common.directory.node("virtual-1");

@@ -1,4 +1,4 @@
-//! The hand and the machine together, against an API server.
+//! The writer and the machine together, against an API server.
 
 use super::*;
 use crate::core::Now;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 /// A node whose machine is driven by hand, in time of its own.
 struct Bench {
     api: ApiServer,
-    hand: Hand,
+    node_writer: NodeWriter,
     world: Arc<World>,
     machine: Machine,
     settings: Settings,
@@ -36,7 +36,7 @@ impl Bench {
     fn on(api: ApiServer, template: NodeTemplate) -> Self {
         let world = Arc::new(World::default());
         Self {
-            hand: Hand::new(api.client(), Fake::new(&world, 1)),
+            node_writer: NodeWriter::new(api.client(), Fake::new(&world, 1)),
             api,
             world,
             machine: Machine::new("n1", template),
@@ -66,7 +66,7 @@ impl Bench {
                         continue;
                     }
                 });
-                inputs.extend(self.hand.perform("n1", action).await);
+                inputs.extend(self.node_writer.perform("n1", action).await);
             }
         }
     }
@@ -234,7 +234,7 @@ async fn a_node_of_another_kubelet_is_left_alone() {
         .step(Input::Begin(Some("10.0.0.1:10250".parse().unwrap())))
         .await;
     bench.pass(MINUTE).await;
-    bench.hand.delete("n1").await.unwrap();
+    bench.node_writer.delete("n1").await.unwrap();
     assert_eq!(bench.node().await, before);
     assert_eq!(before.metadata.uid, created.metadata.uid);
     assert_eq!(bench.machine.uid(), None, "it is not ours");
@@ -244,8 +244,8 @@ async fn a_node_of_another_kubelet_is_left_alone() {
 async fn a_deleted_node_is_registered_anew() {
     let mut bench = Bench::new(template()).await;
     let first = bench.node().await.metadata.uid;
-    bench.hand.delete("n1").await.unwrap();
-    bench.hand.delete("n1").await.unwrap();
+    bench.node_writer.delete("n1").await.unwrap();
+    bench.node_writer.delete("n1").await.unwrap();
     assert!(bench.nodes().get_opt("n1").await.unwrap().is_none());
     bench.step(Input::Gone).await;
     bench.pass(MINUTE).await;
@@ -294,7 +294,7 @@ async fn a_provider_that_errs_or_is_silent_makes_the_node_not_ready_and_its_leas
 async fn a_silent_provider_is_given_ten_seconds() {
     let bench = Bench::on(api_server(), template());
     bench.world.trick("ping", "n1", &[Trick::Hang]);
-    let answer = bench.hand.perform("n1", Action::Ping).await;
+    let answer = bench.node_writer.perform("n1", Action::Ping).await;
     let Some(Input::Pinged(Err(fault))) = answer else {
         panic!("{answer:?}")
     };
@@ -318,7 +318,7 @@ async fn others_who_write_the_lease_between_cost_a_read_and_keep_what_they_wrote
 async fn what_a_closed_gate_refuses_has_failed() {
     let mut bench = Bench::on(api_server(), template());
     let gate = Gate::new();
-    bench.hand = bench.hand.with_client(gate.client(&bench.api.client()));
+    bench.node_writer = bench.node_writer.with_client(gate.client(&bench.api.client()));
     bench.step(Input::Begin(None)).await;
     assert!(bench.nodes().get_opt("n1").await.unwrap().is_none());
     assert!(gate.rejections() > 0 && bench.machine.uid().is_none());

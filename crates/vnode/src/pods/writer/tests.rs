@@ -1,5 +1,5 @@
 use super::*;
-use crate::fleet::directory::Mailbox;
+use crate::fleet::directory::MailboxReader;
 use evenkeel_testkit::{ApiServer, api_server, eventually};
 use k8s_openapi::api::core::v1::PodCondition;
 use kube::Api;
@@ -12,7 +12,7 @@ struct Bench {
     api: ApiServer,
     writers: Writers,
     handle: Arc<Handle>,
-    mailbox: Mailbox,
+    mailbox: MailboxReader,
     _stop: tokio_util::sync::DropGuard,
 }
 

@@ -1,8 +1,8 @@
 //! Pods from their creation to their end (virtual-kubelet's set of lifecycle tests, and what it leaves out).
 
 use super::*;
+use evenkeel_kubelet_api::Wanted;
 use evenkeel_vnode::provider::FaultKind;
-use evenkeel_vnode::server::Wanted;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Patch, PatchParams};
 use prometheus_client::registry::Registry;

@@ -191,14 +191,20 @@ async fn follows_logs(kubectl: &Kubectl) {
 }
 
 async fn runs_commands(kubectl: &Kubectl) {
-    let shell = "echo out of $HOSTNAME; echo err >&2; exit 3";
-    let output = kubectl
-        .output(&["exec", "modules", "-c", "one", "--", "sh", "-c", shell])
-        .await;
+    let of_module = ["exec", "modules", "-c", "one", "--"];
+    let command = ["cat", "/etc/hostname", "/nowhere"];
+    let output = kubectl.output(&[&of_module[..], &command].concat()).await;
     let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(out, "out of base-0\n", "{kubectl}: {err}");
-    assert!(err.starts_with("err\n"), "{kubectl}: {err}");
-    assert_eq!(output.status.code(), Some(3), "{kubectl}: {err}");
+    assert_eq!(out, "base-0\n", "{kubectl}: {err}");
+    assert!(
+        err.starts_with("cat: /nowhere: No such file or directory\n"),
+        "{kubectl}: {err}"
+    );
+    assert_eq!(output.status.code(), Some(1), "{kubectl}: {err}");
+    let output = kubectl
+        .output(&[&of_module[..], &["sh", "-c", "exit 3"]].concat())
+        .await;
+    assert_eq!(output.status.code(), Some(3), "{kubectl}");
     let mut child = kubectl
         .command(&["exec", "-i", "modules", "-c", "one", "--", "cat"])
         .stdin(Stdio::piped())

@@ -67,7 +67,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// 2026-01-01T00:00:00Z.
 const EPOCH: u64 = 1_767_225_600;
 
 struct Bench {
