@@ -58,9 +58,9 @@ impl Session {
     /// harm nobody.
     async fn step(&self) {
         let before = self.steps.fetch_add(1, Ordering::Relaxed);
-        if before >= 20_000 && before % 100 == 0 {
+        if before >= 20_000 && before.is_multiple_of(100) {
             tokio::time::sleep(Duration::from_millis(1)).await;
-        } else if before % 16 == 0 {
+        } else if before.is_multiple_of(16) {
             tokio::task::yield_now().await;
         }
     }

@@ -52,7 +52,7 @@ type Kept = Arc<Mutex<Vec<u8>>>;
 fn kept(kept: &Kept) -> Output {
     let kept = kept.clone();
     Output::Given(Arc::new(move |bytes| {
-        kept.lock().unwrap().extend_from_slice(bytes)
+        kept.lock().unwrap().extend_from_slice(bytes);
     }))
 }
 
