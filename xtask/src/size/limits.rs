@@ -39,37 +39,37 @@ pub(super) struct Limit {
 pub(super) const LIMITS: [Limit; 6] = [
     Limit {
         measure: Measure::ProductLines,
-        in_force: 143_821,
+        in_force: 142_952,
         goal: 118_000,
         slack: 1_000,
     },
     Limit {
         measure: Measure::TestLines,
-        in_force: 114_952,
+        in_force: 115_485,
         goal: 96_000,
         slack: 1_000,
     },
     Limit {
         measure: Measure::LongestFile,
-        in_force: 688,
+        in_force: 600,
         goal: 600,
         slack: 20,
     },
     Limit {
         measure: Measure::LongestFunction,
-        in_force: 333,
+        in_force: 146,
         goal: 120,
         slack: 10,
     },
     Limit {
         measure: Measure::LargestCircle,
-        in_force: 11,
+        in_force: 6,
         goal: 4,
         slack: 0,
     },
     Limit {
         measure: Measure::WideComments,
-        in_force: 1_454,
+        in_force: 880,
         goal: 0,
         slack: 50,
     },
