@@ -2,7 +2,7 @@
 
 use crate::rivals::{DEADLINE, leads, until};
 use evenkeel_election::lock::LeaseLock;
-use evenkeel_election::{Config, Elector};
+use evenkeel_election::{Config, Election, Elector};
 use evenkeel_net::client::Access;
 use evenkeel_testkit::{ServedApi, eventually};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -36,12 +36,13 @@ async fn elections_beyond_what_one_connection_takes_are_held_and_renewed() {
     }
     for election in &mut elections {
         until(election, "leads", leads).await;
-        let first = election.expires_at();
-        eventually("it is renewed", DEADLINE, async || {
-            (election.expires_at() > first).then_some(())
-        })
-        .await;
     }
+    let first: Vec<_> = elections.iter().map(Election::expires_at).collect();
+    eventually("all are renewed", DEADLINE, async || {
+        let renewed = |(election, first): (&Election, _)| election.expires_at() > first;
+        elections.iter().zip(first.clone()).all(renewed).then_some(())
+    })
+    .await;
     shutdown.cancel();
     for election in elections {
         election.stopped().await;
