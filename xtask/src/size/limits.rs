@@ -30,6 +30,7 @@ impl fmt::Display for Measure {
 /// The limit in force, and where it is meant to go.
 pub(super) struct Limit {
     pub(super) measure: Measure,
+    /// Of lines, up to half of the slack above what the tree has, so that a fix needs no new limit.
     pub(super) in_force: usize,
     pub(super) goal: usize,
     /// How far the tree may be below the limit before the check asks to lower it.
@@ -39,13 +40,13 @@ pub(super) struct Limit {
 pub(super) const LIMITS: [Limit; 6] = [
     Limit {
         measure: Measure::ProductLines,
-        in_force: 142_952,
+        in_force: 143_500,
         goal: 118_000,
         slack: 1_000,
     },
     Limit {
         measure: Measure::TestLines,
-        in_force: 115_485,
+        in_force: 116_000,
         goal: 96_000,
         slack: 1_000,
     },
