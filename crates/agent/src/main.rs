@@ -1,5 +1,5 @@
-//! The agent alone: what `evenkeel agent` runs, without everything else that the one binary holds. For nodes with little
-//! memory: it takes half of what `evenkeel agent` does, and one thread runs all of it.
+//! The agent alone: what `evenkeel agent` runs, on one thread and without everything else that the one binary
+//! holds. It is meant for nodes with little memory; docs/benchmarks.md says what it takes.
 
 use clap::Parser;
 use evenkeel_agent::AgentArgs;
@@ -27,8 +27,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// One thread is enough: an agent waits nearly all of the time, and each further thread costs memory for its stack and
-/// its share of the allocator.
+/// One thread is enough: an agent waits nearly all of the time, and each further thread costs memory for its
+/// stack and its share of the allocator.
 #[tokio::main(flavor = "current_thread")]
 async fn run(cli: Cli) -> Result<(), Failure> {
     let _traces = cli.log.init_traced("info", "evenkeel").map_err(Failure::usage)?;

@@ -4,19 +4,19 @@
 //! A candidate that is started again under its own fixed identity finds its predecessor's record in the lock,
 //! from which it cannot see whether the predecessor still runs. It waits until the record has expired. With a
 //! [`TermFile`] it need not wait: each process of the identity locks a file for as long as it lives, and
-//! records in it the terms that it holds. A process that gets the file lock knows that the one which recorded a
-//! term has ended. It takes the lock at once, as a new term with a greater [`FencingToken`].
+//! records in it the terms that it holds. A process that gets the file lock knows that the one which recorded
+//! a term has ended. It takes the lock at once, as a new term with a greater [`FencingToken`].
 //!
 //! The proof is that the kernel has released the lock of the very file that holds the records. So the records
 //! name that file (device and inode) and the boot. A file that was copied, restored from a backup or created
-//! again proves nothing, and neither does one of another boot, and so of another machine that has the directory
-//! mounted. They prove nothing either if the record in the Lease is of another term or was taken at another
+//! again proves nothing, and neither does one of another boot, and so of another machine that has the
+//! directory mounted. They prove nothing either if the record in the Lease is of another term or was taken at another
 //! time: then somebody else has used the identity.
 //!
 //! Not covered are: other processes that the predecessor started and that outlive it; a file system whose
 //! server takes locks away from clients that still run (use a local directory); a virtual machine that is
-//! cloned with its memory; candidates of other kinds under the same identity, which continue a record of their
-//! name in the same term.
+//! cloned with its memory; candidates of other kinds under the same identity, which continue a record of
+//! their name in the same term.
 
 use crate::core::{FencingToken, Term};
 use jiff::Timestamp;
@@ -63,8 +63,8 @@ struct Inner {
     former: BTreeMap<String, Note>,
 }
 
-/// What the notes are true of: one file, in one boot of one machine. A file that a living process has locked cannot have
-/// the numbers of another one.
+/// The file, and the boot of the machine, for which the notes are true. As long as a process has a file open, no
+/// other file gets its numbers.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Origin {

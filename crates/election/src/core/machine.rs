@@ -61,8 +61,8 @@ struct Seen {
 struct Predecessor {
     /// Its last `renewTime`. If this changes, the holder still runs.
     renewed: Option<Timestamp>,
-    /// It is proven to have ended, and one renewal was seen all the same. That one was under way when it ended; a second
-    /// one proves the proof wrong.
+    /// Whether one renewal was seen although it is proven to have ended. That renewal may have been under way
+    /// when it ended. A second one shows that it still runs.
     excused: bool,
 }
 

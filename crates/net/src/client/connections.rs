@@ -1,8 +1,9 @@
 //! Requests over as many connections as they need.
 //!
-//! With HTTP/2 a client puts everything on one connection. A Kubernetes API server takes 100 requests at a time on it, and
-//! a watch is one of them for as long as it lasts. With 100 watches on a connection every further request would wait for
-//! one of them to end, and the renewals of Leases with the others. So requests beyond [`MOST`] go to a further connection.
+//! With HTTP/2 a client puts everything on one connection. A Kubernetes API server takes 100 requests at a
+//! time on it, and a watch is one of them for as long as it lasts. With 100 watches on a connection every
+//! further request would wait for one of them to end, and the renewals of Leases with the others. So requests
+//! beyond [`MOST`] go to a further connection.
 
 use http::{Request, Response};
 use http_body::{Body as HttpBody, Frame, SizeHint};
@@ -13,8 +14,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use tower::Service;
 
-/// How many requests share a connection. Below the 100 that kube-apiserver takes, since what it counts as open may have
-/// ended here a moment ago.
+/// How many requests share a connection. Below the 100 that kube-apiserver takes, since what it counts as open
+/// may have ended here a moment ago.
 const MOST: usize = 64;
 
 /// Gives each request to the first connection that has room for it, and makes one more where none has.

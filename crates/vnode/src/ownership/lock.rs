@@ -31,8 +31,9 @@ pub(super) struct Due {
 pub(super) struct Held {
     /// Version that the Lease had when this process last wrote it.
     version: Option<String>,
-    /// It has written, so a record of its name may be a write of its own whose answer was lost. Before, such a record is a
-    /// predecessor's of the same identity, and is taken as any other: when the slot is due to this replica.
+    /// Whether it has written. If so, a record of its name may be a write of its own whose answer was lost.
+    /// Otherwise such a record is that of a predecessor with the same identity, and is taken as any other:
+    /// when the slot is due to this replica.
     has_written: bool,
 }
 
