@@ -92,7 +92,7 @@ const PAGES: [Page; 5] = [
     },
     Page {
         path: "docs/failover-rules.md",
-        home: "failover",
+        home: "failover-rules",
         least_tests: 61,
         least_rows: 70,
         numbers: &[Numbers::Column {

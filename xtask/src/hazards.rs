@@ -7,7 +7,7 @@ use std::path::Path;
 /// Hazards are numbered from 1 to this.
 const LAST: usize = 59;
 /// The crate whose tests are named without its folder.
-const HOME: &str = "failover";
+const HOME: &str = "failover-rules";
 
 /// Fails naming everything that is wrong with the page.
 pub(crate) fn run(root: &Path) -> anyhow::Result<()> {

@@ -78,3 +78,36 @@ fn root() -> anyhow::Result<PathBuf> {
         .map(Path::to_path_buf)
         .context("the tool lies outside a checkout")
 }
+
+/// What must hold for every change, beside the code's own tests: `cargo test` runs these with one build.
+#[cfg(test)]
+mod tests {
+    use super::{Command, run};
+
+    #[track_caller]
+    fn holds(command: Command) {
+        if let Err(problem) = run(command) {
+            panic!("{problem:#}");
+        }
+    }
+
+    #[test]
+    fn generated_files_are_those_of_the_code() {
+        holds(Command::GenManifests { check: true });
+    }
+
+    #[test]
+    fn crates_depend_on_each_other_as_the_architecture_says() {
+        holds(Command::CheckGraph);
+    }
+
+    #[test]
+    fn the_documentation_names_what_is_there() {
+        holds(Command::CheckDocs);
+    }
+
+    #[test]
+    fn the_tree_is_no_larger_than_its_limits() {
+        holds(Command::Size { check: true });
+    }
+}

@@ -19,11 +19,14 @@ pub use crate::policy::{
 use crate::zone::{KubeletEndpoint, RosterSpec, ZoneHealthStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::CustomResource;
+#[cfg(feature = "schema")]
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Health of one zone: its roster, and the nodes that are not plainly healthy with the evidence for it.
-#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
+#[cfg_attr(not(feature = "schema"), kube(schema = "disabled"))]
 #[kube(
     group = "evenkeel.io",
     version = "v1alpha1",
@@ -55,7 +58,9 @@ pub struct ZoneHealthSpec {
 }
 
 /// What one agent says of itself: how peers reach and recognise it.
-#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
+#[cfg_attr(not(feature = "schema"), kube(schema = "disabled"))]
 #[kube(
     group = "evenkeel.io",
     version = "v1alpha1",
@@ -98,7 +103,8 @@ fn is_zero(number: &i64) -> bool {
 }
 
 /// The fencing an agent has armed.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct FencingOffer {
     /// Method name.
@@ -109,7 +115,8 @@ pub struct FencingOffer {
 }
 
 /// How a node can be proven to be off.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum FencingMethod {
     /// Nothing is armed: stateful pods of this node never move by themselves.
@@ -131,7 +138,8 @@ pub enum FencingMethod {
 }
 
 /// What the controller made of a policy.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct FailoverPolicyStatus {
     /// Generation this speaks of.
@@ -150,7 +158,9 @@ pub struct FailoverPolicyStatus {
 }
 
 /// One failure of one node: its timeline, evidence and decisions; also the controller's memory across restarts.
-#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
+#[cfg_attr(not(feature = "schema"), kube(schema = "disabled"))]
 #[kube(
     group = "evenkeel.io",
     version = "v1alpha1",
@@ -178,7 +188,8 @@ pub struct NodeIncidentSpec {
 }
 
 /// State and history of an incident.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct NodeIncidentStatus {
     /// State of the node (`Disconnected`, `Dead`, …).
@@ -209,7 +220,8 @@ pub struct NodeIncidentStatus {
 
 /// What the leader decided about the node, and from what. Written when it changes; that the leader still looks at the
 /// node is shown by its Lease.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct DecisionRecord {
     /// The state with its phase: `Disconnected`, `Dead, announced`.
@@ -236,7 +248,8 @@ pub struct DecisionRecord {
 }
 
 /// Decisions that only evidence takes back. They are written before they are acted upon.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct LatchRecord {
     /// When the leader received the first round of votes that found the node dead.
@@ -258,7 +271,8 @@ pub struct LatchRecord {
 }
 
 /// Fencing as far as it got.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct FenceRecord {
     /// What is missing for a proof, and what an operator can do about it; empty with a proof.
@@ -270,7 +284,8 @@ pub struct FenceRecord {
 }
 
 /// Proof that a machine is off; single use, verified again before each write.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct FenceProof {
     /// UID of the Node.
@@ -290,7 +305,8 @@ pub struct FenceProof {
 }
 
 /// One line of an incident's history.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct IncidentRow {
     /// When.

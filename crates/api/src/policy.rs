@@ -4,14 +4,16 @@
 use crate::crd::FailoverPolicyStatus;
 #[cfg(feature = "crd")]
 use kube::CustomResource;
-#[cfg(feature = "crd")]
+#[cfg(feature = "schema")]
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Settings for the nodes and workloads it selects. Where several match, the most cautious value wins.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "crd", derive(CustomResource, JsonSchema))]
+#[cfg_attr(feature = "crd", derive(CustomResource))]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
+#[cfg_attr(all(feature = "crd", not(feature = "schema")), kube(schema = "disabled"))]
 #[cfg_attr(
     feature = "crd",
     kube(
@@ -40,12 +42,12 @@ pub struct FailoverPolicySpec {
     pub mode: Option<ModePolicy>,
     /// Seconds for which evictions are held while the whole zone is silent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "crd", schemars(range(min = 0)))]
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub autonomy_seconds: Option<i64>,
     /// Seconds between the confirmed death of a node and the eviction of its pods, in place of the 300 s that
     /// admission adds by default.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "crd", schemars(range(min = 0)))]
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub evict_after_seconds: Option<i64>,
     /// What becomes of the endpoints of a Disconnected node.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,13 +60,13 @@ pub struct FailoverPolicySpec {
     pub fencing: Option<FencingPolicy>,
     /// Whether stateful pods move. `true` is refused: it needs a fence proof, and nothing produces one yet.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "crd", schemars(extend("enum" = [false])))]
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = [false])))]
     pub stateful_failover: Option<bool>,
 }
 
 /// Whether Evenkeel acts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "crd", derive(JsonSchema))]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ModePolicy {
     /// It decides and acts.
@@ -76,7 +78,7 @@ pub enum ModePolicy {
 
 /// Endpoints of a Disconnected node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "crd", derive(JsonSchema))]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum EndpointsPolicy {
     /// They stay ready for everybody.
@@ -84,7 +86,7 @@ pub enum EndpointsPolicy {
     Keep,
     /// They would stay ready for consumers in the zone alone. Nothing restricts them yet, so the schema refuses this
     /// value, and a stored one is read as [`EndpointsPolicy::Stock`].
-    #[cfg_attr(feature = "crd", schemars(skip))]
+    #[cfg_attr(feature = "schema", schemars(skip))]
     KeepLocal,
     /// As stock Kubernetes does.
     Stock,
@@ -92,7 +94,7 @@ pub enum EndpointsPolicy {
 
 /// An Isolated node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "crd", derive(JsonSchema))]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum IsolatedPolicy {
     /// Say so, do nothing.
@@ -104,7 +106,7 @@ pub enum IsolatedPolicy {
 
 /// What fencing does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "crd", derive(JsonSchema))]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum FencingPolicy {
     /// Nothing.
@@ -114,6 +116,6 @@ pub enum FencingPolicy {
     Observe,
     /// It would act. No fencing method exists yet, so the schema refuses this value, and a stored one is read as
     /// [`FencingPolicy::Observe`].
-    #[cfg_attr(feature = "crd", schemars(skip))]
+    #[cfg_attr(feature = "schema", schemars(skip))]
     Enforce,
 }

@@ -4,11 +4,11 @@ use serde::{Deserialize, Serialize};
 
 /// A roster: one writer (the leading controller), a version that only grows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "crd", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RosterSpec {
     /// Grows by one with every change of the members; never reused. From 1 to 2^53 - 1.
-    #[cfg_attr(feature = "crd", schemars(range(min = 1, max = RosterSpec::LAST_VERSION)))]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = RosterSpec::LAST_VERSION)))]
     pub version: i64,
     /// Sorted by node UID.
     pub members: Vec<RosterMember>,
@@ -26,7 +26,7 @@ impl RosterSpec {
 
 /// One member of a roster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "crd", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RosterMember {
     /// Node name.
@@ -44,7 +44,7 @@ pub struct RosterMember {
 
 /// A kubelet as its peers can check it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "crd", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct KubeletEndpoint {
     /// `IP:PORT`, TLS.
@@ -56,7 +56,7 @@ pub struct KubeletEndpoint {
 /// What the reporters of a zone found. Written on change, and every few seconds while a node is kept alive by
 /// fresh attestations; the heartbeat is the zone's Lease.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "crd", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ZoneHealthStatus {
     /// Node name of the reporter that wrote this.
@@ -84,7 +84,7 @@ pub struct ZoneHealthStatus {
 
 /// The verdict on one node with its evidence.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "crd", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct NodeVerdict {
     /// Node name.
@@ -109,7 +109,7 @@ pub struct NodeVerdict {
 
 /// What a verdict can say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "crd", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum VerdictKind {
     /// No majority either way, or the evidence ran out: neither healthy nor dead.
     #[default]

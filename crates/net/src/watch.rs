@@ -1,5 +1,7 @@
 //! Watches that go on for ever and survive objects they cannot decode.
 
+pub use evenkeel_api::watch::{Delta, Key, key};
+
 use crate::log::causes;
 use backon::ExponentialBuilder;
 use futures::{Stream, StreamExt as _};
@@ -7,7 +9,7 @@ use kube::core::DeserializeGuard;
 use kube::runtime::utils::StreamBackoff;
 use kube::runtime::watcher;
 use kube::runtime::watcher::ExponentialBackoff;
-use kube::{Api, Resource, ResourceExt as _};
+use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -15,22 +17,6 @@ use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
-
-/// Namespace (empty for cluster-scoped objects) and name.
-pub type Key = (String, String);
-
-/// What a watch says about one kind.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Delta<K> {
-    /// The object as it is.
-    Put(Box<K>),
-    /// The object is gone.
-    Gone(Key),
-    /// A complete list was delivered; whatever it does not hold is gone.
-    Listed(BTreeSet<Key>),
-    /// The watch failed, and is being begun again: what happens until it delivers may be seen late.
-    Broken,
-}
 
 /// What becomes of an object that cannot be decoded; it is named in the log either way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,14 +115,6 @@ where
             (unreadable == Unreadable::CountsAsGone).then_some(Delta::Gone((namespace, name)))
         }
     }
-}
-
-/// Key of an object.
-pub fn key(object: &impl Resource) -> Key {
-    (
-        object.meta().namespace.clone().unwrap_or_default(),
-        object.name_any(),
-    )
 }
 
 #[cfg(test)]

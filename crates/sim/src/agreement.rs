@@ -13,7 +13,7 @@ mod game;
 
 use crate::rng::Rng;
 use crate::script::SECOND;
-use evenkeel_failover::world::Config;
+use evenkeel_failover_rules::world::Config;
 use evenkeel_judge::{Profile, Timing};
 use game::Game;
 use std::fmt;

@@ -1,7 +1,7 @@
 //! Which actions of a plan are begun: a simple model of the shell's dispatcher, with its times.
 
 use crate::event::Acted;
-use evenkeel_failover::planner::action::Action;
+use evenkeel_failover_rules::planner::action::Action;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What was done is not done again for this long, while the watch catches up.

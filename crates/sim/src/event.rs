@@ -1,10 +1,10 @@
 //! What happens in a run, and what is asked of the API server.
 
 use crate::api::objects::Object;
+use evenkeel_api::watch::Key;
 use evenkeel_api::zone::ZoneHealthStatus;
-use evenkeel_failover::planner::action::Action;
-use evenkeel_failover::world::{Kind, LastSigns};
-use evenkeel_net::watch::Key;
+use evenkeel_failover_rules::planner::action::Action;
+use evenkeel_failover_rules::world::{Kind, LastSigns};
 use evenkeel_zone::engine::CheckResult;
 use evenkeel_zone::roster::MemberId;
 use evenkeel_zone::wire::Nonce;

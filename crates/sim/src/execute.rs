@@ -9,11 +9,11 @@ use crate::event::{Act, Acted, Phase};
 use crate::sim::Sim;
 use evenkeel_api::crd::{NodeIncident, ZoneHealth, ZoneHealthSpec};
 use evenkeel_api::names::{NODE_LEASE_NAMESPACE, annotations, conditions};
-use evenkeel_failover::planner::action::{Action, NodeRef};
-use evenkeel_failover::planner::incident::Incident;
-use evenkeel_failover::world::facts::{PodRef, TaintRef};
-use evenkeel_failover::world::{Kind, LastSigns};
-use evenkeel_net::watch::Key;
+use evenkeel_api::watch::Key;
+use evenkeel_failover_rules::planner::action::{Action, NodeRef};
+use evenkeel_failover_rules::planner::incident::Incident;
+use evenkeel_failover_rules::world::facts::{PodRef, TaintRef};
+use evenkeel_failover_rules::world::{Kind, LastSigns};
 use evenkeel_zone::roster::zone_object_name;
 use k8s_openapi::api::core::v1::{Node, NodeCondition, Taint};
 

@@ -2,7 +2,7 @@
 
 use crate::rng::Rng;
 use crate::script::{Fault, Group, Network, SECOND, Script, Step, WARM_UP};
-use evenkeel_failover::world::Kind;
+use evenkeel_failover_rules::world::Kind;
 
 /// The script of a group and a seed.
 pub fn script(group: Group, seed: u64) -> Script {

@@ -6,7 +6,7 @@ use crate::api::{Change, Store, Writer};
 use crate::promise::{Fate, Promise};
 use crate::script::{Group, SECOND, Script};
 use evenkeel_api::names::{annotations, taints};
-use evenkeel_failover::world::Kind;
+use evenkeel_failover_rules::world::Kind;
 use evenkeel_judge::NodeState;
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,7 +1,7 @@
 //! A scenario as data: which faults come when, and for how long. A script prints as text that a person can
 //! read.
 
-use evenkeel_failover::world::Kind;
+use evenkeel_failover_rules::world::Kind;
 use std::fmt;
 
 /// A second in milliseconds.

@@ -8,7 +8,7 @@ use crate::api::{Refused, Writer, build};
 use crate::event::{Call, LeaseSeen, LeaseTry, Reply, Source};
 use crate::sim::Sim;
 use evenkeel_api::names::{NAMESPACE, NODE_LEASE_NAMESPACE};
-use evenkeel_failover::world::Kind;
+use evenkeel_failover_rules::world::Kind;
 use k8s_openapi::api::core::v1::NodeCondition;
 
 /// The kubelet posts its node's status at least this often.

@@ -370,7 +370,7 @@ impl Sim {
         let zone = &self.machines.get(node - 1)?.zone;
         let key = crate::api::objects::cluster_key(&evenkeel_zone::roster::zone_object_name(zone));
         self.store
-            .get(evenkeel_failover::world::Kind::Zone, &key)
+            .get(evenkeel_failover_rules::world::Kind::Zone, &key)
             .cloned()
     }
 

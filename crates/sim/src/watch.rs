@@ -5,7 +5,7 @@ use crate::api::Change;
 use crate::api::objects::{Word, say};
 use crate::event::{Event, Said};
 use crate::sim::Sim;
-use evenkeel_failover::world::Kind;
+use evenkeel_failover_rules::world::Kind;
 
 /// Somebody who watches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! The flags of `evenkeel node-lifecycle`: names and defaults are kube-controller-manager's.
 
-use crate::core::health::Grace;
-use crate::core::zones::Rates;
 use evenkeel_net::client::ClientArgs;
 use evenkeel_net::duration;
+use evenkeel_stock_rules::health::Grace;
+use evenkeel_stock_rules::zones::Rates;
 use jiff::SignedDuration;
 use std::net::SocketAddr;
 use std::time::Duration;

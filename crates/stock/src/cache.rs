@@ -1,8 +1,8 @@
 //! Nodes, their Leases and pods as the watches deliver them.
 
-use crate::core::eviction::{PodFacts, PodKey};
-use crate::core::lifecycle::name;
 use evenkeel_net::watch::{Delta, Unreadable, deltas};
+use evenkeel_stock_rules::eviction::{PodFacts, PodKey};
+use evenkeel_stock_rules::lifecycle::name;
 use futures::stream::{BoxStream, SelectAll, select_all};
 use futures::{Stream, StreamExt as _};
 use jiff::Timestamp;

@@ -1,12 +1,12 @@
 //! Carries out the taint eviction: events in, deletions out, timers between.
 
 use crate::cache::{Cache, Notice, pod_facts};
-use crate::core::eviction::{Action, PodFacts, PodKey, TaintEviction};
-use crate::core::lifecycle::name;
-use crate::core::taints::no_execute;
 use crate::metrics::Metrics;
 use crate::process::SteadyClock;
 use crate::writes::{About, TAINT_EVICTION, Writes};
+use evenkeel_stock_rules::eviction::{Action, PodFacts, PodKey, TaintEviction};
+use evenkeel_stock_rules::lifecycle::name;
+use evenkeel_stock_rules::taints::no_execute;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};

@@ -7,17 +7,17 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`core`] | **pure**: silence, zones and their disruption, queues, taints, eviction timers |
 //! | [`args`] | the flags |
 //! | [`process`] | the process: watches, workers, writes |
+//!
+//! Its rules are in the crate `stock-rules`.
 #![allow(
     missing_docs,
-    reason = "a stand-in for the lab and the simulator, no library: names say what most fields are"
+    reason = "a stand-in for the lab, no library: names say what most fields are"
 )]
 
 pub mod args;
 mod cache;
-pub mod core;
 mod eviction_worker;
 mod lifecycle_worker;
 mod metrics;

@@ -2,12 +2,12 @@
 //! pod events.
 
 use crate::cache::{Cache, Notice};
-use crate::core::health::Check;
-use crate::core::lifecycle::{Action, NodeLifecycle, name};
-use crate::core::taints;
 use crate::metrics::Metrics;
 use crate::process::SteadyClock;
 use crate::writes::{About, NODE_CONTROLLER, Writes, condition};
+use evenkeel_stock_rules::health::Check;
+use evenkeel_stock_rules::lifecycle::{Action, NodeLifecycle, name};
+use evenkeel_stock_rules::taints;
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{Node, Pod, Taint};
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! Metrics, under the names of kube-controller-manager.
 
-use crate::core::lifecycle::ZoneFigures;
 use evenkeel_net::admin::Admin;
+use evenkeel_stock_rules::lifecycle::ZoneFigures;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;

@@ -2,13 +2,13 @@
 
 use crate::NodeLifecycleArgs;
 use crate::cache::Cache;
-use crate::core::lifecycle::NodeLifecycle;
 use crate::eviction_worker::Eviction;
 use crate::lifecycle_worker::Lifecycle;
 use crate::metrics::Metrics;
 use crate::writes::Writes;
 use evenkeel_net::admin::Admin;
 use evenkeel_net::client::ClientError;
+use evenkeel_stock_rules::lifecycle::NodeLifecycle;
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use std::net::SocketAddr;

@@ -1,8 +1,8 @@
 //! What is written: patches with a resourceVersion, and Events.
 
-use crate::core::eviction::PodKey;
-use crate::core::health::Check;
-use crate::core::lifecycle::name;
+use evenkeel_stock_rules::eviction::PodKey;
+use evenkeel_stock_rules::health::Check;
+use evenkeel_stock_rules::lifecycle::name;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, Node, Pod, PodCondition, Taint};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};

@@ -1,11 +1,11 @@
 //! The command line of `evenkeel controller`.
 
 use crate::webhook::WebhookAddress;
-use crate::world::Config;
 use evenkeel_api::names;
 use evenkeel_api::policy::ModePolicy;
 use evenkeel_election::flags::{Candidacy, Defaults, FlagError, LeaderElectArgs};
 use evenkeel_election::{self as election, unique_identity};
+use evenkeel_failover_rules::world::Config;
 use evenkeel_judge::{Profile, Timing};
 use evenkeel_net::client::ClientArgs;
 use evenkeel_net::duration;

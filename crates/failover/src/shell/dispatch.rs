@@ -2,7 +2,7 @@
 //! once.
 
 use super::execute::Outcome;
-use crate::planner::action::Action;
+use evenkeel_failover_rules::planner::action::Action;
 use evenkeel_zone::Millis;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -99,7 +99,7 @@ fn same(done: &Action, wanted: &Action) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::planner::action::NodeRef;
+    use evenkeel_failover_rules::planner::action::NodeRef;
 
     fn mirror(number: usize, healthy: bool) -> Action {
         let node = NodeRef {

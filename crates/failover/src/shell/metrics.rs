@@ -1,6 +1,6 @@
 //! What the controller measures.
 
-use crate::planner::action::Measure;
+use evenkeel_failover_rules::planner::action::Measure;
 use evenkeel_net::admin::Admin;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;

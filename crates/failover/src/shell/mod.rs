@@ -16,13 +16,13 @@ mod watch;
 pub use args::{ControllerArgs, ModeArg, ProfileArg};
 
 use crate::clock::Clock;
-use crate::webhook::core::View;
 use crate::webhook::{self, Source, WebhookError, WebhookOptions};
-use crate::world::Config;
 use arc_swap::ArcSwap;
 use evenkeel_election::flags::Candidacy;
 use evenkeel_election::lock::LeaseLock;
 use evenkeel_election::{self as election, Elector, HealthAdaptor};
+use evenkeel_failover_rules::admission::View;
+use evenkeel_failover_rules::world::Config;
 use evenkeel_net::admin::Admin;
 use evenkeel_net::client::ClientError;
 use kube::Client;

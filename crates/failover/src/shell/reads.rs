@@ -1,6 +1,6 @@
 //! Reads of whole collections: what an audit compares, and the endpoints of Services.
 
-use crate::world::services::Services;
+use evenkeel_failover_rules::world::services::Services;
 use evenkeel_net::watch::{Key, key};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::ListParams;

@@ -1,7 +1,7 @@
 //! The watches: every change of what the process looks at, as one stream.
 
-use crate::world::{Kind, Seen};
 use evenkeel_api::names;
+use evenkeel_failover_rules::world::{Kind, Seen};
 use evenkeel_net::watch::{Delta, Unreadable, deltas, restartable};
 use futures::stream::{BoxStream, SelectAll, select_all};
 use futures::{Stream, StreamExt as _};

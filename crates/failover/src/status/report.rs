@@ -4,8 +4,8 @@
 //! Nothing is decided here. What is told is what the leading controller has published in the NodeIncidents; a
 //! node without an open incident is Healthy as far as the leader says.
 
-use crate::world::LEADER_SEEN_MS;
 use evenkeel_api::crd::{FailoverPolicy, NodeIncident, ZoneHealth};
+use evenkeel_failover_rules::world::LEADER_SEEN_MS;
 use evenkeel_judge::NodeState;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;

@@ -5,11 +5,11 @@ use super::report::{
     Controller, Found, IncidentLine, LEADER_SILENT_SECONDS, Leader, Listed, Mode, NodeLine, Question, RECENT,
     Report, Row, Setting, Story, Subject, Term, Unknown, ZONE_SILENT_SECONDS, ZoneLine,
 };
-use crate::planner::roster::eligible;
-use crate::world::read;
 use evenkeel_api::crd::{LatchRecord, NodeIncident, ZoneHealth};
 use evenkeel_api::names::{self, annotations, zone_of};
 use evenkeel_api::policy::ModePolicy;
+use evenkeel_failover_rules::planner::roster::eligible;
+use evenkeel_failover_rules::world::read;
 use evenkeel_judge::NodeState;
 use evenkeel_judge::policy::{Policy, Profile, Settings, effective, refused, selects};
 use jiff::Timestamp;

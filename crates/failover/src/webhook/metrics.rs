@@ -1,6 +1,6 @@
 //! Metrics of the webhook.
 
-use super::core::{Decision, Request};
+use evenkeel_failover_rules::admission::{Decision, Request};
 use evenkeel_net::admin::Admin;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;

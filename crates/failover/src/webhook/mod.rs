@@ -7,27 +7,14 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`core`] | **pure**: what becomes of a write ([`core::decide`]), and the view that it rests on |
 //! | `server` | AdmissionReview over HTTP |
 //! | `certificate`, `configuration` | what makes the API server find and trust the webhook |
 //!
-//! ```
-//! use evenkeel_failover::webhook::core::{Decision, PassReason, Request, View, decide};
-//! use evenkeel_zone::Millis;
-//!
-//! let request: Request = serde_json::from_value(serde_json::json!({
-//!     "uid": "1", "operation": "UPDATE", "subResource": "status",
-//!     "resource": {"group": "", "version": "v1", "resource": "pods"},
-//!     "userInfo": {"username": "alice"},
-//! })).unwrap();
-//! // Nobody but the stock controllers is ever corrected.
-//! assert_eq!(decide(&request, &View::default(), Millis(0)), Decision::Pass(PassReason::NotOurs));
-//! ```
+//! What becomes of a write is decided by [`evenkeel_failover_rules::admission`].
 
 mod address;
 mod certificate;
 mod configuration;
-pub mod core;
 mod metrics;
 mod server;
 
@@ -35,10 +22,10 @@ pub use address::{AddressError, WebhookAddress};
 pub use certificate::CertificateError;
 pub use configuration::CONFIGURATION;
 
-use self::core::View;
 use crate::clock::{self, Clock};
 use arc_swap::ArcSwap;
 use certificate::{Certificates, Serving};
+use evenkeel_failover_rules::admission::View;
 use evenkeel_net::admin::Admin;
 use evenkeel_net::pki::PkiError;
 use evenkeel_net::serve::{ServerTls, serve_https};

@@ -1,7 +1,6 @@
 //! The HTTP server: it answers an AdmissionReview from memory, without a request to anybody.
 
 use super::Source;
-use super::core::{Decision, Request, decide};
 use super::metrics::Metrics;
 use crate::clock;
 use axum::Router;
@@ -12,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use evenkeel_failover_rules::admission::{Decision, Request, decide};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;

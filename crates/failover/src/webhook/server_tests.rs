@@ -1,9 +1,9 @@
 use super::*;
 use crate::clock::Clock;
-use crate::webhook::core::{Guarded, View};
 use arc_swap::ArcSwap;
 use axum::body::Body;
 use axum::http::Request as HttpRequest;
+use evenkeel_failover_rules::admission::{Guarded, View};
 use evenkeel_judge::Protection;
 use evenkeel_net::admin::Admin;
 use rstest::rstest;

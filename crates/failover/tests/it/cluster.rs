@@ -12,7 +12,7 @@ use evenkeel_apiserver::{ApiServer, Options};
 use evenkeel_election::flags::Candidacy;
 use evenkeel_failover::shell::{ControllerError, Settings, serve};
 use evenkeel_failover::webhook::{CONFIGURATION, WebhookAddress, WebhookOptions};
-use evenkeel_failover::world::Config;
+use evenkeel_failover_rules::world::Config;
 use evenkeel_judge::{Profile, Timing};
 use evenkeel_net::admin::Admin;
 use evenkeel_net::pki::ServerNames;

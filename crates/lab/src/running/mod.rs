@@ -17,10 +17,9 @@ use crate::{
     supervise::{StartError, Supervised},
     switch::{Plan, Switch, SwitchError},
 };
-use evenkeel_api::{AgentStatus, FailoverPolicy, NodeIncident, ZoneHealth};
 use evenkeel_apiserver::{ApiServer, Options, kubelet::KubeletOptions};
 use evenkeel_net::pki::{PkiError, ServerNames};
-use kube::{Client, CustomResourceExt as _};
+use kube::Client;
 use node::LabNode;
 use processes::CloudSide;
 use std::{
@@ -33,6 +32,7 @@ use std::{
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+const CRDS: &str = include_str!("../../../../deploy/crds.yaml");
 /// Roles and ServiceAccounts of Evenkeel's processes.
 pub const RBAC: &str = include_str!("../../../../deploy/rbac.yaml");
 /// What the lab's own controllers need beside the roles that Kubernetes gives their namesakes.
@@ -382,23 +382,7 @@ async fn controllers(api: ApiServer, shutdown: CancellationToken) {
 
 /// Custom resources, namespaces, roles.
 async fn install(client: &Client) -> Result<(), SetupError> {
-    for crd in [
-        ZoneHealth::crd(),
-        AgentStatus::crd(),
-        FailoverPolicy::crd(),
-        NodeIncident::crd(),
-    ] {
-        let name = crd.metadata.name.clone().unwrap_or_default();
-        let api: kube::Api<
-            k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-        > = kube::Api::all(client.clone());
-        api.create(&kube::api::PostParams::default(), &crd)
-            .await
-            .map_err(|source| SetupError::Api {
-                what: format!("install {name}"),
-                source: Box::new(source),
-            })?;
-    }
+    manifests::apply(client, CRDS, "crds.yaml").await?;
     manifests::apply(client, RBAC, "rbac.yaml").await?;
     manifests::apply(client, LAB_RBAC, "lab-rbac.yaml").await?;
     Ok(())

@@ -1,7 +1,7 @@
 //! Admission: the webhook of one replica looks at a write of the stock controllers.
 
 use super::objects::Object;
-use evenkeel_failover::webhook::core::{Decision, Operation, Request, Resource, User, View, decide};
+use evenkeel_failover_rules::admission::{Decision, Operation, Request, Resource, User, View, decide};
 use evenkeel_zone::Millis;
 use serde_json::Value;
 

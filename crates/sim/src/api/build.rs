@@ -218,7 +218,7 @@ fn pod(name: &str, node: &str, owner: &str, tolerations: Vec<Toleration>) -> Pod
 /// The node object of a name.
 pub fn find_node<'a>(store: &'a Store, name: &str) -> Option<&'a Node> {
     match store
-        .get(evenkeel_failover::world::Kind::Node, &cluster_key(name))
+        .get(evenkeel_failover_rules::world::Kind::Node, &cluster_key(name))
         .map(|object| &**object)
     {
         Some(Object::Node(node)) => Some(node),

@@ -9,8 +9,8 @@ pub mod admission;
 pub mod build;
 pub mod objects;
 
-use evenkeel_failover::world::Kind;
-use evenkeel_net::watch::Key;
+use evenkeel_api::watch::Key;
+use evenkeel_failover_rules::world::Kind;
 use objects::Object;
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -2,8 +2,8 @@
 
 use evenkeel_api::crd::{AgentStatus, FailoverPolicy, NodeIncident, ZoneHealth};
 use evenkeel_api::names;
-use evenkeel_failover::world::{Kind, Seen};
-use evenkeel_net::watch::{Delta, Key};
+use evenkeel_api::watch::{Delta, Key};
+use evenkeel_failover_rules::world::{Kind, Seen};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Node, NodeCondition, Pod, PodCondition};

@@ -10,7 +10,7 @@
     reason = "seeds are chosen by environment variables"
 )]
 
-use evenkeel_failover::world::Config;
+use evenkeel_failover_rules::world::Config;
 use evenkeel_judge::Profile;
 use evenkeel_sim::agreement::{self, History};
 use evenkeel_sim::groups::script;

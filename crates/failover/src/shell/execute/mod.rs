@@ -6,10 +6,10 @@ mod record;
 
 use super::metrics::Metrics;
 use crate::clock::instant;
-use crate::planner::action::{Action, NodeRef};
-use crate::world::LastSigns;
 use evenkeel_api::names::{self, annotations};
 use evenkeel_election as election;
+use evenkeel_failover_rules::planner::action::{Action, NodeRef};
+use evenkeel_failover_rules::world::LastSigns;
 use kube::Client;
 use kube::api::PatchParams;
 use std::collections::BTreeMap;

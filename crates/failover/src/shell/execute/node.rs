@@ -2,12 +2,12 @@
 
 use super::{ActionError, Executor, Outcome, Result, params, settled};
 use crate::clock::wall;
-use crate::planner::action::NodeRef;
-use crate::world::LastSigns;
-use crate::world::facts::TaintRef;
-use crate::world::read;
 use evenkeel_api::crd::AgentStatus;
 use evenkeel_api::names::{self, annotations, conditions};
+use evenkeel_failover_rules::planner::action::NodeRef;
+use evenkeel_failover_rules::world::LastSigns;
+use evenkeel_failover_rules::world::facts::TaintRef;
+use evenkeel_failover_rules::world::read;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

@@ -2,8 +2,8 @@
 
 use super::{Executor, Outcome, Result, params, settled};
 use crate::clock::wall;
-use crate::world::facts::PodRef;
 use evenkeel_api::names::conditions;
+use evenkeel_failover_rules::world::facts::PodRef;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Api;

@@ -2,10 +2,10 @@
 
 use super::{ActionError, Executor, Outcome, Result, params, settled};
 use crate::clock::wall;
-use crate::planner::action::{About, Notice};
-use crate::planner::incident::Incident;
 use evenkeel_api::crd::{FailoverPolicy, FailoverPolicyStatus, NodeIncident, ZoneHealth, ZoneHealthSpec};
 use evenkeel_api::zone::RosterSpec;
+use evenkeel_failover_rules::planner::action::{About, Notice};
+use evenkeel_failover_rules::planner::incident::Incident;
 use evenkeel_zone::roster::zone_object_name;
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -206,7 +206,7 @@ fn fnv1a(parts: &[&str]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::planner::action::NodeRef;
+    use evenkeel_failover_rules::planner::action::NodeRef;
     use evenkeel_judge::{Dead, NodeState};
     use evenkeel_zone::Millis;
 

@@ -6,7 +6,7 @@
 //! watch that does not deliver a difference in time is begun anew. Objects that cannot be decoded never
 //! arrive: what a list named and did not show is left out of the comparison until it can be read.
 
-use evenkeel_net::watch::Key;
+use evenkeel_api::watch::Key;
 use evenkeel_zone::Millis;
 use std::collections::{BTreeMap, BTreeSet};
 

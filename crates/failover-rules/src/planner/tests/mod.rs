@@ -24,7 +24,7 @@ use evenkeel_judge::policy::{Policy, effective};
 use evenkeel_judge::{
     Dead, Decision, Evidence, Memory, NodeState, Profile, Sight, Timing, decide, protection,
 };
-use evenkeel_stock::core::tolerations::NO_EXECUTE;
+use evenkeel_stock_rules::tolerations::NO_EXECUTE;
 use evenkeel_zone::Millis;
 use evenkeel_zone::verdict::{Alive, Death, Health, Link, NoVerdict, Verdict};
 use evenkeel_zone::wire::Nonce;

@@ -12,7 +12,7 @@ use evenkeel_api::names::{conditions, events, taints};
 use evenkeel_api::policy::{EndpointsPolicy, IsolatedPolicy, ModePolicy};
 use evenkeel_judge::explain::{changes, evidence_lines};
 use evenkeel_judge::{NodeState, View};
-use evenkeel_stock::core::tolerations::{NO_EXECUTE, NO_SCHEDULE};
+use evenkeel_stock_rules::tolerations::{NO_EXECUTE, NO_SCHEDULE};
 use evenkeel_zone::Millis;
 use evenkeel_zone::verdict::Verdict;
 

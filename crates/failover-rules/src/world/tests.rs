@@ -1,8 +1,8 @@
 use super::take::cluster_key;
 use super::*;
+use evenkeel_api::watch::Delta;
 use evenkeel_judge::evidence::Life;
 use evenkeel_judge::{Latch, NodeState, View};
-use evenkeel_net::watch::Delta;
 use evenkeel_zone::fixture::Fixture;
 use evenkeel_zone::verdict::{Health, Link};
 use evenkeel_zone::wire::Facts;

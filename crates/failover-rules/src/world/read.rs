@@ -30,7 +30,7 @@ fn status(text: &str) -> Status {
 }
 
 /// A node's condition of that type.
-pub(crate) fn condition<'a>(node: &'a Node, kind: &str) -> Option<&'a NodeCondition> {
+pub fn condition<'a>(node: &'a Node, kind: &str) -> Option<&'a NodeCondition> {
     node.status
         .as_ref()?
         .conditions
@@ -40,7 +40,7 @@ pub(crate) fn condition<'a>(node: &'a Node, kind: &str) -> Option<&'a NodeCondit
 }
 
 /// Facts of a node but for its signs of life, which need the time of receipt.
-pub(crate) fn node(node: &Node) -> NodeFacts {
+pub fn node(node: &Node) -> NodeFacts {
     let meta = &node.metadata;
     let annotation = |name: &str| meta.annotations.as_ref().and_then(|all| all.get(name));
     let cordoned = node
@@ -83,7 +83,7 @@ pub(crate) fn node(node: &Node) -> NodeFacts {
 }
 
 /// The kubelet's own heartbeat in the node's status; a mark of somebody else leaves it untouched.
-pub(crate) fn heartbeat(node: &Node) -> Option<Timestamp> {
+pub fn heartbeat(node: &Node) -> Option<Timestamp> {
     condition(node, "Ready")?
         .last_heartbeat_time
         .as_ref()
@@ -91,7 +91,7 @@ pub(crate) fn heartbeat(node: &Node) -> Option<Timestamp> {
 }
 
 /// Whether the stock controller's mark stands on the node.
-pub(crate) fn stock_marked(node: &Node) -> bool {
+pub fn stock_marked(node: &Node) -> bool {
     marked(node, REASON_STOCK_UNKNOWN)
 }
 
@@ -101,12 +101,12 @@ fn marked(node: &Node, reason: &str) -> bool {
 }
 
 /// A Lease's `renewTime`.
-pub(crate) fn renew_time(lease: &Lease) -> Option<Timestamp> {
+pub fn renew_time(lease: &Lease) -> Option<Timestamp> {
     lease.spec.as_ref()?.renew_time.as_ref().map(|time| time.0)
 }
 
 /// Node and facts of a pod; `None` for one that is bound to no node.
-pub(crate) fn pod(pod: &Pod) -> Option<(String, PodFacts)> {
+pub fn pod(pod: &Pod) -> Option<(String, PodFacts)> {
     let meta = &pod.metadata;
     let spec = pod.spec.as_ref()?;
     let node = spec.node_name.clone().filter(|node| !node.is_empty())?;
@@ -193,7 +193,7 @@ fn ready_by_itself(spec: &PodSpec, state: &PodStatus) -> bool {
 }
 
 /// How a claim may be mounted. Without any access mode: as if by one writer.
-pub(crate) fn claim(claim: &PersistentVolumeClaim) -> Access {
+pub fn claim(claim: &PersistentVolumeClaim) -> Access {
     let modes = |list: &Option<Vec<String>>| list.clone().unwrap_or_default();
     let bound = claim
         .status
@@ -215,7 +215,7 @@ pub(crate) fn claim(claim: &PersistentVolumeClaim) -> Access {
 }
 
 /// Facts of a policy.
-pub(crate) fn policy(policy: &FailoverPolicy) -> PolicyFacts {
+pub fn policy(policy: &FailoverPolicy) -> PolicyFacts {
     PolicyFacts {
         policy: Policy {
             name: policy.metadata.name.clone().unwrap_or_default(),
@@ -228,7 +228,7 @@ pub(crate) fn policy(policy: &FailoverPolicy) -> PolicyFacts {
 
 /// Facts of an incident. Times are as they would be written, in whole seconds: a fraction that somebody wrote
 /// by hand could never be written back, and would be wanted written for ever.
-pub(crate) fn incident(incident: &NodeIncident) -> IncidentFacts {
+pub fn incident(incident: &NodeIncident) -> IncidentFacts {
     let status = incident.status.clone().unwrap_or_default();
     let written = serde_json::to_value(&status).and_then(serde_json::from_value);
     IncidentFacts {

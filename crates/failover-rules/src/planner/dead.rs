@@ -9,7 +9,7 @@ use crate::world::facts::{Owner, PodFacts, Status, TaintRef};
 use evenkeel_api::names::conditions::REASON_NODE_DEAD;
 use evenkeel_api::names::{events, taints};
 use evenkeel_judge::Dead;
-use evenkeel_stock::core::tolerations::{NO_EXECUTE, NO_SCHEDULE, Stay, is_admission_default, stay_with};
+use evenkeel_stock_rules::tolerations::{NO_EXECUTE, NO_SCHEDULE, Stay, is_admission_default, stay_with};
 use evenkeel_zone::Millis;
 use k8s_openapi::api::core::v1::Taint;
 

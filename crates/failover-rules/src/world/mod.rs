@@ -5,7 +5,7 @@
 
 mod audit;
 pub mod facts;
-pub(crate) mod read;
+pub mod read;
 mod seen;
 pub mod services;
 mod signs;
@@ -20,13 +20,13 @@ use crate::planner::roster::eligible;
 use audit::{Ledger, Proof};
 use evenkeel_api::names::zone_of;
 use evenkeel_api::policy::{EndpointsPolicy, ModePolicy};
+use evenkeel_api::watch::Key;
 use evenkeel_judge::evidence::{Lease as LeaseAge, ZoneEvidence};
 use evenkeel_judge::policy::effective;
 use evenkeel_judge::{
     Decision, Evidence, Memory, NodeState, Profile, Protection, Recorded, Settings, Sight, Timing, View,
     decide, follow, protection,
 };
-use evenkeel_net::watch::Key;
 use evenkeel_zone::Millis;
 use evenkeel_zone::keys::Verifier;
 use facts::Cluster;

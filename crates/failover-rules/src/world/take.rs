@@ -6,7 +6,7 @@ use super::{Kind, Seen, World, read};
 use crate::planner::incident::recorded;
 use evenkeel_api::crd::{AgentStatus, FailoverPolicy, NodeIncident, ZoneHealth};
 use evenkeel_api::names::{self, annotations};
-use evenkeel_net::watch::{Delta, Key, key};
+use evenkeel_api::watch::{Delta, Key, key};
 use evenkeel_zone::Millis;
 use evenkeel_zone::roster::zone_object_name;
 use k8s_openapi::api::coordination::v1::Lease;

@@ -86,7 +86,7 @@ fn last_of(endpoints: &Endpoints, may_be_lost: &BTreeSet<&str>, down: &BTreeSet<
 /// What is known of the endpoints, as long as nodes may be lost. What cannot be read again stands as it was
 /// read: an outage of the API server takes nothing.
 #[derive(Debug, Default)]
-pub(crate) struct Reader(BTreeMap<String, Namespace>);
+pub struct Reader(BTreeMap<String, Namespace>);
 
 #[derive(Debug)]
 struct Namespace {
@@ -106,7 +106,7 @@ pub struct Last {
 
 impl Reader {
     /// Takes what was read. Namespaces that nobody asks about any more are left out.
-    pub(crate) fn take(&mut self, services: Services, now: Millis) {
+    pub fn take(&mut self, services: Services, now: Millis) {
         for (name, endpoints) in services.0 {
             if let Some(namespace) = self.0.get_mut(&name) {
                 namespace.read = Some((endpoints, now));
@@ -116,12 +116,7 @@ impl Reader {
 
     /// Looks which nodes may be lost, and finds the last endpoints on them. Returns the namespaces that are
     /// to be read.
-    pub(crate) fn look(
-        &mut self,
-        cluster: &Cluster,
-        decisions: &mut Decisions,
-        now: Millis,
-    ) -> BTreeSet<String> {
+    pub fn look(&mut self, cluster: &Cluster, decisions: &mut Decisions, now: Millis) -> BTreeSet<String> {
         let nodes = |which: fn(&Judged) -> bool| {
             let nodes = decisions.nodes.iter().filter(move |(_, judged)| which(judged));
             nodes.map(|(name, _)| name.as_str()).collect::<BTreeSet<&str>>()

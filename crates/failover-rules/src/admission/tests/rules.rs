@@ -1,6 +1,6 @@
 //! Every rule about a write, as a table.
 
-use crate::webhook::core::{Decision, Guarded, Operation, PassReason, Request, View, decide};
+use crate::admission::{Decision, Guarded, Operation, PassReason, Request, View, decide};
 use evenkeel_judge::Protection;
 use evenkeel_zone::Millis;
 use rstest::rstest;

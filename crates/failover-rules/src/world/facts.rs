@@ -5,7 +5,7 @@ use evenkeel_api::names::taints;
 use evenkeel_api::zone::RosterSpec;
 use evenkeel_judge::evidence::Life;
 use evenkeel_judge::policy::Policy;
-use evenkeel_stock::core::tolerations::{NO_EXECUTE, NO_SCHEDULE};
+use evenkeel_stock_rules::tolerations::{NO_EXECUTE, NO_SCHEDULE};
 use evenkeel_zone::Millis;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Taint, Toleration};

@@ -1,7 +1,7 @@
 //! The kinds that are watched.
 
 use evenkeel_api::crd::{AgentStatus, FailoverPolicy, NodeIncident, ZoneHealth};
-use evenkeel_net::watch::Delta;
+use evenkeel_api::watch::Delta;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolumeClaim, Pod};
 

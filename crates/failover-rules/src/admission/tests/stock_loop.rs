@@ -12,7 +12,7 @@
 //!   contents leaves it as it is, so that no write of the controller causes its next one.
 
 use super::rules::{NOW, SLICE_CONTROLLER, endpoint, request, view};
-use crate::webhook::core::{Decision, View, decide};
+use crate::admission::{Decision, View, decide};
 use evenkeel_zone::Millis;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
