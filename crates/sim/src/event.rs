@@ -37,7 +37,11 @@ pub(crate) enum Event {
     /// An answer arrives.
     Answer { to: Source, reply: Reply },
     /// A watch delivers.
-    Deliver { watch: usize, epoch: u64, said: Said },
+    Deliver {
+        watch: usize,
+        epoch: u64,
+        delivery: Delivery,
+    },
     /// A watch is begun anew.
     Connect { watch: usize, epoch: u64 },
     /// Somebody looks whether all promises are kept.
@@ -116,7 +120,7 @@ pub(crate) enum Phase {
     /// The consistent read found the node silent, at this version.
     Silent(Option<String>),
     /// The condition that says why was written.
-    Said,
+    ReasonWritten,
 }
 
 #[derive(Debug)]
@@ -171,9 +175,9 @@ pub(crate) enum Acted {
     Refused,
 }
 
-/// What a watch says.
+/// What a watch delivers; numbers are versions.
 #[derive(Clone, Debug)]
-pub(crate) enum Said {
+pub(crate) enum Delivery {
     Put(u64, Rc<Object>),
     Gone(u64, Key),
     Listed(u64, BTreeSet<Key>),

@@ -29,12 +29,12 @@ impl Sim {
                 Phase::Begin if proof.is_some() => self.still_silent(node, &act.signs),
                 Phase::Begin => self.read_node(node),
                 Phase::Silent(version) => self.taint(node, taint, version.as_deref()),
-                Phase::Said => Acted::Done,
+                Phase::ReasonWritten => Acted::Done,
             },
             Action::Untaint { node, taints } => match &act.phase {
                 Phase::Begin => self.read_node(node),
                 Phase::Silent(version) => self.untaint(node, taints, version.as_deref()),
-                Phase::Said => Acted::Done,
+                Phase::ReasonWritten => Acted::Done,
             },
             Action::MarkNodeUnknown { node, .. } if matches!(act.phase, Phase::Begin) => {
                 self.still_silent(node, &act.signs)
@@ -62,8 +62,8 @@ impl Sim {
             }
             Action::Evict { pod, node, .. } => match &act.phase {
                 Phase::Begin => self.still_silent(node, &act.signs),
-                Phase::Silent(_) => self.say_evicted(pod),
-                Phase::Said => self.delete_pod(pod, &node.name),
+                Phase::Silent(_) => self.write_eviction_reason(pod),
+                Phase::ReasonWritten => self.delete_pod(pod, &node.name),
             },
             Action::MirrorVerdict { node, healthy } => {
                 let healthy = healthy.to_string();
@@ -222,7 +222,7 @@ impl Sim {
         Self::settled(written)
     }
 
-    fn say_evicted(&mut self, pod: &PodRef) -> Acted {
+    fn write_eviction_reason(&mut self, pod: &PodRef) -> Acted {
         if !self.is_meant(pod) {
             return Acted::Done;
         }
@@ -240,7 +240,7 @@ impl Sim {
                 }
             },
         );
-        Acted::Next(Phase::Said)
+        Acted::Next(Phase::ReasonWritten)
     }
 
     fn delete_pod(&mut self, pod: &PodRef, _node: &str) -> Acted {

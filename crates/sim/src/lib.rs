@@ -9,10 +9,10 @@
 //! |---|---|
 //! | [`script`], [`groups`] | scenarios as data, and how a seed becomes one |
 //! | `sim`, `event` | the queue of events, the network, faults |
-//! | `machine`, `kubelet` | a node |
+//! | `machine`, `agent`, `kubelet` | a node |
 //! | `replica`, `dispatch`, `execute` | the controller |
 //! | `stock` | the stock controllers |
-//! | [`api`], `serve`, `watch` | the API server |
+//! | [`api`], `serve`, `watch`, `delivery` | the API server |
 //! | [`promise`], [`ledger`] | what is promised, what happened, and which promise was broken |
 //! | [`agreement`] | whether two replicas agree |
 //! | [`run`](mod@run) | playing a script, and making a failing one small |
@@ -28,9 +28,11 @@
     reason = "a simulator for this tree alone, no library: names say what most fields are"
 )]
 
+mod agent;
 pub mod agreement;
 pub mod api;
 mod candidate;
+mod delivery;
 mod dispatch;
 mod event;
 mod execute;

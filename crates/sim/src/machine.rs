@@ -1,62 +1,48 @@
-//! A machine: an agent around the shipping engine, and what survives on its disk.
+//! A machine: what its processes are, and what survives on its disk.
 
 use crate::api::objects::Object;
 use crate::candidate::Candidate;
-use crate::event::{AgentDue, Call, Event, LeaseTry, Reply, Source};
-use crate::sim::Sim;
-use evenkeel_api::names::ZONE_LEASE_PREFIX;
-use evenkeel_zone::Millis;
-use evenkeel_zone::engine::{CheckResult, Config, Engine, Identity, Input, Output};
+use evenkeel_zone::engine::Engine;
 use evenkeel_zone::keys::Signer;
-use evenkeel_zone::roster::{MemberId, Roster, zone_object_name};
-use evenkeel_zone::verdict::Health;
-use evenkeel_zone::wire::Nonce;
+use evenkeel_zone::roster::{MemberId, Roster};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
-
-const REPORTER_ASKS: u64 = 1_000;
-const MEMBER_ASKS: u64 = 5_000;
-/// The agent looks at its own kubelet this often, and calls it failing after so many failures.
-const OWN_KUBELET_EVERY: u64 = 2_000;
-const KUBELET_FAILURES: u32 = 3;
-const RETRY_LEASE: u64 = 1_000;
-/// A life of an agent begins this many bits above the last one.
-const SEQUENCE_BLOCK_BITS: u32 = 20;
 
 pub(crate) struct Machine {
     pub(crate) zone: String,
     pub(crate) powered: bool,
     pub(crate) stalled_until: Option<u64>,
     /// Its boot clock at the start of the run.
-    boot: u64,
+    pub(crate) boot: u64,
     pub(crate) version: u64,
     pub(crate) kubelet_up: bool,
     pub(crate) kubelet_life: u64,
     pub(crate) kubelet_failures: u32,
-    agent_life: u64,
-    signer: Arc<dyn Signer>,
-    agent: Option<Agent>,
+    pub(crate) agent_life: u64,
+    pub(crate) signer: Arc<dyn Signer>,
+    pub(crate) agent: Option<Agent>,
     /// On its disk: who was seen alive, the last roster, the sequences used.
-    seen_alive: BTreeSet<MemberId>,
-    roster: Roster,
-    sequence: u64,
+    pub(crate) seen_alive: BTreeSet<MemberId>,
+    pub(crate) roster: Roster,
+    pub(crate) sequence: u64,
 }
 
-struct Agent {
-    engine: Engine,
-    tick_at: u64,
-    current: Option<(u64, Rc<Object>)>,
-    standing: bool,
-    leading: bool,
-    lease: Candidate,
-    polling: bool,
+/// An agent's process, from its start to its end.
+pub(crate) struct Agent {
+    pub(crate) engine: Engine,
+    pub(crate) tick_at: u64,
+    pub(crate) current: Option<(u64, Rc<Object>)>,
+    pub(crate) standing: bool,
+    pub(crate) leading: bool,
+    pub(crate) lease: Candidate,
+    pub(crate) polling: bool,
     /// When the next poll is due; others that were scheduled are void.
-    poll_at: u64,
-    publishing: bool,
-    proving: bool,
-    proofs: Option<i64>,
-    failures: u32,
+    pub(crate) poll_at: u64,
+    pub(crate) publishing: bool,
+    pub(crate) proving: bool,
+    pub(crate) proofs: Option<i64>,
+    pub(crate) failures: u32,
 }
 
 impl Machine {
@@ -79,446 +65,9 @@ impl Machine {
         }
     }
 
-    fn agent_of(&mut self, life: u64) -> Option<&mut Agent> {
+    /// The agent, if it is still the process of this life.
+    pub(crate) fn agent_of(&mut self, life: u64) -> Option<&mut Agent> {
         let current = self.agent_life == life;
         self.agent.as_mut().filter(|_| current)
-    }
-}
-
-impl Sim {
-    pub(crate) fn stop_agent(&mut self, node: usize) {
-        if let Some(machine) = self.machines.get_mut(node - 1) {
-            machine.agent_life += 1;
-            if let Some(agent) = machine.agent.take() {
-                machine.sequence = agent.engine.sequence();
-                machine.roster = agent.engine.roster().clone();
-            }
-        }
-    }
-
-    pub(crate) fn start_agent(&mut self, node: usize) {
-        if !self.ours {
-            return;
-        }
-        let delay = self.rng.between(200, 1_500);
-        if let Some(machine) = self.machines.get(node - 1).filter(|machine| machine.powered) {
-            let life = machine.agent_life;
-            self.agent_later(node, life, delay, AgentDue::Start);
-        }
-    }
-
-    fn begin_agent(&mut self, node: usize) {
-        let (incarnation, seed, lease) = (self.rng.draw(), self.rng.bytes(), self.rng.draw());
-        let now = self.now;
-        let verifier = Arc::clone(&self.verifier);
-        let Some(machine) = self
-            .machines
-            .get_mut(node - 1)
-            .filter(|machine| machine.agent.is_none())
-        else {
-            return;
-        };
-        let identity = Identity {
-            uid: crate::api::build::node_uid(node),
-            key: Arc::clone(&machine.signer),
-            incarnation,
-            sequence_base: ((machine.sequence >> SEQUENCE_BLOCK_BITS) + 1) << SEQUENCE_BLOCK_BITS,
-            seed,
-            seen_alive: machine.seen_alive.clone(),
-        };
-        let clock = Millis(machine.boot + now);
-        let engine =
-            Engine::new(Config::default(), identity, machine.roster.clone(), clock).verifying_with(verifier);
-        // As the agent names itself in its zone's Lease: another candidate in each life.
-        let me = format!("node-{node}_{lease:016x}");
-        machine.agent = Some(Agent {
-            engine,
-            tick_at: u64::MAX,
-            current: None,
-            standing: false,
-            leading: false,
-            lease: Candidate::new(me),
-            polling: false,
-            poll_at: u64::MAX,
-            publishing: false,
-            proving: false,
-            proofs: None,
-            failures: 0,
-        });
-        let (life, version) = (machine.agent_life, machine.version);
-        let poll = self.rng.between(10, 400);
-        self.poll_later(node, life, poll);
-        self.agent_later(node, life, 100, AgentDue::OwnKubelet);
-        self.agent_later(node, life, 1, AgentDue::Tick);
-        if let Some(agent) = self
-            .machines
-            .get_mut(node - 1)
-            .and_then(|machine| machine.agent.as_mut())
-        {
-            agent.tick_at = now + 1;
-        }
-        self.request(Source::Agent(node, life), Call::SetVersion(version.to_string()));
-    }
-
-    pub(crate) fn agent_hears(&mut self, node: usize, bytes: &[u8]) {
-        if let Some(life) = self.machines.get(node - 1).map(|machine| machine.agent_life) {
-            self.feed(node, life, Input::Datagram(bytes));
-        }
-    }
-
-    pub(crate) fn agent_due(&mut self, node: usize, life: u64, due: AgentDue) {
-        let now = self.now;
-        let Some(machine) = self
-            .machines
-            .get_mut(node - 1)
-            .filter(|machine| machine.agent_life == life)
-        else {
-            return;
-        };
-        if matches!(due, AgentDue::Start) {
-            return self.begin_agent(node);
-        }
-        let kubelet_up = machine.kubelet_up;
-        let Some(agent) = machine.agent.as_mut() else {
-            return;
-        };
-        match due {
-            AgentDue::Start => {}
-            AgentDue::Tick => {
-                if agent.tick_at <= now {
-                    agent.tick_at = u64::MAX;
-                    self.feed(node, life, Input::Tick);
-                }
-            }
-            AgentDue::Poll => {
-                if agent.poll_at <= now && !std::mem::replace(&mut agent.polling, true) {
-                    self.request(Source::Agent(node, life), Call::ReadZone);
-                }
-            }
-            AgentDue::OwnKubelet => {
-                agent.failures = if kubelet_up { 0 } else { agent.failures + 1 };
-                let kubelet = match agent.failures {
-                    0 => Some(Health::Ok),
-                    failures if failures >= KUBELET_FAILURES => Some(Health::Failing),
-                    _ => None,
-                };
-                self.agent_later(node, life, OWN_KUBELET_EVERY, AgentDue::OwnKubelet);
-                if let Some(kubelet) = kubelet {
-                    let runtime = Health::Unknown;
-                    self.feed(node, life, Input::Facts { kubelet, runtime });
-                }
-            }
-            AgentDue::Lease => self.campaign(node, life),
-            AgentDue::Checked(round, suspect, result) => {
-                self.feed(
-                    node,
-                    life,
-                    Input::Checked {
-                        round,
-                        suspect,
-                        result,
-                    },
-                );
-            }
-        }
-    }
-
-    fn poll_later(&mut self, node: usize, life: u64, delay: u64) {
-        let at = self.now + delay;
-        if let Some(agent) = self
-            .machines
-            .get_mut(node - 1)
-            .and_then(|machine| machine.agent_of(life))
-        {
-            agent.poll_at = at;
-            self.agent_later(node, life, delay, AgentDue::Poll);
-        }
-    }
-
-    /// One step of standing for the zone's Lease.
-    fn campaign(&mut self, node: usize, life: u64) {
-        let now = self.now;
-        let Some(machine) = self.machines.get_mut(node - 1) else {
-            return;
-        };
-        let name = format!("{ZONE_LEASE_PREFIX}{}", zone_object_name(&machine.zone));
-        let Some(agent) = machine.agent_of(life) else {
-            return;
-        };
-        if !agent.standing {
-            agent.lease.campaigning = false;
-            return;
-        }
-        let attempt = agent.lease.attempt(&name, now);
-        let leading = agent.lease.holds(now, 3_000);
-        let changed = std::mem::replace(&mut agent.leading, leading) != leading;
-        self.agent_later(node, life, RETRY_LEASE, AgentDue::Lease);
-        if changed {
-            self.feed(node, life, Input::Leading(leading));
-        }
-        if let Some(attempt) = attempt {
-            self.request(Source::Agent(node, life), Call::Lease(attempt));
-        }
-    }
-
-    pub(crate) fn agent_answered(&mut self, node: usize, life: u64, reply: Reply) {
-        let now = self.now;
-        let Some(agent) = self
-            .machines
-            .get_mut(node - 1)
-            .and_then(|machine| machine.agent_of(life))
-        else {
-            return;
-        };
-        match reply {
-            Reply::Zone(object) => {
-                let standing = agent.standing;
-                if std::mem::replace(&mut agent.polling, false) {
-                    let wait = if standing { REPORTER_ASKS } else { MEMBER_ASKS };
-                    self.poll_later(node, life, wait);
-                    self.feed(node, life, Input::CloudContact);
-                }
-                if let Some(object) = object {
-                    self.agent_reads(node, life, object);
-                }
-            }
-            Reply::Published(object) => {
-                agent.publishing = false;
-                self.agent_reads(node, life, object);
-            }
-            Reply::NotPublished => {
-                agent.publishing = false;
-                // What others wrote is read at once.
-                if !agent.polling {
-                    agent.polling = true;
-                    self.request(Source::Agent(node, life), Call::ReadZone);
-                }
-            }
-            Reply::Proven(count) => {
-                agent.proving = false;
-                agent.proofs = Some(count);
-                self.feed(node, life, Input::LinkProof { written: true });
-            }
-            Reply::Lease { held, seen, sent } => {
-                agent.lease.answered(now, held, seen, sent);
-                let leading = agent.standing && agent.lease.holds(now, 3_000);
-                if std::mem::replace(&mut agent.leading, leading) != leading {
-                    self.feed(node, life, Input::Leading(leading));
-                }
-            }
-            Reply::Lost(call) => self.agent_got_nothing(node, life, &call),
-            Reply::Renewed { .. } | Reply::Done(_) | Reply::Versions(..) | Reply::Acted(..) => {}
-        }
-    }
-
-    fn agent_got_nothing(&mut self, node: usize, life: u64, call: &Call) {
-        let Some(agent) = self
-            .machines
-            .get_mut(node - 1)
-            .and_then(|machine| machine.agent_of(life))
-        else {
-            return;
-        };
-        match call {
-            Call::ReadZone => {
-                agent.polling = false;
-                self.poll_later(node, life, REPORTER_ASKS);
-            }
-            Call::Publish { .. } => agent.publishing = false,
-            Call::ProveLink { .. } => {
-                agent.proving = false;
-                agent.proofs = agent.proofs.map(|count| count + 1);
-                self.feed(node, life, Input::LinkProof { written: false });
-            }
-            Call::Lease(_) => agent.lease.lost(),
-            _ => {}
-        }
-    }
-
-    /// ZoneHealth as it was read or written.
-    fn agent_reads(&mut self, node: usize, life: u64, object: Rc<Object>) {
-        let Some(agent) = self
-            .machines
-            .get_mut(node - 1)
-            .and_then(|machine| machine.agent_of(life))
-        else {
-            return;
-        };
-        let version = object
-            .meta()
-            .resource_version
-            .as_deref()
-            .and_then(|version| version.parse().ok());
-        let version: u64 = version.unwrap_or_default();
-        if agent.current.as_ref().is_some_and(|(known, _)| *known >= version) {
-            return;
-        }
-        agent.current = Some((version, Rc::clone(&object)));
-        let Object::Zone(zone) = &*object else {
-            return;
-        };
-        if let Ok(roster) = Roster::from_spec(&zone.spec.roster) {
-            self.feed(node, life, Input::Roster(roster));
-        }
-        let wanted = zone.spec.wanted.iter().map(|uid| MemberId::of(uid)).collect();
-        self.feed(node, life, Input::Wanted(wanted));
-        self.feed(
-            node,
-            life,
-            Input::Published(&zone.status.clone().unwrap_or_default()),
-        );
-    }
-
-    fn feed(&mut self, node: usize, life: u64, input: Input<'_>) {
-        let now = self.now;
-        let Some(machine) = self.machines.get_mut(node - 1) else {
-            return;
-        };
-        let clock = machine.boot + now;
-        let boot = machine.boot;
-        let Some(agent) = machine.agent_of(life) else {
-            return;
-        };
-        let outputs = agent.engine.handle(Millis(clock), input);
-        let deadline = agent.engine.deadline().0.saturating_sub(boot).max(now + 1);
-        if deadline < agent.tick_at {
-            agent.tick_at = deadline;
-            self.at(
-                deadline,
-                Event::Agent {
-                    node,
-                    life,
-                    due: AgentDue::Tick,
-                },
-            );
-        }
-        for output in outputs {
-            self.agent_does(node, life, output);
-        }
-    }
-
-    fn agent_does(&mut self, node: usize, life: u64, output: Output) {
-        match output {
-            Output::Send { to, bytes, .. } => self.send(node, to, &bytes),
-            Output::Check {
-                round,
-                suspect,
-                within_ms,
-            } => self.check_kubelet(node, life, round, suspect, within_ms),
-            Output::SeenAlive(id) => {
-                if let Some(machine) = self.machines.get_mut(node - 1) {
-                    machine.seen_alive.insert(id);
-                }
-            }
-            Output::Note(note) => self.note(|| format!("agent {node}: {note}")),
-            Output::Refused(why) => self.note(|| format!("agent {node}: datagram refused: {why}")),
-            Output::Report(report) => {
-                let agent = self
-                    .machines
-                    .get_mut(node - 1)
-                    .and_then(|machine| machine.agent_of(life));
-                if let Some(agent) = agent.filter(|agent| !agent.publishing)
-                    && let Some((version, _)) = &agent.current
-                {
-                    let version = version.to_string();
-                    agent.publishing = true;
-                    let status = Box::new(report.status);
-                    self.request(Source::Agent(node, life), Call::Publish { version, status });
-                }
-            }
-            Output::ProveLink => {
-                let agent = self
-                    .machines
-                    .get_mut(node - 1)
-                    .and_then(|machine| machine.agent_of(life));
-                if let Some(agent) = agent.filter(|agent| !agent.proving) {
-                    agent.proving = true;
-                    let count = agent.proofs;
-                    self.request(Source::Agent(node, life), Call::ProveLink { count });
-                }
-            }
-            Output::Stand(stand) => self.stand(node, life, stand),
-        }
-    }
-
-    fn stand(&mut self, node: usize, life: u64, stand: bool) {
-        self.note(|| {
-            format!(
-                "agent {node}: {} for the zone's Lease",
-                if stand { "stands" } else { "no longer stands" }
-            )
-        });
-        let now = self.now;
-        let Some(machine) = self.machines.get_mut(node - 1) else {
-            return;
-        };
-        let name = format!("{ZONE_LEASE_PREFIX}{}", zone_object_name(&machine.zone));
-        let Some(agent) = machine.agent_of(life) else {
-            return;
-        };
-        agent.standing = stand;
-        if stand {
-            let polling = agent.polling;
-            if !std::mem::replace(&mut agent.lease.campaigning, true) {
-                self.agent_later(node, life, 0, AgentDue::Lease);
-            }
-            if !polling {
-                self.poll_later(node, life, 0);
-            }
-            return;
-        }
-        let held = agent.lease.holds(now, 3_000);
-        let was_leading = std::mem::replace(&mut agent.leading, false);
-        let me = agent.lease.me.clone();
-        agent.lease.give_up();
-        if held {
-            let release = LeaseTry {
-                name,
-                me,
-                expired: None,
-                release: true,
-            };
-            self.request(Source::Agent(node, life), Call::Lease(release));
-        }
-        if was_leading {
-            self.feed(node, life, Input::Leading(false));
-        }
-    }
-
-    fn send(&mut self, from: usize, to: MemberId, bytes: &[u8]) {
-        let Some(to) = self.by_id.get(&to).copied().filter(|to| self.reaches(from, *to)) else {
-            return;
-        };
-        let network = self.script.network;
-        let bytes: Rc<[u8]> = Rc::from(bytes);
-        let copies = if self.rng.in_thousand(network.doubled) {
-            2
-        } else {
-            1
-        };
-        for _ in 0..copies {
-            if self.rng.in_thousand(network.lost) {
-                continue;
-            }
-            let delay = self.rng.between(network.latency.0, network.latency.1);
-            let bytes = Rc::clone(&bytes);
-            self.after(delay, Event::Datagram { to, bytes });
-        }
-    }
-
-    /// A check of a suspect's kubelet. A machine that is up refuses connections to a kubelet that is down.
-    fn check_kubelet(&mut self, node: usize, life: u64, round: Nonce, suspect: MemberId, within: u64) {
-        let other = self.by_id.get(&suspect).copied().unwrap_or_default();
-        let machine = self.machines.get(other.wrapping_sub(1));
-        let open = self.reaches(node, other) && machine.is_some_and(|machine| machine.powered);
-        let stalled = machine.and_then(|machine| machine.stalled_until);
-        let up = machine.is_some_and(|machine| machine.kubelet_up);
-        let late = stalled.map_or(0, |until| until.saturating_sub(self.now));
-        let (delay, result) = match (open && late + 30 < within, up) {
-            (true, true) => (late + 30, CheckResult::Identity),
-            (true, false) => (late + 5, CheckResult::Inconclusive),
-            (false, _) => (within, CheckResult::Failed),
-        };
-        self.agent_later(node, life, delay, AgentDue::Checked(round, suspect, result));
     }
 }

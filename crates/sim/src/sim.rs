@@ -152,7 +152,7 @@ impl Sim {
             self.happen(*event);
             let ready = self.replicas.iter().filter(|replica| replica.is_ready()).count();
             self.ledger.guarded(self.now, ready);
-            self.tell_watches();
+            self.notify_watches();
         }
         self.ledger.finish(self.now, &self.store);
         (self.ledger, self.trace)
@@ -204,7 +204,11 @@ impl Sim {
             Event::Stock { life, due } => self.stock_due(life, due),
             Event::Arrive { from, call, sent } => self.arrive(from, call, sent),
             Event::Answer { to, reply } => self.answer(to, reply),
-            Event::Deliver { watch, epoch, said } => self.deliver(watch, epoch, said),
+            Event::Deliver {
+                watch,
+                epoch,
+                delivery,
+            } => self.deliver(watch, epoch, delivery),
             Event::Connect { watch, epoch } => self.connect(watch, epoch),
             Event::Check => {
                 self.check();

@@ -9,7 +9,7 @@ use crate::api::objects::{
     time,
 };
 use crate::api::{Writer, build};
-use crate::event::{Event, Said, StockDue};
+use crate::event::{Delivery, Event, StockDue};
 use crate::sim::Sim;
 use crate::watch::Client;
 use evenkeel_api::names::conditions;
@@ -319,10 +319,10 @@ impl Sim {
         }
     }
 
-    pub(crate) fn stock_sees(&mut self, kind: Kind, said: Said) {
+    pub(crate) fn stock_sees(&mut self, kind: Kind, delivery: Delivery) {
         let now = stamp(self.now);
-        match (kind, said) {
-            (Kind::Node, Said::Put(_, object)) => {
+        match (kind, delivery) {
+            (Kind::Node, Delivery::Put(_, object)) => {
                 if let Object::Node(node) = &*object {
                     self.stock
                         .nodes
@@ -336,10 +336,10 @@ impl Sim {
                     self.retaint(name(node), |node| taints::by_condition(node, now));
                 }
             }
-            (Kind::NodeLease, Said::Put(_, object)) => {
+            (Kind::NodeLease, Delivery::Put(_, object)) => {
                 self.stock.leases.insert(object.key().1, renew_time(&object));
             }
-            (Kind::Pod, Said::Put(_, object)) => {
+            (Kind::Pod, Delivery::Put(_, object)) => {
                 if let Object::Pod(pod) = &*object {
                     let facts = pod_facts(pod);
                     self.stock.pods.insert(facts.key.clone(), (**pod).clone());
@@ -347,12 +347,12 @@ impl Sim {
                     self.stock_evicts(actions);
                 }
             }
-            (Kind::Pod, Said::Gone(_, (namespace, name))) => {
+            (Kind::Pod, Delivery::Gone(_, (namespace, name))) => {
                 let key = PodKey { namespace, name };
                 self.stock.pods.remove(&key);
                 self.stock.eviction.pod_gone(&key);
             }
-            (Kind::Pod, Said::Listed(_, keys)) => {
+            (Kind::Pod, Delivery::Listed(_, keys)) => {
                 self.stock.listed.insert("Pod");
                 let gone = |key: &PodKey| !keys.contains(&(key.namespace.clone(), key.name.clone()));
                 let gone: Vec<PodKey> = self.stock.pods.keys().filter(|key| gone(key)).cloned().collect();
@@ -361,10 +361,10 @@ impl Sim {
                     self.stock.eviction.pod_gone(&key);
                 }
             }
-            (Kind::Node, Said::Listed(..)) => {
+            (Kind::Node, Delivery::Listed(..)) => {
                 self.stock.listed.insert("Node");
             }
-            (Kind::NodeLease, Said::Listed(..)) => {
+            (Kind::NodeLease, Delivery::Listed(..)) => {
                 self.stock.listed.insert("Lease");
             }
             _ => {}

@@ -2,7 +2,7 @@
 
 use super::{Happening, History, LEADER};
 use crate::api::build;
-use crate::api::objects::{EPOCH, Object, Word, cluster_key, micro, say, set_node_condition, time};
+use crate::api::objects::{EPOCH, Notice, Object, cluster_key, micro, seen, set_node_condition, time};
 use crate::api::{Store, Writer};
 use crate::rng::Rng;
 use crate::script::SECOND;
@@ -350,7 +350,7 @@ impl<'a> Game<'a> {
         for (_, object) in list {
             self.send(side, kind, delay, object.seen());
         }
-        self.send(side, kind, delay, say(kind, Word::Listed(keys)));
+        self.send(side, kind, delay, seen(kind, Notice::Listed(keys)));
     }
 
     fn send(&mut self, side: usize, kind: Kind, delay: u64, seen: Seen) {
@@ -377,7 +377,7 @@ impl<'a> Game<'a> {
                 let delay = lag.min(APART - SECOND) + self.rng.below(SECOND);
                 let seen = match &change.object {
                     Some(object) => object.seen(),
-                    None => say(change.kind, Word::Gone(change.key.clone())),
+                    None => seen(change.kind, Notice::Gone(change.key.clone())),
                 };
                 self.send(side, change.kind, delay, seen);
             }

@@ -97,9 +97,9 @@ impl Object {
     }
 }
 
-/// What a watch says beside objects.
+/// What a watch delivers beside objects.
 #[derive(Clone, Debug)]
-pub enum Word {
+pub enum Notice {
     /// An object is gone.
     Gone(Key),
     /// A complete list.
@@ -109,25 +109,25 @@ pub enum Word {
 }
 
 /// As a watch of the controller delivers it.
-pub fn say(kind: Kind, word: Word) -> Seen {
-    fn delta<K>(word: Word) -> Delta<K> {
-        match word {
-            Word::Gone(key) => Delta::Gone(key),
-            Word::Listed(keys) => Delta::Listed(keys),
-            Word::Broken => Delta::Broken,
+pub fn seen(kind: Kind, notice: Notice) -> Seen {
+    fn delta<K>(notice: Notice) -> Delta<K> {
+        match notice {
+            Notice::Gone(key) => Delta::Gone(key),
+            Notice::Listed(keys) => Delta::Listed(keys),
+            Notice::Broken => Delta::Broken,
         }
     }
     match kind {
-        Kind::Node => Seen::Node(delta(word)),
-        Kind::NodeLease => Seen::NodeLease(delta(word)),
-        Kind::Pod => Seen::Pod(delta(word)),
-        Kind::Claim => Seen::Claim(delta(word)),
-        Kind::Zone => Seen::Zone(delta(word)),
-        Kind::OwnLease => Seen::OwnLease(delta(word)),
-        Kind::Agent => Seen::Agent(delta(word)),
-        Kind::Policy => Seen::Policy(delta(word)),
-        Kind::Incident => Seen::Incident(delta(word)),
-        Kind::Home => Seen::Home(delta(word)),
+        Kind::Node => Seen::Node(delta(notice)),
+        Kind::NodeLease => Seen::NodeLease(delta(notice)),
+        Kind::Pod => Seen::Pod(delta(notice)),
+        Kind::Claim => Seen::Claim(delta(notice)),
+        Kind::Zone => Seen::Zone(delta(notice)),
+        Kind::OwnLease => Seen::OwnLease(delta(notice)),
+        Kind::Agent => Seen::Agent(delta(notice)),
+        Kind::Policy => Seen::Policy(delta(notice)),
+        Kind::Incident => Seen::Incident(delta(notice)),
+        Kind::Home => Seen::Home(delta(notice)),
     }
 }
 
