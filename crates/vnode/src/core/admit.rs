@@ -1,6 +1,6 @@
 //! Which pods cannot run on any virtual node: features that have no meaning without a machine of one's own.
 
-use crate::provider::Refusal;
+use crate::core::reported::Refusal;
 use evenkeel_api::names::pods::UNSUPPORTED;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, Volume};
 

@@ -7,6 +7,7 @@ pub mod merge;
 pub mod node;
 pub mod pod;
 pub mod queue;
+pub mod reported;
 pub mod volume;
 
 pub use evenkeel_probe::core::{Event, Now};

@@ -33,7 +33,7 @@ mod tests;
 pub use machine::Machine;
 
 use crate::core::lease;
-use crate::provider::{Fault, NodeHealth, NodeTemplate};
+use crate::core::reported::{Fault, NodeHealth, NodeTemplate};
 use k8s_openapi::api::core::v1::Node;
 use serde_json::Value;
 use std::net::SocketAddr;

@@ -1,7 +1,7 @@
 //! What is wanted of a Node, built anew each time.
 
 use super::Settings;
-use crate::provider::{NodeHealth, NodeTemplate};
+use crate::core::reported::{NodeHealth, NodeTemplate};
 use evenkeel_api::names;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{

@@ -1,6 +1,6 @@
 //! What is kept of templates and health between two looks at them: bytes, for ten thousand nodes of maps are too many.
 
-use crate::provider::{NodeHealth, NodeTemplate};
+use crate::core::reported::{NodeHealth, NodeTemplate};
 
 /// A template as JSON. Empty: the default.
 #[derive(Debug, Default, PartialEq, Eq)]

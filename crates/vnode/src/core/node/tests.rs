@@ -14,7 +14,7 @@
 use super::*;
 use crate::core::Now;
 use crate::core::merge;
-use crate::provider::FaultKind;
+use crate::core::reported::FaultKind;
 use k8s_openapi::api::core::v1::NodeCondition;
 use proptest::prelude::*;
 

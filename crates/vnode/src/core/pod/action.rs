@@ -1,7 +1,7 @@
 //! What goes into a pod's machine, and what comes out.
 
 use crate::core::Event;
-use crate::provider::{Exit, Fault, Observed, PodState, Refusal, Sandbox, Started};
+use crate::core::reported::{Exit, Fault, Observed, PodState, Refusal, Sandbox, Started};
 use evenkeel_probe::core::{Kind, PodStatus as ProbedStatus, Reading};
 use k8s_openapi::api::core::v1::PodStatus;
 use std::sync::Arc;
@@ -67,8 +67,9 @@ pub enum Input {
 pub enum Trouble {
     /// The provider's fault.
     Fault(Fault),
-    /// A ConfigMap, Secret or key that the container's environment needs does not exist (or a value is wrong); the
-    /// kubelet's `CreateContainerConfigError`, with its message. Events were recorded by who resolved it.
+    /// A ConfigMap, Secret or key that the container's environment needs does not exist (or a value is
+    /// wrong); the kubelet's `CreateContainerConfigError`, with its message. Events were recorded by who
+    /// resolved it.
     Config(String),
     /// A volume that the pod needs cannot be made; the pod waits in `ContainerCreating`. Events likewise.
     Volume(String),
@@ -79,7 +80,8 @@ pub enum Trouble {
 /// How a write of the status went.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Posted {
-    /// It is written; the object's new resourceVersion. Older objects that come later say nothing of the status.
+    /// It is written; the object's new resourceVersion. Older objects that come later say nothing of the
+    /// status.
     Done(String),
     /// The object is gone or another; what is true comes with the watch.
     Overtaken,
@@ -103,8 +105,8 @@ pub enum Action {
         /// Its restart count.
         attempt: u32,
     },
-    /// End a container. Asked for again with less `grace` while it is under way when somebody is in a hurry; either
-    /// answer, or both, will do.
+    /// End a container. Asked for again with less `grace` while it is under way when somebody is in a hurry;
+    /// either answer, or both, will do.
     Stop {
         /// Name of the container.
         container: Arc<str>,

@@ -2,92 +2,13 @@
 
 use super::machine::{Machine, World};
 use super::record::Life;
-use super::spec::Role;
+use super::settings::{Extra, Holds};
+use super::spec::{Role, generation};
+use super::transitions::{OWN, Since, Times};
 use super::words::list;
 use evenkeel_probe::core::{Phase, RestartAction};
-use k8s_openapi::api::core::v1::{Pod, PodCondition};
+use k8s_openapi::api::core::v1::PodCondition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-
-/// Conditions that are a kubelet's, in the order in which it writes them.
-pub(super) const OWN: [&str; 6] = [
-    "PodReadyToStartContainers",
-    "Initialized",
-    "Ready",
-    "ContainersReady",
-    "PodScheduled",
-    "AllContainersRestarting",
-];
-
-/// A condition that a fleet's pods have beside the kubelet's: for readiness gates, or for people.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Extra {
-    /// Its type: `module.koupleless.io/ready`.
-    pub kind: String,
-    /// When it is True.
-    pub holds: Holds,
-}
-
-/// When an extra condition is True.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holds {
-    /// While all containers run that are neither init containers nor ephemeral.
-    ContainersRunning,
-    /// Follows the condition `ContainersReady`.
-    ContainersReady,
-}
-
-/// What a condition says, and since when (seconds since 1970).
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Since {
-    known: Option<bool>,
-    at: i64,
-}
-
-/// Of the kubelet's conditions, and of the extra ones in the order of the settings.
-#[derive(Clone, Debug)]
-pub(super) struct Times {
-    pub(super) own: [Since; 6],
-    extra: Vec<Since>,
-}
-
-impl Since {
-    /// As the status has it.
-    fn recorded(pod: &Pod, name: &str) -> Self {
-        let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
-        let found = conditions
-            .into_iter()
-            .flatten()
-            .find(|condition| condition.type_ == name);
-        let time = found.and_then(|condition| condition.last_transition_time.as_ref());
-        match (found, time) {
-            (Some(condition), Some(time)) => Self {
-                known: Some(condition.status == "True"),
-                at: time.0.as_second(),
-            },
-            _ => Self::default(),
-        }
-    }
-
-    fn at(self, now: bool, wall: i64) -> Self {
-        if self.known == Some(now) {
-            return self;
-        }
-        Self {
-            known: Some(now),
-            at: wall,
-        }
-    }
-}
-
-impl Times {
-    /// As the status has them.
-    pub(super) fn recorded(pod: &Pod) -> Self {
-        Self {
-            own: OWN.map(|name| Since::recorded(pod, name)),
-            extra: Vec::new(),
-        }
-    }
-}
 
 /// Status, reason and message.
 #[derive(Clone)]
@@ -156,7 +77,7 @@ impl Machine {
                 message: text(finding.message),
                 last_probe_time: None,
                 last_transition_time: jiff::Timestamp::from_second(since.at).ok().map(Time),
-                observed_generation: super::status::generation(world.pod),
+                observed_generation: generation(world.pod),
             });
         };
         for ((kind, finding), since) in OWN.iter().zip(findings).zip(&mut times.own) {
@@ -276,7 +197,7 @@ impl Machine {
         rules
             .any(|rule| rule.action == RestartAction::RestartAllContainers)
             .then_some(())?;
-        Some(match (phase, self.restarting_all) {
+        Some(match (phase, self.presence.is_restarting_all()) {
             (Phase::Succeeded, _) => Finding::no("PodCompleted", String::new()),
             (Phase::Failed, _) => Finding::no("PodFailed", String::new()),
             (_, false) => Finding::no("", String::new()),

@@ -77,12 +77,13 @@ impl Machine {
         )
     }
 
-    /// Ends all containers where a rule wants all to run again, until all have ended. Tells whether that is going on.
+    /// Ends all containers where a rule wants all to run again, until all have ended. Returns whether that is
+    /// going on.
     fn restart_all(&mut self, world: &World<'_>, out: &mut Vec<Action>) -> bool {
         if self.rules.is_empty() {
             return false;
         }
-        if !self.restarting_all {
+        if !self.presence.is_restarting_all() {
             let view = self.view(world);
             let mut counting = self
                 .records
@@ -91,7 +92,7 @@ impl Machine {
             if !counting.any(|record| self.asks_for_all(&view, record)) {
                 return false;
             }
-            self.restarting_all = true;
+            self.presence.restart_all(true);
         }
         for index in (0..self.records.len()).rev() {
             let record = &self.records[index];
@@ -115,7 +116,7 @@ impl Machine {
         {
             record.again |= record.ended.is_some();
         }
-        self.restarting_all = false;
+        self.presence.restart_all(false);
         self.initialised = false;
         false
     }

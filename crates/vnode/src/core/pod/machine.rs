@@ -1,40 +1,25 @@
 //! The transition function of a pod.
 
-use super::conditions::{Extra, Times};
+use super::calls::Calls;
+use super::end::{End, Fate};
 use super::post::Posting;
+use super::presence::Presence;
 use super::prober::Probing;
 use super::record::Record;
 use super::recorded;
+use super::settings::Settings;
 use super::spec::{Role, Spec, specs};
+use super::transitions::Times;
 use super::words::warning;
 use super::{Action, Input};
 use crate::core::Now;
-use crate::provider::{ContainerId, Sandbox};
-use evenkeel_probe::core::{Phase, RestartRule};
+use crate::core::reported::{ContainerId, Sandbox};
+use evenkeel_probe::core::RestartRule;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// What all pods of a fleet share.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// Scheme of container IDs.
-    pub runtime: String,
-    /// `status.hostIP` and `hostIPs`.
-    pub host_addresses: Vec<std::net::IpAddr>,
-    /// First delay before a container that ended starts again, doubled each time. Kubelet: 10 s.
-    pub back_off: Duration,
-    /// The most of it. Kubelet: 300 s (`CrashLoopBackOff`'s `maxContainerRestartPeriod`).
-    pub back_off_max: Duration,
-    /// How soon a status that somebody else has changed is put right. Kubelet: 10 s.
-    pub reconcile: Duration,
-    /// Conditions beside the kubelet's.
-    pub conditions: Vec<Extra>,
-    /// Whether a pod that cannot run here becomes Failed. Else it waits: a controller would replace a failed pod by one
-    /// that fails likewise, for ever.
-    pub fail_refused: bool,
-}
 
 /// A pod's state as far as it does not stand in the object. Small: an idle pod is to take 1 KiB at the most.
 #[derive(Debug)]
@@ -42,29 +27,18 @@ pub struct Machine {
     pub(super) object: Object,
     pub(super) presence: Presence,
     pub(super) end: End,
-    pub(super) call: Option<Call>,
-    /// How often the present call has failed in a row, and when it is made again.
-    pub(super) tries: u8,
-    pub(super) due: Duration,
+    pub(super) calls: Calls,
     /// All init containers are done, or were at some time.
     pub(super) initialised: bool,
-    /// A rule wants all containers to run again: first all must end.
-    pub(super) restarting_all: bool,
-    /// Why the pod cannot be created at present.
-    pub(super) hindrance: Option<Box<Hindrance>>,
-    /// Digest of the last event about that, and how often in a row there was cause for it.
-    pub(super) said: (u64, u32),
-    /// What the status says.
-    pub(super) phase: Phase,
     /// `status.startTime`, in seconds since 1970.
     pub(super) started_at: Option<i64>,
-    /// Since when it ends, on the clock that does not jump.
-    pub(super) ending: Option<Duration>,
     pub(super) records: Vec<Record>,
     pub(super) rules: Vec<(Arc<str>, Vec<RestartRule>)>,
     pub(super) since: Times,
-    /// Digest of what the provider was told of labels, annotations, tolerations.
-    pub(super) told: u64,
+    /// Digest of the labels, annotations and tolerations that the provider knows.
+    pub(super) known: Option<NonZeroU64>,
+    /// The event about the pod as a whole that was recorded last.
+    pub(super) repeated: Repeated,
     pub(super) posting: Posting,
     pub(super) probing: Probing,
     /// When the last step was.
@@ -82,145 +56,14 @@ pub(super) enum Object {
     Forgotten,
 }
 
-/// What there is of the pod at the provider.
-#[derive(Debug)]
-pub(super) enum Presence {
-    /// Perhaps something: it must be asked.
-    Unknown,
-    /// Nothing that runs. With `remains` the provider may have something all the same, which is deleted with the pod.
-    Absent { remains: bool },
-    /// A sandbox, perhaps with containers.
-    Up(Sandbox),
-    /// Nothing any more; the last status still names the sandbox that there was.
-    Removed(Sandbox),
-}
-
-impl Presence {
-    pub(super) fn is_unknown(&self) -> bool {
-        matches!(self, Self::Unknown)
-    }
-
-    pub(super) fn is_up(&self) -> bool {
-        matches!(self, Self::Up(_))
-    }
-
-    /// Whether the provider may have something of the pod.
-    pub(super) fn is_held(&self) -> bool {
-        match self {
-            Self::Unknown | Self::Up(_) => true,
-            Self::Absent { remains } => *remains,
-            Self::Removed(_) => false,
-        }
-    }
-
-    /// The pod's sandbox, or the one that it had.
-    pub(super) fn sandbox(&self) -> Option<&Sandbox> {
-        match self {
-            Self::Up(sandbox) | Self::Removed(sandbox) => Some(sandbox),
-            Self::Unknown | Self::Absent { .. } => None,
-        }
-    }
-
-    /// The provider has nothing of the pod any more.
-    pub(super) fn remove(&mut self) {
-        let before = std::mem::replace(self, Self::Absent { remains: false });
-        *self = Self::Removed(match before {
-            Self::Up(sandbox) | Self::Removed(sandbox) => sandbox,
-            Self::Unknown | Self::Absent { .. } => Sandbox::default(),
-        });
-    }
-}
-
-/// Whether and how the pod has ended, whatever its deletion has to say.
-#[derive(Debug)]
-pub(super) enum End {
-    /// Not yet, as far as anybody knows.
-    Open,
-    /// It is going to end like this, whatever its containers do.
-    Doomed(Box<Fate>),
-    /// It has ended, which is final; with what doomed it, if anything did.
-    Over(Phase, Option<Box<Fate>>),
-    /// It was over before this process came, and is left alone.
-    LeftAlone(Phase),
-}
-
-impl End {
-    /// How the pod has ended.
-    pub(super) fn over(&self) -> Option<Phase> {
-        match self {
-            Self::Open | Self::Doomed(_) => None,
-            Self::Over(phase, _) | Self::LeftAlone(phase) => Some(*phase),
-        }
-    }
-
-    /// What dooms or doomed the pod.
-    pub(super) fn fate(&self) -> Option<&Fate> {
-        match self {
-            Self::Doomed(fate) | Self::Over(_, Some(fate)) => Some(fate),
-            Self::Open | Self::Over(_, None) | Self::LeftAlone(_) => None,
-        }
-    }
-
-    /// The pod ends this way, unless it is ending in another already.
-    pub(super) fn doom(&mut self, fate: Fate) {
-        if matches!(self, Self::Open) {
-            *self = Self::Doomed(Box::new(fate));
-        }
-    }
-
-    /// Somebody else has ended the pod like this.
-    pub(super) fn overrule(&mut self, fate: Fate) {
-        *self = match self {
-            Self::Open | Self::Doomed(_) => Self::Doomed(Box::new(fate)),
-            Self::Over(..) => Self::Over(fate.phase, Some(Box::new(fate))),
-            Self::LeftAlone(phase) => Self::LeftAlone(*phase),
-        };
-    }
-
-    /// Nothing of the pod runs any more.
-    pub(super) fn conclude(&mut self, phase: Phase) {
-        *self = match std::mem::replace(self, Self::Open) {
-            Self::Open => Self::Over(phase, None),
-            Self::Doomed(fate) => Self::Over(phase, Some(fate)),
-            over @ (Self::Over(..) | Self::LeftAlone(_)) => over,
-        };
-    }
-}
-
-/// A question about the pod as a whole that is not answered yet. There is one at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Call {
-    Adopt,
-    Create,
-    Update,
-    Delete,
-    Remove,
-}
-
-/// Why a pod cannot be created.
-#[derive(Debug)]
-pub(super) struct Hindrance {
-    /// What its containers wait for; none: what they always wait for at first.
-    pub(super) reason: Option<String>,
-    pub(super) message: String,
-}
-
-/// How a pod is going to end, whatever its containers do.
-#[derive(Debug)]
-pub(super) struct Fate {
-    pub(super) phase: Phase,
-    pub(super) reason: String,
-    pub(super) message: String,
-}
-
 impl Machine {
     /// A pod that just came.
     pub fn new(pod: &Pod) -> Self {
         let status = pod.status.as_ref();
-        let recorded = status
+        let phase = status
             .and_then(|status| status.phase.as_deref())
             .unwrap_or_default();
-        let over = recorded::is_over(recorded).then(|| super::phase::parse(recorded));
+        let over = recorded::is_over(phase).then(|| recorded::phase(phase));
         let was_run = recorded::was_run(pod);
         let records = specs(pod);
         let records = records.iter().map(|spec| Record::new(spec.name, spec.role));
@@ -229,25 +72,19 @@ impl Machine {
             presence: if was_run && over.is_none() {
                 Presence::Unknown
             } else {
-                Presence::Absent { remains: was_run }
+                Presence::absent(was_run)
             },
             end: over.map_or(End::Open, End::LeftAlone),
-            call: None,
-            tries: 0,
-            due: Duration::ZERO,
+            calls: Calls::default(),
             initialised: false,
-            restarting_all: false,
-            hindrance: None,
-            said: (0, 0),
-            phase: over.unwrap_or_default(),
             started_at: status
                 .and_then(|status| status.start_time.as_ref())
                 .map(|time| time.0.as_second()),
-            ending: None,
             records: records.collect(),
             rules: Vec::new(),
             since: Times::recorded(pod),
-            told: 0,
+            known: None,
+            repeated: Repeated::default(),
             posting: Posting::default(),
             probing: Probing::default(),
             stepped: Duration::ZERO,
@@ -255,7 +92,7 @@ impl Machine {
         }
     }
 
-    /// Tells the machine of `restartPolicyRules`, by container: the typed pod does not have them. To be called before the
+    /// Adds `restartPolicyRules`, by container: the typed pod does not have them. To be called before the
     /// first [`Machine::step`], for pods that have any; [`evenkeel_probe::manifest::pod`] reads them.
     #[must_use]
     pub fn with_rules(mut self, rules: Vec<(Arc<str>, Vec<RestartRule>)>) -> Self {
@@ -264,8 +101,8 @@ impl Machine {
         self
     }
 
-    /// The pod was there already when this process began to serve its node: the provider is asked whether it runs, even if
-    /// no status says so. A process may die between a start and the first status.
+    /// The pod was there already when this process began to serve its node: the provider is asked whether it
+    /// runs, even if no status says so. A process may die between a start and the first status.
     #[must_use]
     pub fn found(mut self) -> Self {
         if matches!(self.presence, Presence::Absent { .. }) && self.end.over().is_none() {
@@ -334,7 +171,7 @@ impl Machine {
     /// Nothing is under way and nothing is due within a second: the shell may keep the object packed.
     pub fn is_settled(&self) -> bool {
         let soon = self.stepped.saturating_add(Duration::from_secs(1));
-        self.call.is_none()
+        self.calls.is_idle()
             && !self.posting.is_under_way()
             && self.records.iter().all(Record::is_at_rest)
             && self.wake.is_none_or(|at| at > soon)
@@ -372,19 +209,47 @@ impl Machine {
         self.records.iter().all(Record::is_idle)
     }
 
-    /// Records an event about the pod that may have cause for ever: the first, second, fourth, eighth … time in a row.
-    pub(super) fn say(&mut self, reason: &'static str, message: String, out: &mut Vec<Action>) {
-        let mut hasher = DefaultHasher::new();
-        (reason, &message).hash(&mut hasher);
-        let digest = hasher.finish();
-        let times = match self.said {
-            (same, times) if same == digest => times.saturating_add(1),
-            _ => 1,
-        };
-        self.said = (digest, times);
-        if times.is_power_of_two() {
+    /// The pod ends from now on, unless it does already.
+    pub(super) fn begin_to_end(&mut self, now: Duration) {
+        if self.end.begin(now) {
+            self.calls.begin_anew();
+        }
+    }
+
+    /// The pod ends like this, unless it is ending in another way already.
+    pub(super) fn doom(&mut self, fate: Fate, now: Duration) {
+        self.begin_to_end(now);
+        self.end.doom(fate);
+    }
+
+    /// Records an event about the pod that may have cause for ever: the first, second, fourth, eighth … time
+    /// in a row.
+    pub(super) fn record_repeated(&mut self, reason: &'static str, message: String, out: &mut Vec<Action>) {
+        if self.repeated.count(reason, &message).is_power_of_two() {
             out.push(warning(None, reason, message));
         }
+    }
+}
+
+/// Digest of an event, and how often in a row there was cause for it.
+#[derive(Debug, Default)]
+pub(super) struct Repeated {
+    digest: u64,
+    times: u32,
+}
+
+impl Repeated {
+    fn count(&mut self, reason: &str, message: &str) -> u32 {
+        let mut hasher = DefaultHasher::new();
+        (reason, message).hash(&mut hasher);
+        let digest = hasher.finish();
+        self.times = if self.digest == digest {
+            self.times.saturating_add(1)
+        } else {
+            1
+        };
+        self.digest = digest;
+        self.times
     }
 }
 
@@ -403,7 +268,8 @@ impl World<'_> {
         self.pod.metadata.deletion_timestamp.is_some()
     }
 
-    /// A number in `[0, 1)` that is this pod's for this try: no two pods go in lockstep, and a replay comes to the same.
+    /// A number in `[0, 1)` that is this pod's for this try: no two pods go in lockstep, and a replay comes
+    /// to the same.
     pub(super) fn chance(&self, tries: u8) -> f64 {
         let mut hasher = DefaultHasher::new();
         (&self.pod.metadata.uid, tries).hash(&mut hasher);

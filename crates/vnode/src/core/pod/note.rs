@@ -1,12 +1,15 @@
 //! Taking note of what happened.
 
-use super::machine::{Call, Fate, Hindrance, Machine, Object, Presence, World};
+use super::calls::Call;
+use super::end::Fate;
+use super::machine::{Machine, Object, World};
+use super::presence::{Hindrance, Presence};
 use super::record::{Ended, Life, Wait, lost, pause, recheck, steady};
 use super::recorded;
 use super::spec::Role;
 use super::words::{note, warning};
 use super::{Action, Input, Trouble};
-use crate::provider::{Exit, Fault, FaultKind, PodState, Refusal, Sandbox, Started};
+use crate::core::reported::{Exit, Fault, FaultKind, PodState, Refusal, Sandbox, Started};
 use evenkeel_api::names::pods::{
     CONFIG_ERROR, CREATED, FAILED, FAILED_KILL, FAILED_SANDBOX, PROVIDER_CREATE_FAILED,
     PROVIDER_DELETE_FAILED, PROVIDER_STATUS_FAILED, PROVIDER_UPDATE_FAILED, STARTED, UNSUPPORTED,
@@ -23,25 +26,25 @@ impl Machine {
             Input::Seen => self.posting.sees(world.pod),
             Input::Gone => self.object = Object::Gone,
             Input::Adopted(result) => {
-                if self.answers(Call::Adopt) {
+                if self.calls.answer(Call::Adopt) {
                     self.adopted(world, result, out);
                 }
             }
             Input::Created(result) => {
-                if self.answers(Call::Create) {
+                if self.calls.answer(Call::Create) {
                     self.created(world, result, out);
                 }
             }
             Input::Updated(result) => {
-                if self.answers(Call::Update) {
+                if self.calls.answer(Call::Update) {
                     match result {
-                        Ok(()) => self.tries = 0,
+                        Ok(()) => self.calls.succeed(),
                         Err(fault) => {
                             out.push(warning(None, PROVIDER_UPDATE_FAILED, fault.message));
                             self.later(world);
-                            // Somebody who cannot do it now is told again; who cannot do it ever is not.
+                            // Somebody who cannot do it now is asked again; who cannot do it ever is not.
                             if fault.kind == FaultKind::Later {
-                                self.told = 0;
+                                self.known = None;
                             }
                         }
                     }
@@ -50,16 +53,16 @@ impl Machine {
             Input::Started { container, result } => self.started(world, &container, result, out),
             Input::Stopped { container, result } => self.stopped(world, &container, result, out),
             Input::Deleted(result) => {
-                if self.answers(Call::Delete) {
+                if self.calls.answer(Call::Delete) {
                     match result {
                         Err(fault) if fault.kind != FaultKind::NotFound => {
-                            if self.tries == 0 {
+                            if self.calls.tries() == 0 {
                                 out.push(warning(None, PROVIDER_DELETE_FAILED, fault.message));
                             }
                             self.later(world);
                         }
                         Ok(()) | Err(_) => {
-                            self.tries = 0;
+                            self.calls.succeed();
                             self.presence.remove();
                         }
                     }
@@ -67,7 +70,7 @@ impl Machine {
             }
             Input::Posted(posted) => self.posting.posted(posted, world.now),
             Input::Removed(gone) => {
-                if self.answers(Call::Remove) {
+                if self.calls.answer(Call::Remove) {
                     if gone {
                         self.object = Object::Gone;
                     } else {
@@ -79,8 +82,8 @@ impl Machine {
                 if let Some(record) = self.records.iter_mut().find(|record| record.name == container) {
                     match self.presence {
                         Presence::Unknown => record.early = Some(Box::new(observed)),
-                        Presence::Up(_) => record.observes(observed, world.now),
-                        Presence::Absent { .. } | Presence::Removed(_) => {}
+                        Presence::Up { .. } => record.observes(observed, world.now),
+                        Presence::Absent { .. } | Presence::Removed { .. } => {}
                     }
                 }
             }
@@ -102,25 +105,15 @@ impl Machine {
         }
     }
 
-    /// Whether this call is under way; it is not any more.
-    fn answers(&mut self, call: Call) -> bool {
-        let asked = self.call == Some(call);
-        if asked {
-            self.call = None;
-        }
-        asked
-    }
-
     /// The call is made again after a while.
     fn later(&mut self, world: &World<'_>) {
-        let pause = pause(self.tries, world.chance(self.tries));
-        self.after(pause, world);
+        let tries = self.calls.tries();
+        self.after(pause(tries, world.chance(tries)), world);
     }
 
     /// Likewise, after this pause.
     fn after(&mut self, pause: Duration, world: &World<'_>) {
-        self.due = world.now.mono.saturating_add(pause);
-        self.tries = self.tries.saturating_add(1);
+        self.calls.fail(world.now.mono.saturating_add(pause));
     }
 
     fn adopted(&mut self, world: &World<'_>, result: Result<Option<PodState>, Fault>, out: &mut Vec<Action>) {
@@ -131,13 +124,13 @@ impl Machine {
             Err(_) if self.is_gone() => return,
             Err(fault) => {
                 // Once is usual where everything begins at the same time.
-                if self.tries > 0 {
+                if self.calls.tries() > 0 {
                     out.push(warning(None, PROVIDER_STATUS_FAILED, fault.message));
                 }
                 return self.later(world);
             }
         };
-        self.tries = 0;
+        self.calls.succeed();
         for (record, spec) in self.records.iter_mut().zip(world.specs) {
             recorded::take_over(record, world.pod, spec.image, state.as_ref(), world.now);
             if let Some(early) = record.early.take() {
@@ -150,10 +143,10 @@ impl Machine {
             .iter()
             .any(|record| regular(record.role) && record.has_history());
         if let Some(state) = state {
-            self.presence = Presence::Up(state.sandbox);
+            self.presence = Presence::up(state.sandbox);
             return;
         }
-        self.presence = Presence::Absent { remains: true };
+        self.presence = Presence::absent(true);
         // A new sandbox is initialised anew, unless nothing is going to run in it.
         let view = self.view(world);
         let mut rest = self.records.iter().filter(|record| regular(record.role));
@@ -169,15 +162,14 @@ impl Machine {
     fn created(&mut self, world: &World<'_>, result: Result<Sandbox, Trouble>, out: &mut Vec<Action>) {
         let trouble = match result {
             Ok(sandbox) => {
-                self.tries = 0;
-                self.hindrance = None;
-                self.presence = Presence::Up(sandbox);
+                self.calls.succeed();
+                self.presence = Presence::up(sandbox);
                 return;
             }
             Err(trouble) => trouble,
         };
-        self.hindrance = None;
-        let again = steady(world.chance(self.tries));
+        self.presence.hinder(None);
+        let again = steady(world.chance(self.calls.tries()));
         let fault = match trouble {
             Trouble::Refused(refusal) => {
                 let (reason, message) = if refusal.reason == UNSUPPORTED {
@@ -185,7 +177,7 @@ impl Machine {
                 } else {
                     (PROVIDER_CREATE_FAILED, refusal.to_string())
                 };
-                self.say(reason, message, out);
+                self.record_repeated(reason, message, out);
                 return self.cannot_run(refusal, world);
             }
             Trouble::Fault(fault) => fault,
@@ -193,12 +185,12 @@ impl Machine {
             Trouble::Config(_) => return self.after(again, world),
             Trouble::Volume(_) => return self.later(world),
         };
-        self.presence = Presence::Absent { remains: true };
+        self.presence = Presence::absent(true);
         let message = format!("Failed to create pod sandbox: {}", fault.message);
-        self.say(FAILED_SANDBOX, message, out);
+        self.record_repeated(FAILED_SANDBOX, message, out);
         match fault.kind {
             FaultKind::Later | FaultKind::NotFound => {
-                self.hindrance = Some(Box::new(Hindrance {
+                self.presence.hinder(Some(Hindrance {
                     reason: None,
                     message: fault.message,
                 }));
@@ -214,17 +206,18 @@ impl Machine {
     /// The pod waits until it can run here, or fails if that is wanted.
     fn cannot_run(&mut self, refusal: Refusal, world: &World<'_>) {
         if world.settings.fail_refused {
-            return self.end.doom(Fate {
+            let fate = Fate {
                 phase: Phase::Failed,
                 reason: refusal.reason,
                 message: format!("Pod was rejected: {}", refusal.message),
-            });
+            };
+            return self.doom(fate, world.now.mono);
         }
-        self.hindrance = Some(Box::new(Hindrance {
+        self.presence.hinder(Some(Hindrance {
             reason: Some(refusal.reason),
             message: refusal.message,
         }));
-        self.after(recheck(world.chance(self.tries)), world);
+        self.after(recheck(world.chance(self.calls.tries())), world);
     }
 
     fn started(
@@ -290,7 +283,7 @@ impl Machine {
                         };
                         record.push(failed, now);
                         if let Some(fate) = fate {
-                            self.end.doom(fate);
+                            self.doom(fate, now.mono);
                         }
                         return;
                     }

@@ -5,17 +5,6 @@ use super::record::{Life, Record};
 use super::spec::{self, Role};
 use evenkeel_probe::core::{self as probe, Phase, runs_again};
 
-/// The phase of this name; `Pending` where there is none.
-pub(super) fn parse(name: &str) -> Phase {
-    match name {
-        "Running" => Phase::Running,
-        "Succeeded" => Phase::Succeeded,
-        "Failed" => Phase::Failed,
-        "Unknown" => Phase::Unknown,
-        _ => Phase::Pending,
-    }
-}
-
 /// As Kubernetes writes it.
 pub(super) fn name(phase: Phase) -> &'static str {
     match phase {
@@ -41,7 +30,7 @@ impl Machine {
             (Life::Idle, Role::Sidecar) => true,
             (Life::Idle, Role::Init | Role::Regular) => {
                 let Some(ended) = &record.ended else { return true };
-                if record.again || self.restarting_all {
+                if record.again || self.presence.is_restarting_all() {
                     return true;
                 }
                 // An init container that has done its work is done.

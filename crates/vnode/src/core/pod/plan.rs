@@ -1,16 +1,20 @@
 //! What is to be done about the pod as a whole.
 
-use super::machine::{Call, End, Fate, Machine, Object, Presence, World};
+use super::Action;
+use super::calls::Call;
+use super::end::{End, Fate};
+use super::machine::{Machine, Object, World};
+use super::presence::Presence;
 use super::record::{Life, Stop};
 use super::recorded;
-use super::spec::{Role, seconds_of};
+use super::spec::{Role, Spec, seconds_of};
 use super::words::note;
-use super::{Action, phase};
 use evenkeel_api::names::events::KILLING;
 use evenkeel_api::names::pods::DEADLINE;
 use evenkeel_probe::core::{LEAST_GRACE, Phase};
 use k8s_openapi::api::core::v1::Pod;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 /// What a kubelet gives a pod at the least, even one that is deleted by force; each of its containers has
@@ -32,7 +36,7 @@ impl Machine {
         if self.is_ending(world) {
             self.leave(world, out);
         }
-        self.tell_prober(world, out);
+        self.notify_prober(world, out);
         if self.object == Object::Forgotten {
             out.push(Action::Forget);
             return;
@@ -52,10 +56,11 @@ impl Machine {
         if !recorded::is_over(theirs) || self.posting.is_older(world.pod) {
             return;
         }
-        let theirs = phase::parse(theirs);
+        let theirs = recorded::phase(theirs);
         if self.end.over() == Some(theirs) {
             return;
         }
+        self.begin_to_end(world.now.mono);
         self.end.overrule(Fate {
             phase: theirs,
             reason: status.reason.clone().unwrap_or_default(),
@@ -80,11 +85,12 @@ impl Machine {
         }
         let message = "Pod was active on the node longer than the specified deadline";
         out.push(note(None, DEADLINE, message.to_owned()));
-        self.end.doom(Fate {
+        let fate = Fate {
             phase: Phase::Failed,
             reason: DEADLINE.to_owned(),
             message: message.to_owned(),
-        });
+        };
+        self.doom(fate, world.now.mono);
     }
 
     /// Containers that are done for good end the pod.
@@ -93,59 +99,58 @@ impl Machine {
             return;
         }
         if let Some(phase) = self.finished(world) {
-            self.end.doom(Fate {
+            let fate = Fate {
                 phase,
                 reason: String::new(),
                 message: String::new(),
-            });
+            };
+            self.doom(fate, world.now.mono);
         }
     }
 
     fn advance(&mut self, world: &World<'_>, out: &mut Vec<Action>) {
-        let ready = self.call.is_none() && self.due <= world.now.mono;
+        let ready = self.calls.is_ready(world.now.mono);
         match self.presence {
-            Presence::Unknown if ready => {
-                self.told = told(world.pod);
-                self.ask(Call::Adopt, Action::Adopt, out);
-            }
-            Presence::Absent { .. } if ready => {
-                self.told = told(world.pod);
-                self.ask(Call::Create, Action::Create, out);
-            }
-            Presence::Up(_) => {
-                let told = told(world.pod);
-                if ready && self.told != told {
-                    self.told = told;
-                    self.ask(Call::Update, Action::Update, out);
+            Presence::Unknown if ready => self.request_with_metadata(Call::Adopt, world, out),
+            Presence::Absent { .. } if ready => self.request_with_metadata(Call::Create, world, out),
+            Presence::Up { .. } => {
+                if ready && self.known != Some(metadata(world.pod)) {
+                    self.request_with_metadata(Call::Update, world, out);
                 }
                 self.run_containers(world, out);
             }
-            Presence::Unknown | Presence::Absent { .. } | Presence::Removed(_) => {}
+            Presence::Unknown | Presence::Absent { .. } | Presence::Removed { .. } => {}
         }
     }
 
-    fn ask(&mut self, call: Call, action: Action, out: &mut Vec<Action>) {
-        self.call = Some(call);
-        out.push(action);
+    /// Requests something that lets the provider know the pod's labels, annotations and tolerations.
+    fn request_with_metadata(&mut self, call: Call, world: &World<'_>, out: &mut Vec<Action>) {
+        self.known = Some(metadata(world.pod));
+        self.request(call, out);
+    }
+
+    fn request(&mut self, call: Call, out: &mut Vec<Action>) {
+        self.calls.begin(call);
+        out.push(match call {
+            Call::Adopt => Action::Adopt,
+            Call::Create => Action::Create,
+            Call::Update => Action::Update,
+            Call::Delete => Action::Delete,
+            Call::Remove => Action::Remove,
+        });
     }
 
     /// Ends what runs: regular containers at once, sidecars after them in reverse order.
     fn end(&mut self, world: &World<'_>, out: &mut Vec<Action>) {
         let now = world.now.mono;
-        if self.ending.is_none() {
-            self.ending = Some(now);
-            // What was put off for another call is not put off for the last ones.
-            self.due = Duration::ZERO;
-            self.tries = 0;
-        }
+        self.begin_to_end(now);
         if self.presence.is_unknown() && !self.is_gone() {
-            if self.call.is_none() && self.due <= now {
-                self.told = told(world.pod);
-                self.ask(Call::Adopt, Action::Adopt, out);
+            if self.calls.is_ready(now) {
+                self.request_with_metadata(Call::Adopt, world, out);
             }
             return;
         }
-        self.restarting_all = false;
+        self.presence.restart_all(false);
         let others = self
             .records
             .iter()
@@ -161,13 +166,13 @@ impl Machine {
                 }
             }
         }
-        if self.is_quiet() && self.call != Some(Call::Create) && self.end.over().is_none() {
+        if self.is_quiet() && !self.calls.is_under_way(Call::Create) && self.end.over().is_none() {
             self.end.conclude(self.last_phase());
         }
     }
 
-    /// Time between TERM and KILL for the pod. A pod that was deleted by force, or whose deletion nobody saw, has it all the
-    /// same: its containers know nothing of how it was deleted.
+    /// Time between TERM and KILL for the pod. A pod that was deleted by force, or whose deletion nobody saw,
+    /// has it all the same: its containers know nothing of how it was deleted.
     fn grace(world: &World<'_>) -> Duration {
         let metadata = world.pod.metadata.deletion_grace_period_seconds;
         let deletion = metadata.filter(|_| world.is_deleting());
@@ -182,7 +187,7 @@ impl Machine {
     fn stop_for_good(&mut self, index: usize, world: &World<'_>, out: &mut Vec<Action>) {
         let pod_grace = Self::grace(world);
         let now = world.now.mono;
-        let gone_by = now.saturating_sub(self.ending.unwrap_or(now));
+        let gone_by = now.saturating_sub(self.end.since().unwrap_or(now));
         let grace = pod_grace.saturating_sub(gone_by).max(LEAST_GRACE);
         let record = &mut self.records[index];
         let name = record.name.clone();
@@ -229,16 +234,16 @@ impl Machine {
 
     /// Once nothing runs: the pod leaves the provider, then the API server, if it is to.
     fn leave(&mut self, world: &World<'_>, out: &mut Vec<Action>) {
-        if !self.is_quiet() || self.call.is_some() || !(self.is_gone() || world.is_deleting()) {
+        if !self.is_quiet() || !self.calls.is_idle() || !(self.is_gone() || world.is_deleting()) {
             return;
         }
-        let due = self.due <= world.now.mono;
+        let due = self.calls.is_ready(world.now.mono);
         if self.presence.is_unknown() && !self.is_gone() {
             return;
         }
         if self.presence.is_held() {
             if due {
-                self.ask(Call::Delete, Action::Delete, out);
+                self.request(Call::Delete, out);
             }
             return;
         }
@@ -246,17 +251,41 @@ impl Machine {
         if self.is_gone() {
             self.object = Object::Forgotten;
         } else if due && !self.posting.is_under_way() {
-            self.ask(Call::Remove, Action::Remove, out);
+            self.request(Call::Remove, out);
         }
     }
 
-    /// Asks to be woken when the next thing is due.
+    /// Writes the status if it is not what the object shows.
+    fn post(&mut self, world: &World<'_>, out: &mut Vec<Action>) {
+        if matches!(self.end, End::LeftAlone(_)) || self.is_gone() || self.presence.is_unknown() {
+            return;
+        }
+        (_, self.since) = self.conditions(world, self.present_phase(world));
+        let status = self.build(world);
+        let (reconcile, now) = (world.settings.reconcile, world.now.mono);
+        if self.posting.is_to_be_written(&status, world.pod, reconcile, now) {
+            out.push(Action::Post(Box::new(status)));
+        }
+    }
+
+    /// Reports to the prober what has changed. Pods without probes do not concern it.
+    fn notify_prober(&mut self, world: &World<'_>, out: &mut Vec<Action>) {
+        let ending = self.is_ending(world);
+        let over =
+            self.object == Object::Forgotten || (ending && self.is_quiet() && self.end.over().is_some());
+        let mut probing = std::mem::take(&mut self.probing);
+        if over {
+            probing.forget(out);
+        } else if world.specs.iter().any(Spec::has_probes) && self.presence.is_up() {
+            probing.update(world.pod, ending, || self.probed(world), out);
+        }
+        self.probing = probing;
+    }
+
+    /// Requests to be woken when the next thing is due.
     fn set_wake(&mut self, world: &World<'_>, out: &mut Vec<Action>) {
         let now = world.now;
-        let mut due = Vec::new();
-        if self.call.is_none() {
-            due.push(self.due);
-        }
+        let mut due = Vec::from_iter(self.calls.due());
         let ending = self.is_ending(world);
         for record in &self.records {
             match &record.life {
@@ -283,7 +312,7 @@ impl Machine {
 }
 
 /// Digest of what may change of a pod that runs, but for its containers.
-fn told(pod: &Pod) -> u64 {
+fn metadata(pod: &Pod) -> NonZeroU64 {
     let mut hasher = DefaultHasher::new();
     pod.metadata.labels.hash(&mut hasher);
     pod.metadata.annotations.hash(&mut hasher);
@@ -294,5 +323,5 @@ fn told(pod: &Pod) -> u64 {
         toleration.effect.hash(&mut hasher);
         toleration.toleration_seconds.hash(&mut hasher);
     }
-    hasher.finish()
+    NonZeroU64::new(hasher.finish()).unwrap_or(NonZeroU64::MIN)
 }

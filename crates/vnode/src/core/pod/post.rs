@@ -1,9 +1,8 @@
 //! When the status is written.
 
-use super::machine::{End, Machine, World};
-use super::{Action, Posted};
+use super::Posted;
+use super::words::whole;
 use crate::core::Now;
-use evenkeel_probe::core::Phase;
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod, PodStatus};
 use std::hash::{DefaultHasher, Hasher};
 use std::time::Duration;
@@ -22,8 +21,8 @@ pub(super) struct Posting {
     under_way: bool,
     /// When it was last asked.
     at: Duration,
-    /// How often what is wanted has been written. Once is enough, unless somebody (a webhook, an older API server) makes
-    /// something else of it.
+    /// How often what is wanted has been written. Once is enough, unless somebody (a webhook, an older API
+    /// server) makes something else of it.
     written: u8,
     /// The newest version of which it is known that it has our status.
     version: u64,
@@ -92,63 +91,58 @@ impl Posting {
         }
         self.refused.or(self.amiss)
     }
-}
 
-impl Machine {
-    /// Writes the status if it is not what the object shows.
-    pub(super) fn post(&mut self, world: &World<'_>, out: &mut Vec<Action>) {
-        if matches!(self.end, End::LeftAlone(_)) || self.is_gone() || self.presence.is_unknown() {
-            return;
-        }
-        self.phase = self.present_phase(world);
-        let (_, since) = self.conditions(world, self.phase);
-        self.since = since;
-        let status = self.build(world);
-        let own = own(&status, &status);
+    /// Whether the status is to be written, because the object shows another one.
+    pub(super) fn is_to_be_written(
+        &mut self,
+        status: &PodStatus,
+        pod: &Pod,
+        reconcile: Duration,
+        now: Duration,
+    ) -> bool {
+        let own = own(status, status);
         let digest = digest(&own);
-        let now = world.now.mono;
-        let shown = world.pod.status.as_ref().map(|theirs| {
-            let mut shown = self::own(theirs, &status);
+        let shown = pod.status.as_ref().map(|theirs| {
+            let mut shown = self::own(theirs, status);
             // API servers before 1.34 drop it: where there is none, that alone is no reason to write.
             shown.observed_generation = shown.observed_generation.or(own.observed_generation);
             shown
         });
-        let older = self.posting.is_older(world.pod);
+        let older = self.is_older(pod);
         let same = !older && shown.as_ref() == Some(&own);
-        let posting = &mut self.posting;
-        posting.amiss = None;
-        // Whoever watches sees a pod Pending before it runs, as with a kubelet, however soon it runs: its first status is
-        // not replaced on its way.
-        if posting.under_way && posting.version == 0 && self.phase == Phase::Running {
-            return;
+        self.amiss = None;
+        // Whoever watches sees a pod Pending before it runs, as with a kubelet, however soon it runs: its
+        // first status is not replaced on its way.
+        if self.under_way && self.version == 0 && own.phase.as_deref() == Some("Running") {
+            return false;
         }
-        if digest == posting.wanted {
+        if digest == self.wanted {
             if same {
-                posting.refused = None;
-                return;
+                self.refused = None;
+                return false;
             }
-            let due = match posting.refused {
+            let due = match self.refused {
                 Some(due) => due,
-                None if posting.under_way || older => return,
-                None => posting.again(world.settings.reconcile),
+                None if self.under_way || older => return false,
+                None => self.again(reconcile),
             };
-            if posting.under_way {
-                return;
+            if self.under_way {
+                return false;
             }
             if due > now {
-                posting.amiss = Some(due);
-                return;
+                self.amiss = Some(due);
+                return false;
             }
-        } else if same && !posting.under_way {
-            posting.wants(digest);
-            posting.refused = None;
-            return;
+        } else if same && !self.under_way {
+            self.wants(digest);
+            self.refused = None;
+            return false;
         }
-        posting.refused = None;
-        posting.wants(digest);
-        posting.under_way = true;
-        posting.at = now;
-        out.push(Action::Post(Box::new(status)));
+        self.refused = None;
+        self.wants(digest);
+        self.under_way = true;
+        self.at = now;
+        true
     }
 }
 
@@ -194,10 +188,7 @@ fn own(status: &PodStatus, wanted: &PodStatus) -> PodStatus {
             .filter(|list| !list.is_empty() && wanted.host_ips.is_some()),
         pod_ip: text(&status.pod_ip),
         pod_ips: some(&status.pod_ips),
-        start_time: status
-            .start_time
-            .as_ref()
-            .map(|time| super::status::whole(time.0)),
+        start_time: status.start_time.as_ref().map(|time| whole(time.0)),
         qos_class: text(&status.qos_class),
         observed_generation: status.observed_generation,
         init_container_statuses: containers(&status.init_container_statuses),

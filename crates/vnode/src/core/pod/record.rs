@@ -2,7 +2,7 @@
 
 use super::spec::Role;
 use crate::core::Now;
-use crate::provider::{Exit, Observed, Started};
+use crate::core::reported::{Exit, Observed, Started};
 use evenkeel_api::names::pods::STATUS_UNKNOWN;
 use evenkeel_probe::core::{BackOff, Kind, Reading};
 use jiff::Timestamp;
@@ -198,7 +198,7 @@ impl Record {
 
     /// The provider says what an instance does. Of instances that are over it may say what it likes.
     pub(super) fn observes(&mut self, observed: Observed, now: Now) {
-        use crate::provider::Doing;
+        use crate::core::reported::Doing;
         if let Life::Starting(_) = self.life {
             let ended = |known: &Observed| known.id == observed.id && matches!(known.doing, Doing::Ended(_));
             if !self.early.as_deref().is_some_and(ended) {
@@ -310,13 +310,14 @@ pub(super) fn pause(tries: u8, chance: f64) -> Duration {
     spread((1 << tries.min(7)).min(120), chance)
 }
 
-/// The same each time, for what comes right without anybody telling: 10 s, and up to a half more (the kubelet's).
+/// The same each time, for what comes right without anybody telling: 10 s, and up to a half more (the
+/// kubelet's).
 pub(super) fn steady(chance: f64) -> Duration {
     spread(10, chance)
 }
 
-/// For a pod that cannot run as it is: 5 s, and up to a half more. Nothing but a look at it is done, and what was mended
-/// is to run soon.
+/// For a pod that cannot run as it is: 5 s, and up to a half more. Nothing but a look at it is done, and what
+/// was mended is to run soon.
 pub(super) fn recheck(chance: f64) -> Duration {
     spread(5, chance)
 }

@@ -3,7 +3,8 @@
 use super::record::{Ended, Life, Record, Run};
 use super::spec::Role;
 use crate::core::Now;
-use crate::provider::{ContainerId, Doing, PodState, Started};
+use crate::core::reported::{ContainerId, Doing, PodState, Started};
+use evenkeel_probe::core::Phase;
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStateTerminated, ContainerStatus, Pod};
 use std::sync::Arc;
 
@@ -18,8 +19,8 @@ pub(super) fn was_run(pod: &Pod) -> bool {
         || status.start_time.is_some()
 }
 
-/// Whether the status shows that the pod was let in: it has an address, or a container that ran. One that was refused
-/// has a status as well, in which everything waits.
+/// Whether the status shows that the pod was let in: it has an address, or a container that ran. One that was
+/// refused has a status as well, in which everything waits.
 pub(crate) fn was_let_in(pod: &Pod) -> bool {
     let Some(status) = &pod.status else { return false };
     let lists = [
@@ -38,7 +39,19 @@ pub(crate) fn is_over(phase: &str) -> bool {
     matches!(phase, "Succeeded" | "Failed")
 }
 
-/// Takes a container over: its record is new, the provider's state may be `None` for a pod that it does not know.
+/// The phase of this name; `Pending` where there is none.
+pub(super) fn phase(name: &str) -> Phase {
+    match name {
+        "Running" => Phase::Running,
+        "Succeeded" => Phase::Succeeded,
+        "Failed" => Phase::Failed,
+        "Unknown" => Phase::Unknown,
+        _ => Phase::Pending,
+    }
+}
+
+/// Takes a container over: its record is new, the provider's state may be `None` for a pod that it does not
+/// know.
 pub(super) fn take_over(record: &mut Record, pod: &Pod, image: &str, state: Option<&PodState>, now: Now) {
     let known = recorded(pod, record.role, &record.name);
     let observed = state.and_then(|state| state.containers.get(&*record.name));

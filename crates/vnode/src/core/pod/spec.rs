@@ -146,3 +146,8 @@ pub(super) fn title(pod: &Pod) -> String {
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
     format!("{}_{}({uid})", name(pod), namespace(pod))
 }
+
+/// `metadata.generation`, where the API server counts it.
+pub(super) fn generation(pod: &Pod) -> Option<i64> {
+    pod.metadata.generation.filter(|generation| *generation > 0)
+}

@@ -1,17 +1,22 @@
-//! The status of a pod (kubelet's `generateAPIPodStatus`).
+//! The status of a pod (kubelet's `generateAPIPodStatus`), and what the prober sees of it.
 
-use super::machine::{End, Machine, Presence, World};
+use super::end::End;
+use super::machine::{Machine, World};
+use super::presence::Presence;
 use super::record::{Ended, LOST, LOST_MESSAGE, Life, Record};
-use super::spec::{Role, Spec};
+use super::spec::{Role, Spec, generation};
+use super::transitions::OWN;
+use super::words::whole;
 use super::{phase, qos};
 use evenkeel_api::names::pods::{CONTAINER_CREATING, POD_INITIALIZING, STATUS_UNKNOWN};
-use evenkeel_probe::core::Phase;
+use evenkeel_probe::core::{self as probe, Phase};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
     ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
-    HostIP, Pod, PodIP, PodStatus, ResourceRequirements,
+    HostIP, PodIP, PodStatus, ResourceRequirements,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use std::time::Duration;
 
 /// A kubelet's limit of all termination messages of a pod, in bytes, shared by its containers.
 const MESSAGES: usize = 12 << 10;
@@ -24,7 +29,7 @@ impl Machine {
             if let Some(conditions) = &mut status.conditions {
                 let extra = &world.settings.conditions;
                 conditions.retain(|condition| {
-                    super::conditions::OWN.contains(&&*condition.type_)
+                    OWN.contains(&&*condition.type_)
                         || extra.iter().any(|extra| extra.kind == condition.type_)
                 });
             }
@@ -84,8 +89,59 @@ impl Machine {
 
     /// A pod that was refused has nothing to show.
     pub(super) fn has_containers_to_show(&self) -> bool {
-        let never_created = matches!(self.presence, Presence::Absent { remains: false });
+        let never_created = matches!(self.presence, Presence::Absent { remains: false, .. });
         !never_created || self.end.fate().is_none()
+    }
+
+    /// The status as the prober sees it.
+    pub(super) fn probed(&self, world: &World<'_>) -> probe::PodStatus {
+        let phase = self.present_phase(world);
+        let regular = |role: Role| role == Role::Regular;
+        let all = self.records.iter().zip(world.specs);
+        let shown = all.filter(|(record, _)| record.role != Role::Ephemeral);
+        let mut containers: Vec<_> = shown
+            .map(|(record, spec)| {
+                let (id, state) = match (&record.life, &record.ended) {
+                    (Life::Running(run), _) => {
+                        let started_at = Duration::try_from(run.since.as_duration()).unwrap_or_default();
+                        (run.id.clone(), probe::ContainerState::Running { started_at })
+                    }
+                    (_, Some(ended)) if record.wait.is_none() => (
+                        ended.id.clone(),
+                        probe::ContainerState::Terminated {
+                            exit_code: ended.code,
+                        },
+                    ),
+                    (_, Some(ended)) => (ended.id.clone(), probe::ContainerState::Waiting),
+                    (_, None) => ("".into(), probe::ContainerState::Waiting),
+                };
+                let run = record.run();
+                let status = probe::ContainerStatus {
+                    name: record.name.clone(),
+                    id,
+                    state,
+                    started: Some(run.is_some_and(|run| run.is_started(spec))),
+                    ready: run.is_some_and(|run| run.is_ready(spec)),
+                };
+                (regular(record.role), status)
+            })
+            .collect();
+        containers.sort_by_key(|(regular, _)| !*regular);
+        let (conditions, _) = self.conditions(world, phase);
+        let ready = |name: &str| {
+            conditions
+                .iter()
+                .any(|found| found.type_ == name && found.status == "True")
+        };
+        probe::PodStatus {
+            phase,
+            address: self
+                .sandbox()
+                .and_then(|sandbox| sandbox.addresses.first().copied()),
+            ready: ready("Ready"),
+            restarting_all: self.presence.is_restarting_all(),
+            containers: containers.into_iter().map(|(_, status)| status).collect(),
+        }
     }
 
     fn container(&self, world: &World<'_>, record: &Record, spec: &Spec<'_>) -> ContainerStatus {
@@ -186,7 +242,7 @@ impl Machine {
             return None;
         }
         let wait = record.wait.as_ref();
-        let hindrance = self.hindrance.as_deref();
+        let hindrance = self.presence.hindrance();
         let message = match wait {
             Some(wait) => Some(wait.message.clone()),
             None => hindrance.map(|hindrance| hindrance.message.clone()),
@@ -226,14 +282,4 @@ fn terminated(ended: &Ended, share: usize) -> ContainerStateTerminated {
         finished_at: ended.at.map(whole),
         signal: None,
     }
-}
-
-/// In whole seconds, as Kubernetes writes times.
-pub(super) fn whole(time: Timestamp) -> Time {
-    Time(Timestamp::from_second(time.as_second()).unwrap_or(time))
-}
-
-/// `metadata.generation`, where the API server counts it.
-pub(super) fn generation(pod: &Pod) -> Option<i64> {
-    pod.metadata.generation.filter(|generation| *generation > 0)
 }

@@ -1,7 +1,9 @@
-//! Events, and times as Go writes them.
+//! Events, and times as Go and Kubernetes write them.
 
 use super::Action;
 use crate::core::Event;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,4 +43,9 @@ pub(super) fn time(duration: Duration) -> String {
 /// A list as Go prints it: `[a b]`.
 pub(super) fn list(names: &[&str]) -> String {
     format!("[{}]", names.join(" "))
+}
+
+/// In whole seconds, as Kubernetes writes times.
+pub(super) fn whole(time: Timestamp) -> Time {
+    Time(Timestamp::from_second(time.as_second()).unwrap_or(time))
 }

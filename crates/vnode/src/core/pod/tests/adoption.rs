@@ -1,7 +1,7 @@
 //! Pods that an earlier process ran.
 
 use super::*;
-use crate::provider::PodState;
+use crate::core::reported::PodState;
 use rstest::rstest;
 
 fn knows(containers: &[(&str, &str, Doing)]) -> PodState {

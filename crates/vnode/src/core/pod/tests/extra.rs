@@ -1,7 +1,7 @@
 //! Conditions beside the kubelet's, and faults that are told of.
 
 use super::*;
-use crate::provider::PodState;
+use crate::core::reported::PodState;
 use evenkeel_probe::core::{Kind, Reading};
 
 fn with_extras(pod: Pod) -> Bench {

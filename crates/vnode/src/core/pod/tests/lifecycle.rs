@@ -1,7 +1,7 @@
 //! The life of a pod as virtual-kubelet's tests tell it, and what is asked of the provider when an object changes.
 
 use super::*;
-use crate::provider::Refusal;
+use crate::core::reported::Refusal;
 use rstest::rstest;
 
 #[test]
@@ -113,7 +113,7 @@ fn a_pod_that_came_deleted_and_was_run_is_asked_for_stopped_and_removed() {
     let mut bench = Bench::running(web());
     bench.delete(30);
     let mut bench = Bench::new(bench.pod);
-    let state = crate::provider::PodState {
+    let state = crate::core::reported::PodState {
         sandbox: sandbox(),
         containers: [(
             "web".to_owned(),

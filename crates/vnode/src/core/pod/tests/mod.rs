@@ -60,7 +60,7 @@ mod status;
 
 use super::*;
 use crate::core::Now;
-use crate::provider::{ContainerId, Doing, Exit, Fault, FaultKind, Observed, Sandbox, Started};
+use crate::core::reported::{ContainerId, Doing, Exit, Fault, FaultKind, Observed, Sandbox, Started};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
 use serde_json::{Value, json};
 use std::collections::VecDeque;

@@ -448,7 +448,7 @@ proptest! {
             };
             (name.clone(), observed)
         });
-        let state = crate::provider::PodState { sandbox: sandbox(), containers: containers.collect() };
+        let state = crate::core::reported::PodState { sandbox: sandbox(), containers: containers.collect() };
         if over {
             // Left alone: nothing of it is asked for.
             next.live.clear();
