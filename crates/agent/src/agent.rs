@@ -5,8 +5,8 @@ use crate::cloud::{self, Cloud, Home, Registration};
 use crate::key::{self, KeyFileError};
 use crate::kubelet::{self, OwnKubelet};
 use crate::metrics::Metrics;
-use crate::reporter;
-use crate::state::{StateDir, StateError};
+use crate::reporter::{self, Draft};
+use crate::state::{Memory, StateDir, StateError};
 use crate::zone::{Event, Learned, ZoneLoop};
 use evenkeel_net::admin::Admin;
 use evenkeel_net::client::ClientError;
@@ -25,7 +25,6 @@ use tokio_util::sync::CancellationToken;
 
 /// Why an agent does not run, or no longer. One line for people; [`AgentError::exit_code`] for the process.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the message of a variant says what its fields are")]
 pub enum AgentError {
     /// The flags do not make sense.
     #[error(transparent)]
@@ -49,13 +48,7 @@ pub enum AgentError {
     },
     /// The Node was registered again, or moved to another zone: the agent has to begin anew.
     #[error("Node {node} changed (UID {uid}, zone {zone}): start the agent again")]
-    Moved {
-        node: String,
-        /// Its UID now.
-        uid: String,
-        /// Its zone now.
-        zone: String,
-    },
+    Moved { node: String, uid: String, zone: String },
     /// The socket failed while running.
     #[error("the agent's socket failed: {0}")]
     Socket(io::Error),
@@ -106,7 +99,8 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Reads files and binds addresses. What is wrong with the flags comes first, then the key, then the rest.
+    /// Reads files and binds addresses. What is wrong with the flags comes first, then the key, then the
+    /// rest.
     pub async fn from_args(args: &RunArgs) -> Result<Self, AgentError> {
         evenkeel_net::init_crypto();
         let settings = args.settings()?;
@@ -152,12 +146,11 @@ impl Agent {
             client,
             admin,
         } = self;
-        let stop = shutdown.child_token();
-        let mut parts: JoinSet<Result<(), AgentError>> = JoinSet::new();
+        let mut parts = Parts::new(shutdown.child_token());
         let admitted = Arc::new(AtomicBool::new(false));
         let cloud = Cloud::new(client, &settings.node);
-        let metrics = serve_admin(admin, &admitted, cloud.kept_out(), &stop, &mut parts);
-        let Some(home) = home(&cloud, &settings, &mut state, &stop).await? else {
+        let metrics = serve_admin(admin, &admitted, cloud.kept_out(), &mut parts);
+        let Some(home) = home(&cloud, &settings, &mut state, &parts.stop).await? else {
             return Ok(());
         };
         tracing::info!(
@@ -167,30 +160,18 @@ impl Agent {
             "agent runs"
         );
 
-        let zone_object = zone_object_name(&home.zone);
         let (own_events, events) = mpsc::channel::<Event>(256);
         let (draft_sender, drafts) = mpsc::channel(1);
         let (proof_sender, proofs) = mpsc::channel(1);
         let (learned_sender, learned) = mpsc::unbounded_channel();
         let (standing, stands) = watch::channel(false);
-        let (kubelet_sender, own_kubelet) = watch::channel(OwnKubelet::default());
         let key = Arc::new(key);
         let memory = state.memory();
-        let roster = memory
-            .roster
-            .as_ref()
-            .and_then(|spec| match Roster::from_spec(spec) {
-                Ok(roster) => Some(roster),
-                Err(error) => {
-                    tracing::warn!(%error, "the remembered roster is not used");
-                    None
-                }
-            });
         let zone_loop = ZoneLoop {
             settings: settings.clone(),
             key: key.clone(),
             node_uid: home.node_uid.clone(),
-            roster: roster.unwrap_or_else(Roster::none),
+            roster: remembered_roster(memory),
             seen_alive: memory.seen_ids(),
             sequence_base: memory.sequence_base,
             socket,
@@ -210,55 +191,21 @@ impl Agent {
             zone_default: settings.zone_default.clone(),
         };
 
-        let stopped = stop.clone();
-        parts.spawn(async move { zone_loop.run(stopped).await.map_err(AgentError::Socket) });
-        parts.spawn(done(remember(state, learned)));
-        parts.spawn(done(cloud::follow(
-            cloud.clone(),
-            zone_object.clone(),
-            stands.clone(),
-            own_events.clone(),
-            stop.clone(),
-        )));
-        parts.spawn(done(reporter::campaign(
-            cloud.clone(),
-            settings.election.clone(),
-            zone_object.clone(),
+        parts.start_fallible(|stop| async move { zone_loop.run(stop).await.map_err(AgentError::Socket) });
+        parts.start(|_| remember(state, learned));
+        let link = CloudLink {
+            cloud: cloud.clone(),
+            zone_object: zone_object_name(&home.zone),
             stands,
-            own_events.clone(),
-            stop.clone(),
-        )));
-        parts.spawn(done(reporter::write(
-            cloud.clone(),
-            zone_object,
             drafts,
-            own_events.clone(),
-            metrics.clone(),
-            stop.clone(),
-        )));
-        parts.spawn(done(cloud::prove_links(
-            cloud.clone(),
             proofs,
-            own_events.clone(),
+            events: own_events.clone(),
             metrics,
-            stop.clone(),
-        )));
-        parts.spawn(done(report_kubelet(
-            own_kubelet.clone(),
-            own_events,
-            stop.clone(),
-        )));
-        if let (Some(local), Some(advertised)) = (settings.kubelet, settings.kubelet_advertise) {
-            parts.spawn(done(kubelet::watch(
-                local,
-                advertised,
-                kubelet_sender,
-                stop.clone(),
-            )));
-        }
-        let stopped = stop.clone();
-        parts.spawn(async move {
-            match cloud::stay_registered(cloud, home, registration, own_kubelet, stopped).await {
+        };
+        link.start(&settings, &mut parts);
+        let own_kubelet = start_kubelet(&settings, own_events, &mut parts);
+        parts.start_fallible(|stop| async move {
+            match cloud::stay_registered(cloud, home, registration, own_kubelet, stop).await {
                 Some(Home { node_uid, zone }) => Err(AgentError::Moved {
                     node: settings.node.clone(),
                     uid: node_uid,
@@ -267,31 +214,123 @@ impl Agent {
                 None => Ok(()),
             }
         });
-        finish(parts, &stop).await
+        parts.finish().await
     }
 }
 
-async fn done(part: impl Future<Output = ()>) -> Result<(), AgentError> {
-    part.await;
-    Ok(())
+/// The tasks of an agent. Each is given the token on which it stops.
+struct Parts {
+    running: JoinSet<Result<(), AgentError>>,
+    stop: CancellationToken,
 }
 
-/// Waits for all parts; the first that fails, or ends before its time, stops the others.
-async fn finish(
-    mut parts: JoinSet<Result<(), AgentError>>,
-    stop: &CancellationToken,
-) -> Result<(), AgentError> {
-    let mut outcome = Ok(());
-    while let Some(ended) = parts.join_next().await {
-        let ended = ended
-            .map_err(|error| AgentError::Part(error.to_string()))
-            .flatten();
-        if !stop.is_cancelled() {
-            stop.cancel();
-            outcome = ended.and(Err(AgentError::Part("without an error".to_owned())));
+impl Parts {
+    fn new(stop: CancellationToken) -> Self {
+        Self {
+            running: JoinSet::new(),
+            stop,
         }
     }
-    outcome
+
+    fn start<F>(&mut self, part: impl FnOnce(CancellationToken) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let part = part(self.stop.clone());
+        self.running.spawn(async {
+            part.await;
+            Ok(())
+        });
+    }
+
+    fn start_fallible<F>(&mut self, part: impl FnOnce(CancellationToken) -> F)
+    where
+        F: Future<Output = Result<(), AgentError>> + Send + 'static,
+    {
+        self.running.spawn(part(self.stop.clone()));
+    }
+
+    /// Waits for all parts; the first that fails, or ends before its time, stops the others.
+    async fn finish(mut self) -> Result<(), AgentError> {
+        let mut outcome = Ok(());
+        while let Some(ended) = self.running.join_next().await {
+            let ended = ended
+                .map_err(|error| AgentError::Part(error.to_string()))
+                .flatten();
+            if !self.stop.is_cancelled() {
+                self.stop.cancel();
+                outcome = ended.and(Err(AgentError::Part("without an error".to_owned())));
+            }
+        }
+        outcome
+    }
+}
+
+/// What passes between the zone's loop and the API server.
+struct CloudLink {
+    cloud: Cloud,
+    zone_object: String,
+    stands: watch::Receiver<bool>,
+    drafts: mpsc::Receiver<Draft>,
+    proofs: mpsc::Receiver<()>,
+    events: mpsc::Sender<Event>,
+    metrics: Metrics,
+}
+
+impl CloudLink {
+    fn start(self, settings: &Settings, parts: &mut Parts) {
+        let Self {
+            cloud,
+            zone_object,
+            stands,
+            drafts,
+            proofs,
+            events,
+            metrics,
+        } = self;
+        let election = settings.election.clone();
+        parts.start(|stop| {
+            let (cloud, zone_object) = (cloud.clone(), zone_object.clone());
+            cloud::follow(cloud, zone_object, stands.clone(), events.clone(), stop)
+        });
+        parts.start(|stop| {
+            let (cloud, zone_object) = (cloud.clone(), zone_object.clone());
+            reporter::campaign(cloud, election, zone_object, stands, events.clone(), stop)
+        });
+        parts.start(|stop| {
+            let (cloud, metrics) = (cloud.clone(), metrics.clone());
+            reporter::write(cloud, zone_object, drafts, events.clone(), metrics, stop)
+        });
+        parts.start(|stop| cloud::prove_links(cloud, proofs, events, metrics, stop));
+    }
+}
+
+/// Watches the node's own kubelet, where there is one to be watched, and reports its health to the zone's
+/// loop.
+fn start_kubelet(
+    settings: &Settings,
+    events: mpsc::Sender<Event>,
+    parts: &mut Parts,
+) -> watch::Receiver<OwnKubelet> {
+    let (sender, own_kubelet) = watch::channel(OwnKubelet::default());
+    parts.start(|stop| report_kubelet(own_kubelet.clone(), events, stop));
+    if let (Some(local), Some(advertised)) = (settings.kubelet, settings.kubelet_advertise) {
+        parts.start(|stop| kubelet::watch(local, advertised, sender, stop));
+    }
+    own_kubelet
+}
+
+/// The roster of before a restart, so that the agent can work while it is cut off.
+fn remembered_roster(memory: &Memory) -> Roster {
+    let roster = memory.roster.as_ref().map(Roster::from_spec);
+    match roster {
+        Some(Ok(roster)) => roster,
+        Some(Err(error)) => {
+            tracing::warn!(%error, "the remembered roster is not used");
+            Roster::none()
+        }
+        None => Roster::none(),
+    }
 }
 
 /// Where the agent belongs: as remembered, so that it can start while cut off; else as the API server says.
@@ -302,11 +341,11 @@ async fn home(
     stop: &CancellationToken,
 ) -> Result<Option<Home>, AgentError> {
     let zone_default = settings.zone_default.as_deref();
-    // A fresh word is better, if it comes at once.
+    // What the API server says now is better, if it comes at once.
     let fresh = match cloud.home(zone_default).await {
         Ok(home) => Some(home),
         Err(error) => {
-            tracing::warn!(%error, "cannot ask for the agent's Node yet");
+            tracing::warn!(%error, "cannot read the agent's Node yet");
             None
         }
     };
@@ -338,8 +377,7 @@ fn serve_admin(
     listener: Option<TcpListener>,
     admitted: &Arc<AtomicBool>,
     kept_out: watch::Receiver<Option<String>>,
-    stop: &CancellationToken,
-    parts: &mut JoinSet<Result<(), AgentError>>,
+    parts: &mut Parts,
 ) -> Metrics {
     let admin = Admin::new("agent");
     let metrics = Metrics::register(&admin);
@@ -354,8 +392,9 @@ fn serve_admin(
         })
     });
     if let Some(listener) = listener {
-        let stop = stop.clone();
-        parts.spawn(async move { admin.serve(listener, stop).await.map_err(AgentError::Admin) });
+        parts.start_fallible(
+            |stop| async move { admin.serve(listener, stop).await.map_err(AgentError::Admin) },
+        );
     }
     metrics
 }

@@ -152,8 +152,8 @@ pub struct Module {
 impl Module {
     /// Reads an entry of `queryAllBiz`, `bizInfos`, `health` or `simpleBiz`.
     pub fn read(value: &Value) -> Result<Self, Unreadable> {
-        let name = read::word(value, "bizName").or_else(|| read::word(value, "name"));
-        let version = read::word(value, "bizVersion").or_else(|| read::word(value, "version"));
+        let name = read::non_blank(value, "bizName").or_else(|| read::non_blank(value, "name"));
+        let version = read::non_blank(value, "bizVersion").or_else(|| read::non_blank(value, "version"));
         let (name, version) = match (name, version) {
             (Some(name), Some(version)) => (name, version),
             (name, version) => {
@@ -171,8 +171,8 @@ impl Module {
             .chain(value.get("latestStateRecord"))
             .filter_map(StateRecord::read)
             .collect();
-        let state = read::word(value, "bizState")
-            .or_else(|| read::word(value, "state"))
+        let state = read::non_blank(value, "bizState")
+            .or_else(|| read::non_blank(value, "state"))
             .map(|text| ModuleState::parse(&text))
             .or_else(|| latest(&records).map(|record| record.state.clone()))
             .unwrap_or_else(|| ModuleState::Other(String::new()));
@@ -180,9 +180,9 @@ impl Module {
             id: ModuleId { name, version },
             state,
             records,
-            main_class: read::word(value, "mainClass"),
-            web_context_path: read::word(value, "webContextPath"),
-            url: read::word(value, "bizUrl"),
+            main_class: read::non_blank(value, "mainClass"),
+            web_context_path: read::non_blank(value, "webContextPath"),
+            url: read::non_blank(value, "bizUrl"),
         })
     }
 
@@ -209,7 +209,7 @@ impl Module {
 impl StateRecord {
     fn read(value: &Value) -> Option<Self> {
         Some(Self {
-            state: ModuleState::parse(&read::word(value, "state")?),
+            state: ModuleState::parse(&read::non_blank(value, "state")?),
             reason: Reason::parse(&read::text(value, "reason").unwrap_or_default()),
             message: read::text(value, "message").unwrap_or_default(),
             changed_ms: read::whole(value, "changeTime"),

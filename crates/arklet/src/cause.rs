@@ -37,8 +37,8 @@ pub fn of_throwable(throwable: &Value) -> Option<String> {
     let mut next = Some(throwable);
     for _ in 0..DEEPEST {
         let Some(bean) = next else { break };
-        let class = read::word(bean, "@type");
-        let message = read::word(bean, "message").or_else(|| read::word(bean, "localizedMessage"));
+        let class = read::non_blank(bean, "@type");
+        let message = read::non_blank(bean, "message").or_else(|| read::non_blank(bean, "localizedMessage"));
         // What holds neither is a reference to another place of the document.
         innermost = match (class, message) {
             (Some(class), Some(message)) => Some(format!("{class}: {message}")),

@@ -108,7 +108,7 @@ impl Jvm {
         let bytes = |key: &str| read::whole(value, key).and_then(|bytes| u64::try_from(bytes).ok());
         let mib = |key: &str| read::real(value, key).filter(|mib| *mib >= 0.0);
         Self {
-            version: read::word(value, "java version"),
+            version: read::non_blank(value, "java version"),
             uptime: read::real(value, "run time(s)")
                 .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
             metaspace_used: bytes("java used metaspace"),
@@ -137,8 +137,8 @@ impl Cpu {
 impl Plugin {
     fn read(value: &Value) -> Option<Self> {
         Some(Self {
-            name: read::word(value, "pluginName")?,
-            version: read::word(value, "pluginVersion"),
+            name: read::non_blank(value, "pluginName")?,
+            version: read::non_blank(value, "pluginVersion"),
         })
     }
 }

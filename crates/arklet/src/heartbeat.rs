@@ -23,10 +23,10 @@ impl Metadata {
     /// Reads it; an identity is a must.
     pub fn read(value: &Value) -> Result<Self, DecodeError> {
         Ok(Self {
-            identity: read::word(value, "identity").ok_or(DecodeError::Missing("identity"))?,
-            name: read::word(value, "name"),
-            version: read::word(value, "version"),
-            cluster_name: read::word(value, "clusterName"),
+            identity: read::non_blank(value, "identity").ok_or(DecodeError::Missing("identity"))?,
+            name: read::non_blank(value, "name"),
+            version: read::non_blank(value, "version"),
+            cluster_name: read::non_blank(value, "clusterName"),
         })
     }
 }
@@ -59,12 +59,12 @@ impl Heartbeat {
             .ok_or(DecodeError::Missing("baseMetadata"))?;
         Ok(Self {
             metadata: Metadata::read(metadata)?,
-            host_name: read::word(value, "localHostName"),
-            ip: read::word(value, "localIP").and_then(|text| text.trim().parse().ok()),
+            host_name: read::non_blank(value, "localHostName"),
+            ip: read::non_blank(value, "localIP").and_then(|text| text.trim().parse().ok()),
             port: read::whole(value, "port")
                 .and_then(|port| u16::try_from(port).ok())
                 .filter(|port| *port != 0),
-            state: read::word(value, "state"),
+            state: read::non_blank(value, "state"),
         })
     }
 

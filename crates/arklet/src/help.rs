@@ -28,7 +28,7 @@ impl Offer {
         })?;
         let offer = |entry: &Value| {
             Some(Self {
-                id: read::word(entry, "id")?,
+                id: read::non_blank(entry, "id")?,
                 description: read::text(entry, "desc").unwrap_or_default(),
             })
         };

@@ -68,16 +68,16 @@ pub enum Progress {
 impl Record {
     /// Reads the `data` of an answer.
     pub fn read(data: &Value) -> Result<Self, DecodeError> {
-        let status = read::word(data, "status").ok_or(DecodeError::Missing("status"))?;
+        let status = read::non_blank(data, "status").ok_or(DecodeError::Missing("status"))?;
         let time = |keys: [&str; 2]| {
             keys.into_iter()
                 .filter_map(|key| read::whole(data, key))
                 .find(|ms| *ms > 0)
         };
         Ok(Self {
-            request_id: read::word(data, "requestId"),
+            request_id: read::non_blank(data, "requestId"),
             status: Status::parse(&status),
-            message: read::word(data, "message"),
+            message: read::non_blank(data, "message"),
             started_ms: time(["startTimestamp", "startTime"]),
             ended_ms: time(["endTimestamp", "endTime"]),
             cause: data.get("throwable").and_then(cause::of_throwable),

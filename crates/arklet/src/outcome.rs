@@ -15,7 +15,7 @@ use std::fmt;
 pub enum Outcome {
     /// It was done.
     Done {
-        /// What was installed, as far as the base tells. **May be deactivated**: a second version of a name
+        /// What was installed, as far as the base reports. **May be deactivated**: a second version of a name
         /// does not serve unless it is switched to. Empty after an uninstall or a switch.
         modules: Vec<Module>,
     },
@@ -123,7 +123,7 @@ struct Answer<'a> {
 impl<'a> Answer<'a> {
     fn read(data: &'a Value) -> Option<Self> {
         Some(Self {
-            code: read::word(data, "code")?.to_ascii_uppercase(),
+            code: read::non_blank(data, "code")?.to_ascii_uppercase(),
             message: read::text(data, "message").unwrap_or_default(),
             data,
         })

@@ -13,7 +13,7 @@ pub(crate) fn text(value: &Value, key: &str) -> Option<String> {
 }
 
 /// A text that holds more than white space.
-pub(crate) fn word(value: &Value, key: &str) -> Option<String> {
+pub(crate) fn non_blank(value: &Value, key: &str) -> Option<String> {
     text(value, key).filter(|text| !text.trim().is_empty())
 }
 
@@ -68,7 +68,7 @@ mod tests {
         assert_eq!(text(&value, "a").as_deref(), Some("x"));
         assert_eq!(text(&value, "b").as_deref(), Some("7"));
         assert_eq!(text(&value, "c"), None);
-        assert_eq!(word(&value, "d"), None);
+        assert_eq!(non_blank(&value, "d"), None);
         assert_eq!(text(&json!([1]), "a"), None);
     }
 

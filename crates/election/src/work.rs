@@ -87,7 +87,7 @@ impl Works {
         }
     }
 
-    /// Ends the term: tells its work to end. The future resolves when all shares have been dropped.
+    /// Ends the term: asks its work to end. The future resolves when all shares have been dropped.
     pub(crate) fn end(&self) -> BoxFuture<'static, ()> {
         let Some(term) = self.lock().take() else {
             return Box::pin(std::future::ready(()));

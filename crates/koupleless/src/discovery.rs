@@ -21,7 +21,7 @@ mod register;
 mod report;
 pub mod token;
 
-use crate::core::registry::{Change, Event, Life, Refused, Settings, Sighting};
+use crate::core::registry::{Change, Event, Life, Observation, Refused, Settings};
 use crate::core::{Base, Endpoint, Identity, Profile, Registry};
 use evenkeel_vnode::Fleet;
 use kube::Client;
@@ -39,7 +39,6 @@ use tokio_util::task::TaskTracker;
 /// How often the rules of time are applied.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Who serves nodes.
 pub trait Nodes: Send + Sync + 'static {
     /// A node is wanted, here or at another replica.
     fn add(&self, node: &str);
@@ -75,10 +74,8 @@ impl Nodes for Fleet {
 /// Sources of messages about bases.
 #[derive(Default)]
 pub struct Sources {
-    /// Heartbeats over HTTP.
     pub heartbeats: Option<heartbeat::Listener>,
-    /// Hearts over MQTT.
-    pub hearts: Option<mqtt::Hearts>,
+    pub hearts: Option<mqtt::MqttHeartbeats>,
     /// Clusters in which bases run as pods.
     pub pods: Vec<pods::Cluster>,
 }
@@ -272,7 +269,7 @@ impl Discovery {
                 Some(Ok(says)) => Some(says),
                 None => None,
             };
-            self.hub.saw(Sighting::Answered {
+            self.hub.report(Observation::Answered {
                 identity: base.identity.clone(),
                 endpoint: endpoint.clone(),
                 says,
@@ -283,7 +280,7 @@ impl Discovery {
     /// The port of a node's base refused a connection.
     pub fn refused(&self, node: &str, socket: SocketAddr) {
         if let Some(base) = self.base(node) {
-            self.hub.saw(Sighting::PortRefused {
+            self.hub.report(Observation::PortRefused {
                 identity: base.identity.clone(),
                 socket,
             });
@@ -292,7 +289,7 @@ impl Discovery {
 
     /// How many pods are on a node.
     pub fn pods(&self, node: &str, count: usize) {
-        self.hub.saw(Sighting::Pods {
+        self.hub.report(Observation::Pods {
             node: node.into(),
             count,
         });
@@ -311,9 +308,9 @@ impl Hub {
     }
 
     /// Takes note of a sighting, and carries out what follows.
-    pub(crate) fn see(&self, sighting: Sighting) -> Result<(), Refused> {
+    pub(crate) fn observe(&self, observation: Observation) -> Result<(), Refused> {
         let mut state = self.lock();
-        let seen = state.registry.see(sighting, self.now());
+        let seen = state.registry.observe(observation, self.now());
         match seen {
             Ok(events) => {
                 state.carry_out(events);
@@ -327,9 +324,9 @@ impl Hub {
     }
 
     /// The same where nobody waits for an answer.
-    pub(crate) fn saw(&self, sighting: Sighting) {
+    pub(crate) fn report(&self, observation: Observation) {
         // It has been logged.
-        let _ = self.see(sighting);
+        let _ = self.observe(observation);
     }
 
     /// What came from `peer` is no heartbeat.
@@ -359,7 +356,7 @@ impl Hub {
         for (node, ours) in known {
             let here = nodes.serves(&node);
             if here != ours {
-                self.saw(Sighting::Served { node, here });
+                self.report(Observation::Served { node, here });
             }
         }
     }

@@ -10,7 +10,7 @@ use crate::core::alert::{Alert, Hook, Limits, Scene};
 use crate::core::registry::{self, Change};
 use crate::core::{Base, Endpoint};
 use crate::discovery::listener::ListenerError;
-use crate::discovery::mqtt::Hearts;
+use crate::discovery::mqtt::MqttHeartbeats;
 use crate::discovery::pods::{Cluster, Keys};
 use crate::discovery::{Discovery, Sources};
 use crate::heal::{self, Healer};
@@ -136,7 +136,7 @@ impl Process {
             let (tunnel, link, events) = MqttTunnel::new(options)?;
             let ending = stop.clone();
             tokio::spawn(async move { link.run(ending).await });
-            sources.hearts = Some(Hearts {
+            sources.hearts = Some(MqttHeartbeats {
                 events,
                 wanted: Some(broker::wanted(
                     deployments.clone(),

@@ -172,7 +172,7 @@ impl Auth {
         &self,
         node: &str,
         peer: Option<&PeerIdentity>,
-        request: &Asked<'_>,
+        request: &Attributes<'_>,
     ) -> Result<Arc<User>, Refused> {
         let user = self.authenticate(peer, request.headers).await?;
         let verb = verb(request.method);
@@ -340,12 +340,12 @@ impl Auth {
             tracing::error!(error = causes(&error), "cannot ask for a {what}");
             Silent
         })?;
-        let asked = tokio::time::timeout(ANSWER, async {
+        let answer = tokio::time::timeout(ANSWER, async {
             // Never closed.
             let _turn = self.shared.at_once.acquire().await;
             self.shared.client.request_text(request).await
         });
-        match asked.await {
+        match answer.await {
             // What is wrong with it is not said: a decoder quotes what it did not expect.
             Ok(Ok(answer)) => serde_json::from_str(&answer).map_err(|_| {
                 tracing::warn!("the API server's answer to a {what} cannot be read");
@@ -373,7 +373,7 @@ impl std::fmt::Debug for Auth {
 
 /// What of a request decides.
 #[derive(Debug)]
-pub struct Asked<'a> {
+pub struct Attributes<'a> {
     /// The request's method.
     pub method: &'a http::Method,
     /// Its path as it is routed.
@@ -391,13 +391,13 @@ pub(super) async fn guard(State(auth): State<Auth>, mut request: Request, next: 
             "Internal Server Error".to_owned(),
         );
     };
-    let asked = Asked {
+    let attributes = Attributes {
         method: request.method(),
         path: request.uri().path(),
         headers: request.headers(),
     };
     let peer = request.extensions().get::<PeerIdentity>();
-    match auth.check(&name, peer, &asked).await {
+    match auth.check(&name, peer, &attributes).await {
         Ok(_) => {
             // No handler needs it any more, and none can betray it.
             request.headers_mut().remove(header::AUTHORIZATION);

@@ -223,7 +223,7 @@ fn listener(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
 
 /// How many connections all listeners take together, so that clients leave files for listeners and for the process itself.
 fn most_connections() -> usize {
-    /// Where the system tells no limit.
+    /// Where the system gives no limit.
     const DEFAULT: usize = 4_096;
     match getrlimit(Resource::RLIMIT_NOFILE) {
         Ok((soft, _)) => usize::try_from(soft / 2).unwrap_or(usize::MAX),

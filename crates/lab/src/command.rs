@@ -423,7 +423,7 @@ async fn run_scenario(
             return Ok(Outcome::Interrupted);
         };
         let elapsed = console.elapsed().saturating_sub(begun).as_secs_f64();
-        tell_outcome(&scenario.name, !args.without_agents, &played, elapsed, &console);
+        report_outcome(&scenario.name, !args.without_agents, &played, elapsed, &console);
         let interrupted = played.interrupted;
         runs.push((played, elapsed));
         if interrupted {
@@ -481,7 +481,7 @@ async fn run_once(
 }
 
 /// The table of one run, and its verdict.
-fn tell_outcome(name: &str, agents: bool, played: &Played, elapsed: f64, console: &Console) {
+fn report_outcome(name: &str, agents: bool, played: &Played, elapsed: f64, console: &Console) {
     let report = Report::new(name, agents, played, elapsed);
     let verdict = match (&played.aborted, report.passed) {
         (Some(reason), _) => format!("FAILED: {reason}"),

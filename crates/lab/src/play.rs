@@ -3,7 +3,7 @@
 use crate::{
     console::Console,
     control::Fault,
-    observe::{moment::Moment, story},
+    observe::{description, moment::Moment},
     running::{Lab, SetupError},
     scenario::{
         Scenario, Span,
@@ -327,7 +327,7 @@ impl Run<'_> {
     }
 }
 
-/// Tells what happens, as it happens. Never ends by itself.
+/// Prints what happens, as it happens. Never ends by itself.
 async fn narrate(lab: &Lab, console: &Console) {
     let observer = lab.observer();
     let mut changed = observer.follow_changes();
@@ -336,7 +336,7 @@ async fn narrate(lab: &Lab, console: &Console) {
     loop {
         for change in observer.changes_after(known) {
             known += 1;
-            for line in story::tell(&before, &change) {
+            for line in description::describe(&before, &change) {
                 console.line(&format!("    {line}"));
             }
             before.apply(&change.what);

@@ -35,7 +35,6 @@ const RESTART_AFTER: Duration = Duration::from_secs(1);
 /// Time a process gets to stop by itself.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What is started.
 #[derive(Clone, Debug)]
 pub struct ChildSpec {
     /// Name for people and of the log file, as in `agent-shore-1`.
@@ -131,12 +130,10 @@ impl Supervised {
         Ok(Self { spec, orders, state })
     }
 
-    /// What is started.
     pub fn spec(&self) -> &ChildSpec {
         &self.spec
     }
 
-    /// How it is.
     pub fn state(&self) -> ChildState {
         self.state.borrow().clone()
     }
@@ -261,7 +258,7 @@ impl Supervisor {
                 },
                 status = child.wait() => {
                     let (how, refused) = match status {
-                        Ok(status) => (told(status), status.code() == Some(2)),
+                        Ok(status) => (ending(status), status.code() == Some(2)),
                         Err(error) => (error.to_string(), false),
                     };
                     let (child, log) = (&self.spec.name, self.spec.log.display());
@@ -401,7 +398,7 @@ fn signal(child: &Child, signal: Signal, name: &str) {
     }
 }
 
-fn told(status: ExitStatus) -> String {
+fn ending(status: ExitStatus) -> String {
     use std::os::unix::process::ExitStatusExt as _;
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit code {code}"),

@@ -1,4 +1,4 @@
-//! What a provider is asked, and what it tells.
+//! What is requested of a provider, and what it reports.
 //!
 //! A provider runs containers; it decides nothing. Order of init containers, restarts and their back-off, probes, grace
 //! periods, status and events are the framework's, so that they are right once for all providers.

@@ -15,7 +15,7 @@ const EXTRA: &str = "impersonate-extra-";
 
 /// What the headers ask for.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Asked {
+struct Impersonation {
     user: String,
     groups: Vec<String>,
     uid: String,
@@ -29,21 +29,21 @@ pub(crate) fn apply(
     authorizer: &Authorizer,
     reader: &dyn Reader,
 ) -> ApiResult<UserInfo> {
-    let Some(asked) = parse(headers) else {
+    let Some(wanted) = parse(headers) else {
         return Ok(user);
     };
-    if asked.user.is_empty() {
+    if wanted.user.is_empty() {
         return Err(internal(
             "impersonation of groups, uid or extra needs Impersonate-User as well",
         ));
     }
-    for info in questions(&asked) {
+    for info in questions(&wanted) {
         authorizer.check(&user, &info, reader)?;
     }
-    Ok(become_user(asked))
+    Ok(become_user(wanted))
 }
 
-fn parse(headers: &HeaderMap) -> Option<Asked> {
+fn parse(headers: &HeaderMap) -> Option<Impersonation> {
     let texts = |name: &str| -> Vec<String> {
         headers
             .get_all(name)
@@ -51,7 +51,7 @@ fn parse(headers: &HeaderMap) -> Option<Asked> {
             .filter_map(|value| value.to_str().ok().map(str::to_owned))
             .collect()
     };
-    let mut asked = Asked {
+    let mut wanted = Impersonation {
         user: texts(USER).into_iter().next().unwrap_or_default(),
         groups: texts(GROUP),
         uid: texts(UID).into_iter().next().unwrap_or_default(),
@@ -59,10 +59,10 @@ fn parse(headers: &HeaderMap) -> Option<Asked> {
     };
     for name in headers.keys() {
         if let Some(key) = name.as_str().strip_prefix(EXTRA) {
-            asked.extra.insert(unescape(key), texts(name.as_str()));
+            wanted.extra.insert(unescape(key), texts(name.as_str()));
         }
     }
-    (asked != Asked::default()).then_some(asked)
+    (wanted != Impersonation::default()).then_some(wanted)
 }
 
 /// Percent-decodes a header's name; what is no escape stays as it is.
@@ -87,7 +87,7 @@ fn unescape(key: &str) -> String {
 }
 
 /// One question to the authorizer for each thing that is asked for.
-fn questions(asked: &Asked) -> Vec<RequestInfo> {
+fn questions(wanted: &Impersonation) -> Vec<RequestInfo> {
     let question =
         |group: &str, resource: &str, subresource: &str, namespace: &str, name: &str| RequestInfo {
             is_resource: true,
@@ -100,20 +100,20 @@ fn questions(asked: &Asked) -> Vec<RequestInfo> {
             name: name.to_owned(),
             path: String::new(),
         };
-    let mut all = vec![match service_account(&asked.user) {
+    let mut all = vec![match service_account(&wanted.user) {
         Some((namespace, name)) => question("", "serviceaccounts", "", namespace, name),
-        None => question("", "users", "", "", &asked.user),
+        None => question("", "users", "", "", &wanted.user),
     }];
     all.extend(
-        asked
+        wanted
             .groups
             .iter()
             .map(|group| question("", "groups", "", "", group)),
     );
-    if !asked.uid.is_empty() {
-        all.push(question("authentication.k8s.io", "uids", "", "", &asked.uid));
+    if !wanted.uid.is_empty() {
+        all.push(question("authentication.k8s.io", "uids", "", "", &wanted.uid));
     }
-    for (key, values) in &asked.extra {
+    for (key, values) in &wanted.extra {
         all.extend(
             values
                 .iter()
@@ -127,24 +127,24 @@ fn service_account(user: &str) -> Option<(&str, &str)> {
     user.strip_prefix("system:serviceaccount:")?.split_once(':')
 }
 
-fn become_user(asked: Asked) -> UserInfo {
-    let mut groups = asked.groups;
+fn become_user(wanted: Impersonation) -> UserInfo {
+    let mut groups = wanted.groups;
     if groups.is_empty()
-        && let Some((namespace, _)) = service_account(&asked.user)
+        && let Some((namespace, _)) = service_account(&wanted.user)
     {
         groups = vec![
             "system:serviceaccounts".to_owned(),
             format!("system:serviceaccounts:{namespace}"),
         ];
     }
-    if asked.user == ANONYMOUS && !groups.iter().any(|group| group == UNAUTHENTICATED) {
+    if wanted.user == ANONYMOUS && !groups.iter().any(|group| group == UNAUTHENTICATED) {
         groups.push(UNAUTHENTICATED.to_owned());
     }
     authenticated(UserInfo {
-        name: asked.user,
-        uid: asked.uid,
+        name: wanted.user,
+        uid: wanted.uid,
         groups,
-        extra: asked.extra,
+        extra: wanted.extra,
     })
 }
 

@@ -30,9 +30,9 @@ use std::sync::Arc;
 
 /// Everything of this module as one server holds it.
 pub(crate) struct Access {
-    /// Tells who makes a request.
+    /// Finds out who makes a request.
     pub(crate) authenticator: authn::Authenticator,
-    /// Tells whether that user may make it.
+    /// Returns whether that user may make it.
     pub(crate) authorizer: Arc<rbac::Authorizer>,
     /// Issues and verifies ServiceAccount tokens.
     pub(crate) tokens: Arc<tokens::TokenIssuer>,

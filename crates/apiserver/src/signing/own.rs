@@ -3,7 +3,7 @@
 //! A node writes its addresses itself, and the authority that signs for nodes is the one that clients trust to be the
 //! server's. So a node is not believed when it claims what belongs to somebody else.
 
-use evenkeel_kube_rules::csr::Names as Asked;
+use evenkeel_kube_rules::csr::Names as Requested;
 use evenkeel_net::pki::ServerNames;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ impl Names {
     }
 
     /// Whether one of the names is the server's. Every loopback address is, unless kubelets live there.
-    pub(crate) fn include_any(&self, asked: &Asked, loopback_is_of_nodes: bool) -> bool {
+    pub(crate) fn include_any(&self, requested: &Requested, loopback_is_of_nodes: bool) -> bool {
         let ip = |ip: &IpAddr| {
             let ip = ip.to_canonical();
             if ip.is_loopback() {
@@ -43,7 +43,7 @@ impl Names {
                 || name.starts_with("kubernetes.")
                 || self.dns.contains(&name)
         };
-        asked.ips.iter().any(ip) || asked.dns.iter().any(dns)
+        requested.ips.iter().any(ip) || requested.dns.iter().any(dns)
     }
 }
 
@@ -77,17 +77,17 @@ fn has_dns(node: &Value, dns: &str) -> bool {
 }
 
 /// Whether all names are the node's.
-pub(crate) fn are_of(node: &Value, asked: &Asked) -> bool {
-    asked.ips.iter().all(|ip| has_ip(node, *ip)) && asked.dns.iter().all(|dns| has_dns(node, dns))
+pub(crate) fn are_of(node: &Value, requested: &Requested) -> bool {
+    requested.ips.iter().all(|ip| has_ip(node, *ip)) && requested.dns.iter().all(|dns| has_dns(node, dns))
 }
 
 /// Whether a node of another name has one of them, too: then none of both is believed. Loopback addresses are
 /// everybody's.
-pub(crate) fn are_of_another(nodes: &[Arc<Value>], name: &str, asked: &Asked) -> bool {
+pub(crate) fn are_of_another(nodes: &[Arc<Value>], name: &str, requested: &Requested) -> bool {
     let others = || nodes.iter().filter(|node| name_of(node) != name);
     let shared = |ip: &IpAddr| !ip.to_canonical().is_loopback() && others().any(|node| has_ip(node, *ip));
-    asked.ips.iter().any(shared)
-        || asked
+    requested.ips.iter().any(shared)
+        || requested
             .dns
             .iter()
             .any(|dns| others().any(|node| has_dns(node, dns)))
@@ -99,13 +99,13 @@ mod tests {
     use rstest::rstest;
     use serde_json::json;
 
-    fn asked(text: &str) -> Asked {
+    fn asked(text: &str) -> Requested {
         match text.strip_prefix("dns:") {
-            Some(name) => Asked {
+            Some(name) => Requested {
                 dns: vec![name.to_owned()],
                 ips: Vec::new(),
             },
-            None => Asked {
+            None => Requested {
                 dns: Vec::new(),
                 ips: vec![text.parse().unwrap()],
             },

@@ -74,7 +74,7 @@ impl Connect<'_> {
         Ok(Endpoint::kubelet(&kubelet))
     }
 
-    /// Tells admission of a connection.
+    /// Asks admission about a connection.
     async fn admit(&self, options: Value) -> ApiResult<()> {
         let kind = options["kind"].as_str().unwrap_or_default().to_owned();
         let mut attributes = Attributes {

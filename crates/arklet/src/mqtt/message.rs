@@ -45,10 +45,11 @@ impl Message {
             Kind::Health => Body::Health(Envelope::read(data)?),
             Kind::SimpleBiz | Kind::Biz => Body::Modules(modules(data)?),
             Kind::BizOperation => Body::Operation {
-                command: read::word(&data, "command").ok_or(DecodeError::Missing("command"))?,
+                command: read::non_blank(&data, "command").ok_or(DecodeError::Missing("command"))?,
                 id: ModuleId {
-                    name: read::word(&data, "bizName").ok_or(DecodeError::Missing("bizName"))?,
-                    version: read::word(&data, "bizVersion").ok_or(DecodeError::Missing("bizVersion"))?,
+                    name: read::non_blank(&data, "bizName").ok_or(DecodeError::Missing("bizName"))?,
+                    version: read::non_blank(&data, "bizVersion")
+                        .ok_or(DecodeError::Missing("bizVersion"))?,
                 },
                 answer: response(&mut data),
             },

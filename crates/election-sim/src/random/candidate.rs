@@ -24,9 +24,9 @@ pub(super) enum Delivery {
     Change(Option<Observation>),
     /// The guarded work of this process has ended.
     Drained,
-    /// An operator tells the candidate to stop.
+    /// An operator asks the candidate to stop.
     Cancel,
-    /// An operator tells the candidate to hand over.
+    /// An operator asks the candidate to hand over.
     StepDown,
 }
 

@@ -40,7 +40,7 @@ pub(super) fn lock_error(target: &Target, verb: Verb, error: kube::Error) -> Loc
 }
 
 fn from_status(target: &Target, verb: Verb, status: &Status) -> LockError {
-    let (said, namespace) = (said(status), &target.namespace);
+    let (said, namespace) = (detail(status), &target.namespace);
     let refused = |text: String| LockError::Refused(format!("cannot {verb} {target}: {text}"));
     match (status.code, verb) {
         // Other conflicts on create, for example with a change of a quota, are not about the lock.
@@ -79,7 +79,7 @@ fn from_status(target: &Target, verb: Verb, status: &Status) -> LockError {
     }
 }
 
-fn said(status: &Status) -> String {
+fn detail(status: &Status) -> String {
     match (status.message.as_str(), status.reason.as_str()) {
         ("", "") => format!("status {}", status.code),
         ("", reason) => format!("status {}: {reason}", status.code),

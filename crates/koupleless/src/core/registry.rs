@@ -1,7 +1,7 @@
 //! The bases that are known, what is known of each, and whether it lives.
 //!
-//! Sources report what they see (`Sighting`); what follows from it comes out as [`Event`]s. Of each base
-//! the words of its sources are merged by its identity. A base lives in four steps:
+//! Sources report what they see (`Observation`); what follows from it comes out as [`Event`]s. Of each base
+//! the claims of its sources are merged by its identity. A base lives in four steps:
 //!
 //! ```text
 //!            25 s of silence            proof, or 60 s of silence
@@ -26,18 +26,18 @@ mod event;
 mod life;
 mod merge;
 mod newcomers;
+mod observation;
 mod pods;
-mod sighting;
 
 #[cfg(test)]
 mod tests;
 
 pub(crate) use admit::Refused;
 pub use event::{Change, Event, Evidence, Life, Why};
-pub(crate) use sighting::{PodSeen, PodState, Sighting, Word};
+pub(crate) use observation::{Announcement, Observation, PodSeen, PodState};
 
 use super::{Base, Connection, Endpoint, Identity, Profile};
-use merge::{Said, Says};
+use merge::{Claim, Claims};
 use newcomers::Newcomers;
 use pods::Pods;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -48,7 +48,6 @@ use std::time::Duration;
 /// A name that stock bases give where they know none.
 pub const UNNAMED: &str = "TO_BE_IMPLEMENTED";
 
-/// Times and bounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// After so long without a sign of life the link to a base counts as cut. 25 s, as in the released
@@ -59,11 +58,11 @@ pub struct Settings {
     /// So long the Node of a base that says that it ends stays for the sake of its pods, which are deleted
     /// meanwhile. Pods that come, or do not go, hold it no longer. 8 s.
     pub leave: Duration,
-    /// So long after its pod's end a base's words may still be under way, and do not revive it. 3 s.
+    /// So long after its pod's end a base's announcements may still be under way, and do not revive it. 3 s.
     pub late: Duration,
-    /// A ready pod of which no base has said a word waits so long before it counts as a base with its address
-    /// for its identity: it may have another one, and says so every 12 s. 15 s.
-    pub word: Duration,
+    /// A ready pod of which no base has announced anything waits so long before it counts as a base with its
+    /// address for its identity: it may have another one, and says so every 12 s. 15 s.
+    pub announcement: Duration,
     /// A pause between two calls of `Registry::tick` beyond this is this process' own and counts for
     /// nobody's silence. 5 s.
     pub pause: Duration,
@@ -85,7 +84,7 @@ impl Default for Settings {
             gone: Duration::from_secs(60),
             leave: Duration::from_secs(8),
             late: Duration::from_secs(3),
-            word: Duration::from_secs(15),
+            announcement: Duration::from_secs(15),
             pause: Duration::from_secs(5),
             port: 1238,
             most: 50_000,
@@ -120,7 +119,7 @@ pub(crate) struct Registry {
 struct Entry {
     node: Arc<str>,
     base: Arc<Base>,
-    says: Says,
+    claims: Claims,
     /// Last sign of life.
     heard: Duration,
     life: Life,
@@ -161,34 +160,46 @@ impl Registry {
         }
     }
 
-    /// Takes note of a sighting. `now`: by a clock that never jumps. `Err`: it is not believed, and changes
-    /// nothing.
-    pub(crate) fn see(&mut self, sighting: Sighting, now: Duration) -> Result<Vec<Event>, Refused> {
+    /// Takes note of an observation. `now`: by a clock that never jumps. `Err`: it is not believed, and
+    /// changes nothing.
+    pub(crate) fn observe(&mut self, observation: Observation, now: Duration) -> Result<Vec<Event>, Refused> {
         self.now = self.now.max(now);
         let mut events = Vec::new();
         let out = &mut events;
-        match sighting {
-            Sighting::Heartbeat { word, port, peer } => {
-                let told = port != 0;
-                let port = if told { port } else { self.settings.port };
-                self.word(word, Connection::Http(port), told, Some(peer.to_canonical()), out)?;
+        match observation {
+            Observation::HttpHeartbeat {
+                announcement,
+                port,
+                peer,
+            } => {
+                let has_port = port != 0;
+                let port = if has_port { port } else { self.settings.port };
+                self.announced(
+                    announcement,
+                    Connection::Http(port),
+                    has_port,
+                    Some(peer.to_canonical()),
+                    out,
+                )?;
             }
-            Sighting::Heart(word) => self.word(word, Connection::Mqtt, false, None, out)?,
-            Sighting::Node { node, record } => self.node(&node, record, out)?,
-            Sighting::NodeGone(node) => self.node_gone(&node, out),
-            Sighting::Pod(seen) => self.pod(seen, out),
-            Sighting::PodDeleted(uid) => self.pod_ended(&uid, Evidence::PodDeleted, out),
-            Sighting::PodForgotten(uid) => self.pod_forgotten(&uid, out),
-            Sighting::Answered {
+            Observation::MqttHeartbeat(announcement) => {
+                self.announced(announcement, Connection::Mqtt, false, None, out)?;
+            }
+            Observation::Node { node, record } => self.node(&node, record, out)?,
+            Observation::NodeGone(node) => self.node_gone(&node, out),
+            Observation::Pod(seen) => self.pod(seen, out),
+            Observation::PodDeleted(uid) => self.pod_ended(&uid, Evidence::PodDeleted, out),
+            Observation::PodForgotten(uid) => self.pod_forgotten(&uid, out),
+            Observation::Answered {
                 identity,
                 endpoint,
                 says,
             } => self.answered(&identity, endpoint, says, out),
-            Sighting::PortRefused { identity, socket } => {
+            Observation::PortRefused { identity, socket } => {
                 self.absent(&identity, socket, Evidence::PortRefused(socket), out);
             }
-            Sighting::Served { node, here } => self.served(&node, here, out),
-            Sighting::Pods { node, count } => {
+            Observation::Served { node, here } => self.served(&node, here, out),
+            Observation::Pods { node, count } => {
                 if let Some(identity) = self.nodes.get(&node).cloned()
                     && let Some(entry) = self.bases.get_mut(&identity)
                     && matches!(entry.life, Life::Lost(_))
@@ -277,61 +288,61 @@ impl Registry {
         self.bases.get(self.nodes.get(node)?)
     }
 
-    /// A base speaks. `told`: the port is from its message.
-    fn word(
+    /// A base announces itself. `has_port`: the port is from its message.
+    fn announced(
         &mut self,
-        word: Word,
+        announcement: Announcement,
         by: Connection,
-        told: bool,
+        has_port: bool,
         peer: Option<IpAddr>,
         out: &mut Vec<Event>,
     ) -> Result<(), Refused> {
-        let identity = word.identity.clone();
+        let identity = announcement.identity.clone();
         let known = self.bases.get(&identity).map(|entry| entry.base.endpoint.address);
         let own = || identity.as_str().parse().ok();
-        let claimed = word.address.or(peer).or(known).or_else(own);
+        let claimed = announcement.address.or(peer).or(known).or_else(own);
         let address = claimed.ok_or_else(|| Refused::NoAddress(identity.clone()))?;
         let address = address.to_canonical();
-        self.may_speak(&identity, address, peer)?;
+        self.may_announce(&identity, address, peer)?;
         // In a pod several ports may lead to one base.
-        if told && !self.pods.is_address(address) {
+        if has_port && !self.pods.is_address(address) {
             self.may_have(&identity, &Endpoint { address, by })?;
         }
-        if !word.active {
+        if !announcement.active {
             self.deactivated(&identity, out);
             return Ok(());
         }
-        let said = Said {
-            name: word.name,
-            version: word.version,
-            cluster: word.cluster,
-            host_name: word.host_name,
+        let claim = Claim {
+            name: announcement.name,
+            version: announcement.version,
+            cluster: announcement.cluster,
+            host_name: announcement.host_name,
             endpoint: Endpoint { address, by },
             at: self.now,
         };
-        self.speaks(&identity, said, peer, out)
+        self.serves(&identity, claim, peer, out)
     }
 
-    /// A base has given word that it serves, and may.
-    fn speaks(
+    /// A base announces that it serves, and may.
+    fn serves(
         &mut self,
         identity: &Identity,
-        said: Said,
+        claim: Claim,
         peer: Option<IpAddr>,
         out: &mut Vec<Event>,
     ) -> Result<(), Refused> {
-        let address = said.endpoint.address;
-        let socket = said.endpoint.socket();
+        let address = claim.endpoint.address;
+        let socket = claim.endpoint.socket();
         let pod = self.pods.of(identity, address).map(|pod| pod.uid.clone());
         if self.bases.contains_key(identity) {
             if self.is_late(identity, pod.is_some()) {
                 return Ok(());
             }
-            self.revived(identity, |says| says.put(said), out);
+            self.revived(identity, |claims| claims.put(claim), out);
         } else {
             let peer = peer.filter(|_| pod.is_none());
-            let says = Says::word(said);
-            self.add(identity, says, None, peer, out)?;
+            let claims = Claims::announced(claim);
+            self.add(identity, claims, None, peer, out)?;
         }
         if let Some(uid) = pod {
             self.pods.unmute(&uid);
@@ -344,15 +355,15 @@ impl Registry {
     fn add(
         &mut self,
         identity: &Identity,
-        says: Says,
+        claims: Claims,
         adopted: Option<(&Arc<str>, Base)>,
         peer: Option<IpAddr>,
         out: &mut Vec<Event>,
     ) -> Result<(), Refused> {
-        let address = says.address().or_else(|| self.pods.address_of(identity));
+        let address = claims.address().or_else(|| self.pods.address_of(identity));
         let address = address.ok_or_else(|| Refused::NoAddress(identity.clone()))?;
         let pod = self.pods.of(identity, address);
-        let base = says.merged(identity, pod, None, None, self.now, &self.settings);
+        let base = claims.merged(identity, pod, None, None, self.now, &self.settings);
         let base = Arc::new(base.ok_or_else(|| Refused::NoAddress(identity.clone()))?);
         let node = match &adopted {
             Some((node, _)) => (*node).clone(),
@@ -374,7 +385,7 @@ impl Registry {
         let entry = Entry {
             node: node.clone(),
             base: base.clone(),
-            says,
+            claims,
             heard: self.now,
             life: Life::Alive,
             lost: self.now,
@@ -417,12 +428,12 @@ impl Registry {
         let Some(entry) = self.bases.get_mut(identity) else {
             return;
         };
-        let address = entry.says.address().unwrap_or(entry.base.endpoint.address);
+        let address = entry.claims.address().unwrap_or(entry.base.endpoint.address);
         let pod = self.pods.of(identity, address);
         let ended = entry.ended.as_ref().and(entry.base.pod.as_ref());
         let former = Some(&*entry.base);
         let merged = entry
-            .says
+            .claims
             .merged(identity, pod, ended, former, self.now, &self.settings);
         let Some(base) = merged.filter(|base| *base != *entry.base) else {
             return;

@@ -10,7 +10,7 @@ use super::token::Tokens;
 use crate::baseline::Baseline;
 use crate::core::Identity;
 use crate::core::identity::IdentityError;
-use crate::core::registry::{Refused, Sighting, Word};
+use crate::core::registry::{Announcement, Observation, Refused};
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Extension, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -36,11 +36,9 @@ const TIMEOUT: Duration = Duration::from_secs(8);
 
 /// Takes heartbeats over HTTP. Made by [`Heartbeats::open`](super::listener::Heartbeats::open).
 pub struct Listener {
-    /// Where bases connect.
     pub socket: TcpListener,
     /// With TLS, and the authority of client certificates in it.
     pub tls: Option<ServerTls>,
-    /// Who may speak.
     pub auth: Auth,
     /// What bases should run; nothing without.
     pub baseline: Option<Arc<dyn Baseline>>,
@@ -59,7 +57,6 @@ impl std::fmt::Debug for Listener {
 /// Who may speak: everybody, where nothing is asked for; else who has any of what is asked for.
 #[derive(Clone, Debug, Default)]
 pub struct Auth {
-    /// A bearer token.
     pub tokens: Option<Tokens>,
     /// A client certificate, verified by [`Listener::tls`].
     pub certificate: bool,
@@ -145,7 +142,7 @@ fn router(server: Server) -> Router {
 }
 
 impl Server {
-    /// Tells of one who may not speak.
+    /// Reports one who may not announce bases.
     fn refuse(&self, peer: Option<&PeerIdentity>, why: &str) {
         if let Some(address) = peer.and_then(|peer| peer.address) {
             self.hub.cannot_read(address.ip(), why.trim_end());
@@ -187,12 +184,12 @@ async fn heartbeat(
         Ok(heartbeat) => heartbeat,
         Err(error) => return unreadable(&causes(&error)),
     };
-    let word = match word(&heartbeat) {
-        Ok(word) => word,
+    let announcement = match announcement(&heartbeat) {
+        Ok(announcement) => announcement,
         Err(error) => return unreadable(&error.to_string()),
     };
-    let seen = server.hub.see(Sighting::Heartbeat {
-        word,
+    let seen = server.hub.observe(Observation::HttpHeartbeat {
+        announcement,
         port: heartbeat.port.unwrap_or(0),
         peer: peer.ip(),
     });
@@ -229,9 +226,9 @@ fn bad(why: String) -> Response {
 }
 
 /// What a heartbeat says of its base.
-pub(super) fn word(heartbeat: &Heartbeat) -> Result<Word, IdentityError> {
+pub(super) fn announcement(heartbeat: &Heartbeat) -> Result<Announcement, IdentityError> {
     let metadata = &heartbeat.metadata;
-    Ok(Word {
+    Ok(Announcement {
         identity: Identity::new(&metadata.identity)?,
         name: metadata.name.clone(),
         version: metadata.version.clone(),

@@ -1,8 +1,8 @@
 //! What bases say by way of the MQTT broker.
 
 use super::Hub;
-use super::heartbeat::word;
-use crate::core::registry::Sighting;
+use super::heartbeat::announcement;
+use crate::core::registry::Observation;
 use crate::core::{Connection, Identity};
 use evenkeel_arklet::heartbeat::Metadata;
 use evenkeel_arklet::mqtt::{Event, EventKind};
@@ -13,21 +13,21 @@ use tokio::sync::mpsc;
 pub type Wanted = Arc<dyn Fn(Metadata) + Send + Sync>;
 
 /// What the client of the broker hears.
-pub struct Hearts {
+pub struct MqttHeartbeats {
     /// As [`MqttTunnel::new`](evenkeel_arklet::mqtt::MqttTunnel::new) gives it.
     pub events: mpsc::Receiver<Event>,
     /// Who answers bases that ask for their baseline. Returns at once.
     pub wanted: Option<Wanted>,
 }
 
-impl std::fmt::Debug for Hearts {
+impl std::fmt::Debug for MqttHeartbeats {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Hearts").finish_non_exhaustive()
+        f.debug_struct("MqttHeartbeats").finish_non_exhaustive()
     }
 }
 
 /// Listens until the client has ended.
-pub(super) async fn listen(hub: Arc<Hub>, mut hearts: Hearts) {
+pub(super) async fn listen(hub: Arc<Hub>, mut hearts: MqttHeartbeats) {
     while let Some(event) = hearts.events.recv().await {
         if !event.environment.eq_ignore_ascii_case(&hub.env) {
             continue;
@@ -42,8 +42,8 @@ pub(super) async fn listen(hub: Arc<Hub>, mut hearts: Hearts) {
         match event.kind {
             // A broker with access rules vouches for the topic, for nothing else.
             EventKind::Heart(heartbeat) if heartbeat.metadata.identity == event.identity => {
-                match word(&heartbeat) {
-                    Ok(word) => hub.saw(Sighting::Heart(word)),
+                match announcement(&heartbeat) {
+                    Ok(announcement) => hub.report(Observation::MqttHeartbeat(announcement)),
                     Err(error) => tracing::debug!(%identity, %error, "a heart is passed over"),
                 }
             }
@@ -70,7 +70,7 @@ impl Hub {
             base.map(|base| base.endpoint.clone())
         };
         if let Some(endpoint) = endpoint.filter(|endpoint| endpoint.by == Connection::Mqtt) {
-            self.saw(Sighting::Answered {
+            self.report(Observation::Answered {
                 identity: identity.clone(),
                 endpoint,
                 says: None,

@@ -5,7 +5,7 @@
 
 use super::Hub;
 use crate::core::identity::IdentityError;
-use crate::core::registry::Sighting;
+use crate::core::registry::Observation;
 use crate::core::{Base, Connection, Endpoint, Identity};
 use evenkeel_api::names::koupleless::{BASE, COMPONENT_LABEL, ENV_LABEL, VNODE};
 use evenkeel_net::watch::{Delta, Unreadable, deltas};
@@ -104,13 +104,13 @@ pub(super) async fn watch(hub: Arc<Hub>, client: Client, by_mqtt: bool) {
         Unreadable::StaysAsKnown
     ));
     let mut known: HashSet<String> = HashSet::new();
-    let gone = |name: &str| hub.saw(Sighting::NodeGone(name.into()));
+    let gone = |name: &str| hub.report(Observation::NodeGone(name.into()));
     while let Some(delta) = nodes.next().await {
         match delta {
             Delta::Put(node) => {
                 let name = node.name_any();
                 match record(&node, &hub.env, by_mqtt) {
-                    Ok(record) => hub.saw(Sighting::Node {
+                    Ok(record) => hub.report(Observation::Node {
                         node: name.as_str().into(),
                         record,
                     }),

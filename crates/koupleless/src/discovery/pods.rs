@@ -4,7 +4,7 @@
 //! pod's end is proof that its base is lost, it is made sure by asking for the pod.
 
 use super::Hub;
-use crate::core::registry::{PodSeen, PodState, Sighting};
+use crate::core::registry::{Observation, PodSeen, PodState};
 use crate::core::{Identity, PodRef};
 use evenkeel_net::log::causes;
 use evenkeel_net::watch::{Delta, Key, Unreadable, deltas, key};
@@ -52,9 +52,7 @@ impl std::fmt::Debug for Cluster {
 pub struct Keys {
     /// Of the identity; none by default: a base says it itself, or it is the pod's address.
     pub identity: Vec<String>,
-    /// Of the name.
     pub name: Vec<String>,
-    /// Of the version.
     pub version: Vec<String>,
     /// Of the cluster of bases.
     pub cluster: Vec<String>,
@@ -78,7 +76,7 @@ impl Default for Keys {
     }
 }
 
-/// What a base pod tells; `None` before it has a UID.
+/// What a base pod declares; `None` before it has a UID.
 pub fn seen(pod: &Pod, keys: &Keys) -> Option<PodSeen> {
     let declared = |keys: &[String]| {
         let of = |key: &String| pod.annotations().get(key).or_else(|| pod.labels().get(key));
@@ -173,9 +171,9 @@ pub(super) async fn watch(hub: Arc<Hub>, cluster: Cluster, stop: CancellationTok
                     let former = known.insert(key, uid.clone()).or(missed);
                     // A name is given again once its pod does not exist any more.
                     if let Some(former) = former.filter(|former| *former != uid) {
-                        hub.saw(Sighting::PodDeleted(former));
+                        hub.report(Observation::PodDeleted(former));
                     }
-                    hub.saw(Sighting::Pod(seen));
+                    hub.report(Observation::Pod(seen));
                 }
                 continue;
             }
@@ -198,12 +196,12 @@ pub(super) async fn watch(hub: Arc<Hub>, cluster: Cluster, stop: CancellationTok
             tasks.spawn(async move {
                 let asking = exists(api, &key.1, &uid);
                 // Another pod of its name, or the same again: then the watch has shown it.
-                let sighting = match question.run_until_cancelled(asking).await {
-                    Some(true) => Sighting::PodForgotten(uid),
-                    Some(false) => Sighting::PodDeleted(uid),
+                let observation = match question.run_until_cancelled(asking).await {
+                    Some(true) => Observation::PodForgotten(uid),
+                    Some(false) => Observation::PodDeleted(uid),
                     None => return,
                 };
-                hub.saw(sighting);
+                hub.report(observation);
                 question.cancel();
             });
         }

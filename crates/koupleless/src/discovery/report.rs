@@ -42,7 +42,7 @@ impl Refusals {
     pub(super) fn add(&mut self, refused: &Refused, now: Duration) {
         self.log_suppressed(now);
         if self.is_due(refused.to_string()) {
-            tracing::warn!(why = %refused, "a word about a base is refused");
+            tracing::warn!(why = %refused, "an announcement of a base is refused");
         }
     }
 
@@ -59,7 +59,7 @@ impl Refusals {
         if let Some(suppressed) = self.turn(now) {
             tracing::warn!(
                 suppressed,
-                "further words about bases were refused within a minute"
+                "further announcements of bases were refused within a minute"
             );
         }
     }

@@ -24,7 +24,6 @@ pub enum TokenError {
         #[source]
         source: std::io::Error,
     },
-    /// It holds none.
     #[error("{} holds no token; write one per line", .0.display())]
     Empty(PathBuf),
 }
@@ -43,7 +42,7 @@ struct State {
     checked: Instant,
 }
 
-/// Tells one version of a file from another.
+/// Distinguishes one version of a file from another.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     device: u64,
@@ -61,7 +60,6 @@ impl std::fmt::Debug for Tokens {
 }
 
 impl Tokens {
-    /// Reads the file.
     pub fn read(path: &Path) -> Result<Self, TokenError> {
         let (digests, stamp) = digests(path)?;
         Ok(Self {

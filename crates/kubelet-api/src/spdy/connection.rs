@@ -130,7 +130,7 @@ async fn read(
                 Err(error) => return error.into(),
             };
             if let Frame::Data { stream, .. } = frame {
-                room(shared, stream).await;
+                wait_for_window(shared, stream).await;
             }
             match shared.take(frame) {
                 // Nobody listens any more: dropping it refuses it.
@@ -149,9 +149,9 @@ async fn read(
 }
 
 /// Waits until a stream has room. A peer that is not read from cannot be seen to leave, but writing to it fails then.
-async fn room(shared: &Shared, stream: u32) {
-    let room = || poll_fn(|context| shared.poll_room(stream, context));
-    while tokio::time::timeout(HEARTBEAT, room()).await.is_err() {
+async fn wait_for_window(shared: &Shared, stream: u32) {
+    let window = || poll_fn(|context| shared.poll_window(stream, context));
+    while tokio::time::timeout(HEARTBEAT, window()).await.is_err() {
         shared.heartbeat();
     }
 }

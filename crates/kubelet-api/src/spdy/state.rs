@@ -302,7 +302,7 @@ impl Shared {
     }
 
     /// Waits until a stream has room for data.
-    pub(super) fn poll_room(&self, stream: u32, context: &Context<'_>) -> Poll<()> {
+    pub(super) fn poll_window(&self, stream: u32, context: &Context<'_>) -> Poll<()> {
         let mut state = self.lock();
         if state.full(&self.limits, stream) {
             state.reader = Some(context.waker().clone());

@@ -73,7 +73,7 @@ where
     remote::serve(request, limits, remote::Verb::Exec, run)
 }
 
-/// The same for attach, which tells no exit code: a container's end is in its status.
+/// The same for attach, which reports no exit code: a container's end is in its status.
 pub fn attach<F>(request: Request, limits: Limits, run: F) -> Response
 where
     F: FnOnce(ExecIo) -> BoxFuture<'static, Result<i32, Fault>> + Send + 'static,

@@ -1,6 +1,6 @@
 //! Tokens: where else they may come in, and that they go nowhere.
 
-use super::super::auth::{Asked, Auth, Memory, Refused};
+use super::super::auth::{Attributes, Auth, Memory, Refused};
 use evenkeel_testkit::log::Log;
 use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use kube::client::Body;
@@ -14,12 +14,14 @@ fn answering(body: &'static str) -> Auth {
 }
 
 async fn checked(auth: &Auth, headers: &HeaderMap) -> Result<String, Refused> {
-    let asked = Asked {
+    let attributes = Attributes {
         method: &Method::GET,
         path: "/pods",
         headers,
     };
-    auth.check("n", None, &asked).await.map(|user| user.name.clone())
+    auth.check("n", None, &attributes)
+        .await
+        .map(|user| user.name.clone())
 }
 
 #[tokio::test]

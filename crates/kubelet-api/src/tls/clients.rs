@@ -37,7 +37,7 @@ pub enum ClientCaError {
     },
 }
 
-/// Trusts what the file holds now; tells what that is, for [`follow_file`].
+/// Trusts what the file holds now; returns what that is, for [`follow_file`].
 pub async fn load_file(path: &Path, tls: &ServerTls) -> Result<String, ClientCaError> {
     let pem = read("the client CA", path).await?;
     install(path, &pem, tls)?;

@@ -36,7 +36,7 @@ pub enum FilesError {
 }
 
 impl Files {
-    /// Serves with what the files hold now; tells what that is, for [`follow`](Self::follow).
+    /// Serves with what the files hold now; returns what that is, for [`follow`](Self::follow).
     pub async fn load(&self, tls: &ServerTls) -> Result<Identity, FilesError> {
         let identity = self.read().await?;
         self.install(tls, &identity)?;

@@ -18,7 +18,6 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// Why an order was not carried out.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    /// Nobody listens there.
     #[error("no lab is running in {dir}: start one with `evenkeel lab`, or name its directory with --dir")]
     NoLab { dir: PathBuf },
     /// The lab says no.
@@ -42,7 +41,7 @@ impl ControlError {
 
 /// Has the lab in `dir` do something; returns what it says.
 pub async fn inflict(dir: &Path, fault: Fault) -> Result<String, ControlError> {
-    match ask(dir, &Request::Inflict(fault)).await? {
+    match send(dir, &Request::Inflict(fault)).await? {
         Reply::Done(said) => Ok(said),
         Reply::Refused(why) => Err(ControlError::Refused(why)),
         Reply::Status(_) => Err(broken(dir, io::ErrorKind::InvalidData.into())),
@@ -51,7 +50,7 @@ pub async fn inflict(dir: &Path, fault: Fault) -> Result<String, ControlError> {
 
 /// How the lab in `dir` is.
 pub async fn status(dir: &Path) -> Result<Status, ControlError> {
-    match ask(dir, &Request::Status).await? {
+    match send(dir, &Request::Status).await? {
         Reply::Status(status) => Ok(status),
         Reply::Refused(why) => Err(ControlError::Refused(why)),
         Reply::Done(_) => Err(broken(dir, io::ErrorKind::InvalidData.into())),
@@ -69,7 +68,7 @@ pub async fn watch(dir: &Path, mut show: impl FnMut(Status) -> io::Result<()>) -
     Ok(())
 }
 
-async fn ask(dir: &Path, request: &Request) -> Result<Reply, ControlError> {
+async fn send(dir: &Path, request: &Request) -> Result<Reply, ControlError> {
     let mut lines = open(dir, request).await?;
     let line = tokio::time::timeout(ANSWER_WITHIN, lines.next_line())
         .await

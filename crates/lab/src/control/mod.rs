@@ -40,10 +40,7 @@ pub enum Fault {
     /// An agent is killed; it is started again after a second.
     CrashAgent { node: String },
     /// Controllers are killed; they are started again after a second.
-    CrashController {
-        /// Which of them.
-        which: Replica,
-    },
+    CrashController { which: Replica },
     /// The API server goes down and comes back.
     #[serde(rename_all = "camelCase")]
     CrashApiServer {
@@ -93,7 +90,6 @@ pub enum Reply {
     Done(String),
     /// It was not; one line that says why and what to do.
     Refused(String),
-    /// How things are.
     Status(Status),
 }
 

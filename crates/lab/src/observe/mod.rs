@@ -1,9 +1,9 @@
 //! What happened: every change of the objects that matter, with its time, so that assertions are judged from
 //! recorded facts and not from what a poll happened to see.
 
+pub mod description;
 pub mod facts;
 pub mod moment;
-pub mod story;
 
 use facts::{Change, Kind, Watched, from_object};
 use futures::StreamExt as _;
@@ -63,7 +63,6 @@ impl Observer {
         self.start.elapsed()
     }
 
-    /// How things are.
     pub fn now(&self) -> Moment {
         self.lock().now.clone()
     }

@@ -205,7 +205,7 @@ impl Orders for Lab {
                         }
                     })
                     .collect(),
-                agent: told(node.agent()),
+                agent: state_of(node.agent()),
                 ready: fact.map(|fact| fact.ready.clone()).unwrap_or_default(),
                 incident: now
                     .open_incidents()
@@ -229,15 +229,15 @@ impl Orders for Lab {
                 .cloud
                 .controllers
                 .iter()
-                .map(|controller| (controller.spec().name.clone(), told(Some(controller))))
+                .map(|controller| (controller.spec().name.clone(), state_of(Some(controller))))
                 .collect(),
-            stock: told(self.cloud.stock.as_ref()),
+            stock: state_of(self.cloud.stock.as_ref()),
             nodes: nodes.collect(),
         }
     }
 }
 
-fn told(child: Option<&Supervised>) -> String {
+fn state_of(child: Option<&Supervised>) -> String {
     match child.map(Supervised::state) {
         None => "none".to_owned(),
         Some(ChildState::Running { restarts: 0, .. }) => "running".to_owned(),

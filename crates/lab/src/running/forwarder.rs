@@ -93,7 +93,7 @@ mod tests {
         (address, serving)
     }
 
-    async fn ask(address: SocketAddr) -> io::Result<Vec<u8>> {
+    async fn answer_of(address: SocketAddr) -> io::Result<Vec<u8>> {
         let mut answer = Vec::new();
         let mut stream = TcpStream::connect(address).await?;
         stream.read_to_end(&mut answer).await?;
@@ -107,17 +107,20 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
         let forwarding = tokio::spawn(forward(listener, vec![one, two], stop.clone()));
-        let mut answers = vec![ask(address).await.unwrap(), ask(address).await.unwrap()];
+        let mut answers = vec![
+            answer_of(address).await.unwrap(),
+            answer_of(address).await.unwrap(),
+        ];
         answers.sort();
         assert_eq!(answers, [b"one".to_vec(), b"two".to_vec()]);
         first.abort();
         assert!(first.await.unwrap_err().is_cancelled());
         for _ in 0..3 {
-            assert_eq!(ask(address).await.unwrap(), b"two");
+            assert_eq!(answer_of(address).await.unwrap(), b"two");
         }
         second.abort();
         assert!(second.await.unwrap_err().is_cancelled());
-        let refused = ask(address).await.unwrap_err();
+        let refused = answer_of(address).await.unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionReset);
         stop.cancel();
         forwarding.await.unwrap();

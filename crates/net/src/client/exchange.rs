@@ -84,7 +84,7 @@ impl Drop for Open {
             connected.get_extras(&mut extras);
             let heard = extras
                 .get::<Activity>()
-                .is_some_and(|activity| activity.heard_since(self.begun));
+                .is_some_and(|activity| activity.received_since(self.begun));
             if !heard {
                 tracing::debug!(waited = ?self.begun.elapsed(), "a request was given up in silence, its connection is left");
                 connected.poison();

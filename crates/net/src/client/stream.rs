@@ -23,7 +23,7 @@ pub(super) struct Activity(Arc<Mutex<Times>>);
 #[derive(Debug, Default)]
 struct Times {
     /// When the last byte came in.
-    heard: Option<Instant>,
+    received: Option<Instant>,
     /// When the first byte since then went out.
     unanswered: Option<Instant>,
 }
@@ -34,19 +34,19 @@ impl Activity {
     }
 
     /// Whether it is the first time.
-    fn hear(&self) -> bool {
+    fn note_received(&self) -> bool {
         let mut times = self.times();
         times.unanswered = None;
-        times.heard.replace(Instant::now()).is_none()
+        times.received.replace(Instant::now()).is_none()
     }
 
-    fn say(&self) {
+    fn note_sent(&self) {
         self.times().unanswered.get_or_insert_with(Instant::now);
     }
 
     /// Whether anything came in since then.
-    pub(super) fn heard_since(&self, moment: Instant) -> bool {
-        self.times().heard.is_some_and(|heard| heard >= moment)
+    pub(super) fn received_since(&self, moment: Instant) -> bool {
+        self.times().received.is_some_and(|received| received >= moment)
     }
 
     /// Whether something was sent [`SILENT`] ago or earlier and nothing was received since.
@@ -98,7 +98,7 @@ impl AsyncRead for Tracked {
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(cx, buf);
-        if buf.filled().len() > before && self.activity.hear() {
+        if buf.filled().len() > before && self.activity.note_received() {
             self.target.answered();
         }
         polled
@@ -107,7 +107,7 @@ impl AsyncRead for Tracked {
 
 impl AsyncWrite for Tracked {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        self.activity.say();
+        self.activity.note_sent();
         Pin::new(&mut self.stream).poll_write(cx, buf)
     }
 
@@ -116,7 +116,7 @@ impl AsyncWrite for Tracked {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.activity.say();
+        self.activity.note_sent();
         Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
     }
 

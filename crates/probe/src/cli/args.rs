@@ -1,6 +1,6 @@
 //! The command line of `evenkeel probe`.
 
-use super::aim::{self, Address};
+use super::endpoint::{self, Address};
 use crate::core::{HttpGet, Kind};
 use evenkeel_net::client::ClientArgs;
 use evenkeel_net::duration;
@@ -112,10 +112,10 @@ pub(super) struct OnceArgs {
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct HttpArgs {
     /// http:// or https:// URL; an IPv6 address stands in brackets. Certificates are not verified.
-    #[arg(value_name = "URL", value_parser = aim::url)]
+    #[arg(value_name = "URL", value_parser = endpoint::url)]
     pub(super) url: HttpGet,
     /// A request header, as in -H 'Host: shop.example'; can be repeated.
-    #[arg(long, short = 'H', value_name = "NAME: VALUE", value_parser = aim::header)]
+    #[arg(long, short = 'H', value_name = "NAME: VALUE", value_parser = endpoint::header)]
     pub(super) header: Vec<(String, String)>,
     #[command(flatten)]
     pub(super) once: OnceArgs,
@@ -124,7 +124,7 @@ pub(super) struct HttpArgs {
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct TcpArgs {
     /// Where to; an IPv6 address stands in brackets.
-    #[arg(value_name = "HOST:PORT", value_parser = aim::address)]
+    #[arg(value_name = "HOST:PORT", value_parser = endpoint::address)]
     pub(super) address: Address,
     #[command(flatten)]
     pub(super) once: OnceArgs,
@@ -133,7 +133,7 @@ pub(super) struct TcpArgs {
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct GrpcArgs {
     /// Where the server is; an IPv6 address stands in brackets.
-    #[arg(value_name = "HOST:PORT", value_parser = aim::address)]
+    #[arg(value_name = "HOST:PORT", value_parser = endpoint::address)]
     pub(super) address: Address,
     /// Name of the service to ask for; the whole server without it.
     #[arg(long, value_name = "SERVICE", default_value = "")]

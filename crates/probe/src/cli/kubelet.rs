@@ -137,7 +137,7 @@ impl Kubelet {
         }
     }
 
-    /// What the prober is told.
+    /// What is reported to the prober.
     pub(super) fn status(&self) -> PodStatus {
         let containers = self.containers.iter().map(|container| ContainerStatus {
             name: container.spec.name.clone(),

@@ -4,7 +4,7 @@ use super::Validate;
 use super::args::{LintArgs, Output};
 use super::error::CliError;
 use super::out;
-use super::words::{clean, tame};
+use super::text::{clean, escape_json};
 use super::workload;
 use crate::lint::{Finding, RULES, Severity, lint};
 use tokio_util::sync::CancellationToken;
@@ -30,9 +30,9 @@ pub(super) async fn run(
     let mut findings = lint(&documents.workloads);
     findings.retain(|finding| !args.allow.iter().any(|code| *code == finding.code));
     let text = match args.output {
-        Output::Text => told(&findings),
+        Output::Text => report(&findings),
         Output::Json => serde_json::to_string_pretty(&findings)
-            .map(|json| tame(&json) + "\n")
+            .map(|json| escape_json(&json) + "\n")
             .map_err(|error| CliError::later(format!("cannot write the findings as JSON: {error}")))?,
     };
     // A reader that has gone away knows enough.
@@ -42,7 +42,7 @@ pub(super) async fn run(
 }
 
 /// Three lines for each finding, and a last one that counts.
-fn told(findings: &[Finding]) -> String {
+fn report(findings: &[Finding]) -> String {
     let mut lines = Vec::new();
     for finding in findings {
         let Finding {

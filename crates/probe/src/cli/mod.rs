@@ -2,19 +2,19 @@
 //!
 //! The binary parses [`ProbeArgs`] and calls [`run`]; everything else is private.
 
-mod aim;
 mod args;
+mod endpoint;
 mod error;
 mod kubelet;
 mod lint;
 mod once;
 mod out;
 mod program;
+mod record;
 mod run;
 mod screen;
-mod story;
 mod table;
-mod words;
+mod text;
 mod workload;
 
 pub use args::ProbeArgs;
@@ -38,7 +38,7 @@ pub async fn run(
     validate: Validate<'_>,
     shutdown: CancellationToken,
 ) -> Result<u8, CliError> {
-    let (question, once) = match args.command {
+    let (request, once) = match args.command {
         Command::Run(args) => return run::run(args, validate, shutdown).await,
         Command::Lint(args) => return lint::run(&args, validate, &shutdown).await,
         Command::Http(args) => (once::http(&args), args.once),
@@ -46,7 +46,7 @@ pub async fn run(
         Command::Grpc(args) => (once::grpc(&args).await?, args.once),
         Command::Exec(args) => (once::exec(&args)?, args.once),
     };
-    once::run(&question, &Handlers::new(Arc::new(Local)), &once, &shutdown).await
+    once::run(&request, &Handlers::new(Arc::new(Local)), &once, &shutdown).await
 }
 
 /// The page's example compiles.

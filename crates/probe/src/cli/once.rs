@@ -1,11 +1,11 @@
-//! A single probe: asked, judged and told.
+//! A single probe: one attempt or several, judged and printed.
 
-use super::aim::{self, Address};
 use super::args::{ExecArgs, GrpcArgs, HttpArgs, OnceArgs, Output, TcpArgs};
+use super::endpoint::{self, Address};
 use super::error::CliError;
 use super::out::{self, Reader};
 use super::program;
-use super::words::{clean, json, took};
+use super::text::{clean, json, took};
 use crate::core::{
     Attempt, Compat, Container, Event, Extras, Handler, HttpGet, Key, Kind, Outcome, Port, Probe, Target,
     Verdict,
@@ -18,36 +18,36 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// What is asked, and how that is told.
-pub(super) struct Question {
+/// The probe to be made, and how it is shown.
+pub(super) struct Request {
     handler: Handler,
     address: Option<IpAddr>,
     extras: Extras,
     compat: Compat,
-    /// Whom the probe asks, in words.
+    /// What is probed, for people.
     target: String,
 }
 
-pub(super) fn http(args: &HttpArgs) -> Question {
+pub(super) fn http(args: &HttpArgs) -> Request {
     let get = HttpGet {
         headers: args.header.clone(),
         ..args.url.clone()
     };
-    let target = aim::shown_url(&get, None);
-    Question::new(Handler::HttpGet(get), target, &args.once)
+    let target = endpoint::shown_url(&get, None);
+    Request::new(Handler::HttpGet(get), target, &args.once)
 }
 
-pub(super) fn tcp(args: &TcpArgs) -> Question {
+pub(super) fn tcp(args: &TcpArgs) -> Request {
     let Address { host, port } = args.address.clone();
     let handler = Handler::TcpSocket {
         host: Some(host),
         port: Port::Number(i64::from(port)),
     };
-    Question::new(handler, args.address.to_string(), &args.once)
+    Request::new(handler, args.address.to_string(), &args.once)
 }
 
 /// A kubelet knows the address of its pod; here a name is looked up, once.
-pub(super) async fn grpc(args: &GrpcArgs) -> Result<Question, CliError> {
+pub(super) async fn grpc(args: &GrpcArgs) -> Result<Request, CliError> {
     let Address { host, port } = &args.address;
     let found = tokio::time::timeout(RESOLVE, tokio::net::lookup_host((host.as_str(), *port))).await;
     let address = match found {
@@ -65,29 +65,29 @@ pub(super) async fn grpc(args: &GrpcArgs) -> Result<Question, CliError> {
         port: *port,
         service: args.service.clone(),
     };
-    let mut question = Question::new(handler, args.address.to_string(), &args.once);
-    question.address = Some(address);
+    let mut request = Request::new(handler, args.address.to_string(), &args.once);
+    request.address = Some(address);
     if args.tls {
-        question.compat = Compat::Strict;
-        question.extras.grpc_tls = true;
+        request.compat = Compat::Strict;
+        request.extras.grpc_tls = true;
     }
-    Ok(question)
+    Ok(request)
 }
 
-pub(super) fn exec(args: &ExecArgs) -> Result<Question, CliError> {
+pub(super) fn exec(args: &ExecArgs) -> Result<Request, CliError> {
     if let Some(program) = args.command.first() {
         program::find(program).map_err(CliError::usage)?;
     }
     let target = args.command.join(" ");
     // `$(NAME)` is for manifests: here a shell has had its turn, and what is left is meant as it stands.
     let command = args.command.iter().map(|word| word.replace('$', "$$")).collect();
-    Ok(Question::new(Handler::Exec { command }, target, &args.once))
+    Ok(Request::new(Handler::Exec { command }, target, &args.once))
 }
 
 /// How long a name is looked up.
 const RESOLVE: Duration = Duration::from_secs(10);
 
-impl Question {
+impl Request {
     fn new(handler: Handler, target: String, args: &OnceArgs) -> Self {
         Self {
             handler,
@@ -128,15 +128,14 @@ impl Question {
     }
 }
 
-/// Asks as often as told, prints each answer, and gives the highest exit code.
-#[allow(clippy::disallowed_methods, reason = "a shell measures how long things take")]
+/// Probes as often as the flags say, prints each result, and returns the highest exit code.
 pub(super) async fn run(
-    question: &Question,
+    request: &Request,
     handlers: &Handlers,
     args: &OnceArgs,
     shutdown: &CancellationToken,
 ) -> Result<u8, CliError> {
-    let attempt = question.attempt(args);
+    let attempt = request.attempt(args);
     let mut code = 0;
     for turn in 0..args.count {
         let began = Instant::now();
@@ -146,7 +145,7 @@ pub(super) async fn run(
                 return Err(CliError::later("stopped by a signal before there was an answer"));
             }
         };
-        let answer = Answer::new(question, args.kind.into(), &outcome, began.elapsed());
+        let answer = Answer::new(request, args.kind.into(), &outcome, began.elapsed());
         code = code.max(answer.code());
         let line = match args.output {
             Output::Text => answer.text(),
@@ -205,11 +204,11 @@ impl From<Event> for EventJson {
 }
 
 impl<'a> Answer<'a> {
-    fn new(question: &'a Question, kind: Kind, outcome: &'a Outcome, took: Duration) -> Self {
+    fn new(request: &'a Request, kind: Kind, outcome: &'a Outcome, took: Duration) -> Self {
         Self {
             verdict: verdict(outcome),
-            handler: question.handler.field(),
-            target: &question.target,
+            handler: request.handler.field(),
+            target: &request.target,
             output: &outcome.output,
             error: outcome.error.as_deref(),
             event: Event::of(kind, outcome).map(EventJson::from),
@@ -252,8 +251,8 @@ pub(super) fn verdict(outcome: &Outcome) -> &'static str {
 mod tests {
     use super::*;
 
-    fn question() -> Question {
-        Question {
+    fn request() -> Request {
+        Request {
             handler: Handler::Exec { command: Vec::new() },
             address: None,
             extras: Extras::default(),
@@ -283,8 +282,8 @@ mod tests {
                 "error in 2.0 ms: Liveness probe errored and resulted in unknown state: no such file",
             ),
         ] {
-            let question = question();
-            let answer = Answer::new(&question, Kind::Liveness, &outcome, Duration::from_millis(2));
+            let request = request();
+            let answer = Answer::new(&request, Kind::Liveness, &outcome, Duration::from_millis(2));
             assert_eq!((answer.text().as_str(), answer.code()), (wanted, code));
         }
     }
@@ -292,8 +291,8 @@ mod tests {
     #[test]
     fn programs_get_everything_unescaped() {
         let outcome = Outcome::failure("a\nb");
-        let question = question();
-        let answer = Answer::new(&question, Kind::Startup, &outcome, Duration::from_millis(2));
+        let request = request();
+        let answer = Answer::new(&request, Kind::Startup, &outcome, Duration::from_millis(2));
         let json = serde_json::to_value(&answer).unwrap();
         let wanted = serde_json::json!({
             "verdict": "failure", "handler": "exec", "target": "true", "output": "a\nb", "seconds": 0.002,

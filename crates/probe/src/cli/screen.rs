@@ -4,7 +4,7 @@
 //! has to be put back, however the process ends.
 
 use super::out::{self, Reader};
-use super::words::width;
+use super::text::width;
 use crossterm::cursor::MoveToPreviousLine;
 use crossterm::terminal::{BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate};
 use std::io;

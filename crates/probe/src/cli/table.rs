@@ -1,7 +1,7 @@
 //! The table as text: a view and a size go in, lines come out. Pure.
 
-use super::story::lower;
-use super::words::{clean, cut, pad, span, took};
+use super::record::kind_name;
+use super::text::{clean, cut, pad, span, took};
 use crate::core::{Kind, Reading};
 use std::sync::Arc;
 use std::time::Duration;
@@ -85,7 +85,7 @@ pub(super) fn render(view: &View, width: usize, height: usize) -> Vec<String> {
     let mut widths = [0; HEAD.len()];
     for row in &rows {
         for (most, cell) in widths.iter_mut().zip(row) {
-            *most = super::words::width(cell).max(*most);
+            *most = super::text::width(cell).max(*most);
         }
     }
     // A long name must not push the state out of sight.
@@ -126,7 +126,7 @@ fn cells(name: String, row: &Row) -> [String; HEAD.len()] {
     let dash = || "-".to_owned();
     [
         name,
-        lower(row.kind).to_owned(),
+        kind_name(row.kind).to_owned(),
         row.state
             .map_or_else(dash, |state| state.to_string().to_lowercase()),
         row.run.map_or_else(dash, |(reading, run, of)| {
@@ -152,7 +152,7 @@ fn whole(time: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use super::super::words::width;
+    use super::super::text::width;
     use super::*;
 
     fn row(kind: Kind) -> Row {

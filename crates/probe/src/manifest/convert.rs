@@ -28,7 +28,7 @@ pub fn pod(value: &Value) -> Result<Pod, ConvertError> {
         name => name,
     };
     if name.is_empty() {
-        problems.say(
+        problems.report(
             "metadata.name",
             "Required value: name or generateName is required",
         );
@@ -46,7 +46,7 @@ pub fn pod(value: &Value) -> Result<Pod, ConvertError> {
     for list in ["containers", "initContainers"] {
         let items = problems.list(spec, list, "spec");
         if items.is_empty() && list == "containers" {
-            problems.say("spec.containers", "Required value");
+            problems.report("spec.containers", "Required value");
         }
         for (index, item) in items.iter().enumerate() {
             let path = format!("spec.{list}[{index}]");
@@ -55,7 +55,7 @@ pub fn pod(value: &Value) -> Result<Pod, ConvertError> {
             }
             let container = container(item, list == "containers", &path, &mut problems);
             if containers.iter().any(|other| other.name == container.name) {
-                problems.say(
+                problems.report(
                     format!("{path}.name"),
                     format!("Duplicate value: {:?}", container.name),
                 );
@@ -76,7 +76,7 @@ pub fn pod(value: &Value) -> Result<Pod, ConvertError> {
 fn container(value: &Value, regular: bool, path: &str, problems: &mut Problems) -> Container {
     let name = problems.text(value, "name", path);
     if name.is_empty() {
-        problems.say(format!("{path}.name"), "Required value");
+        problems.report(format!("{path}.name"), "Required value");
     }
     let restart_policy = policy(value, path, problems);
     let role = match (regular, restart_policy) {
@@ -99,7 +99,7 @@ fn container(value: &Value, regular: bool, path: &str, problems: &mut Problems) 
         };
         let path = format!("{path}.{}", kind.field());
         if role == Role::Init {
-            problems.say(
+            problems.report(
                 path,
                 "Forbidden: may not be set for init containers without restartPolicy=Always",
             );
@@ -122,7 +122,7 @@ fn policy(value: &Value, path: &str, problems: &mut Problems) -> Option<RestartP
         "OnFailure" => Some(RestartPolicy::OnFailure),
         "Never" => Some(RestartPolicy::Never),
         other => {
-            problems.say(
+            problems.report(
                 format!("{path}.restartPolicy"),
                 format!(
                     "Unsupported value: {other:?}: supported values: \"Always\", \"Never\", \"OnFailure\""
@@ -143,7 +143,7 @@ fn rules(container: &Value, path: &str, problems: &mut Problems) -> Vec<RestartR
             "Restart" => RestartAction::Restart,
             "RestartAllContainers" => RestartAction::RestartAllContainers,
             other => {
-                problems.say(
+                problems.report(
                     format!("{path}.action"),
                     format!(
                         "Unsupported value: {other:?}: supported values: \"Restart\", \"RestartAllContainers\""
@@ -153,7 +153,7 @@ fn rules(container: &Value, path: &str, problems: &mut Problems) -> Vec<RestartR
             }
         };
         let Some(codes) = present(rule, "exitCodes") else {
-            problems.say(format!("{path}.exitCodes"), "Required value: must be specified");
+            problems.report(format!("{path}.exitCodes"), "Required value: must be specified");
             continue;
         };
         let path = format!("{path}.exitCodes");
@@ -161,7 +161,7 @@ fn rules(container: &Value, path: &str, problems: &mut Problems) -> Vec<RestartR
             "In" => true,
             "NotIn" => false,
             other => {
-                problems.say(
+                problems.report(
                     format!("{path}.operator"),
                     format!("Unsupported value: {other:?}: supported values: \"In\", \"NotIn\""),
                 );
@@ -172,7 +172,7 @@ fn rules(container: &Value, path: &str, problems: &mut Problems) -> Vec<RestartR
         for (index, code) in problems.list(codes, "values", &path).iter().enumerate() {
             match code.as_i64().and_then(|code| i32::try_from(code).ok()) {
                 Some(code) => values.push(code),
-                None => problems.say(format!("{path}.values[{index}]"), "must be a whole number"),
+                None => problems.report(format!("{path}.values[{index}]"), "must be a whole number"),
             }
         }
         rules.push(RestartRule {

@@ -65,13 +65,13 @@ fn apply(mut pod: Pod, value: &Value, read: Option<ReadFile>, problems: &mut Pro
         return pod;
     };
     let Some(text) = text.as_str() else {
-        problems.say(path, "must be a string");
+        problems.report(path, "must be a string");
         return pod;
     };
     let settings = match yaml(text) {
         Ok(settings) => settings,
         Err((line, reason)) => {
-            problems.say(path, format!("line {line}: {reason}"));
+            problems.report(path, format!("line {line}: {reason}"));
             return pod;
         }
     };
@@ -81,7 +81,7 @@ fn apply(mut pod: Pod, value: &Value, read: Option<ReadFile>, problems: &mut Pro
     for (name, probes) in containers {
         let at = format!("{path}: {name}");
         let Some(slot) = pod.containers.iter_mut().find(|one| *one.name == **name) else {
-            problems.say(at, "no container of the pod has this name");
+            problems.report(at, "no container of the pod has this name");
             continue;
         };
         let Some(probes) = problems.mapping(probes, &at) else {
@@ -95,12 +95,12 @@ fn apply(mut pod: Pod, value: &Value, read: Option<ReadFile>, problems: &mut Pro
                 Some(Kind::Readiness) => &mut container.readiness,
                 Some(Kind::Liveness) => &mut container.liveness,
                 None => {
-                    problems.say(at, "is none of startupProbe, readinessProbe, livenessProbe");
+                    problems.report(at, "is none of startupProbe, readinessProbe, livenessProbe");
                     continue;
                 }
             };
             let Some(probe) = probe else {
-                problems.say(at, "the container has no such probe");
+                problems.report(at, "the container has no such probe");
                 continue;
             };
             if let Some(settings) = problems.mapping(settings, &at) {
@@ -139,13 +139,13 @@ impl Reader<'_, '_> {
                     probe.extras.error_threshold = self.number(name, value, 1, most);
                 }
                 "window" => probe.extras.window = self.window(value),
-                "failOnRedirect" | "bodySnippet" if !http => self.say(name, "is for httpGet alone"),
+                "failOnRedirect" | "bodySnippet" if !http => self.report(name, "is for httpGet alone"),
                 "failOnRedirect" => probe.extras.fail_on_redirect = self.flag(name, value),
                 "bodySnippet" => {
                     let bytes = self.number(name, value, 0, SNIPPET).unwrap_or_default();
                     probe.extras.body_snippet = bytes as usize;
                 }
-                "grpcTLS" if !grpc => self.say(name, "is for grpc alone"),
+                "grpcTLS" if !grpc => self.report(name, "is for grpc alone"),
                 "grpcTLS" => probe.extras.grpc_tls = self.flag(name, value),
                 "tls" => {
                     let encrypted = match &probe.handler {
@@ -156,10 +156,10 @@ impl Reader<'_, '_> {
                     if encrypted {
                         probe.extras.tls = self.tls(value);
                     } else {
-                        self.say(name, "needs an httpGet with scheme HTTPS, or a grpc with grpcTLS: true");
+                        self.report(name, "needs an httpGet with scheme HTTPS, or a grpc with grpcTLS: true");
                     }
                 }
-                _ => self.say(
+                _ => self.report(
                     name,
                     "is no setting; there are initialDelay, timeout, period, errorThreshold, window, failOnRedirect, \
                      bodySnippet, tls, grpcTLS",
@@ -168,43 +168,43 @@ impl Reader<'_, '_> {
         }
     }
 
-    fn say(&mut self, name: &str, message: impl Into<String>) {
-        self.problems.say(format!("{}.{name}", self.at), message);
+    fn report(&mut self, name: &str, message: impl Into<String>) {
+        self.problems.report(format!("{}.{name}", self.at), message);
     }
 
     fn duration(&mut self, name: &str, value: &Value, least: Duration, slot: &mut Duration) {
         let Some(text) = value.as_str() else {
-            return self.say(name, "must be a duration such as 250ms or 1m30s");
+            return self.report(name, "must be a duration such as 250ms or 1m30s");
         };
         match duration::parse(text) {
             Ok(found) if (least..=DAY).contains(&found) => *slot = found,
-            Ok(_) => self.say(name, format!("{text} is not between {least:?} and 24h")),
-            Err(reason) => self.say(name, reason),
+            Ok(_) => self.report(name, format!("{text} is not between {least:?} and 24h")),
+            Err(reason) => self.report(name, reason),
         }
     }
 
     fn number(&mut self, name: &str, value: &Value, least: u64, most: u64) -> Option<u32> {
         let number = value.as_u64().filter(|number| (least..=most).contains(number));
         if number.is_none() {
-            self.say(name, format!("must be a whole number from {least} to {most}"));
+            self.report(name, format!("must be a whole number from {least} to {most}"));
         }
         number.and_then(|number| u32::try_from(number).ok())
     }
 
     fn flag(&mut self, name: &str, value: &Value) -> bool {
         value.as_bool().unwrap_or_else(|| {
-            self.say(name, "must be true or false");
+            self.report(name, "must be true or false");
             false
         })
     }
 
     fn window(&mut self, value: &Value) -> Option<Window> {
         let Some(members) = value.as_object() else {
-            self.say("window", "must be a mapping: {failures: 3, of: 5}");
+            self.report("window", "must be a mapping: {failures: 3, of: 5}");
             return None;
         };
         for name in members.keys().filter(|name| *name != "failures" && *name != "of") {
-            self.say(&format!("window.{name}"), "is no setting; there are failures, of");
+            self.report(&format!("window.{name}"), "is no setting; there are failures, of");
         }
         let of = self.number("window.of", &value["of"], 1, WINDOW);
         let failures = self.number("window.failures", &value["failures"], 1, WINDOW);
@@ -213,7 +213,7 @@ impl Reader<'_, '_> {
             of: of?,
         };
         if window.failures > window.of {
-            self.say(
+            self.report(
                 "window.failures",
                 format!("{} is more than the {} of the window", window.failures, window.of),
             );
@@ -224,13 +224,13 @@ impl Reader<'_, '_> {
 
     fn tls(&mut self, value: &Value) -> Tls {
         let Some(members) = value.as_object() else {
-            self.say("tls", "must be a mapping: {verify: true, caFile: /etc/ca.pem}");
+            self.report("tls", "must be a mapping: {verify: true, caFile: /etc/ca.pem}");
             return Tls::Unverified;
         };
         const KNOWN: [&str; 4] = ["verify", "ca", "caFile", "serverName"];
         for name in members.keys().filter(|name| !KNOWN.contains(&name.as_str())) {
             let known = KNOWN.join(", ");
-            self.say(
+            self.report(
                 &format!("tls.{name}"),
                 format!("is no setting; there are {known}"),
             );
@@ -238,7 +238,7 @@ impl Reader<'_, '_> {
         if !self.flag("tls.verify", &value["verify"]) {
             for name in &KNOWN[1..] {
                 if members.contains_key(*name) {
-                    self.say(&format!("tls.{name}"), "needs verify: true");
+                    self.report(&format!("tls.{name}"), "needs verify: true");
                 }
             }
             return Tls::Unverified;
@@ -247,7 +247,7 @@ impl Reader<'_, '_> {
         if let Some(name) = &server_name
             && ServerName::try_from(name.as_str()).is_err()
         {
-            self.say(
+            self.report(
                 "tls.serverName",
                 format!("{name:?} is neither a DNS name nor an address"),
             );
@@ -259,13 +259,13 @@ impl Reader<'_, '_> {
                 Some(read) => match read(Path::new(&file)) {
                     Ok(ca_pem) => self.authorities("tls.caFile", ca_pem, server_name),
                     Err(reason) => {
-                        self.say("tls.caFile", format!("cannot read {file}: {reason}"));
+                        self.report("tls.caFile", format!("cannot read {file}: {reason}"));
                         Tls::Unverified
                     }
                 },
             },
             _ => {
-                self.say("tls", "verify: true needs either ca (PEM) or caFile");
+                self.report("tls", "verify: true needs either ca (PEM) or caFile");
                 Tls::Unverified
             }
         }
@@ -277,8 +277,8 @@ impl Reader<'_, '_> {
             Ok(list) if !list.is_empty() => {
                 return Tls::Verified { ca_pem, server_name };
             }
-            Ok(_) => self.say(name, "holds no certificate; give PEM"),
-            Err(error) => self.say(name, format!("is not PEM: {error}")),
+            Ok(_) => self.report(name, "holds no certificate; give PEM"),
+            Err(error) => self.report(name, format!("is not PEM: {error}")),
         }
         Tls::Unverified
     }
@@ -287,7 +287,7 @@ impl Reader<'_, '_> {
         let value = members.get(name)?;
         let text = value.as_str();
         if text.is_none() {
-            self.say(&format!("tls.{name}"), "must be a string");
+            self.report(&format!("tls.{name}"), "must be a string");
         }
         text.map(str::to_owned)
     }

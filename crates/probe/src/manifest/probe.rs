@@ -23,7 +23,7 @@ pub(super) fn probe(kind: Kind, value: &Value, path: &str, problems: &mut Proble
     let success_threshold = or(number("successThreshold", problems), 1);
     let failure_threshold = or(number("failureThreshold", problems), 3);
     if kind != Kind::Readiness && success_threshold != 1 {
-        problems.say(
+        problems.report(
             format!("{path}.successThreshold"),
             format!("Invalid value: {success_threshold}: must be 1"),
         );
@@ -46,15 +46,15 @@ fn grace(kind: Kind, value: &Value, path: &str, problems: &mut Problems) -> Opti
     let seconds = present(value, name)?;
     let path = format!("{path}.{name}");
     match seconds.as_i64().map(|number| (number, u64::try_from(number))) {
-        Some((number, _)) if kind == Kind::Readiness => problems.say(
+        Some((number, _)) if kind == Kind::Readiness => problems.report(
             path,
             format!("Invalid value: {number}: must not be set for readinessProbes"),
         ),
         Some((_, Ok(seconds))) if seconds > 0 => return Some(Duration::from_secs(seconds)),
         Some((number, _)) => {
-            problems.say(path, format!("Invalid value: {number}: must be greater than 0"));
+            problems.report(path, format!("Invalid value: {number}: must be greater than 0"));
         }
-        None => problems.say(path, "must be a whole number"),
+        None => problems.report(path, "must be a whole number"),
     }
     None
 }
@@ -65,11 +65,11 @@ fn handler(value: &Value, path: &str, problems: &mut Problems) -> Option<Handler
         .into_iter()
         .filter_map(|name| Some((name, present(value, name)?)));
     let Some((name, action)) = found.next() else {
-        problems.say(path, "Required value: must specify a handler type");
+        problems.report(path, "Required value: must specify a handler type");
         return None;
     };
     for (second, _) in found {
-        problems.say(format!("{path}.{second}"), SECOND);
+        problems.report(format!("{path}.{second}"), SECOND);
     }
     let path = format!("{path}.{name}");
     problems.mapping(action, &path)?;
@@ -92,14 +92,14 @@ fn handler(value: &Value, path: &str, problems: &mut Problems) -> Option<Handler
 fn exec(action: &Value, path: &str, problems: &mut Problems) -> Option<Handler> {
     let list = problems.list(action, "command", path);
     if list.is_empty() {
-        problems.say(format!("{path}.command"), "Required value");
+        problems.report(format!("{path}.command"), "Required value");
         return None;
     }
     let mut command = Vec::with_capacity(list.len());
     for (index, word) in list.iter().enumerate() {
         match word {
             Value::String(word) => command.push(word.clone()),
-            _ => problems.say(format!("{path}.command[{index}]"), "must be a string"),
+            _ => problems.report(format!("{path}.command[{index}]"), "must be a string"),
         }
     }
     (command.len() == list.len()).then_some(Handler::Exec { command })
@@ -110,7 +110,7 @@ fn http(action: &Value, path: &str, problems: &mut Problems) -> Option<Handler> 
         "" | "HTTP" => Scheme::Http,
         "HTTPS" => Scheme::Https,
         other => {
-            problems.say(
+            problems.report(
                 format!("{path}.scheme"),
                 format!("Unsupported value: {other:?}: supported values: \"HTTP\", \"HTTPS\""),
             );
@@ -154,7 +154,7 @@ fn port(action: &Value, path: &str, problems: &mut Problems) -> Option<Port> {
         Some(number) if number.is_i64() => number.as_i64().map(Port::Number),
         None => Some(Port::Number(0)),
         Some(_) => {
-            problems.say(
+            problems.report(
                 format!("{path}.port"),
                 "must be a whole number or the name of a port",
             );
@@ -169,9 +169,9 @@ fn grpc_port(action: &Value, path: &str, problems: &mut Problems) -> Option<u16>
     match number {
         Some(number) => match u16::try_from(number) {
             Ok(port) if port > 0 => return Some(port),
-            _ => problems.say(path, format!("Invalid value: {number}: {PORT}")),
+            _ => problems.report(path, format!("Invalid value: {number}: {PORT}")),
         },
-        None => problems.say(path, "must be a whole number"),
+        None => problems.report(path, "must be a whole number"),
     }
     None
 }

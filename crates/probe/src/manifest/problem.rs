@@ -48,7 +48,7 @@ impl Problems {
     }
 
     /// Something is wrong at a path.
-    pub(super) fn say(&mut self, path: impl Into<String>, message: impl Into<String>) {
+    pub(super) fn report(&mut self, path: impl Into<String>, message: impl Into<String>) {
         self.list.push(Problem {
             path: path.into(),
             message: message.into(),
@@ -61,7 +61,7 @@ impl Problems {
             None => "",
             Some(Value::String(text)) => text,
             Some(_) => {
-                self.say(format!("{path}.{name}"), "must be a string");
+                self.report(format!("{path}.{name}"), "must be a string");
                 ""
             }
         }
@@ -71,12 +71,12 @@ impl Problems {
     pub(super) fn number(&mut self, object: &Value, name: &str, path: &str) -> Option<u32> {
         let value = present(object, name)?;
         match value.as_i64() {
-            Some(number) if number < 0 => self.say(
+            Some(number) if number < 0 => self.report(
                 format!("{path}.{name}"),
                 format!("Invalid value: {number}: must be greater than or equal to 0"),
             ),
             Some(number) if number <= i64::from(i32::MAX) => return u32::try_from(number).ok(),
-            _ => self.say(
+            _ => self.report(
                 format!("{path}.{name}"),
                 "must be a whole number of at most 2147483647",
             ),
@@ -90,7 +90,7 @@ impl Problems {
             None => &[],
             Some(Value::Array(list)) => list,
             Some(_) => {
-                self.say(format!("{path}.{name}"), "must be a list");
+                self.report(format!("{path}.{name}"), "must be a list");
                 &[]
             }
         }
@@ -100,7 +100,7 @@ impl Problems {
     pub(super) fn mapping<'a>(&mut self, value: &'a Value, path: &str) -> Option<&'a Map<String, Value>> {
         let mapping = value.as_object();
         if mapping.is_none() {
-            self.say(path, "must be a mapping");
+            self.report(path, "must be a mapping");
         }
         mapping
     }

@@ -94,7 +94,7 @@ async fn tunnel(live: &Arc<Live>, setup: &MqttTunnel) {
     };
     let (first, connected) = tokio::sync::oneshot::channel();
     let hearts = async {
-        // Hearts begin with the first connection, and go on without one.
+        // MqttHeartbeats begin with the first connection, and go on without one.
         if connected.await.is_ok() {
             outlet.hearts(setup.heart).await;
         }

@@ -144,7 +144,7 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
         }
     }
 
-    /// Worked on without: comes again after its back-off, or `delay`. Tells whether it was given up; one that was
+    /// Worked on without: comes again after its back-off, or `delay`. Returns whether it was given up; one that was
     /// added meanwhile comes again all the same, as a new one.
     pub fn failed(&mut self, key: &K, delay: Option<Duration>, now: Duration) -> bool {
         let Some((again, forgotten, failures)) = self.returned(key) else {

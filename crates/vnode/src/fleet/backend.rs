@@ -17,7 +17,7 @@ pub(crate) struct FleetBackend {
 }
 
 impl FleetBackend {
-    async fn ask<T>(&self, node: &str, question: impl FnOnce(oneshot::Sender<T>) -> Query) -> Option<T> {
+    async fn request<T>(&self, node: &str, question: impl FnOnce(oneshot::Sender<T>) -> Query) -> Option<T> {
         let handle = self.common.directory.node(node)?;
         let (answer, answered) = oneshot::channel();
         handle.send(Message::Query(Box::new(question(answer))));
@@ -32,7 +32,7 @@ fn not_served(node: &str) -> Fault {
 
 impl Backend for FleetBackend {
     fn pods<'a>(&'a self, node: &'a str) -> BoxFuture<'a, Vec<Arc<Pod>>> {
-        Box::pin(async move { self.ask(node, Query::Pods).await.unwrap_or_default() })
+        Box::pin(async move { self.request(node, Query::Pods).await.unwrap_or_default() })
     }
 
     fn container<'a>(&'a self, wanted: &'a Wanted) -> BoxFuture<'a, Result<(PodId, ContainerId), Fault>> {
@@ -41,7 +41,7 @@ impl Backend for FleetBackend {
                 wanted: wanted.clone(),
                 answer,
             };
-            let answered = self.ask(&wanted.node, question).await;
+            let answered = self.request(&wanted.node, question).await;
             answered.unwrap_or_else(|| Err(not_served(&wanted.node)))
         })
     }
@@ -60,7 +60,7 @@ impl Backend for FleetBackend {
                 uid: uid.map(ToOwned::to_owned),
                 answer,
             };
-            let answered = self.ask(node, question).await;
+            let answered = self.request(node, question).await;
             answered.unwrap_or_else(|| Err(not_served(node)))
         })
     }

@@ -246,7 +246,7 @@ impl Directory {
         probed.insert(pod.uid.clone(), (pod, handle));
     }
 
-    /// Tells whether it was probed.
+    /// Returns whether it was probed.
     pub(crate) fn unprobe(&self, uid: &str) -> bool {
         let mut probed = self.probed.write().unwrap_or_else(PoisonError::into_inner);
         probed.remove(uid).is_some()

@@ -31,7 +31,7 @@ pub(crate) struct Probes {
 }
 
 impl Probes {
-    /// Starts the prober, and a task that tells actors what it publishes.
+    /// Starts the prober, and a task that reports to actors what it publishes.
     pub(crate) fn start(
         provider: Arc<dyn Provider>,
         directory: Arc<Directory>,
@@ -148,7 +148,7 @@ impl Prober for Asks {
             return Outcome::error(Verdict::Unknown, "the pod is over");
         };
         let most = attempt.probe.timeout.saturating_mul(attempt.tries()) + SLACK;
-        let asking = AssertUnwindSafe(self.ask(pod, attempt)).catch_unwind();
+        let asking = AssertUnwindSafe(self.attempt(pod, attempt)).catch_unwind();
         let asking = handle.term.run(tokio::time::timeout(most, asking));
         match asking.await {
             // It counts for nothing, and the pod is forgotten in a moment.
@@ -168,7 +168,7 @@ impl Prober for Asks {
 }
 
 impl Asks {
-    async fn ask(&self, pod: PodId, attempt: &Attempt) -> Outcome {
+    async fn attempt(&self, pod: PodId, attempt: &Attempt) -> Outcome {
         if !matches!(attempt.probe.handler, Handler::Exec { .. })
             && let Some(asked) = self.provider.probe(&pod, attempt)
         {

@@ -266,7 +266,7 @@ impl Supervisor {
         self.actors.insert(node, Serving { stop, ended });
     }
 
-    /// Tells an actor to end; what waits for its end.
+    /// Asks an actor to end; what waits for its end.
     fn end(&self, node: &str) -> Option<CancellationToken> {
         let serving = self.actors.get(node)?;
         serving.stop.cancel();
@@ -312,7 +312,7 @@ impl Stage {
         }
     }
 
-    /// Serves by one actor; tells whether it has ended as it should.
+    /// Serves by one actor; returns whether it has ended as it should.
     async fn act(&self, node: &Arc<str>) -> bool {
         let number = self.next.fetch_add(1, Ordering::Relaxed) + 1;
         // What an actor that had a defect has begun ends with it.
@@ -363,7 +363,7 @@ fn open(listeners: &Listeners, node: &str, term: &Term) -> Option<SocketAddr> {
     }
 }
 
-/// Tells whether the objects are gone; they may not be when `stop` came first. A try that is under way is waited for.
+/// Returns whether the objects are gone; they may not be when `stop` came first. A try that is under way is waited for.
 async fn delete_node(node_writer: &NodeWriter, node: &str, stop: &CancellationToken) -> bool {
     let mut pause = AGAIN;
     while !stop.is_cancelled() {

@@ -46,7 +46,7 @@ impl Wheel {
         Self { orders }
     }
 
-    /// Tells `handle` after `delay`. Replaces an earlier time.
+    /// Notifies `handle` after `delay`. Replaces an earlier time.
     pub(crate) fn set(&self, handle: &Arc<Handle>, timer: Timer, delay: Duration) {
         let at = Instant::now() + delay.min(LONGEST);
         // The wheel ends with the fleet, and so does whoever waits for it.

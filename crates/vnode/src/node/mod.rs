@@ -72,7 +72,7 @@ impl NodeWriter {
         &self.shared.client
     }
 
-    /// Does it and tells how it went; `None` for actions without an answer, which are the caller's to do. Never takes
+    /// Does it and returns how it went; `None` for actions without an answer, which are the caller's to do. Never takes
     /// longer than 10 s once a registration's turn has come. A request that the gate refuses has failed like any other.
     pub async fn perform(&self, node: &str, action: Action) -> Option<Input> {
         Some(match action {

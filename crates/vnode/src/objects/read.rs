@@ -119,7 +119,7 @@ impl Reader {
     /// All of a namespace, as the API server has them in memory.
     pub(super) async fn services(&self, namespace: &str) -> Result<Fetched<Vec<Arc<Service>>>, String> {
         let request = requests::<Service>(namespace).list(&ListParams::default().match_any());
-        let read = self.ask::<ObjectList<Service>>(request).await;
+        let read = self.request::<ObjectList<Service>>(request).await;
         let (list, size) =
             read.map_err(|error| format!("cannot list services of namespace {namespace}: {error}"))?;
         let services = list.items.into_iter().map(|service| Arc::new(essence(service)));
@@ -143,7 +143,7 @@ impl Reader {
             &PostParams::default(),
             body,
         );
-        self.ask(request).await.map(|(answer, _)| answer)
+        self.request(request).await.map(|(answer, _)| answer)
     }
 
     async fn object<T>(&self, namespace: &str, name: &str) -> Result<(Option<T>, usize), ReadError>
@@ -151,7 +151,7 @@ impl Reader {
         T: Resource<DynamicType = ()> + DeserializeOwned,
     {
         let request = requests::<T>(namespace).get(name, &GetParams::default());
-        match self.ask(request).await {
+        match self.request(request).await {
             Ok((object, size)) => Ok((Some(object), size)),
             Err(ReadError::NotFound(_)) => Ok((None, 0)),
             Err(error) => Err(error),
@@ -159,7 +159,7 @@ impl Reader {
     }
 
     /// By way of text, because the client writes a body that it cannot decode to the log.
-    async fn ask<T: DeserializeOwned>(
+    async fn request<T: DeserializeOwned>(
         &self,
         request: Result<Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<(T, usize), ReadError> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// A Lease of the group as it was read.
 #[derive(Clone, Debug)]
-pub(super) struct Sighting {
+pub(super) struct SeenLease {
     pub(super) name: String,
     pub(super) version: String,
     pub(super) holder: String,
@@ -34,9 +34,9 @@ pub(super) struct Patience {
 
 impl Members {
     /// Takes note of all Leases there are, and says what that means for `slots` slots, whose Leases are named by `slot_name`.
-    pub(super) fn look(
+    pub(super) fn observe(
         &mut self,
-        leases: &[Sighting],
+        leases: &[SeenLease],
         me: &str,
         slots: &[String],
         patience: Patience,
@@ -106,8 +106,8 @@ mod tests {
         free: Duration::from_secs(14),
     };
 
-    fn lease(name: &str, version: u32, holder: &str) -> Sighting {
-        Sighting {
+    fn lease(name: &str, version: u32, holder: &str) -> SeenLease {
+        SeenLease {
             name: name.to_owned(),
             version: version.to_string(),
             holder: holder.to_owned(),
@@ -115,24 +115,24 @@ mod tests {
         }
     }
 
-    fn look(members: &mut Members, leases: &[Sighting], seconds: u64) -> View {
+    fn observe(members: &mut Members, leases: &[SeenLease], seconds: u64) -> View {
         let slots = ["s-0".to_owned(), "s-1".to_owned()];
-        members.look(leases, "me", &slots, PATIENCE, Duration::from_secs(seconds))
+        members.observe(leases, "me", &slots, PATIENCE, Duration::from_secs(seconds))
     }
 
     #[test]
     fn who_is_not_seen_to_renew_is_dead() {
         let mut members = Members::default();
         let dead = [lease("s-you", 1, "you"), lease("s-0", 2, "you")];
-        let view = look(&mut members, &dead, 0);
+        let view = observe(&mut members, &dead, 0);
         assert!(view.members.contains("you"));
         assert_eq!(view.holders, [Some("you".to_owned()), None]);
-        let view = look(&mut members, &dead, 7);
+        let view = observe(&mut members, &dead, 7);
         assert!(view.members.contains("you"));
-        let view = look(&mut members, &dead, 8);
+        let view = observe(&mut members, &dead, 8);
         assert_eq!(view.members, BTreeSet::from(["me".to_owned()]));
         assert_eq!(view.holders, [None, None]);
-        let view = look(
+        let view = observe(
             &mut members,
             &[lease("s-you", 3, "you"), lease("s-0", 2, "you")],
             9,
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn who_holds_without_taking_part_is_leaving() {
         let mut members = Members::default();
-        let view = look(&mut members, &[lease("s-0", 2, "you"), lease("s-1", 2, "")], 0);
+        let view = observe(&mut members, &[lease("s-0", 2, "you"), lease("s-1", 2, "")], 0);
         assert_eq!(view.members, BTreeSet::from(["me".to_owned()]));
         assert_eq!(view.holders, [Some("you".to_owned()), None]);
     }
@@ -151,34 +151,34 @@ mod tests {
     #[test]
     fn who_is_alive_and_counts_other_slots_is_a_misfit() {
         let mut members = Members::default();
-        let says = |version, holder: &str, count: &str| Sighting {
+        let held = |version, holder: &str, count: &str| SeenLease {
             count: Some(count.to_owned()),
             ..lease("s-m", version, holder)
         };
         let misfit = Some(("you".to_owned(), "16".to_owned()));
-        assert_eq!(look(&mut members, &[says(1, "you", "16")], 0).misfit, misfit);
-        assert_eq!(look(&mut members, &[says(1, "you", "16")], 7).misfit, misfit);
+        assert_eq!(observe(&mut members, &[held(1, "you", "16")], 0).misfit, misfit);
+        assert_eq!(observe(&mut members, &[held(1, "you", "16")], 7).misfit, misfit);
         assert_eq!(
-            look(&mut members, &[says(1, "you", "16")], 8).misfit,
+            observe(&mut members, &[held(1, "you", "16")], 8).misfit,
             None,
             "dead"
         );
-        assert_eq!(look(&mut members, &[says(2, "you", "2")], 9).misfit, None);
-        let earlier = says(3, "me", "16");
+        assert_eq!(observe(&mut members, &[held(2, "you", "2")], 9).misfit, None);
+        let earlier = held(3, "me", "16");
         assert_eq!(
-            look(&mut members, &[earlier], 10).misfit,
+            observe(&mut members, &[earlier], 10).misfit,
             None,
             "this one, before"
         );
-        assert_eq!(look(&mut members, &[lease("s-m", 4, "you")], 11).misfit, None);
+        assert_eq!(observe(&mut members, &[lease("s-m", 4, "you")], 11).misfit, None);
     }
 
     #[test]
     fn a_slot_that_stays_free_is_an_orphan() {
         let mut members = Members::default();
         let taken = [lease("s-0", 1, "me")];
-        assert!(look(&mut members, &taken, 0).orphans.is_empty());
-        assert!(look(&mut members, &taken, 13).orphans.is_empty());
-        assert_eq!(look(&mut members, &taken, 14).orphans, BTreeSet::from([1]));
+        assert!(observe(&mut members, &taken, 0).orphans.is_empty());
+        assert!(observe(&mut members, &taken, 13).orphans.is_empty());
+        assert_eq!(observe(&mut members, &taken, 14).orphans, BTreeSet::from([1]));
     }
 }

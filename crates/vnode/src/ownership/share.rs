@@ -1,7 +1,7 @@
 //! One replica's part in the sharing: its announcement, what it reads of the others, and what it does about it.
 
 use super::lock::Due;
-use super::members::{Members, Patience, Sighting};
+use super::members::{Members, Patience, SeenLease};
 use super::{Change, fnv, slot};
 use evenkeel_api::names;
 use evenkeel_election::clock::{Clock as _, SystemClock};
@@ -203,7 +203,7 @@ impl Coordinator {
         }
     }
 
-    /// Announces this replica where asked to, reads the others, and divides anew. Tells whether it could.
+    /// Announces this replica where asked to, reads the others, and divides anew. Returns whether it could.
     async fn resync(&mut self, announces: bool) -> bool {
         let timeout = self.group.election.request_timeout();
         let read = tokio::time::timeout(timeout, async {
@@ -280,9 +280,9 @@ impl Coordinator {
     async fn divide(&mut self, found: Vec<Lease>) {
         let now = SystemClock.boot();
         let me = self.group.election.identity.clone();
-        let sightings: Vec<Sighting> = found
+        let leases: Vec<SeenLease> = found
             .into_iter()
-            .map(|lease| Sighting {
+            .map(|lease| SeenLease {
                 count: lease
                     .metadata
                     .annotations
@@ -304,7 +304,7 @@ impl Coordinator {
             alive: lease_duration.saturating_sub(retry_period),
             free: lease_duration + retry_period * 2,
         };
-        let view = self.members.look(&sightings, &me, &self.slots, patience, now);
+        let view = self.members.observe(&leases, &me, &self.slots, patience, now);
         self.judge(view.misfit.clone());
         let plan = view.plan(&me);
         self.wanted.send_if_modified(|wanted| {
@@ -331,7 +331,7 @@ impl Coordinator {
                 give_back.notify_one();
             }
         }
-        self.sweep(&sightings, now).await;
+        self.sweep(&leases, now).await;
     }
 
     /// Says once that a replica counts other slots, and once that none does any more.
@@ -354,8 +354,8 @@ impl Coordinator {
     }
 
     /// Deletes the announcements of replicas that are long dead.
-    async fn sweep(&self, sightings: &[Sighting], now: Duration) {
-        for lease in sightings {
+    async fn sweep(&self, leases: &[SeenLease], now: Duration) {
+        for lease in leases {
             if self.slots.contains(&lease.name) || self.members.silence(&lease.name, now) < FORGOTTEN {
                 continue;
             }

@@ -6,7 +6,7 @@ use super::message::{Ended, Message, OwnList, Seen};
 use super::packed::Packed;
 use super::panic_text;
 use super::perform::{Errand, interrupted};
-use super::strays::Sightings;
+use super::strays::Strays;
 use crate::core::env::Location;
 use crate::core::node as core_node;
 use crate::core::pod::{Action, Input, Machine, ProbeOrder, Settings};
@@ -45,7 +45,7 @@ pub(crate) struct Actor {
     pub(super) pods: HashMap<Arc<str>, Box<Entry>>,
     /// Pods that are over, but whose object the watch may show yet, with the latest list when they were forgotten.
     over: HashMap<Arc<str>, u32>,
-    pub(super) sightings: Sightings,
+    pub(super) strays: Strays,
     /// Of the latest machine.
     serial: u32,
 }
@@ -103,13 +103,13 @@ impl Actor {
             gathered: Some(Gathered::default()),
             pods: HashMap::new(),
             over: HashMap::new(),
-            sightings: Sightings::default(),
+            strays: Strays::default(),
             serial: 0,
         }
     }
 
     /// Serves until it is stopped. Pods and the node stay as they are; the provider is told that another may serve them.
-    /// Tells whether it was stopped, and not ended by a defect.
+    /// Returns whether it was stopped, and not ended by a defect.
     pub(crate) async fn run(mut self: Box<Self>) -> bool {
         self.common.metrics.nodes(1);
         let begin = core_node::Input::Begin(self.address);
@@ -123,7 +123,7 @@ impl Actor {
         well
     }
 
-    /// Does it, and tells whether it came to its end. After a panic nobody knows what the actor's state is worth.
+    /// Does it, and returns whether it came to its end. After a panic nobody knows what the actor's state is worth.
     fn guarded(&mut self, work: impl FnOnce(&mut Self)) -> bool {
         let done = std::panic::catch_unwind(AssertUnwindSafe(|| work(self)));
         if let Err(panic) = &done {
@@ -168,7 +168,7 @@ impl Actor {
             Message::Listed(epoch) => self.listed(epoch),
             Message::OwnList(list) => self.own_list(*list),
             Message::Tick(Timer::Node) => self.step_node(core_node::Input::Tick),
-            Message::Tick(Timer::Strays) => self.look_for_strays(),
+            Message::Tick(Timer::Strays) => self.list_for_strays(),
             Message::Tick(Timer::Pod(uid)) => self.step(&uid, Input::Tick),
             Message::Ended(ended) => self.ended(*ended),
             Message::Told(uid, input) => self.step(&uid, *input),
@@ -176,7 +176,7 @@ impl Actor {
                 let (id, container, observed) = *observed;
                 self.observed(&id, container, observed);
             }
-            Message::Looked(looked) => self.looked(*looked),
+            Message::Rechecked(rechecked) => self.rechecked(*rechecked),
             Message::Stirred => self.stirred(),
             Message::Node(input) => self.step_node(*input),
             Message::Strays(list) => self.compare(*list),
@@ -373,7 +373,7 @@ impl Actor {
         self.step(&ended.uid, ended.input);
     }
 
-    /// Tells a pod's machine, and does what it asks for.
+    /// Passes it to a pod's machine, and does what that asks for.
     pub(super) fn step(&mut self, uid: &Arc<str>, input: Input) {
         let Some(entry) = self.pods.get(uid) else {
             return;

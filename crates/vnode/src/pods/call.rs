@@ -57,14 +57,19 @@ impl Calls {
     /// Asks the provider. The call runs in a task of its own, so that one that blocks its thread is late like any other;
     /// it is told to end when it is late, when its node is stopped, and when nobody waits for it any more. While the
     /// slot's gate is closed it is not made at all, and one that is under way takes no further step.
-    pub(crate) async fn ask<T, F>(&self, call: &'static str, deadline: Duration, asked: F) -> Result<T, Fault>
+    pub(crate) async fn run<T, F>(
+        &self,
+        call: &'static str,
+        deadline: Duration,
+        future: F,
+    ) -> Result<T, Fault>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, Fault>> + Send + 'static,
     {
         let begun = Instant::now();
         let term = self.shared.term.clone();
-        let task = async move { term.run(asked).await }.in_current_span();
+        let task = async move { term.run(future).await }.in_current_span();
         let task = AbortOnDropHandle::new(self.shared.term.tasks().spawn(task));
         let (result, answer) = match tokio::time::timeout(deadline, task).await {
             Ok(Ok(None)) => {
@@ -99,7 +104,7 @@ impl Calls {
         answer
     }
 
-    /// Waits until nothing is left, streams and probes of the node included, for `most` at the longest; tells whether
+    /// Waits until nothing is left, streams and probes of the node included, for `most` at the longest; returns whether
     /// nothing is. To be called once all is stopped.
     pub(crate) async fn ended(&self, most: Duration) -> bool {
         self.shared.term.ended(most).await
@@ -128,9 +133,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_call_that_hangs_is_a_fault_that_may_pass() {
-        let asked = std::future::pending::<Result<(), Fault>>();
+        let future = std::future::pending::<Result<(), Fault>>();
         let fault = calls()
-            .ask("create", Duration::from_secs(120), asked)
+            .run("create", Duration::from_secs(120), future)
             .await
             .unwrap_err();
         assert_eq!((fault.kind, fault.reason.as_str()), (FaultKind::Later, LATE));
@@ -144,9 +149,9 @@ mod tests {
             ownership::term(CancellationToken::new(), Some(gate.clone())),
             Metrics::new(),
         );
-        let asked = || async { Ok::<_, Fault>(()) };
+        let future = || async { Ok::<_, Fault>(()) };
         let refused = async |calls: &Calls| {
-            let fault = calls.ask("delete", Duration::from_secs(9), asked()).await;
+            let fault = calls.run("delete", Duration::from_secs(9), future()).await;
             let fault = fault.unwrap_err();
             (fault.kind, fault.reason)
         };
@@ -157,7 +162,12 @@ mod tests {
             transitions: 1,
         };
         gate.open(term, Duration::MAX);
-        assert!(calls.ask("delete", Duration::from_secs(9), asked()).await.is_ok());
+        assert!(
+            calls
+                .run("delete", Duration::from_secs(9), future())
+                .await
+                .is_ok()
+        );
         gate.close();
         assert_eq!(refused(&calls).await, fenced);
     }
@@ -176,12 +186,12 @@ mod tests {
         gate.open(term, Duration::MAX);
         let (go_on, wait) = tokio::sync::oneshot::channel();
         let (done, stepped) = tokio::sync::oneshot::channel();
-        let asked = async move {
+        let future = async move {
             let _ = wait.await;
             let _ = done.send(());
             Ok(())
         };
-        let asking = calls.ask("create", Duration::from_secs(600), asked);
+        let asking = calls.run("create", Duration::from_secs(600), future);
         let closing = async {
             tokio::task::yield_now().await;
             gate.close();
@@ -199,7 +209,7 @@ mod tests {
     async fn a_panic_is_a_fault_that_may_pass() {
         let panics = async || -> Result<(), Fault> { panic!("no such base") };
         let fault = calls()
-            .ask("start", Duration::from_secs(9), panics())
+            .run("start", Duration::from_secs(9), panics())
             .await
             .unwrap_err();
         assert_eq!((fault.kind, fault.reason.as_str()), (FaultKind::Later, PANICKED));
@@ -213,11 +223,11 @@ mod tests {
         let (held, mut dropped) = tokio::sync::oneshot::channel::<()>();
         let asking = calls.clone();
         calls.spawn("a call", async move {
-            let asked = async move {
+            let future = async move {
                 let _held = held;
                 std::future::pending::<Result<(), Fault>>().await
             };
-            let _ = asking.ask("stop", Duration::from_secs(600), asked).await;
+            let _ = asking.run("stop", Duration::from_secs(600), future).await;
         });
         tokio::task::yield_now().await;
         assert!(dropped.try_recv().is_err());

@@ -29,7 +29,7 @@ pub(super) struct Entry {
     /// The object is gone from the API server.
     pub(super) gone: bool,
     /// The provider is being asked about it, after a report that could not be.
-    pub(super) looking: bool,
+    pub(super) rechecking: bool,
     pub(super) calls: Line,
     pub(super) phase: Phase,
 }
@@ -140,7 +140,7 @@ impl Entry {
             packed: Packed::new(&seen.pod),
             open: None,
             gone: false,
-            looking: false,
+            rechecking: false,
             calls: Line::default(),
             phase: Phase::of(
                 seen.pod

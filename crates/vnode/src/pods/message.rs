@@ -31,7 +31,7 @@ pub(crate) enum Message {
     /// The provider reports of a container.
     Observed(Box<(PodId, Arc<str>, Observed)>),
     /// What the provider said when it was asked after a report that could not be.
-    Looked(Box<Looked>),
+    Rechecked(Box<Rechecked>),
     /// The provider says that the node may have changed.
     Stirred,
     /// Something happened to the node.
@@ -75,7 +75,7 @@ pub(crate) struct Ended {
 
 /// The end of a look at a pod.
 #[derive(Debug)]
-pub(crate) struct Looked {
+pub(crate) struct Rechecked {
     pub(crate) uid: Arc<str>,
     /// Which machine's; another may have taken its place.
     pub(crate) serial: u32,

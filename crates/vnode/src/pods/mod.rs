@@ -8,7 +8,6 @@ mod call;
 mod check;
 mod entry;
 mod limit;
-mod look;
 #[cfg(test)]
 mod memory;
 mod message;
@@ -16,6 +15,7 @@ mod node;
 mod packed;
 mod perform;
 mod queries;
+mod report;
 mod strays;
 mod writer;
 

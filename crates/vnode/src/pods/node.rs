@@ -9,7 +9,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 impl Actor {
-    /// Tells the node's machine, and does what it asks for.
+    /// Passes it to the node's machine, and does what that asks for.
     pub(super) fn step_node(&mut self, input: Input) {
         if let Input::Pinged(result) = &input {
             self.handle.heard();
@@ -48,8 +48,8 @@ impl Actor {
                 let deadline = self.common.options.nodes.ping_timeout;
                 let (calls, handle) = (self.calls.clone(), self.handle.clone());
                 self.calls.spawn("a ping", async move {
-                    let asked = async move { provider.ping(&node).await };
-                    let result = calls.ask("ping", deadline, asked).await;
+                    let call = async move { provider.ping(&node).await };
+                    let result = calls.run("ping", deadline, call).await;
                     handle.send(Message::Node(Box::new(Input::Pinged(result))));
                 });
             }

@@ -71,8 +71,8 @@ impl Errand {
             },
             Call::Delete => {
                 let (deadline, id) = (self.common.options.call, self.id);
-                let asked = async move { provider.delete(&id).await };
-                Input::Deleted(self.calls.ask("delete", deadline, asked).await)
+                let call = async move { provider.delete(&id).await };
+                Input::Deleted(self.calls.run("delete", deadline, call).await)
             }
         }
     }
@@ -87,7 +87,7 @@ impl Errand {
 
     async fn adopt(self, provider: Arc<dyn Provider>) -> Result<Option<PodState>, Fault> {
         let (request, clock) = (self.request()?, self.common.clock);
-        let asked = async move {
+        let call = async move {
             let mut state = provider.status(&request).await?;
             if let Some(state) = &mut state {
                 check::state(&request.pod, state, timestamp(clock.now()))
@@ -95,13 +95,13 @@ impl Errand {
             }
             Ok(state)
         };
-        self.calls.ask("status", self.common.options.call, asked).await
+        self.calls.run("status", self.common.options.call, call).await
     }
 
     async fn update(self, provider: Arc<dyn Provider>) -> Result<(), Fault> {
         let request = self.request()?;
-        let asked = async move { provider.update(&request).await };
-        self.calls.ask("update", self.common.options.call, asked).await
+        let call = async move { provider.update(&request).await };
+        self.calls.run("update", self.common.options.call, call).await
     }
 
     async fn create(self, provider: Arc<dyn Provider>) -> Result<Sandbox, Trouble> {
@@ -114,12 +114,12 @@ impl Errand {
             self.common.events.about_pod(&self.id, events);
             volumes?;
         }
-        let asked = async move {
+        let call = async move {
             let sandbox = provider.create(&request).await?;
             check::sandbox(&sandbox).map_err(|why| check::fault("create", &request.id, why))?;
             Ok(sandbox)
         };
-        let created = self.calls.ask("create", self.common.options.call, asked).await;
+        let created = self.calls.run("create", self.common.options.call, call).await;
         created.map_err(Trouble::Fault)
     }
 
@@ -163,7 +163,7 @@ impl Errand {
             sandbox: self.sandbox,
         };
         let (taken, clock) = (self.taken, self.common.clock);
-        let asked = async move {
+        let call = async move {
             let mut started = provider.start(&request).await?;
             let scheme = provider.runtime().name;
             check::started(
@@ -176,7 +176,7 @@ impl Errand {
             .map_err(|why| check::fault("start", &request.pod.id, why))?;
             Ok(started)
         };
-        let started = self.calls.ask("start", self.common.options.call, asked).await;
+        let started = self.calls.run("start", self.common.options.call, call).await;
         started.map_err(Trouble::Fault)
     }
 
@@ -188,12 +188,12 @@ impl Errand {
     ) -> Result<Exit, Fault> {
         let (id, clock) = (self.id, self.common.clock);
         let deadline = self.common.options.call.saturating_add(grace);
-        let asked = async move {
+        let call = async move {
             let mut exit = provider.stop(&id, &container, grace).await?;
             check::exit(&mut exit, timestamp(clock.now())).map_err(|why| check::fault("stop", &id, why))?;
             Ok(exit)
         };
-        self.calls.ask("stop", deadline, asked).await
+        self.calls.run("stop", deadline, call).await
     }
 }
 

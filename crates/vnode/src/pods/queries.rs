@@ -76,13 +76,13 @@ impl Actor {
     }
 
     /// Asks the provider what it has.
-    pub(super) fn look_for_strays(&self) {
+    pub(super) fn list_for_strays(&self) {
         let (provider, node) = (self.common.provider.clone(), self.handle.name.clone());
         let (calls, handle) = (self.calls.clone(), self.handle.clone());
         let deadline = self.common.options.call;
-        self.calls.spawn("a look for strays", async move {
-            let asked = async move { provider.list(&node).await };
-            let list = calls.ask("list", deadline, asked).await;
+        self.calls.spawn("a list for strays", async move {
+            let call = async move { provider.list(&node).await };
+            let list = calls.run("list", deadline, call).await;
             handle.send(Message::Strays(Box::new(list)));
         });
     }
@@ -100,9 +100,9 @@ impl Actor {
             ),
             // Nobody knows whether they are unknown.
             Ok(_) if !live => {}
-            Ok(pods) => self.sighted(pods),
+            Ok(pods) => self.inspect_for_strays(pods),
         }
-        let next = if live && self.sightings.pending() {
+        let next = if live && self.strays.pending() {
             strays.apart
         } else {
             self.spread(strays.every)
@@ -110,7 +110,7 @@ impl Actor {
         self.common.wheel.set(&self.handle, Timer::Strays, next);
     }
 
-    fn sighted(&mut self, pods: Vec<PodId>) {
+    fn inspect_for_strays(&mut self, pods: Vec<PodId>) {
         let mut seen = BTreeSet::new();
         let mut unknown = Vec::new();
         for pod in pods {
@@ -122,7 +122,7 @@ impl Actor {
         }
         let uids: Vec<Arc<str>> = unknown.iter().map(|pod| pod.uid.clone()).collect();
         let now = self.common.clock.now().mono;
-        let found = self.sightings.look(&uids, now, self.common.options.strays.apart);
+        let found = self.strays.inspect(&uids, now, self.common.options.strays.apart);
         for index in found.new {
             let pod = &unknown[index];
             self.common.metrics.stray(StrayResult::Sighted);
@@ -141,15 +141,15 @@ impl Actor {
             let deleted = is_unknown(&common.client, &pod).await && {
                 tracing::warn!(%pod, %uid, node = %pod.node, "deleting a pod that the API server does not know from the provider");
                 let provider = common.provider.clone();
-                let asked = async move { provider.delete(&pod).await };
-                calls.ask("delete", common.options.call, asked).await.is_ok()
+                let call = async move { provider.delete(&pod).await };
+                calls.run("delete", common.options.call, call).await.is_ok()
             };
             handle.send(Message::Stray(uid, deleted));
         });
     }
 
     pub(super) fn stray(&mut self, uid: &str, deleted: bool) {
-        self.sightings.dealt(uid);
+        self.strays.dealt(uid);
         if deleted {
             self.common.metrics.stray(StrayResult::Deleted);
         }

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 /// What was sighted, by UID.
 #[derive(Debug, Default)]
-pub(super) struct Sightings {
-    first: HashMap<Arc<str>, Sighting>,
+pub(super) struct Strays {
+    first: HashMap<Arc<str>, FirstSeen>,
 }
 
 #[derive(Debug)]
-struct Sighting {
+struct FirstSeen {
     at: Duration,
     /// It is being dealt with.
     taken: bool,
@@ -30,25 +30,24 @@ pub(super) struct Found {
     pub(super) due: Vec<usize>,
 }
 
-impl Sightings {
+impl Strays {
     /// Pods that were found unknown at a time; `apart`: how long the first sighting must be ago. The answer holds
     /// indices of `unknown`.
-    pub(super) fn look(&mut self, unknown: &[Arc<str>], now: Duration, apart: Duration) -> Found {
-        self.first
-            .retain(|uid, sighting| sighting.taken || unknown.contains(uid));
+    pub(super) fn inspect(&mut self, unknown: &[Arc<str>], now: Duration, apart: Duration) -> Found {
+        self.first.retain(|uid, seen| seen.taken || unknown.contains(uid));
         let mut found = Found::default();
         for (index, uid) in unknown.iter().enumerate() {
             match self.first.get_mut(uid) {
                 None => {
-                    let sighting = Sighting {
+                    let seen = FirstSeen {
                         at: now,
                         taken: false,
                     };
-                    self.first.insert(uid.clone(), sighting);
+                    self.first.insert(uid.clone(), seen);
                     found.new.push(index);
                 }
-                Some(sighting) if !sighting.taken && now.saturating_sub(sighting.at) >= apart => {
-                    sighting.taken = true;
+                Some(seen) if !seen.taken && now.saturating_sub(seen.at) >= apart => {
+                    seen.taken = true;
                     found.due.push(index);
                 }
                 Some(_) => {}
@@ -78,19 +77,19 @@ mod tests {
 
     #[test]
     fn a_stray_is_due_at_its_second_sighting_and_not_before_the_time() {
-        let mut sightings = Sightings::default();
+        let mut strays = Strays::default();
         let unknown: [Arc<str>; 2] = ["a".into(), "b".into()];
-        let mut look = |unknown: &[Arc<str>], at| sightings.look(unknown, seconds(at), seconds(30));
-        assert_eq!(look(&unknown, 0).new, [0, 1]);
-        assert_eq!(look(&unknown[..1], 29), Found::default());
+        let mut inspect = |unknown: &[Arc<str>], at| strays.inspect(unknown, seconds(at), seconds(30));
+        assert_eq!(inspect(&unknown, 0).new, [0, 1]);
+        assert_eq!(inspect(&unknown[..1], 29), Found::default());
         // "b" was known in between, and so is seen for the first time again.
-        let found = look(&unknown, 30);
+        let found = inspect(&unknown, 30);
         assert_eq!((found.new, found.due), (vec![1], vec![0]));
-        assert_eq!(look(&unknown, 59), Found::default());
-        assert_eq!(look(&unknown, 60).due, [1]);
-        sightings.dealt("a");
-        sightings.dealt("b");
-        assert!(!sightings.pending());
-        assert_eq!(sightings.look(&unknown, seconds(90), seconds(30)).new, [0, 1]);
+        assert_eq!(inspect(&unknown, 59), Found::default());
+        assert_eq!(inspect(&unknown, 60).due, [1]);
+        strays.dealt("a");
+        strays.dealt("b");
+        assert!(!strays.pending());
+        assert_eq!(strays.inspect(&unknown, seconds(90), seconds(30)).new, [0, 1]);
     }
 }

@@ -230,7 +230,7 @@ impl Engine {
 
     /// Sends heartbeats at once when the facts about this agent's node change, so that observers and
     /// reporters know of a cut cloud link within milliseconds and not after a period.
-    pub(super) fn tell_if_changed(&mut self, before: Facts) {
+    pub(super) fn report_if_changed(&mut self, before: Facts) {
         if self.facts == before || !self.roster.contains(self.me) {
             return;
         }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::SocketAddr;
 
-/// What the caller tells the engine.
+/// What the caller reports to the engine.
 #[derive(Debug)]
 pub enum Input<'a> {
     /// A datagram arrived.

@@ -66,7 +66,7 @@ impl Engine {
 
     /// This agent may be voted dead soon: it lost so much of its zone, or more of it than before. A write
     /// that failed keeps its back-off.
-    pub(super) fn prove_unasked(&mut self) {
+    pub(super) fn prove_unrequested(&mut self) {
         self.unasked = UNASKED;
         self.unasked_since = Some(self.now);
         let waits = match self.proof {
@@ -80,10 +80,10 @@ impl Engine {
     }
 
     /// This agent is asked whether it lives.
-    pub(super) fn prove_when_asked(&mut self) {
+    pub(super) fn prove_when_requested(&mut self) {
         let lately = |since| self.now.since(since) < ASKED_EVERY_MS;
         if !self.unasked_since.is_some_and(lately) {
-            self.prove_unasked();
+            self.prove_unrequested();
         }
     }
 

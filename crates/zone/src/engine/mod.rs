@@ -196,13 +196,13 @@ impl Engine {
             Input::Facts { kubelet, runtime } => {
                 let before = self.facts;
                 (self.facts.kubelet, self.facts.runtime) = (kubelet, runtime);
-                self.tell_if_changed(before);
+                self.report_if_changed(before);
             }
             Input::CloudContact => {
                 let before = self.facts;
                 self.cloud_contact = Some(self.now);
                 self.facts.cloud = Link::Up;
-                self.tell_if_changed(before);
+                self.report_if_changed(before);
             }
             Input::Checked {
                 round,
@@ -263,7 +263,7 @@ impl Engine {
         }
         let before = self.facts;
         self.facts.cloud = self.cloud_link();
-        self.tell_if_changed(before);
+        self.report_if_changed(before);
         self.tick_watches();
         self.judge_myself();
         self.tick_votes();
@@ -311,7 +311,7 @@ impl Engine {
         let may_be_smaller = !in_reach || !self.roster.all_pairs() && within * 3 < watched * 2;
         let loses_more = within < std::mem::replace(&mut self.within, within);
         if may_be_smaller && (loses_more || !self.may_be_smaller) {
-            self.prove_unasked();
+            self.prove_unrequested();
         }
         self.may_be_smaller = may_be_smaller;
         self.on_smaller_side = !in_reach;

@@ -81,7 +81,7 @@ pub(super) struct Held {
 struct Round {
     nonce: Nonce,
     began: Millis,
-    asked: Millis,
+    requested: Millis,
     open: BTreeMap<MemberId, BTreeMap<MemberId, (Vote, String)>>,
 }
 
@@ -341,14 +341,14 @@ impl Engine {
         self.reporter.rounds.push(Round {
             nonce,
             began: now,
-            asked: now,
+            requested: now,
             open,
         });
-        self.ask(nonce, &due, &BTreeSet::new());
+        self.request_ballots(nonce, &due, &BTreeSet::new());
     }
 
     /// Asks everybody who has a vote on any of the suspects, the suspects too, and this agent itself.
-    fn ask(&mut self, round: Nonce, suspects: &[MemberId], answered: &BTreeSet<MemberId>) {
+    fn request_ballots(&mut self, round: Nonce, suspects: &[MemberId], answered: &BTreeSet<MemberId>) {
         let mut voters: BTreeSet<MemberId> = suspects.iter().copied().collect();
         for suspect in suspects {
             voters.extend(self.roster.electorate(*suspect).voters);
@@ -392,8 +392,8 @@ impl Engine {
             for suspect in &open {
                 self.finish(round, *suspect, over);
             }
-            if !round.open.is_empty() && self.now.since(round.asked) >= ASK_AGAIN_MS {
-                round.asked = self.now;
+            if !round.open.is_empty() && self.now.since(round.requested) >= ASK_AGAIN_MS {
+                round.requested = self.now;
                 let open: Vec<MemberId> = round.open.keys().copied().collect();
                 let all = |voter: &MemberId| round.open.values().all(|votes| votes.contains_key(voter));
                 let answered = self
@@ -403,7 +403,7 @@ impl Engine {
                     .map(|member| member.id)
                     .filter(all)
                     .collect();
-                self.ask(round.nonce, &open, &answered);
+                self.request_ballots(round.nonce, &open, &answered);
             }
         }
         rounds.retain(|round| !round.open.is_empty());

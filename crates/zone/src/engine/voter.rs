@@ -97,7 +97,7 @@ impl Engine {
             return;
         }
         if suspect == self.me {
-            self.prove_when_asked();
+            self.prove_when_requested();
             let facts = self.facts;
             self.cast(question, asker, Answer::Yes, facts, 0);
             return;

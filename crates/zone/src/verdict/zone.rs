@@ -30,7 +30,7 @@ pub(super) struct Zone {
 /// What is held of one node. Newer evidence replaces older; nothing else takes evidence away (hazard 40).
 #[derive(Debug, Default)]
 struct Held {
-    word: Word,
+    conclusion: Conclusion,
     /// The statements that the word rests on, as published.
     accepted: Vec<String>,
     /// When this death began, for storms.
@@ -42,7 +42,7 @@ struct Held {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Word {
+enum Conclusion {
     #[default]
     Nothing,
     Alive(Nonce, Alive),
@@ -50,7 +50,7 @@ enum Word {
     OneShort(Death),
 }
 
-impl Word {
+impl Conclusion {
     fn round(&self) -> Option<Nonce> {
         match self {
             Self::Nothing => None,
@@ -94,13 +94,13 @@ impl Zone {
         let Some(held) = self.nodes.get(&id) else {
             return Verdict::None(NoVerdict::NotListed);
         };
-        match held.word {
-            Word::Alive(_, alive) => Verdict::Alive(alive),
-            Word::Dead(death) => Verdict::Dead(death),
-            Word::OneShort(death) => Verdict::OneShort(death),
-            Word::Nothing if held.refused => Verdict::None(NoVerdict::Refused),
-            Word::Nothing if held.undecided => Verdict::None(NoVerdict::NoMajority),
-            Word::Nothing => Verdict::None(NoVerdict::NotListed),
+        match held.conclusion {
+            Conclusion::Alive(_, alive) => Verdict::Alive(alive),
+            Conclusion::Dead(death) => Verdict::Dead(death),
+            Conclusion::OneShort(death) => Verdict::OneShort(death),
+            Conclusion::Nothing if held.refused => Verdict::None(NoVerdict::Refused),
+            Conclusion::Nothing if held.undecided => Verdict::None(NoVerdict::NoMajority),
+            Conclusion::Nothing => Verdict::None(NoVerdict::NotListed),
         }
     }
 
@@ -180,7 +180,7 @@ impl Zone {
     ) -> Result<(), Refusal> {
         let first = !self.reported;
         let id = MemberId::of(&node.uid);
-        let standing = self.nodes.get(&id).and_then(|held| held.word.round());
+        let standing = self.nodes.get(&id).and_then(|held| held.conclusion.round());
         let newest = &self.newest;
         // Newer than anything seen of this voter about this node, or part of the very evidence that stands.
         let fresh = |voter: MemberId, sequence: u64, round: Nonce| {
@@ -191,15 +191,15 @@ impl Zone {
         // Without having seen the report before, nobody knows when it was written: as old as can be.
         let stated = node.round_age_ms.and_then(|age| u64::try_from(age).ok());
         let round_age = stated.filter(|_| !first).unwrap_or(u64::MAX);
-        let word = match node.verdict {
-            VerdictKind::None => one_short(now, council, id, round_age, &checked).map(Word::OneShort),
+        let conclusion = match node.verdict {
+            VerdictKind::None => one_short(now, council, id, round_age, &checked).map(Conclusion::OneShort),
             VerdictKind::Dead => {
                 let needed = council.current.electorate(id).threshold;
-                Some(Word::Dead(death(now, round_age, needed, &checked)))
+                Some(Conclusion::Dead(death(now, round_age, needed, &checked)))
             }
             VerdictKind::Alive => {
                 let needed = council.current.electorate(id).threshold;
-                Some(Word::Alive(
+                Some(Conclusion::Alive(
                     checked.round,
                     alive(now, round_age, needed, &checked),
                 ))
@@ -208,17 +208,17 @@ impl Zone {
         let held = self.nodes.entry(id).or_default();
         held.refused = false;
         held.undecided = node.verdict == VerdictKind::None;
-        let Some(word) = word else {
+        let Some(conclusion) = conclusion else {
             return Ok(());
         };
         if standing == Some(checked.round) {
             return Ok(());
         }
-        held.died = match word {
-            Word::Dead(_) => held.died.or(Some(now)),
+        held.died = match conclusion {
+            Conclusion::Dead(_) => held.died.or(Some(now)),
             _ => None,
         };
-        held.word = word;
+        held.conclusion = conclusion;
         held.accepted.clone_from(&node.evidence);
         let sequences = checked.votes.iter();
         self.newest

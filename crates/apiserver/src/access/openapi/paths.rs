@@ -36,7 +36,7 @@ struct Operation<'a> {
     /// Schema of the body.
     body: Option<String>,
     query: &'static [(&'static str, &'static str)],
-    /// Tells this operation from all others.
+    /// Distinguishes this operation from all others.
     id: String,
 }
 

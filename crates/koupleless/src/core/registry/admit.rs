@@ -20,7 +20,6 @@ pub(crate) enum Refused {
     Unusable {
         /// The base that the message is about.
         identity: Identity,
-        /// What it claims.
         address: IpAddr,
     },
     /// It speaks for another address.
@@ -31,7 +30,6 @@ pub(crate) enum Refused {
     NotItsAddress {
         /// The base that the message is about.
         identity: Identity,
-        /// What it claims.
         address: IpAddr,
         /// The address that the message came from.
         peer: IpAddr,
@@ -101,7 +99,6 @@ pub(crate) enum Refused {
         identity: Identity,
         /// The node that it has.
         node: Arc<str>,
-        /// The other Node.
         other: Arc<str>,
     },
     /// There are too many bases.
@@ -120,7 +117,7 @@ pub(crate) enum Refused {
 impl Registry {
     /// Whether who is at `address` may speak for a base. `peer`: from where it speaks, where that can be
     /// told.
-    pub(super) fn may_speak(
+    pub(super) fn may_announce(
         &self,
         identity: &Identity,
         address: IpAddr,

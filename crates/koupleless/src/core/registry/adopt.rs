@@ -1,6 +1,6 @@
 //! What Nodes record: left by earlier processes, written by other replicas.
 
-use super::merge::Says;
+use super::merge::Claims;
 use super::{Change, Event, Refused, Registry};
 use crate::core::Base;
 use std::sync::Arc;
@@ -26,8 +26,8 @@ impl Registry {
             return Ok(());
         }
         let Some(entry) = self.bases.get_mut(&identity) else {
-            let says = Says::record(&record, self.now);
-            self.add(&identity, says, Some((node, record)), None, out)?;
+            let claims = Claims::record(&record, self.now);
+            self.add(&identity, claims, Some((node, record)), None, out)?;
             self.rename(&identity, address, socket, out);
             return Ok(());
         };
@@ -44,16 +44,16 @@ impl Registry {
         if !news {
             return Ok(());
         }
-        // Other replicas write down what they hear; of a base that we serve we judge it like a word.
+        // Other replicas write down what they hear; of a base that we serve we judge it like an announcement.
         if entry.ours && entry.deactivated.is_none() && entry.base.endpoint != record.endpoint {
-            self.may_speak(&identity, address, None)?;
+            self.may_announce(&identity, address, None)?;
             let now = self.now;
-            self.revived(&identity, |says| says.note(&record, now), out);
+            self.revived(&identity, |claims| claims.put_record(&record, now), out);
         } else {
             if entry.base.endpoint != record.endpoint {
                 entry.heard = self.now;
             }
-            entry.says.note(&record, self.now);
+            entry.claims.put_record(&record, self.now);
             self.refresh(&identity, out);
         }
         self.rename(&identity, address, socket, out);

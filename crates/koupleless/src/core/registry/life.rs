@@ -1,6 +1,6 @@
 //! Whether bases live: silence, proof, return.
 
-use super::merge::{Said, Says};
+use super::merge::{Claim, Claims};
 use super::{Change, Entry, Event, Evidence, Life, PodSeen, PodState, Refused, Registry, Why};
 use crate::core::{Endpoint, Identity, PodRef};
 use std::net::{IpAddr, SocketAddr};
@@ -81,8 +81,13 @@ impl Registry {
             .is_some_and(|pod| pod.ready)
     }
 
-    /// A sign of life: what is said with it is merged, then the base is back.
-    pub(super) fn revived(&mut self, identity: &Identity, say: impl FnOnce(&mut Says), out: &mut Vec<Event>) {
+    /// A sign of life: what is claimed with it is merged, then the base is back.
+    pub(super) fn revived(
+        &mut self,
+        identity: &Identity,
+        update: impl FnOnce(&mut Claims),
+        out: &mut Vec<Event>,
+    ) {
         let now = self.now;
         let Some(entry) = self.bases.get_mut(identity) else {
             return;
@@ -92,7 +97,7 @@ impl Registry {
         entry.heard = now;
         // They were counted when it was gone.
         entry.pods = None;
-        say(&mut entry.says);
+        update(&mut entry.claims);
         let life = std::mem::replace(&mut entry.life, Life::Alive);
         self.refresh(identity, out);
         if life != Life::Alive
@@ -102,14 +107,15 @@ impl Registry {
         }
     }
 
-    /// Whether a word may have been under way when the base's pod ended. `has_pod`: there is another pod.
+    /// Whether an announcement may have been under way when the base's pod ended. `has_pod`: there is another
+    /// pod.
     pub(super) fn is_late(&self, identity: &Identity, has_pod: bool) -> bool {
         let entry = self.bases.get(identity);
         let ended = entry.and_then(|entry| entry.ended.as_ref());
         ended.is_some_and(|(at, _)| !has_pod && self.now.saturating_sub(*at) < self.settings.late)
     }
 
-    /// A base says that it does not serve.
+    /// A base announces that it does not serve.
     pub(super) fn deactivated(&mut self, identity: &Identity, out: &mut Vec<Event>) {
         let now = self.now;
         let Some(entry) = self.bases.get_mut(identity) else {
@@ -145,19 +151,19 @@ impl Registry {
                 entry.answered = Some((now, endpoint.clone()));
             }
             if is_active && !late {
-                self.revived(identity, |says| says.confirm(&endpoint, now), out);
+                self.revived(identity, |claims| claims.confirm(&endpoint, now), out);
             }
             return;
         };
         let Some(socket) = endpoint.socket() else {
             return;
         };
-        if entry.says.is_word() || entry.base.pod.is_none() {
+        if entry.claims.is_announced() || entry.base.pod.is_none() {
             self.absent(identity, socket, Evidence::Replaced(socket, other), out);
             return;
         }
         // So far only the pod was known; now the base has sent its identity.
-        let said = Said {
+        let claim = Claim {
             name: None,
             version: None,
             cluster: None,
@@ -166,8 +172,8 @@ impl Registry {
             at: self.now,
         };
         let told = self
-            .may_speak(&other, socket.ip(), None)
-            .and_then(|()| self.speaks(&other, said, None, out));
+            .may_announce(&other, socket.ip(), None)
+            .and_then(|()| self.serves(&other, claim, None, out));
         if let Err(refused) = told {
             tracing::debug!(%identity, %refused, "a base has another identity than its pod, and cannot have it");
         }
@@ -235,7 +241,7 @@ impl Registry {
                 continue;
             };
             let linked = entry.base.pod.as_ref().is_some_and(|pod| pod.uid == *uid);
-            // Where no base speaks, a new pod that is ready is the sign of life.
+            // Where no base announces itself, a new pod that is ready is the sign of life.
             if linked && entry.ended.is_some() && entry.deactivated.is_none() && self.is_pod_ready(&identity)
             {
                 self.revived(&identity, |_| {}, out);
@@ -273,7 +279,7 @@ impl Registry {
         let path = pod.map(|pod| format!("{}/{}", pod.namespace, pod.name));
         let evidence = evidence(path.unwrap_or_default());
         entry.ended = Some((now, evidence.clone()));
-        entry.says.forget(entry.base.endpoint.address);
+        entry.claims.forget(entry.base.endpoint.address);
         out.extend(entry.lose(evidence, now));
         self.judge(&identity, out);
         // Another pod may be there already.
@@ -289,7 +295,7 @@ impl Registry {
         self.pods.remove(uid);
         if let Some(identity) = self.links.get(uid).cloned() {
             if let Some(entry) = self.bases.get_mut(&identity) {
-                entry.says.without_pod();
+                entry.claims.without_pod();
             }
             self.refresh(&identity, out);
         }
@@ -308,7 +314,7 @@ impl Registry {
             if self.links.contains_key(&uid) || (there && pod.identity.is_none()) {
                 continue;
             }
-            if self.now.saturating_sub(pod.since) < self.settings.word {
+            if self.now.saturating_sub(pod.since) < self.settings.announcement {
                 continue;
             }
             let named = pod.identity.clone();
@@ -318,7 +324,7 @@ impl Registry {
             if self.bases.contains_key(&identity) {
                 continue;
             }
-            if let Err(refused) = self.add(&identity, Says::default(), None, None, out) {
+            if let Err(refused) = self.add(&identity, Claims::default(), None, None, out) {
                 self.pods.again(&uid, self.now);
                 refusals.push(refused);
             }
@@ -345,7 +351,7 @@ impl Registry {
                 .is_some_and(|own| own.uid == pod.uid)
         };
         let same = entry.base.pod.as_ref().is_some_and(same_pod);
-        if entry.says.is_word() || !same || (socket.is_some() && entry.base.socket() != socket) {
+        if entry.claims.is_announced() || !same || (socket.is_some() && entry.base.socket() != socket) {
             return;
         }
         let change = if entry.ours {

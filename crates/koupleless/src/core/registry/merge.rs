@@ -1,4 +1,4 @@
-//! What the sources say of one base, and what is made of it.
+//! What the sources claim about one base, and what is concluded from it.
 
 use super::pods::Pod;
 use super::{Settings, UNNAMED};
@@ -6,54 +6,54 @@ use crate::core::{Base, Connection, Endpoint, Identity, PodRef};
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// What one source says.
+/// What one source claims.
 #[derive(Clone, Debug)]
-pub(super) struct Said {
+pub(super) struct Claim {
     pub(super) name: Option<String>,
     pub(super) version: Option<String>,
     pub(super) cluster: Option<String>,
     pub(super) host_name: Option<String>,
     pub(super) endpoint: Endpoint,
-    /// When it was said, or last found to be true.
+    /// When it was claimed, or last found to be true.
     pub(super) at: Duration,
 }
 
-/// What all sources say, pods apart.
+/// What all sources claim, pods apart.
 #[derive(Debug, Default)]
-pub(super) struct Says {
-    http: Option<Said>,
-    mqtt: Option<Said>,
-    /// By way of the Node.
-    record: Option<Said>,
+pub(super) struct Claims {
+    http: Option<Claim>,
+    mqtt: Option<Claim>,
+    /// From the Node's annotations.
+    record: Option<Claim>,
     pod: Option<PodRef>,
 }
 
-impl Says {
-    pub(super) fn word(said: Said) -> Self {
-        let mut says = Self::default();
-        says.put(said);
-        says
+impl Claims {
+    pub(super) fn announced(claim: Claim) -> Self {
+        let mut claims = Self::default();
+        claims.put(claim);
+        claims
     }
 
     pub(super) fn record(record: &Base, now: Duration) -> Self {
-        let mut says = Self::default();
-        says.note(record, now);
-        says
+        let mut claims = Self::default();
+        claims.put_record(record, now);
+        claims
     }
 
-    /// Takes a base's own word.
-    pub(super) fn put(&mut self, said: Said) {
-        self.only_at(said.endpoint.address);
-        match said.endpoint.by {
-            Connection::Http(_) => self.http = Some(said),
-            Connection::Mqtt => self.mqtt = Some(said),
+    /// Takes what a base announces of itself.
+    pub(super) fn put(&mut self, claim: Claim) {
+        self.only_at(claim.endpoint.address);
+        match claim.endpoint.by {
+            Connection::Http(_) => self.http = Some(claim),
+            Connection::Mqtt => self.mqtt = Some(claim),
         }
     }
 
     /// Takes what a Node records.
-    pub(super) fn note(&mut self, record: &Base, now: Duration) {
+    pub(super) fn put_record(&mut self, record: &Base, now: Duration) {
         self.only_at(record.endpoint.address);
-        self.record = Some(Said {
+        self.record = Some(Claim {
             name: record.name.clone(),
             version: record.version.clone(),
             cluster: record.cluster.clone(),
@@ -66,20 +66,20 @@ impl Says {
 
     /// The base answered there.
     pub(super) fn confirm(&mut self, endpoint: &Endpoint, now: Duration) {
-        for said in [&mut self.http, &mut self.mqtt, &mut self.record]
+        for claim in [&mut self.http, &mut self.mqtt, &mut self.record]
             .into_iter()
             .flatten()
         {
-            if said.endpoint == *endpoint {
-                said.at = said.at.max(now);
+            if claim.endpoint == *endpoint {
+                claim.at = claim.at.max(now);
             }
         }
     }
 
-    /// Forgets what was said of this address.
+    /// Forgets what was claimed of this address.
     pub(super) fn forget(&mut self, address: IpAddr) {
-        for said in [&mut self.http, &mut self.mqtt, &mut self.record] {
-            said.take_if(|said| said.endpoint.address == address);
+        for claim in [&mut self.http, &mut self.mqtt, &mut self.record] {
+            claim.take_if(|claim| claim.endpoint.address == address);
         }
         self.pod = None;
     }
@@ -91,24 +91,24 @@ impl Says {
 
     fn only_at(&mut self, address: IpAddr) {
         let mut moved = false;
-        for said in [&mut self.http, &mut self.mqtt, &mut self.record] {
-            moved |= said.take_if(|said| said.endpoint.address != address).is_some();
+        for claim in [&mut self.http, &mut self.mqtt, &mut self.record] {
+            moved |= claim.take_if(|claim| claim.endpoint.address != address).is_some();
         }
         if moved {
             self.pod = None;
         }
     }
 
-    /// Whether the base itself has spoken.
-    pub(super) fn is_word(&self) -> bool {
+    /// Whether the base itself has announced anything.
+    pub(super) fn is_announced(&self) -> bool {
         self.http.is_some() || self.mqtt.is_some()
     }
 
-    /// Where it is by its own word, or by the record.
+    /// Where it is as it announces, or as the Node records.
     pub(super) fn address(&self) -> Option<IpAddr> {
         let all = [&self.http, &self.mqtt, &self.record];
-        let newest = all.into_iter().flatten().max_by_key(|said| said.at);
-        newest.map(|said| said.endpoint.address)
+        let newest = all.into_iter().flatten().max_by_key(|claim| claim.at);
+        newest.map(|claim| claim.endpoint.address)
     }
 
     /// What is known of the base; `None` if not even an address is. `pod`: the one it runs in; `ended`: the
@@ -125,24 +125,27 @@ impl Says {
         let endpoint = self
             .endpoint(pod, now, settings)
             .or_else(|| former.map(|base| base.endpoint.clone()))?;
-        let mut words = [&self.http, &self.mqtt];
-        words.sort_by_key(|said| std::cmp::Reverse(said.as_ref().map(|said| said.at)));
-        // What a Node records is older than any word.
-        let record = self.record.as_ref().filter(|_| !self.is_word());
+        let mut announced = [&self.http, &self.mqtt];
+        announced.sort_by_key(|claim| std::cmp::Reverse(claim.as_ref().map(|claim| claim.at)));
+        // What a Node records is older than any announcement.
+        let record = self.record.as_ref().filter(|_| !self.is_announced());
         // Of a pod that was replaced the successor says the same, until it says otherwise.
-        let former = former.filter(|_| !self.is_word());
-        let field = |of: fn(&Said) -> &Option<String>,
+        let former = former.filter(|_| !self.is_announced());
+        let field = |of: fn(&Claim) -> &Option<String>,
                      declared: Option<&String>,
                      was: fn(&Base) -> &Option<String>| {
-            let words = words.into_iter().flatten().filter_map(|said| of(said).as_ref());
-            let said: Vec<&String> = words
+            let announced = announced
+                .into_iter()
+                .flatten()
+                .filter_map(|claim| of(claim).as_ref());
+            let values: Vec<&String> = announced
                 .chain(declared)
-                .chain(record.and_then(|said| of(said).as_ref()))
+                .chain(record.and_then(|claim| of(claim).as_ref()))
                 .collect();
-            let known = said
+            let known = values
                 .iter()
                 .find(|text| !text.is_empty() && text.as_str() != UNNAMED);
-            let known = known.or(said.first()).copied();
+            let known = known.or(values.first()).copied();
             known.or(former.and_then(|base| was(base).as_ref())).cloned()
         };
         let recorded = self.pod.as_ref().filter(|_| pod.is_none());
@@ -151,35 +154,35 @@ impl Says {
         Some(Base {
             identity: identity.clone(),
             name: field(
-                |said| &said.name,
+                |claim| &claim.name,
                 pod.and_then(|pod| pod.name.as_ref()),
                 |base| &base.name,
             ),
             version: field(
-                |said| &said.version,
+                |claim| &claim.version,
                 pod.and_then(|pod| pod.version.as_ref()),
                 |base| &base.version,
             ),
             cluster: field(
-                |said| &said.cluster,
+                |claim| &claim.cluster,
                 pod.and_then(|pod| pod.cluster.as_ref()),
                 |base| &base.cluster,
             ),
-            host_name: field(|said| &said.host_name, host.as_ref(), |base| &base.host_name),
+            host_name: field(|claim| &claim.host_name, host.as_ref(), |base| &base.host_name),
             endpoint,
             pod: reference.cloned(),
         })
     }
 
-    /// The best of what is fresh, else the best of all: its own word for HTTP, a declared port, a recorded
-    /// one, MQTT, and last the usual port of its pod.
+    /// The best of what is fresh, else the best of all: what it announces for HTTP, a declared port, a
+    /// recorded one, MQTT, and last the usual port of its pod.
     fn endpoint(&self, pod: Option<&Pod>, now: Duration, settings: &Settings) -> Option<Endpoint> {
-        let stale = |said: &Said| now.saturating_sub(said.at) >= settings.gone;
-        let said = |said: &Option<Said>, rank: u8| {
-            let said = said.as_ref()?;
-            Some((stale(said), rank, said.endpoint.clone()))
+        let stale = |claim: &Claim| now.saturating_sub(claim.at) >= settings.gone;
+        let ranked = |claim: &Option<Claim>, rank: u8| {
+            let claim = claim.as_ref()?;
+            Some((stale(claim), rank, claim.endpoint.clone()))
         };
-        let record = match self.record.as_ref().map(|said| said.endpoint.by) {
+        let record = match self.record.as_ref().map(|claim| claim.endpoint.by) {
             Some(Connection::Http(_)) => 2,
             _ => 4,
         };
@@ -191,10 +194,10 @@ impl Says {
             Some((false, if pod.port.is_some() { 1 } else { 5 }, endpoint))
         });
         let all = [
-            said(&self.http, 0),
+            ranked(&self.http, 0),
             of_pod,
-            said(&self.record, record),
-            said(&self.mqtt, 3),
+            ranked(&self.record, record),
+            ranked(&self.mqtt, 3),
         ];
         let best = all
             .into_iter()

@@ -35,13 +35,13 @@ impl Fixture {
     }
 
     /// Sees something that is believed; what follows.
-    fn see(&mut self, sighting: Sighting) -> Vec<Change> {
-        changes(self.registry.see(sighting, self.at()).unwrap())
+    fn observe(&mut self, observation: Observation) -> Vec<Change> {
+        changes(self.registry.observe(observation, self.at()).unwrap())
     }
 
-    fn refused(&mut self, sighting: Sighting) -> Refused {
+    fn refused(&mut self, observation: Observation) -> Refused {
         let before = self.registry.len();
-        let refused = self.registry.see(sighting, self.at()).unwrap_err();
+        let refused = self.registry.observe(observation, self.at()).unwrap_err();
         assert_eq!(self.registry.len(), before, "it changes nothing");
         refused
     }
@@ -61,14 +61,14 @@ impl Fixture {
     /// A base that is served here, just heard of.
     fn served(identity: &str) -> Self {
         let mut fixture = Self::new();
-        assert_eq!(fixture.see(heartbeat(identity, identity)), [Change::Online]);
+        assert_eq!(fixture.observe(heartbeat(identity, identity)), [Change::Online]);
         fixture.serve(identity);
         fixture
     }
 
     fn serve(&mut self, identity: &str) {
         let node = self.node(identity);
-        assert_eq!(self.see(Sighting::Served { node, here: true }), []);
+        assert_eq!(self.observe(Observation::Served { node, here: true }), []);
     }
 
     fn node(&self, identity: &str) -> Arc<str> {
@@ -97,8 +97,8 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-fn word(identity: &str, address: &str) -> Word {
-    Word {
+fn announcement(identity: &str, address: &str) -> Announcement {
+    Announcement {
         identity: id(identity),
         name: Some(UNNAMED.to_owned()),
         version: Some("1.0.0".to_owned()),
@@ -110,19 +110,19 @@ fn word(identity: &str, address: &str) -> Word {
 }
 
 /// A heartbeat from its own address.
-fn heartbeat(identity: &str, address: &str) -> Sighting {
-    Sighting::Heartbeat {
-        word: word(identity, address),
+fn heartbeat(identity: &str, address: &str) -> Observation {
+    Observation::HttpHeartbeat {
+        announcement: announcement(identity, address),
         port: 1238,
         peer: ip(address),
     }
 }
 
-fn deactivation(identity: &str, address: &str) -> Sighting {
-    Sighting::Heartbeat {
-        word: Word {
+fn deactivation(identity: &str, address: &str) -> Observation {
+    Observation::HttpHeartbeat {
+        announcement: Announcement {
             active: false,
-            ..word(identity, address)
+            ..announcement(identity, address)
         },
         port: 1238,
         peer: ip(address),
@@ -151,12 +151,12 @@ fn pod_seen(uid: &str, address: &str, state: PodState) -> PodSeen {
     }
 }
 
-fn pod(uid: &str, address: &str, state: PodState) -> Sighting {
-    Sighting::Pod(pod_seen(uid, address, state))
+fn pod(uid: &str, address: &str, state: PodState) -> Observation {
+    Observation::Pod(pod_seen(uid, address, state))
 }
 
-fn declared(uid: &str, address: &str, identity: &str) -> Sighting {
-    Sighting::Pod(PodSeen {
+fn declared(uid: &str, address: &str, identity: &str) -> Observation {
+    Observation::Pod(PodSeen {
         identity: Some(id(identity)),
         ..pod_seen(uid, address, PodState::Ready)
     })
@@ -169,16 +169,16 @@ fn http(address: &str, port: u16) -> Endpoint {
     }
 }
 
-fn answered(identity: &str, address: &str, says: Option<&str>) -> Sighting {
-    Sighting::Answered {
+fn answered(identity: &str, address: &str, says: Option<&str>) -> Observation {
+    Observation::Answered {
         identity: id(identity),
         endpoint: http(address, 1238),
         says: says.map(id),
     }
 }
 
-fn port_refused(identity: &str, address: &str) -> Sighting {
-    Sighting::PortRefused {
+fn port_refused(identity: &str, address: &str) -> Observation {
+    Observation::PortRefused {
         identity: id(identity),
         socket: SocketAddr::new(ip(address), 1238),
     }

@@ -4,7 +4,7 @@ use super::*;
 use evenkeel_arklet::heartbeat::{Heartbeat, Metadata};
 use evenkeel_arklet::mqtt::{Event as Message, EventKind};
 use evenkeel_koupleless::core::Connection;
-use evenkeel_koupleless::discovery::mqtt::Hearts;
+use evenkeel_koupleless::discovery::mqtt::MqttHeartbeats;
 use std::time::Instant;
 
 fn heart(environment: &str, topic: &str, claims: &str) -> Message {
@@ -23,7 +23,7 @@ async fn hearts_of_our_environment_in_their_own_name_count() {
     let (_api, client) = api().await;
     let (sender, events) = mpsc::channel(16);
     let (asked, mut wanted) = mpsc::unbounded_channel();
-    let hearts = Hearts {
+    let hearts = MqttHeartbeats {
         events,
         wanted: Some(Arc::new(move |metadata: Metadata| {
             asked.send(metadata.identity).unwrap();

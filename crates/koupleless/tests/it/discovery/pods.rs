@@ -17,10 +17,10 @@ struct Bench {
 }
 
 impl Bench {
-    async fn start(keys: Keys, word: u64) -> Self {
+    async fn start(keys: Keys, announcement: u64) -> Self {
         let ((one, client), (other, bases)) = (api().await, api().await);
         let settings = Settings {
-            word: Duration::from_secs(word),
+            announcement: Duration::from_secs(announcement),
             late: Duration::ZERO,
             ..Settings::default()
         };

@@ -73,8 +73,8 @@ async fn take(
     limits: Limits,
     offer: Offer,
 ) -> Option<(u16, Stream, Stream)> {
-    let (kind, port) = match asked(offer.headers()) {
-        Ok(asked) => asked,
+    let (kind, port) = match requested(offer.headers()) {
+        Ok(requested) => requested,
         Err(why) => {
             // Dropping the offer refuses it.
             tracing::warn!(why, "a client opened a stream that is refused");
@@ -94,7 +94,7 @@ async fn take(
     };
     if place.is_some() {
         let text = format!("error processing stream for request {request}: {name} stream already assigned");
-        return tell(pair.error.as_mut(), &text).await;
+        return report(pair.error.as_mut(), &text).await;
     }
     *place = Some(offer.accept());
     if kind == Kind::Data {
@@ -107,7 +107,7 @@ async fn take(
     Some((pair.port, pair.data?, pair.error?))
 }
 
-async fn tell<T>(error: Option<&mut Stream>, text: &str) -> Option<T> {
+async fn report<T>(error: Option<&mut Stream>, text: &str) -> Option<T> {
     tracing::warn!(text, "a client's connection to a port failed");
     if let Some(error) = error {
         // Failures to write mean that the client has left, which ends all of this.
@@ -126,7 +126,7 @@ async fn expire(pairs: &mut BTreeMap<String, Pair>) {
             continue;
         };
         let text = format!("(request={request}) timed out waiting for streams");
-        tell::<()>(pair.error.as_mut(), &text).await;
+        report::<()>(pair.error.as_mut(), &text).await;
         if let Some(error) = &mut pair.error {
             error.finish();
         }
@@ -138,13 +138,13 @@ where
     F: Fn(u16) -> BoxFuture<'static, Result<Box<dyn Duplex>, Fault>> + Send + Sync + 'static,
 {
     if let Err(text) = target.forward(port, data).await {
-        tell::<()>(Some(&mut error), &text).await;
+        report::<()>(Some(&mut error), &text).await;
     }
     error.finish();
 }
 
 /// What a stream is for, by the rules and in the words of the kubelet.
-fn asked(headers: &Headers) -> Result<(Kind, u16), String> {
+fn requested(headers: &Headers) -> Result<(Kind, u16), String> {
     let header = |name: &str| headers.get(name).filter(|value| !value.is_empty());
     let port = header("port").ok_or("\"port\" header is required")?;
     let port = match parse_port(port) {
@@ -190,7 +190,7 @@ mod tests {
         let headers = headers
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        assert_eq!(asked(&Headers(headers.collect())), Err(why.to_owned()));
+        assert_eq!(requested(&Headers(headers.collect())), Err(why.to_owned()));
     }
 
     #[tokio::test]
@@ -253,6 +253,6 @@ mod tests {
     #[test]
     fn a_stream_says_what_it_is_for() {
         let headers = Headers::from([("port", "8080"), ("streamType", "data")]);
-        assert_eq!(asked(&headers), Ok((Kind::Data, 8080)));
+        assert_eq!(requested(&headers), Ok((Kind::Data, 8080)));
     }
 }

@@ -39,7 +39,7 @@ impl Containers {
         Ok((Self::Simulated(kubelet), Arc::new(Local)))
     }
 
-    /// Waits until a runtime's containers are others. Gives what is to be told then.
+    /// Waits until a runtime's containers are others. Returns what is to be reported then.
     pub(super) async fn changed(&mut self) -> Vec<String> {
         match self {
             Self::Simulated(_) => std::future::pending().await,

@@ -3,10 +3,10 @@
 use super::super::args::Show;
 use super::super::error::CliError;
 use super::super::out::{self, Reader};
+use super::super::record::Record;
 use super::super::screen::{self, Screen};
-use super::super::story::Record;
 use super::super::table::{View, render};
-use super::super::words::json;
+use super::super::text::json;
 use std::io::{self, IsTerminal as _};
 
 pub(super) struct Display {

@@ -150,7 +150,7 @@ async fn bind(address: std::net::SocketAddr) -> Result<TcpListener, CliError> {
     })
 }
 
-/// The loop: whatever happens next is told and acted upon.
+/// The loop: whatever happens next is reported and acted upon.
 async fn follow(
     session: &mut Session,
     setup: &Setup,
@@ -160,8 +160,8 @@ async fn follow(
     let mut notices = session.manager().notices();
     let over = args.duration.map(|duration| tokio::time::sleep(duration));
     tokio::pin!(over);
-    let mut beat = tokio::time::interval(session.beat());
-    beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut tick_every = tokio::time::interval(session.tick_every());
+    tick_every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     session.begin(setup)?;
     loop {
         if args.until_ready && session.ready() {
@@ -185,7 +185,7 @@ async fn follow(
                 Err(RecvError::Closed) => return Err(CliError::later("the prober ended by itself")),
             },
             () = tokio::time::sleep(due.unwrap_or_default()), if due.is_some() => session.advance()?,
-            _ = beat.tick() => session.beaten()?,
+            _ = tick_every.tick() => session.tick()?,
             notes = session.changed() => session.found(notes)?,
         }
     }

@@ -14,13 +14,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Between the end of a look at the runtime and the next.
-const LOOK: Duration = Duration::from_secs(1);
-/// For each call of a look. Commands have their own time.
+/// Between an answer of the runtime and the next request.
+const LIST_AGAIN: Duration = Duration::from_secs(1);
+/// For each call. Commands have their own time.
 const CALL: Duration = Duration::from_secs(5);
 
-/// A look under way, and its answer.
-type Look = Pin<Box<dyn Future<Output = Result<Vec<cri::Container>, cri::Error>> + Send>>;
+/// A request for the pod's containers that is under way.
+type Listing = Pin<Box<dyn Future<Output = Result<Vec<cri::Container>, cri::Error>> + Send>>;
 
 /// The runtime's view of a pod.
 pub(super) struct Runtime {
@@ -32,10 +32,10 @@ pub(super) struct Runtime {
     grace: Duration,
     containers: Vec<Known>,
     /// The next answer; a slow runtime holds nothing else up.
-    look: Look,
-    /// What is wrong with the runtime, as told last.
+    listing: Listing,
+    /// What is wrong with the runtime, as reported last.
     trouble: Option<String>,
-    /// Containers for which a kill was told, by ID.
+    /// Containers for which a kill was reported, by ID.
     killed: Vec<Arc<str>>,
 }
 
@@ -66,7 +66,7 @@ impl Runtime {
             )));
         }
         let mut runtime = Self {
-            look: look(client.clone(), setup.pod.clone()),
+            listing: list_later(client.clone(), setup.pod.clone()),
             client,
             scheme: format!("{}://", version.runtime),
             pod: setup.pod.clone(),
@@ -84,12 +84,12 @@ impl Runtime {
         self.client.clone()
     }
 
-    /// Looks again and again until something has changed. Gives what is to be told then. Nothing is lost when the
-    /// future is dropped.
+    /// Requests the containers again and again until something has changed. Returns what is to be reported
+    /// then. Nothing is lost when the future is dropped.
     pub(super) async fn changed(&mut self) -> Vec<String> {
         loop {
-            let answer = self.look.as_mut().await;
-            self.look = look(self.client.clone(), self.pod.clone());
+            let answer = self.listing.as_mut().await;
+            self.listing = list_later(self.client.clone(), self.pod.clone());
             let before = self.containers.clone();
             let trouble = match answer {
                 Ok(found) => {
@@ -221,8 +221,8 @@ impl Runtime {
         let running = self.containers.iter().any(|known| {
             *known.status.name == *container && *known.status.id == *id && known.status.state.is_running()
         });
-        let told = self.killed.iter().any(|killed| **killed == *id);
-        let Some(spec) = self.pod.container(container).filter(|_| running && !told) else {
+        let reported = self.killed.iter().any(|killed| **killed == *id);
+        let Some(spec) = self.pod.container(container).filter(|_| running && !reported) else {
             return Vec::new();
         };
         self.killed.push(id.into());
@@ -230,10 +230,10 @@ impl Runtime {
     }
 }
 
-/// A look at the pod, after a while.
-fn look(client: Client, pod: Arc<Pod>) -> Look {
+/// Requests the pod's containers, after a while.
+fn list_later(client: Client, pod: Arc<Pod>) -> Listing {
     Box::pin(async move {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(LIST_AGAIN).await;
         client.containers(&pod.namespace, &pod.name).await
     })
 }

@@ -1,11 +1,12 @@
-//! A run: what the prober notices goes to the containers, what becomes of them goes to the prober, and all of it is told.
+//! A run: what the prober notices goes to the containers, what becomes of them goes to the prober, and all of
+//! it is shown.
 
 use super::super::error::CliError;
 use super::super::kubelet::{Action, Seen};
 use super::super::once::verdict;
-use super::super::story::{Record, What};
+use super::super::record::{Record, What};
 use super::super::table::View;
-use super::super::words::stamp;
+use super::super::text::stamp;
 use super::board::{Board, Last};
 use super::containers::Containers;
 use super::display::Display;
@@ -20,8 +21,8 @@ use std::time::Duration;
 
 /// Between two draws of the table.
 const DRAW: Duration = Duration::from_millis(200);
-/// Between two looks whether anybody reads.
-const LOOK: Duration = Duration::from_secs(1);
+/// Between two checks whether anybody reads.
+const CHECK_READER: Duration = Duration::from_secs(1);
 
 /// Why a run ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,9 +57,9 @@ pub(super) struct Session {
     parts: Parts,
     board: Board,
     began: Duration,
-    /// When the reader was looked for last.
-    looked: Duration,
-    /// As told last.
+    /// When the reader was checked last.
+    checked: Duration,
+    /// As shown last.
     seen: Vec<Seen>,
     ready: Option<bool>,
     kills: u64,
@@ -69,7 +70,7 @@ impl Session {
         let began = parts.clock.now().mono;
         Self {
             began,
-            looked: began,
+            checked: began,
             parts,
             board: Board::default(),
             seen: Vec::new(),
@@ -116,12 +117,12 @@ impl Session {
         self.parts.display.unread()
     }
 
-    /// How often [`Session::beaten`] wants to be called.
-    pub(super) fn beat(&self) -> Duration {
+    /// How often [`Session::tick`] wants to be called.
+    pub(super) fn tick_every(&self) -> Duration {
         if self.parts.display.draws() {
             DRAW
         } else {
-            LOOK / 2
+            CHECK_READER / 2
         }
     }
 
@@ -222,11 +223,11 @@ impl Session {
         self.synchronise()
     }
 
-    /// The time for what is done again and again.
-    pub(super) fn beaten(&mut self) -> Result<(), CliError> {
+    /// Does what is done again and again.
+    pub(super) fn tick(&mut self) -> Result<(), CliError> {
         let now = self.parts.clock.now().mono;
-        if now.saturating_sub(self.looked) >= LOOK {
-            self.looked = now;
+        if now.saturating_sub(self.checked) >= CHECK_READER {
+            self.checked = now;
             self.parts.display.check_reader();
         }
         self.draw()
@@ -250,7 +251,7 @@ impl Session {
         self.parts.reporting.finish().await;
     }
 
-    /// The last word, and the exit code.
+    /// Shows the last record, and returns the exit code.
     pub(super) fn end(&mut self, ending: Ending) -> Result<u8, CliError> {
         let ready = self.parts.containers.ready();
         let good = match ending {
@@ -292,7 +293,7 @@ impl Session {
         Ok(())
     }
 
-    /// Tells the prober how the containers are, and the containers what the prober makes of them.
+    /// Reports to the prober how the containers are, and the containers what the prober makes of them.
     fn synchronise(&mut self) -> Result<(), CliError> {
         let status = self.parts.containers.status();
         let reports = self.parts.manager.update_status(&self.parts.pod.uid, status);

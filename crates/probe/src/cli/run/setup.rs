@@ -31,122 +31,29 @@ const GRACE: Duration = Duration::from_secs(30);
 pub(super) fn setup(args: &RunArgs, documents: Documents, validate: Validate<'_>) -> Result<Setup, CliError> {
     let Checked { workload, skipped } = workload::only(documents, validate)?;
     let mut notes = skipped;
-    let origin = workload.origin.clone();
-    let told = |error: manifest::ConvertError| workload::problems(&workload, &error);
-    let mut pod = if args.strict {
-        workload.to_strict_pod(&manifest::read_file).map_err(told)?
-    } else {
-        workload.to_pod().map_err(told)?
-    };
-    if let Some(name) = &args.container {
-        if pod.container(name).is_none() {
-            let names: Vec<&str> = pod.containers.iter().map(|container| &*container.name).collect();
-            return Err(CliError::usage(format!(
-                "--container: {origin} has no container {name:?}, it has {}",
-                names.join(", ")
-            )));
-        }
-        pod.containers.retain(|container| *container.name == **name);
-    }
-    let probes = || {
-        pod.containers.iter().flat_map(|container| {
-            Kind::ALL
-                .into_iter()
-                .filter_map(move |kind| Some((container, kind, container.probe(kind)?)))
-        })
-    };
-    if probes().next().is_none() {
-        return Err(CliError::usage(format!(
-            "{origin}: {} has no probes{}; there is nothing to run",
-            workload.title(),
-            args.container
-                .as_ref()
-                .map_or_else(String::new, |name| format!(" in container {name:?}"))
-        )));
-    }
-    let mut wrong = Vec::new();
-    let (mut runs_here, mut asks) = (false, false);
-    for (container, kind, probe) in probes() {
-        if let Handler::HttpGet(HttpGet { port, .. }) | Handler::TcpSocket { port, .. } = &probe.handler
-            && let Err(reason) = port::resolve(port, container)
-        {
-            wrong.push(format!(
-                "{origin}: {}: {} of container {:?} would always error: {reason}; name a port of the container, or \
-                 give its number",
-                workload.title(),
-                kind.field(),
-                container.name
-            ));
-        }
-        let Handler::Exec { command } = &probe.handler else {
-            asks = true;
-            continue;
-        };
-        runs_here |= args.cri.is_none();
-        if args.cri.is_none()
-            // What cannot be expanded is told by the probe's first result.
-            && let Ok(command) = exec::expand(command, &container.env)
-            && let Some(program) = command.first()
-            && let Err(reason) = program::find(program)
-        {
-            wrong.push(format!(
-                "{origin}: {} of container {:?}: {reason}, or --cri SOCKET to run it in its container",
-                kind.field(),
-                container.name
-            ));
-        }
-    }
-    if !wrong.is_empty() {
-        return Err(CliError::all(wrong));
-    }
-
+    let pod = pod(args, &workload)?;
+    let used = used(args, &workload, &pod)?;
     let known = manifest::status_of(&workload.pod).address;
     let host_network = workload.pod["spec"]["hostNetwork"] == true;
     let address = args
         .address
         .or(known)
         .or_else(|| (args.cri.is_none() || host_network).then_some(IpAddr::V4(Ipv4Addr::LOCALHOST)));
-    if asks && address.is_none() {
+    if used.network && address.is_none() {
         return Err(CliError::usage(format!(
-            "{origin}: {} has no status.podIP; give the pod's address with --address IP",
+            "{}: {} has no status.podIP; give the pod's address with --address IP",
+            workload.origin,
             workload.title()
         )));
     }
-    if asks && args.address.is_none() && known.is_none() {
+    if used.network && args.address.is_none() && known.is_none() {
         notes.push(
             "the pod is taken to be at 127.0.0.1: neither --address nor status.podIP is given".to_owned(),
         );
     }
-    if args.cri.is_none() {
-        notes
-            .push("the containers are taken to run; nothing is killed, restarts are only counted".to_owned());
-    }
-    if runs_here {
-        notes.push(
-            "commands of exec probes run on this machine (--cri SOCKET runs them in their container)"
-                .to_owned(),
-        );
-    }
-    if args.cri.is_none()
-        && pod
-            .containers
-            .iter()
-            .any(|container| container.role == Role::Init)
-    {
-        notes.push("init containers are taken to have ended well".to_owned());
-    }
-    let spec = &workload.pod["spec"];
-    if spec["readinessGates"]
-        .as_array()
-        .is_some_and(|gates| !gates.is_empty())
-    {
-        notes.push("readinessGates are not looked at: Ready here means that all containers are".to_owned());
-    }
-    if !args.strict && !workload.pod["metadata"]["annotations"][PROBES].is_null() {
-        notes.push(format!("the annotation {PROBES} counts with --strict alone"));
-    }
+    notes.extend(assumptions(args, &workload, &pod, &used));
     // An API server makes 1 of less than nothing.
-    let grace = spec["terminationGracePeriodSeconds"]
+    let grace = workload.pod["spec"]["terminationGracePeriodSeconds"]
         .as_i64()
         .map_or(GRACE, |seconds| {
             Duration::from_secs(u64::try_from(seconds).unwrap_or(1))
@@ -159,4 +66,131 @@ pub(super) fn setup(args: &RunArgs, documents: Documents, validate: Validate<'_>
         notes,
         workload,
     })
+}
+
+/// The pod of the manifest, cut down to the container that was asked for.
+fn pod(args: &RunArgs, workload: &Workload) -> Result<Pod, CliError> {
+    let problems = |error: manifest::ConvertError| workload::problems(workload, &error);
+    let mut pod = if args.strict {
+        workload.to_strict_pod(&manifest::read_file).map_err(problems)?
+    } else {
+        workload.to_pod().map_err(problems)?
+    };
+    if let Some(name) = &args.container {
+        if pod.container(name).is_none() {
+            let names: Vec<&str> = pod.containers.iter().map(|container| &*container.name).collect();
+            return Err(CliError::usage(format!(
+                "--container: {} has no container {name:?}, it has {}",
+                workload.origin,
+                names.join(", ")
+            )));
+        }
+        pod.containers.retain(|container| *container.name == **name);
+    }
+    Ok(pod)
+}
+
+/// What the probes of a pod use.
+struct Used {
+    /// They connect to the pod.
+    network: bool,
+    /// They run commands on this machine.
+    local_commands: bool,
+}
+
+/// Checks the probes, of which there must be one at least. All that is wrong is reported at once.
+fn used(args: &RunArgs, workload: &Workload, pod: &Pod) -> Result<Used, CliError> {
+    let origin = &workload.origin;
+    let mut used = Used {
+        network: false,
+        local_commands: false,
+    };
+    let mut wrong = Vec::new();
+    let probes = pod.containers.iter().flat_map(|container| {
+        Kind::ALL
+            .into_iter()
+            .filter_map(move |kind| Some((container, kind, container.probe(kind)?)))
+    });
+    let mut any = false;
+    for (container, kind, probe) in probes {
+        any = true;
+        if let Handler::HttpGet(HttpGet { port, .. }) | Handler::TcpSocket { port, .. } = &probe.handler
+            && let Err(reason) = port::resolve(port, container)
+        {
+            wrong.push(format!(
+                "{origin}: {}: {} of container {:?} would always error: {reason}; name a port of the container, or \
+                 give its number",
+                workload.title(),
+                kind.field(),
+                container.name
+            ));
+        }
+        let Handler::Exec { command } = &probe.handler else {
+            used.network = true;
+            continue;
+        };
+        if args.cri.is_some() {
+            continue;
+        }
+        used.local_commands = true;
+        // What cannot be expanded is reported by the probe's first result.
+        if let Ok(command) = exec::expand(command, &container.env)
+            && let Some(program) = command.first()
+            && let Err(reason) = program::find(program)
+        {
+            wrong.push(format!(
+                "{origin}: {} of container {:?}: {reason}, or --cri SOCKET to run it in its container",
+                kind.field(),
+                container.name
+            ));
+        }
+    }
+    if !any {
+        return Err(CliError::usage(format!(
+            "{origin}: {} has no probes{}; there is nothing to run",
+            workload.title(),
+            args.container
+                .as_ref()
+                .map_or_else(String::new, |name| format!(" in container {name:?}"))
+        )));
+    }
+    if wrong.is_empty() {
+        Ok(used)
+    } else {
+        Err(CliError::all(wrong))
+    }
+}
+
+/// What a run takes to be true, or leaves out.
+fn assumptions(args: &RunArgs, workload: &Workload, pod: &Pod, used: &Used) -> Vec<String> {
+    let mut notes = Vec::new();
+    let mut note = |holds: bool, text: &str| {
+        if holds {
+            notes.push(text.to_owned());
+        }
+    };
+    let assumed = args.cri.is_none();
+    note(
+        assumed,
+        "the containers are taken to run; nothing is killed, restarts are only counted",
+    );
+    note(
+        used.local_commands,
+        "commands of exec probes run on this machine (--cri SOCKET runs them in their container)",
+    );
+    let mut containers = pod.containers.iter();
+    note(
+        assumed && containers.any(|container| container.role == Role::Init),
+        "init containers are taken to have ended well",
+    );
+    let gates = workload.pod["spec"]["readinessGates"].as_array();
+    note(
+        gates.is_some_and(|gates| !gates.is_empty()),
+        "readinessGates are not looked at: Ready here means that all containers are",
+    );
+    note(
+        !args.strict && !workload.pod["metadata"]["annotations"][PROBES].is_null(),
+        &format!("the annotation {PROBES} counts with --strict alone"),
+    );
+    notes
 }

@@ -95,7 +95,7 @@ impl Engine {
         }
     }
 
-    /// Asks a worker, and tells what comes of it.
+    /// Asks a worker, and returns what comes of it.
     fn ask(&mut self, id: u32, now: Now) -> Step {
         let strict = self.is_strict();
         let Some(slot) = self.workers.get_mut(id) else {

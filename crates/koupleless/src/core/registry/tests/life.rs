@@ -7,7 +7,7 @@ fn a_base_that_speaks_stays_alive() {
     let mut fixture = Fixture::served(A);
     for _ in 0..20 {
         assert_eq!(fixture.pass(12), []);
-        assert_eq!(fixture.see(heartbeat(A, A)), []);
+        assert_eq!(fixture.observe(heartbeat(A, A)), []);
     }
     assert_eq!(fixture.life(A), Life::Alive);
 }
@@ -28,7 +28,7 @@ fn silence_makes_it_silent_after_25_s_and_removes_its_node_after_60_s() {
 
 #[test]
 fn answers_and_hearts_are_signs_of_life_like_heartbeats() {
-    let heart = || Sighting::Heart(word(A, A));
+    let heart = || Observation::MqttHeartbeat(announcement(A, A));
     for sign in [
         heart,
         || answered(A, A, None),
@@ -37,7 +37,7 @@ fn answers_and_hearts_are_signs_of_life_like_heartbeats() {
     ] {
         let mut fixture = Fixture::served(A);
         assert_eq!(fixture.pass(30), [Change::Silent]);
-        assert_eq!(fixture.see(sign()), [Change::Back]);
+        assert_eq!(fixture.observe(sign()), [Change::Back]);
         assert_eq!(fixture.pass(24), []);
         assert_eq!(fixture.pass(1), [Change::Silent]);
     }
@@ -47,25 +47,29 @@ fn answers_and_hearts_are_signs_of_life_like_heartbeats() {
 fn an_answer_from_where_it_is_not_any_more_is_none() {
     let mut fixture = Fixture::served(A);
     fixture.pass(30);
-    assert_eq!(fixture.see(answered(A, "192.0.2.9", None)), []);
+    assert_eq!(fixture.observe(answered(A, "192.0.2.9", None)), []);
     assert_eq!(fixture.life(A), Life::Silent);
 }
 
 #[test]
 fn a_refused_connection_counts_in_silence_alone() {
     let mut fixture = Fixture::served(A);
-    assert_eq!(fixture.see(port_refused(A, A)), []);
+    assert_eq!(fixture.observe(port_refused(A, A)), []);
     assert_eq!(fixture.pass(24), []);
     assert_eq!(
-        fixture.see(port_refused(A, A)),
+        fixture.observe(port_refused(A, A)),
         [],
         "what restarts refuses for a while"
     );
     assert_eq!(fixture.pass(1), [Change::Silent]);
-    assert_eq!(fixture.see(port_refused(A, "192.0.2.9")), [], "somewhere else");
+    assert_eq!(
+        fixture.observe(port_refused(A, "192.0.2.9")),
+        [],
+        "somewhere else"
+    );
     let lost = Evidence::PortRefused("192.0.2.2:1238".parse().unwrap());
-    assert_eq!(fixture.see(port_refused(A, A)), [Change::Lost(lost.clone())]);
-    assert_eq!(fixture.see(port_refused(A, A)), [], "told once");
+    assert_eq!(fixture.observe(port_refused(A, A)), [Change::Lost(lost.clone())]);
+    assert_eq!(fixture.observe(port_refused(A, A)), [], "told once");
     assert_eq!(fixture.pass(34), [], "its node stays for its return");
     assert_eq!(fixture.pass(1), [Change::Gone(Why::Lost(lost))]);
 }
@@ -73,19 +77,22 @@ fn a_refused_connection_counts_in_silence_alone() {
 #[test]
 fn another_base_that_answers_at_its_place_is_proof_in_silence() {
     let mut fixture = Fixture::served(A);
-    assert_eq!(fixture.see(answered(A, A, Some("other"))), []);
+    assert_eq!(fixture.observe(answered(A, A, Some("other"))), []);
     assert_eq!(fixture.pass(25), [Change::Silent]);
     let lost = Evidence::Replaced("192.0.2.2:1238".parse().unwrap(), id("other"));
-    assert_eq!(fixture.see(answered(A, A, Some("other"))), [Change::Lost(lost)]);
+    assert_eq!(
+        fixture.observe(answered(A, A, Some("other"))),
+        [Change::Lost(lost)]
+    );
 }
 
 #[test]
 fn a_base_that_restarts_finds_its_node_again() {
     let mut fixture = Fixture::served(A);
     fixture.pass(26);
-    fixture.see(port_refused(A, A));
+    fixture.observe(port_refused(A, A));
     fixture.pass(20);
-    assert_eq!(fixture.see(heartbeat(A, A)), [Change::Back]);
+    assert_eq!(fixture.observe(heartbeat(A, A)), [Change::Back]);
     assert_eq!(fixture.life(A), Life::Alive);
     assert_eq!(fixture.pass(24), []);
 }
@@ -94,26 +101,26 @@ fn a_base_that_restarts_finds_its_node_again() {
 fn a_deactivated_base_is_lost_at_once_and_goes_when_its_node_has_no_pods() {
     let mut fixture = Fixture::served(A);
     let node = fixture.node(A);
-    let pods = |count| Sighting::Pods {
+    let pods = |count| Observation::Pods {
         node: node.clone(),
         count,
     };
-    assert_eq!(fixture.see(pods(2)), []);
+    assert_eq!(fixture.observe(pods(2)), []);
     assert_eq!(
-        fixture.see(deactivation(A, A)),
+        fixture.observe(deactivation(A, A)),
         [Change::Lost(Evidence::Deactivated)]
     );
-    assert_eq!(fixture.see(deactivation(A, A)), [], "told once");
+    assert_eq!(fixture.observe(deactivation(A, A)), [], "told once");
     assert_eq!(
-        fixture.see(answered(A, A, None)),
+        fixture.observe(answered(A, A, None)),
         [],
         "it answers and does not serve"
     );
-    assert_eq!(fixture.see(pods(1)), []);
+    assert_eq!(fixture.observe(pods(1)), []);
     let gone = Change::Gone(Why::Lost(Evidence::Deactivated));
-    assert_eq!(fixture.see(pods(0)), [gone]);
+    assert_eq!(fixture.observe(pods(0)), [gone]);
     assert_eq!(
-        fixture.see(deactivation(A, A)),
+        fixture.observe(deactivation(A, A)),
         [],
         "it is nobody's business any more"
     );
@@ -125,11 +132,15 @@ fn pods_that_were_counted_before_a_base_came_back_count_no_more() {
     let node = fixture.node(A);
     fixture.pass(26);
     let refused = Evidence::PortRefused("192.0.2.2:1238".parse().unwrap());
-    assert_eq!(fixture.see(port_refused(A, A)), [Change::Lost(refused)]);
-    fixture.see(Sighting::Pods { node, count: 0 });
-    assert_eq!(fixture.see(heartbeat(A, A)), [Change::Back]);
+    assert_eq!(fixture.observe(port_refused(A, A)), [Change::Lost(refused)]);
+    fixture.observe(Observation::Pods { node, count: 0 });
+    assert_eq!(fixture.observe(heartbeat(A, A)), [Change::Back]);
     let lost = [Change::Lost(Evidence::Deactivated)];
-    assert_eq!(fixture.see(deactivation(A, A)), lost, "there may be pods again");
+    assert_eq!(
+        fixture.observe(deactivation(A, A)),
+        lost,
+        "there may be pods again"
+    );
     assert_eq!(fixture.pass(7), []);
 }
 
@@ -137,16 +148,16 @@ fn pods_that_were_counted_before_a_base_came_back_count_no_more() {
 fn a_deactivated_base_with_pods_goes_after_8_s_although_it_speaks() {
     let mut fixture = Fixture::served(A);
     let node = fixture.node(A);
-    fixture.see(deactivation(A, A));
+    fixture.observe(deactivation(A, A));
     for _ in 0..7 {
         // Each that is deleted is replaced.
-        let pods = Sighting::Pods {
+        let pods = Observation::Pods {
             node: node.clone(),
             count: 3,
         };
-        assert_eq!(fixture.see(pods), []);
+        assert_eq!(fixture.observe(pods), []);
         assert_eq!(fixture.pass(1), []);
-        assert_eq!(fixture.see(deactivation(A, A)), []);
+        assert_eq!(fixture.observe(deactivation(A, A)), []);
     }
     assert_eq!(fixture.pass(1), [Change::Gone(Why::Lost(Evidence::Deactivated))]);
 }
@@ -154,8 +165,8 @@ fn a_deactivated_base_with_pods_goes_after_8_s_although_it_speaks() {
 #[test]
 fn a_deactivated_base_may_come_back() {
     let mut fixture = Fixture::served(A);
-    fixture.see(deactivation(A, A));
-    assert_eq!(fixture.see(heartbeat(A, A)), [Change::Back]);
+    fixture.observe(deactivation(A, A));
+    assert_eq!(fixture.observe(heartbeat(A, A)), [Change::Back]);
 }
 
 #[test]
@@ -176,7 +187,7 @@ fn our_own_pause_is_nobodys_silence() {
 fn a_clock_that_goes_back_changes_nothing() {
     let mut fixture = Fixture::served(A);
     fixture.now -= 50;
-    assert_eq!(fixture.see(heartbeat(A, A)), []);
+    assert_eq!(fixture.observe(heartbeat(A, A)), []);
     fixture.now += 50;
     assert_eq!(fixture.pass(24), []);
     assert_eq!(fixture.pass(1), [Change::Silent]);
@@ -190,7 +201,7 @@ fn times_are_settings() {
         ..Settings::default()
     };
     let mut fixture = Fixture::with(settings, KOUPLELESS);
-    fixture.see(heartbeat(A, A));
+    fixture.observe(heartbeat(A, A));
     fixture.serve(A);
     assert_eq!(fixture.pass(2), [Change::Silent]);
     assert_eq!(fixture.pass(2).len(), 2);
@@ -200,20 +211,20 @@ fn times_are_settings() {
 fn what_nobody_knows_harms_nobody() {
     let mut fixture = Fixture::new();
     let node: Arc<str> = "n".into();
-    for sighting in [
+    for observation in [
         deactivation(A, A),
         answered(A, A, None),
         port_refused(A, A),
-        Sighting::NodeGone(node.clone()),
-        Sighting::PodDeleted("u".into()),
-        Sighting::PodForgotten("u".into()),
-        Sighting::Served {
+        Observation::NodeGone(node.clone()),
+        Observation::PodDeleted("u".into()),
+        Observation::PodForgotten("u".into()),
+        Observation::Served {
             node: node.clone(),
             here: true,
         },
-        Sighting::Pods { node, count: 0 },
+        Observation::Pods { node, count: 0 },
     ] {
-        assert_eq!(fixture.see(sighting), []);
+        assert_eq!(fixture.observe(observation), []);
     }
     assert_eq!(fixture.registry.len(), 0);
 }

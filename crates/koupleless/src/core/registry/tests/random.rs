@@ -10,7 +10,7 @@ const UIDS: [&str; 3] = ["u", "v", "w"];
 
 #[derive(Clone, Debug)]
 enum Step {
-    See(Box<Sighting>),
+    See(Box<Observation>),
     Pass(u64),
     /// The process stands still.
     Sleep(u64),
@@ -22,12 +22,14 @@ fn of<T: Copy + std::fmt::Debug + 'static>(all: &'static [T]) -> impl Strategy<V
 
 fn step() -> impl Strategy<Value = Step> {
     let state = of(&[PodState::Ready, PodState::NotReady, PodState::Ended]);
-    let word =
-        (of(&IDENTITIES), of(&ADDRESSES), any::<bool>()).prop_map(|(identity, address, active)| Word {
-            active,
-            ..word(identity, address)
+    let announcement =
+        (of(&IDENTITIES), of(&ADDRESSES), any::<bool>()).prop_map(|(identity, address, active)| {
+            Announcement {
+                active,
+                ..announcement(identity, address)
+            }
         });
-    let word = word.boxed();
+    let announcement = announcement.boxed();
     let known = of(&IDENTITIES).prop_map(|identity| (identity, Arc::from(format!("vnode.{identity}.dev"))));
     let known = known.boxed();
     let pods = (
@@ -36,24 +38,24 @@ fn step() -> impl Strategy<Value = Step> {
         proptest::option::of(of(&IDENTITIES)),
         state,
     );
-    let sighting = prop_oneof![
-        6 => (word.clone(), of(&ADDRESSES)).prop_map(|(word, peer)| Sighting::Heartbeat { word, port: 0, peer: ip(peer) }),
-        2 => word.prop_map(Sighting::Heart),
+    let observation = prop_oneof![
+        6 => (announcement.clone(), of(&ADDRESSES)).prop_map(|(announcement, peer)| Observation::HttpHeartbeat { announcement, port: 0, peer: ip(peer) }),
+        2 => announcement.prop_map(Observation::MqttHeartbeat),
         2 => (known.clone(), of(&ADDRESSES)).prop_map(|((identity, node), address)| {
             let record = Base { identity: id(identity), name: None, version: None, cluster: None, host_name: None, endpoint: http(address, 1238), pod: Some(pod_ref("u")) };
-            Sighting::Node { node, record }
+            Observation::Node { node, record }
         }),
-        1 => known.clone().prop_map(|(_, node)| Sighting::NodeGone(node)),
-        3 => pods.prop_map(|(uid, address, identity, state)| Sighting::Pod(PodSeen { identity: identity.map(id), ..pod_seen(uid, address, state) })),
-        1 => of(&UIDS).prop_map(|uid| Sighting::PodDeleted(uid.into())),
-        1 => of(&UIDS).prop_map(|uid| Sighting::PodForgotten(uid.into())),
+        1 => known.clone().prop_map(|(_, node)| Observation::NodeGone(node)),
+        3 => pods.prop_map(|(uid, address, identity, state)| Observation::Pod(PodSeen { identity: identity.map(id), ..pod_seen(uid, address, state) })),
+        1 => of(&UIDS).prop_map(|uid| Observation::PodDeleted(uid.into())),
+        1 => of(&UIDS).prop_map(|uid| Observation::PodForgotten(uid.into())),
         2 => (of(&IDENTITIES), of(&ADDRESSES), proptest::option::of(of(&IDENTITIES))).prop_map(|(identity, address, says)| answered(identity, address, says)),
         2 => (of(&IDENTITIES), of(&ADDRESSES)).prop_map(|(identity, address)| port_refused(identity, address)),
-        4 => (known.clone(), any::<bool>()).prop_map(|((_, node), here)| Sighting::Served { node, here }),
-        1 => (known, 0..2_usize).prop_map(|((_, node), count)| Sighting::Pods { node, count }),
+        4 => (known.clone(), any::<bool>()).prop_map(|((_, node), here)| Observation::Served { node, here }),
+        1 => (known, 0..2_usize).prop_map(|((_, node), count)| Observation::Pods { node, count }),
     ];
     prop_oneof![
-        5 => sighting.prop_map(|sighting| Step::See(Box::new(sighting))),
+        5 => observation.prop_map(|observation| Step::See(Box::new(observation))),
         3 => (1..20_u64).prop_map(Step::Pass),
         1 => (6..100_u64).prop_map(Step::Sleep),
     ]
@@ -74,8 +76,8 @@ struct Onlooker {
 }
 
 impl Onlooker {
-    fn look(&mut self, event: &Event, now: u64, cause: Option<&Sighting>) {
-        let said = format!("{event:?} by {cause:?}");
+    fn look(&mut self, event: &Event, now: u64, cause: Option<&Observation>) {
+        let claim = format!("{event:?} by {cause:?}");
         if event.change == Change::Online {
             let seen = Seen {
                 identity: event.base.identity.clone(),
@@ -83,44 +85,44 @@ impl Onlooker {
                 quiet: now,
             };
             let former = self.bases.insert(event.node.clone(), seen);
-            assert!(former.is_none(), "online twice: {said}");
+            assert!(former.is_none(), "online twice: {claim}");
             return;
         }
         let seen = self.bases.get_mut(&event.node).expect("nothing before Online");
-        assert_eq!(seen.identity, event.base.identity, "a node has one base: {said}");
+        assert_eq!(seen.identity, event.base.identity, "a node has one base: {claim}");
         let quiet = now - seen.quiet;
         match &event.change {
             Change::Online => {}
-            Change::Changed { from } => assert_ne!(*from, event.base, "{said}"),
+            Change::Changed { from } => assert_ne!(*from, event.base, "{claim}"),
             Change::Silent => {
-                assert_eq!(seen.life, Life::Alive, "{said}");
-                assert!(quiet >= 25, "silent after {quiet} s: {said}");
+                assert_eq!(seen.life, Life::Alive, "{claim}");
+                assert!(quiet >= 25, "silent after {quiet} s: {claim}");
                 seen.life = Life::Silent;
             }
             Change::Lost(evidence) => {
-                assert!(!matches!(seen.life, Life::Lost(_)), "lost twice: {said}");
+                assert!(!matches!(seen.life, Life::Lost(_)), "lost twice: {claim}");
                 match evidence {
-                    Evidence::Silence(_) => assert!(quiet >= 60 && seen.life == Life::Silent, "{said}"),
+                    Evidence::Silence(_) => assert!(quiet >= 60 && seen.life == Life::Silent, "{claim}"),
                     Evidence::PortRefused(_) | Evidence::Replaced(..) => {
                         assert!(
                             quiet >= 25 && seen.life == Life::Silent && cause.is_some(),
-                            "{said}"
+                            "{claim}"
                         );
                     }
                     Evidence::PodDeleted(_) | Evidence::PodEnded(_) | Evidence::Deactivated => {
-                        assert!(cause.is_some(), "{said}");
+                        assert!(cause.is_some(), "{claim}");
                     }
                 }
                 seen.life = Life::Lost(evidence.clone());
             }
             Change::Back => {
-                assert_ne!(seen.life, Life::Alive, "{said}");
+                assert_ne!(seen.life, Life::Alive, "{claim}");
                 seen.life = Life::Alive;
                 seen.quiet = now;
             }
             Change::Gone(Why::Lost(evidence)) => {
-                assert_eq!(seen.life, Life::Lost(evidence.clone()), "{said}");
-                assert!(quiet >= 60 || *evidence == Evidence::Deactivated, "{said}");
+                assert_eq!(seen.life, Life::Lost(evidence.clone()), "{claim}");
+                assert!(quiet >= 60 || *evidence == Evidence::Deactivated, "{claim}");
                 self.bases.remove(&event.node);
             }
             Change::Gone(Why::Renamed(_)) | Change::Left => {
@@ -140,12 +142,12 @@ proptest! {
         let (mut onlooker, mut now) = (Onlooker::default(), 0);
         for step in steps {
             let seconds = match step {
-                Step::See(sighting) => {
+                Step::See(observation) => {
                     let heard = |registry: &Registry| -> BTreeMap<Identity, Duration> {
                         registry.bases.iter().map(|(identity, entry)| (identity.clone(), entry.heard)).collect()
                     };
                     let before = heard(&registry);
-                    let events = registry.see((*sighting).clone(), Duration::from_secs(now));
+                    let events = registry.observe((*observation).clone(), Duration::from_secs(now));
                     let after = heard(&registry);
                     if events.is_err() {
                         prop_assert_eq!(&before, &after, "what is refused changes nothing");
@@ -153,9 +155,9 @@ proptest! {
                     for (identity, at) in &before {
                         prop_assert!(after.get(identity).is_none_or(|after| after >= at), "liveness went back");
                     }
-                    let served = matches!(*sighting, Sighting::Served { .. });
+                    let served = matches!(*observation, Observation::Served { .. });
                     for event in events.into_iter().flatten() {
-                        onlooker.look(&event, now, Some(&sighting));
+                        onlooker.look(&event, now, Some(&observation));
                     }
                     for (node, seen) in &mut onlooker.bases {
                         // Signs of life are judged by the tables; here, that nothing is concluded before its

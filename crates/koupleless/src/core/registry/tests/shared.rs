@@ -17,15 +17,15 @@ fn record(address: &str) -> Base {
     }
 }
 
-fn node(address: &str) -> Sighting {
-    Sighting::Node {
+fn node(address: &str) -> Observation {
+    Observation::Node {
         node: "vnode.shop.dev".into(),
         record: record(address),
     }
 }
 
-fn served(here: bool) -> Sighting {
-    Sighting::Served {
+fn served(here: bool) -> Observation {
+    Observation::Served {
         node: "vnode.shop.dev".into(),
         here,
     }
@@ -34,10 +34,10 @@ fn served(here: bool) -> Sighting {
 #[test]
 fn a_node_of_an_earlier_process_is_adopted_with_a_full_measure_of_silence() {
     let mut fixture = Fixture::new();
-    assert_eq!(fixture.see(node(A)), [Change::Online]);
+    assert_eq!(fixture.observe(node(A)), [Change::Online]);
     assert_eq!(fixture.base("shop"), record(A));
     fixture.pass(50);
-    assert_eq!(fixture.see(served(true)), []);
+    assert_eq!(fixture.observe(served(true)), []);
     assert_eq!(fixture.pass(24), []);
     assert_eq!(fixture.pass(1), [Change::Silent]);
     assert_eq!(fixture.pass(34), []);
@@ -47,44 +47,47 @@ fn a_node_of_an_earlier_process_is_adopted_with_a_full_measure_of_silence() {
 #[test]
 fn a_node_keeps_the_name_that_it_has() {
     let mut fixture = Fixture::new();
-    fixture.see(Sighting::Node {
+    fixture.observe(Observation::Node {
         node: "some-other-name".into(),
         record: record(A),
     });
-    fixture.see(heartbeat("shop", A));
+    fixture.observe(heartbeat("shop", A));
     assert_eq!(&*fixture.node("shop"), "some-other-name");
 }
 
 #[test]
 fn others_bases_are_not_judged() {
     let mut fixture = Fixture::new();
-    fixture.see(node(A));
+    fixture.observe(node(A));
     assert_eq!(fixture.pass(600), []);
-    assert_eq!(fixture.see(port_refused("shop", A)), []);
-    assert_eq!(fixture.see(Sighting::PodDeleted("u".into())), []);
-    assert_eq!(fixture.see(deactivation("shop", A)), []);
+    assert_eq!(fixture.observe(port_refused("shop", A)), []);
+    assert_eq!(fixture.observe(Observation::PodDeleted("u".into())), []);
+    assert_eq!(fixture.observe(deactivation("shop", A)), []);
 }
 
 #[test]
 fn what_was_proven_meanwhile_counts_once_the_node_is_ours() {
     let mut fixture = Fixture::new();
-    fixture.see(node(A));
-    fixture.see(Sighting::PodDeleted("u".into()));
+    fixture.observe(node(A));
+    fixture.observe(Observation::PodDeleted("u".into()));
     let lost = Change::Lost(Evidence::PodDeleted("shop/web-u".to_owned()));
-    assert_eq!(fixture.see(served(true)), [lost]);
+    assert_eq!(fixture.observe(served(true)), [lost]);
     let mut fixture = Fixture::new();
-    fixture.see(node(A));
-    fixture.see(deactivation("shop", A));
-    assert_eq!(fixture.see(served(true)), [Change::Lost(Evidence::Deactivated)]);
+    fixture.observe(node(A));
+    fixture.observe(deactivation("shop", A));
+    assert_eq!(
+        fixture.observe(served(true)),
+        [Change::Lost(Evidence::Deactivated)]
+    );
 }
 
 #[test]
 fn a_node_that_others_serve_again_is_not_judged_any_more() {
     let mut fixture = Fixture::new();
-    fixture.see(node(A));
-    fixture.see(served(true));
+    fixture.observe(node(A));
+    fixture.observe(served(true));
     assert_eq!(fixture.pass(25), [Change::Silent]);
-    assert_eq!(fixture.see(served(false)), []);
+    assert_eq!(fixture.observe(served(false)), []);
     assert_eq!(fixture.pass(600), []);
     assert_eq!(fixture.life("shop"), Life::Alive);
 }
@@ -92,18 +95,18 @@ fn a_node_that_others_serve_again_is_not_judged_any_more() {
 #[test]
 fn a_base_whose_node_others_have_removed_is_forgotten() {
     let mut fixture = Fixture::new();
-    fixture.see(node(A));
-    let gone = Sighting::NodeGone("vnode.shop.dev".into());
-    assert_eq!(fixture.see(gone.clone()), [Change::Left]);
-    fixture.see(node(A));
-    fixture.see(served(true));
-    assert_eq!(fixture.see(gone), [], "ours is registered anew");
+    fixture.observe(node(A));
+    let gone = Observation::NodeGone("vnode.shop.dev".into());
+    assert_eq!(fixture.observe(gone.clone()), [Change::Left]);
+    fixture.observe(node(A));
+    fixture.observe(served(true));
+    assert_eq!(fixture.observe(gone), [], "ours is registered anew");
 }
 
 #[test]
 fn a_base_of_which_nobody_makes_a_node_is_forgotten() {
     let mut fixture = Fixture::new();
-    fixture.see(heartbeat("shop", A));
+    fixture.observe(heartbeat("shop", A));
     assert_eq!(fixture.pass(59), []);
     assert_eq!(fixture.pass(1), [Change::Left]);
 }
@@ -111,27 +114,27 @@ fn a_base_of_which_nobody_makes_a_node_is_forgotten() {
 #[test]
 fn what_others_heard_of_a_silent_base_brings_it_back() {
     let mut fixture = Fixture::new();
-    fixture.see(node(A));
-    fixture.see(served(true));
+    fixture.observe(node(A));
+    fixture.observe(served(true));
     fixture.pass(30);
-    let changes = fixture.see(node(B));
+    let changes = fixture.observe(node(B));
     assert!(
         matches!(&changes[..], [Change::Changed { .. }, Change::Back]),
         "{changes:?}"
     );
     assert_eq!(fixture.base("shop").endpoint.address, ip(B));
-    assert_eq!(fixture.see(node(B)), [], "it is read once");
+    assert_eq!(fixture.observe(node(B)), [], "it is read once");
 }
 
 #[test]
 fn what_others_heard_of_a_living_base_elsewhere_is_refused() {
     let mut fixture = Fixture::new();
-    fixture.see(node(A));
-    fixture.see(served(true));
-    fixture.see(heartbeat("shop", A));
+    fixture.observe(node(A));
+    fixture.observe(served(true));
+    fixture.observe(heartbeat("shop", A));
     let refused = fixture.refused(node(B));
     assert!(matches!(refused, Refused::LivesElsewhere { .. }), "{refused}");
-    assert_eq!(fixture.see(node(B)), [], "it is told once");
+    assert_eq!(fixture.observe(node(B)), [], "it is told once");
     assert_eq!(fixture.base("shop").endpoint.address, ip(A));
     let outdated: Vec<_> = fixture
         .registry
@@ -148,9 +151,9 @@ fn what_others_heard_of_a_living_base_elsewhere_is_refused() {
 #[test]
 fn what_others_write_of_their_base_counts() {
     let mut fixture = Fixture::new();
-    fixture.see(node(A));
-    fixture.see(heartbeat("shop", A));
-    assert!(fixture.see(node(B)).iter().all(is_changed));
+    fixture.observe(node(A));
+    fixture.observe(heartbeat("shop", A));
+    assert!(fixture.observe(node(B)).iter().all(is_changed));
     assert_eq!(fixture.base("shop").endpoint.address, ip(B));
 }
 
@@ -158,10 +161,10 @@ fn what_others_write_of_their_base_counts() {
 fn nodes_of_which_no_node_object_is_there_are_known() {
     let mut fixture = Fixture::new();
     let unseen = |fixture: &Fixture| fixture.registry.unseen().count();
-    fixture.see(heartbeat("shop", A));
+    fixture.observe(heartbeat("shop", A));
     assert_eq!(unseen(&fixture), 1);
     let found = record(A);
-    fixture.see(Sighting::Node {
+    fixture.observe(Observation::Node {
         node: "vnode.shop.dev".into(),
         record: found,
     });
@@ -177,18 +180,22 @@ fn nodes_of_which_no_node_object_is_there_are_known() {
 fn what_is_written_of_a_node_while_it_is_removed_does_not_bring_it_back() {
     let removed = || {
         let mut fixture = Fixture::new();
-        fixture.see(node(A));
-        fixture.see(served(true));
+        fixture.observe(node(A));
+        fixture.observe(served(true));
         assert_eq!(fixture.pass(60).len(), 3);
         fixture
     };
     let mut fixture = removed();
-    assert_eq!(fixture.see(node(A)), []);
-    fixture.see(Sighting::NodeGone("vnode.shop.dev".into()));
-    assert_eq!(fixture.see(node(A)), [Change::Online], "this is another Node");
+    assert_eq!(fixture.observe(node(A)), []);
+    fixture.observe(Observation::NodeGone("vnode.shop.dev".into()));
+    assert_eq!(fixture.observe(node(A)), [Change::Online], "this is another Node");
     let mut fixture = removed();
-    assert_eq!(fixture.see(heartbeat("shop", A)), [Change::Online]);
+    assert_eq!(fixture.observe(heartbeat("shop", A)), [Change::Online]);
     let mut fixture = removed();
     fixture.pass(60);
-    assert_eq!(fixture.see(node(A)), [Change::Online], "nobody has removed it");
+    assert_eq!(
+        fixture.observe(node(A)),
+        [Change::Online],
+        "nobody has removed it"
+    );
 }

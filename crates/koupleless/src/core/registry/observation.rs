@@ -1,12 +1,12 @@
-//! What sources see.
+//! What sources observe.
 
 use crate::core::{Base, Endpoint, Identity, PodRef};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-/// What a base says of itself.
+/// What a base announces of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Word {
+pub(crate) struct Announcement {
     /// Identity of the base.
     pub identity: Identity,
     /// Name of its application.
@@ -19,24 +19,25 @@ pub(crate) struct Word {
     pub host_name: Option<String>,
     /// The address it believes to have.
     pub address: Option<IpAddr>,
-    /// Whether it says that it serves; otherwise it is deactivated.
+    /// Whether it announces that it serves; otherwise it is deactivated.
     pub active: bool,
 }
 
-/// What a source has seen.
+/// What a source has observed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Sighting {
-    /// A base spoke over HTTP, from the address `peer`; its own HTTP server is at `port`, 0: it did not say.
-    Heartbeat {
-        /// What the base said of itself.
-        word: Word,
+pub(crate) enum Observation {
+    /// A base sent a heartbeat over HTTP, from the address `peer`; its own HTTP server is at `port`, 0: it
+    /// did not say.
+    HttpHeartbeat {
+        /// What the base announced of itself.
+        announcement: Announcement,
         /// Port of its HTTP server; 0: it did not say.
         port: u16,
         /// Address that the message came from.
         peer: IpAddr,
     },
-    /// A base spoke by way of the MQTT broker.
-    Heart(Word),
+    /// A base sent a heartbeat by way of the MQTT broker.
+    MqttHeartbeat(Announcement),
     /// A Node is there for a base, by this process or another.
     Node {
         /// Name of the Node.
@@ -91,7 +92,7 @@ pub struct PodSeen {
     pub pod: PodRef,
     /// Its address, once it has one.
     pub address: Option<IpAddr>,
-    /// The identity of its base, where the pod declares it; else the base's own word counts, and last its
+    /// The identity of its base, where the pod declares it; else what the base announces counts, and last its
     /// address.
     pub identity: Option<Identity>,
     /// Name of the base, where declared.

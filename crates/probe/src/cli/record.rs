@@ -1,8 +1,8 @@
-//! What is told: each thing that happened, for people and for programs.
+//! Records of a run: each thing that happened, as a line for people or as JSON for programs.
 
 use super::kubelet::Action;
 use super::once::EventJson;
-use super::words::{clean, span};
+use super::text::{clean, span};
 use crate::core::{Kind, Reading};
 use serde::Serialize;
 use std::sync::Arc;
@@ -107,100 +107,84 @@ pub(super) enum What {
 }
 
 impl Record {
-    /// Container, probe and text; `None` for what only programs want to know.
-    pub(super) fn told(&self) -> Option<(Option<&str>, Option<Kind>, String)> {
-        let (container, probe, text) = match &self.what {
-            What::Start {
+    /// One line: time, container, probe, text. `None` for what only programs want to know.
+    pub(super) fn line(&self) -> Option<String> {
+        let text = self.what.text()?;
+        let (container, probe) = self.what.subject();
+        let mut line = self.time.clone();
+        for part in [container, probe.map(kind_name)].into_iter().flatten() {
+            line.push(' ');
+            line.push_str(&clean(part));
+        }
+        line.push_str(": ");
+        line.push_str(&clean(&text));
+        Some(line)
+    }
+}
+
+impl What {
+    /// The container and the probe that it is about; none where it is about the pod or the run.
+    fn subject(&self) -> (Option<&str>, Option<Kind>) {
+        match self {
+            Self::Attempt { container, probe, .. }
+            | Self::State { container, probe, .. }
+            | Self::Event { container, probe, .. }
+            | Self::Kill { container, probe, .. }
+            | Self::Stopped { container, probe } => (Some(container), Some(*probe)),
+            Self::BackOff { container, .. }
+            | Self::Restart { container, .. }
+            | Self::Ended { container, .. }
+            | Self::Container { container, .. } => (Some(container), None),
+            Self::Start { .. }
+            | Self::Note { .. }
+            | Self::Pod { .. }
+            | Self::Lost { .. }
+            | Self::End { .. } => (None, None),
+        }
+    }
+
+    /// For people; `None` for what only programs want to know.
+    fn text(&self) -> Option<String> {
+        Some(match self {
+            Self::Start {
                 namespace,
                 pod,
                 mode,
                 address,
                 ..
-            } => {
-                let rules = if *mode == "strict" {
-                    "strict rules"
-                } else {
-                    "the kubelet's rules"
-                };
-                let at = address
-                    .as_ref()
-                    .map_or_else(String::new, |address| format!(" at {address}"));
-                (None, None, format!("probing {namespace}/{pod}{at} by {rules}"))
-            }
-            What::Note { message } => (None, None, message.clone()),
-            What::Attempt { .. } => return None,
-            What::State {
-                container,
-                probe,
-                state,
-                why,
-                ..
-            } => (
-                Some(container),
-                Some(*probe),
-                format!("is {}: {why}", state.to_string().to_lowercase()),
+            } => start_text(namespace, pod, mode, address.as_deref()),
+            Self::Note { message } => message.clone(),
+            Self::Attempt { .. } => return None,
+            Self::State { state, why, .. } => format!("is {}: {why}", state.to_string().to_lowercase()),
+            Self::Event { event, .. } => format!(
+                "event {} {}: {}",
+                event.kind,
+                event.reason,
+                event.message.trim_end()
             ),
-            What::Event {
-                container,
-                probe,
-                event,
-            } => (
-                Some(container),
-                Some(*probe),
-                format!(
-                    "event {} {}: {}",
-                    event.kind,
-                    event.reason,
-                    event.message.trim_end()
-                ),
-            ),
-            What::Kill {
-                container,
-                probe,
+            Self::Kill {
                 grace_seconds,
                 grace_from,
                 event,
-            } => (
-                Some(container),
-                Some(*probe),
-                format!(
-                    "a kubelet would kill it now, with {} from TERM to KILL ({grace_from}); event {} {}: {}",
-                    span(seconds(*grace_seconds)),
-                    event.kind,
-                    event.reason,
-                    event.message
-                ),
+                ..
+            } => format!(
+                "a kubelet would kill it now, with {} from TERM to KILL ({grace_from}); event {} {}: {}",
+                span(duration(*grace_seconds)),
+                event.kind,
+                event.reason,
+                event.message
             ),
-            What::BackOff {
-                container,
-                seconds: s,
-            } => (
-                Some(container),
-                None,
-                format!(
-                    "waits {} before it starts again (CrashLoopBackOff)",
-                    span(seconds(*s))
-                ),
+            Self::BackOff { seconds, .. } => format!(
+                "waits {} before it starts again (CrashLoopBackOff)",
+                span(duration(*seconds))
             ),
-            What::Restart {
-                container,
+            Self::Restart {
                 container_id,
                 restarts,
-            } => (
-                Some(container),
-                None,
-                format!("is taken to run again as {container_id}, restart {restarts}"),
-            ),
-            What::Ended {
-                container,
-                restart_policy,
-            } => (
-                Some(container),
-                None,
-                format!("stays ended (restartPolicy {restart_policy})"),
-            ),
-            What::Container {
-                container,
+                ..
+            } => format!("is taken to run again as {container_id}, restart {restarts}"),
+            Self::Ended { restart_policy, .. } => format!("stays ended (restartPolicy {restart_policy})"),
+            Self::Container {
                 running,
                 started,
                 ready,
@@ -208,65 +192,52 @@ impl Record {
                 ..
             } => {
                 let not = |yes: &bool| if *yes { "" } else { "not " };
-                (
-                    Some(container),
-                    None,
-                    format!(
-                        "{}running, {}started, {}ready, restarts {restarts}",
-                        not(running),
-                        not(started),
-                        not(ready)
-                    ),
+                format!(
+                    "{}running, {}started, {}ready, restarts {restarts}",
+                    not(running),
+                    not(started),
+                    not(ready)
                 )
             }
-            What::Pod { ready } => (
-                None,
-                None,
-                format!("the pod is {}", if *ready { "Ready" } else { "not Ready" }),
-            ),
-            What::Stopped { container, probe } => (
-                Some(container),
-                Some(*probe),
-                "has nothing more to probe".to_owned(),
-            ),
-            What::Lost { count } => (
-                None,
-                None,
-                format!("{count} messages were lost, since the output was read too slowly"),
-            ),
-            What::End {
-                reason, ready, kills, ..
-            } => {
-                let why = match *reason {
-                    "signal" => "stopped by a signal",
-                    "time" => "the time is over",
-                    "ready" => "all containers are ready",
-                    _ => "the pod has failed: nothing of it runs any more",
-                };
-                let ready = if *ready { "Ready" } else { "not Ready" };
-                let kills = match kills {
-                    0 => "no container had to be killed".to_owned(),
-                    1 => "1 container would have been killed".to_owned(),
-                    more => format!("containers would have been killed {more} times"),
-                };
-                (None, None, format!("{why}; the pod is {ready}, {kills}"))
+            Self::Pod { ready } => format!("the pod is {}", ready_text(*ready)),
+            Self::Stopped { .. } => "has nothing more to probe".to_owned(),
+            Self::Lost { count } => {
+                format!("{count} messages were lost, since the output was read too slowly")
             }
-        };
-        Some((container.map(|name| &**name), probe, clean(&text)))
+            Self::End {
+                reason, ready, kills, ..
+            } => end_text(reason, *ready, *kills),
+        })
     }
+}
 
-    /// One line: time, container, probe, text.
-    pub(super) fn line(&self) -> Option<String> {
-        let (container, probe, text) = self.told()?;
-        let mut line = self.time.clone();
-        for part in [container, probe.map(lower)].into_iter().flatten() {
-            line.push(' ');
-            line.push_str(&clean(part));
-        }
-        line.push_str(": ");
-        line.push_str(&text);
-        Some(line)
-    }
+fn start_text(namespace: &str, pod: &str, mode: &str, address: Option<&str>) -> String {
+    let rules = if mode == "strict" {
+        "strict rules"
+    } else {
+        "the kubelet's rules"
+    };
+    let at = address.map_or_else(String::new, |address| format!(" at {address}"));
+    format!("probing {namespace}/{pod}{at} by {rules}")
+}
+
+fn end_text(reason: &str, ready: bool, kills: u64) -> String {
+    let why = match reason {
+        "signal" => "stopped by a signal",
+        "time" => "the time is over",
+        "ready" => "all containers are ready",
+        _ => "the pod has failed: nothing of it runs any more",
+    };
+    let kills = match kills {
+        0 => "no container had to be killed".to_owned(),
+        1 => "1 container would have been killed".to_owned(),
+        more => format!("containers would have been killed {more} times"),
+    };
+    format!("{why}; the pod is {}, {kills}", ready_text(ready))
+}
+
+fn ready_text(ready: bool) -> &'static str {
+    if ready { "Ready" } else { "not Ready" }
 }
 
 impl From<Action> for What {
@@ -309,8 +280,8 @@ impl From<Action> for What {
     }
 }
 
-/// `liveness`.
-pub(super) fn lower(kind: Kind) -> &'static str {
+/// In lower case: `liveness`.
+pub(super) fn kind_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Startup => "startup",
         Kind::Readiness => "readiness",
@@ -318,7 +289,7 @@ pub(super) fn lower(kind: Kind) -> &'static str {
     }
 }
 
-fn seconds(seconds: f64) -> Duration {
+fn duration(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or_default()
 }
 

@@ -6,7 +6,7 @@
 use super::actor::Actor;
 use super::check;
 use super::entry::Call;
-use super::message::{Looked, Message};
+use super::message::{Message, Rechecked};
 use crate::core::pod::Input;
 use crate::fleet::common::timestamp;
 use crate::provider::{FaultKind, Observed, PodId};
@@ -34,28 +34,28 @@ impl Actor {
         };
         if let Err(why) = checked {
             check::fault("report", &entry.id, why);
-            self.look(&id.uid, 0);
+            self.recheck(&id.uid, 0);
             return;
         }
         self.step(&id.uid, Input::Observed { container, observed });
     }
 
     /// Asks the provider about a pod, after a while. One question at a time.
-    fn look(&mut self, uid: &Arc<str>, failed: u32) {
-        let Some(entry) = self.pods.get_mut(uid).filter(|entry| !entry.looking) else {
+    fn recheck(&mut self, uid: &Arc<str>, failed: u32) {
+        let Some(entry) = self.pods.get_mut(uid).filter(|entry| !entry.rechecking) else {
             return;
         };
-        entry.looking = true;
+        entry.rechecking = true;
         let (uid, serial, handle) = (uid.clone(), entry.serial, self.handle.clone());
         let Some(entry) = self.pods.get(&uid) else {
             return;
         };
         let errand = self.errand(entry, &Call::Adopt);
         let pause = FIRST.saturating_mul(1 << failed.min(16)).min(MOST);
-        self.calls.spawn("a look at a pod", async move {
+        self.calls.spawn("a check of a pod", async move {
             tokio::time::sleep(pause).await;
             if let Input::Adopted(state) = errand.run(&Call::Adopt).await {
-                handle.send(Message::Looked(Box::new(Looked {
+                handle.send(Message::Rechecked(Box::new(Rechecked {
                     uid,
                     serial,
                     failed,
@@ -66,19 +66,19 @@ impl Actor {
     }
 
     /// What the provider says of a pod: as if it had reported it.
-    pub(super) fn looked(&mut self, looked: Looked) {
-        let Some(entry) = self.pods.get_mut(&looked.uid) else {
+    pub(super) fn rechecked(&mut self, rechecked: Rechecked) {
+        let Some(entry) = self.pods.get_mut(&rechecked.uid) else {
             return;
         };
-        if entry.serial != looked.serial {
+        if entry.serial != rechecked.serial {
             return;
         }
-        entry.looking = false;
-        match looked.state {
+        entry.rechecking = false;
+        match rechecked.state {
             Ok(Some(state)) => {
                 for (container, observed) in state.containers {
                     let container = container.into();
-                    self.step(&looked.uid, Input::Observed { container, observed });
+                    self.step(&rechecked.uid, Input::Observed { container, observed });
                 }
             }
             Ok(None) => tracing::warn!(
@@ -88,7 +88,7 @@ impl Actor {
                 "the provider reports of a pod that it says it does not have; delete the pod if it does not run"
             ),
             Err(fault) if fault.kind == FaultKind::Later => {
-                self.look(&looked.uid, looked.failed.saturating_add(1));
+                self.recheck(&rechecked.uid, rechecked.failed.saturating_add(1));
             }
             Err(fault) => tracing::warn!(
                 pod = %entry.id,

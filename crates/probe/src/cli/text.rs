@@ -1,4 +1,4 @@
-//! Words for people: text of strangers made harmless, cut to a width; durations and times.
+//! Text for people: text of strangers made harmless, cut to a width; durations and times.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -15,7 +15,7 @@ pub(super) fn clean(text: &str) -> String {
             '\n' => clean.push_str("\\n"),
             '\r' => clean.push_str("\\r"),
             '\t' => clean.push_str("\\t"),
-            c if obeyed(c) => clean.extend(c.escape_unicode()),
+            c if is_unsafe(c) => clean.extend(c.escape_unicode()),
             c => clean.push(c),
         }
     }
@@ -25,27 +25,27 @@ pub(super) fn clean(text: &str) -> String {
 /// A value as JSON on one line. Strings keep their value, but what a terminal would obey is written as `\uXXXX`, since
 /// programs' output is looked at, too.
 pub(super) fn json(value: &impl Serialize) -> serde_json::Result<String> {
-    serde_json::to_string(value).map(|text| tame(&text))
+    serde_json::to_string(value).map(|text| escape_json(&text))
 }
 
 /// JSON in which what a terminal would obey is escaped. Such characters stand within strings only.
-pub(super) fn tame(json: &str) -> String {
-    let mut tamed = String::with_capacity(json.len());
+pub(super) fn escape_json(json: &str) -> String {
+    let mut escaped = String::with_capacity(json.len());
     for c in json.chars() {
-        if c != '\n' && obeyed(c) {
+        if c != '\n' && is_unsafe(c) {
             for unit in c.encode_utf16(&mut [0; 2]) {
                 // Writing to a string cannot fail.
-                let _ = write!(tamed, "\\u{unit:04x}");
+                let _ = write!(escaped, "\\u{unit:04x}");
             }
         } else {
-            tamed.push(c);
+            escaped.push(c);
         }
     }
-    tamed
+    escaped
 }
 
 /// What a terminal would obey, or what turns the direction of text around or cannot be seen.
-fn obeyed(c: char) -> bool {
+fn is_unsafe(c: char) -> bool {
     let unseen = matches!(
         c,
         '\u{61c}'
@@ -155,12 +155,12 @@ mod tests {
         let text = "a\n\x1b[2J\u{9b}31m\x7f\u{202e}\u{feff}grün 好 \u{1f600}\"\\";
         let json = json(&text).unwrap();
         assert_eq!(serde_json::from_str::<String>(&json).unwrap(), text);
-        assert!(json.chars().all(|c| !obeyed(c)), "{json:?}");
+        assert!(json.chars().all(|c| !is_unsafe(c)), "{json:?}");
         assert!(
             json.contains("\\u009b31m\\u007f\\u202e\\ufeffgrün 好 \u{1f600}"),
             "{json}"
         );
-        let pretty = tame(&serde_json::to_string_pretty(&[text]).unwrap());
+        let pretty = escape_json(&serde_json::to_string_pretty(&[text]).unwrap());
         assert_eq!(serde_json::from_str::<[String; 1]>(&pretty).unwrap(), [text]);
     }
 
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_told_shortly() {
+    fn durations_are_shown_shortly() {
         for (duration, wanted) in [
             (Duration::ZERO, "0 µs"),
             (Duration::from_micros(340), "340 µs"),

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// What a change means, in lines for the timeline; empty if it is not worth one. `before` is the state before
 /// the change.
-pub fn tell(before: &Moment, change: &Change) -> Vec<String> {
+pub fn describe(before: &Moment, change: &Change) -> Vec<String> {
     match &change.what {
         Watched::Node(node) => {
             let old = before.nodes().find(|old| old.uid == node.uid);
@@ -100,11 +100,11 @@ mod tests {
     use crate::observe::facts::{EndpointFact, IncidentFact, NodeFact, PodFact, SliceFact};
     use std::time::Duration;
 
-    fn told(changes: &[Watched]) -> Vec<String> {
+    fn described(changes: &[Watched]) -> Vec<String> {
         let mut moment = Moment::default();
         let mut lines = Vec::new();
         for what in changes {
-            lines = tell(
+            lines = describe(
                 &moment,
                 &Change {
                     at: Duration::ZERO,
@@ -128,14 +128,14 @@ mod tests {
             })
         };
         assert_eq!(
-            told(&[node("True", &[]), node("Unknown", &["x:NoSchedule"])]),
+            described(&[node("True", &[]), node("Unknown", &["x:NoSchedule"])]),
             ["node a is Ready=Unknown", "node a tainted x:NoSchedule"]
         );
         assert_eq!(
-            told(&[node("True", &["x:NoSchedule"]), node("True", &[])]),
+            described(&[node("True", &["x:NoSchedule"]), node("True", &[])]),
             ["node a no longer tainted x:NoSchedule"]
         );
-        assert_eq!(told(&[node("True", &[]), node("True", &[])]), [""; 0]);
+        assert_eq!(described(&[node("True", &[]), node("True", &[])]), [""; 0]);
     }
 
     #[test]
@@ -152,19 +152,19 @@ mod tests {
             })
         };
         assert_eq!(
-            told(&[pod(false, false), pod(true, false)]),
+            described(&[pod(false, false), pod(true, false)]),
             ["pod web on a is ready"]
         );
         assert_eq!(
-            told(&[pod(true, false), pod(false, false)]),
+            described(&[pod(true, false), pod(false, false)]),
             ["pod web on a is marked not ready"]
         );
         assert_eq!(
-            told(&[pod(true, false), pod(true, true)]),
+            described(&[pod(true, false), pod(true, true)]),
             ["pod web on a is told to go"]
         );
         assert_eq!(
-            told(&[pod(true, true), Watched::Gone(Kind::Pod, "p".into())]),
+            described(&[pod(true, true), Watched::Gone(Kind::Pod, "p".into())]),
             ["pod web on a is gone"]
         );
     }
@@ -185,7 +185,7 @@ mod tests {
             })
         };
         assert_eq!(
-            told(&[slice(true), slice(false)]),
+            described(&[slice(true), slice(false)]),
             ["default/web: ready endpoints on a: 0 (had 1)"]
         );
         let incident = |state: &str, closed| {
@@ -199,11 +199,11 @@ mod tests {
             })
         };
         assert_eq!(
-            told(&[incident("", false), incident("Dead", false)]),
+            described(&[incident("", false), incident("Dead", false)]),
             ["a is judged Dead"]
         );
         assert_eq!(
-            told(&[incident("Dead", false), incident("Dead", true)]),
+            described(&[incident("Dead", false), incident("Dead", true)]),
             ["incident of a is closed"]
         );
     }
