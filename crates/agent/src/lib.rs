@@ -32,6 +32,10 @@
 //! # Ok(())
 //! # }
 //! ```
+#![allow(
+    missing_docs,
+    reason = "the agent is a program: other crates use its entry points, and names say what most fields are"
+)]
 
 pub mod agent;
 pub mod args;

@@ -50,7 +50,9 @@ pub mod envelope;
 pub mod health;
 pub mod heartbeat;
 pub mod help;
+#[allow(clippy::disallowed_methods, reason = "a shell owns its clocks and tasks")]
 pub mod http;
+#[allow(clippy::disallowed_methods, reason = "a shell owns its clocks and tasks")]
 #[cfg(feature = "mqtt")]
 pub mod mqtt;
 pub mod ops;

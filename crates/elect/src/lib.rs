@@ -13,8 +13,17 @@
 //! Times between runner and keeper are readings of the machine's boot clock, which runs while it sleeps; they
 //! come from the start of a successful renewal, so no delay on the way makes them later. See
 //! `core::deadlines` for the margins.
+#![allow(
+    missing_docs,
+    reason = "a program: other crates use its entry points, and names say what most fields are"
+)]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "shells own clocks, tasks and randomness; the core below is checked"
+)]
 
 mod args;
+#[warn(clippy::disallowed_methods)]
 mod core;
 mod descendants;
 mod error;

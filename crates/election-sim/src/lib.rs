@@ -8,6 +8,13 @@
 //! would: it is open if the machine opened it and the candidate's own clock says that the proof still holds.
 //! Both can leave a rule out, and then find two leaders: this shows what the rule is for, and that the check
 //! can fail.
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_methods,
+        reason = "tests draw a seed of their own, and take their depth from the environment"
+    )
+)]
 
 pub mod model;
 pub mod random;

@@ -13,11 +13,20 @@
 //!
 //! With the feature `cli` there are `cli`, the flags of `evenkeel vnode --provider koupleless`, and
 //! `process`, which joins all of this.
+#![allow(
+    missing_docs,
+    reason = "a provider for the program alone: names say what most fields are"
+)]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "shells own clocks, tasks and randomness; the core below is checked"
+)]
 
 pub mod alert;
 pub mod baseline;
 #[cfg(feature = "cli")]
 pub mod cli;
+#[warn(clippy::disallowed_methods)]
 pub mod core;
 pub mod discovery;
 mod events;

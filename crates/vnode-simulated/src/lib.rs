@@ -31,6 +31,10 @@
 //!     fleet
 //! }
 //! ```
+#![allow(
+    missing_docs,
+    reason = "a provider for the lab and for tests, no library: names say what most fields are"
+)]
 
 pub mod address;
 mod adopt;
@@ -66,9 +70,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 /// How simulated nodes are.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// Time that a container takes to start where no annotation tells.
+    /// Time that a container takes to start where no annotation gives it.
     pub start_delay: Duration,
-    /// Time that a container takes to heed TERM where no annotation tells.
+    /// Time that a container takes to heed TERM where no annotation gives it.
     pub stop_delay: Duration,
     /// What is published of every node; capacity and boot are filled in where they are empty.
     pub template: NodeTemplate,

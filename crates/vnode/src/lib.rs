@@ -7,7 +7,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`core`] | **pure** rules: a pod's life, its status, environment, a node's life, its Lease |
-//! | [`provider`] | what a provider is asked, and what it tells |
+//! | [`provider`] | what is requested of a provider, and what it reports |
 //! | [`fleet`] | many nodes in one process: one watch, one timer wheel, one actor per node |
 //! | [`node`] | registration, Lease, status and serving address of one node |
 //! | [`pods`] | the pods of one node: the actor that carries out what [`core::pod`] decides |
@@ -15,6 +15,10 @@
 //! | [`ownership`] | which replica serves which node |
 //!
 //! `evenkeel-vnode-simulated` is a provider without containers, for tests and the lab; `evenkeel-koupleless` runs modules in bases.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "shells own clocks, tasks and randomness; the core below is checked"
+)]
 
 // The library's own tests share a provider with those of its users, who call it by its name.
 #[cfg(test)]
@@ -22,6 +26,7 @@ extern crate self as evenkeel_vnode;
 
 #[cfg(feature = "cli")]
 pub mod cli;
+#[warn(clippy::disallowed_methods)]
 pub mod core;
 pub mod fleet;
 pub mod node;

@@ -3,7 +3,8 @@
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "a test that cannot go on has failed"
+    clippy::disallowed_methods,
+    reason = "a test owns its clocks and tasks, and one that cannot go on has failed"
 )]
 
 mod decoder;

@@ -8,7 +8,12 @@
 //! elections in a process: a leader and a standby. Renewals are spread evenly over a retry period, so that
 //! one kill meets elections at all points of their round. It takes about four minutes and needs Go for
 //! client-go's half.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a benchmark fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a benchmark measures time, and fails by panicking"
+)]
 #![expect(clippy::print_stdout, reason = "prints its results")]
 
 #[path = "../../examples/candidate/program/mod.rs"]

@@ -1,5 +1,10 @@
 //! Candidates with real requests and real time.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a test owns its clocks and tasks, and fails by panicking"
+)]
 #![expect(
     clippy::print_stderr,
     reason = "what a test tells when it fails, and its seed"

@@ -9,7 +9,12 @@
 //! --provider koupleless` sets it up, and this driver, which binds the pods itself so that no scheduler is
 //! measured. Each base has a loopback address of its own, sends heartbeats every 12 s from it, and starts a
 //! module at once: measured is what this side does. It takes about seven minutes.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a benchmark fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a benchmark measures time, and fails by panicking"
+)]
 #![expect(clippy::print_stdout, reason = "prints its results")]
 
 mod bases;

@@ -6,7 +6,12 @@
 //!
 //! The prober runs on the first core that this process may use and the servers, another process, on the last. All
 //! traffic is on the loopback; it needs no privileges and takes about a minute and a half.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a benchmark fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a benchmark measures time, and fails by panicking"
+)]
 #![expect(clippy::print_stdout, reason = "prints its results")]
 
 mod lateness;

@@ -8,7 +8,12 @@
 //! and this driver, which binds the pods itself so that no scheduler is measured. Everything goes over TLS. It takes about
 //! six minutes, the last of them idle. Then, for less than three minutes more, two fleets share some nodes, and one after the other is
 //! killed or stopped.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a benchmark fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a benchmark measures time, and fails by panicking"
+)]
 #![expect(clippy::print_stdout, reason = "prints its results")]
 
 mod drive;
