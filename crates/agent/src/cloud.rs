@@ -109,7 +109,6 @@ impl Seen {
     }
 }
 
-/// The API server.
 #[derive(Clone)]
 pub(crate) struct Cloud {
     client: Client,

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 
 /// Why there is no key. Each message names the file and what to do; the contents of the file never appear.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the message of a variant says what its fields are")]
 pub enum KeyFileError {
     /// The file cannot be read.
     #[error("cannot read the agent's key {}: {source}; make one with `evenkeel agent keygen --out {}`", path.display(), path.display())]
@@ -24,7 +23,6 @@ pub enum KeyFileError {
     Write { path: PathBuf, source: io::Error },
 }
 
-/// Reads the key.
 pub fn load(path: &Path) -> Result<SigningKey, KeyFileError> {
     let text = fs::read_to_string(path).map_err(|source| KeyFileError::Read {
         path: path.to_owned(),

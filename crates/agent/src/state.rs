@@ -24,7 +24,6 @@ pub struct Memory {
     pub node_uid: String,
     /// The zone that the node is in.
     pub zone: String,
-    /// The last roster.
     pub roster: Option<RosterSpec>,
     /// UIDs of members that were seen alive.
     pub seen_alive: BTreeSet<String>,
@@ -46,7 +45,6 @@ impl Memory {
 
 /// Why the state directory cannot be used. The message names it.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the message of a variant says what its fields are")]
 pub enum StateError {
     /// It cannot be made.
     #[error("cannot use --state-dir {}: {source}", path.display())]
@@ -96,7 +94,6 @@ impl StateDir {
         Ok(state)
     }
 
-    /// What is remembered.
     pub fn memory(&self) -> &Memory {
         &self.memory
     }

@@ -34,7 +34,6 @@ pub(crate) enum Event {
     Seen(Box<Seen>),
     /// State of the own kubelet.
     Kubelet(Health),
-    /// A check ended.
     Checked(Nonce, MemberId, CheckResult),
     /// Whether this agent holds the zone's Lease.
     Leading(bool),
@@ -83,7 +82,6 @@ pub(crate) fn now() -> Millis {
 }
 
 impl ZoneLoop {
-    /// Runs until shutdown.
     pub(crate) async fn run(mut self, shutdown: CancellationToken) -> io::Result<()> {
         let mut engine = self.engine(self.roster.clone(), self.sequence_base);
         let mut current: Option<Seen> = None;

@@ -8,7 +8,6 @@ use std::collections::HashSet;
 use std::{fs, io};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// A running process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Process {
     pub(crate) id: Pid,

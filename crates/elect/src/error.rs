@@ -32,7 +32,6 @@ pub enum ElectError {
     Listen {
         /// The address of `--listen`.
         address: SocketAddr,
-        /// The system's error.
         #[source]
         source: io::Error,
     },

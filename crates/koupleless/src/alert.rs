@@ -36,7 +36,6 @@ const ANSWER: usize = 4 * 1024;
 /// How alerts are sent.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The receivers.
     pub hooks: Vec<Hook>,
     /// How many alerts are sent at most.
     pub limits: Limits,

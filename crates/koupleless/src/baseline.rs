@@ -65,7 +65,6 @@ pub enum AnswerError {
     NotSent {
         /// The base that asked.
         identity: Identity,
-        /// The last reason.
         why: String,
     },
 }

@@ -50,7 +50,6 @@ pub trait Observer: Send + Sync + 'static {
 /// How healings are done.
 #[derive(Clone)]
 pub struct Options {
-    /// Marks and times.
     pub settings: Settings,
     /// How many bases at a time, over all replicas.
     pub limit: Limit,

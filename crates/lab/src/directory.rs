@@ -23,7 +23,6 @@ pub enum DirectoryError {
     /// A file or folder cannot be written.
     #[error("cannot write {path}: {source}; choose a writable directory with --dir")]
     Unwritable {
-        /// File or folder.
         path: PathBuf,
         #[source]
         source: io::Error,
@@ -85,7 +84,6 @@ impl Directory {
         &self.root
     }
 
-    /// The administrator's kubeconfig.
     pub fn kubeconfig(&self) -> PathBuf {
         self.root.join("kubeconfig")
     }

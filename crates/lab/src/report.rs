@@ -29,7 +29,6 @@ pub struct Report<'a> {
 pub struct StepRow<'a> {
     /// Seconds since the lab was up.
     pub at: f64,
-    /// What it was.
     pub step: &'a str,
 }
 
@@ -101,7 +100,6 @@ pub struct Figures<'a> {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Figure {
-    /// What was measured.
     pub measure: &'static str,
     /// How often it was looked at.
     pub count: usize,

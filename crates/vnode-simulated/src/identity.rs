@@ -22,7 +22,6 @@ pub(crate) fn boot(node: &str, outages: u32) -> String {
     text
 }
 
-/// A container's ID.
 pub(crate) fn container(boot: &str, number: u64) -> ContainerId {
     ContainerId(format!("{RUNTIME}://{boot}/{number:016x}").into())
 }

@@ -6,10 +6,8 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Live {
-    /// What it wrote.
     pub(super) ring: Ring,
     /// Told when there is more output, and when it ends.
     pub(super) changed: Arc<Notify>,
@@ -30,7 +28,6 @@ pub(super) struct Process {
     pub(super) _ends: DropGuard,
     /// Told to all who are attached.
     pub(super) output: tokio::sync::broadcast::Sender<bytes::Bytes>,
-    /// What it reads.
     pub(super) input: Arc<super::commands::Tty>,
 }
 

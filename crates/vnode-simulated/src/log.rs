@@ -71,7 +71,6 @@ impl Ring {
 /// The whole output of a container at a moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Output<'a> {
-    /// What it is.
     pub(crate) shape: &'a Shape,
     /// Name of its pod.
     pub(crate) pod: &'a str,

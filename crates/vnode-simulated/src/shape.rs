@@ -16,7 +16,6 @@ pub(crate) struct Shape {
     /// What part it has.
     pub(crate) part: Part,
     pub(crate) image: Box<str>,
-    /// Command and arguments.
     pub(crate) command: Box<[String]>,
     pub(crate) env: Box<[(String, String)]>,
     /// Where it begins; `/` where nothing is said.

@@ -12,7 +12,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Everything there is.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     pub(super) nodes: HashMap<Arc<str>, Node>,
@@ -228,7 +227,6 @@ impl Table {
         Some((record, boot))
     }
 
-    /// Adds a pod.
     pub(super) fn insert(&mut self, record: Record) {
         let uid = record.id.uid.clone();
         if let Some(node) = self.nodes.get_mut(&record.id.node) {

@@ -31,7 +31,6 @@ impl Timers {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a deadline.
     pub(super) fn add(&self, at: Timestamp, due: Due) {
         let mut queue = self.queue();
         let first = queue

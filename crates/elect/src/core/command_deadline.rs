@@ -93,7 +93,6 @@ impl CommandDeadline {
         }
     }
 
-    /// The transition function.
     pub(crate) fn step(&mut self, now: Duration, event: Event) -> Vec<SignalAction> {
         match event {
             Event::Order(Order::Until(lease)) => {

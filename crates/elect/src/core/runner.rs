@@ -13,9 +13,7 @@ mod tests;
 /// What the runner is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Phase {
-    /// No command runs.
     Idle,
-    /// The command runs.
     Running(Run),
     /// The command has been told to end.
     Ending {
@@ -104,7 +102,6 @@ impl Runner {
         }
     }
 
-    /// The transition function.
     pub(crate) fn step(&mut self, now: Duration, event: Event) -> Vec<Action> {
         match event {
             Event::Leads { token, deadlines } => self.leads(now, token, deadlines),

@@ -48,12 +48,10 @@ pub struct Alert {
     pub module: Option<String>,
     /// What happened, in words. Secrets in URLs are taken out before it is sent.
     pub message: String,
-    /// When it happened.
     pub at: Timestamp,
 }
 
 impl Scene {
-    /// All there are.
     pub const ALL: [Self; 7] = [
         Self::InstallFailed,
         Self::BaseLost,

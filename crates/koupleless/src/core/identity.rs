@@ -20,7 +20,6 @@ pub struct Identity(Arc<str>);
 /// Why a text is no identity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {
-    /// There is none.
     #[error("the identity is empty")]
     Empty,
     /// It is too long.
@@ -34,7 +33,6 @@ pub enum IdentityError {
 }
 
 impl Identity {
-    /// Reads an identity.
     pub fn new(text: &str) -> Result<Self, IdentityError> {
         if text.is_empty() {
             return Err(IdentityError::Empty);

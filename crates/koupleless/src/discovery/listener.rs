@@ -18,7 +18,6 @@ use tokio_util::sync::CancellationToken;
 /// How heartbeats are taken over HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heartbeats {
-    /// Where to listen.
     pub address: SocketAddr,
     /// File with bearer tokens, one of which a base needs then.
     pub tokens: Option<PathBuf>,
@@ -26,7 +25,6 @@ pub struct Heartbeats {
     pub tls: Option<HeartbeatTls>,
 }
 
-/// TLS for heartbeats.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeartbeatTls {
     /// Serving certificate and its key.

@@ -25,7 +25,6 @@ const TLS: u16 = 8883;
 /// All that the provider is set up with.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Names to use.
     pub profile: &'static Profile,
     /// The environment that is served.
     pub env: String,
@@ -75,7 +74,6 @@ pub struct Broker {
 /// How bases are healed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Healing {
-    /// Marks and times.
     pub settings: heal::Settings,
     /// How many bases at a time, over all replicas.
     pub limit: Limit,
@@ -104,7 +102,6 @@ pub enum SettingsError {
     /// A file that one of them names.
     #[error("{by}: cannot read {}: {source}", path.display())]
     Read {
-        /// Who named it.
         by: String,
         /// The file that was named.
         path: PathBuf,

@@ -48,7 +48,6 @@ const ANOTHER: &str = "AnotherBase";
 /// How modules are run.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Names and figures.
     pub profile: Arc<Profile>,
     /// The environment that this process serves: part of names and topics.
     pub env: String,
@@ -107,7 +106,6 @@ pub trait Bases: Send + Sync + 'static {
     /// The base that is this node.
     fn base(&self, node: &str) -> Option<Arc<Base>>;
 
-    /// Whether it lives.
     fn life(&self, node: &str) -> Life;
 
     /// Somebody has answered at `endpoint`, where it was asked; `says`: what it calls itself, where it says
@@ -142,7 +140,6 @@ pub enum Life {
     Lost(String),
 }
 
-/// Ways to bases.
 #[derive(Clone)]
 pub struct Tunnels {
     /// To their own HTTP servers.

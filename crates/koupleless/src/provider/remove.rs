@@ -34,7 +34,6 @@ impl Inner {
         Ok(pods)
     }
 
-    /// Removes a module.
     pub(super) async fn stop(&self, pod: &PodId, container: &ContainerId) -> Result<Exit, Fault> {
         let exit = |message: String| Exit {
             code: 0,

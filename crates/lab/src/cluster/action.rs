@@ -55,7 +55,6 @@ impl Kind {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// Create an object.
     Create {
         kind: Kind,
         namespace: String,

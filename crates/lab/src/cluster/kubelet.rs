@@ -43,7 +43,6 @@ const LOOK: Duration = Duration::from_millis(5);
 /// The Kubernetes that the lab's API server speaks.
 const VERSION: &str = "v1.36.2";
 
-/// One simulated node.
 #[derive(Clone)]
 pub struct KubeletConfig {
     pub name: String,
@@ -79,7 +78,6 @@ pub enum BootError {
     /// No thread, or no runtime on it.
     #[error("cannot start a machine for it: {0}")]
     Machine(#[source] io::Error),
-    /// It cannot log.
     #[error("cannot write its log {}: {source}", path.display())]
     Log {
         path: PathBuf,

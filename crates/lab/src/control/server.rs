@@ -17,7 +17,6 @@ const LONGEST_LINE: u64 = 65_536;
 pub trait Orders: Send + Sync + 'static {
     /// Does it and says what was done, or why not.
     fn inflict(&self, fault: Fault) -> impl Future<Output = Result<String, String>> + Send;
-    /// How things are.
     fn status(&self) -> Status;
 }
 

@@ -9,7 +9,6 @@ use std::fmt;
 pub struct Status {
     /// Where the API server answers.
     pub server: String,
-    /// The administrator's kubeconfig.
     pub kubeconfig: String,
     /// `running` or `down`.
     pub api_server: String,

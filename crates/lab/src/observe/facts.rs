@@ -19,7 +19,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
     pub const ALL: [Self; 7] = [
         Self::Pod,
         Self::EndpointSlice,
@@ -78,7 +77,6 @@ pub struct PodFact {
     /// Node it is bound to; empty before.
     pub node: String,
     pub labels: Vec<(String, String)>,
-    /// Ready is True.
     pub ready: bool,
     /// It has a deletion timestamp.
     pub deleting: bool,
@@ -99,7 +97,6 @@ pub struct SliceFact {
 pub struct EndpointFact {
     /// UID of the pod, or the address without one.
     pub target: String,
-    /// Name for people.
     pub name: String,
     pub node: String,
     /// Whether it takes traffic. Absent means yes.
@@ -144,7 +141,6 @@ pub struct IncidentFact {
     pub node: String,
     /// State of the node.
     pub state: String,
-    /// It is over.
     pub closed: bool,
     /// What is missing for a fence proof.
     pub missing: String,

@@ -18,7 +18,6 @@ pub enum ManifestError {
         origin: String,
         /// Which document, from 1.
         number: usize,
-        /// What is wrong.
         reason: String,
     },
     /// The API server does not know the kind, or refused the object.

@@ -49,7 +49,6 @@ pub struct Settings {
     pub profile: Profile,
     /// Port of the API server on 127.0.0.1; 0 takes a free one.
     pub port: u16,
-    /// The lab's directory.
     pub dir: PathBuf,
     /// The `evenkeel` binary that is run for agents, controller and stand-in.
     pub program: PathBuf,
@@ -114,7 +113,6 @@ pub enum SetupError {
     #[error("{name} does not get ready: {reason}; its log is {log}")]
     NotReady {
         name: String,
-        /// What it says.
         reason: String,
         log: PathBuf,
     },
@@ -248,7 +246,6 @@ impl Lab {
         Ok(lab)
     }
 
-    /// Nodes and processes.
     async fn fill(&mut self, progress: &(dyn Fn(&str) + Sync)) -> Result<(), SetupError> {
         let api = self.api.clone();
         let places = self.settings.layout.places();
@@ -308,7 +305,6 @@ impl Lab {
         &self.observer
     }
 
-    /// The lab's directory.
     pub fn directory(&self) -> &Directory {
         &self.directory
     }

@@ -41,7 +41,6 @@ pub(super) struct Trouble {
     pub(super) over: CancellationToken,
 }
 
-/// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TroubleKind {
     /// The whole machine stands still.

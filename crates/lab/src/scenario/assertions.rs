@@ -23,7 +23,6 @@ pub mod recorded {
     pub const ENDPOINTS_LOST: &str = "all, at 44.6 s";
     /// Pods of a node that is only cut off.
     pub const PODS_MOVED: &str = "all, at 344.9 s";
-    /// Nothing was recorded.
     pub const NOTHING: &str = "-";
 }
 

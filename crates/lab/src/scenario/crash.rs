@@ -11,7 +11,6 @@ use std::{fmt, str::FromStr};
 /// Most controllers a lab can have.
 pub const MAX_CONTROLLERS: u8 = 3;
 
-/// Kills a process.
 #[derive(Clone, Debug)]
 pub enum Crash {
     /// The agent of a node. It is started again.
@@ -26,7 +25,6 @@ pub enum Crash {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Replica {
-    /// All of them.
     All,
     /// The one that holds the Lease.
     Leader,

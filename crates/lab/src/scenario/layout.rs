@@ -56,7 +56,6 @@ impl Layout {
         }
     }
 
-    /// Number of nodes.
     pub fn len(&self) -> usize {
         match self {
             Self::One { nodes, .. } => usize::from(*nodes),

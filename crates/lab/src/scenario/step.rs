@@ -106,7 +106,6 @@ pub struct Heal {
     pub(super) node: Option<Spanned<String>>,
 }
 
-/// Lets time pass.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Hold {

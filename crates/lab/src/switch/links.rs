@@ -27,7 +27,6 @@ pub enum Way {
 /// What is wrong with one direction of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fault {
-    /// Nothing passes.
     pub cut: bool,
     /// Added to every datagram and every chunk of a connection.
     pub delay: Duration,

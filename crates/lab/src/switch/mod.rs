@@ -22,7 +22,6 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 /// Who has which address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Number of nodes.
     pub nodes: u8,
     /// Third octet of all addresses, so that several labs fit on one machine.
     pub subnet: u8,

@@ -8,7 +8,6 @@ const BLOCK: usize = 512;
 /// Longest name that an extension may bring.
 const NAME: u64 = 64 << 10;
 
-/// What is wanted.
 #[derive(Default)]
 struct Wanted {
     create: bool,

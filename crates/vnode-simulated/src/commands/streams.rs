@@ -9,7 +9,6 @@ use tokio::sync::Mutex;
 /// A reader that several commands share, one after the other.
 type Shared = Arc<Mutex<BufReader<Box<dyn AsyncRead + Send + Unpin>>>>;
 
-/// Whatever takes output.
 type Taker = Arc<dyn Fn(&[u8]) + Send + Sync>;
 
 /// Longest line that is read at once.
@@ -75,7 +74,6 @@ impl Input {
     }
 }
 
-/// Where output goes.
 #[derive(Clone)]
 pub(crate) enum Output {
     Nothing,
@@ -90,7 +88,6 @@ pub(crate) enum Output {
 }
 
 impl Output {
-    /// To a stream.
     pub(crate) fn stream(writer: impl AsyncWrite + Send + Unpin + 'static, terminal: bool) -> Self {
         Self::Stream {
             writer: Arc::new(Mutex::new(Box::new(writer))),
@@ -138,11 +135,8 @@ pub(crate) fn with_returns(bytes: &[u8]) -> Vec<u8> {
 /// The three streams of a command.
 #[derive(Clone)]
 pub(crate) struct Streams {
-    /// What it reads.
     pub(crate) input: Input,
-    /// Where it writes.
     pub(crate) output: Output,
-    /// Where it complains.
     pub(crate) errors: Output,
 }
 

@@ -4,7 +4,6 @@ use super::{Call, Ended, Stop};
 use crate::plan::duration;
 use std::time::Duration;
 
-/// Signals by name.
 const SIGNALS: [(&str, i32); 8] = [
     ("HUP", 1),
     ("INT", 2),

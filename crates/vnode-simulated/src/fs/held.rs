@@ -17,7 +17,6 @@ impl Pool {
     /// What all may take where nothing else is said.
     pub(crate) const MOST: u64 = 1 << 30;
 
-    /// So many bytes.
     pub(crate) fn new(most: u64) -> Arc<Self> {
         Arc::new(Self {
             used: AtomicU64::new(0),
@@ -47,7 +46,6 @@ impl Share {
         }
     }
 
-    /// So many bytes.
     pub(super) fn take(pool: &Arc<Pool>, bytes: u64) -> Result<Self, Trouble> {
         let mut share = Self::none(pool);
         share.grow(bytes)?;
@@ -99,7 +97,6 @@ impl Held {
         self.0.bytes.len()
     }
 
-    /// For a reader.
     pub(super) fn bytes(&self) -> Bytes {
         Bytes::from_owner(self.clone())
     }

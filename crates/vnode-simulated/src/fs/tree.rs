@@ -139,7 +139,6 @@ impl Tree {
     /// Deepest path: recursion over a tree ends.
     const DEPTH: usize = 64;
 
-    /// An empty folder.
     pub(crate) fn new(at: Timestamp) -> Self {
         Self {
             root: Node::folder(at, None),
@@ -291,7 +290,6 @@ impl Tree {
         Ok(())
     }
 
-    /// Makes a folder.
     pub(crate) fn make(&mut self, path: &str, quota: &mut Quota, now: Timestamp) -> Result<(), Trouble> {
         let (entries, name) = self.parent(path)?;
         if entries.contains_key(name) {

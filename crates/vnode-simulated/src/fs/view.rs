@@ -340,7 +340,6 @@ impl View {
         self.with(&place, |tree, path, _| tree.allow(path, mode))
     }
 
-    /// Makes a folder.
     pub(crate) async fn make(&self, path: &str) -> Result<(), Trouble> {
         if !self.above_mounts(path).is_empty() || self.shape.mounts.iter().any(|mount| mount.path == path) {
             return Err(Trouble::Exists);

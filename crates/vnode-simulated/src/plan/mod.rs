@@ -49,12 +49,10 @@ pub(crate) struct Plan {
 pub(crate) struct End {
     /// So long after the start.
     pub(crate) after: Duration,
-    /// With this code.
     pub(crate) code: i32,
     pub(crate) message: String,
 }
 
-/// Starts that fail.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Failing {
     /// So many; for ever where `None`.
@@ -75,7 +73,6 @@ pub(crate) struct Serve {
 /// What part a container has in its pod: says how it is played where annotations do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Part {
-    /// Runs for ever.
     Main,
     /// Ends with 0 after a moment.
     Init,

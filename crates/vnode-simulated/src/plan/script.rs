@@ -17,7 +17,6 @@ pub(crate) enum Answer {
     Good,
     /// It says that it does not.
     Bad,
-    /// The connection breaks.
     Broken,
     /// Nothing until the probe's timeout.
     Silent,

@@ -32,7 +32,6 @@ impl Default for Limits {
 /// What becomes of an alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It is sent.
     Send {
         /// How many like it were held back since the last one.
         repeated: u64,

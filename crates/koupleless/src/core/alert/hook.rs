@@ -26,7 +26,6 @@ pub struct Hook {
 pub struct HookError {
     /// Which one, counted from 1.
     pub index: usize,
-    /// What is wrong.
     pub why: &'static str,
 }
 

@@ -4,7 +4,6 @@ use super::{Note, Reading};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What has happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Input {
     /// What a machine that begins finds on the node: whether the taint is there.
@@ -25,7 +24,6 @@ pub(crate) enum Input {
     Answer(Answer),
     /// The base's node is no more.
     Gone,
-    /// Time has passed.
     Tick,
 }
 
@@ -35,7 +33,6 @@ pub(crate) enum Input {
 pub(crate) enum Action {
     /// Take a permit of the budget, or keep the one that is held.
     Acquire,
-    /// Set the taint.
     Taint,
     /// Inspect the node: which pods are still there, and whether the taint is.
     Inspect,
@@ -52,7 +49,6 @@ pub(crate) enum Action {
 /// What came of an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// It is done.
     Done,
     /// No permit is free: these nodes have them.
     Full(String),

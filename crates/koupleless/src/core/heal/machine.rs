@@ -10,7 +10,6 @@ use std::time::Duration;
 /// have stopped trying.
 const TAINTING: Duration = Duration::from_secs(120);
 
-/// One base's healing.
 #[derive(Debug)]
 pub(crate) struct Machine {
     settings: Settings,
@@ -69,7 +68,6 @@ impl Machine {
         }
     }
 
-    /// Where it stands.
     pub(crate) fn phase(&self) -> &Phase {
         &self.phase
     }

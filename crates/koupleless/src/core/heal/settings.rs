@@ -23,7 +23,6 @@ pub struct Settings {
     pub low: u8,
     /// Number of readings in a row that decide; at least 1.
     pub readings: u32,
-    /// What is measured.
     pub measure: Measure,
     /// For how long pods may take to leave.
     pub drain: Duration,
