@@ -5,13 +5,12 @@
 //! longer held by anything. The same goes for a row without a test, or for a number that was dropped from a
 //! list.
 
-mod table;
 pub(crate) mod tests_by_name;
 
+use crate::markdown::{self, Row, code_spans, is_test};
 use anyhow::{Context, bail};
 use std::collections::BTreeSet;
 use std::path::Path;
-use table::{Row, names};
 
 /// Headings of the columns that name tests.
 const TESTS: [&str; 4] = ["here", "tests", "on the machine", "on whole candidates"];
@@ -127,10 +126,14 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
 
 /// What is wrong with a page, each beginning with `:LINE: ` or `: `.
 fn check(root: &Path, page: &Page, text: &str) -> Vec<String> {
-    let (rows, mut problems) = table::read(text, &TESTS);
+    let (rows, mut problems) = markdown::read(text, &TESTS);
     let mut count = 0;
     for row in &rows {
-        let named: Vec<&str> = row.columns(&TESTS).flat_map(names).collect();
+        let named: Vec<&str> = row
+            .columns(&TESTS)
+            .flat_map(code_spans)
+            .filter(|span| is_test(span))
+            .collect();
         count += named.len();
         for name in &named {
             if !tests_by_name::exists(root, page.home, name) {

@@ -1,6 +1,7 @@
 //! `check-docs`: `docs/hazards.md` has every number, and the tests and files that it names exist.
 
 use crate::documented::tests_by_name;
+use crate::markdown::{self, code_spans, is_test};
 use anyhow::{Context, bail};
 use std::path::Path;
 
@@ -24,25 +25,25 @@ fn problems(root: &Path, page: &str) -> Vec<String> {
     let mut problems = Vec::new();
     let entries = entries(page);
     for number in 1..=LAST {
-        match entries.iter().filter(|entry| entry.number == number).count() {
+        match entries.iter().filter(|(known, _)| *known == number).count() {
             1 => {}
             count => problems.push(format!("  hazard {number} stands there {count} times")),
         }
     }
-    for Entry { number, text } in entries {
-        if !text.contains("\n* Rule: ") {
+    for (number, text) in entries {
+        let has = |item: &str| text.lines().any(|line| line.starts_with(item));
+        if !has("* Rule: ") {
             problems.push(format!("  hazard {number} has no rule"));
         }
-        if !text.contains("\n* Tests: ") && !text.contains("\n* **Not built yet**") {
+        if !has("* Tests: ") && !has("* **Not built yet**") {
             problems.push(format!(
                 "  hazard {number} names no test and does not say that it is not built yet"
             ));
         }
     }
-    for name in page.split('`').skip(1).step_by(2) {
-        let is_test = name.contains("::");
+    for name in code_spans(page) {
         let is_file = [".rs", ".yaml"].iter().any(|end| name.ends_with(end));
-        if is_test && !tests_by_name::exists(root, HOME, name) {
+        if is_test(name) && !tests_by_name::exists(root, HOME, name) {
             problems.push(format!("  there is no test {name}"));
         } else if is_file && !root.join(name).is_file() {
             problems.push(format!("  there is no file {name}"));
@@ -51,23 +52,10 @@ fn problems(root: &Path, page: &str) -> Vec<String> {
     problems
 }
 
-/// A hazard of the page: its number, and its text up to the next heading.
-struct Entry<'a> {
-    number: usize,
-    text: &'a str,
-}
-
-fn entries(page: &str) -> Vec<Entry<'_>> {
-    page.split("\n### ")
-        .skip(1)
-        .filter_map(|section| {
-            let (number, _) = section.split_once(". ")?;
-            Some(Entry {
-                number: number.parse().ok()?,
-                text: section.split("\n## ").next()?,
-            })
-        })
-        .collect()
+/// The hazards of a page: the number of each, and its text.
+fn entries(page: &str) -> Vec<(usize, &str)> {
+    let numbered = |(heading, text): (&str, _)| Some((heading.split_once(". ")?.0.parse().ok()?, text));
+    markdown::sections(page).filter_map(numbered).collect()
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ mod gen_schemas;
 mod graph;
 mod hazards;
 mod manifests;
+mod markdown;
 mod places;
 mod size;
 

@@ -1,10 +1,11 @@
 //! `check-docs`: the files and functions that CONTRIBUTING.md names under "Where is what"
 //! exist.
 
+use crate::markdown::{self, code_spans};
 use anyhow::{Context, bail};
 use std::path::Path;
 
-const HEADING: &str = "## Where is what\n";
+const HEADING: &str = "Where is what";
 
 /// Fails naming each place that is gone.
 pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
@@ -40,26 +41,18 @@ struct Row<'a> {
 
 /// The rows of the table under the heading.
 fn rows(page: &str) -> Vec<Row<'_>> {
-    let section = page.split_once(HEADING).map_or("", |(_, rest)| rest);
-    let section = section.split("\n## ").next().unwrap_or_default();
-    section.lines().filter_map(row).collect()
+    let (rows, _) = markdown::read(page, &[]);
+    let rows = rows.iter().filter(|row| row.under == HEADING);
+    rows.filter_map(row).collect()
 }
 
-fn row(line: &str) -> Option<Row<'_>> {
-    let mut cells = line.strip_prefix("| ")?.strip_suffix(" |")?.split(" | ");
-    let question = cells.next()?;
-    let file = quoted(cells.next()?)?;
-    let function = quoted(cells.next()?)?;
+/// `None`: it names no file or no function.
+fn row<'a>(row: &markdown::Row<'a>) -> Option<Row<'a>> {
     Some(Row {
-        question,
-        file,
-        function,
+        question: row.first(),
+        file: code_spans(row.cell("file")?).next()?,
+        function: code_spans(row.cell("function")?).next()?,
     })
-}
-
-/// The first text between backticks.
-fn quoted(cell: &str) -> Option<&str> {
-    cell.split('`').nth(1)
 }
 
 fn has_function(text: &str, name: &str) -> bool {

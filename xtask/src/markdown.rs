@@ -1,36 +1,36 @@
-//! Tables of Markdown pages, as far as pages about tests have them.
+//! The reader of Markdown pages that checks share: rows of tables, sections, code spans.
 
 /// A row of a table, without the header.
-pub(super) struct Row<'a> {
+pub(crate) struct Row<'a> {
     /// Its line on the page, from 1.
-    pub(super) line: usize,
+    pub(crate) line: usize,
     /// The last heading of the second level above it.
-    pub(super) under: &'a str,
+    pub(crate) under: &'a str,
     heads: Vec<&'a str>,
     cells: Vec<&'a str>,
 }
 
 impl<'a> Row<'a> {
     /// Its first cell: the case.
-    pub(super) fn first(&self) -> &'a str {
+    pub(crate) fn first(&self) -> &'a str {
         self.cells.first().copied().unwrap_or_default()
     }
 
     /// The cell in the column of a heading.
-    pub(super) fn cell(&self, heading: &str) -> Option<&'a str> {
+    pub(crate) fn cell(&self, heading: &str) -> Option<&'a str> {
         let nth = self.heads.iter().position(|head| *head == heading)?;
         self.cells.get(nth).copied()
     }
 
     /// The cells in the columns of these headings.
-    pub(super) fn columns(&self, headings: &[&str]) -> impl Iterator<Item = &'a str> {
+    pub(crate) fn columns(&self, headings: &[&str]) -> impl Iterator<Item = &'a str> {
         headings.iter().filter_map(|heading| self.cell(heading))
     }
 }
 
 /// All rows of all tables of a page, and what is wrong with the tables. Each table must have a column of one
-/// of `wanted`.
-pub(super) fn read<'a>(page: &'a str, wanted: &[&str]) -> (Vec<Row<'a>>, Vec<String>) {
+/// of `wanted`, where that is not empty.
+pub(crate) fn read<'a>(page: &'a str, wanted: &[&str]) -> (Vec<Row<'a>>, Vec<String>) {
     let mut rows = Vec::new();
     let mut problems = Vec::new();
     let mut under = "";
@@ -50,7 +50,7 @@ pub(super) fn read<'a>(page: &'a str, wanted: &[&str]) -> (Vec<Row<'a>>, Vec<Str
         let cells = cells(inner);
         match &heads {
             None => {
-                if !cells.iter().any(|head| wanted.contains(head)) {
+                if !wanted.is_empty() && !cells.iter().any(|head| wanted.contains(head)) {
                     problems.push(format!(":{line}: a table without a column of tests"));
                 }
                 heads = Some(cells);
@@ -84,10 +84,20 @@ fn cells(inner: &str) -> Vec<&str> {
         .collect()
 }
 
-/// The tests that a text names: paths of Rust in code spans.
-pub(super) fn names(text: &str) -> impl Iterator<Item = &str> {
-    text.split('`')
-        .skip(1)
-        .step_by(2)
-        .filter(|name| name.contains("::"))
+/// The contents of a text's code spans.
+pub(crate) fn code_spans(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// The tests among code spans: paths of Rust.
+pub(crate) fn is_test(span: &str) -> bool {
+    span.contains("::")
+}
+
+/// The sections of the third level: heading, and text up to the next heading of that or the second level.
+pub(crate) fn sections(page: &str) -> impl Iterator<Item = (&str, &str)> {
+    page.split("\n### ").skip(1).filter_map(|section| {
+        let section = section.split("\n## ").next()?;
+        Some(section.split_once('\n').unwrap_or((section, "")))
+    })
 }
