@@ -58,13 +58,13 @@ pub(super) const LIMITS: [Limit; 6] = [
     },
     Limit {
         measure: Measure::LongestFunction,
-        in_force: 146,
+        in_force: 120,
         goal: 120,
         slack: 10,
     },
     Limit {
         measure: Measure::LargestCircle,
-        in_force: 6,
+        in_force: 4,
         goal: 4,
         slack: 0,
     },
