@@ -3,7 +3,24 @@
 //! Kinds are data; one generic pipeline serves them all. It is for tests and for the lab, never for production. The rules
 //! on objects (schemas, patches, selectors, defaults, validation, tables) are those of `evenkeel-kube-rules`.
 //!
-//! Modules in their order: each uses those above it alone.
+//! ```
+//! use evenkeel_apiserver::{ApiServer, Options};
+//! use k8s_openapi::api::core::v1::Namespace;
+//! use kube::{Api, api::ListParams};
+//!
+//! # tokio::runtime::Runtime::new().unwrap().block_on(async {
+//! let server = ApiServer::new(Options::default()).unwrap();
+//! let namespaces: Api<Namespace> = Api::all(server.client());
+//! assert_eq!(namespaces.list(&ListParams::default()).await.unwrap().items.len(), 4);
+//! # });
+//! ```
+//!
+//! # Using this crate alone
+//! It opens no socket until [`ApiServer::serve`], and needs neither a command line nor TLS of kube's.
+//! `interop/outside/api-server` is a whole program. The feature `cli` adds what `evenkeel apiserver` is made of.
+//!
+//! # Modules
+//! In their order: each uses those above it alone.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -19,8 +36,9 @@
 //! | `verbs` | what a request does to the store |
 //! | `http` | requests in, answers out |
 //! | `server` | the server as its users hold it |
-//! | [`cli`] | the server as a command |
+//! | `cli` | the server as a command (feature `cli`) |
 
+#[cfg(feature = "cli")]
 pub mod cli;
 pub mod kubelet;
 

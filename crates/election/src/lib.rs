@@ -36,6 +36,16 @@
 //! }
 //! ```
 //!
+//! # Using this crate alone
+//! Without features it needs the Kubernetes client and no server, no command line and no TLS: the caller brings the
+//! client and so chooses the TLS. `interop/outside/election` is a whole program.
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `flags` | the `--leader-elect-…` flags of stock components, for clap |
+//! | `model-check` | what a model checker needs to tell states of the machine apart |
+//!
+//! # The gate
 //! The proof of leadership can end before any task is scheduled to notice it, for example on a paused machine
 //! or a busy runtime. Therefore the gate itself reads the clock at every write. That clock also runs while
 //! the machine sleeps.

@@ -3,7 +3,7 @@
 use crate::auth::{Auth, Memory, Rules};
 use crate::listeners::{self, Listeners};
 use crate::tls::{AGAIN, clients, files, signed};
-use crate::{Backend, Settings, router};
+use crate::{Backend, NodeListeners, Serve, Settings, router};
 use evenkeel_net::pki::PkiError;
 use evenkeel_net::serve::ServerTls;
 use kube::Client;
@@ -173,5 +173,11 @@ impl Kubelet {
     pub fn serve(self, backend: Arc<dyn Backend>, shutdown: CancellationToken) -> Listeners {
         let app = router(backend, self.settings, self.auth);
         Listeners::new(self.listeners, self.tls, app, shutdown)
+    }
+}
+
+impl Serve for Kubelet {
+    fn serve(&self, backend: Arc<dyn Backend>, shutdown: CancellationToken) -> Arc<dyn NodeListeners> {
+        Arc::new(self.clone().serve(backend, shutdown))
     }
 }

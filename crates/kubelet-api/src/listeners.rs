@@ -1,10 +1,11 @@
 //! One listener per node: requests do not name the node, so the address must.
 
 use super::Node;
-use crate::Term;
+use crate::{NodeListeners, Term};
 use evenkeel_net::serve::{Acceptor, ServerTls};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::collections::{HashMap, HashSet};
+use std::error::Error;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -168,6 +169,16 @@ impl std::fmt::Debug for Listeners {
             .field("settings", &self.shared.settings)
             .field("open", &self.len())
             .finish_non_exhaustive()
+    }
+}
+
+impl NodeListeners for Listeners {
+    fn open(&self, node: &str, term: &Term) -> Result<SocketAddr, Box<dyn Error + Send + Sync>> {
+        Ok(self.open_during(node, term)?)
+    }
+
+    fn close(&self, node: &str) {
+        Self::close(self, node);
     }
 }
 

@@ -43,19 +43,23 @@ use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Layer, Service, ServiceBuilder};
 use tower_http::timeout::TimeoutBody;
 
+#[cfg(feature = "process")]
 mod args;
 mod connections;
 mod dial;
 mod endpoints;
 mod exchange;
 mod retry;
+#[cfg(feature = "process")]
 mod server;
 mod silence;
 mod stream;
 
+#[cfg(feature = "process")]
 pub use args::ClientArgs;
 pub use connections::OpenBody;
 pub use endpoints::{Endpoint, NoEndpoint};
+#[cfg(feature = "process")]
 pub use server::ServerArgs;
 pub use silence::SilentServer;
 
@@ -224,6 +228,7 @@ fn tcp() -> HttpConnector {
     connector
 }
 
+#[cfg(feature = "process")]
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,19 +1,43 @@
 //! Foundation of every process: API client, TLS, certificates, admin endpoints, logs, shutdown.
+//!
+//! Each part is a feature, so that a library gets what it asks for. Without any there are durations, files that
+//! hold secrets, and errors in words.
+//!
+//! | feature | module | what it adds |
+//! |---|---|---|
+//! | `tls` | `init_crypto` | the process-wide TLS provider |
+//! | `client` | `client` | the API client that survives a silent server |
+//! | `watch` | `watch` | watches that go on for ever |
+//! | `pki` | `pki` | certificates |
+//! | `serve` | `serve`, `tcp` | HTTP and HTTPS listeners |
+//! | `admin` | `admin` | health endpoints and metrics |
+//! | `process` | `client::ClientArgs`, `failure`, `log::LogArgs`, `shutdown`, `trace` | what a command needs: flags, log output, signals, exit codes |
+//! | `otel` | `trace` | spans to an OpenTelemetry collector |
 
+#[cfg(feature = "admin")]
 pub mod admin;
+#[cfg(feature = "client")]
 pub mod client;
 pub mod duration;
+#[cfg(feature = "process")]
 pub mod failure;
 pub mod file;
 pub mod log;
+#[cfg(feature = "pki")]
 pub mod pki;
+#[cfg(feature = "serve")]
 pub mod serve;
+#[cfg(feature = "process")]
 pub mod shutdown;
+#[cfg(feature = "serve")]
 pub mod tcp;
+#[cfg(feature = "process")]
 pub mod trace;
+#[cfg(feature = "watch")]
 pub mod watch;
 
 /// Installs the process-wide TLS provider; call first in every `main` and every test. Safe to call again.
+#[cfg(feature = "tls")]
 pub fn init_crypto() {
     // An error means that a provider is installed already, which is what this function promises.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();

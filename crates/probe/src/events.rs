@@ -1,10 +1,15 @@
 //! Events about probes, on their way to who wants them.
 
+#[cfg(feature = "api-events")]
 mod api;
+#[cfg(feature = "api-events")]
 mod correlate;
+#[cfg(feature = "api-events")]
 mod queue;
 
+#[cfg(feature = "api-events")]
 pub use api::{ApiSink, Source};
+#[cfg(feature = "api-events")]
 pub use correlate::{Action, Correlator, Record};
 
 use crate::core::{Event, Role};

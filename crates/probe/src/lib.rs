@@ -2,6 +2,17 @@
 //!
 //! [`core`] decides, [`handler`] asks, [`manager`] runs workers.
 //!
+//! # Using this crate alone
+//! Without features it probes by HTTP, by TCP and by commands, and needs neither gRPC nor a Kubernetes client.
+//! `interop/outside/prober` is a whole program. What more there is:
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `grpc` | probes by gRPC; without it such a probe comes out as *unknown*, with that reason |
+//! | `cri` | commands in containers of a container runtime |
+//! | `api-events` | events as objects of an API server |
+//! | `cli` | the command `evenkeel probe` |
+//!
 //! ```
 //! use evenkeel_probe::core::{Container, Outcome, Port, Target};
 //! use evenkeel_probe::handler::tcp;

@@ -190,7 +190,9 @@ pub async fn run(
             election: candidacy.config,
         };
     }
-    options.kubelet = kubelet.map(|prepared| prepared.begin(&client, &stop));
+    if let Some(prepared) = kubelet {
+        options.kubelet = Some(Arc::new(prepared.begin(&client, &stop)));
+    }
     let fleet = Fleet::start(client, provider, options, stop.clone());
     let admin = Admin::new("vnode");
     begin(&fleet);

@@ -36,8 +36,7 @@ use backend::FleetBackend;
 use common::{Common, Parts};
 use directory::Directory;
 use evenkeel_api::names::vnode::FLEET_LABEL;
-use evenkeel_kubelet_api::Backend;
-use evenkeel_kubelet_api::kubelet::Kubelet;
+use evenkeel_kubelet_api::{Backend, Serve};
 use evenkeel_probe::core::engine;
 use evenkeel_probe::core::{Now, Policy};
 use events::Events;
@@ -80,8 +79,9 @@ pub struct Options {
     pub strays: Strays,
     /// What the provider can do that virtual nodes as such cannot.
     pub features: Vec<Feature>,
-    /// The kubelet's HTTP API of the nodes; none without.
-    pub kubelet: Option<Kubelet>,
+    /// Who serves the kubelet's HTTP API of the nodes: `evenkeel_kubelet_api::kubelet::Kubelet` (feature
+    /// `kubelet-server`), or another; they have none without.
+    pub kubelet: Option<Arc<dyn Serve>>,
 }
 
 /// When pods that only the provider knows are looked for.

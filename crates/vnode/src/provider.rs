@@ -20,25 +20,44 @@ use evenkeel_kubelet_api::Term;
 use evenkeel_probe::core::{Attempt, Outcome};
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Container, Pod};
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Runs containers somewhere.
+///
+/// Seven methods have to be written: [`runtime`](Self::runtime), [`list`](Self::list), [`status`](Self::status),
+/// [`create`](Self::create), [`start`](Self::start), [`stop`](Self::stop) and [`delete`](Self::delete). The others
+/// have an answer that suits a provider without the ability in question: its nodes are well and say nothing special
+/// of themselves, every pod is admitted, and requests for logs, commands, ports and statistics are answered with
+/// [`FaultKind::Unsupported`].
 pub trait Provider: Send + Sync + 'static {
     /// Name and version, as in `nodeInfo.containerRuntimeVersion`; the name is the scheme of container IDs too.
     fn runtime(&self) -> Runtime;
 
-    /// Called once, before everything else.
-    fn connect(&self, host: Arc<dyn Host>);
+    /// Called once, before everything else. A provider whose containers end or change by themselves keeps `host`,
+    /// to report that.
+    fn connect(&self, host: Arc<dyn Host>) {
+        drop(host);
+    }
 
     /// What is published of a node.
-    fn node(&self, name: &str) -> NodeTemplate;
+    fn node(&self, name: &str) -> NodeTemplate {
+        let _ = name;
+        NodeTemplate::default()
+    }
 
     /// Whether a node is well. An error or silence makes it NotReady; its Lease goes on.
-    fn ping<'a>(&'a self, node: &'a str) -> BoxFuture<'a, Result<NodeHealth, Fault>>;
+    fn ping<'a>(&'a self, node: &'a str) -> BoxFuture<'a, Result<NodeHealth, Fault>> {
+        let _ = node;
+        Box::pin(ready(Ok(NodeHealth::default())))
+    }
 
     /// Refuses a pod that cannot work here, with a reason. Called before anything else about the pod.
-    fn admit(&self, pod: &Pod) -> Result<(), Refusal>;
+    fn admit(&self, pod: &Pod) -> Result<(), Refusal> {
+        let _ = pod;
+        Ok(())
+    }
 
     /// All pods that exist on a node, known to the API server or not.
     fn list<'a>(&'a self, node: &'a str) -> BoxFuture<'a, Result<Vec<PodId>, Fault>>;
@@ -51,7 +70,10 @@ pub trait Provider: Send + Sync + 'static {
     fn create<'a>(&'a self, pod: &'a PodRequest) -> BoxFuture<'a, Result<Sandbox, Fault>>;
 
     /// Labels, annotations or what else may change of a pod that runs have changed.
-    fn update<'a>(&'a self, pod: &'a PodRequest) -> BoxFuture<'a, Result<(), Fault>>;
+    fn update<'a>(&'a self, pod: &'a PodRequest) -> BoxFuture<'a, Result<(), Fault>> {
+        let _ = pod;
+        Box::pin(ready(Ok(())))
+    }
 
     /// Starts a container; returns when it runs.
     fn start<'a>(&'a self, request: &'a StartRequest) -> BoxFuture<'a, Result<Started, Fault>>;
@@ -65,7 +87,9 @@ pub trait Provider: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<Exit, Fault>>;
 
     /// This process serves the node no more, another may: forget it without ending anything.
-    fn release(&self, node: &str);
+    fn release(&self, node: &str) {
+        let _ = node;
+    }
 
     /// Removes the pod and whatever is left of its containers. An unknown pod is no error.
     fn delete<'a>(&'a self, pod: &'a PodId) -> BoxFuture<'a, Result<(), Fault>>;
@@ -76,7 +100,10 @@ pub trait Provider: Send + Sync + 'static {
         pod: &'a PodId,
         container: &'a ContainerId,
         options: &'a LogOptions,
-    ) -> BoxFuture<'a, Result<LogStream, Fault>>;
+    ) -> BoxFuture<'a, Result<LogStream, Fault>> {
+        let _ = (pod, container, options);
+        unsupported("logs")
+    }
 
     /// Runs a command in a container until it ends; dropping the future ends it.
     fn exec<'a>(
@@ -85,7 +112,10 @@ pub trait Provider: Send + Sync + 'static {
         container: &'a ContainerId,
         command: &'a [String],
         io: ExecIo,
-    ) -> BoxFuture<'a, Result<i32, Fault>>;
+    ) -> BoxFuture<'a, Result<i32, Fault>> {
+        let _ = (pod, container, command, io);
+        unsupported("exec")
+    }
 
     /// Joins streams with a container's main process until it ends; dropping the future detaches.
     fn attach<'a>(
@@ -93,14 +123,26 @@ pub trait Provider: Send + Sync + 'static {
         pod: &'a PodId,
         container: &'a ContainerId,
         io: ExecIo,
-    ) -> BoxFuture<'a, Result<i32, Fault>>;
+    ) -> BoxFuture<'a, Result<i32, Fault>> {
+        let _ = (pod, container, io);
+        unsupported("attach")
+    }
 
     /// Opens a connection to a port of the pod.
-    fn port_forward<'a>(&'a self, pod: &'a PodId, port: u16)
-    -> BoxFuture<'a, Result<Box<dyn Duplex>, Fault>>;
+    fn port_forward<'a>(
+        &'a self,
+        pod: &'a PodId,
+        port: u16,
+    ) -> BoxFuture<'a, Result<Box<dyn Duplex>, Fault>> {
+        let _ = (pod, port);
+        unsupported("port-forward")
+    }
 
     /// What a node and its pods use.
-    fn stats<'a>(&'a self, node: &'a str) -> BoxFuture<'a, Result<NodeStats, Fault>>;
+    fn stats<'a>(&'a self, node: &'a str) -> BoxFuture<'a, Result<NodeStats, Fault>> {
+        let _ = node;
+        unsupported("statistics")
+    }
 
     /// Makes a probe's attempt itself; `None` leaves it to the kubelet's own handlers, which dial the pod's address.
     /// Commands never come here but to [`Provider::exec`].
@@ -108,6 +150,16 @@ pub trait Provider: Send + Sync + 'static {
         let _ = (pod, attempt);
         None
     }
+}
+
+/// The answer of a provider without an ability.
+fn unsupported<'a, T: Send + 'a>(ability: &str) -> BoxFuture<'a, Result<T, Fault>> {
+    let message = format!("this node's provider has no {ability}");
+    Box::pin(ready(Err(Fault::new(
+        FaultKind::Unsupported,
+        "Unsupported",
+        message,
+    ))))
 }
 
 /// A runtime's name and version.

@@ -15,7 +15,9 @@ pub(crate) mod relay;
 mod transport;
 
 pub use options::{KubeletOptions, KubeletTrust};
-pub(crate) use transport::{Endpoint, Kubelets, Transport, check_authority};
+#[cfg(feature = "cli")]
+pub(crate) use transport::check_authority;
+pub(crate) use transport::{Endpoint, Kubelets, Transport};
 
 /// User of the certificate that the server shows kubelets.
 pub(crate) const USER: &str = "kube-apiserver-kubelet-client";

@@ -129,6 +129,7 @@ fn verifier(ca_pem: &str) -> Result<Arc<dyn ServerCertVerifier>, PkiError> {
 }
 
 /// Whether a text is good for [`KubeletTrust::Authority`].
+#[cfg(feature = "cli")]
 pub(crate) fn check_authority(ca_pem: &str) -> Result<(), PkiError> {
     verifier(ca_pem).map(|_verifier| ())
 }

@@ -276,7 +276,7 @@ async fn start(config: KubeletConfig) -> Result<Fleet, BootError> {
     };
     // It ends with its machine alone.
     let never = CancellationToken::new();
-    options.kubelet = Some(api.prepare().await?.begin(&client, &never));
+    options.kubelet = Some(Arc::new(api.prepare().await?.begin(&client, &never)));
     let fleet = Fleet::start(client, provider, options, never);
     fleet.add(&config.name);
     // A machine that has booted answers at its kubelet's address.

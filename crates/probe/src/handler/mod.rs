@@ -1,9 +1,12 @@
-//! What attempts do. HTTP, TCP and commands are [`evenkeel_probe_handlers`]'; gRPC health checks and commands by way of a
-//! container runtime are added here. Texts are the kubelet's.
+//! What attempts do. HTTP, TCP and commands are [`evenkeel_probe_handlers`]'; gRPC health checks and commands by
+//! way of a container runtime are added here, by features of their names (`grpc`, `cri`). Texts are the kubelet's.
 
+#[cfg(feature = "cri")]
 mod cri;
+#[cfg(feature = "grpc")]
 pub mod grpc;
 
+#[cfg(feature = "cri")]
 pub use cri::Cri;
 pub use evenkeel_probe_handlers::wording::quote;
 pub use evenkeel_probe_handlers::{exec, http, port, tcp};
@@ -43,7 +46,13 @@ impl Handlers {
             Handler::TcpSocket { host, port } => {
                 tcp::probe(host.as_deref(), port, target, probe.timeout).await
             }
+            #[cfg(feature = "grpc")]
             Handler::Grpc { port, service } => grpc::probe(*port, service, target, probe, *compat).await,
+            #[cfg(not(feature = "grpc"))]
+            Handler::Grpc { .. } => {
+                let reason = "cannot probe by gRPC: this program was built without the feature `grpc` of evenkeel-probe";
+                Outcome::error(Verdict::Unknown, reason.to_owned())
+            }
             Handler::Exec { command } => {
                 let command = match exec::expand(command, &target.container.env) {
                     Ok(command) => command,

@@ -82,7 +82,9 @@ async fn start(
         clients: Clients::Published,
         rules: Rules::default(),
     };
-    options.kubelet = Some(kubelet.prepare().await.unwrap().begin(&client, shutdown));
+    options.kubelet = Some(Arc::new(
+        kubelet.prepare().await.unwrap().begin(&client, shutdown),
+    ));
     let fleet = Fleet::start(client, provider, options, shutdown.clone());
     for index in 0..nodes {
         fleet.add(&node_name(index));

@@ -6,7 +6,7 @@ use crate::node::NodeWriter;
 use crate::ownership::{self, Change, Ownership, Term};
 use crate::pods::{Actor, Duty, panic_text};
 use evenkeel_election::Gate;
-use evenkeel_kubelet_api::listeners::Listeners;
+use evenkeel_kubelet_api::NodeListeners;
 use evenkeel_net::log::causes;
 use futures::FutureExt as _;
 use std::collections::{BTreeSet, HashMap};
@@ -42,7 +42,7 @@ pub(crate) struct Supervisor {
     pub(crate) ownership: Ownership,
     /// To be told when nodes have come or gone.
     pub(crate) came: Arc<Notify>,
-    listeners: Option<Listeners>,
+    listeners: Option<Arc<dyn NodeListeners>>,
     wanted: BTreeSet<Arc<str>>,
     /// Nodes whose objects are to be deleted, by whoever owns their slot; where it is under way here, what ends it. They
     /// are forgotten once a try has succeeded here: another replica's success is found out by the next owner.
@@ -70,7 +70,7 @@ impl Supervisor {
         common: Arc<Common>,
         ownership: Ownership,
         came: Arc<Notify>,
-        listeners: Option<Listeners>,
+        listeners: Option<Arc<dyn NodeListeners>>,
     ) -> Self {
         let (deleted, deletions) = mpsc::unbounded_channel();
         Self {
@@ -285,7 +285,7 @@ impl Supervisor {
 struct Stage {
     common: Arc<Common>,
     came: Arc<Notify>,
-    listeners: Option<Listeners>,
+    listeners: Option<Arc<dyn NodeListeners>>,
     /// Number of the next actor.
     next: Arc<AtomicU64>,
     node_writer: NodeWriter,
@@ -321,7 +321,7 @@ impl Stage {
         let address = self
             .listeners
             .as_ref()
-            .and_then(|listeners| open(listeners, node, &term));
+            .and_then(|listeners| open(&**listeners, node, &term));
         let (handle, mailbox) = Handle::during(number, node.clone(), term);
         handle.set_client(self.node_writer.client());
         self.common.directory.add(&handle);
@@ -353,8 +353,8 @@ impl Stage {
 
 /// Where a node's kubelet API listens. A node without one is served all the same: its pods need it less than they need
 /// to run.
-fn open(listeners: &Listeners, node: &str, term: &Term) -> Option<SocketAddr> {
-    match listeners.open_during(node, term) {
+fn open(listeners: &dyn NodeListeners, node: &str, term: &Term) -> Option<SocketAddr> {
+    match listeners.open(node, term) {
         Ok(address) => Some(address),
         Err(error) => {
             tracing::error!(node, %error, "a node has no kubelet API: no logs, exec, attach, port-forward, metrics");

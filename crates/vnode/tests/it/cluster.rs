@@ -86,7 +86,7 @@ impl Cluster {
             clients: Clients::Published,
             rules,
         };
-        options.kubelet = Some(kubelet.prepare().await.unwrap().begin(&own, &stop));
+        options.kubelet = Some(Arc::new(kubelet.prepare().await.unwrap().begin(&own, &stop)));
         let fleet = Fleet::start(own, Arc::new(provider.clone()), options, stop.clone());
         let mut registry = Registry::default();
         fleet.register(&mut registry);

@@ -86,6 +86,18 @@ async fn what_surrounds_chunks_is_bounded_too(#[case] first: &'static str, #[cas
     assert!(sent.load(Ordering::Relaxed) < QUEUES);
 }
 
+#[tokio::test]
+async fn a_head_without_end_is_refused_in_gos_words() {
+    let (address, sent) = flood("HTTP/1.1 200 OK\r\nX: ", "y").await;
+    let outcome = ask(address, "/").go().await;
+    let text = outcome.error.unwrap_or(outcome.output);
+    assert!(
+        text.contains("server response headers exceeded 65536 bytes; aborted"),
+        "{text}"
+    );
+    assert!(sent.load(Ordering::Relaxed) < QUEUES);
+}
+
 /// One byte at a time, and informational answers without end: only the time ends these.
 #[rstest]
 #[case::head("HTTP/1.1 200 OK\r\nX: ", "a")]
