@@ -6,6 +6,7 @@ mod graph;
 mod hazards;
 mod manifests;
 mod markdown;
+mod outside;
 mod places;
 mod size;
 
@@ -38,6 +39,8 @@ enum Command {
     CheckGraph,
     /// Compares the tests, files and places that the documentation names with the code
     CheckDocs,
+    /// Compiles programs outside the workspace that use one crate each, and counts their dependencies
+    CheckOutside,
     /// Prints how large the tree is, crate by crate
     Size {
         /// Fail if a limit in xtask/src/size/limits.rs is broken, or could be lower
@@ -68,6 +71,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             places::run(&root)?;
             hazards::run(&root)
         }
+        Command::CheckOutside => outside::run(&root),
         Command::Size { check } => size::run(&root, check),
     }
 }
