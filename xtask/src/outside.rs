@@ -1,8 +1,10 @@
-//! `check-outside`: the crates that others may use are packaged, and programs outside the workspace are built of them.
+//! `check-outside`: the crates that others may use are packaged, and programs outside the workspace are
+//! built of them.
 //!
-//! Each folder of `interop/outside` is such a program: it depends on one crate of ours. Here it is built of the crates'
-//! packages, as if they came from a registry, so that a package lacks no file. It has no lock file of its own in git:
-//! the workspace's is copied beside it, so that it is checked with the versions that the tests ran with.
+//! Each folder of `interop/outside` is such a program: it depends on one crate of ours. Here it is built of
+//! the crates' packages, as if they came from a registry, so that a package lacks no file. It has no lock
+//! file of its own in git: the workspace's is copied beside it, so that it is checked with the versions
+//! that the tests ran with.
 
 use anyhow::{Context, bail};
 use serde_json::Value;
@@ -21,7 +23,8 @@ struct Program {
     without: &'static [&'static str],
 }
 
-/// A limit may be this far above what is counted: then it is to be lowered, so that it goes on to mean something.
+/// A limit may be this far above what is counted: then it is to be lowered, so that it goes on to mean
+/// something.
 const SLACK: usize = 10;
 
 const PROGRAMS: [Program; 4] = [
@@ -56,7 +59,8 @@ const PROGRAMS: [Program; 4] = [
             "evenkeel-cri",
         ],
     },
-    // Without the kubelet's HTTP API, which is a feature. Its election and its prober are used without a server too.
+    // Without the kubelet's HTTP API, which is a feature. Its election and its prober are used without a
+    // server too.
     Program {
         name: "virtual-node",
         most: 174,
@@ -89,8 +93,8 @@ const PROGRAMS: [Program; 4] = [
 /// Packages by name and version, each with the features that are on.
 type Packages = BTreeMap<(String, String), BTreeSet<String>>;
 
-/// Packages the crates that may be published; then counts the dependencies of each program, compares them with its
-/// limit and compiles it.
+/// Packages the crates that may be published; then counts the dependencies of each program, compares them
+/// with its limit and compiles it.
 pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let place = target.join("outside");
@@ -176,8 +180,8 @@ fn packaged(root: &Path, target: &Path, place: &Path) -> anyhow::Result<BTreeMap
     Ok(folders)
 }
 
-/// Copies a program, with the packages in place of the paths that it names. The packages name each other by version
-/// alone, for which they stand in too.
+/// Copies a program, with the packages in place of the paths that it names. The packages name each other by
+/// version alone, for which they stand in too.
 fn set_up(
     from: &Path,
     to: &Path,
@@ -213,7 +217,8 @@ fn cargo(folder: &Path, arguments: &[&str]) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The workspace's profiles: what was compiled for the workspace with the same features is not compiled again.
+/// The workspace's profiles: what was compiled for the workspace with the same features is not compiled
+/// again.
 fn profiles(manifest: &str) -> String {
     let mut text = String::new();
     let mut inside = false;

@@ -17,7 +17,8 @@
 //!
 //! # Using this crate alone
 //! It opens no socket until [`ApiServer::serve`], and needs neither a command line nor TLS of kube's.
-//! `interop/outside/api-server` is a whole program. The feature `cli` adds what `evenkeel apiserver` is made of.
+//! `interop/outside/api-server` is a whole program. The feature `cli` adds what `evenkeel apiserver` is
+//! made of.
 //!
 //! # Modules
 //! In their order: each uses those above it alone.

@@ -37,8 +37,8 @@
 //! ```
 //!
 //! # Using this crate alone
-//! Without features it needs the Kubernetes client and no server, no command line and no TLS: the caller brings the
-//! client and so chooses the TLS. `interop/outside/election` is a whole program.
+//! Without features it needs the Kubernetes client and no server, no command line and no TLS: the caller
+//! brings the client and so chooses the TLS. `interop/outside/election` is a whole program.
 //!
 //! | feature | what it adds |
 //! |---|---|

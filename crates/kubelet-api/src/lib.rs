@@ -1,13 +1,13 @@
 //! The HTTP API of a kubelet, for anything that runs pods: logs, exec, attach, port-forward and statistics, over TLS, with the
 //! kubelet's authentication and authorization, in the kubelet's words.
 //!
-//! Whoever runs the pods implements [`Backend`]. `kubelet::KubeletApi` puts together what a process needs to serve the
-//! API for its nodes: each node has a listener of its own, since requests do not name the node; certificate, authentication
-//! and authorization are shared.
+//! Whoever runs the pods implements [`Backend`]. `kubelet::KubeletApi` puts together what a process needs
+//! to serve the API for its nodes: each node has a listener of its own, since requests do not name the
+//! node; certificate, authentication and authorization are shared.
 //!
 //! # Using this crate alone
-//! Everything that serves HTTP needs the feature `server`. Without it there are the types alone that a [`Backend`]
-//! and a framework of virtual nodes share, and no HTTP library; [`Serve`] is where both meet.
+//! Everything that serves HTTP needs the feature `server`. Without it there are the types alone that a
+//! [`Backend`] and a framework of virtual nodes share, and no HTTP library; [`Serve`] is where both meet.
 //!
 //! ```no_run
 //! # #[cfg(feature = "server")] mod example {

@@ -32,13 +32,14 @@ impl Default for Settings {
     }
 }
 
-/// The virtual node that a request addresses. Each [listener](crate::listeners) serves one node and stores this in the extensions of its
-/// requests.
+/// The virtual node that a request addresses. Each [listener](crate::listeners) serves one node and stores
+/// this in the extensions of its requests.
 #[derive(Clone, Debug)]
 pub struct Node {
     /// Name of the node.
     pub name: Arc<str>,
-    /// Time in which this process serves the node. When it ends, streams end, and the backend is called no more.
+    /// Time in which this process serves the node. When it ends, streams end, and the backend is called no
+    /// more.
     pub term: Term,
     /// The tasks of its streams: connections that were upgraded and are no requests any more.
     pub streams: TaskTracker,
@@ -51,14 +52,14 @@ pub(crate) struct Server {
     pub(crate) settings: Settings,
 }
 
-/// The kubelet's paths for all nodes. Each request needs a [`Node`] in its extensions; `auth` decides about all of
-/// them, those for paths that do not exist included.
+/// The kubelet's paths for all nodes. Each request needs a [`Node`] in its extensions; `auth` decides about
+/// all of them, those for paths that do not exist included.
 pub fn router(backend: Arc<dyn Backend>, settings: Settings, auth: Auth) -> Router {
     routes(backend, settings).layer(axum::middleware::from_fn_with_state(auth, auth::guard))
 }
 
-/// The paths alone, of which each request needs a [`Node`] too. Who may ask is the caller's to decide: whoever reaches them runs
-/// commands in containers.
+/// The paths alone, of which each request needs a [`Node`] too. Who may ask is the caller's to decide:
+/// whoever reaches them runs commands in containers.
 pub fn routes(backend: Arc<dyn Backend>, settings: Settings) -> Router {
     /// Methods of streams: WebSocket clients come with GET, SPDY's with POST.
     const STREAM: MethodFilter = MethodFilter::GET.or(MethodFilter::POST);

@@ -3,7 +3,8 @@
 //! [`core`] decides, [`handler`] asks, [`manager`] runs workers.
 //!
 //! # Using this crate alone
-//! Without features it probes by HTTP, by TCP and by commands, and needs neither gRPC nor a Kubernetes client.
+//! Without features it probes by HTTP, by TCP and by commands, and needs neither gRPC nor a Kubernetes
+//! client.
 //! `interop/outside/prober` is a whole program. What more there is:
 //!
 //! | feature | what it adds |

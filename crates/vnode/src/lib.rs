@@ -1,8 +1,9 @@
 //! Virtual nodes: a virtual kubelet framework that holds ten thousand of them in one process.
 //!
-//! A [`Provider`] runs containers somewhere; everything else that a kubelet does is done here: nodes are registered and
-//! kept alive, pods are driven through init containers, sidecars, restarts and probes, status is reported by the
-//! kubelet's rules, and the kubelet's HTTP API (`evenkeel-kubelet-api`) is served over TLS where that is wanted.
+//! A [`Provider`] runs containers somewhere; everything else that a kubelet does is done here: nodes are
+//! registered and kept alive, pods are driven through init containers, sidecars, restarts and probes,
+//! status is reported by the kubelet's rules, and the kubelet's HTTP API (`evenkeel-kubelet-api`) is served
+//! over TLS where that is wanted.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -15,8 +16,9 @@
 //! | [`ownership`] | which replica serves which node |
 //!
 //! # Using this crate alone
-//! A [`Provider`] has seven methods that must be written; the others have an answer that suits a provider without the
-//! ability in question. Without features there is no server, no gRPC and no command line in what this crate needs.
+//! A [`Provider`] has seven methods that must be written; the others have an answer that suits a provider
+//! without the ability in question. Without features there is no server, no gRPC and no command line in
+//! what this crate needs.
 //! `interop/outside/virtual-node` is a whole program.
 //!
 //! | feature | what it adds |

@@ -26,17 +26,17 @@ use std::time::Duration;
 
 /// Runs containers somewhere.
 ///
-/// Seven methods have to be written: [`runtime`](Self::runtime), [`list`](Self::list), [`status`](Self::status),
-/// [`create`](Self::create), [`start`](Self::start), [`stop`](Self::stop) and [`delete`](Self::delete). The others
-/// have an answer that suits a provider without the ability in question: its nodes are well and say nothing special
-/// of themselves, every pod is admitted, and requests for logs, commands, ports and statistics are answered with
-/// [`FaultKind::Unsupported`].
+/// Seven methods have to be written: [`runtime`](Self::runtime), [`list`](Self::list),
+/// [`status`](Self::status), [`create`](Self::create), [`start`](Self::start), [`stop`](Self::stop) and
+/// [`delete`](Self::delete). The others have an answer that suits a provider without the ability in
+/// question: its nodes are well and say nothing special of themselves, every pod is admitted, and requests
+/// for logs, commands, ports and statistics are answered with [`FaultKind::Unsupported`].
 pub trait Provider: Send + Sync + 'static {
     /// Name and version, as in `nodeInfo.containerRuntimeVersion`; the name is the scheme of container IDs too.
     fn runtime(&self) -> Runtime;
 
-    /// Called once, before everything else. A provider whose containers end or change by themselves keeps `host`,
-    /// to report that.
+    /// Called once, before everything else. A provider whose containers end or change by themselves keeps
+    /// `host`, to report that.
     fn connect(&self, host: Arc<dyn Host>) {
         drop(host);
     }

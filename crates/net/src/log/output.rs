@@ -34,14 +34,14 @@ pub struct LogArgs {
 }
 
 impl LogArgs {
-    /// Starts logging to standard error, by `default` where no filter was given. `Err` names the part of the filter
-    /// that is wrong.
+    /// Starts logging to standard error, by `default` where no filter was given. `Err` names the part of
+    /// the filter that is wrong.
     pub fn init(&self, default: &str) -> Result<(), String> {
         self.init_to(default, std::io::stderr)
     }
 
-    /// The same for a process that must not wait for whoever reads its standard error: a pager, a terminal after
-    /// Ctrl-S, a log daemon that hangs. Up to 4096 lines are kept for it; further ones are lost.
+    /// The same for a process that must not wait for whoever reads its standard error: a pager, a terminal
+    /// after Ctrl-S, a log daemon that hangs. Up to 4096 lines are kept for it; further ones are lost.
     pub fn init_unhindered(&self, default: &str) -> Result<Lines, String> {
         let (writer, worker) = NonBlockingBuilder::default()
             .buffered_lines_limit(BACKLOG)
@@ -52,8 +52,9 @@ impl LogArgs {
         Ok(Lines { _worker: worker })
     }
 
-    /// The same as [`LogArgs::init`], and spans go to an OpenTelemetry collector if the environment names one and this build
-    /// can do that. `service`: what the process is called there. To be called within a Tokio runtime.
+    /// The same as [`LogArgs::init`], and spans go to an OpenTelemetry collector if the environment names
+    /// one and this build can do that. `service`: what the process is called there. To be called within a
+    /// Tokio runtime.
     pub fn init_traced(&self, default: &str, service: &str) -> Result<Traces, String> {
         let filter = parse(self.log.as_deref().unwrap_or(default))?;
         trace::start(service, |spans| {
@@ -98,7 +99,8 @@ pub struct Lines {
     _worker: WorkerGuard,
 }
 
-/// The filter. A bare word must be a level: `debgu` would otherwise be a target that does not exist, and silence.
+/// The filter. A bare word must be a level: `debgu` would otherwise be a target that does not exist, and
+/// silence.
 fn parse(text: &str) -> Result<EnvFilter, String> {
     let parts: Vec<&str> = text
         .split(',')

@@ -7,8 +7,8 @@ use std::error::Error as _;
 use std::io;
 
 const BROKEN: &str = "net/http: HTTP/1.x transport connection broken";
-/// What hyper says of a head that is too large. It has a method to ask for that in its servers alone, and a prober
-/// shall not need one.
+/// What hyper says of a head that is too large. It has a method to ask for that in its servers alone, and a
+/// prober shall not need one.
 const TOO_LARGE: &str = "message head is too large";
 
 /// Why there is no answer.

@@ -1,5 +1,6 @@
-//! What attempts do. HTTP, TCP and commands are [`evenkeel_probe_handlers`]'; gRPC health checks and commands by
-//! way of a container runtime are added here, by features of their names (`grpc`, `cri`). Texts are the kubelet's.
+//! What attempts do. HTTP, TCP and commands are [`evenkeel_probe_handlers`]'; gRPC health checks and
+//! commands by way of a container runtime are added here, by features of their names (`grpc`, `cri`). Texts
+//! are the kubelet's.
 
 #[cfg(feature = "cri")]
 mod cri;
