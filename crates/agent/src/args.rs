@@ -5,6 +5,7 @@ use evenkeel_api::names;
 use evenkeel_election::Config;
 use evenkeel_election::flags::{Defaults, FlagError, LeaderElectArgs};
 use evenkeel_net::client::ClientArgs;
+use evenkeel_net::duration;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -183,13 +184,9 @@ impl RunArgs {
 
 /// `500ms`, `2s`; 500 ms to 60 s.
 fn parse_period(text: &str) -> Result<Duration, String> {
-    let parsed = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
-        (Some(number), _) => number.parse().ok().map(Duration::from_millis),
-        (None, Some(number)) => number.parse().ok().map(Duration::from_secs),
-        (None, None) => None,
-    };
     let allowed = Duration::from_millis(500)..=Duration::from_secs(60);
-    parsed
+    duration::parse(text)
+        .ok()
         .filter(|period| allowed.contains(period))
         .ok_or_else(|| "give 500ms to 60s, as in 2s".to_owned())
 }

@@ -6,13 +6,13 @@ use crate::cloud::Seen;
 use crate::metrics::{Metrics, Reason, Result as Outcome};
 use crate::reporter::Draft;
 use crate::state::SEQUENCE_BLOCK_BITS;
+use evenkeel_election::clock::{Clock as _, SystemClock};
 use evenkeel_zone::Millis;
 use evenkeel_zone::engine::{CheckResult, Config, Engine, Identity, Input, Note, Output};
 use evenkeel_zone::keys::SigningKey;
 use evenkeel_zone::roster::{MemberId, Roster};
 use evenkeel_zone::verdict::Health;
 use evenkeel_zone::wire::{MAX_FRAME, Nonce};
-use nix::time::{ClockId, clock_gettime};
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
@@ -76,8 +76,7 @@ pub(crate) struct ZoneLoop {
 
 /// Milliseconds since boot, sleep included: a suspended agent must notice that time has passed.
 pub(crate) fn now() -> Millis {
-    let time = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("Linux has had CLOCK_BOOTTIME since 2.6.39");
-    let millis = Duration::from(time).as_millis();
+    let millis = SystemClock.boot().as_millis();
     Millis(u64::try_from(millis).expect("a machine is not up for 500 million years"))
 }
 

@@ -5,7 +5,7 @@
 
 use crate::core::{Config, ConfigError, OnLoss};
 use crate::lock::LockKind;
-use evenkeel_net::duration;
+use evenkeel_kube_values::duration;
 use std::time::Duration;
 
 /// Flags of a process that elects.

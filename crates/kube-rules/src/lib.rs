@@ -40,7 +40,6 @@ mod gofmt;
 pub mod gvk;
 mod names;
 pub mod patch;
-mod quantity;
 pub mod schema;
 pub mod selector;
 pub mod status;

@@ -18,7 +18,6 @@
 pub mod admin;
 #[cfg(feature = "client")]
 pub mod client;
-pub mod duration;
 #[cfg(feature = "process")]
 pub mod failure;
 pub mod file;
@@ -35,6 +34,8 @@ pub mod tcp;
 pub mod trace;
 #[cfg(feature = "watch")]
 pub mod watch;
+
+pub use evenkeel_kube_values::duration;
 
 /// Installs the process-wide TLS provider; call first in every `main` and every test. Safe to call again.
 #[cfg(feature = "tls")]

@@ -32,7 +32,6 @@
 //! ```
 
 pub mod dial;
-mod duration;
 pub mod exec;
 pub mod http;
 mod outcome;
@@ -43,7 +42,7 @@ pub mod tcp;
 pub mod tls;
 pub mod wording;
 
-pub use duration::Go;
+pub use evenkeel_kube_values::Go;
 pub use outcome::{Outcome, Verdict};
 pub use spec::{Compat, Extras, Handler, HttpGet, Kind, Port, Probe, Scheme, Tls, Window};
 pub use target::{Container, RestartAction, RestartPolicy, RestartRule, Role, Target};

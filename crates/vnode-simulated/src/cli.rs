@@ -2,7 +2,7 @@
 
 use crate::{Settings, Simulated};
 use evenkeel_api::names;
-use evenkeel_net::duration;
+use evenkeel_kube_values::duration;
 use evenkeel_vnode::cli::{Prepared, VnodeError};
 use evenkeel_vnode::core::env::is_subdomain;
 use evenkeel_vnode::provider::NodeTemplate;

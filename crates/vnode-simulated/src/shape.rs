@@ -1,7 +1,7 @@
 //! What a container is, as far as playing it needs: shared by all containers that are alike, so that a hundred thousand
 //! replicas of one Deployment hold one.
 
-use super::plan::{Part, Plan, plan, quantity};
+use super::plan::{Part, Plan, amount, plan};
 use evenkeel_probe::core::Kind;
 use k8s_openapi::api::core::v1::{Container, Pod, Probe};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -72,7 +72,7 @@ impl Shape {
         let requests = container.resources.as_ref().and_then(|r| r.requests.as_ref());
         let request = |name: &str| {
             let amount = requests.and_then(|requests| requests.get(name));
-            amount.and_then(|amount| quantity::parse(&amount.0))
+            amount.and_then(|amount| amount::quantity(&amount.0))
         };
         let env: Box<[(String, String)]> = container
             .env

@@ -37,7 +37,7 @@ impl Simulated {
             pods.iter().flat_map(|pod| &pod.containers).map(of).sum()
         };
         let capacity = self.0.settings.template.capacity.get("memory");
-        let capacity = capacity.and_then(|text| super::plan::quantity::parse(text));
+        let capacity = capacity.and_then(|text| super::plan::amount::quantity(text));
         NodeStats {
             at: now,
             since,

@@ -4,9 +4,9 @@
 //! (unless a pointer holds them), structs that are not pointers always there, quantities and times in canonical form.
 
 use super::json::{Node, number};
-use crate::quantity::{FORMAT_ERROR, Quantity};
 use crate::schema::{Definition, Field, Shape, Type};
 use crate::time;
+use evenkeel_kube_values::quantity::{NotAQuantity, Quantity};
 use serde_json::{Map, Value, json};
 
 /// Strict errors are cut off here, as upstream's.
@@ -302,7 +302,7 @@ fn map(
 /// Resource lists have no more than milli precision.
 fn round_up(value: Value) -> Value {
     match value.as_str().map(Quantity::parse) {
-        Some(Ok(quantity)) => Value::String(quantity.round_up_to_milli().canonical()),
+        Some(Ok(quantity)) => Value::String(quantity.round_up_to_milli().to_string()),
         _ => value,
     }
 }
@@ -355,14 +355,14 @@ fn reference(ty: &Type, go_type: &str, node: Node, context: Context, findings: &
             Value::Null
         }
         (Shape::Quantity, Node::String(text) | Node::Number(text)) => match Quantity::parse(text.trim()) {
-            Ok(quantity) => Value::String(quantity.canonical()),
+            Ok(quantity) => Value::String(quantity.to_string()),
             Err(error) => {
-                findings.fail(error.to_owned());
+                findings.fail(error.to_string());
                 Value::Null
             }
         },
         (Shape::Quantity, _) => {
-            findings.fail(FORMAT_ERROR.to_owned());
+            findings.fail(NotAQuantity.to_string());
             Value::Null
         }
         (Shape::IntOrString, Node::String(text)) => Value::String(text),

@@ -2,9 +2,8 @@
 
 use super::errors::{Errors, has, items, text};
 use crate::names;
-use crate::quantity::Quantity;
+use evenkeel_kube_values::Quantity;
 use serde_json::{Value, json};
-use std::cmp::Ordering;
 
 /// What the containers of a pod may refer to, and which names are taken.
 pub(super) struct Scope<'a> {
@@ -346,7 +345,7 @@ pub(super) fn resources(resources: &Value, path: &str, errors: &mut Errors) {
         let (Some(asked), Some(most)) = (parse(request), parse(limit)) else {
             continue;
         };
-        if asked.compare(most) == Ordering::Greater {
+        if asked > most {
             let most = limit.as_str().unwrap_or_default();
             errors.invalid(
                 &format!("{path}.requests"),

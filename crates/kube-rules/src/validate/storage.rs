@@ -3,7 +3,7 @@
 use super::errors::{Errors, has, items, text};
 use super::selector;
 use crate::names;
-use crate::quantity::Quantity;
+use evenkeel_kube_values::Quantity;
 use serde_json::{Value, json};
 
 const ACCESS_MODES: [&str; 4] = [

@@ -1,5 +1,6 @@
 //! Durations as people write them: `10s`, `500ms`, `1m30s`.
 
+use evenkeel_net::duration;
 use serde::{Deserialize, Deserializer, de};
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -12,29 +13,12 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// Reads a duration; the error says how one is written.
 pub(super) fn parse(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is not a duration such as 10s, 500ms or 1m30s");
-    let mut rest = text;
-    let mut total = Duration::ZERO;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
-        let (number, tail) = rest.split_at(digits);
-        let number: u64 = number.parse().map_err(|_| wrong())?;
-        let end = tail.find(|c: char| c.is_ascii_digit()).unwrap_or(tail.len());
-        let (unit, tail) = tail.split_at(end);
-        let millis = match unit {
-            "ms" => 1,
-            "s" => 1_000,
-            "m" => 60_000,
-            "h" => 3_600_000,
-            _ => return Err(wrong()),
-        };
-        let part = number
-            .checked_mul(millis)
-            .map(Duration::from_millis)
-            .ok_or_else(wrong)?;
-        total = total.checked_add(part).ok_or_else(wrong)?;
-        rest = tail;
-    }
-    if total.is_zero() || total > DAY {
+    // Whole numbers alone, so that a scenario reads again as it was written.
+    let total = duration::parse(text)
+        .ok()
+        .filter(|_| !text.contains('.'))
+        .ok_or_else(wrong)?;
+    if total < Duration::from_millis(1) || total > DAY {
         return Err(format!("`{text}` is not a duration between 1ms and 24h"));
     }
     Ok(total)

@@ -1,7 +1,7 @@
 //! Programs about the container itself.
 
 use super::{Call, Ended, Stop};
-use crate::plan::duration;
+use crate::plan::amount;
 use std::time::Duration;
 
 const SIGNALS: [(&str, i32); 8] = [
@@ -117,7 +117,7 @@ impl Call<'_> {
                 .parse::<f64>()
                 .ok()
                 .and_then(|s| Duration::try_from_secs_f64(s).ok());
-            let span = seconds.or_else(|| duration::parse(argument));
+            let span = seconds.or_else(|| amount::span(argument));
             let span = span.ok_or_else(|| Stop::Failed(format!("invalid number '{argument}'")))?;
             sum = sum
                 .saturating_add(span)

@@ -1,7 +1,6 @@
 //! What a pod's annotations say of how its containers are to be played. Pure.
 
-pub(crate) mod duration;
-pub(crate) mod quantity;
+pub(crate) mod amount;
 mod read;
 mod script;
 

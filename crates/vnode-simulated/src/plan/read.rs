@@ -1,6 +1,6 @@
 //! Annotations become plans.
 
-use super::{End, Failing, Part, Plan, Script, Serve, duration, quantity};
+use super::{End, Failing, Part, Plan, Script, Serve, amount};
 use evenkeel_api::names::simulated as names;
 use evenkeel_vnode::provider::Refusal;
 use k8s_openapi::api::core::v1::Pod;
@@ -192,7 +192,7 @@ impl Annotations<'_> {
 }
 
 fn span(text: &str) -> Result<Duration, String> {
-    duration::parse(text).ok_or_else(|| "no span of time such as `500ms`, `5s` or `1m30s`".to_owned())
+    amount::span(text).ok_or_else(|| "no span of time such as `500ms`, `5s` or `1m30s`".to_owned())
 }
 
 fn code(text: &str) -> Result<i32, String> {
@@ -202,7 +202,7 @@ fn code(text: &str) -> Result<i32, String> {
 }
 
 fn amount(text: &str, unit: f64) -> Result<u64, String> {
-    quantity::parse(text)
+    amount::quantity(text)
         .map(|amount| (amount * unit) as u64)
         .ok_or_else(|| "no quantity such as `250m` or `64Mi`".to_owned())
 }

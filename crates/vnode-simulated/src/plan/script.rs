@@ -47,7 +47,7 @@ impl Script {
             };
             let last = index + 1 == parts.len();
             let lasts = match words.next() {
-                Some(span) => super::duration::parse(span)
+                Some(span) => super::amount::span(span)
                     .filter(|span| !span.is_zero())
                     .ok_or_else(|| format!("{span:?} is no span of time such as `5s`"))?,
                 None if last => Duration::ZERO,

@@ -5,7 +5,6 @@
 //! (`MandatoryConfigMapNotFound`, `OptionalSecretKeyNotFound`, `InvalidEnvironmentVariableNames`, …).
 
 pub(crate) mod field;
-pub(crate) mod quantity;
 mod resolve;
 pub(crate) mod service;
 

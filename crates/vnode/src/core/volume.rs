@@ -2,7 +2,8 @@
 
 mod path;
 
-use crate::core::env::{Found, Location, Reference, field, quantity::Quantity};
+use crate::core::env::{Found, Location, Reference, field};
+use evenkeel_kube_values::Quantity;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{
     ConfigMap, DownwardAPIVolumeFile, KeyToPath, Pod, Secret, Volume as Source, VolumeProjection,
@@ -146,7 +147,7 @@ fn volume(pod: &Pod, source: &Source, found: &Found, location: &Location) -> Res
             None => None,
             Some(text) => {
                 let limit = Quantity::parse(&text.0);
-                let limit = limit.ok_or_else(|| format!("sizeLimit {:?} is no quantity", text.0))?;
+                let limit = limit.map_err(|_| format!("sizeLimit {:?} is no quantity", text.0))?;
                 u64::try_from(limit.value()).ok().filter(|limit| *limit > 0)
             }
         };

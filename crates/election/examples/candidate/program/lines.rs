@@ -1,6 +1,6 @@
 //! Lines of standard output, as `interop/clientgo` prints them.
 
-use nix::time::{ClockId, clock_gettime};
+use evenkeel_election::clock::{Clock as _, SystemClock};
 use serde_json::{Value, json};
 use std::io::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -64,6 +64,5 @@ fn nanos(time: Duration) -> u64 {
 
 /// Time since boot, the time asleep included.
 pub(crate) fn boot_time() -> Duration {
-    let time = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("Linux has had CLOCK_BOOTTIME since 2.6.39");
-    Duration::from(time)
+    SystemClock.boot()
 }

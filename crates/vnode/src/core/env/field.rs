@@ -1,7 +1,7 @@
 //! The downward API: fields of the pod, and resources of its containers. Texts of errors are upstream's.
 
-use super::quantity::{Quantity, ceiling};
 use super::{Location, find};
+use evenkeel_kube_values::quantity::{Quantity, ceiling};
 use evenkeel_probe::handler::quote;
 use k8s_openapi::api::core::v1::{Container, ObjectFieldSelector, Pod, ResourceFieldSelector};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
@@ -161,7 +161,7 @@ fn amount_of(resources: Option<&Resources>, name: &str) -> Result<Option<Quantit
 }
 
 fn read(text: &Text) -> Result<Quantity, String> {
-    Quantity::parse(&text.0).ok_or_else(|| format!("{} is no quantity", quote(text.0.as_bytes())))
+    Quantity::parse(&text.0).map_err(|_| format!("{} is no quantity", quote(text.0.as_bytes())))
 }
 
 fn known<'a>(addresses: &'a [IpAddr], path: &str) -> Result<&'a [IpAddr], String> {

@@ -9,13 +9,13 @@
 //! A patch made here belongs to the Node that it was made for: it carries its UID and resourceVersion.
 
 mod applied;
-mod quantity;
 
 #[cfg(test)]
 mod tests;
 
 use applied::{Applied, own_annotations};
 use evenkeel_api::names::vnode::{LAST_APPLIED_META, LAST_APPLIED_STATUS, is_virtual};
+use evenkeel_kube_values as kube_values;
 use k8s_openapi::api::core::v1::{Node, NodeAddress, NodeCondition, NodeStatus};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde_json::{Map, Value, json};
@@ -191,7 +191,7 @@ fn resources(
 ) -> Option<Value> {
     let mut changes = Map::new();
     for (key, value) in wanted {
-        let is_same = |current: &Quantity| quantity::is_same(&current.0, &value.0);
+        let is_same = |current: &Quantity| is_same(&current.0, &value.0);
         if !current.get(key).is_some_and(is_same) {
             changes.insert(key.clone(), json!(value));
         }
@@ -202,6 +202,13 @@ fn resources(
         }
     }
     (!changes.is_empty()).then_some(Value::Object(changes))
+}
+
+/// Whether two quantities are one amount: the API server rewrites `1024Mi` to `1Gi`. What cannot be read is
+/// the same as its own text alone.
+fn is_same(one: &str, other: &str) -> bool {
+    let read = kube_values::Quantity::parse;
+    one == other || matches!((read(one), read(other)), (Ok(one), Ok(other)) if one == other)
 }
 
 fn conditions(
