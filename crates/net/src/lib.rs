@@ -1,11 +1,11 @@
 //! Foundation of every process: API client, TLS, certificates, admin endpoints, logs, shutdown.
 //!
 //! Each part is a feature, so that a library gets what it asks for. Without any there are durations, files
-//! that hold secrets, and errors in words.
+//! that hold secrets, errors in words, and the macro [`metrics`].
 //!
 //! | feature | module | what it adds |
 //! |---|---|---|
-//! | `tls` | `init_crypto` | the process-wide TLS provider |
+//! | `tls` | `init_crypto`, `verify` | the process-wide TLS provider; verifiers of certificates |
 //! | `client` | `client` | the API client that survives a silent server |
 //! | `watch` | `watch` | watches that go on for ever |
 //! | `pki` | `pki` | certificates |
@@ -22,6 +22,7 @@ pub mod client;
 pub mod failure;
 pub mod file;
 pub mod log;
+mod metrics;
 #[cfg(feature = "pki")]
 pub mod pki;
 #[cfg(feature = "serve")]
@@ -32,6 +33,8 @@ pub mod shutdown;
 pub mod tcp;
 #[cfg(feature = "process")]
 pub mod trace;
+#[cfg(feature = "tls")]
+pub mod verify;
 #[cfg(feature = "watch")]
 pub mod watch;
 

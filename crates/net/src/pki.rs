@@ -4,6 +4,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair,
     PKCS_ECDSA_P256_SHA256, PublicKeyData as _, SanType,
 };
+use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use sha2::{Digest as _, Sha256};
@@ -243,6 +244,21 @@ pub fn der_sha256(der: &[u8]) -> String {
             let _ = write!(hex, "{byte:02x}");
             hex
         })
+}
+
+/// The authorities of a PEM text, of which there must be one at least. `what` names the text in errors.
+pub fn authorities(what: &str, pem: &str) -> Result<RootCertStore, PkiError> {
+    let refuse = |reason: &dyn fmt::Display| unreadable(what, &reason.to_string());
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
+        roots
+            .add(certificate.map_err(|error| refuse(&error))?)
+            .map_err(|error| refuse(&error))?;
+    }
+    if roots.is_empty() {
+        return Err(refuse(&"no CERTIFICATE in the PEM text"));
+    }
+    Ok(roots)
 }
 
 /// The first certificate of a PEM text.

@@ -1,10 +1,9 @@
 //! HTTPS listeners.
 
 use self::http::Version;
-use crate::pki::{Identity, PkiError, first_certificate, unreadable};
+use crate::pki::{Identity, PkiError, authorities, first_certificate, unreadable};
 use arc_swap::ArcSwap;
 use limit::{ConnectionLimit, Permit};
-use rustls::RootCertStore;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -158,15 +157,7 @@ fn provider() -> Arc<CryptoProvider> {
 
 fn client_verifier(ca_pem: &str) -> Result<Arc<dyn ClientCertVerifier>, PkiError> {
     let refuse = |reason: &dyn std::fmt::Display| unreadable("the client CA", &reason.to_string());
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(ca_pem.as_bytes()) {
-        roots
-            .add(certificate.map_err(|error| refuse(&error))?)
-            .map_err(|error| refuse(&error))?;
-    }
-    if roots.is_empty() {
-        return Err(refuse(&"no CERTIFICATE in the PEM text"));
-    }
+    let roots = authorities("the client CA", ca_pem)?;
     WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider())
         .allow_unauthenticated()
         .build()

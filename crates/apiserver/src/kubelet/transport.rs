@@ -3,13 +3,13 @@
 use super::address::{self, KubeletAddress};
 use super::options::{KubeletOptions, KubeletTrust};
 use crate::dial::{self, Connection};
-use evenkeel_net::pki::{Identity, PkiError};
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use evenkeel_net::pki::{Identity, PkiError, authorities};
+use rustls::client::danger::ServerCertVerifier;
 use rustls::client::{ResolvesClientCert, WebPkiServerVerifier};
-use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms};
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, SignatureScheme};
 use std::sync::Arc;
 
 /// How kubelets and pods are reached.
@@ -113,15 +113,7 @@ fn unusable(what: &str, reason: &dyn std::fmt::Display) -> PkiError {
 
 fn verifier(ca_pem: &str) -> Result<Arc<dyn ServerCertVerifier>, PkiError> {
     let refuse = |reason: &dyn std::fmt::Display| unusable("the authority of kubelets", reason);
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(ca_pem.as_bytes()) {
-        roots
-            .add(certificate.map_err(|error| refuse(&error))?)
-            .map_err(|error| refuse(&error))?;
-    }
-    if roots.is_empty() {
-        return Err(refuse(&"no CERTIFICATE in the PEM text"));
-    }
+    let roots = authorities("the authority of kubelets", ca_pem)?;
     let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider())
         .build()
         .map_err(|error| refuse(&error))?;
@@ -178,45 +170,7 @@ impl ResolvesClientCert for Shown {
     }
 }
 
-fn anything() -> Arc<dyn ServerCertVerifier> {
-    Arc::new(Anything(provider().signature_verification_algorithms))
-}
-
 /// Accepts every certificate whose key the peer has.
-#[derive(Debug)]
-struct Anything(WebPkiSupportedAlgorithms);
-
-impl ServerCertVerifier for Anything {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _name: &ServerName<'_>,
-        _ocsp: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        rustls::crypto::verify_tls12_signature(message, certificate, signed, &self.0)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        rustls::crypto::verify_tls13_signature(message, certificate, signed, &self.0)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_schemes()
-    }
+fn anything() -> Arc<dyn ServerCertVerifier> {
+    evenkeel_net::verify::verifier(|_| Ok(()))
 }

@@ -2,11 +2,12 @@
 //! stands in the bundle itself, even where it calls itself an authority. WebPKI would refuse the latter, which is
 //! what `openssl req -x509` makes.
 
+use evenkeel_net::verify::{Presented, verifier};
 use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::danger::ServerCertVerifier as _;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::{CertificateError, ClientConfig, Error, RootCertStore};
 use std::sync::Arc;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
@@ -34,74 +35,33 @@ pub(super) fn config(bundle: &[u8]) -> Result<Arc<ClientConfig>, String> {
         let built = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build();
         Some(built.map_err(|error| format!("unable to load root certificates: {error}"))?)
     };
-    let verifier = Verifier {
-        pinned,
-        inner,
-        algorithms: provider.signature_verification_algorithms,
+    let accept = move |peer: &Presented<'_>| {
+        if pinned.contains(peer.certificate) {
+            return is_valid(peer.certificate, peer.name, peer.now);
+        }
+        let Some(inner) = &inner else {
+            return Err(CertificateError::UnknownIssuer.into());
+        };
+        let verified = inner.verify_server_cert(
+            peer.certificate,
+            peer.intermediates,
+            peer.name,
+            peer.ocsp,
+            peer.now,
+        );
+        verified.map(|_| ())
     };
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_custom_certificate_verifier(verifier(accept))
         .with_no_client_auth();
     Ok(Arc::new(config))
 }
 
-#[derive(Debug)]
-struct Verifier {
-    pinned: Vec<CertificateDer<'static>>,
-    inner: Option<Arc<WebPkiServerVerifier>>,
-    algorithms: rustls::crypto::WebPkiSupportedAlgorithms,
-}
-
-impl ServerCertVerifier for Verifier {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-        ocsp: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        if self.pinned.iter().any(|pinned| pinned == end_entity) {
-            return pinned(end_entity, name, now);
-        }
-        match &self.inner {
-            Some(inner) => inner.verify_server_cert(end_entity, intermediates, name, ocsp, now),
-            None => Err(CertificateError::UnknownIssuer.into()),
-        }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        rustls::crypto::verify_tls12_signature(message, certificate, signed, &self.algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        rustls::crypto::verify_tls13_signature(message, certificate, signed, &self.algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.algorithms.supported_schemes()
-    }
-}
-
 /// Nobody need vouch for a certificate of the bundle, but it must be for this name and this time.
-fn pinned(
-    certificate: &CertificateDer<'_>,
-    name: &ServerName<'_>,
-    now: UnixTime,
-) -> Result<ServerCertVerified, Error> {
+fn is_valid(certificate: &CertificateDer<'_>, name: &ServerName<'_>, now: UnixTime) -> Result<(), Error> {
     let (_, certificate) =
         X509Certificate::from_der(certificate).map_err(|_| CertificateError::BadEncoding)?;
     let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
@@ -118,7 +78,7 @@ fn pinned(
         .map(|extension| extension.value.general_names.as_slice())
         .unwrap_or_default();
     if names.iter().any(|have| covers(have, name)) {
-        Ok(ServerCertVerified::assertion())
+        Ok(())
     } else {
         Err(CertificateError::NotValidForName.into())
     }
