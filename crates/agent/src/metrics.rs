@@ -18,77 +18,30 @@ pub(crate) struct Result {
     pub(crate) result: &'static str,
 }
 
-/// All of them. Cheap to clone.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Metrics {
-    pub(crate) received: Counter,
-    pub(crate) sent: Counter,
-    pub(crate) sent_bytes: Counter,
-    pub(crate) send_errors: Counter,
-    pub(crate) refused: Family<Reason, Counter>,
-    pub(crate) checks: Family<Result, Counter>,
-    pub(crate) rounds: Family<Result, Counter>,
-    pub(crate) reports: Family<Result, Counter>,
-    pub(crate) link_proofs: Family<Result, Counter>,
-    pub(crate) members: Gauge,
-    pub(crate) within_reach: Gauge,
-    pub(crate) leading: Gauge,
+evenkeel_net::metrics! {
+    /// All of them. Cheap to clone.
+    pub(crate) struct Metrics {
+        pub(crate) received: Counter = "datagrams_received", "Datagrams received";
+        pub(crate) sent: Counter = "datagrams_sent", "Datagrams sent";
+        pub(crate) sent_bytes: Counter = "datagram_bytes_sent", "Bytes of datagrams sent, without headers";
+        pub(crate) send_errors: Counter = "datagram_send_errors", "Datagrams that could not be sent";
+        pub(crate) refused: Family<Reason, Counter> = "datagrams_refused", "Datagrams refused, by reason";
+        pub(crate) checks: Family<Result, Counter> = "checks", "Checks of suspects, by result";
+        pub(crate) rounds: Family<Result, Counter> =
+            "confirm_rounds", "Confirm rounds that changed a verdict, by outcome";
+        pub(crate) reports: Family<Result, Counter> = "reports", "Writes of ZoneHealth, by result";
+        pub(crate) link_proofs: Family<Result, Counter> =
+            "link_proofs", "Writes of AgentStatus that prove the link to the API server, by result";
+        pub(crate) members: Gauge = "zone_members", "Members of the roster";
+        pub(crate) within_reach: Gauge = "zone_members_within_reach", "Watched members with recent contact";
+        pub(crate) leading: Gauge = "zone_leading", "1 while this agent holds the zone's Lease";
+    }
 }
 
 impl Metrics {
     pub(crate) fn register(admin: &Admin) -> Self {
         let metrics = Self::default();
-        admin.register(|registry| {
-            let all = registry.sub_registry_with_prefix("evenkeel_agent");
-            all.register(
-                "datagrams_received",
-                "Datagrams received",
-                metrics.received.clone(),
-            );
-            all.register("datagrams_sent", "Datagrams sent", metrics.sent.clone());
-            all.register(
-                "datagram_bytes_sent",
-                "Bytes of datagrams sent, without headers",
-                metrics.sent_bytes.clone(),
-            );
-            all.register(
-                "datagram_send_errors",
-                "Datagrams that could not be sent",
-                metrics.send_errors.clone(),
-            );
-            all.register(
-                "datagrams_refused",
-                "Datagrams refused, by reason",
-                metrics.refused.clone(),
-            );
-            all.register("checks", "Checks of suspects, by result", metrics.checks.clone());
-            all.register(
-                "confirm_rounds",
-                "Confirm rounds that changed a verdict, by outcome",
-                metrics.rounds.clone(),
-            );
-            all.register(
-                "reports",
-                "Writes of ZoneHealth, by result",
-                metrics.reports.clone(),
-            );
-            all.register(
-                "link_proofs",
-                "Writes of AgentStatus that prove the link to the API server, by result",
-                metrics.link_proofs.clone(),
-            );
-            all.register("zone_members", "Members of the roster", metrics.members.clone());
-            all.register(
-                "zone_members_within_reach",
-                "Watched members with recent contact",
-                metrics.within_reach.clone(),
-            );
-            all.register(
-                "zone_leading",
-                "1 while this agent holds the zone's Lease",
-                metrics.leading.clone(),
-            );
-        });
+        admin.register(|registry| metrics.register_in(registry.sub_registry_with_prefix("evenkeel_agent")));
         metrics
     }
 }

@@ -40,37 +40,22 @@ struct Named {
     command: &'static str,
 }
 
-/// Numbers of one process. Clones are the same ones.
-#[derive(Clone, Debug)]
-pub(crate) struct Metrics {
-    calls: Family<Called, Counter>,
-    durations: Family<Named, Histogram>,
-}
-
-impl Default for Metrics {
-    fn default() -> Self {
-        // Up to 5 min, which an install may take.
-        let buckets = || Histogram::new(exponential_buckets(0.005, 3.0, 11));
-        Self {
-            calls: Family::default(),
-            durations: Family::new_with_constructor(buckets),
-        }
+evenkeel_net::metrics! {
+    /// Numbers of one process. Clones are the same ones.
+    pub(crate) struct Metrics {
+        calls: Family<Called, Counter> = names::CALLS, "Operations of bases by command and result";
+        durations: Family<Named, Histogram> =
+            names::CALL_DURATION,
+            "How long they took, in seconds",
+            // Up to 5 min, which an install may take.
+            Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.005, 3.0, 11)));
     }
 }
 
 impl Metrics {
     /// Registers the metrics, among them the bases that `discovery` knows at the time of each scrape.
     pub(crate) fn register(&self, discovery: &Discovery, registry: &mut Registry) {
-        registry.register(
-            names::CALLS,
-            "Operations of bases by command and result",
-            self.calls.clone(),
-        );
-        registry.register(
-            names::CALL_DURATION,
-            "How long they took, in seconds",
-            self.durations.clone(),
-        );
+        self.register_in(registry);
         registry.register_collector(Box::new(Lives(discovery.clone())));
     }
 

@@ -88,7 +88,9 @@ pub use usage::{ContainerStats, NodeStats, PodStats};
 #[cfg(feature = "server")]
 use server::{Server, json, text};
 
-#[cfg(all(test, feature = "server"))]
+#[cfg(test)]
+#[cfg(feature = "server")]
 mod fake;
-#[cfg(all(test, feature = "server"))]
+#[cfg(test)]
+#[cfg(feature = "server")]
 mod tests;

@@ -16,74 +16,47 @@ struct Zone {
     zone: String,
 }
 
-#[derive(Debug)]
+evenkeel_net::metrics! {
+    struct Figures {
+        evictions: Family<Zone, Counter> =
+            "node_collector_evictions", "Nodes tainted NoExecute since the start of this process";
+        health: Family<Zone, Gauge> = "node_collector_zone_health", "Percentage of ready nodes per zone";
+        size: Family<Zone, Gauge> = "node_collector_zone_size", "Nodes that count per zone";
+        unhealthy: Family<Zone, Gauge> =
+            "node_collector_unhealthy_nodes_in_zone", "Nodes not ready per zone";
+        pass: Histogram =
+            "node_collector_update_all_nodes_health_duration_seconds",
+            "Duration of a pass over all nodes",
+            Histogram::new(exponential_buckets(0.01, 4.0, 10));
+        deletions: Counter =
+            "taint_eviction_controller_pod_deletions", "Pods deleted because of NoExecute taints";
+    }
+}
+
+#[derive(Debug, Default)]
 pub(super) struct Metrics {
-    evictions: Family<Zone, Counter>,
-    health: Family<Zone, Gauge>,
-    size: Family<Zone, Gauge>,
-    unhealthy: Family<Zone, Gauge>,
-    pass: Histogram,
-    deletions: Counter,
+    all: Figures,
     zones: Mutex<BTreeSet<String>>,
 }
 
 impl Metrics {
     pub(super) fn register(admin: &Admin) -> Self {
-        let metrics = Self {
-            evictions: Family::default(),
-            health: Family::default(),
-            size: Family::default(),
-            unhealthy: Family::default(),
-            pass: Histogram::new(exponential_buckets(0.01, 4.0, 10)),
-            deletions: Counter::default(),
-            zones: Mutex::default(),
-        };
-        admin.register(|registry| {
-            registry.register(
-                "node_collector_evictions",
-                "Nodes tainted NoExecute since the start of this process",
-                metrics.evictions.clone(),
-            );
-            registry.register(
-                "node_collector_zone_health",
-                "Percentage of ready nodes per zone",
-                metrics.health.clone(),
-            );
-            registry.register(
-                "node_collector_zone_size",
-                "Nodes that count per zone",
-                metrics.size.clone(),
-            );
-            registry.register(
-                "node_collector_unhealthy_nodes_in_zone",
-                "Nodes not ready per zone",
-                metrics.unhealthy.clone(),
-            );
-            registry.register(
-                "node_collector_update_all_nodes_health_duration_seconds",
-                "Duration of a pass over all nodes",
-                metrics.pass.clone(),
-            );
-            registry.register(
-                "taint_eviction_controller_pod_deletions",
-                "Pods deleted because of NoExecute taints",
-                metrics.deletions.clone(),
-            );
-        });
+        let metrics = Self::default();
+        admin.register(|registry| metrics.all.register_in(registry));
         metrics
     }
 
     pub(super) fn tainted(&self, zone: &str) {
-        self.evictions.get_or_create(&label(zone)).inc();
+        self.all.evictions.get_or_create(&label(zone)).inc();
     }
 
     pub(super) fn deleted(&self) {
-        self.deletions.inc();
+        self.all.deletions.inc();
     }
 
     /// Figures of every zone that has nodes; a zone that has none any more is shown as empty and healthy.
     pub(super) fn passed(&self, figures: &BTreeMap<String, ZoneFigures>, took: Duration) {
-        self.pass.observe(took.as_secs_f64());
+        self.all.pass.observe(took.as_secs_f64());
         let mut zones = self.zones.lock().unwrap_or_else(PoisonError::into_inner);
         zones.extend(figures.keys().cloned());
         for zone in zones.iter() {
@@ -96,9 +69,9 @@ impl Metrics {
                     .get_or_create(&label(zone))
                     .set(i64::try_from(value).unwrap_or(i64::MAX));
             };
-            set(&self.health, health);
-            set(&self.size, size);
-            set(&self.unhealthy, unhealthy);
+            set(&self.all.health, health);
+            set(&self.all.size, size);
+            set(&self.all.unhealthy, unhealthy);
         }
     }
 }

@@ -181,7 +181,7 @@ impl Fleet {
         let shutdown = shutdown.child_token();
         // What actors use ends after them.
         let (stop, disown) = (CancellationToken::new(), CancellationToken::new());
-        let metrics = Metrics::new();
+        let metrics = Metrics::default();
         let client = metrics.counting(&client);
         let directory = Arc::new(Directory::default());
         let host = Arc::new(FleetHost::default());
@@ -291,7 +291,7 @@ impl Fleet {
 
     /// Registers the metrics, the prober's among them.
     pub fn register(&self, registry: &mut Registry) {
-        self.inner.common.metrics.register(registry);
+        self.inner.common.metrics.register_in(registry);
         self.inner.common.probes.register(registry);
     }
 }

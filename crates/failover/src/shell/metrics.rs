@@ -24,58 +24,33 @@ pub(super) struct StateLabels {
     state: &'static str,
 }
 
-#[derive(Clone)]
-pub(super) struct Metrics {
-    detection: Histogram,
-    endpoints_out: Histogram,
-    eviction: Histogram,
-    actions: Family<ActionLabels, Counter>,
-    nodes: Family<StateLabels, Gauge>,
-    pub(super) leading: Gauge,
-    pub(super) watch_live: Gauge,
+evenkeel_net::metrics! {
+    pub(super) struct Metrics {
+        detection: Histogram =
+            "detection_seconds",
+            "From a node's last sign of life that was seen to the verdict that it is dead",
+            Histogram::new(SECONDS);
+        endpoints_out: Histogram =
+            "endpoints_out_seconds",
+            "From the verdict to the last pod of the node out of endpoints",
+            Histogram::new(SECONDS);
+        eviction: Histogram =
+            "eviction_seconds",
+            "From the verdict to the deletion of a pod of the node",
+            Histogram::new(SECONDS);
+        actions: Family<ActionLabels, Counter> = "actions", "Writes by kind and outcome";
+        nodes: Family<StateLabels, Gauge> = "nodes", "Nodes by state, as the leader sees them";
+        pub(super) leading: Gauge = "leading", "1 while this replica leads";
+        pub(super) watch_live: Gauge =
+            "lease_watch_live", "1 while the watch of node Leases is proven to deliver";
+    }
 }
 
 impl Metrics {
     pub(super) fn register(admin: &Admin) -> Self {
-        let metrics = Self {
-            detection: Histogram::new(SECONDS),
-            endpoints_out: Histogram::new(SECONDS),
-            eviction: Histogram::new(SECONDS),
-            actions: Family::default(),
-            nodes: Family::default(),
-            leading: Gauge::default(),
-            watch_live: Gauge::default(),
-        };
-        admin.register(|registry| {
-            let registry = registry.sub_registry_with_prefix("evenkeel_failover");
-            registry.register(
-                "detection_seconds",
-                "From a node's last sign of life that was seen to the verdict that it is dead",
-                metrics.detection.clone(),
-            );
-            registry.register(
-                "endpoints_out_seconds",
-                "From the verdict to the last pod of the node out of endpoints",
-                metrics.endpoints_out.clone(),
-            );
-            registry.register(
-                "eviction_seconds",
-                "From the verdict to the deletion of a pod of the node",
-                metrics.eviction.clone(),
-            );
-            registry.register("actions", "Writes by kind and outcome", metrics.actions.clone());
-            registry.register(
-                "nodes",
-                "Nodes by state, as the leader sees them",
-                metrics.nodes.clone(),
-            );
-            registry.register("leading", "1 while this replica leads", metrics.leading.clone());
-            registry.register(
-                "lease_watch_live",
-                "1 while the watch of node Leases is proven to deliver",
-                metrics.watch_live.clone(),
-            );
-        });
+        let metrics = Self::default();
+        admin
+            .register(|registry| metrics.register_in(registry.sub_registry_with_prefix("evenkeel_failover")));
         metrics
     }
 

@@ -8,24 +8,8 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use prometheus_client::registry::Registry;
 use std::borrow::Cow;
 use std::time::Duration;
-
-/// The metrics of a fleet; clones are the same ones.
-#[derive(Clone, Debug)]
-pub(crate) struct Metrics {
-    nodes: Gauge,
-    nodes_ready: Gauge,
-    pods: Family<Phased, Gauge>,
-    writes: Family<Written, Counter>,
-    latency: Histogram,
-    queue: Gauge,
-    calls: Family<Called, Counter>,
-    durations: Family<Named, Histogram>,
-    strays: Family<Stray, Counter>,
-    requests: Family<Requested, Counter>,
-}
 
 /// `status.phase` of a pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, EncodeLabelValue)]
@@ -127,59 +111,25 @@ fn buckets() -> Histogram {
     Histogram::new(exponential_buckets(0.001, 2.0, 18))
 }
 
+evenkeel_net::metrics! {
+    /// The metrics of a fleet; clones are the same ones.
+    pub(crate) struct Metrics {
+        nodes: Gauge = names::NODES, "Nodes that this replica serves";
+        nodes_ready: Gauge = names::NODES_READY, "Nodes that are registered and well";
+        pods: Family<Phased, Gauge> = names::PODS, "Pods by phase";
+        writes: Family<Written, Counter> = names::WRITES, "Writes of pods by result";
+        latency: Histogram =
+            names::WRITE_LATENCY, "From the decision for a status to its being written", buckets();
+        queue: Gauge = names::QUEUE, "Pods whose status waits to be written";
+        calls: Family<Called, Counter> = names::CALLS, "Calls of the provider";
+        durations: Family<Named, Histogram> =
+            names::CALL_DURATION, "How long calls of the provider took", Family::new_with_constructor(buckets);
+        strays: Family<Stray, Counter> = names::STRAYS, "Pods that only the provider knew";
+        requests: Family<Requested, Counter> = names::REQUESTS, "Requests to the API server";
+    }
+}
+
 impl Metrics {
-    pub(crate) fn new() -> Self {
-        Self {
-            nodes: Gauge::default(),
-            nodes_ready: Gauge::default(),
-            pods: Family::default(),
-            writes: Family::default(),
-            latency: buckets(),
-            queue: Gauge::default(),
-            calls: Family::default(),
-            durations: Family::new_with_constructor(buckets),
-            strays: Family::default(),
-            requests: Family::default(),
-        }
-    }
-
-    pub(crate) fn register(&self, registry: &mut Registry) {
-        registry.register(names::NODES, "Nodes that this replica serves", self.nodes.clone());
-        registry.register(
-            names::NODES_READY,
-            "Nodes that are registered and well",
-            self.nodes_ready.clone(),
-        );
-        registry.register(names::PODS, "Pods by phase", self.pods.clone());
-        registry.register(names::WRITES, "Writes of pods by result", self.writes.clone());
-        registry.register(
-            names::WRITE_LATENCY,
-            "From the decision for a status to its being written",
-            self.latency.clone(),
-        );
-        registry.register(
-            names::QUEUE,
-            "Pods whose status waits to be written",
-            self.queue.clone(),
-        );
-        registry.register(names::CALLS, "Calls of the provider", self.calls.clone());
-        registry.register(
-            names::CALL_DURATION,
-            "How long calls of the provider took",
-            self.durations.clone(),
-        );
-        registry.register(
-            names::STRAYS,
-            "Pods that only the provider knew",
-            self.strays.clone(),
-        );
-        registry.register(
-            names::REQUESTS,
-            "Requests to the API server",
-            self.requests.clone(),
-        );
-    }
-
     pub(crate) fn nodes(&self, more: i64) {
         self.nodes.inc_by(more);
     }

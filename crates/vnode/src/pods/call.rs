@@ -128,7 +128,7 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     fn calls() -> Calls {
-        Calls::new(Term::default(), Metrics::new())
+        Calls::new(Term::default(), Metrics::default())
     }
 
     #[tokio::test(start_paused = true)]
@@ -147,7 +147,7 @@ mod tests {
         let gate = Gate::new();
         let calls = Calls::new(
             ownership::term(CancellationToken::new(), Some(gate.clone())),
-            Metrics::new(),
+            Metrics::default(),
         );
         let future = || async { Ok::<_, Fault>(()) };
         let refused = async |calls: &Calls| {
@@ -177,7 +177,7 @@ mod tests {
         let gate = Gate::new();
         let calls = Calls::new(
             ownership::term(CancellationToken::new(), Some(gate.clone())),
-            Metrics::new(),
+            Metrics::default(),
         );
         let term = evenkeel_election::FencingToken {
             lease_uid: "uid".to_owned(),
@@ -219,7 +219,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nothing_is_left_of_a_node_that_is_stopped() {
         let stop = CancellationToken::new();
-        let calls = Calls::new(Term::new(stop.clone()), Metrics::new());
+        let calls = Calls::new(Term::new(stop.clone()), Metrics::default());
         let (held, mut dropped) = tokio::sync::oneshot::channel::<()>();
         let asking = calls.clone();
         calls.spawn("a call", async move {

@@ -1,14 +1,13 @@
-//! What all workload controllers share: owners, selectors, pod conditions, template hashes.
+//! What all workload controllers share: owners, pod conditions, template hashes.
 
 use crate::cluster::action::{Action, Kind};
 use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::{Pod, PodCondition, PodTemplateSpec},
-    apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, Time},
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
 };
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use std::collections::BTreeMap;
 
 /// Whether the object's controller is the one with this UID.
 pub fn is_controlled_by(metadata: &ObjectMeta, uid: &str) -> bool {
@@ -30,30 +29,6 @@ pub fn owner_reference(api_version: &str, kind: &str, owner: &ObjectMeta) -> Val
         "apiVersion": api_version, "kind": kind, "name": owner.name, "uid": owner.uid,
         "controller": true, "blockOwnerDeletion": true,
     }])
-}
-
-/// Whether labels satisfy a selector. An empty selector matches nothing here: workload selectors must say
-/// whom they mean.
-pub fn selects(selector: &LabelSelector, labels: Option<&BTreeMap<String, String>>) -> bool {
-    let none = BTreeMap::new();
-    let labels = labels.unwrap_or(&none);
-    let wanted = selector.match_labels.as_ref();
-    let expressions = selector.match_expressions.as_deref().unwrap_or_default();
-    if wanted.is_none_or(BTreeMap::is_empty) && expressions.is_empty() {
-        return false;
-    }
-    wanted.is_none_or(|wanted| wanted.iter().all(|(key, value)| labels.get(key) == Some(value)))
-        && expressions.iter().all(|expression| {
-            let value = labels.get(&expression.key);
-            let values = expression.values.as_deref().unwrap_or_default();
-            match expression.operator.as_str() {
-                "In" => value.is_some_and(|value| values.contains(value)),
-                "NotIn" => value.is_none_or(|value| !values.contains(value)),
-                "Exists" => value.is_some(),
-                "DoesNotExist" => value.is_none(),
-                _ => false,
-            }
-        })
 }
 
 /// Neither finished nor on its way out: counts towards replicas.

@@ -22,7 +22,7 @@ impl Bench {
         let stop = CancellationToken::new();
         Self {
             api: api_server(),
-            writers: Writers::start(4, Metrics::new(), stop.clone()),
+            writers: Writers::start(4, Metrics::default(), stop.clone()),
             handle,
             mailbox,
             _stop: stop.drop_guard(),
@@ -202,7 +202,7 @@ async fn the_latest_status_wins_and_failures_are_repeated_with_it() {
     let (client, mut asked) = by_hand();
     let (handle, mailbox) = Handle::new(1, "node".into());
     let stop = CancellationToken::new();
-    let writers = Writers::start(2, Metrics::new(), stop.clone());
+    let writers = Writers::start(2, Metrics::default(), stop.clone());
     let pod = id("a");
     writers.post(&pod, &client, &handle, &phase("One"));
     let (body, answer) = asked.recv().await.unwrap();
@@ -229,7 +229,7 @@ async fn the_latest_status_wins_and_failures_are_repeated_with_it() {
 async fn a_status_that_the_api_server_refuses_is_told_and_not_repeated() {
     let (client, mut asked) = by_hand();
     let (handle, mailbox) = Handle::new(1, "node".into());
-    let writers = Writers::start(1, Metrics::new(), CancellationToken::new());
+    let writers = Writers::start(1, Metrics::default(), CancellationToken::new());
     for code in [403, 422] {
         writers.post(&id("bad"), &client, &handle, &phase("Bad"));
         asked.recv().await.unwrap().1.send(code).unwrap();
@@ -246,7 +246,7 @@ async fn a_status_that_the_api_server_refuses_is_told_and_not_repeated() {
 async fn pods_that_cannot_be_written_hold_nobody_up_and_a_silent_server_is_asked_again() {
     let (client, mut asked) = by_hand();
     let (handle, mailbox) = Handle::new(1, "node".into());
-    let writers = Writers::start(1, Metrics::new(), CancellationToken::new());
+    let writers = Writers::start(1, Metrics::default(), CancellationToken::new());
     writers.post(&id("bad"), &client, &handle, &phase("Bad"));
     let (_, answer) = asked.recv().await.unwrap();
     answer.send(500).unwrap();
