@@ -242,3 +242,24 @@ fn what_is_written_down_is_small_and_does_not_change_with_values() {
     assert_eq!(first, own_annotations(&other));
     assert!(first.iter().map(|(_, text)| text.len()).sum::<usize>() < 500);
 }
+
+#[rstest::rstest]
+#[case("1024Mi", "1Gi", true)]
+#[case("a lot", "a lot", true)]
+#[case("a lot", "1", false)]
+#[case("", "0", false)]
+#[case(".", "0", false)]
+fn what_is_no_quantity_is_the_same_as_its_own_text_alone(
+    #[case] one: &str,
+    #[case] other: &str,
+    #[case] same: bool,
+) {
+    assert_eq!(is_same(one, other), same);
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_text_is_the_same_as_itself(text in ".{0,24}") {
+        proptest::prop_assert!(is_same(&text, &text));
+    }
+}
