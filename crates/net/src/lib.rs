@@ -8,6 +8,7 @@
 //! | `tls` | `init_crypto`, `verify` | the process-wide TLS provider; verifiers of certificates |
 //! | `client` | `client` | the API client that survives a silent server |
 //! | `watch` | `watch` | watches that go on for ever |
+//! | `kinds` | `kinds` | nothing to call: the code of the Kubernetes types, compiled once |
 //! | `pki` | `pki` | certificates |
 //! | `serve` | `serve`, `tcp` | HTTP and HTTPS listeners |
 //! | `admin` | `admin` | health endpoints and metrics |
@@ -21,6 +22,8 @@ pub mod client;
 #[cfg(feature = "process")]
 pub mod failure;
 pub mod file;
+#[cfg(feature = "kinds")]
+pub mod kinds;
 pub mod log;
 mod metrics;
 #[cfg(feature = "pki")]
