@@ -1,5 +1,5 @@
-//! Test support: conditions awaited with a deadline, skips that are seen, tools that may be missing, an API server
-//! of the test's own, also on links that can be cut, networks that lose packets, candidates of elections as
+//! Test support: conditions awaited with a deadline, skips that are seen, tools that may be missing, a cluster
+//! of the test's own, an API server on links that can be cut, networks that lose packets, candidates of elections as
 //! processes, programs on Kubernetes' own code as peers, a container runtime, what is logged, benchmarks of many processes, and (feature `arklet`) fake Koupleless
 //! bases and an MQTT broker.
 
@@ -7,6 +7,7 @@
 pub mod arklet;
 pub mod bench;
 pub mod candidate;
+pub mod cluster;
 pub mod containerd;
 pub mod interop;
 pub mod koupleless;
@@ -14,31 +15,17 @@ pub mod log;
 #[cfg(feature = "arklet")]
 pub mod mqtt;
 pub mod netns;
+pub mod objects;
 mod ports;
 mod served;
+mod wait;
 
+pub use cluster::{Cluster, read};
 pub use evenkeel_apiserver::{ApiServer, Options};
 pub use served::{Link, ServedApi};
+pub use wait::{SOON, becomes, ends, eventually, eventually_here, until, until_within};
 
-use std::future::Future;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
-
-/// Waits until `probe` returns `Some`, asking again every 20 ms; fails the test after `deadline` with `what`.
-pub async fn eventually<T, F, Fut>(what: &str, deadline: Duration, mut probe: F) -> T
-where
-    F: FnMut() -> Fut,
-    Fut: Future<Output = Option<T>>,
-{
-    let end = Instant::now() + deadline;
-    loop {
-        if let Some(found) = probe().await {
-            return found;
-        }
-        assert!(Instant::now() < end, "not within {deadline:?}: {what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
 
 /// Says on standard error that a test was skipped and why, in the form that CI counts.
 ///

@@ -1,6 +1,7 @@
 //! An API server on a real socket, reached over links that can be cut.
 
-use crate::{ApiServer, Options, api_server_with};
+use crate::{ApiServer, Cluster, Options, api_server_with};
+use evenkeel_net::client::ClientArgs;
 use evenkeel_net::pki::ServerNames;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -58,7 +59,31 @@ impl ServedApi {
 
     /// A kubeconfig of an administrator who reaches the server without a [`Link`].
     pub fn direct(&self, name: &str) -> PathBuf {
-        self.kubeconfig(name, &format!("https://{}", self.address))
+        self.kubeconfig(name, &self.url())
+    }
+
+    /// An administrator's client that reaches the server over the network, without a [`Link`].
+    pub async fn client(&self, name: &str) -> kube::Client {
+        let args = ClientArgs {
+            kubeconfig: Some(self.direct(name)),
+            ..ClientArgs::default()
+        };
+        args.client(name).await.expect("the kubeconfig is good")
+    }
+
+    /// The same, with the words of a cluster.
+    pub async fn cluster(&self, name: &str) -> Cluster {
+        Cluster::by(self.client(name).await)
+    }
+
+    /// Where the server listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The server's URL.
+    pub fn url(&self) -> String {
+        format!("https://{}", self.address)
     }
 
     fn kubeconfig(&self, name: &str, url: &str) -> PathBuf {
@@ -176,7 +201,6 @@ async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, state: &watch::Se
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenkeel_net::client::ClientArgs;
     use std::time::Duration;
 
     #[tokio::test]

@@ -1,14 +1,12 @@
 //! What is wrong with an agent's surroundings is one line and exit code 2.
 
 use crate::machine::Machine;
-use crate::zone::{USER, install};
+use crate::zone::{agent, cluster};
 use clap::Parser;
 use evenkeel_agent::{AgentArgs, AgentError};
 use evenkeel_api::names;
-use evenkeel_testkit::{Options, api_server_with, eventually};
+use evenkeel_testkit::eventually;
 use k8s_openapi::api::core::v1::Node;
-use kube::Api;
-use kube::api::PostParams;
 use serde_json::json;
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -68,18 +66,13 @@ async fn an_agent_whose_node_can_be_in_no_roster_says_why() {
         ("type", "virtual-kubelet", "a virtual node"),
         ("vnode.evenkeel.io/fleet", "f", "a virtual node"),
     ];
-    let server = api_server_with(Options {
-        namespaces: vec![names::NAMESPACE.into()],
-        ..Options::default()
-    });
-    let client = server.client();
-    install(&client).await;
-    let agent = server.client_as(USER, &["system:serviceaccounts", "system:authenticated"]);
+    let cluster = cluster().await;
+    let agent = agent(&cluster);
     for (name, (key, value, what)) in ["a", "b", "c"].into_iter().zip(cases) {
         let labels = json!({names::ZONE_LABELS[0]: "shore", key: value});
-        let node = serde_json::from_value(json!({"metadata": {"name": name, "labels": labels}})).unwrap();
-        let nodes: Api<Node> = Api::all(client.clone());
-        nodes.create(&PostParams::default(), &node).await.unwrap();
+        cluster
+            .create::<Node>(json!({"metadata": {"name": name, "labels": labels}}))
+            .await;
         let mut machine = Machine::new(name, &agent);
         machine.start_agent();
         let answer = eventually("it says so", Duration::from_secs(40), || async {

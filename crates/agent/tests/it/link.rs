@@ -2,12 +2,12 @@
 
 use crate::zone::Zone;
 use evenkeel_api::crd::AgentStatus;
-use evenkeel_testkit::eventually;
+use evenkeel_testkit::{eventually, until};
 use kube::api::Api;
 use std::time::Duration;
 
 async fn proofs(zone: &Zone, machine: usize) -> i64 {
-    let statuses: Api<AgentStatus> = Api::all(zone.client.clone());
+    let statuses: Api<AgentStatus> = Api::all(zone.cluster.client.clone());
     let status = statuses.get(&zone.machines[machine].name).await.unwrap();
     status.spec.link_proofs
 }
@@ -37,10 +37,10 @@ async fn a_listed_agent_writes_again_and_again_also_after_a_restart() {
 async fn a_node_that_was_cut_off_proves_its_link_when_it_is_back() {
     let zone = Zone::of(3).await;
     zone.machines[1].cut_cloud(true);
-    eventually("its neighbours list it", Duration::from_secs(40), || async {
+    until("its neighbours list it", async || {
         let (_, status) = zone.zone_health().await;
         let name = &zone.machines[1].name;
-        status.nodes.iter().any(|node| node.name == *name).then_some(())
+        status.nodes.iter().any(|node| node.name == *name)
     })
     .await;
     zone.want(&[1]).await;

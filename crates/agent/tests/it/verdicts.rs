@@ -2,7 +2,6 @@
 
 use crate::zone::Zone;
 use evenkeel_zone::verdict::{Health, Link, Verdict};
-use std::time::Duration;
 
 fn is_dead(verdict: &Verdict) -> bool {
     matches!(verdict, Verdict::Dead(_))
@@ -47,19 +46,15 @@ async fn a_machine_without_power_is_dead_with_evidence_that_a_reader_checks() {
     zone.machines[survivor].kill_agent();
     zone.machines[survivor].start_agent();
     let round = listed.evidence.clone();
-    evenkeel_testkit::eventually(
-        "the death is confirmed again",
-        Duration::from_secs(40),
-        || async {
-            assert!(is_dead(&zone.verdict(victim).await));
-            let (_, status) = zone.zone_health().await;
-            let again = status
-                .nodes
-                .iter()
-                .any(|node| node.name == name && node.evidence != round);
-            (again && status.roster_version == 2).then_some(())
-        },
-    )
+    evenkeel_testkit::until("the death is confirmed again", async || {
+        assert!(is_dead(&zone.verdict(victim).await));
+        let (_, status) = zone.zone_health().await;
+        let again = status
+            .nodes
+            .iter()
+            .any(|node| node.name == name && node.evidence != round);
+        again && status.roster_version == 2
+    })
     .await;
     assert!(is_dead(&zone.verdict(victim).await));
 }
@@ -80,11 +75,11 @@ async fn a_machine_cut_from_the_cloud_is_alive_also_when_its_agent_restarts_mean
     zone.machines[cut].kill_agent();
     zone.machines[cut].start_agent();
     let (_, before) = zone.zone_health().await;
-    evenkeel_testkit::eventually("it is vouched for again", Duration::from_secs(30), || async {
+    evenkeel_testkit::until("it is vouched for again", async || {
         let verdict = zone.verdict(cut).await;
         assert!(!is_dead(&verdict));
         let (_, status) = zone.zone_health().await;
-        (is_cut_off(&verdict) && status.sequence > before.sequence + 1).then_some(())
+        is_cut_off(&verdict) && status.sequence > before.sequence + 1
     })
     .await;
     zone.machines[cut].cut_cloud(false);

@@ -4,25 +4,22 @@ use crate::machine::Machine;
 use evenkeel_api::crd::{AgentStatus, ZoneHealth, ZoneHealthSpec};
 use evenkeel_api::names;
 use evenkeel_api::zone::{RosterMember, RosterSpec, ZoneHealthStatus};
-use evenkeel_testkit::{ApiServer, Options, api_server_with, eventually};
+use evenkeel_testkit::{Cluster, eventually, until_within};
 use evenkeel_zone::Millis;
 use evenkeel_zone::verdict::{Book, Verdict};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, Patch, PatchParams, PostParams};
-use kube::{Client, CustomResourceExt as _, ResourceExt as _};
-use serde_json::{Value, json};
+use kube::{Client, ResourceExt as _};
+use serde_json::json;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 pub(crate) const ZONE: &str = "shore";
-pub(crate) const USER: &str = "system:serviceaccount:evenkeel-system:evenkeel-agent";
+const USER: &str = "system:serviceaccount:evenkeel-system:evenkeel-agent";
 
 pub(crate) struct Zone {
     pub(crate) machines: Vec<Machine>,
-    pub(crate) client: Client,
-    _server: ApiServer,
+    pub(crate) cluster: Cluster,
     reader: Mutex<Reader>,
 }
 
@@ -35,21 +32,14 @@ struct Reader {
 impl Zone {
     /// Machines `a`, `b`, … that know each other and report.
     pub(crate) async fn of(count: usize) -> Self {
-        let server = api_server_with(Options {
-            namespaces: vec![names::NAMESPACE.into()],
-            ..Options::default()
-        });
-        let client = server.client();
-        install(&client).await;
-        let agent = server.client_as(USER, &["system:serviceaccounts", "system:authenticated"]);
+        let cluster = cluster().await;
+        let agent = agent(&cluster);
         let labels = json!({ names::ZONE_LABELS[0]: ZONE });
         let mut machines = Vec::new();
         for name in ["a", "b", "c", "d", "e"].iter().take(count) {
-            let node: Node = read(json!({ "metadata": { "name": name, "labels": labels } }));
-            Api::<Node>::all(client.clone())
-                .create(&PostParams::default(), &node)
-                .await
-                .unwrap();
+            cluster
+                .create::<Node>(json!({ "metadata": { "name": name, "labels": labels } }))
+                .await;
             machines.push(Machine::new(name, &agent));
         }
         for machine in &mut machines {
@@ -57,8 +47,7 @@ impl Zone {
         }
         let zone = Self {
             machines,
-            client,
-            _server: server,
+            cluster,
             reader: Mutex::default(),
         };
         zone.make_roster(count).await;
@@ -76,12 +65,11 @@ impl Zone {
 
     /// What the controller does: of Nodes and AgentStatus objects, a roster.
     async fn make_roster(&self, count: usize) {
-        let statuses: Api<AgentStatus> = Api::all(self.client.clone());
         let members = eventually(
             "every agent has registered with its kubelet",
             Duration::from_secs(40),
             || async {
-                let listed = statuses.list(&Default::default()).await.unwrap();
+                let listed: Vec<AgentStatus> = self.cluster.list().await;
                 let members: Vec<RosterMember> = listed
                     .iter()
                     .filter(|status| status.spec.kubelet.is_some())
@@ -102,29 +90,19 @@ impl Zone {
             roster: RosterSpec { version: 1, members },
             ..ZoneHealthSpec::default()
         };
-        self.zones()
-            .create(&PostParams::default(), &ZoneHealth::new(ZONE, spec))
-            .await
-            .unwrap();
-    }
-
-    pub(crate) fn zones(&self) -> Api<ZoneHealth> {
-        Api::all(self.client.clone())
+        self.cluster.add(&ZoneHealth::new(ZONE, spec)).await;
     }
 
     pub(crate) async fn zone_health(&self) -> (RosterSpec, ZoneHealthStatus) {
-        let object = self.zones().get(ZONE).await.unwrap();
+        let object: ZoneHealth = self.cluster.get(ZONE).await;
         (object.spec.roster, object.status.unwrap_or_default())
     }
 
     /// One look of a reader: ZoneHealth and the zone's Lease.
     async fn look(&self) {
         let (roster, status) = self.zone_health().await;
-        let leases: Api<Lease> = Api::namespaced(self.client.clone(), names::NAMESPACE);
-        let lease = leases
-            .get_opt(&format!("{}{ZONE}", names::ZONE_LEASE_PREFIX))
-            .await
-            .unwrap();
+        let home = self.cluster.namespaced(names::NAMESPACE);
+        let lease: Option<Lease> = home.find(&zone_lease()).await;
         let spec = lease.and_then(|lease| lease.spec).unwrap_or_default();
         let holder = spec.holder_identity.unwrap_or_default();
         let renewed = spec.renew_time.map(|time| format!("{time:?} {holder}"));
@@ -149,11 +127,9 @@ impl Zone {
     }
 
     async fn uid(&self, machine: usize) -> String {
-        let nodes: Api<Node> = Api::all(self.client.clone());
-        nodes
-            .get(&self.machines[machine].name)
+        self.cluster
+            .get::<Node>(&self.machines[machine].name)
             .await
-            .unwrap()
             .uid()
             .unwrap()
     }
@@ -175,21 +151,20 @@ impl Zone {
     /// Waits until the reporters do not list a machine.
     pub(crate) async fn is_off_the_list(&self, machine: usize, within: u64) {
         let name = &self.machines[machine].name;
-        eventually("it is off the list", Duration::from_secs(within), || async {
+        until_within("it is off the list", Duration::from_secs(within), async || {
             let (_, status) = self.zone_health().await;
-            (!status.nodes.iter().any(|node| node.name == *name)).then_some(())
+            !status.nodes.iter().any(|node| node.name == *name)
         })
         .await;
     }
 
     /// Which machine holds the zone's Lease.
     pub(crate) async fn leader(&self) -> usize {
-        let leases: Api<Lease> = Api::namespaced(self.client.clone(), names::NAMESPACE);
-        let lease = leases
-            .get(&format!("{}{ZONE}", names::ZONE_LEASE_PREFIX))
-            .await
-            .unwrap();
-        let holder = lease.spec.unwrap().holder_identity.unwrap();
+        let holder = self
+            .cluster
+            .namespaced(names::NAMESPACE)
+            .holder(&zone_lease())
+            .await;
         self.machines
             .iter()
             .position(|machine| holder.starts_with(&format!("{}_", machine.name)))
@@ -203,19 +178,13 @@ impl Zone {
             wanted.push(self.uid(*machine).await);
         }
         let patch = json!({ "spec": { "wanted": wanted } });
-        self.zones()
-            .patch(ZONE, &PatchParams::default(), &Patch::Merge(&patch))
-            .await
-            .unwrap();
+        self.cluster.merge::<ZoneHealth>(ZONE, patch).await;
     }
 
     /// Raises the roster's version, as a change of members would.
     pub(crate) async fn reissue_roster(&self) {
         let patch = json!({ "spec": { "roster": { "version": 2 } } });
-        self.zones()
-            .patch(ZONE, &PatchParams::default(), &Patch::Merge(&patch))
-            .await
-            .unwrap();
+        self.cluster.merge::<ZoneHealth>(ZONE, patch).await;
     }
 }
 
@@ -225,30 +194,20 @@ pub(crate) fn now() -> Millis {
     Millis(u64::try_from(since).unwrap() + 1_000_000)
 }
 
-/// Custom resources, and exactly the rights that an agent needs.
-pub(crate) async fn install(client: &Client) {
-    let create = PostParams::default();
-    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    for definition in [ZoneHealth::crd(), AgentStatus::crd()] {
-        definitions.create(&create, &definition).await.unwrap();
-    }
-    let rbac: Value = serde_json::from_str(include_str!("rbac.json")).unwrap();
-    for object in rbac.as_array().unwrap() {
-        let kind = kube::core::GroupVersionKind::gvk(
-            "rbac.authorization.k8s.io",
-            "v1",
-            object["kind"].as_str().unwrap(),
-        );
-        let resource = kube::core::ApiResource::from_gvk(&kind);
-        let object: kube::core::DynamicObject = read(object.clone());
-        let api: Api<kube::core::DynamicObject> = match object.namespace() {
-            Some(namespace) => Api::namespaced_with(client.clone(), &namespace, &resource),
-            None => Api::all_with(client.clone(), &resource),
-        };
-        api.create(&create, &object).await.unwrap();
-    }
+/// A cluster with what an agent finds where Evenkeel is installed.
+pub(crate) async fn cluster() -> Cluster {
+    let cluster = Cluster::new();
+    cluster.install().await;
+    cluster
 }
 
-fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
-    serde_json::from_value(value).unwrap()
+/// An agent, with the rights that its ServiceAccount has.
+pub(crate) fn agent(cluster: &Cluster) -> Client {
+    cluster
+        .server()
+        .client_as(USER, &["system:serviceaccounts", "system:authenticated"])
+}
+
+fn zone_lease() -> String {
+    format!("{}{ZONE}", names::ZONE_LEASE_PREFIX)
 }

@@ -2,7 +2,7 @@
 
 use super::{code, config_map, server};
 use evenkeel_net::pki::ServerNames;
-use evenkeel_testkit::eventually;
+use evenkeel_testkit::{ends, eventually};
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, PostParams, WatchEvent, WatchParams};
@@ -136,7 +136,7 @@ async fn connections_are_cut_and_refused_and_the_address_is_the_same_afterwards(
     let mut idle = TcpStream::connect(address).await.expect("it listens");
     server.crash();
     let ended = async { while let Ok(Some(_)) = events.try_next().await {} };
-    tokio::time::timeout(SOON, ended).await.expect("the watch is cut");
+    ends("the watch is cut", ended).await;
     eventually("connections are refused", SOON, || async {
         let refused = TcpStream::connect(address).await.err()?;
         (refused.kind() == std::io::ErrorKind::ConnectionRefused).then_some(())
@@ -144,7 +144,7 @@ async fn connections_are_cut_and_refused_and_the_address_is_the_same_afterwards(
     .await;
     let mut byte = [0; 1];
     let read = tokio::io::AsyncReadExt::read(&mut idle, &mut byte);
-    let read = tokio::time::timeout(SOON, read).await.expect("it was cut");
+    let read = ends("it was cut", read).await;
     assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
     server.come_back();
     eventually("the same address answers", SOON, || async {

@@ -1,8 +1,9 @@
 //! Custom resources.
 
 use super::{code, server};
+use evenkeel_testkit::cluster::Objects as _;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::runtime::conditions::is_crd_established;
 use kube::runtime::wait::await_condition;
@@ -39,17 +40,11 @@ async fn a_definition_is_served_until_it_is_gone() {
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Widget"));
     let widgets = Api::<DynamicObject>::default_namespaced_with(client.clone(), &kind);
     assert_eq!(code(widgets.list(&ListParams::default()).await), 404);
-    definitions
-        .create(&PostParams::default(), &definition())
-        .await
-        .expect("a new definition");
+    definitions.add(&definition()).await;
     await_condition(definitions.clone(), "widgets.example.com", is_crd_established())
         .await
         .expect("it is established");
-    let created = widgets
-        .create(&PostParams::default(), &widget(json!({"unknown": 1})))
-        .await
-        .expect("a new name");
+    let created = widgets.add(&widget(json!({"unknown": 1}))).await;
     assert_eq!(created.data["spec"], json!({"size": 3}), "pruned and defaulted");
     let params = PatchParams::default();
     let patch = Patch::Merge(json!({"spec": {"size": 4}, "status": {"seen": true}}));
@@ -64,9 +59,6 @@ async fn a_definition_is_served_until_it_is_gone() {
         .await
         .expect("a status");
     assert_eq!(changed.data["status"]["seen"], true);
-    definitions
-        .delete("widgets.example.com", &DeleteParams::default())
-        .await
-        .expect("it exists");
+    definitions.remove("widgets.example.com").await;
     assert_eq!(code(widgets.list(&ListParams::default()).await), 404);
 }

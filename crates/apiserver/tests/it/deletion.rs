@@ -1,18 +1,15 @@
 //! Deletion.
 
 use super::{code, config_map, pod, server};
+use evenkeel_testkit::cluster::Objects as _;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
-use kube::api::{
-    Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy,
-};
+use kube::api::{Api, DeleteParams, ListParams, PostParams, Preconditions, PropagationPolicy};
 use serde_json::json;
 
 #[tokio::test]
 async fn a_pod_on_a_node_waits_for_its_kubelet() {
     let api = Api::<Pod>::default_namespaced(server().client());
-    api.create(&PostParams::default(), &pod("p", Some("n")))
-        .await
-        .expect("a new name");
+    api.add(&pod("p", Some("n"))).await;
     let marked = api
         .delete("p", &DeleteParams::default())
         .await
@@ -28,12 +25,8 @@ async fn a_pod_on_a_node_waits_for_its_kubelet() {
 #[tokio::test]
 async fn a_pod_without_a_node_goes_at_once() {
     let api = Api::<Pod>::default_namespaced(server().client());
-    api.create(&PostParams::default(), &pod("p", None))
-        .await
-        .expect("a new name");
-    api.delete("p", &DeleteParams::default())
-        .await
-        .expect("it exists");
+    api.add(&pod("p", None)).await;
+    api.remove("p").await;
     assert!(api.get_opt("p").await.expect("an answer").is_none());
 }
 
@@ -42,12 +35,8 @@ async fn an_object_goes_with_its_last_finalizer() {
     let api = Api::<ConfigMap>::default_namespaced(server().client());
     let mut map = config_map("a");
     map.metadata.finalizers = Some(vec!["example.com/x".to_owned()]);
-    api.create(&PostParams::default(), &map)
-        .await
-        .expect("a new name");
-    api.delete("a", &DeleteParams::default())
-        .await
-        .expect("it exists");
+    api.add(&map).await;
+    api.remove("a").await;
     assert!(
         api.get("a")
             .await
@@ -56,19 +45,15 @@ async fn an_object_goes_with_its_last_finalizer() {
             .deletion_timestamp
             .is_some()
     );
-    let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    api.patch("a", &PatchParams::default(), &free)
-        .await
-        .expect("held");
+    let free = json!({"metadata": {"finalizers": null}});
+    api.merge("a", free).await;
     assert!(api.get_opt("a").await.expect("an answer").is_none());
 }
 
 #[tokio::test]
 async fn another_object_of_that_name_is_not_deleted() {
     let api = Api::<ConfigMap>::default_namespaced(server().client());
-    api.create(&PostParams::default(), &config_map("a"))
-        .await
-        .expect("a new name");
+    api.add(&config_map("a")).await;
     let other = DeleteParams::default().preconditions(Preconditions {
         uid: Some("00000000-0000-0000-0000-000000000001".to_owned()),
         resource_version: None,
@@ -79,9 +64,7 @@ async fn another_object_of_that_name_is_not_deleted() {
 #[tokio::test]
 async fn propagation_is_left_to_a_garbage_collector() {
     let api = Api::<ConfigMap>::default_namespaced(server().client());
-    api.create(&PostParams::default(), &config_map("a"))
-        .await
-        .expect("a new name");
+    api.add(&config_map("a")).await;
     let foreground = DeleteParams {
         propagation_policy: Some(PropagationPolicy::Foreground),
         ..DeleteParams::default()
@@ -100,9 +83,7 @@ async fn a_collection_is_deleted_by_its_labels() {
     for (name, group) in [("a", "1"), ("b", "2")] {
         let mut map = config_map(name);
         map.metadata.labels = Some([("g".to_owned(), group.to_owned())].into());
-        api.create(&PostParams::default(), &map)
-            .await
-            .expect("a new name");
+        api.add(&map).await;
     }
     let ones = ListParams::default().labels("g=1");
     api.delete_collection(&DeleteParams::default(), &ones)
@@ -117,14 +98,8 @@ async fn nothing_new_comes_into_a_namespace_that_goes() {
     let client = server().client();
     let namespaces = Api::<Namespace>::all(client.clone());
     let namespace = serde_json::from_value(json!({"metadata": {"name": "t"}})).expect("a Namespace");
-    namespaces
-        .create(&PostParams::default(), &namespace)
-        .await
-        .expect("a new name");
-    namespaces
-        .delete("t", &DeleteParams::default())
-        .await
-        .expect("it exists");
+    namespaces.add(&namespace).await;
+    namespaces.remove("t").await;
     let phase = namespaces
         .get("t")
         .await

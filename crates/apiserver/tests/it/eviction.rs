@@ -1,6 +1,7 @@
 //! Binding and eviction.
 
 use super::{code, pod, server};
+use evenkeel_testkit::cluster::Objects as _;
 use k8s_openapi::api::core::v1::{Binding, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{Api, EvictParams, Patch, PatchParams, PostParams};
@@ -10,9 +11,7 @@ use serde_json::{Value, json};
 async fn a_pod_is_bound_once() {
     let client = server().client();
     let api = Api::<Pod>::default_namespaced(client);
-    api.create(&PostParams::default(), &pod("p", None))
-        .await
-        .expect("a new name");
+    api.add(&pod("p", None)).await;
     let bind = |node: &str| {
         let binding = json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": node}});
         serde_json::from_value::<Binding>(binding).expect("a Binding")
@@ -34,9 +33,7 @@ async fn a_pod_is_bound_once() {
 async fn a_budget_holds_a_running_pod() {
     let client = server().client();
     let pods = Api::<Pod>::default_namespaced(client.clone());
-    pods.create(&PostParams::default(), &pod("p", Some("n")))
-        .await
-        .expect("a new name");
+    pods.add(&pod("p", Some("n"))).await;
     let running =
         json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
     let params = PatchParams::default();
@@ -48,10 +45,7 @@ async fn a_budget_holds_a_running_pod() {
         "metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}},
     }))
     .expect("a PodDisruptionBudget");
-    budgets
-        .create(&PostParams::default(), &budget)
-        .await
-        .expect("a new name");
+    budgets.add(&budget).await;
     assert_eq!(code(pods.evict("p", &EvictParams::default()).await), 429);
     let allowed = json!({"status": {
         "observedGeneration": 1, "disruptionsAllowed": 1, "currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2,

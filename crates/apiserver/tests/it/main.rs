@@ -11,8 +11,9 @@ mod signing;
 mod watches;
 
 use evenkeel_apiserver::{ApiServer, Options};
+use evenkeel_testkit::cluster::Objects as _;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod};
-use kube::api::{Api, PostParams};
+use kube::api::Api;
 use serde_json::json;
 
 fn server() -> ApiServer {
@@ -28,10 +29,7 @@ fn config_map(name: &str) -> ConfigMap {
 async fn config_maps(client: kube::Client) -> Api<ConfigMap> {
     let namespace: Namespace =
         serde_json::from_value(json!({"metadata": {"name": "empty"}})).expect("a Namespace");
-    Api::<Namespace>::all(client.clone())
-        .create(&PostParams::default(), &namespace)
-        .await
-        .expect("a new namespace");
+    Api::<Namespace>::all(client.clone()).add(&namespace).await;
     Api::namespaced(client, "empty")
 }
 
@@ -48,10 +46,7 @@ fn pod(name: &str, node: Option<&str>) -> Pod {
 
 async fn create_node(client: &kube::Client, name: &str) -> Node {
     let node = serde_json::from_value(json!({"metadata": {"name": name}})).expect("a Node");
-    Api::<Node>::all(client.clone())
-        .create(&PostParams::default(), &node)
-        .await
-        .expect("a new node")
+    Api::<Node>::all(client.clone()).add(&node).await
 }
 
 /// The HTTP status of a refusal.

@@ -1,6 +1,7 @@
 //! Create, read, update, patch.
 
 use super::{code, config_map, create_node, pod, server};
+use evenkeel_testkit::cluster::Objects as _;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::autoscaling::v1::Scale;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -32,10 +33,7 @@ async fn a_fresh_server_has_what_a_fresh_cluster_has() {
 #[tokio::test]
 async fn the_second_of_two_writers_is_told_to_read_again() {
     let api = Api::<ConfigMap>::default_namespaced(server().client());
-    let created = api
-        .create(&PostParams::default(), &config_map("a"))
-        .await
-        .expect("a new name");
+    let created = api.add(&config_map("a")).await;
     let mut first = created.clone();
     first.data = Some([("k".to_owned(), "first".to_owned())].into());
     api.replace("a", &PostParams::default(), &first)
@@ -54,16 +52,12 @@ async fn the_second_of_two_writers_is_told_to_read_again() {
 async fn pages_show_one_state_however_long_they_take() {
     let api = crate::config_maps(server().client()).await;
     for name in ["a", "b", "c", "d"] {
-        api.create(&PostParams::default(), &config_map(name))
-            .await
-            .expect("a new name");
+        api.add(&config_map(name)).await;
     }
     let params = ListParams::default().limit(2);
     let first = api.list(&params).await.expect("a page");
     assert_eq!(first.metadata.remaining_item_count, Some(2));
-    api.create(&PostParams::default(), &config_map("bb"))
-        .await
-        .expect("a new name");
+    api.add(&config_map("bb")).await;
     let token = first.metadata.continue_.expect("there is more");
     let second = api.list(&params.continue_token(&token)).await.expect("a page");
     let names: Vec<String> = second.iter().map(ResourceExt::name_any).collect();
@@ -93,9 +87,7 @@ async fn status_and_spec_are_written_apart() {
 #[tokio::test]
 async fn a_strategic_merge_patch_merges_lists_by_their_keys() {
     let api = Api::<Pod>::default_namespaced(server().client());
-    api.create(&PostParams::default(), &pod("p", None))
-        .await
-        .expect("a new name");
+    api.add(&pod("p", None)).await;
     let patch = json!({"spec": {"containers": [{"name": "c", "image": "other"}]}});
     let pod = api
         .patch("p", &PatchParams::default(), &Patch::Strategic(patch))
@@ -121,10 +113,7 @@ async fn a_scale_changes_the_generation_of_what_it_scales() {
         }},
     }))
     .expect("a Deployment");
-    let created = api
-        .create(&PostParams::default(), &deployment)
-        .await
-        .expect("a new name");
+    let created = api.add(&deployment).await;
     assert_eq!(created.metadata.generation, Some(1));
     let scale: Scale = api
         .patch_scale(
@@ -171,9 +160,7 @@ async fn a_user_without_a_role_may_read_nothing() {
 #[tokio::test]
 async fn writers_without_a_version_all_get_through() {
     let api = Api::<ConfigMap>::default_namespaced(server().client());
-    api.create(&PostParams::default(), &config_map("a"))
-        .await
-        .expect("a new name");
+    api.add(&config_map("a")).await;
     let patches = (0..8).map(|number| {
         let api = api.clone();
         async move {

@@ -2,9 +2,10 @@
 
 use super::{config_map, server};
 use evenkeel_net::pki::ServerNames;
+use evenkeel_testkit::cluster::Objects as _;
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Api, PostParams, WatchEvent, WatchParams};
+use kube::api::{Api, WatchEvent, WatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -37,10 +38,7 @@ async fn a_certificate_says_who_asks_and_a_stop_ends_watches() {
         .await
         .expect("a watch")
         .boxed();
-    admin
-        .create(&PostParams::default(), &config_map("a"))
-        .await
-        .expect("an administrator may");
+    admin.add(&config_map("a")).await;
     let event = events.try_next().await.expect("an event").expect("an event");
     assert!(matches!(event, WatchEvent::Added(_)), "{event:?}");
     let bob = server.kubeconfig(&url, "bob", &[]).expect("a certificate");

@@ -2,9 +2,10 @@
 
 use super::{config_map, server};
 use evenkeel_apiserver::{ApiServer, Options};
+use evenkeel_testkit::cluster::Objects as _;
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use kube::api::{Api, Patch, PatchParams, WatchEvent, WatchParams};
 use kube::runtime::watcher;
 use serde_json::json;
 
@@ -29,19 +30,14 @@ async fn label(api: &Api<ConfigMap>, name: &str, value: &str) {
 #[tokio::test]
 async fn an_object_enters_and_leaves_a_selection() {
     let api = Api::<ConfigMap>::default_namespaced(server().client());
-    let created = api
-        .create(&PostParams::default(), &config_map("a"))
-        .await
-        .expect("a new name");
+    let created = api.add(&config_map("a")).await;
     let version = created.metadata.resource_version.expect("a version");
     let params = WatchParams::default().labels("in=yes");
     let events = api.watch(&params, &version).await.expect("a watch");
     label(&api, "a", "yes").await;
     label(&api, "a", "no").await;
     label(&api, "a", "yes").await;
-    api.delete("a", &DeleteParams::default())
-        .await
-        .expect("it exists");
+    api.remove("a").await;
     let seen: Vec<String> = events
         .take(4)
         .map_ok(|event| shown(&event))
@@ -61,10 +57,7 @@ async fn a_past_that_is_forgotten_is_gone() {
     let api = Api::<ConfigMap>::default_namespaced(ApiServer::new(options).expect("a server").client());
     let mut versions = Vec::new();
     for name in ["a", "b", "c", "d"] {
-        let created = api
-            .create(&PostParams::default(), &config_map(name))
-            .await
-            .expect("a new name");
+        let created = api.add(&config_map(name)).await;
         versions.extend(created.metadata.resource_version);
     }
     let mut seen = Vec::new();
@@ -86,9 +79,7 @@ async fn a_past_that_is_forgotten_is_gone() {
 #[tokio::test]
 async fn a_streamed_list_ends_with_a_mark() {
     let api = crate::config_maps(server().client()).await;
-    api.create(&PostParams::default(), &config_map("a"))
-        .await
-        .expect("a new name");
+    api.add(&config_map("a")).await;
     let config = watcher::Config::default().streaming_lists();
     let mut events = watcher(api.clone(), config).boxed();
     let mut seen = Vec::new();
@@ -100,9 +91,7 @@ async fn a_streamed_list_ends_with_a_mark() {
             }
             watcher::Event::InitDone => {
                 seen.push("done".to_owned());
-                api.create(&PostParams::default(), &config_map("b"))
-                    .await
-                    .expect("a new name");
+                api.add(&config_map("b")).await;
             }
             watcher::Event::Apply(map) => {
                 seen.push(format!("new {}", map.metadata.name.unwrap_or_default()));
@@ -147,9 +136,7 @@ async fn every_watcher_sees_every_event() {
         );
     }
     for name in ["a", "b"] {
-        api.create(&PostParams::default(), &config_map(name))
-            .await
-            .expect("a new name");
+        api.add(&config_map(name)).await;
     }
     for stream in streams {
         let seen: Vec<String> = stream

@@ -8,7 +8,7 @@ use evenkeel_arklet::http::HttpOptions;
 use evenkeel_arklet::{
     Command, ErrorKind, HttpTunnel, Install, ModuleId, Outcome, Request, Tunnel as _, TunnelError,
 };
-use evenkeel_testkit::eventually;
+use evenkeel_testkit::{ends, until};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -72,9 +72,7 @@ async fn install(server: &Server) -> Result<Outcome, TunnelError> {
     let (_, install) = biz1();
     let base = server.base();
     let tunnel = quick();
-    tokio::time::timeout(SECONDS, tunnel.install(&base, &install))
-        .await
-        .unwrap()
+    ends("it ends", tunnel.install(&base, &install)).await
 }
 
 #[tokio::test]
@@ -315,19 +313,14 @@ async fn giving_up_stops_the_questions() {
     let (tunnel, base) = (quick(), server.base());
     {
         let mut waiting = tunnel.install(&base, &install);
-        let third = eventually("the third request", SECONDS, || async {
-            (server.seen().len() == 3).then_some(())
-        });
+        let third = until("the third request", async || server.seen().len() == 3);
         tokio::select! {
             outcome = &mut waiting => panic!("{outcome:?}"),
             () = third => {}
         }
     }
     // The connection of the question under way is closed, and it was the last.
-    eventually("all connections ended", SECONDS, || async {
-        (server.left() == 3).then_some(())
-    })
-    .await;
+    until("all connections ended", async || server.left() == 3).await;
     assert_eq!(server.seen().len(), 3);
 }
 
@@ -408,8 +401,5 @@ async fn no_connection_is_left_open() {
         // What comes of it is told elsewhere.
         let _ = tunnel.modules(&server.base()).await;
     }
-    eventually("all connections have ended", SECONDS, || async {
-        (server.left() == 40).then_some(())
-    })
-    .await;
+    until("all connections have ended", async || server.left() == 40).await;
 }

@@ -8,6 +8,7 @@ mod security;
 
 use evenkeel_arklet::mqtt::{Event, EventKind, MqttOptions};
 use evenkeel_arklet::{Base, MqttTunnel};
+use evenkeel_testkit::becomes;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -52,15 +53,15 @@ impl Controller {
 
     /// Until it is connected or not.
     async fn until(&self, up: bool) {
-        let mut connected = self.tunnel.connected();
-        let waiting = connected.wait_for(|connected| *connected == up);
-        tokio::time::timeout(SECONDS, waiting).await.unwrap().unwrap();
+        becomes("the connection", SECONDS, self.tunnel.connected(), |connected| {
+            *connected == up
+        })
+        .await;
     }
 
     async fn event(&mut self) -> Event {
-        tokio::time::timeout(SECONDS, self.events.recv())
+        evenkeel_testkit::ends("it ends", self.events.recv())
             .await
-            .unwrap()
             .unwrap()
     }
 

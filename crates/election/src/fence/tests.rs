@@ -1,9 +1,10 @@
 use super::*;
 use evenkeel_testkit::api_server;
+use evenkeel_testkit::cluster::Objects as _;
 use http::Request;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, PatchParams, PostParams};
 use kube::client::Body;
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -36,7 +37,7 @@ async fn unstamped(client: &Client) {
         "metadata": {"name": "a", "labels": {"team": "blue"}}, "data": {"by": "nobody"}
     }))
     .unwrap();
-    maps(client).create(&PostParams::default(), &map).await.unwrap();
+    maps(client).add(&map).await;
 }
 
 /// What the object says, and its stamp as text.
@@ -209,11 +210,8 @@ async fn writes_of_others_are_kept_and_do_not_stop_ours() {
     let (slow, mut late, codes) = delayed(&client);
     let ours = tokio::spawn(act(Verb::Replace, fence(token("lease", 1)), slow));
     let first = late.recv().await.unwrap();
-    let label = Patch::Merge(json!({"metadata": {"labels": {"team": "red"}}}));
-    maps(&client)
-        .patch("a", &PatchParams::default(), &label)
-        .await
-        .unwrap();
+    let label = json!({"metadata": {"labels": {"team": "red"}}});
+    maps(&client).merge("a", label).await;
     first.go_on.send(()).unwrap();
     late.recv().await.unwrap().go_on.send(()).unwrap();
     ours.await.unwrap().unwrap();
@@ -233,11 +231,8 @@ async fn it_gives_up_when_others_are_always_first() {
     let mut count = 0;
     while let Some(write) = late.recv().await {
         count += 1;
-        let label = Patch::Merge(json!({"metadata": {"labels": {"count": count.to_string()}}}));
-        maps(&client)
-            .patch("a", &PatchParams::default(), &label)
-            .await
-            .unwrap();
+        let label = json!({"metadata": {"labels": {"count": count.to_string()}}});
+        maps(&client).merge("a", label).await;
         write.go_on.send(()).unwrap();
         if count == 5 {
             break;
@@ -260,7 +255,7 @@ async fn an_object_of_the_same_name_is_another_object() {
     let (slow, mut late, _) = delayed(&client);
     let ours = tokio::spawn(act(Verb::Delete, fence(token("lease", 1)), slow));
     let write = late.recv().await.unwrap();
-    maps(&client).delete("a", &DeleteParams::default()).await.unwrap();
+    maps(&client).remove("a").await;
     unstamped(&client).await;
     write.go_on.send(()).unwrap();
     let error = ours.await.unwrap().unwrap_err();
@@ -276,7 +271,7 @@ async fn lease(client: &Client, transitions: i32) -> FencingToken {
     .unwrap();
     let leases = Api::<Lease>::namespaced(client.clone(), "default");
     let _there_was_none = leases.delete("leader", &DeleteParams::default()).await.is_err();
-    token_of(&leases.create(&PostParams::default(), &lease).await.unwrap()).unwrap()
+    token_of(&leases.add(&lease).await).unwrap()
 }
 
 #[tokio::test]
@@ -315,7 +310,7 @@ async fn of_two_leases_the_one_that_exists_counts() {
         assert_eq!(matches!(error, FenceError::Stale { .. }), stale, "{error}");
         assert!(error.is_overtaken());
     }
-    leases.delete("leader", &DeleteParams::default()).await.unwrap();
+    leases.remove("leader").await;
     let error = patch(&with_lease(&third), &client, "third").await.unwrap_err();
     assert!(matches!(error, FenceError::ForeignLease { .. }), "{error}");
     assert_eq!(state(&client).await, ("nobody".into(), Some(second.to_string())));
@@ -346,11 +341,8 @@ async fn a_stamp_that_cannot_be_read_is_not_written_over() {
     let server = api_server();
     let client = server.client();
     unstamped(&client).await;
-    let stamp = Patch::Merge(json!({"metadata": {"annotations": {FENCING_TOKEN: "me"}}}));
-    maps(&client)
-        .patch("a", &PatchParams::default(), &stamp)
-        .await
-        .unwrap();
+    let stamp = json!({"metadata": {"annotations": {FENCING_TOKEN: "me"}}});
+    maps(&client).merge("a", stamp).await;
     let error = patch(&fence(token("lease", 1)), &client, "me").await.unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -368,7 +360,7 @@ async fn what_is_created_says_who_made_it() {
     map.data = Some([("by".to_owned(), "me".to_owned())].into());
     let me = fence(token("lease", 3));
     me.stamp(&mut map.metadata).unwrap();
-    maps(&client).create(&PostParams::default(), &map).await.unwrap();
+    maps(&client).add(&map).await;
     assert_eq!(state(&client).await, ("me".into(), Some("lease/3".into())));
     let error = patch(&fence(token("lease", 2)), &client, "old")
         .await

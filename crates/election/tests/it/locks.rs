@@ -23,14 +23,14 @@ use evenkeel_election::core::{Observation, Record};
 use evenkeel_election::lock::{
     AnnotationLock, LEADER_ANNOTATION, LeaseLock, Lock, LockError, MultiLock, UNKNOWN_LEADER,
 };
-use evenkeel_testkit::{ApiServer, api_server};
+use evenkeel_testkit::cluster::Objects as _;
+use evenkeel_testkit::{ApiServer, Cluster, api_server, ends};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Endpoints, Namespace};
 use k8s_openapi::api::events::v1::Event;
-use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, Client};
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -96,7 +96,7 @@ async fn change<T>(changes: &mut BoxStream<'static, T>, wanted: impl Fn(&T) -> b
             }
         }
     };
-    tokio::time::timeout(DEADLINE, found).await.expect("a change")
+    ends("a change", found).await
 }
 
 /// The three kinds of object that can be a lock.
@@ -297,7 +297,7 @@ async fn what_else_is_in_an_annotated_object_stays_and_a_broken_annotation_is_na
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
     let map = serde_json::from_value(json!({"metadata": {"name": NAME, "annotations": {"a": "b"}},
         "data": {"key": "value"}}));
-    maps.create(&PostParams::default(), &map.unwrap()).await.unwrap();
+    maps.add(&map.unwrap()).await;
 
     let lock = lock(Kind::ConfigMap, &client);
     let mut changes = lock.changes();
@@ -366,20 +366,11 @@ async fn endpoints_and_a_lease_are_one_lock() {
 
 /// A user that may do this to Leases in the namespace.
 async fn user(server: &ApiServer, verbs: &[&str]) -> Client {
-    let admin = server.client();
-    let meta = json!({"name": "elector", "namespace": NAMESPACE});
-    let role: Role = serde_json::from_value(json!({"metadata": meta, "rules": [
-        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": verbs}]}))
-    .unwrap();
-    let binding: RoleBinding = serde_json::from_value(json!({"metadata": meta,
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "elector"},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "elector"}]}))
-    .unwrap();
-    let params = PostParams::default();
-    let roles: Api<Role> = Api::namespaced(admin.clone(), NAMESPACE);
-    roles.create(&params, &role).await.unwrap();
-    let bindings: Api<RoleBinding> = Api::namespaced(admin, NAMESPACE);
-    bindings.create(&params, &binding).await.unwrap();
+    let rules = json!([{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": verbs}]);
+    Cluster::of(server)
+        .namespaced(NAMESPACE)
+        .grant_here("elector", rules)
+        .await;
     server.client_as("elector", &[])
 }
 
@@ -480,14 +471,12 @@ async fn a_namespace_that_is_not_there_is_named() {
 #[tokio::test]
 async fn a_namespace_that_is_being_deleted_is_told_from_missing_rights() {
     let client = api_server().client();
-    let namespaces: Api<Namespace> = Api::all(client.clone());
-    let doomed = serde_json::from_value(json!({"metadata": {"name": "doomed"}})).unwrap();
-    namespaces.create(&PostParams::default(), &doomed).await.unwrap();
+    let cluster = Cluster::by(client.clone());
+    cluster
+        .create::<Namespace>(json!({"metadata": {"name": "doomed"}}))
+        .await;
     // It stays, terminating, until its contents are gone, which nobody here removes.
-    namespaces
-        .delete("doomed", &DeleteParams::default())
-        .await
-        .unwrap();
+    cluster.delete::<Namespace>("doomed").await;
     let lock = LeaseLock::new(client, "doomed", NAME).unwrap();
     let text = lock.create(record()).await.unwrap_err().to_string();
     assert!(text.contains("namespace `doomed` is being deleted ("), "{text}");

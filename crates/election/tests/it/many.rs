@@ -1,10 +1,10 @@
 //! More elections in one process than an API server takes requests on one connection: each of them has a watch.
 
-use crate::rivals::{DEADLINE, leads, until};
+use crate::rivals::{leads, until};
 use evenkeel_election::lock::LeaseLock;
 use evenkeel_election::{Config, Election, Elector};
 use evenkeel_net::client::Access;
-use evenkeel_testkit::{ServedApi, eventually};
+use evenkeel_testkit::ServedApi;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -38,9 +38,9 @@ async fn elections_beyond_what_one_connection_takes_are_held_and_renewed() {
         until(election, "leads", leads).await;
     }
     let first: Vec<_> = elections.iter().map(Election::expires_at).collect();
-    eventually("all are renewed", DEADLINE, async || {
+    evenkeel_testkit::until("all are renewed", async || {
         let renewed = |(election, first): (&Election, _)| election.expires_at() > first;
-        elections.iter().zip(first.clone()).all(renewed).then_some(())
+        elections.iter().zip(first.clone()).all(renewed)
     })
     .await;
     shutdown.cancel();

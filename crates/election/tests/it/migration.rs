@@ -1,10 +1,11 @@
 //! Work that moves from one component to another, at the embedded API server.
 
-use crate::rivals::{DEADLINE, config};
+use crate::rivals::config;
 use evenkeel_election::lock::LeaseLock;
 use evenkeel_election::migration::{ControllerLeader, Migrating, Migration, MigrationConfig, MigrationLock};
 use evenkeel_election::{Config, Elector, OnLoss, StopReason};
-use evenkeel_testkit::{api_server, eventually};
+use evenkeel_testkit::cluster::Objects as _;
+use evenkeel_testkit::{SOON, api_server, ends, eventually, until};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
@@ -55,8 +56,8 @@ impl Board {
     }
 
     async fn until(&self, place: &str, work: &str, who: Option<&str>) {
-        eventually(&format!("{work} is done by {who:?}"), DEADLINE, || async {
-            (self.doing(place, work).as_deref() == who).then_some(())
+        until(&format!("{work} is done by {who:?}"), async || {
+            self.doing(place, work).as_deref() == who
         })
         .await;
     }
@@ -130,10 +131,7 @@ impl Replica {
 
     async fn ended(self) -> Option<StopReason> {
         for task in self.tasks {
-            tokio::time::timeout(DEADLINE, task)
-                .await
-                .expect("work ends")
-                .unwrap();
+            ends("work ends", task).await.unwrap();
         }
         let elections = Arc::into_inner(self.elections).expect("all work has ended");
         elections.stopped().await
@@ -197,21 +195,18 @@ async fn the_migration_lease_is_taken_only_after_the_own_one_and_given_back_befo
     let standby = replica(&client, &board, "old", "o2", &file);
     // Somebody takes the own Lease away: the moving work must not go on under the migration Lease alone.
     let leases: Api<Lease> = Api::namespaced(client.clone(), "default");
-    let thief = Patch::Merge(json!({"spec": {"holderIdentity": "thief", "leaseDurationSeconds": 3600}}));
-    leases
-        .patch("old", &PatchParams::default(), &thief)
-        .await
-        .unwrap();
+    let thief = json!({"spec": {"holderIdentity": "thief", "leaseDurationSeconds": 3600}});
+    leases.merge("old", thief).await;
     board.until("old", STAYING, None).await;
     board.until("", MOVING, None).await;
-    eventually("the migration Lease is given back", DEADLINE, || async {
-        (holder(&client, MIGRATION).await.as_deref() == Some("")).then_some(())
+    until("the migration Lease is given back", async || {
+        holder(&client, MIGRATION).await.as_deref() == Some("")
     })
     .await;
     // Gone, the own Lease is won again, and then the migration Lease.
-    let gone = Patch::Merge(json!({"spec": {"holderIdentity": ""}}));
-    leases.patch("old", &PatchParams::default(), &gone).await.unwrap();
-    eventually("both work again, under one holder", DEADLINE, || async {
+    let gone = json!({"spec": {"holderIdentity": ""}});
+    leases.merge("old", gone).await;
+    eventually("both work again, under one holder", SOON, || async {
         let (own, moving) = (board.doing("old", STAYING)?, board.doing("", MOVING)?);
         (own == moving).then_some(())
     })
@@ -258,14 +253,9 @@ async fn moving_work_waits_until_the_component_is_ready_for_it() {
         .await
         .unwrap();
     let others: Api<Lease> = Api::namespaced(client.clone(), "default");
-    let thief = Patch::Merge(json!({"spec": {"holderIdentity": "thief", "leaseDurationSeconds": 3600}}));
-    others
-        .patch("old", &PatchParams::default(), &thief)
-        .await
-        .unwrap();
-    tokio::time::timeout(DEADLINE, moving.stopped())
-        .await
-        .expect("its own Lease is gone");
+    let thief = json!({"spec": {"holderIdentity": "thief", "leaseDurationSeconds": 3600}});
+    others.merge("old", thief).await;
+    ends("its own Lease is gone", moving.stopped()).await;
     let refused = leases
         .patch(MIGRATION, &PatchParams::default(), &label)
         .await
@@ -287,11 +277,8 @@ async fn where_a_loss_ends_one_election_it_ends_both() {
     let o1 = replica_with(&client, &board, "old", &migration_to("old"), stops);
     board.until("", MOVING, Some("o1")).await;
     let leases: Api<Lease> = Api::namespaced(client.clone(), "default");
-    let thief = Patch::Merge(json!({"spec": {"holderIdentity": "thief", "leaseDurationSeconds": 3600}}));
-    leases
-        .patch(MIGRATION, &PatchParams::default(), &thief)
-        .await
-        .unwrap();
+    let thief = json!({"spec": {"holderIdentity": "thief", "leaseDurationSeconds": 3600}});
+    leases.merge(MIGRATION, thief).await;
     assert!(o1.ended().await.is_some());
     assert_eq!(board.doing("old", STAYING), None);
 }

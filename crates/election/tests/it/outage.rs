@@ -1,9 +1,10 @@
 //! The API fails under a candidate.
 
 use crate::fake::{FakeApi, Mood};
-use crate::rivals::{DEADLINE, config, leads, start, until};
+use crate::rivals::{config, leads, start, until};
 use evenkeel_election::lock::LeaseLock;
 use evenkeel_election::{Config, Elector, State};
+use evenkeel_testkit::SOON;
 use std::time::{Duration, Instant};
 
 #[tokio::test]
@@ -39,7 +40,7 @@ async fn without_rights_a_candidate_goes_on_asking_and_stops_when_told() {
     let api = FakeApi::default();
     api.set(Mood::Forbidden);
     let (mut candidate, stop) = start(&api.client(), "me");
-    let end = Instant::now() + DEADLINE;
+    let end = Instant::now() + SOON;
     while api.requests() < 3 {
         assert!(Instant::now() < end, "it stopped asking");
         tokio::task::yield_now().await;
@@ -50,9 +51,7 @@ async fn without_rights_a_candidate_goes_on_asking_and_stops_when_told() {
     api.set(Mood::Silent);
     stop.cancel();
     // The release is given up at the renew deadline.
-    tokio::time::timeout(DEADLINE, candidate.stopped())
-        .await
-        .expect("it stops");
+    evenkeel_testkit::ends("it stops", candidate.stopped()).await;
 }
 
 #[tokio::test]

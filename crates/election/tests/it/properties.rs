@@ -2,11 +2,11 @@
 //!
 //! `docs/election/properties.md` maps each to these and further tests.
 
-use crate::rivals::{DEADLINE, config};
+use crate::rivals::config;
 use evenkeel_election::gate::is_gate_closed;
 use evenkeel_election::lock::LeaseLock;
 use evenkeel_election::{Config, Election, Elector, FencingToken, State};
-use evenkeel_testkit::{api_server, eventually};
+use evenkeel_testkit::{SOON, api_server, becomes, ends, eventually};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
@@ -81,12 +81,7 @@ impl Candidate {
     }
 
     async fn until(&self, what: &str, wanted: impl Fn(&State) -> bool) -> State {
-        let mut states = self.election.watch();
-        let state = tokio::time::timeout(DEADLINE, states.wait_for(|state| wanted(state))).await;
-        state
-            .unwrap_or_else(|_| panic!("not within {DEADLINE:?}: {what}"))
-            .unwrap()
-            .clone()
+        becomes(what, SOON, self.election.watch(), wanted).await
     }
 
     async fn leads(&self) -> FencingToken {
@@ -95,15 +90,13 @@ impl Candidate {
 
     async fn stop(self) {
         self.stop.cancel();
-        tokio::time::timeout(DEADLINE, self.election.stopped())
-            .await
-            .expect("it stops");
+        ends("it stops", self.election.stopped()).await;
     }
 }
 
 /// The one that leads; two at once fail the test.
 async fn the_leader(candidates: &[Candidate]) -> usize {
-    eventually("somebody leads", DEADLINE, || async { at_most_one(candidates) }).await
+    eventually("somebody leads", SOON, || async { at_most_one(candidates) }).await
 }
 
 fn at_most_one(candidates: &[Candidate]) -> Option<usize> {
@@ -163,7 +156,7 @@ async fn mutual_exclusion() {
         } else {
             // It must close its gate by itself, before anybody else opens theirs.
             candidates[leader].cable.cut();
-            eventually("the next one leads", DEADLINE, || async {
+            eventually("the next one leads", SOON, || async {
                 at_most_one(&candidates).filter(|next| *next != leader)
             })
             .await;
@@ -274,9 +267,7 @@ async fn only_the_holder_releases_once_its_work_has_ended() {
     let work = holder.election.work().unwrap();
     let rival = candidate(&client, "rival");
     holder.stop.cancel();
-    tokio::time::timeout(DEADLINE, work.stopped())
-        .await
-        .expect("the work is told");
+    ends("the work is told", work.stopped()).await;
     // It may still finish what it is about, because nobody else has begun.
     assert_eq!(spec(&client).await.holder_identity.as_deref(), Some("holder"));
     assert_eq!(rival.token(), None);
@@ -298,7 +289,7 @@ async fn re_entrance() {
     let outer = holder.election.work().unwrap();
     let mut seen = first.renew_time.clone();
     for _ in 0..5 {
-        seen = eventually("a renewal", DEADLINE, || async {
+        seen = eventually("a renewal", SOON, || async {
             let renewed = spec(&client).await.renew_time;
             (renewed > seen).then_some(renewed)
         })

@@ -1,10 +1,10 @@
 //! A process that is ended without a farewell, and the next one of its name.
 
-use crate::rivals::{DEADLINE, leads, until};
+use crate::rivals::{leads, until};
 use evenkeel_election::lock::LeaseLock;
 use evenkeel_election::terms::TermFile;
 use evenkeel_election::{Config, Elector, State};
-use evenkeel_testkit::api_server;
+use evenkeel_testkit::{api_server, ends};
 use kube::Client;
 use std::path::Path;
 use std::time::Duration;
@@ -55,7 +55,7 @@ async fn while_a_process_of_the_name_runs_or_on_another_machine_the_lock_is_left
         let refused = |state: &State| matches!(state, State::Stopped { .. });
         // The first one renews every second: two of one name are told apart by that.
         until(&mut other, "ends as the second of its name", refused).await;
-        tokio::time::timeout(DEADLINE, other.stopped()).await.unwrap();
+        ends("it ends", other.stopped()).await;
     }
     assert!(leads(&first.state()));
     first.abort();

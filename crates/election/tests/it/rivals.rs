@@ -3,12 +3,10 @@
 use crate::fake::FakeApi;
 use evenkeel_election::lock::LeaseLock;
 use evenkeel_election::{Config, Election, Elector, State, StopReason};
+use evenkeel_testkit::{SOON, becomes};
 use kube::Client;
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
-
-/// Long enough for any machine.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
 /// A fast clockwork: 2 s on the wire, loss after 1 s.
 pub(crate) fn config(identity: &str) -> Config {
@@ -32,12 +30,7 @@ pub(crate) fn start_with(client: &Client, config: Config) -> (Election, Cancella
 }
 
 pub(crate) async fn until(candidate: &mut Election, what: &str, wanted: impl Fn(&State) -> bool) -> State {
-    let mut state = candidate.watch();
-    let found = tokio::time::timeout(DEADLINE, state.wait_for(|state| wanted(state))).await;
-    found
-        .unwrap_or_else(|_| panic!("not within {DEADLINE:?}: {what}"))
-        .unwrap()
-        .clone()
+    becomes(what, SOON, candidate.watch(), wanted).await
 }
 
 pub(crate) fn leads(state: &State) -> bool {
@@ -116,9 +109,7 @@ pub(crate) async fn many_candidates_never_lead_together(client: Client) {
                 .iter_mut()
                 .map(|(candidate, _)| Box::pin(candidate.next()));
             let change = futures::future::select_all(changes);
-            let (state, ..) = tokio::time::timeout(DEADLINE, change)
-                .await
-                .expect("somebody leads");
+            let (state, ..) = evenkeel_testkit::ends("somebody leads", change).await;
             assert!(state.is_some(), "a candidate ended");
         };
         let (candidate, stop) = candidates.remove(leader);

@@ -1,13 +1,13 @@
 //! `kill -9` of our own processes: the verdicts stay right, and the next failure is handled.
 
 use crate::support::{Lab, parent_of};
-use evenkeel_testkit::eventually;
+use evenkeel_testkit::until;
 use k8s_openapi::api::core::v1::Pod;
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 /// Kills the lab's child whose command line holds `words`, and waits until another one has taken its place.
 async fn kill_and_await_successor(lab: &Lab, words: &[&str]) {
@@ -15,14 +15,10 @@ async fn kill_and_await_successor(lab: &Lab, words: &[&str]) {
         panic!("one process with {words:?}: {:?}", lab.children(words))
     };
     kill(Pid::from_raw(victim), Signal::SIGKILL).expect("the process is ours");
-    eventually(
-        "the killed process is started again",
-        Duration::from_secs(15),
-        || async {
-            let found = lab.children(words);
-            (found.len() == 1 && found[0] != victim).then_some(())
-        },
-    )
+    until("the killed process is started again", async || {
+        let found = lab.children(words);
+        found.len() == 1 && found[0] != victim
+    })
     .await;
 }
 
@@ -48,14 +44,10 @@ fn ready_by_node(pods: &[Pod]) -> BTreeMap<String, usize> {
 #[tokio::test(flavor = "multi_thread")]
 async fn verdicts_stay_right_and_the_next_failure_is_handled_after_kill_9() {
     let lab = Lab::start(5, 43).await;
-    eventually(
-        "the sample workload is ready",
-        Duration::from_secs(60),
-        || async {
-            let pods = lab.pods("default").await;
-            (ready_by_node(&pods).values().sum::<usize>() == 9).then_some(())
-        },
-    )
+    until("the sample workload is ready", async || {
+        let pods = lab.pods("default").await;
+        ready_by_node(&pods).values().sum::<usize>() == 9
+    })
     .await;
 
     kill_and_await_successor(&lab, &["agent", "--node shore-1"]).await;
@@ -69,25 +61,20 @@ async fn verdicts_stay_right_and_the_next_failure_is_handled_after_kill_9() {
     // The next failure: a machine loses its power while the agent and the controller have just come back.
     let (code, text) = lab.command(&["kill", "shore-3"]);
     assert_eq!(code, 0, "{text}");
-    eventually(
-        "a majority confirms that shore-3 is dead",
-        Duration::from_secs(30),
-        || async {
-            assert_ne!(
-                lab.verdict("shore-1").await.as_deref(),
-                Some("Dead"),
-                "shore-1 is alive"
-            );
-            (lab.verdict("shore-3").await.as_deref() == Some("Dead")).then_some(())
-        },
-    )
+    until("a majority confirms that shore-3 is dead", async || {
+        assert_ne!(
+            lab.verdict("shore-1").await.as_deref(),
+            Some("Dead"),
+            "shore-1 is alive"
+        );
+        lab.verdict("shore-3").await.as_deref() == Some("Dead")
+    })
     .await;
     // Kill the controller once more, in the middle of the failover.
     kill_and_await_successor(&lab, &["controller"]).await;
-    eventually(
+    until(
         "no pod of shore-3 is ready, six Deployment pods are ready elsewhere",
-        Duration::from_secs(60),
-        || async {
+        async || {
             let pods = lab.pods("default").await;
             let deployment: Vec<Pod> = pods
                 .iter()
@@ -96,7 +83,7 @@ async fn verdicts_stay_right_and_the_next_failure_is_handled_after_kill_9() {
                 .collect();
             let by_node = ready_by_node(&pods);
             let elsewhere: usize = ready_by_node(&deployment).values().sum();
-            (!by_node.contains_key("shore-3") && elsewhere == 6).then_some(())
+            !by_node.contains_key("shore-3") && elsewhere == 6
         },
     )
     .await;
@@ -125,9 +112,9 @@ async fn no_child_outlives_a_lab_that_was_killed() {
         "two agents, the controller and the stand-in: {children:?}"
     );
     lab.kill_9();
-    eventually("every child has ended", Duration::from_secs(15), || async {
+    until("every child has ended", async || {
         let left: Vec<&i32> = children.iter().filter(|id| parent_of(**id).is_some()).collect();
-        left.is_empty().then_some(())
+        left.is_empty()
     })
     .await;
 }

@@ -1,7 +1,7 @@
 //! kubectl against the lab.
 
 use crate::support::Lab;
-use evenkeel_testkit::{eventually, skipped};
+use evenkeel_testkit::{eventually, skipped, until};
 use std::{
     io::{BufRead as _, BufReader},
     path::Path,
@@ -119,15 +119,9 @@ async fn kubectl_works_against_the_lab() {
         &run(&["delete", "-f", app]),
         &["deployment.apps \"hello\" deleted"],
     );
-    eventually(
-        "the pods of the deleted deployment are gone",
-        Duration::from_secs(30),
-        || async {
-            run(&["get", "pods", "-l", "app=hello", "-o", "name"])
-                .is_empty()
-                .then_some(())
-        },
-    )
+    until("the pods of the deleted deployment are gone", async || {
+        run(&["get", "pods", "-l", "app=hello", "-o", "name"]).is_empty()
+    })
     .await;
 }
 

@@ -462,102 +462,42 @@ fn two_nodes_are_refused_with_what_to_write() {
 mod api {
     use super::super::read;
     use super::*;
-    use evenkeel_apiserver::{ApiServer, Options};
-    use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+    use evenkeel_testkit::Cluster;
+    use k8s_openapi::api::core::v1::Namespace;
     use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-    use kube::api::{Patch, PatchParams, PostParams};
-    use kube::{Api, Client, CustomResourceExt as _};
-    use std::fmt::Debug;
-
-    async fn create<K>(api: Api<K>, object: Value)
-    where
-        K: Clone + Debug + DeserializeOwned + serde::Serialize,
-    {
-        api.create(&PostParams::default(), &super::read(object))
-            .await
-            .unwrap();
-    }
-
-    fn server() -> ApiServer {
-        evenkeel_net::init_crypto();
-        let options = Options {
-            namespaces: vec!["evenkeel-system".to_owned()],
-            ..Options::default()
-        };
-        ApiServer::new(options).unwrap()
-    }
-
-    async fn install(client: &Client) {
-        let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
-        for crd in [ZoneHealth::crd(), FailoverPolicy::crd(), NodeIncident::crd()] {
-            crds.create(&PostParams::default(), &crd).await.unwrap();
-        }
-    }
 
     #[tokio::test]
     async fn a_readers_rights_are_enough_and_what_cannot_be_decoded_is_named() {
-        let server = server();
-        let admin = server.client();
-        install(&admin).await;
+        let cluster = Cluster::new();
+        cluster.install().await;
         for name in ["shore-1", "shore-2"] {
-            create::<Node>(Api::all(admin.clone()), json!({"metadata": {"name": name}})).await;
+            cluster.node(name).await;
         }
-        let leases: Api<Lease> = Api::namespaced(admin.clone(), "evenkeel-system");
-        let now = crate::clock::wall();
-        let leader = json!({"metadata": {"name": "evenkeel-controller"}, "spec": {
-            "holderIdentity": "replica-a", "acquireTime": format!("{now:.6}"), "renewTime": format!("{now:.6}"),
-        }});
-        create(leases, leader).await;
+        let home = cluster.namespaced("evenkeel-system");
+        home.renew("evenkeel-controller", "replica-a").await;
         let pause = json!({"metadata": {"annotations": {"evenkeel.io/pause": "why"}}});
-        let homes: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(admin.clone());
-        homes
-            .patch("evenkeel-system", &PatchParams::default(), &Patch::Merge(&pause))
-            .await
-            .unwrap();
+        cluster.merge::<Namespace>("evenkeel-system", pause).await;
         // Something that another version wrote: the schema of this one would refuse it.
-        let crds: Api<CustomResourceDefinition> = Api::all(admin.clone());
         let loose = json!({"spec": {"versions": [{
             "name": "v1alpha1", "served": true, "storage": true, "subresources": {"status": {}},
             "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
         }]}});
-        crds.patch(
-            "nodeincidents.evenkeel.io",
-            &PatchParams::default(),
-            &Patch::Merge(&loose),
-        )
-        .await
-        .unwrap();
-        let kind = kube::api::ApiResource::erase::<NodeIncident>(&());
-        let strange: Api<kube::api::DynamicObject> = Api::all_with(admin.clone(), &kind);
-        create(
-            strange,
-            json!({
-                "apiVersion": "evenkeel.io/v1alpha1", "kind": "NodeIncident", "metadata": {"name": "strange"},
-                "spec": {"nodeName": 7},
-            }),
-        )
-        .await;
-
-        let role: ClusterRole = super::read(json!({"metadata": {"name": "reader"}, "rules": [
+        cluster
+            .merge::<CustomResourceDefinition>("nodeincidents.evenkeel.io", loose)
+            .await;
+        let strange = json!({
+            "apiVersion": "evenkeel.io/v1alpha1", "kind": "NodeIncident", "metadata": {"name": "strange"},
+            "spec": {"nodeName": 7},
+        });
+        cluster.create_any(strange).await;
+        let rules = json!([
             {"apiGroups": [""], "resources": ["nodes", "namespaces"], "verbs": ["get", "list"]},
             {"apiGroups": ["evenkeel.io"], "resources": ["*"], "verbs": ["get", "list"]},
             {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "list"]},
-        ]}));
-        Api::all(admin.clone())
-            .create(&PostParams::default(), &role)
-            .await
-            .unwrap();
-        create::<ClusterRoleBinding>(
-            Api::all(admin.clone()),
-            json!({
-                "metadata": {"name": "reader"},
-                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "reader"},
-                "subjects": [{"kind": "User", "name": "alice", "apiGroup": "rbac.authorization.k8s.io"}],
-            }),
-        )
-        .await;
+        ]);
+        cluster.grant("alice", rules).await;
 
-        let reader = server.client_as("alice", &["system:authenticated"]);
+        let reader = cluster.server().client_as("alice", &["system:authenticated"]);
         let found = read::found(&reader).await.unwrap();
         assert_eq!((found.nodes.len(), found.pause.as_deref()), (2, Some("why")));
         let report = report(&found, &Question::Nodes);
@@ -575,7 +515,7 @@ mod api {
             "{trouble}"
         );
 
-        let stranger = server.client_as("mallory", &["system:authenticated"]);
+        let stranger = cluster.server().client_as("mallory", &["system:authenticated"]);
         let refused = read::found(&stranger).await.unwrap_err().to_string();
         assert!(
             refused.contains("cannot read nodes") && refused.contains("ask for the right"),
@@ -585,8 +525,8 @@ mod api {
 
     #[tokio::test]
     async fn a_cluster_without_our_kinds_is_told_how_to_install_them() {
-        let server = server();
-        let error = read::found(&server.client()).await.unwrap_err().to_string();
+        let cluster = Cluster::new();
+        let error = read::found(&cluster.client).await.unwrap_err().to_string();
         assert!(error.contains("cannot read nodeincidents.evenkeel.io"), "{error}");
         assert!(error.contains("kubectl apply -f deploy/crds.yaml"), "{error}");
     }

@@ -1,20 +1,20 @@
 //! What people write wrongly is named, and the rest goes on meanwhile.
 
-use super::cluster::{Cluster, SOON, Setup, is_leaving, is_ready};
+use super::cluster::{Cluster, Setup, is_leaving, is_ready};
 use evenkeel_api::crd::{FailoverPolicy, FailoverPolicyStatus, ZoneHealth};
 use evenkeel_api::policy::{EndpointsPolicy, ModePolicy};
-use evenkeel_testkit::eventually;
 use evenkeel_testkit::log::Log;
-use k8s_openapi::api::core::v1::Node;
+use evenkeel_testkit::{SOON, eventually, until};
+use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Patch, PatchParams, PostParams};
-use kube::{Api, CustomResourceExt as _};
+use kube::CustomResourceExt as _;
+use kube::api::PostParams;
 use serde_json::{Value, json};
 
 /// Takes the schema of FailoverPolicies away, or puts it back: objects of former versions were stored without
 /// it.
 async fn with_schema(cluster: &Cluster, strict: bool) {
-    let crds: Api<CustomResourceDefinition> = Api::all(cluster.client.clone());
+    let crds = cluster.api::<CustomResourceDefinition>();
     let name = FailoverPolicy::crd_name();
     let mut crd = serde_json::to_value(FailoverPolicy::crd()).unwrap();
     if !strict {
@@ -48,21 +48,19 @@ async fn eventually_told<T>(
     policy: &str,
     look: impl Fn(&FailoverPolicyStatus) -> Option<T>,
 ) -> T {
-    eventually("the policy is told", SOON, || async {
-        let status = cluster.policies().get(policy).await.ok()?.status?;
-        look(&status)
-    })
-    .await
+    cluster
+        .until_some(policy, "is told", |policy: &FailoverPolicy| {
+            look(policy.status.as_ref()?)
+        })
+        .await
 }
 
 /// Everything else goes on: a death is found and acted upon.
 async fn the_rest_goes_on(cluster: &Cluster) {
     cluster.pod("n3", "web", Some("ReplicaSet"), None).await;
     cluster.outside.kill("n3");
-    cluster
-        .eventually_pod("evicted", "web", |pod| is_leaving(pod).then_some(()))
-        .await;
-    assert!(!is_ready(&cluster.pods().get("web").await.unwrap()));
+    cluster.until("web", "evicted", is_leaving).await;
+    assert!(!is_ready(&cluster.get::<Pod>("web").await));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -160,7 +158,7 @@ async fn of_two_policies_that_contradict_each_other_the_more_cautious_holds_and_
         told[0].contains("mode") && told[0].contains("careful"),
         "{told:?}"
     );
-    let careful = cluster.policies().get("careful").await.unwrap().status.unwrap();
+    let careful = cluster.get::<FailoverPolicy>("careful").await.status.unwrap();
     assert_eq!(careful.conflicts, Vec::<String>::new());
 }
 
@@ -169,35 +167,29 @@ async fn a_zone_that_no_node_is_in_and_a_verdict_that_nobody_signed_are_named_an
     let log = Log::capture();
     let cluster = Cluster::start().await;
     let _replica = cluster.controlled(Setup::default()).await;
-    let zones: Api<ZoneHealth> = Api::all(cluster.client.clone());
     let mut atlantis = ZoneHealth::new("atlantis", Default::default());
     atlantis.spec.zone = "atlantis".to_owned();
     atlantis.spec.roster.version = 1;
-    zones.create(&PostParams::default(), &atlantis).await.unwrap();
+    cluster.add(&atlantis).await;
     // Somebody writes by hand that a healthy node is dead, in a zone of its own making.
-    let n2 = cluster.nodes().get("n2").await.unwrap().metadata.uid.unwrap();
-    let mut forged = zones.get("default").await.unwrap();
+    let n2 = cluster.get::<Node>("n2").await.metadata.uid.unwrap();
+    let mut forged = cluster.get::<ZoneHealth>("default").await;
     forged.spec.zone = "forged".to_owned();
     forged.metadata = kube::core::ObjectMeta {
         name: Some("forged".to_owned()),
         ..Default::default()
     };
-    zones.create(&PostParams::default(), &forged).await.unwrap();
-    let status = json!({"status": {"reporter": "n1", "sequence": 1_000_000, "members": 3, "nodes": [{
+    cluster.add(&forged).await;
+    let status = json!({"reporter": "n1", "sequence": 1_000_000, "members": 3, "nodes": [{
         "name": "n2", "uid": n2, "verdict": "Dead", "roundAgeMs": 20, "evidence": ["Zm9yZ2Vk", "Zm9yZ2Vk"],
-    }]}});
+    }]});
     for zone in ["forged", "default"] {
-        zones
-            .patch_status(zone, &PatchParams::default(), &Patch::Merge(&status))
-            .await
-            .unwrap();
+        cluster.merge_status::<ZoneHealth>(zone, status.clone()).await;
     }
-    eventually("both are named", SOON, || async {
-        let named = !log
-            .with(&["ZoneHealth atlantis", "no node with an agent"])
+    until("both are named", async || {
+        !log.with(&["ZoneHealth atlantis", "no node with an agent"])
             .is_empty()
-            && !log.with(&["verdict refused", "forged", "n2"]).is_empty();
-        named.then_some(())
+            && !log.with(&["verdict refused", "forged", "n2"]).is_empty()
     })
     .await;
     the_rest_goes_on(&cluster).await;
@@ -208,25 +200,15 @@ async fn a_zone_that_no_node_is_in_and_a_verdict_that_nobody_signed_are_named_an
 async fn an_agent_that_gives_no_usable_address_is_named_and_its_node_is_left_to_stock() {
     let log = Log::capture();
     let cluster = Cluster::start().await;
-    let node: Node = cluster
-        .nodes()
-        .create(
-            &PostParams::default(),
-            &serde_json::from_value(json!({"metadata": {"name": "n4"}})).unwrap(),
-        )
-        .await
-        .unwrap();
+    let node = cluster.node("n4").await;
     cluster
-        .create(json!({
+        .create_any(json!({
             "apiVersion": "evenkeel.io/v1alpha1", "kind": "AgentStatus", "metadata": {"name": "n4"},
             "spec": {"nodeUid": node.metadata.uid, "publicKey": "not a key", "address": "nowhere", "version": "0.1.0"},
         }))
         .await;
     let _replica = cluster.controlled(Setup::default()).await;
-    eventually("it is named", SOON, || async {
-        (!log.with(&["WARN", "n4"]).is_empty()).then_some(())
-    })
-    .await;
+    until("it is named", async || !log.with(&["WARN", "n4"]).is_empty()).await;
     the_rest_goes_on(&cluster).await;
     assert!(cluster.incident("n4").await.is_none());
 }
@@ -236,8 +218,7 @@ async fn a_second_object_that_claims_a_zone_is_named_and_changes_neither_its_ros
     let log = Log::capture();
     let cluster = Cluster::start().await;
     let _replica = cluster.controlled(Setup::default()).await;
-    let zones: Api<ZoneHealth> = Api::all(cluster.client.clone());
-    let before = zones.get("default").await.unwrap().spec.roster;
+    let before = cluster.get::<ZoneHealth>("default").await.spec.roster;
     // With a roster of its own, by which two strangers convict n2.
     let mut copy = ZoneHealth::new("copy", Default::default());
     copy.spec.zone = "default".to_owned();
@@ -246,18 +227,18 @@ async fn a_second_object_that_claims_a_zone_is_named_and_changes_neither_its_ros
     for member in &mut copy.spec.roster.members {
         member.public_key = super::zone::key("x9").public().to_base64();
     }
-    zones.create(&PostParams::default(), &copy).await.unwrap();
-    eventually("it is named", SOON, || async {
-        (!log.with(&["WARN", "ZoneHealth", "copy"]).is_empty()).then_some(())
+    cluster.add(&copy).await;
+    until("it is named", async || {
+        !log.with(&["WARN", "ZoneHealth", "copy"]).is_empty()
     })
     .await;
     the_rest_goes_on(&cluster).await;
-    let after = zones.get("default").await.unwrap().spec.roster;
+    let after = cluster.get::<ZoneHealth>("default").await.spec.roster;
     assert_eq!(
         after.version, before.version,
         "nobody follows a stranger's version"
     );
-    zones.delete("copy", &Default::default()).await.unwrap();
+    cluster.delete::<ZoneHealth>("copy").await;
     cluster.outside.revive("n3");
     cluster
         .eventually_incident("the incident closed", "n3", |status| status.closed_at.clone())

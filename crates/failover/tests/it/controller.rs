@@ -1,10 +1,11 @@
-use super::cluster::{Cluster, SOON, Setup, condition, has_taint, is_leaving, is_ready, no_execute};
+use super::cluster::{Cluster, Setup, condition, has_taint, is_leaving, is_ready, no_execute};
 use super::stock;
+use evenkeel_api::crd::{FailoverPolicy, ZoneHealth};
 use evenkeel_api::names::{annotations, conditions, events, taints};
 use evenkeel_judge::Profile;
-use evenkeel_testkit::eventually;
+use evenkeel_testkit::{SOON, eventually};
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Node, NodeCondition};
+use k8s_openapi::api::core::v1::{Node, NodeCondition, Pod};
 use kube::ResourceExt as _;
 
 fn ready_of(node: &Node) -> &NodeCondition {
@@ -20,19 +21,14 @@ fn ready_of(node: &Node) -> &NodeCondition {
 async fn an_announced_death_takes_endpoints_and_nothing_that_cannot_be_undone() {
     let cluster = Cluster::start().await;
     cluster.pod("n3", "web", Some("ReplicaSet"), Some(0)).await;
-    let _replica = cluster
-        .controlled(Setup {
-            webhook: Some("127.0.0.1"),
-            ..Setup::default()
-        })
-        .await;
+    let _replica = cluster.controlled(Setup::with_webhook()).await;
     cluster.outside.kill("n3");
     cluster
-        .eventually_pod("not ready", "web", |pod| (!is_ready(pod)).then_some(()))
+        .until("web", "not ready", |pod: &Pod| !is_ready(pod))
         .await;
     let node = cluster
-        .eventually_node("no new pods", "n3", |node| {
-            has_taint(node, taints::DEAD, "NoSchedule").then(|| node.clone())
+        .until("n3", "no new pods", |node: &Node| {
+            has_taint(node, taints::DEAD, "NoSchedule")
         })
         .await;
     assert_eq!(
@@ -46,7 +42,7 @@ async fn an_announced_death_takes_endpoints_and_nothing_that_cannot_be_undone() 
     let status = cluster.incident("n3").await.unwrap().status.unwrap();
     assert!(status.latch.first_dead_round_at.is_some(), "{:?}", status.latch);
     assert_eq!(status.latch.confirmed_at, None);
-    assert!(!is_leaving(&cluster.pods().get("web").await.unwrap()));
+    assert!(!is_leaving(&cluster.get::<Pod>("web").await));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -57,14 +53,14 @@ async fn a_confirmed_deaths_pods_leave_endpoints_and_stateless_ones_are_deleted(
     cluster.pod("n3", "agent", Some("DaemonSet"), None).await;
     cluster.pod("n1", "elsewhere", Some("ReplicaSet"), None).await;
     let _replica = cluster.controlled(Setup::default()).await;
-    let heartbeat = ready_of(&cluster.nodes().get("n3").await.unwrap())
+    let heartbeat = ready_of(&cluster.get::<Node>("n3").await)
         .last_heartbeat_time
         .clone();
 
     cluster.outside.kill("n3");
     for name in ["web", "db-0", "agent"] {
         let reason = cluster
-            .eventually_pod("not ready", name, |pod| {
+            .until_some(name, "not ready", |pod: &Pod| {
                 let ready = condition(pod, "Ready")?;
                 (ready.status == "False").then(|| ready.reason.clone())
             })
@@ -72,9 +68,8 @@ async fn a_confirmed_deaths_pods_leave_endpoints_and_stateless_ones_are_deleted(
         assert_eq!(reason.as_deref(), Some(conditions::REASON_NODE_DEAD));
     }
     let node = cluster
-        .eventually_node("tainted and Unknown", "n3", |node| {
-            let both = no_execute(node) && ready_of(node).status == "Unknown";
-            both.then(|| node.clone())
+        .until("n3", "tainted and Unknown", |node: &Node| {
+            no_execute(node) && ready_of(node).status == "Unknown"
         })
         .await;
     let timed =
@@ -99,9 +94,7 @@ async fn a_confirmed_deaths_pods_leave_endpoints_and_stateless_ones_are_deleted(
         ]
     );
 
-    let pod = cluster
-        .eventually_pod("deleted", "web", |pod| is_leaving(pod).then(|| pod.clone()))
-        .await;
+    let pod = cluster.until("web", "deleted", is_leaving).await;
     let disruption = condition(&pod, conditions::DISRUPTION_TARGET).expect("it says why");
     assert_eq!(disruption.reason.as_deref(), Some(conditions::REASON_EVICTED));
     let missing = cluster
@@ -112,12 +105,12 @@ async fn a_confirmed_deaths_pods_leave_endpoints_and_stateless_ones_are_deleted(
         .await;
     assert!(missing.starts_with("not moved: no fence proof"), "{missing}");
     for name in ["db-0", "agent"] {
-        assert!(!is_leaving(&cluster.pods().get(name).await.unwrap()), "{name}");
+        assert!(!is_leaving(&cluster.get::<Pod>(name).await), "{name}");
     }
-    assert!(is_ready(&cluster.pods().get("elsewhere").await.unwrap()));
+    assert!(is_ready(&cluster.get::<Pod>("elsewhere").await));
     let told = eventually("Events", SOON, || async {
-        let told = cluster.events(events::NOT_MOVED).await;
-        (!told.is_empty() && !cluster.events(events::DEAD).await.is_empty()).then_some(told)
+        let told = cluster.told(events::NOT_MOVED).await;
+        (!told.is_empty() && !cluster.told(events::DEAD).await.is_empty()).then_some(told)
     })
     .await;
     assert_eq!(told.len(), 1);
@@ -126,15 +119,14 @@ async fn a_confirmed_deaths_pods_leave_endpoints_and_stateless_ones_are_deleted(
     // It renews again, and its peers vouch for it in the rounds that the controller asks for.
     cluster.outside.revive("n3");
     cluster
-        .eventually_node("clean again", "n3", |node| {
-            let clean = !no_execute(node) && !has_taint(node, taints::DEAD, "NoSchedule");
-            clean.then_some(())
+        .until("n3", "clean again", |node: &Node| {
+            !no_execute(node) && !has_taint(node, taints::DEAD, "NoSchedule")
         })
         .await;
     cluster
         .eventually_incident("the incident closed", "n3", |status| status.closed_at.clone())
         .await;
-    let node = cluster.nodes().get("n3").await.unwrap();
+    let node = cluster.get::<Node>("n3").await;
     assert!(!node.annotations().contains_key(annotations::ADDED_TAINTS));
     assert_eq!(ready_of(&node).status, "Unknown", "only the kubelet says Ready");
 }
@@ -149,15 +141,14 @@ async fn a_dead_node_that_renews_is_isolated_until_its_peers_vouch_for_it() {
     // It was listed; now nobody says anything of it any more. That acquits nobody, and the round that would
     // is asked for.
     cluster.outside.mute();
-    super::zone::renew(&cluster.client, "kube-node-lease", "n3", "n3").await;
+    cluster.renewed("n3").await;
     cluster.eventually_state("n3", "Isolated").await;
-    let zones: kube::Api<evenkeel_api::crd::ZoneHealth> = kube::Api::all(cluster.client.clone());
-    let uid = cluster.nodes().get("n3").await.unwrap().uid().unwrap();
-    eventually("rounds about it are asked for", SOON, || async {
-        let zone = zones.get("default").await.unwrap();
-        zone.spec.wanted.contains(&uid).then_some(())
-    })
-    .await;
+    let uid = cluster.get::<Node>("n3").await.uid().unwrap();
+    cluster
+        .until("default", "asks for rounds about it", |zone: &ZoneHealth| {
+            zone.spec.wanted.contains(&uid)
+        })
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -171,17 +162,15 @@ async fn on_a_cut_off_node_nothing_moves_and_what_stock_did_is_undone() {
     assert_eq!(stock::taint(&cluster, "n3").await, ["NoSchedule", "NoExecute"]);
     assert!(!is_ready(&stock::mark_pod(&cluster, "web").await));
     cluster
-        .eventually_node("the taint stripped", "n3", |node| {
-            (!no_execute(node)).then_some(())
-        })
+        .until("n3", "the taint stripped", |node: &Node| !no_execute(node))
         .await;
     let reason = cluster
-        .eventually_pod("ready again", "web", |pod| {
+        .until_some("web", "ready again", |pod: &Pod| {
             is_ready(pod).then(|| condition(pod, "Ready").and_then(|ready| ready.reason.clone()))
         })
         .await;
     assert_eq!(reason.as_deref(), Some(conditions::REASON_GIVEN_BACK));
-    let pod = cluster.pods().get("web").await.unwrap();
+    let pod = cluster.get::<Pod>("web").await;
     assert!(!is_leaving(&pod));
     assert_eq!(pod.spec.unwrap().node_name.as_deref(), Some("n3"));
 }
@@ -193,14 +182,14 @@ async fn marks_of_ours_are_given_back_once_peers_have_vouched_for_ten_seconds() 
     let _replica = cluster.controlled(Setup::default()).await;
     cluster.outside.kill("n3");
     cluster
-        .eventually_pod("not ready", "web", |pod| (!is_ready(pod)).then_some(()))
+        .until("web", "not ready", |pod: &Pod| !is_ready(pod))
         .await;
     // It was a stall, and the node is cut off besides: its kubelet cannot say so.
     cluster.eventually_stale("n3").await;
     let vouched_from = Timestamp::now();
     cluster.cut("n3").await;
     let reason = cluster
-        .eventually_pod("ready again", "web", |pod| {
+        .until_some("web", "ready again", |pod: &Pod| {
             is_ready(pod).then(|| condition(pod, "Ready").and_then(|ready| ready.reason.clone()))
         })
         .await;
@@ -211,8 +200,8 @@ async fn marks_of_ours_are_given_back_once_peers_have_vouched_for_ten_seconds() 
         "given back after {waited:?}"
     );
     cluster
-        .eventually_node("the taint off", "n3", |node| {
-            (!has_taint(node, taints::DEAD, "NoSchedule")).then_some(())
+        .until("n3", "the taint off", |node: &Node| {
+            !has_taint(node, taints::DEAD, "NoSchedule")
         })
         .await;
 }
@@ -232,15 +221,10 @@ async fn a_controller_that_takes_over_in_mid_dead_keeps_the_deadline() {
         .eventually_incident("the deadline recorded", "n3", |status| status.tainted_at.clone())
         .await;
     first.kill().await;
-    assert!(
-        !is_leaving(&cluster.pods().get("web").await.unwrap()),
-        "not due yet"
-    );
+    assert!(!is_leaving(&cluster.get::<Pod>("web").await), "not due yet");
 
     let _second = cluster.replica(elected("b")).await;
-    cluster
-        .eventually_pod("deleted", "web", |pod| is_leaving(pod).then_some(()))
-        .await;
+    cluster.until("web", "deleted", is_leaving).await;
     let waited = Timestamp::now().duration_since(tainted_at.0);
     assert!(
         waited >= SignedDuration::from_secs(5),
@@ -274,19 +258,17 @@ async fn a_node_that_nobody_vouches_for_or_against_is_left_to_stock_and_that_is_
     cluster.pod("n2", "other", Some("ReplicaSet"), None).await;
     cluster.outside.kill("n2");
     cluster.outside.silence("n3");
-    cluster
-        .eventually_pod("deleted", "other", |pod| is_leaving(pod).then_some(()))
+    cluster.until("other", "deleted", is_leaving).await;
+    let matched = cluster
+        .until_some("p", "is told", |policy: &FailoverPolicy| {
+            policy.status.as_ref().map(|status| status.matched_nodes)
+        })
         .await;
-    let matched = eventually("the policy told", SOON, || async {
-        let status = cluster.policies().get("p").await.unwrap().status;
-        status.map(|status| status.matched_nodes)
-    })
-    .await;
     assert_eq!(matched, 3);
-    let node = cluster.nodes().get("n3").await.unwrap();
+    let node = cluster.get::<Node>("n3").await;
     assert!(!no_execute(&node) && ready_of(&node).status == "True");
-    assert!(is_ready(&cluster.pods().get("web").await.unwrap()));
+    assert!(is_ready(&cluster.get::<Pod>("web").await));
     // It is recorded, and nobody is woken for it.
     cluster.eventually_state("n3", "Unknown").await;
-    assert!(cluster.events(events::UNKNOWN).await.is_empty());
+    assert!(cluster.told(events::UNKNOWN).await.is_empty());
 }

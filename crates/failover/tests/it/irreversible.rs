@@ -1,14 +1,14 @@
 //! What cannot be undone: one more look before it, whose word it carries, and what it costs.
 
-use super::cluster::{CONFIRMED, Cluster, SOON, Setup, is_leaving, is_ready, no_execute};
+use super::cluster::{Cluster, Setup, is_leaving, is_ready, no_execute};
 use super::traffic::Asked;
-use super::zone::renew;
 use evenkeel_api::crd::AgentStatus;
 use evenkeel_api::names::{self, annotations};
-use evenkeel_testkit::eventually;
 use evenkeel_testkit::log::Log;
+use evenkeel_testkit::until;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt as _;
-use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 
 /// Whether a request is work on a failure, and not what runs all the time: watches, audits of quiet ones, the
@@ -32,9 +32,8 @@ async fn evicting_n_pods_costs_at_most_2_n_and_5_requests() {
     }
     let replica = cluster.controlled(Setup::default()).await;
     cluster.outside.kill("n3");
-    eventually("every pod is deleted", CONFIRMED, || async {
-        let pods = cluster.pods().list(&Default::default()).await.unwrap();
-        pods.items.iter().all(is_leaving).then_some(())
+    until("every pod is deleted", async || {
+        cluster.list::<Pod>().await.iter().all(is_leaving)
     })
     .await;
     cluster
@@ -77,14 +76,10 @@ async fn a_sign_of_life_that_the_watch_does_not_show(resource: &str, why: &str) 
     cluster.eventually_state("n3", "Dead, announced").await;
     replica.traffic.withhold(resource, "n3");
     match resource {
-        "leases" => renew(&cluster.client, names::NODE_LEASE_NAMESPACE, "n3", "n3").await,
+        "leases" => cluster.renewed("n3").await,
         "agentstatuses" => {
-            let agents: Api<AgentStatus> = Api::all(cluster.client.clone());
             let proof = json!({"spec": {"linkProofs": 1}});
-            let written = agents
-                .patch("n3", &PatchParams::default(), &Patch::Merge(proof))
-                .await;
-            written.unwrap();
+            cluster.merge::<AgentStatus>("n3", proof).await;
         }
         _ => cluster.post_status("n3").await,
     }
@@ -94,11 +89,11 @@ async fn a_sign_of_life_that_the_watch_does_not_show(resource: &str, why: &str) 
             status.latch.confirmed_at.clone()
         })
         .await;
-    eventually("the log says why the taint was refused", SOON, || async {
-        (!log.with(&["not done", "taint", why]).is_empty()).then_some(())
+    until("the log says why the taint was refused", async || {
+        !log.with(&["not done", "taint", why]).is_empty()
     })
     .await;
-    let node = cluster.nodes().get("n3").await.unwrap();
+    let node = cluster.get::<Node>("n3").await;
     assert!(!no_execute(&node));
     let ready = node.status.unwrap().conditions.unwrap_or_default();
     let unknown = ready.iter().any(|condition| condition.status == "Unknown");
@@ -106,7 +101,7 @@ async fn a_sign_of_life_that_the_watch_does_not_show(resource: &str, why: &str) 
         !unknown,
         "the stock controllers would answer with NoExecute: {ready:?}"
     );
-    assert!(!is_leaving(&cluster.pods().get("web").await.unwrap()));
+    assert!(!is_leaving(&cluster.get::<Pod>("web").await));
     let asked = replica.traffic.asked();
     assert!(
         asked
@@ -142,17 +137,15 @@ async fn a_lease_renewed_behind_a_stale_watch_stops_evictions_that_are_due() {
     cluster.pod("n3", "web", Some("ReplicaSet"), Some(6)).await;
     let replica = cluster.controlled(Setup::default()).await;
     cluster.outside.kill("n3");
-    cluster
-        .eventually_node("tainted", "n3", |node| no_execute(node).then_some(()))
-        .await;
+    cluster.until("n3", "tainted", no_execute).await;
     replica.traffic.withhold("leases", "n3");
-    renew(&cluster.client, names::NODE_LEASE_NAMESPACE, "n3", "n3").await;
-    eventually("the log says why the eviction was refused", SOON, || async {
+    cluster.renewed("n3").await;
+    until("the log says why the eviction was refused", async || {
         let why = "its Lease changed since the decision";
-        (!log.with(&["not done", "evict", why]).is_empty()).then_some(())
+        !log.with(&["not done", "evict", why]).is_empty()
     })
     .await;
-    assert!(!is_leaving(&cluster.pods().get("web").await.unwrap()));
+    assert!(!is_leaving(&cluster.get::<Pod>("web").await));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -165,7 +158,7 @@ async fn what_cannot_be_undone_carries_the_fencing_token_of_its_term() {
             ..Setup::default()
         })
         .await;
-    let lease = cluster.leases().get(names::CONTROLLER_LEASE).await.unwrap();
+    let lease = cluster.home().get::<Lease>(names::CONTROLLER_LEASE).await;
     let terms = lease
         .spec
         .as_ref()
@@ -173,13 +166,9 @@ async fn what_cannot_be_undone_carries_the_fencing_token_of_its_term() {
         .unwrap_or_default();
     let token = format!("{}/{terms}", lease.uid().unwrap());
     cluster.outside.kill("n3");
-    let node = cluster
-        .eventually_node("tainted", "n3", |node| no_execute(node).then(|| node.clone()))
-        .await;
+    let node = cluster.until("n3", "tainted", no_execute).await;
     assert_eq!(node.annotations()[annotations::FENCING_TOKEN], token);
-    let pod = cluster
-        .eventually_pod("evicted", "web", |pod| is_leaving(pod).then(|| pod.clone()))
-        .await;
+    let pod = cluster.until("web", "evicted", is_leaving).await;
     assert_eq!(pod.annotations()[annotations::FENCING_TOKEN], token);
     assert!(!is_ready(&pod));
 }

@@ -1,31 +1,25 @@
 //! The pause: Evenkeel decides, records, and changes nothing.
 
-use super::cluster::{Cluster, SOON, Setup, has_taint, is_leaving, is_ready};
+use super::cluster::{Cluster, Setup, has_taint, is_leaving, is_ready};
 use super::stock;
 use evenkeel_api::names::taints;
 use evenkeel_api::policy::ModePolicy;
-use evenkeel_testkit::eventually;
-
-fn with_webhook() -> Setup {
-    Setup {
-        webhook: Some("127.0.0.1"),
-        ..Setup::default()
-    }
-}
+use evenkeel_testkit::until;
+use k8s_openapi::api::core::v1::{Node, Pod};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pause_in_mid_cut_settles_debts_and_its_end_brings_protection_back() {
     let cluster = Cluster::start().await;
     cluster.pod("n3", "web", Some("ReplicaSet"), None).await;
-    let _replica = cluster.controlled(with_webhook()).await;
+    let _replica = cluster.controlled(Setup::with_webhook()).await;
     cluster.cut("n3").await;
     stock::mark_node(&cluster, "n3").await;
     assert!(is_ready(&stock::mark_pod(&cluster, "web").await));
 
     cluster.pause(Some("we move the switches")).await;
     cluster
-        .eventually_pod("marked, as stock would have done", "web", |pod| {
-            (!is_ready(pod)).then_some(())
+        .until("web", "marked, as stock would have done", |pod: &Pod| {
+            !is_ready(pod)
         })
         .await;
     cluster
@@ -37,15 +31,13 @@ async fn a_pause_in_mid_cut_settles_debts_and_its_end_brings_protection_back() {
 
     cluster.pause(None).await;
     cluster
-        .eventually_node("stripped again", "n3", |node| {
-            (!has_taint(node, taints::UNREACHABLE, "NoExecute")).then_some(())
+        .until("n3", "stripped again", |node: &Node| {
+            !has_taint(node, taints::UNREACHABLE, "NoExecute")
         })
         .await;
-    cluster
-        .eventually_pod("given back", "web", |pod| is_ready(pod).then_some(()))
-        .await;
-    eventually("kept ready", SOON, || async {
-        is_ready(&stock::would_mark_pod(&cluster, "web").await).then_some(())
+    cluster.ready::<Pod>("web").await;
+    until("kept ready", async || {
+        is_ready(&stock::would_mark_pod(&cluster, "web").await)
     })
     .await;
     let status = cluster.incident("n3").await.unwrap().status.unwrap();
@@ -55,14 +47,14 @@ async fn a_pause_in_mid_cut_settles_debts_and_its_end_brings_protection_back() {
 /// Nothing is changed on a dead node while Evenkeel only observes, however that was asked for.
 async fn only_observes(cluster: &Cluster) {
     cluster.pod("n3", "web", Some("ReplicaSet"), Some(0)).await;
-    let before = cluster.nodes().get("n3").await.unwrap();
+    let before = cluster.get::<Node>("n3").await;
     cluster.outside.kill("n3");
     cluster.eventually_state("n3", "Dead, confirmed").await;
     let status = cluster.incident("n3").await.unwrap().status.unwrap();
     assert!(status.decision.observed_only);
-    let after = cluster.nodes().get("n3").await.unwrap();
+    let after = cluster.get::<Node>("n3").await;
     assert_eq!(after.metadata.resource_version, before.metadata.resource_version);
-    let pod = cluster.pods().get("web").await.unwrap();
+    let pod = cluster.get::<Pod>("web").await;
     assert!(is_ready(&pod) && !is_leaving(&pod));
 }
 

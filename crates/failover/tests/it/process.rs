@@ -1,9 +1,9 @@
 //! The whole process: flags, election, admin endpoints, webhook.
 
-use super::cluster::{Cluster, SOON};
+use super::cluster::Cluster;
 use clap::Parser as _;
 use evenkeel_failover::{ControllerArgs, run};
-use evenkeel_testkit::eventually;
+use evenkeel_testkit::until;
 use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -42,11 +42,11 @@ async fn get(address: SocketAddr, path: &str) -> Option<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_process_gets_ready_leads_and_stops_when_told() {
     let cluster = Cluster::start().await;
-    let kubeconfig = cluster.serve().await;
+    let kubeconfig = cluster.kubeconfig();
     let (admin, webhook) = (free().await, free().await);
     let line = [
         "--kubeconfig",
-        kubeconfig.path().to_str().unwrap(),
+        kubeconfig.to_str().unwrap(),
         "--admin",
         &admin.to_string(),
         "--webhook-listen",
@@ -58,18 +58,16 @@ async fn the_process_gets_ready_leads_and_stops_when_told() {
     ];
     let stop = CancellationToken::new();
     let task = tokio::spawn(run(args(&line), stop.clone()));
-    eventually("ready", SOON, || async {
-        get(admin, "/readyz")
-            .await
-            .filter(|answer| answer.starts_with("HTTP/1.1 200"))
+    until("it is ready", async || {
+        let answer = get(admin, "/readyz").await;
+        answer.is_some_and(|answer| answer.starts_with("HTTP/1.1 200"))
     })
     .await;
-    cluster.ready().await;
-    eventually("leading, in metrics", SOON, || async {
-        let metrics = get(admin, "/metrics").await?;
-        (metrics.contains("evenkeel_failover_leading 1")
-            && metrics.contains("evenkeel_failover_nodes{state=\"Healthy\"} 3"))
-        .then_some(())
+    cluster.reports().await;
+    until("it leads, by its metrics", async || {
+        let metrics = get(admin, "/metrics").await.unwrap_or_default();
+        metrics.contains("evenkeel_failover_leading 1")
+            && metrics.contains("evenkeel_failover_nodes{state=\"Healthy\"} 3")
     })
     .await;
     stop.cancel();
@@ -101,15 +99,10 @@ async fn what_the_user_has_to_change_is_named() {
     );
 
     let cluster = Cluster::start().await;
-    let kubeconfig = cluster.serve().await;
+    let kubeconfig = cluster.kubeconfig();
     let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let line = [
-        "--kubeconfig",
-        kubeconfig.path().to_str().unwrap(),
-        "--admin",
-        &address,
-    ];
+    let line = ["--kubeconfig", kubeconfig.to_str().unwrap(), "--admin", &address];
     let error = run(args(&line), stop()).await.unwrap_err();
     assert!(
         error.is_config() && error.to_string().contains(&format!("--admin {address}")),

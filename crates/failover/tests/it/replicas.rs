@@ -1,32 +1,24 @@
 //! Several replicas: one leads, all protect, and each starts from what is recorded.
 
-use super::cluster::{Cluster, SOON, Setup, is_leaving, is_ready, no_execute};
+use super::cluster::{Cluster, Setup, is_leaving, is_ready, no_execute};
 use super::stock;
 use evenkeel_api::names::events;
-use evenkeel_testkit::eventually;
+use evenkeel_testkit::until;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt as _;
-
-fn elected(identity: &'static str) -> Setup {
-    Setup {
-        identity,
-        elect: true,
-        webhook: Some("127.0.0.1"),
-        ..Setup::default()
-    }
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_leader_dies_in_mid_disconnected_and_no_endpoint_is_lost() {
     let cluster = Cluster::start().await;
     cluster.pod("n3", "web", Some("ReplicaSet"), Some(0)).await;
     let readiness = cluster.watch_readiness("web").await;
-    let leader = cluster.controlled(elected("a")).await;
+    let leader = cluster.controlled(Setup::elected("a")).await;
     cluster.eventually_led_by("a").await;
     // The API server asks the webhook of the replica that came last.
-    let _other = cluster.replica(elected("b")).await;
+    let _other = cluster.replica(Setup::elected("b")).await;
     cluster.cut("n3").await;
-    eventually("the other replica keeps the pod ready", SOON, || async {
-        is_ready(&stock::would_mark_pod(&cluster, "web").await).then_some(())
+    until("the other replica keeps the pod ready", async || {
+        is_ready(&stock::would_mark_pod(&cluster, "web").await)
     })
     .await;
     leader.kill().await;
@@ -52,8 +44,8 @@ async fn the_leader_dies_in_mid_disconnected_and_no_endpoint_is_lost() {
         .filter(|row| row.event == events::DISCONNECTED);
     assert_eq!(told.count(), 1, "one incident, told once: {:?}", status.timeline);
     readiness.never_lost();
-    assert!(!is_leaving(&cluster.pods().get("web").await.unwrap()));
-    assert!(!no_execute(&cluster.nodes().get("n3").await.unwrap()));
+    assert!(!is_leaving(&cluster.get::<Pod>("web").await));
+    assert!(!no_execute(&cluster.get::<Node>("n3").await));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -61,16 +53,16 @@ async fn a_restarted_replica_protects_by_the_incident_before_it_has_evidence_of_
     let cluster = Cluster::start().await;
     cluster.pod("n3", "web", Some("ReplicaSet"), Some(0)).await;
     let readiness = cluster.watch_readiness("web").await;
-    let first = cluster.controlled(elected("a")).await;
+    let first = cluster.controlled(Setup::elected("a")).await;
     cluster.cut("n3").await;
     let before = cluster.incident("n3").await.unwrap();
     first.kill().await;
     // Nothing new comes from the zone: all that the next replica can know of the node stands in the incident.
     cluster.outside.mute();
 
-    let _second = cluster.replica(elected("b")).await;
-    eventually("the pod is kept ready", SOON, || async {
-        is_ready(&stock::would_mark_pod(&cluster, "web").await).then_some(())
+    let _second = cluster.replica(Setup::elected("b")).await;
+    until("the pod is kept ready", async || {
+        is_ready(&stock::would_mark_pod(&cluster, "web").await)
     })
     .await;
     assert!(is_ready(&stock::mark_pod(&cluster, "web").await));
@@ -87,15 +79,15 @@ async fn a_restarted_replica_protects_by_the_incident_before_it_has_evidence_of_
 async fn a_restarted_replica_does_not_take_an_isolated_node_for_dead() {
     let cluster = Cluster::start().await;
     cluster.pod("n3", "web", Some("ReplicaSet"), Some(0)).await;
-    let first = cluster.controlled(elected("a")).await;
+    let first = cluster.controlled(Setup::elected("a")).await;
     // Its peers cannot reach it, the API server can: it renews while they go on saying that it is dead.
     cluster.outside.kill("n3");
     cluster.eventually_state("n3", "Dead, announced").await;
-    super::zone::renew(&cluster.client, "kube-node-lease", "n3", "n3").await;
+    cluster.renewed("n3").await;
     cluster.eventually_state("n3", "Isolated").await;
     first.kill().await;
 
-    let _second = cluster.replica(elected("b")).await;
+    let _second = cluster.replica(Setup::elected("b")).await;
     cluster
         .eventually_incident("the new leader has looked", "n3", |status| {
             (status.decision.by == "b").then_some(())
@@ -103,7 +95,7 @@ async fn a_restarted_replica_does_not_take_an_isolated_node_for_dead() {
         .await;
     let status = cluster.incident("n3").await.unwrap().status.unwrap();
     assert_eq!(status.decision.state, "Isolated", "{:?}", status.timeline);
-    assert!(!is_leaving(&cluster.pods().get("web").await.unwrap()));
+    assert!(!is_leaving(&cluster.get::<Pod>("web").await));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -116,11 +108,11 @@ async fn leases_of_replicas_that_are_long_gone_are_removed_by_the_next_one_that_
             "metadata": {"name": format!("evenkeel-controller-replica-{replica}"), "namespace": "evenkeel-system"},
             "spec": {"holderIdentity": replica, "renewTime": format!("{renewed:.6}")},
         });
-        cluster.create(lease).await;
+        cluster.create_any(lease).await;
     }
-    let _replica = cluster.replica(elected("a")).await;
-    eventually("it shows that it works", SOON, || async {
-        (cluster.replicas().await == ["a", "killed-lately"]).then_some(())
+    let _replica = cluster.replica(Setup::elected("a")).await;
+    until("it shows that it works", async || {
+        cluster.replicas().await == ["a", "killed-lately"]
     })
     .await;
 }

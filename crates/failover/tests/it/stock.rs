@@ -1,8 +1,9 @@
 //! What the stock controllers write when a node's Lease stops, under their own names.
 
-use super::cluster::{Cluster, read};
+use super::cluster::Cluster;
 use evenkeel_api::names::conditions;
 use evenkeel_api::names::taints::UNREACHABLE;
+use evenkeel_testkit::read;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod, Taint};
 use kube::Api;

@@ -3,16 +3,8 @@
 use super::cluster::{Cluster, Setup, has_taint, is_ready};
 use super::stock;
 use evenkeel_api::names::{annotations, taints};
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt as _;
-
-fn elected(identity: &'static str) -> Setup {
-    Setup {
-        identity,
-        elect: true,
-        webhook: Some("127.0.0.1"),
-        ..Setup::default()
-    }
-}
 
 /// A node in mid-Disconnected whose pod the stock controller would have marked.
 async fn kept_from_stock(cluster: &Cluster) {
@@ -25,11 +17,11 @@ async fn kept_from_stock(cluster: &Cluster) {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_last_replica_that_stops_marks_the_pods_that_stock_would_have_marked() {
     let cluster = Cluster::start().await;
-    let last = cluster.controlled(elected("a")).await;
+    let last = cluster.controlled(Setup::elected("a")).await;
     kept_from_stock(&cluster).await;
     // At once: the stock controller marked the node a moment ago, and marks its pods no more.
     last.stop().await;
-    assert!(!is_ready(&cluster.pods().get("web").await.unwrap()));
+    assert!(!is_ready(&cluster.get::<Pod>("web").await));
     assert_eq!(cluster.replicas().await, Vec::<String>::new());
     assert_eq!(cluster.leader().await, "", "the Lease was given back");
 }
@@ -37,15 +29,15 @@ async fn the_last_replica_that_stops_marks_the_pods_that_stock_would_have_marked
 #[tokio::test(flavor = "multi_thread")]
 async fn the_last_replica_that_stops_takes_its_taints_off() {
     let cluster = Cluster::start().await;
-    let last = cluster.controlled(elected("a")).await;
+    let last = cluster.controlled(Setup::elected("a")).await;
     cluster.outside.kill("n3");
     cluster
-        .eventually_node("no new pods", "n3", |node| {
-            has_taint(node, taints::DEAD, "NoSchedule").then_some(())
+        .until("n3", "no new pods", |node: &Node| {
+            has_taint(node, taints::DEAD, "NoSchedule")
         })
         .await;
     last.stop().await;
-    let node = cluster.nodes().get("n3").await.unwrap();
+    let node = cluster.get::<Node>("n3").await;
     assert!(!has_taint(&node, taints::DEAD, "NoSchedule"));
     assert!(!node.annotations().contains_key(annotations::ADDED_TAINTS));
 }
@@ -53,34 +45,34 @@ async fn the_last_replica_that_stops_takes_its_taints_off() {
 #[tokio::test(flavor = "multi_thread")]
 async fn of_replicas_that_stop_together_the_last_one_settles() {
     let cluster = Cluster::start().await;
-    let first = cluster.controlled(elected("a")).await;
+    let first = cluster.controlled(Setup::elected("a")).await;
     cluster.eventually_led_by("a").await;
-    let second = cluster.replica(elected("b")).await;
+    let second = cluster.replica(Setup::elected("b")).await;
     kept_from_stock(&cluster).await;
     tokio::join!(first.stop(), second.stop());
-    assert!(!is_ready(&cluster.pods().get("web").await.unwrap()));
+    assert!(!is_ready(&cluster.get::<Pod>("web").await));
     assert_eq!(cluster.replicas().await, Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_last_replica_settles_though_it_did_not_lead() {
     let cluster = Cluster::start().await;
-    let first = cluster.controlled(elected("a")).await;
+    let first = cluster.controlled(Setup::elected("a")).await;
     cluster.eventually_led_by("a").await;
-    let last = cluster.replica(elected("b")).await;
+    let last = cluster.replica(Setup::elected("b")).await;
     kept_from_stock(&cluster).await;
     first.stop().await;
     last.stop().await;
-    assert!(!is_ready(&cluster.pods().get("web").await.unwrap()));
+    assert!(!is_ready(&cluster.get::<Pod>("web").await));
     assert_eq!(cluster.leader().await, "", "the Lease was given back");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replica_that_stops_while_another_one_works_leaves_everything_to_it() {
     let cluster = Cluster::start().await;
-    let first = cluster.controlled(elected("a")).await;
+    let first = cluster.controlled(Setup::elected("a")).await;
     cluster.eventually_led_by("a").await;
-    let _other = cluster.replica(elected("b")).await;
+    let _other = cluster.replica(Setup::elected("b")).await;
     kept_from_stock(&cluster).await;
     let readiness = cluster.watch_readiness("web").await;
     first.stop().await;

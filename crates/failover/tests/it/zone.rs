@@ -5,14 +5,12 @@ use super::cluster::NODES;
 use evenkeel_api::crd::ZoneHealth;
 use evenkeel_api::names;
 use evenkeel_api::zone::{NodeVerdict, VerdictKind, ZoneHealthStatus};
+use evenkeel_testkit::Cluster;
 use evenkeel_zone::keys::SigningKey;
 use evenkeel_zone::roster::{MemberId, Roster};
 use evenkeel_zone::verdict::{Health, Link};
 use evenkeel_zone::wire::{self, Answer, Ballot, Body, Facts, Header, Message, Nonce};
-use jiff::Timestamp;
-use k8s_openapi::api::coordination::v1::Lease;
-use kube::api::{Patch, PatchParams, PostParams};
-use kube::{Api, Client};
+use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -49,9 +47,9 @@ struct Script {
 pub(crate) struct Outside(Arc<Mutex<Script>>);
 
 impl Outside {
-    pub(crate) fn start(&self, client: &Client, stop: &CancellationToken) {
-        tokio::spawn(kubelets(client.clone(), self.clone(), stop.clone()));
-        tokio::spawn(reporter(client.clone(), self.clone(), stop.clone()));
+    pub(crate) fn start(&self, cluster: &Cluster, stop: &CancellationToken) {
+        tokio::spawn(kubelets(cluster.clone(), self.clone(), stop.clone()));
+        tokio::spawn(reporter(cluster.clone(), self.clone(), stop.clone()));
     }
 
     /// The kubelet renews no more.
@@ -128,35 +126,20 @@ pub(crate) fn key(node: &str) -> SigningKey {
 }
 
 /// Until the test ends, which takes the API server away.
-async fn kubelets(client: Client, outside: Outside, stop: CancellationToken) {
+async fn kubelets(cluster: Cluster, outside: Outside, stop: CancellationToken) {
+    let leases = cluster.namespaced(names::NODE_LEASE_NAMESPACE);
     let mut tick = tokio::time::interval(RENEWS);
     while stop.run_until_cancelled(tick.tick()).await.is_some() {
         for name in outside.renewing() {
-            renew(&client, names::NODE_LEASE_NAMESPACE, name, name).await;
+            leases.renew(name, name).await;
         }
     }
 }
 
-/// Renews a Lease, and makes it where it is missing.
-pub(crate) async fn renew(client: &Client, namespace: &str, name: &str, holder: &str) {
-    let leases: Api<Lease> = Api::namespaced(client.clone(), namespace);
-    let renewed = format!("{:.6}", Timestamp::now());
-    let spec = json!({"spec": {"holderIdentity": holder, "renewTime": renewed}});
-    let answer = leases
-        .patch(name, &PatchParams::default(), &Patch::Merge(&spec))
-        .await;
-    if !matches!(answer, Err(kube::Error::Api(status)) if status.code == 404) {
-        return;
-    }
-    let mut lease = spec;
-    lease["metadata"] = json!({"name": name});
-    let lease: Lease = serde_json::from_value(lease).unwrap();
-    leases.create(&PostParams::default(), &lease).await.unwrap();
-}
-
 /// Reports what is said, signed by the other two, and renews the Lease of the zone.
-async fn reporter(client: Client, outside: Outside, stop: CancellationToken) {
-    let zones: Api<ZoneHealth> = Api::all(client.clone());
+async fn reporter(cluster: Cluster, outside: Outside, stop: CancellationToken) {
+    let zones = cluster.api::<ZoneHealth>();
+    let home = cluster.namespaced(names::NAMESPACE);
     let mut tick = tokio::time::interval(REPORTS);
     let mut sequence = 0_u64;
     while stop.run_until_cancelled(tick.tick()).await.is_some() {
@@ -197,7 +180,7 @@ async fn reporter(client: Client, outside: Outside, stop: CancellationToken) {
             .patch_status(names::DEFAULT_ZONE, &PatchParams::default(), &patch)
             .await;
         let lease = format!("{}{}", names::ZONE_LEASE_PREFIX, names::DEFAULT_ZONE);
-        renew(&client, names::NAMESPACE, &lease, "n1").await;
+        home.renew(&lease, "n1").await;
     }
 }
 

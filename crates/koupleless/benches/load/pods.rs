@@ -2,9 +2,9 @@
 
 use super::bases;
 use evenkeel_api::names::koupleless::READY;
+use evenkeel_testkit::cluster::Objects as _;
 use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::PostParams;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
@@ -87,5 +87,5 @@ pub(crate) async fn create(client: &Client, name: &str, base: u16, modules: &[St
     });
     let pod: Pod = serde_json::from_value(pod).unwrap();
     let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
-    pods.create(&PostParams::default(), &pod).await.unwrap();
+    pods.add(&pod).await;
 }

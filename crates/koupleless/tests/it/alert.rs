@@ -8,7 +8,7 @@ use evenkeel_koupleless::alert::{Alerts, Options};
 use evenkeel_koupleless::core::alert::{Alert, Hook, Limits, Scene, Shape, hooks};
 use evenkeel_net::pki::{Ca, ServerNames, Validity};
 use evenkeel_net::serve::{ServerTls, serve_http, serve_https};
-use evenkeel_testkit::eventually;
+use evenkeel_testkit::{eventually, until};
 use jiff::Timestamp;
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
@@ -92,11 +92,9 @@ fn start(options: Options) -> (Alerts, CancellationToken, DropGuard) {
 }
 
 async fn counts_become(alerts: &Alerts, counts: (u64, u64)) {
-    eventually(
-        &format!("{counts:?} alerts sent and dropped"),
-        DEADLINE,
-        || async { (alerts.counts() == counts).then_some(()) },
-    )
+    until(&format!("{counts:?} alerts sent and dropped"), async || {
+        alerts.counts() == counts
+    })
     .await;
 }
 
@@ -245,13 +243,10 @@ async fn answers_that_are_not_read_to_their_end_leave_no_connection_open() {
     for base in 0..10 {
         alerts.raise(alert(Scene::BaseLost, &base.to_string()));
     }
-    eventually("all are sent or dropped", DEADLINE, || async {
+    until("all are sent or dropped", async || {
         let (sent, dropped) = alerts.counts();
-        (sent + dropped == 10).then_some(())
+        sent + dropped == 10
     })
     .await;
-    eventually("no connection is open", DEADLINE, || async {
-        (open.load(Ordering::SeqCst) == 0).then_some(())
-    })
-    .await;
+    until("no connection is open", async || open.load(Ordering::SeqCst) == 0).await;
 }

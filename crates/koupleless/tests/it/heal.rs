@@ -1,19 +1,18 @@
 //! Healings against an API server: taints, pods, disruption budgets, and the budget that replicas share.
 
-use crate::DEADLINE;
 use evenkeel_api::names::koupleless::healing::{CONFIG_MAP, ENTRIES, TAINT};
 use evenkeel_api::names::koupleless::{COMPONENT_LABEL, MODULE};
 use evenkeel_election::{FencingToken, Gate};
 use evenkeel_koupleless::core::PodRef;
 use evenkeel_koupleless::core::heal::{Note, Reading, Scene, Settings};
 use evenkeel_koupleless::heal::{Healer, Healing, Modules, Observer, Options};
-use evenkeel_testkit::{ApiServer, api_server, eventually};
+use evenkeel_testkit::objects::{is_leaving, taints};
+use evenkeel_testkit::{Cluster as Words, until};
 use evenkeel_vnode::ownership::{self, Term};
 use futures::future::{BoxFuture, FutureExt as _};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use kube::{Api, Client};
+use kube::api::DeleteParams;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -22,10 +21,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 const NAMESPACE: &str = "default";
 
-struct Cluster {
-    _server: ApiServer,
-    client: Client,
-}
+#[derive(Default)]
+struct Cluster(Words);
 
 /// One replica that heals.
 struct Replica {
@@ -68,14 +65,6 @@ impl Modules for Installed {
 }
 
 impl Cluster {
-    fn new() -> Self {
-        let server = api_server();
-        Self {
-            client: server.client(),
-            _server: server,
-        }
-    }
-
     fn replica(&self, holder: &str) -> Replica {
         let stop = CancellationToken::new();
         let notes = Arc::new(Notes::default());
@@ -93,18 +82,10 @@ impl Cluster {
             observer: Some(notes.clone()),
         };
         Replica {
-            healer: Healer::new(self.client.clone(), options, stop.clone()),
+            healer: Healer::new(self.0.client.clone(), options, stop.clone()),
             notes,
             _ends: stop.drop_guard(),
         }
-    }
-
-    fn nodes(&self) -> Api<Node> {
-        Api::all(self.client.clone())
-    }
-
-    fn pods(&self) -> Api<Pod> {
-        Api::namespaced(self.client.clone(), NAMESPACE)
     }
 
     async fn node(&self, name: &str) {
@@ -112,10 +93,7 @@ impl Cluster {
             "metadata": {"name": name, "labels": {"virtual-kubelet.koupleless.io/component": "vnode"}},
             "spec": {"taints": [{"key": "schedule.koupleless.io/virtual-node", "value": "True", "effect": "NoExecute"}]},
         });
-        self.nodes()
-            .create(&PostParams::default(), &read(node))
-            .await
-            .unwrap();
+        self.0.create::<Node>(node).await;
     }
 
     async fn pod(&self, name: &str, node: &str, labels: Value, tolerations: Value) -> PodRef {
@@ -123,18 +101,9 @@ impl Cluster {
             "metadata": {"name": name, "labels": labels},
             "spec": {"nodeName": node, "tolerations": tolerations, "containers": [{"name": "base", "image": "base"}]},
         });
-        let pod: Pod = self
-            .pods()
-            .create(&PostParams::default(), &read(pod))
-            .await
-            .unwrap();
+        let pod: Pod = self.0.create(pod).await;
         // A budget guards what runs and is ready.
-        let status =
-            json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
-        self.pods()
-            .patch_status(name, &PatchParams::default(), &Patch::Merge(status))
-            .await
-            .unwrap();
+        self.0.pod_runs(name).await;
         PodRef {
             namespace: NAMESPACE.into(),
             name: name.into(),
@@ -144,9 +113,8 @@ impl Cluster {
     }
 
     async fn taints(&self, node: &str) -> Vec<String> {
-        let node = self.nodes().get(node).await.unwrap();
-        let taints = node.spec.unwrap_or_default().taints.unwrap_or_default();
-        taints.into_iter().map(|taint| taint.key).collect()
+        let node = self.0.get(node).await;
+        taints(&node).into_iter().map(|(key, _)| key.to_owned()).collect()
     }
 
     async fn is_tainted(&self, node: &str) -> bool {
@@ -154,18 +122,15 @@ impl Cluster {
     }
 
     async fn becomes(&self, node: &str, tainted: bool) {
-        eventually(
-            &format!("the taint of {node} to be {tainted}"),
-            DEADLINE,
-            || async { (self.is_tainted(node).await == tainted).then_some(()) },
-        )
+        until(&format!("the taint of {node} to be {tainted}"), async || {
+            self.is_tainted(node).await == tainted
+        })
         .await;
     }
 
     /// Who has a permit in the budget.
     async fn permits(&self) -> Vec<String> {
-        let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), NAMESPACE);
-        let Some(map) = maps.get_opt(CONFIG_MAP).await.unwrap() else {
+        let Some(map) = self.0.find::<ConfigMap>(CONFIG_MAP).await else {
             return Vec::new();
         };
         let entries: Value = serde_json::from_str(&map.data.unwrap()[ENTRIES]).unwrap();
@@ -173,8 +138,8 @@ impl Cluster {
     }
 
     async fn permits_become(&self, permits: &[&str]) {
-        eventually(&format!("permits to be {permits:?}"), DEADLINE, || async {
-            (self.permits().await == permits).then_some(())
+        until(&format!("permits to be {permits:?}"), async || {
+            self.permits().await == permits
         })
         .await;
     }
@@ -182,20 +147,16 @@ impl Cluster {
     /// What the cluster's own controller does where a taint is set.
     async fn evict_for_taint(&self, pod: &str) {
         let params = DeleteParams::default().grace_period(0);
-        self.pods().delete(pod, &params).await.unwrap();
+        self.0.api::<Pod>().delete(pod, &params).await.unwrap();
     }
 
     /// Sets how many disruptions a budget allows, which in a cluster its controller does.
     async fn allow(&self, budget: &str, disruptions: i32) {
-        let budgets: Api<PodDisruptionBudget> = Api::namespaced(self.client.clone(), NAMESPACE);
-        let status = json!({"status": {
+        let status = json!({
             "observedGeneration": 1, "disruptionsAllowed": disruptions,
             "currentHealthy": 1, "desiredHealthy": 1 - disruptions, "expectedPods": 1,
-        }});
-        budgets
-            .patch_status(budget, &PatchParams::default(), &Patch::Merge(status))
-            .await
-            .unwrap();
+        });
+        self.0.merge_status::<PodDisruptionBudget>(budget, status).await;
     }
 }
 
@@ -212,22 +173,18 @@ impl Replica {
         term: Term,
     ) -> (Healing, Arc<Installed>) {
         let installed = Arc::new(Installed::default());
-        let bases = Some(cluster.client.clone());
+        let bases = Some(cluster.0.client.clone());
         let healing = self.healer.base(node, bases, installed.clone(), term);
         healing.base(false, pod.cloned());
         (healing, installed)
     }
 
     async fn tells(&self, node: &str, scene: Scene) {
-        eventually(&format!("{scene:?} of {node}"), DEADLINE, || async {
-            self.notes.of(node).contains(&scene).then_some(())
+        until(&format!("{scene:?} of {node}"), async || {
+            self.notes.of(node).contains(&scene)
         })
         .await;
     }
-}
-
-fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
-    serde_json::from_value(value).unwrap()
 }
 
 /// Three readings of a full metaspace.
@@ -248,7 +205,7 @@ fn reads(healing: &Healing, percent: u64) {
 
 #[tokio::test]
 async fn an_overloaded_base_is_drained_and_replaced_when_its_disruption_budget_allows() {
-    let cluster = Cluster::new();
+    let cluster = Cluster::default();
     cluster.node("vnode.a").await;
     let everything = json!([{"operator": "Exists"}]);
     cluster
@@ -260,12 +217,9 @@ async fn an_overloaded_base_is_drained_and_replaced_when_its_disruption_budget_a
     let base = cluster
         .pod("base", "worker", json!({"app": "base"}), json!([]))
         .await;
-    let budgets: Api<PodDisruptionBudget> = Api::namespaced(cluster.client.clone(), NAMESPACE);
+
     let budget = json!({"metadata": {"name": "base"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "base"}}}});
-    budgets
-        .create(&PostParams::default(), &read(budget))
-        .await
-        .unwrap();
+    cluster.0.create::<PodDisruptionBudget>(budget).await;
     cluster.allow("base", 0).await;
 
     let replica = cluster.replica("x");
@@ -281,12 +235,10 @@ async fn an_overloaded_base_is_drained_and_replaced_when_its_disruption_budget_a
     fills(&healing);
     // Refused, and the pod is untouched.
     replica.tells("vnode.a", Scene::Held).await;
-    let pod = cluster.pods().get("base").await.unwrap();
-    assert!(pod.metadata.deletion_timestamp.is_none());
+    assert!(!is_leaving(&cluster.0.get("base").await));
     cluster.allow("base", 1).await;
     replica.tells("vnode.a", Scene::Replacing).await;
-    let pod = cluster.pods().get_opt("base").await.unwrap();
-    assert!(pod.is_none_or(|pod| pod.metadata.deletion_timestamp.is_some()));
+    assert!(cluster.0.find("base").await.as_ref().is_none_or(is_leaving));
     assert!(cluster.is_tainted("vnode.a").await);
     healing.base(
         false,
@@ -304,24 +256,15 @@ async fn an_overloaded_base_is_drained_and_replaced_when_its_disruption_budget_a
     );
     let told = replica.notes.of("vnode.a");
     assert_eq!(told.last(), Some(&Scene::Ended), "{told:?}");
-    let events: Api<k8s_openapi::api::core::v1::Event> = Api::all(cluster.client.clone());
-    eventually("Events about the node", DEADLINE, || async {
-        let events = events.list(&ListParams::default()).await.unwrap();
-        let reasons: Vec<_> = events
-            .iter()
-            .filter_map(|event| event.reason.as_deref())
-            .collect();
-        ["MetaspaceOverload", "HealingBegun", "HealingEnded"]
-            .iter()
-            .all(|reason| reasons.contains(reason))
-            .then_some(())
-    })
-    .await;
+
+    for reason in ["MetaspaceOverload", "HealingBegun", "HealingEnded"] {
+        cluster.0.event("vnode.a", reason, "").await;
+    }
 }
 
 #[tokio::test]
 async fn a_base_whose_pod_was_replaced_meanwhile_is_not_evicted_again() {
-    let cluster = Cluster::new();
+    let cluster = Cluster::default();
     cluster.node("vnode.a").await;
     let base = cluster.pod("base", "worker", json!({}), json!([])).await;
     let replica = cluster.replica("x");
@@ -331,8 +274,8 @@ async fn a_base_whose_pod_was_replaced_meanwhile_is_not_evicted_again() {
     };
     let (healing, installed) = replica.base(&cluster, "vnode.a", Some(&old));
     fills(&healing);
-    eventually("the uninstall", DEADLINE, || async {
-        (installed.asked.load(Ordering::SeqCst) > 0).then_some(())
+    until("the uninstall", async || {
+        installed.asked.load(Ordering::SeqCst) > 0
     })
     .await;
     fills(&healing);
@@ -340,13 +283,12 @@ async fn a_base_whose_pod_was_replaced_meanwhile_is_not_evicted_again() {
     replica.tells("vnode.a", Scene::Uninstalled).await;
     healing.base(false, Some(base));
     cluster.becomes("vnode.a", false).await;
-    let pod = cluster.pods().get("base").await.unwrap();
-    assert!(pod.metadata.deletion_timestamp.is_none());
+    assert!(!is_leaving(&cluster.0.get("base").await));
 }
 
 #[tokio::test]
 async fn replicas_share_one_budget() {
-    let cluster = Cluster::new();
+    let cluster = Cluster::default();
     cluster.node("vnode.a").await;
     cluster.node("vnode.b").await;
     let (one, other) = (cluster.replica("x"), cluster.replica("y"));
@@ -365,7 +307,7 @@ async fn replicas_share_one_budget() {
 
 #[tokio::test]
 async fn nothing_is_done_for_a_node_that_another_replica_may_serve() {
-    let cluster = Cluster::new();
+    let cluster = Cluster::default();
     cluster.node("vnode.a").await;
     cluster.node("vnode.b").await;
     let replica = cluster.replica("x");
@@ -391,7 +333,7 @@ async fn nothing_is_done_for_a_node_that_another_replica_may_serve() {
 
 #[tokio::test]
 async fn however_many_replicas_ask_at_once_only_one_base_is_tainted() {
-    let cluster = Cluster::new();
+    let cluster = Cluster::default();
     let nodes = ["vnode.a", "vnode.b", "vnode.c", "vnode.d", "vnode.e"];
     for node in nodes {
         cluster.node(node).await;
@@ -408,8 +350,8 @@ async fn however_many_replicas_ask_at_once_only_one_base_is_tainted() {
         let of = |(replica, node): &(&Replica, &str)| replica.notes.of(node).contains(&scene);
         replicas.iter().zip(nodes).filter(of).count()
     };
-    eventually("all but one to be held", DEADLINE, || async {
-        (told(Scene::Held) == 4 && told(Scene::Begun) == 1).then_some(())
+    until("all but one to be held", async || {
+        told(Scene::Held) == 4 && told(Scene::Begun) == 1
     })
     .await;
     let mut tainted = 0;
@@ -421,18 +363,14 @@ async fn however_many_replicas_ask_at_once_only_one_base_is_tainted() {
 
 #[tokio::test]
 async fn a_node_that_is_gone_leaves_its_place_to_others() {
-    let cluster = Cluster::new();
+    let cluster = Cluster::default();
     cluster.node("vnode.a").await;
     cluster.node("vnode.b").await;
     let replica = cluster.replica("x");
     let (first, _) = replica.base(&cluster, "vnode.a", None);
     fills(&first);
     cluster.becomes("vnode.a", true).await;
-    cluster
-        .nodes()
-        .delete("vnode.a", &DeleteParams::default())
-        .await
-        .unwrap();
+    cluster.0.delete::<Node>("vnode.a").await;
     first.gone();
     cluster.permits_become(&[]).await;
     let (second, _) = replica.base(&cluster, "vnode.b", None);
@@ -442,7 +380,7 @@ async fn a_node_that_is_gone_leaves_its_place_to_others() {
 
 #[tokio::test]
 async fn another_replica_goes_on_where_the_first_one_stopped() {
-    let cluster = Cluster::new();
+    let cluster = Cluster::default();
     cluster.node("vnode.a").await;
     cluster
         .pod("module", "vnode.a", json!({COMPONENT_LABEL: MODULE}), json!([]))
@@ -467,16 +405,15 @@ async fn another_replica_goes_on_where_the_first_one_stopped() {
 
 #[tokio::test]
 async fn a_budget_that_cannot_be_read_heals_nobody() {
-    let cluster = Cluster::new();
+    let cluster = Cluster::default();
     cluster.node("vnode.a").await;
-    let maps: Api<ConfigMap> = Api::namespaced(cluster.client.clone(), NAMESPACE);
     let map = json!({"metadata": {"name": CONFIG_MAP}, "data": {ENTRIES: "all of them"}});
-    maps.create(&PostParams::default(), &read(map)).await.unwrap();
+    cluster.0.create::<ConfigMap>(map).await;
     let replica = cluster.replica("x");
     let (healing, _) = replica.base(&cluster, "vnode.a", None);
     fills(&healing);
     replica.tells("vnode.a", Scene::Held).await;
     assert!(!cluster.is_tainted("vnode.a").await);
-    maps.delete(CONFIG_MAP, &DeleteParams::default()).await.unwrap();
+    cluster.0.delete::<ConfigMap>(CONFIG_MAP).await;
     cluster.becomes("vnode.a", true).await;
 }

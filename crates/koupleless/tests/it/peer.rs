@@ -1,48 +1,30 @@
 //! Peer Deployments and baselines against an API server.
 
-use crate::DEADLINE;
 use evenkeel_election::Config;
 use evenkeel_koupleless::baseline::{AnswerError, Baseline, Deployments, Publisher, answer};
 use evenkeel_koupleless::core::baseline::BaselineEntry;
 use evenkeel_koupleless::core::profile::KOUPLELESS;
 use evenkeel_koupleless::core::{Base, Connection, Endpoint, Identity};
 use evenkeel_koupleless::peer::{self, Options};
-use evenkeel_testkit::{ApiServer, api_server, eventually};
+use evenkeel_testkit::{Cluster as Words, until};
 use futures::future::{BoxFuture, FutureExt as _};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use kube::{Api, Client, ResourceExt as _};
-use serde::de::DeserializeOwned;
+use kube::ResourceExt as _;
 use serde_json::{Value, json};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-struct Cluster {
-    _server: ApiServer,
-    client: Client,
-}
-
-fn read<T: DeserializeOwned>(value: Value) -> T {
-    serde_json::from_value(value).unwrap()
-}
+struct Cluster(Words);
 
 impl Cluster {
     async fn new() -> Self {
-        let server = api_server();
-        let client = server.client();
-        let namespaces: Api<Namespace> = Api::all(client.clone());
-        let namespace = read(json!({"metadata": {"name": "evenkeel"}}));
-        namespaces
-            .create(&PostParams::default(), &namespace)
-            .await
-            .unwrap();
-        Self {
-            _server: server,
-            client,
-        }
+        let words = Words::new();
+        let namespace = json!({"metadata": {"name": "evenkeel"}});
+        words.create::<Namespace>(namespace).await;
+        Self(words)
     }
 
     fn keep_peers(&self, identity: &str, grace: Duration) -> DropGuard {
@@ -54,41 +36,22 @@ impl Cluster {
             election: Config::new(identity),
         };
         tokio::spawn(peer::run(
-            self.client.clone(),
-            self.client.clone(),
+            self.0.client.clone(),
+            self.0.client.clone(),
             options,
             stop.clone(),
         ));
         stop.drop_guard()
     }
 
-    fn pods(&self) -> Api<Pod> {
-        Api::default_namespaced(self.client.clone())
-    }
-
-    fn deployments(&self) -> Api<Deployment> {
-        Api::default_namespaced(self.client.clone())
-    }
-
     async fn node(&self, name: &str, env: &str) {
-        let nodes: Api<Node> = Api::all(self.client.clone());
         let node = json!({"metadata": {"name": name, "labels": {
             "virtual-kubelet.koupleless.io/component": "vnode",
             "virtual-kubelet.koupleless.io/env": env,
             "base.koupleless.io/cluster-name": "c",
         }}});
-        nodes.create(&PostParams::default(), &read(node)).await.unwrap();
-        self.ready(name, "True").await;
-    }
-
-    async fn ready(&self, name: &str, status: &str) {
-        let nodes: Api<Node> = Api::all(self.client.clone());
-        let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        let patch = json!({"status": {"conditions": [{"type": "Ready", "status": status, "lastTransitionTime": now}]}});
-        nodes
-            .patch_status(name, &PatchParams::default(), &Patch::Merge(patch))
-            .await
-            .unwrap();
+        self.0.create::<Node>(node).await;
+        self.0.node_becomes(name, "True").await;
     }
 
     async fn deployment(&self, name: &str, labels: Value, replicas: i32) {
@@ -110,10 +73,7 @@ impl Cluster {
             "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}},
                 "template": {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container]}}},
         });
-        self.deployments()
-            .create(&PostParams::default(), &read(deployment))
-            .await
-            .unwrap();
+        self.0.create::<Deployment>(deployment).await;
     }
 
     async fn pod(&self, name: &str, app: &str, node: &str) {
@@ -121,22 +81,19 @@ impl Cluster {
             "metadata": {"name": name, "labels": {"app": app}},
             "spec": {"nodeName": node, "containers": [{"name": "m", "image": "http://jars/m.jar"}]},
         });
-        self.pods()
-            .create(&PostParams::default(), &read(pod))
-            .await
-            .unwrap();
+        self.0.create::<Pod>(pod).await;
     }
 
     async fn replicas_become(&self, name: &str, replicas: i32) {
-        eventually(&format!("{replicas} replicas of {name}"), DEADLINE, || async {
-            let deployment = self.deployments().get(name).await.unwrap();
-            (deployment.spec.unwrap().replicas == Some(replicas)).then_some(())
-        })
-        .await;
+        let what = format!("has {replicas} replicas");
+        let so = |deployment: &Deployment| {
+            deployment.spec.as_ref().and_then(|spec| spec.replicas) == Some(replicas)
+        };
+        self.0.until(name, &what, so).await;
     }
 
     async fn cost(&self, pod: &str) -> Option<String> {
-        let pod = self.pods().get(pod).await.unwrap();
+        let pod: Pod = self.0.get(pod).await;
         pod.annotations()
             .get("controller.kubernetes.io/pod-deletion-cost")
             .cloned()
@@ -160,16 +117,16 @@ async fn replicas_follow_bases_and_the_pods_of_lost_bases_go_first() {
     cluster.pod("m-b", "m", "b").await;
     let _keeper = cluster.keep_peers("x", Duration::ZERO);
     cluster.replicas_become("m", 3).await;
-    cluster.ready("b", "Unknown").await;
+    cluster.0.node_becomes("b", "Unknown").await;
     cluster.replicas_become("m", 2).await;
     // Set before the replicas were.
     assert_eq!(cluster.cost("m-b").await.as_deref(), Some("-2147483647"));
     assert_eq!(cluster.cost("m-a").await, None);
-    cluster.ready("b", "True").await;
+    cluster.0.node_becomes("b", "True").await;
     cluster.replicas_become("m", 3).await;
     assert_eq!(cluster.cost("m-b").await, None);
     for name in ["own", "other"] {
-        let deployment = cluster.deployments().get(name).await.unwrap();
+        let deployment = cluster.0.get::<Deployment>(name).await;
         assert_eq!(deployment.spec.unwrap().replicas, Some(7));
     }
 }
@@ -184,9 +141,8 @@ async fn replicas_come_and_go_with_bases_from_none_to_none() {
     cluster.replicas_become("m", 1).await;
     cluster.node("b", "dev").await;
     cluster.replicas_become("m", 2).await;
-    let nodes: Api<Node> = Api::all(cluster.client.clone());
     for (gone, left) in [("a", 1), ("b", 0)] {
-        nodes.delete(gone, &DeleteParams::default()).await.unwrap();
+        cluster.0.delete::<Node>(gone).await;
         cluster.replicas_become("m", left).await;
     }
 }
@@ -199,7 +155,7 @@ async fn a_short_silence_changes_nothing_and_a_longer_one_does_without_any_event
     cluster.deployment("m", json!({}), 0).await;
     let _keeper = cluster.keep_peers("x", Duration::from_secs(3));
     cluster.replicas_become("m", 2).await;
-    cluster.ready("b", "Unknown").await;
+    cluster.0.node_becomes("b", "Unknown").await;
     // One that comes meanwhile shows that the other still counts.
     cluster.node("d", "dev").await;
     cluster.replicas_become("m", 3).await;
@@ -270,7 +226,7 @@ async fn a_base_on_mqtt_is_told_of_its_clusters_modules() {
         .await;
     let stop = CancellationToken::new();
     let _ends = stop.clone().drop_guard();
-    let known = Deployments::watch(cluster.client.clone(), "dev", &KOUPLELESS, stop);
+    let known = Deployments::watch(cluster.0.client.clone(), "dev", &KOUPLELESS, stop);
     let broker = Broker::default();
     broker.fails.store(1, Ordering::SeqCst);
     let told = answer(&*known, &broker, &base(Connection::Mqtt)).await.unwrap();
@@ -286,13 +242,9 @@ async fn a_base_on_mqtt_is_told_of_its_clusters_modules() {
             .unwrap(),
         0
     );
-    cluster
-        .deployments()
-        .delete("m", &DeleteParams::default())
-        .await
-        .unwrap();
-    eventually("the baseline to be empty", DEADLINE, || async {
-        known.of(Some("c")).is_empty().then_some(())
+    cluster.0.delete::<Deployment>("m").await;
+    until("the baseline to be empty", async || {
+        known.of(Some("c")).is_empty()
     })
     .await;
 }

@@ -4,9 +4,10 @@ use super::super::{Node, Settings, router};
 use super::peer;
 use axum::body::Body;
 use evenkeel_net::serve::PeerIdentity;
-use evenkeel_testkit::{ApiServer, Options, api_server_with};
+use evenkeel_testkit::cluster::Objects as _;
+use evenkeel_testkit::{ApiServer, Cluster, Options, api_server_with};
 use http::Request;
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::Api;
 use kube::api::PostParams;
 use rstest::rstest;
@@ -49,8 +50,7 @@ async fn cluster() -> ApiServer {
         tokens: USERS.iter().map(|(name, ..)| token(name)).collect(),
         ..Options::default()
     });
-    let roles: Api<ClusterRole> = Api::all(api.client());
-    let bindings: Api<ClusterRoleBinding> = Api::all(api.client());
+    let cluster = Cluster::of(&api);
     for (name, resources, verbs, names) in USERS {
         if resources.is_empty() {
             continue;
@@ -59,21 +59,7 @@ async fn cluster() -> ApiServer {
         if !names.is_empty() {
             rule["resourceNames"] = json!(names);
         }
-        let role = json!({"metadata": {"name": name}, "rules": [rule]});
-        let binding = json!({
-            "metadata": {"name": name},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
-            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name}],
-        });
-        let post = PostParams::default();
-        roles
-            .create(&post, &serde_json::from_value(role).unwrap())
-            .await
-            .unwrap();
-        bindings
-            .create(&post, &serde_json::from_value(binding).unwrap())
-            .await
-            .unwrap();
+        cluster.grant(name, json!([rule])).await;
     }
     api
 }
@@ -358,9 +344,8 @@ async fn a_door_knows_its_clients_by_the_published_authority() {
     use super::super::listeners::{Listeners, Settings as At};
     use super::super::tls::clients::follow_config_map;
     use evenkeel_net::serve::ServerTls;
-    use evenkeel_testkit::eventually;
+    use evenkeel_testkit::until;
     use k8s_openapi::api::core::v1::ConfigMap;
-    use std::time::Duration;
 
     let api = cluster().await;
     let serving = peer::ca("serving");
@@ -399,10 +384,10 @@ async fn a_door_knows_its_clients_by_the_published_authority() {
         .is_none()
     {
         let map = serde_json::from_value(map).unwrap();
-        maps.create(&PostParams::default(), &map).await.unwrap();
+        maps.add(&map).await;
     }
-    eventually("the authority is trusted", Duration::from_secs(20), || async {
-        (status(admin()).await == Some(200)).then_some(())
+    until("the authority is trusted", async || {
+        status(admin()).await == Some(200)
     })
     .await;
     assert_eq!(status(peer::Credential::Nothing).await, Some(401));

@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::routing::get as route;
 use axum::{Extension, Router};
 use evenkeel_net::serve::ServerTls;
-use evenkeel_testkit::eventually;
+use evenkeel_testkit::{ends, eventually};
 use futures::{StreamExt as _, stream};
 use http_body_util::BodyExt as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -55,9 +55,7 @@ async fn each_door_is_its_nodes_and_closes_alone() {
     assert!(endless.frame().await.unwrap().is_ok());
     listeners.close("one");
     // What does not end by itself is cut.
-    let rest = tokio::time::timeout(DEADLINE, endless.frame())
-        .await
-        .expect("it is cut");
+    let rest = ends("it is cut", endless.frame()).await;
     assert!(!matches!(rest, Some(Ok(_))), "{rest:?}");
     assert!(!connects(one, &ca).await);
     assert_eq!(text(&at_two, "/who").await.as_deref(), Some("two"));
@@ -65,9 +63,7 @@ async fn each_door_is_its_nodes_and_closes_alone() {
     listeners.close("one");
 
     shutdown.cancel();
-    tokio::time::timeout(DEADLINE, listeners.closed())
-        .await
-        .expect("they close");
+    ends("they close", listeners.closed()).await;
     assert!(!connects(two, &ca).await);
 }
 

@@ -7,17 +7,16 @@ use super::super::tls::signed::{self, follow};
 use super::super::{Settings, router};
 use super::peer::connects;
 use evenkeel_net::serve::ServerTls;
-use evenkeel_testkit::{ApiServer, Options, api_server_with, eventually};
+use evenkeel_testkit::cluster::Objects as _;
+use evenkeel_testkit::{ApiServer, Options, api_server_with, until};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
-use kube::api::{LogParams, Patch, PatchParams, PostParams};
+use kube::api::{LogParams, Patch, PatchParams};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-
-const DEADLINE: Duration = Duration::from_secs(20);
 
 /// A node `n` with its kubelet at a listener whose certificate the API server signs, and pod `default/web` on it.
 async fn served(api: &ApiServer, shutdown: &CancellationToken) {
@@ -45,10 +44,7 @@ async fn served(api: &ApiServer, shutdown: &CancellationToken) {
 
     let nodes: Api<Node> = Api::all(api.client());
     let node = json!({"metadata": {"name": "n"}});
-    nodes
-        .create(&PostParams::default(), &serde_json::from_value(node).unwrap())
-        .await
-        .unwrap();
+    nodes.add(&serde_json::from_value(node).unwrap()).await;
     let status = json!({"status": {
         "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": address.port()}},
@@ -62,11 +58,9 @@ async fn served(api: &ApiServer, shutdown: &CancellationToken) {
         "metadata": {"name": "web"},
         "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}, {"name": "new", "image": "i"}]},
     });
-    pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap())
-        .await
-        .unwrap();
-    eventually("the certificate is served", DEADLINE, || async {
-        connects(address, api.ca()).await.then_some(())
+    pods.add(&serde_json::from_value(pod).unwrap()).await;
+    until("the certificate is served", async || {
+        connects(address, api.ca()).await
     })
     .await;
 }

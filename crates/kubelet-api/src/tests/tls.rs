@@ -8,12 +8,13 @@ use axum::extract::Extension;
 use axum::routing::get as route;
 use evenkeel_net::pki::{Ca, Validity};
 use evenkeel_net::serve::{PeerIdentity, ServerTls};
-use evenkeel_testkit::{ApiServer, api_server, eventually};
+use evenkeel_testkit::cluster::Objects as _;
+use evenkeel_testkit::{ApiServer, api_server, eventually, until};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::api::{ListParams, Patch, PatchParams};
 use rcgen::{CertificateSigningRequestParams, Issuer, KeyPair};
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -78,8 +79,8 @@ async fn files_are_read_again_and_half_a_pair_changes_nothing() {
     let shutdown = CancellationToken::new();
     let following = tokio::spawn(files.clone().follow(tls.clone(), served, OFTEN, shutdown.clone()));
     std::fs::write(&files.key, &half.key_pem).unwrap();
-    eventually("the new certificate is served", DEADLINE, || async {
-        connects(address, &new).await.then_some(())
+    until("the new certificate is served", async || {
+        connects(address, &new).await
     })
     .await;
     assert!(!connects(address, &old).await);
@@ -111,8 +112,8 @@ async fn the_authority_of_clients_is_read_again_and_nonsense_changes_nothing() {
     let shutdown = CancellationToken::new();
     let following = tokio::spawn(follow_file(path.clone(), tls, trusted, OFTEN, shutdown.clone()));
     std::fs::write(&path, new.certificate_pem()).unwrap();
-    eventually("the new authority is trusted", DEADLINE, || async {
-        (known(&new).await.as_deref() == Some("true")).then_some(())
+    until("the new authority is trusted", async || {
+        known(&new).await.as_deref() == Some("true")
     })
     .await;
     // A certificate that nobody vouches for any more ends in the handshake.
@@ -216,8 +217,8 @@ impl Signing {
     }
 
     async fn served(&self) {
-        eventually("the certificate is served", DEADLINE, || async {
-            connects(self.address, self.api.ca()).await.then_some(())
+        until("the certificate is served", async || {
+            connects(self.address, self.api.ca()).await
         })
         .await;
     }
@@ -312,10 +313,7 @@ async fn a_secret_keeps_certificates_of_several_processes_and_their_next_lives_a
         ..Secret::default()
     };
     secret.metadata.name = Some("serving".to_owned());
-    secrets(&api)
-        .create(&PostParams::default(), &secret)
-        .await
-        .unwrap();
+    secrets(&api).add(&secret).await;
 
     let first = Signing::start(api.clone(), Some(in_a_secret()), &["127.0.0.1"]);
     first.sign(&first.pending(1).await, validity()).await;

@@ -7,7 +7,7 @@ use evenkeel_lab::{
     running::Lab,
     scenario::{StockTimers, layout::Layout},
 };
-use evenkeel_testkit::eventually;
+use evenkeel_testkit::{eventually, until};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{
     Api, ResourceExt,
@@ -131,10 +131,7 @@ async fn a_frozen_machine_answers_nobody_and_goes_on_where_it_was() {
 
     // By itself, too.
     lab.inflict(&stall("shore-1", 200)).await.unwrap();
-    eventually("it goes on", SOON, || async {
-        trouble(&lab, 0).is_empty().then_some(())
-    })
-    .await;
+    until("it goes on", async || trouble(&lab, 0).is_empty()).await;
 
     // A machine that loses its power while it stands still, and a lab that ends while one does.
     lab.inflict(&stall("shore-2", LONG)).await.unwrap();

@@ -3,12 +3,10 @@
 use crate::running::{SOON, heal, kill, program, settings};
 use evenkeel_lab::{control::Fault, running::Lab, switch::links::Way};
 use evenkeel_net::client::ClientArgs;
-use evenkeel_testkit::eventually;
+use evenkeel_testkit::cluster::Objects as _;
+use evenkeel_testkit::{eventually, until};
 use k8s_openapi::api::core::v1::{ContainerStatus, Node, Pod};
-use kube::{
-    Api,
-    api::{DeleteParams, LogParams},
-};
+use kube::{Api, api::LogParams};
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -123,9 +121,9 @@ async fn a_kubelet_is_reached_across_its_cloud_link_and_its_containers_go_with_t
 
     // Half a second, as a well-behaved container needs, and not its grace period of 30 s.
     let began = Instant::now();
-    pods.delete("talker", &DeleteParams::default()).await.unwrap();
-    eventually("the pod is gone", Duration::from_secs(25), || async {
-        pods.get_opt("talker").await.unwrap().is_none().then_some(())
+    pods.remove("talker").await;
+    until("the pod is gone", async || {
+        pods.get_opt("talker").await.unwrap().is_none()
     })
     .await;
     assert!(began.elapsed() >= Duration::from_millis(500));

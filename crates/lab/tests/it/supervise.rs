@@ -26,12 +26,7 @@ fn shell(place: &Path, script: &str) -> ChildSpec {
 
 /// Waits for a state and returns it.
 async fn becomes(child: &Supervised, what: &str, wanted: impl Fn(&ChildState) -> bool) -> ChildState {
-    let mut states = child.watch();
-    let found = tokio::time::timeout(SOON, states.wait_for(wanted)).await;
-    found
-        .unwrap_or_else(|_| panic!("not {what}, but {:?}", child.state()))
-        .unwrap()
-        .clone()
+    evenkeel_testkit::becomes(what, SOON, child.watch(), wanted).await
 }
 
 fn pid(state: &ChildState) -> u32 {
@@ -170,7 +165,7 @@ async fn children_do_not_outlive_a_lab_that_is_killed() {
             .filter(|text| text.contains("the lab is gone"))
     })
     .await;
-    evenkeel_testkit::eventually("nothing left", SOON, || async { is_gone(child).then_some(()) }).await;
+    evenkeel_testkit::until("nothing left", async || is_gone(child)).await;
 }
 
 #[tokio::test]
@@ -203,10 +198,7 @@ async fn a_dropped_handle_ends_the_child() {
     let child = Supervised::start(shell(place.path(), "exec sleep 1000"), CancellationToken::new()).unwrap();
     let running = pid(&child.state());
     drop(child);
-    evenkeel_testkit::eventually("the child's end", SOON, || async {
-        is_gone(running).then_some(())
-    })
-    .await;
+    evenkeel_testkit::until("the child's end", async || is_gone(running)).await;
 }
 
 #[tokio::test]
@@ -225,7 +217,7 @@ async fn a_child_that_ignores_the_request_is_killed() {
     .await;
     let running = pid(&child.state());
     stop.cancel();
-    tokio::time::timeout(SOON, child.stopped()).await.unwrap();
+    evenkeel_testkit::ends("it ends", child.stopped()).await;
     assert!(is_gone(running));
 }
 

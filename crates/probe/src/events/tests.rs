@@ -2,6 +2,7 @@ use super::queue::Queue;
 use super::*;
 use crate::core::Kind;
 use crate::core::Outcome;
+use evenkeel_testkit::cluster::Objects as _;
 use evenkeel_testkit::{ApiServer, Options, api_server, api_server_with, eventually};
 use k8s_openapi::api::core::v1::Event as Object;
 use kube::Api;
@@ -156,7 +157,7 @@ async fn an_event_that_somebody_deleted_is_made_again_with_its_count() {
     sink.record(about("side", Role::Sidecar), unhealthy("x"));
     let made = listed(&api, 1, 1).await.remove(0);
     let name = made.metadata.name.unwrap();
-    events(&api).delete(&name, &Default::default()).await.unwrap();
+    events(&api).remove(&name).await;
     sink.record(about("side", Role::Sidecar), unhealthy("x"));
     let again = listed(&api, 1, 2).await.remove(0);
     assert_eq!(

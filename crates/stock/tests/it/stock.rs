@@ -1,17 +1,14 @@
 //! The stand-in for the stock controllers against the embedded API server, with shortened timers.
 
 use clap::Parser;
-use evenkeel_apiserver::{ApiServer, Options};
 use evenkeel_net::admin::Admin;
 use evenkeel_stock::{NodeLifecycleArgs, process};
-use evenkeel_testkit::eventually;
+use evenkeel_testkit::objects::{condition, is_leaving, taints};
+use evenkeel_testkit::{Cluster, Options, ends, until};
 use jiff::Timestamp;
-use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
-use kube::{Api, Client, ResourceExt as _};
-use serde::de::DeserializeOwned;
+use kube::api::ListParams;
+use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -19,7 +16,6 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-const SOON: Duration = Duration::from_secs(20);
 const STAND_IN: &str = "stand-in";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
@@ -30,7 +26,7 @@ struct Command {
 }
 
 struct Stock {
-    client: Client,
+    cluster: Cluster,
     silent: Arc<Mutex<BTreeSet<String>>>,
     stop: CancellationToken,
     control: JoinHandle<()>,
@@ -52,34 +48,23 @@ fn rights() -> Value {
 impl Stock {
     /// Nodes that renew their Leases, and the stand-in with a grace of 2 s and tolerations of 1 s.
     async fn start(nodes: &[&str]) -> Self {
-        evenkeel_net::init_crypto();
-        let options = Options {
+        let cluster = Cluster::with(Options {
             default_unreachable_toleration_seconds: 1,
             ..Options::default()
-        };
-        let server = ApiServer::new(options).unwrap();
-        let client = server.client();
-        let role: ClusterRole = read(json!({"metadata": {"name": STAND_IN}, "rules": rights()}));
-        Api::<ClusterRole>::all(client.clone())
-            .create(&PostParams::default(), &role)
-            .await
-            .unwrap();
-        let binding: ClusterRoleBinding = read(json!({
-            "metadata": {"name": STAND_IN},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": STAND_IN},
-            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": STAND_IN}],
-        }));
-        Api::<ClusterRoleBinding>::all(client.clone())
-            .create(&PostParams::default(), &binding)
-            .await
-            .unwrap();
+        });
+        cluster.grant(STAND_IN, rights()).await;
         for name in nodes {
-            register(&client, name).await;
+            register(&cluster, name).await;
         }
         let stop = CancellationToken::new();
         let silent = Arc::new(Mutex::new(BTreeSet::new()));
         let names: Vec<String> = nodes.iter().map(|name| (*name).to_owned()).collect();
-        tokio::spawn(kubelets(client.clone(), names, Arc::clone(&silent), stop.clone()));
+        tokio::spawn(kubelets(
+            cluster.clone(),
+            names,
+            Arc::clone(&silent),
+            stop.clone(),
+        ));
         let args = [
             "node-lifecycle",
             "--node-monitor-period",
@@ -93,14 +78,14 @@ impl Stock {
         ];
         let args = Command::try_parse_from(args).unwrap().args;
         let (as_stand_in, until) = (
-            server.client_as(STAND_IN, &["system:authenticated"]),
+            cluster.server().client_as(STAND_IN, &["system:authenticated"]),
             stop.clone(),
         );
         let control = tokio::spawn(async move {
             process::control(as_stand_in, &args, &Admin::new("test"), until).await;
         });
         Self {
-            client,
+            cluster,
             silent,
             _ends: stop.clone().drop_guard(),
             stop,
@@ -113,32 +98,22 @@ impl Stock {
     }
 
     async fn node(&self, name: &str) -> Node {
-        Api::<Node>::all(self.client.clone()).get(name).await.unwrap()
+        self.cluster.get(name).await
     }
 
     /// A running, ready pod on a node, with tolerations of its own.
     async fn pod(&self, name: &str, node: &str, tolerations: Value) {
-        let pods = self.pods();
-        let pod: Pod = read(json!({
+        let pod = json!({
             "metadata": {"name": name},
             "spec": {"nodeName": node, "tolerations": tolerations, "containers": [{"name": "c", "image": "i"}]},
-        }));
-        pods.create(&PostParams::default(), &pod).await.unwrap();
-        let status = json!({"status": {"phase": "Running", "conditions": [
-            {"type": "Ready", "status": "True"}, {"type": "ContainersReady", "status": "True"},
-        ]}});
-        pods.patch_status(name, &PatchParams::default(), &Patch::Merge(status))
-            .await
-            .unwrap();
-    }
-
-    fn pods(&self) -> Api<Pod> {
-        Api::namespaced(self.client.clone(), "default")
+        });
+        self.cluster.create::<Pod>(pod).await;
+        self.cluster.pod_runs(name).await;
     }
 
     /// `reason object` of every Event.
     async fn events(&self) -> BTreeSet<String> {
-        let events: Api<Event> = Api::all(self.client.clone());
+        let events: Api<Event> = Api::all(self.cluster.client.clone());
         let list = events.list(&ListParams::default()).await.unwrap();
         let name = |event: &Event| event.involved_object.name.clone().unwrap_or_default();
         list.items
@@ -148,18 +123,15 @@ impl Stock {
     }
 }
 
-async fn register(client: &Client, name: &str) {
-    let nodes: Api<Node> = Api::all(client.clone());
-    let node: Node = read(json!({"metadata": {"name": name, "labels": {"kubernetes.io/os": "linux"}}}));
-    nodes.create(&PostParams::default(), &node).await.unwrap();
-    report(client, name).await;
-    let lease: Lease = read(json!({"metadata": {"name": name}, "spec": {"holderIdentity": name}}));
-    let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-node-lease");
-    leases.create(&PostParams::default(), &lease).await.unwrap();
+async fn register(cluster: &Cluster, name: &str) {
+    let node = json!({"metadata": {"name": name, "labels": {"kubernetes.io/os": "linux"}}});
+    cluster.create::<Node>(node).await;
+    report(cluster, name).await;
+    cluster.namespaced("kube-node-lease").renew(name, name).await;
 }
 
 /// A kubelet posts its status.
-async fn report(client: &Client, name: &str) {
+async fn report(cluster: &Cluster, name: &str) {
     let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let kinds = ["MemoryPressure", "DiskPressure", "PIDPressure"];
     let mut conditions: Vec<Value> = kinds
@@ -168,154 +140,91 @@ async fn report(client: &Client, name: &str) {
         .collect();
     conditions
         .push(json!({"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": now}));
-    let patch = Patch::Merge(json!({"status": {"conditions": conditions}}));
-    let nodes: Api<Node> = Api::all(client.clone());
-    nodes
-        .patch_status(name, &PatchParams::default(), &patch)
-        .await
-        .unwrap();
+    cluster
+        .merge_status::<Node>(name, json!({"conditions": conditions}))
+        .await;
 }
 
 /// Kubelets renew their Leases every 200 ms while they are not silent.
 async fn kubelets(
-    client: Client,
+    cluster: Cluster,
     nodes: Vec<String>,
     silent: Arc<Mutex<BTreeSet<String>>>,
     stop: CancellationToken,
 ) {
-    let leases: Api<Lease> = Api::namespaced(client, "kube-node-lease");
+    let leases = cluster.namespaced("kube-node-lease");
     let mut ticks = tokio::time::interval(Duration::from_millis(200));
     while !stop.is_cancelled() {
         ticks.tick().await;
         for node in &nodes {
-            if silent.lock().unwrap().contains(node) {
-                continue;
+            if !silent.lock().unwrap().contains(node) {
+                leases.renew(node, node).await;
             }
-            let renewed = json!({"spec": {"renewTime": Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()}});
-            leases
-                .patch(node, &PatchParams::default(), &Patch::Merge(renewed))
-                .await
-                .unwrap();
         }
     }
 }
 
-fn read<K: DeserializeOwned>(object: Value) -> K {
-    serde_json::from_value(object).unwrap()
-}
-
-/// Status and reason of a node's condition.
-fn condition(node: &Node, kind: &str) -> (String, String) {
-    let conditions = node.status.as_ref().unwrap().conditions.as_ref().unwrap();
-    let condition = conditions
-        .iter()
-        .find(|condition| condition.type_ == kind)
-        .unwrap();
-    (
-        condition.status.clone(),
-        condition.reason.clone().unwrap_or_default(),
-    )
-}
-
 /// Effects of the `unreachable` taints of a node.
-fn unreachable(node: &Node) -> BTreeSet<String> {
-    let taints = node
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.taints.clone())
-        .unwrap_or_default();
-    taints
-        .into_iter()
-        .filter(|taint| taint.key == UNREACHABLE)
-        .map(|taint| taint.effect)
-        .collect()
-}
-
-fn pod_condition(pod: &Pod, kind: &str) -> Option<(String, Option<String>)> {
-    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
-    let condition = conditions.iter().find(|condition| condition.type_ == kind)?;
-    Some((condition.status.clone(), condition.reason.clone()))
+fn unreachable(node: &Node) -> BTreeSet<&str> {
+    let of_key = |(key, effect)| (key == UNREACHABLE).then_some(effect);
+    taints(node).into_iter().filter_map(of_key).collect()
 }
 
 #[tokio::test]
 async fn a_silent_node_is_marked_tainted_and_emptied_as_in_kubernetes() {
     let stock = Stock::start(&["a", "b"]).await;
     stock.pod("web", "b", json!([])).await;
-    stock
-        .pod(
-            "daemon",
-            "b",
-            json!([{"operator": "Exists", "effect": "NoExecute"}]),
-        )
-        .await;
+    let tolerant = json!([{"operator": "Exists", "effect": "NoExecute"}]);
+    stock.pod("daemon", "b", tolerant).await;
     stock.pod("elsewhere", "a", json!([])).await;
-    eventually("both nodes are registered", SOON, || async {
+    until("both nodes are registered", async || {
         let events = stock.events().await;
         ["RegisteredNode a", "RegisteredNode b"]
             .iter()
             .all(|event| events.contains(*event))
-            .then_some(())
     })
     .await;
-    eventually("the beta label follows", SOON, || async {
-        (stock.node("b").await.labels().get("beta.kubernetes.io/os")? == "linux").then_some(())
-    })
-    .await;
+    let labelled = |node: &Node| {
+        node.labels()
+            .get("beta.kubernetes.io/os")
+            .is_some_and(|os| os == "linux")
+    };
+    stock.cluster.until("b", "has the beta label", labelled).await;
 
     stock.silence("b");
-    let node = eventually("b is Unknown", SOON, || async {
-        let node = stock.node("b").await;
-        (condition(&node, "Ready").0 == "Unknown").then_some(node)
-    })
-    .await;
+    let unknown = |node: &Node| condition(node, "Ready").0 == "Unknown";
+    let node = stock.cluster.until("b", "is Unknown", unknown).await;
     for kind in ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"] {
-        assert_eq!(
-            condition(&node, kind),
-            ("Unknown".to_owned(), "NodeStatusUnknown".to_owned()),
-            "{kind}"
-        );
+        assert_eq!(condition(&node, kind), ("Unknown", "NodeStatusUnknown"), "{kind}");
     }
-    eventually(
-        "all pods of b are not ready, the tolerant one too",
-        SOON,
-        || async {
-            for name in ["web", "daemon"] {
-                // The evicted one may be gone already.
-                let Some(pod) = stock.pods().get_opt(name).await.unwrap() else {
-                    continue;
-                };
-                if pod_condition(&pod, "Ready")?.0 != "False" {
-                    return None;
-                }
-            }
-            Some(())
-        },
-    )
-    .await;
-    eventually("b carries both taints", SOON, || async {
-        let taints = unreachable(&stock.node("b").await);
-        (taints == BTreeSet::from(["NoSchedule".to_owned(), "NoExecute".to_owned()])).then_some(())
+    until("all pods of b are not ready, the tolerant one too", async || {
+        let (web, daemon) = (
+            stock.cluster.find::<Pod>("web").await,
+            stock.cluster.get("daemon").await,
+        );
+        // The evicted one may be gone already.
+        let mut pods = web.into_iter().chain([daemon]);
+        pods.all(|pod: Pod| condition(&pod, "Ready").0 == "False")
     })
     .await;
-    eventually("web is deleted", SOON, || async {
-        match stock.pods().get_opt("web").await.unwrap() {
-            None => Some(()),
-            Some(pod) if pod.metadata.deletion_timestamp.is_some() => {
-                let target = pod_condition(&pod, "DisruptionTarget").unwrap();
-                assert_eq!(
-                    target,
-                    ("True".to_owned(), Some("DeletionByTaintManager".to_owned()))
-                );
-                Some(())
-            }
-            Some(_) => None,
+    let both = |node: &Node| unreachable(node) == BTreeSet::from(["NoSchedule", "NoExecute"]);
+    stock.cluster.until("b", "carries both taints", both).await;
+    until("web is deleted", async || {
+        let Some(pod) = stock.cluster.find::<Pod>("web").await else {
+            return true;
+        };
+        if is_leaving(&pod) {
+            let target = condition(&pod, "DisruptionTarget");
+            assert_eq!(target, ("True", "DeletionByTaintManager"));
         }
+        is_leaving(&pod)
     })
     .await;
-    let daemon = stock.pods().get("daemon").await.unwrap();
-    assert_eq!(daemon.metadata.deletion_timestamp, None);
-    let elsewhere = stock.pods().get("elsewhere").await.unwrap();
-    assert_eq!(pod_condition(&elsewhere, "Ready").unwrap().0, "True");
+    assert!(!is_leaving(&stock.cluster.get("daemon").await));
+    assert_eq!(
+        condition(&stock.cluster.get::<Pod>("elsewhere").await, "Ready").0,
+        "True"
+    );
     assert!(unreachable(&stock.node("a").await).is_empty());
     let events = stock.events().await;
     for event in [
@@ -327,11 +236,11 @@ async fn a_silent_node_is_marked_tainted_and_emptied_as_in_kubernetes() {
     }
 
     stock.silent.lock().unwrap().clear();
-    report(&stock.client, "b").await;
-    eventually("b is clean again", SOON, || async {
-        unreachable(&stock.node("b").await).is_empty().then_some(())
-    })
-    .await;
+    report(&stock.cluster, "b").await;
+    stock
+        .cluster
+        .until("b", "is clean again", |node| unreachable(node).is_empty())
+        .await;
 }
 
 #[tokio::test]
@@ -339,34 +248,32 @@ async fn when_every_node_is_silent_nobody_is_tainted_for_eviction() {
     let stock = Stock::start(&["a", "b"]).await;
     stock.pod("web", "b", json!([])).await;
     // Seen healthy first: what counts is the transition.
-    eventually("both nodes are registered", SOON, || async {
+    until("both nodes are registered", async || {
         let events = stock.events().await;
-        (events.contains("RegisteredNode a") && events.contains("RegisteredNode b")).then_some(())
+        events.contains("RegisteredNode a") && events.contains("RegisteredNode b")
     })
     .await;
     stock.silence("a");
     stock.silence("b");
-    eventually("both are Unknown and take no new pods", SOON, || async {
-        for name in ["a", "b"] {
-            let node = stock.node(name).await;
-            if condition(&node, "Ready").0 != "Unknown" || !unreachable(&node).contains("NoSchedule") {
-                return None;
-            }
-        }
-        Some(())
-    })
-    .await;
-    eventually("neither is tainted NoExecute", SOON, || async {
+    for name in ["a", "b"] {
+        let closed =
+            |node: &Node| condition(node, "Ready").0 == "Unknown" && unreachable(node).contains("NoSchedule");
+        stock
+            .cluster
+            .until(name, "is Unknown and takes no new pods", closed)
+            .await;
+    }
+    until("neither is tainted NoExecute", async || {
         let (a, b) = (stock.node("a").await, stock.node("b").await);
-        (!unreachable(&a).contains("NoExecute") && !unreachable(&b).contains("NoExecute")).then_some(())
+        !unreachable(&a).contains("NoExecute") && !unreachable(&b).contains("NoExecute")
     })
     .await;
     // A third that is healthy ends the full disruption, and taints come.
-    register(&stock.client, "c").await;
-    eventually("a and b are tainted", SOON, || async {
-        report(&stock.client, "c").await;
+    register(&stock.cluster, "c").await;
+    until("a and b are tainted", async || {
+        report(&stock.cluster, "c").await;
         let (a, b) = (stock.node("a").await, stock.node("b").await);
-        (unreachable(&a).contains("NoExecute") && unreachable(&b).contains("NoExecute")).then_some(())
+        unreachable(&a).contains("NoExecute") && unreachable(&b).contains("NoExecute")
     })
     .await;
 }
@@ -374,12 +281,12 @@ async fn when_every_node_is_silent_nobody_is_tainted_for_eviction() {
 #[tokio::test]
 async fn it_stops_when_it_is_told_to() {
     let stock = Stock::start(&["a"]).await;
-    eventually("the node is registered", SOON, || async {
-        stock.events().await.contains("RegisteredNode a").then_some(())
+    until("the node is registered", async || {
+        stock.events().await.contains("RegisteredNode a")
     })
     .await;
     stock.stop.cancel();
-    tokio::time::timeout(SOON, stock.control).await.unwrap().unwrap();
+    ends("the stand-in", stock.control).await.unwrap();
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! The broker, and mosquitto where it is installed, with the same client.
 
 use super::{Broker, BrokerSetup, Mosquitto, MosquittoSetup, MosquittoTls};
-use crate::{eventually, skipped};
+use crate::{skipped, until};
 use evenkeel_net::pki::{Ca, ServerNames, Validity};
 use rumqttc::{AsyncClient, ConnectionError, Event, LastWill, MqttOptions, Packet, PublishOptions, QoS};
 use rustls::pki_types::pem::PemObject as _;
@@ -307,10 +307,7 @@ async fn a_second_connection_with_the_same_id_ends_the_first() {
     assert_eq!(broker.clients(), ["twin"]);
     first.lines.close();
     second.vanish().await;
-    eventually("nobody is left", SOON, async || {
-        broker.clients().is_empty().then_some(())
-    })
-    .await;
+    until("nobody is left", async || broker.clients().is_empty()).await;
 }
 
 #[tokio::test]
@@ -345,10 +342,7 @@ async fn what_was_published_is_on_record_with_its_flags() {
     let client = Client::start(broker.address(), "writer").await;
     client.publish("t/1", "a", ONCE);
     client.publish("t/2", "b", ACKED.retained());
-    eventually("both have come", SOON, async || {
-        (broker.published().len() == 2).then_some(())
-    })
-    .await;
+    until("both have come", async || broker.published().len() == 2).await;
     let log: Vec<_> = broker
         .published()
         .iter()

@@ -3,9 +3,9 @@
 use super::Args;
 use super::fleet;
 use evenkeel_testkit::bench::{Role, Row, clients, gauge, gauges, server};
+use evenkeel_testkit::cluster::Objects as _;
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::PostParams;
 use kube::{Api, Client};
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -149,7 +149,7 @@ async fn create(clients: &[Client], nodes: usize, pods: std::ops::Range<usize>, 
                     "ports": [{"containerPort": 8080}], "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}}}]},
             });
             let pod: Pod = serde_json::from_value(pod).unwrap();
-            api.create(&PostParams::default(), &pod).await.unwrap();
+            api.add(&pod).await;
         }
     });
     creations.buffer_unordered(CREATIONS).collect::<Vec<()>>().await;

@@ -7,10 +7,11 @@ use super::fleet::GROUP;
 use super::witness::{self, now};
 use evenkeel_api::names::NODE_LEASE_NAMESPACE;
 use evenkeel_testkit::bench::{Role, Row, clients, gauge, server};
+use evenkeel_testkit::cluster::Objects as _;
 use futures::StreamExt as _;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{ListParams, PostParams};
+use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
 use nix::sys::signal::Signal;
 use serde_json::json;
@@ -283,7 +284,7 @@ async fn watch(client: &Client, nodes: &BTreeSet<String>, round: &str, at: Durat
             "spec": {"nodeName": node, "containers": [{"name": "app", "image": "registry.example/app:1"}]},
         });
         let (pods, pod) = (&pods, serde_json::from_value(pod).unwrap());
-        async move { drop(pods.create(&PostParams::default(), &pod).await.unwrap()) }
+        async move { drop(pods.add(&pod).await) }
     });
     bound.buffer_unordered(16).collect::<Vec<()>>().await;
     tokio::time::sleep(ARRIVAL.saturating_sub(now().saturating_sub(at))).await;

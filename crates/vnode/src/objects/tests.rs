@@ -4,10 +4,11 @@ mod keep;
 mod tokens;
 
 use super::*;
+use evenkeel_testkit::cluster::Objects as _;
 use evenkeel_testkit::{ApiServer, api_server, eventually};
 use futures::future::join_all;
 use jiff::SignedDuration;
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::api::{Api, Patch, PatchParams};
 use kube::client::Body;
 use serde_json::{Value, json};
 use std::sync::Mutex;
@@ -64,7 +65,7 @@ where
 {
     let object: T = serde_json::from_value(object).unwrap();
     let api = Api::<T>::namespaced(client.clone(), "default");
-    api.create(&PostParams::default(), &object).await.unwrap()
+    api.add(&object).await
 }
 
 async fn config_map(client: &Client, name: &str, value: &str) {

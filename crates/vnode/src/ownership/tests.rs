@@ -6,7 +6,7 @@ use evenkeel_election::core::Record;
 use evenkeel_election::gate::is_gate_closed;
 use evenkeel_election::lock::{LeaseLock, LockError};
 use evenkeel_net::client::ClientArgs;
-use evenkeel_testkit::{ServedApi, api_server, eventually};
+use evenkeel_testkit::{ServedApi, api_server, ends, until, until_within};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
@@ -53,11 +53,8 @@ impl Book {
 
     /// Waits until each holds so many.
     async fn settles(&self, counts: &[(&str, usize)], within: Duration) {
-        eventually(&format!("{counts:?}"), within, async || {
-            counts
-                .iter()
-                .all(|(who, count)| self.count(who) == *count)
-                .then_some(())
+        until_within(&format!("{counts:?}"), within, async || {
+            counts.iter().all(|(who, count)| self.count(who) == *count)
         })
         .await;
         let clashes = &self.0.lock().unwrap().1;
@@ -96,10 +93,7 @@ impl Replica {
 
     async fn stop(self) {
         self.stop.cancel();
-        tokio::time::timeout(LONG, self.task)
-            .await
-            .expect("it ends")
-            .unwrap();
+        ends("it ends", self.task).await.unwrap();
     }
 }
 
@@ -178,18 +172,16 @@ async fn replicas_share_fairly_as_they_come_and_go() {
     let b = start("b");
     book.settles(&[("a", 4), ("b", 3)], LONG).await;
     let c = start("c");
-    eventually("three shares", LONG, async || {
+    until("three shares", async || {
         let counts = ["a", "b", "c"].map(|who| book.count(who));
-        (counts.iter().sum::<usize>() == 7 && counts.iter().all(|count| (2..=3).contains(count)))
-            .then_some(())
+        counts.iter().sum::<usize>() == 7 && counts.iter().all(|count| (2..=3).contains(count))
     })
     .await;
     a.stop().await;
     book.settles(&[("a", 0)], LONG).await;
-    eventually("two shares", LONG, async || {
+    until("two shares", async || {
         let counts = ["b", "c"].map(|who| book.count(who));
-        (counts.iter().sum::<usize>() == 7 && counts.iter().all(|count| (3..=4).contains(count)))
-            .then_some(())
+        counts.iter().sum::<usize>() == 7 && counts.iter().all(|count| (3..=4).contains(count))
     })
     .await;
     b.stop().await;

@@ -5,34 +5,40 @@ use evenkeel_kubelet_api::auth::Rules;
 use evenkeel_kubelet_api::kubelet::{Certificate, Clients, KubeletApi};
 use evenkeel_kubelet_api::listeners;
 use evenkeel_kubelet_api::tls::signed;
-use evenkeel_net::client::ClientArgs;
-use evenkeel_testkit::{Options as ApiOptions, ServedApi, eventually};
+use evenkeel_testkit::objects::container_status;
+use evenkeel_testkit::{Cluster as Words, Options as ApiOptions, ServedApi, ends};
 use evenkeel_vnode::provider::{ContainerId, ExecIo, PodId};
 use evenkeel_vnode::{Fleet, Options, Provider};
 use evenkeel_vnode_simulated::{Settings, Simulated};
 use futures::{StreamExt as _, TryStreamExt as _};
-use k8s_openapi::api::core::v1::{ContainerStatus, Event, Node, Pod};
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
-use kube::api::{DeleteParams, PostParams, WatchEvent, WatchParams};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{DeleteParams, WatchEvent, WatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, ResourceExt as _};
 use prometheus_client::registry::Registry;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-pub(super) const DEADLINE: Duration = Duration::from_secs(60);
-
 pub(super) struct Cluster {
     api: ServedApi,
-    pub(super) client: Client,
+    words: Words,
     pub(super) provider: Simulated,
     pub(super) fleet: Fleet,
     registry: Registry,
     _ends: DropGuard,
+}
+
+impl Deref for Cluster {
+    type Target = Words;
+
+    fn deref(&self) -> &Words {
+        &self.words
+    }
 }
 
 impl Cluster {
@@ -60,14 +66,7 @@ impl Cluster {
         };
         served.kubelet.proxy_to_any_address = true;
         let api = ServedApi::with(served).await;
-        let client = async |name: &str| {
-            let args = ClientArgs {
-                kubeconfig: Some(api.direct(name)),
-                ..ClientArgs::default()
-            };
-            args.client(name).await.unwrap()
-        };
-        let (own, client) = (client("fleet").await, client("test").await);
+        let (own, words) = (api.client("fleet").await, api.cluster("test").await);
         let stop = CancellationToken::new();
         let address: IpAddr = "127.0.0.1".parse().unwrap();
         let provider = Simulated::new(Settings::default());
@@ -92,7 +91,7 @@ impl Cluster {
         fleet.register(&mut registry);
         let cluster = Self {
             api,
-            client,
+            words,
             provider,
             fleet,
             registry,
@@ -102,27 +101,14 @@ impl Cluster {
             cluster.fleet.add(node);
         }
         for node in nodes {
-            cluster.node_is_ready(node).await;
+            cluster.ready::<Node>(node).await;
         }
         cluster
     }
 
     pub(super) async fn end(&self) {
         self.fleet.shutdown();
-        let stopped = tokio::time::timeout(DEADLINE, self.fleet.stopped()).await;
-        assert!(stopped.is_ok(), "the fleet does not end");
-    }
-
-    async fn node_is_ready(&self, name: &str) {
-        let nodes: Api<Node> = Api::all(self.client.clone());
-        eventually("the node is Ready", DEADLINE, async || {
-            let status = nodes.get_opt(name).await.unwrap()?.status?;
-            let mut conditions = status.conditions?.into_iter();
-            conditions
-                .any(|condition| condition.type_ == "Ready" && condition.status == "True")
-                .then_some(())
-        })
-        .await;
+        ends("the fleet", self.fleet.stopped()).await;
     }
 
     /// Pods by way of a client that can upgrade requests: it does not speak HTTP/2.
@@ -132,41 +118,9 @@ impl Cluster {
         Api::namespaced(Client::try_from(config.unwrap()).unwrap(), "default")
     }
 
-    pub(super) fn pods(&self) -> Api<Pod> {
-        Api::namespaced(self.client.clone(), "default")
-    }
-
-    /// A pod of one container `app`, which anything may be merged into.
-    pub(super) async fn pod(&self, name: &str, node: &str, more: Value) -> Pod {
-        let mut pod = json!({
-            "metadata": {"name": name},
-            "spec": {"nodeName": node, "automountServiceAccountToken": false,
-                "containers": [{"name": "app", "image": "registry.example.com/app:1"}]},
-        });
-        json_patch::merge(&mut pod, &more);
-        let pod: Pod = serde_json::from_value(pod).unwrap();
-        self.pods().create(&PostParams::default(), &pod).await.unwrap()
-    }
-
-    pub(super) async fn until(&self, what: &str, name: &str, holds: impl Fn(&Pod) -> bool) -> Pod {
-        eventually(&format!("pod {name}: {what}"), DEADLINE, async || {
-            let pod = self.pods().get_opt(name).await.unwrap()?;
-            holds(&pod).then_some(pod)
-        })
-        .await
-    }
-
-    pub(super) async fn is_ready(&self, name: &str) -> Pod {
-        self.until("is Ready", name, is_ready).await
-    }
-
-    pub(super) async fn delete(&self, name: &str) {
-        self.pods().delete(name, &DeleteParams::default()).await.unwrap();
-    }
-
     /// Deletes a pod, and waits until it is gone; what was seen of it last.
     pub(super) async fn last_seen(&self, pod: &Pod, how: &DeleteParams) -> Pod {
-        let (pods, name) = (self.pods(), pod.name_any());
+        let (pods, name) = (self.api::<Pod>(), pod.name_any());
         let watch = WatchParams::default().fields(&format!("metadata.name={name}"));
         let version = pod.resource_version().unwrap();
         let mut events = pods.watch(&watch, &version).await.unwrap().boxed();
@@ -178,35 +132,7 @@ impl Cluster {
                 }
             }
         };
-        let last = tokio::time::timeout(DEADLINE, last).await;
-        last.unwrap_or_else(|_| panic!("pod {name} is not gone within {DEADLINE:?}"))
-    }
-
-    pub(super) async fn is_gone(&self, name: &str) {
-        eventually(&format!("pod {name} is gone"), DEADLINE, async || {
-            let pod = self.pods().get_opt(name).await.unwrap();
-            pod.is_none().then_some(())
-        })
-        .await;
-    }
-
-    /// All events about a pod.
-    pub(super) async fn events(&self, about: &str) -> Vec<Event> {
-        let events: Api<Event> = Api::namespaced(self.client.clone(), "default");
-        let mut events = events.list(&Default::default()).await.unwrap().items;
-        events.retain(|event| event.involved_object.name.as_deref() == Some(about));
-        events
-    }
-
-    /// Waits for an event about a pod, whose message contains this.
-    pub(super) async fn event(&self, about: &str, reason: &str, text: &str) -> Event {
-        eventually(&format!("event {reason} of pod {about}"), DEADLINE, async || {
-            self.events(about).await.into_iter().find(|event| {
-                let message = event.message.as_deref().unwrap_or_default();
-                event.reason.as_deref() == Some(reason) && message.contains(text)
-            })
-        })
-        .await
+        ends(&format!("the deletion of pod {name}"), last).await
     }
 
     /// What a node's kubelet answers to the API server.
@@ -218,8 +144,7 @@ impl Cluster {
 
     /// What a node's kubelet answers to somebody without credentials, who asks it without the API server.
     pub(super) async fn ask_without_credentials(&self, node: &str, path: &str) -> Result<String, u16> {
-        let nodes: Api<Node> = Api::all(self.client.clone());
-        let status = nodes.get(node).await.unwrap().status.unwrap();
+        let status = self.get::<Node>(node).await.status.unwrap();
         let port = status.daemon_endpoints.unwrap().kubelet_endpoint.unwrap().port;
         let mut config = kube::Config::new(format!("https://127.0.0.1:{port}").parse().unwrap());
         config.accept_invalid_certs = true;
@@ -233,19 +158,8 @@ impl Cluster {
 
     /// Lets anonymous users read these subresources of nodes.
     pub(super) async fn grant_to_anonymous(&self, resources: &[&str]) {
-        let post = PostParams::default();
-        let role = json!({"metadata": {"name": "anonymous"},
-            "rules": [{"apiGroups": [""], "resources": resources, "verbs": ["get"]}]});
-        let role = serde_json::from_value(role).unwrap();
-        let roles: Api<ClusterRole> = Api::all(self.client.clone());
-        roles.create(&post, &role).await.unwrap();
-        let group = "rbac.authorization.k8s.io";
-        let binding = json!({"metadata": {"name": "anonymous"},
-            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "anonymous"},
-            "subjects": [{"apiGroup": group, "kind": "User", "name": "system:anonymous"}]});
-        let binding = serde_json::from_value(binding).unwrap();
-        let bindings: Api<ClusterRoleBinding> = Api::all(self.client.clone());
-        bindings.create(&post, &binding).await.unwrap();
+        let rules = json!([{"apiGroups": [""], "resources": resources, "verbs": ["get"]}]);
+        self.grant("system:anonymous", rules).await;
     }
 
     /// How many probes of a pod's container have been made, of one kind and with one result.
@@ -304,39 +218,4 @@ pub(super) fn simulated(container: &str, values: &[(&str, &str)]) -> Value {
         .iter()
         .map(|(name, value)| (format!("{PREFIX}{name}.{container}"), json!(value)));
     Value::Object(each.collect::<Map<_, _>>())
-}
-
-pub(super) fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod
-        .status
-        .iter()
-        .flat_map(|status| status.conditions.iter().flatten());
-    conditions
-        .into_iter()
-        .any(|condition| condition.type_ == "Ready" && condition.status == "True")
-}
-
-pub(super) fn phase(pod: &Pod) -> &str {
-    let status = pod.status.as_ref();
-    status
-        .and_then(|status| status.phase.as_deref())
-        .unwrap_or_default()
-}
-
-/// A container's status, be it an init container's or a main one's.
-pub(super) fn container_status<'a>(pod: &'a Pod, name: &str) -> Option<&'a ContainerStatus> {
-    let status = pod.status.as_ref()?;
-    let init = status.init_container_statuses.iter().flatten();
-    let mut all = init.chain(status.container_statuses.iter().flatten());
-    all.find(|status| status.name == name)
-}
-
-/// Why the first container waits.
-pub(super) fn waits(pod: &Pod) -> Option<(&str, &str)> {
-    let statuses = pod.status.as_ref()?.container_statuses.as_ref()?;
-    let waiting = statuses.first()?.state.as_ref()?.waiting.as_ref()?;
-    Some((
-        waiting.reason.as_deref().unwrap_or_default(),
-        waiting.message.as_deref().unwrap_or_default(),
-    ))
 }

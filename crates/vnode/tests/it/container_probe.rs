@@ -1,8 +1,9 @@
 //! Kubernetes' end-to-end cases of container probes (`container_probe.go`), for regular containers and for sidecars, with
 //! periods of a second. What upstream watches for minutes is watched here for a number of probes that were really made.
 
-use super::cluster::{Cluster, DEADLINE, container_status, is_ready, simulated};
-use evenkeel_testkit::eventually;
+use super::cluster::{Cluster, simulated};
+use evenkeel_testkit::objects::{container_status, is_ready};
+use evenkeel_testkit::{eventually, until};
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
@@ -93,6 +94,15 @@ fn restarts(pod: &Pod) -> i32 {
 /// A case: name, simulation, fields of the container.
 type Case = (&'static str, Vec<(&'static str, &'static str)>, Value);
 
+/// All cases in all roles at the same time.
+async fn in_each_role(cases: impl Fn() -> Vec<Case>, one: impl AsyncFn(Role, Case)) {
+    let one = &one;
+    let all = ROLES
+        .into_iter()
+        .flat_map(|role| cases().into_iter().map(move |case| one(role, case)));
+    join_all(all).await;
+}
+
 /// The container is killed and started again, and events say for which probe.
 async fn is_restarted(cluster: &Cluster, node: &str, role: Role, case: Case, kind: &str) -> Pod {
     let (name, simulation, fields) = case;
@@ -103,7 +113,9 @@ async fn is_restarted(cluster: &Cluster, node: &str, role: Role, case: Case, kin
 
 /// The same of a pod that is there.
 async fn will_be_restarted(cluster: &Cluster, role: Role, name: &str, kind: &str) -> Pod {
-    let restarted = cluster.until("is restarted", name, |pod| restarts(pod) > 0).await;
+    let restarted = cluster
+        .until(name, "is restarted", |pod: &Pod| restarts(pod) > 0)
+        .await;
     cluster
         .event(name, "Unhealthy", &format!("{kind} probe failed"))
         .await;
@@ -170,11 +182,11 @@ async fn a_container_whose_file_for_liveness_goes_away_is_restarted() {
         let fields = json!({"livenessProbe": probe(exec(&["cat", "/shared/health"]), after)});
         let pod = with_files(pod(role, &[], &fields), &["/shared/health"]);
         let pod = cluster.pod(&name, "virtual-7113", pod).await;
-        eventually("it is alive", DEADLINE, async || {
-            (cluster.probes(&pod, IT, "Liveness", "successful") > 0).then_some(())
+        until("it is alive", async || {
+            cluster.probes(&pod, IT, "Liveness", "successful") > 0
         })
         .await;
-        let pod = cluster.pods().get(&name).await.unwrap();
+        let pod = cluster.get::<Pod>(&name).await;
         assert_eq!(restarts(&pod), 0, "{name}");
         let (code, _) = cluster.run(&pod, IT, &["rm", "-rf", "/shared/health"]).await;
         assert_eq!(code, 0, "{name}");
@@ -196,7 +208,9 @@ async fn the_restart_count_grows_from_failure_to_failure() {
         while seen.last().is_none_or(|last| *last < 5) {
             let least = seen.last().copied().unwrap_or(0);
             let pod = cluster
-                .until("its restart count changes", &name, |pod| restarts(pod) != least)
+                .until(&name, "its restart count changes", |pod: &Pod| {
+                    restarts(pod) != least
+                })
                 .await;
             assert!(restarts(&pod) > least, "{} after {seen:?}", restarts(&pod));
             seen.push(restarts(&pod));
@@ -210,13 +224,13 @@ async fn the_restart_count_grows_from_failure_to_failure() {
 async fn rounds(cluster: &Cluster, pod: &Pod, kind: &str, result: &str, never: impl Fn(&Pod) -> bool) {
     let name = pod.metadata.name.as_deref().unwrap();
     let what = format!("{ROUNDS} {kind} probes of {name} are {result}");
-    eventually(&what, DEADLINE, async || {
-        let now = cluster.pods().get(name).await.unwrap();
+    until(&what, async || {
+        let now = cluster.get::<Pod>(name).await;
         assert!(!never(&now), "{name}: {:?}", now.status);
-        (cluster.probes(pod, IT, kind, result) >= ROUNDS).then_some(())
+        cluster.probes(pod, IT, kind, result) >= ROUNDS
     })
     .await;
-    let now = cluster.pods().get(name).await.unwrap();
+    let now = cluster.get::<Pod>(name).await;
     assert!(!never(&now), "{name}: {:?}", now.status);
 }
 
@@ -270,11 +284,7 @@ async fn a_container_whose_liveness_is_well_is_left_alone() {
                 .await;
         }
     };
-    let one = &one;
-    let all = ROLES
-        .into_iter()
-        .flat_map(|role| cases().into_iter().map(move |case| one(role, case)));
-    join_all(all).await;
+    in_each_role(cases, one).await;
     cluster.end().await;
 }
 
@@ -287,7 +297,7 @@ async fn a_container_is_ready_after_its_initial_delay_and_not_before() {
         cluster
             .pod(&name, "virtual-7104", pod(role, &[SERVE], &fields))
             .await;
-        let pod = cluster.is_ready(&name).await;
+        let pod = cluster.ready::<Pod>(&name).await;
         let conditions = pod.status.as_ref().unwrap().conditions.as_ref().unwrap();
         let mut conditions = conditions.iter();
         let ready = conditions.find(|condition| condition.type_ == "Ready").unwrap();
@@ -330,11 +340,7 @@ async fn a_container_whose_readiness_fails_is_never_ready_and_never_restarted() 
         rounds(&cluster, &made, "Readiness", "failed", never).await;
         cluster.event(&name, "Unhealthy", "Readiness probe failed").await;
     };
-    let one = &one;
-    let all = ROLES
-        .into_iter()
-        .flat_map(|role| cases().into_iter().map(move |case| one(role, case)));
-    join_all(all).await;
+    in_each_role(cases, one).await;
     cluster.end().await;
 }
 
@@ -376,11 +382,11 @@ async fn liveness_waits_for_startup() {
 /// seconds.
 async fn starts_after(cluster: &Cluster, pod: &Pod, failures: u64) {
     let name = pod.metadata.name.as_deref().unwrap();
-    eventually(&format!("{name} is not started"), DEADLINE, async || {
-        (cluster.probes(pod, IT, "Startup", "failed") >= failures).then_some(())
+    until(&format!("{name} is not started"), async || {
+        cluster.probes(pod, IT, "Startup", "failed") >= failures
     })
     .await;
-    let pod = cluster.pods().get(name).await.unwrap();
+    let pod = cluster.get::<Pod>(name).await;
     let (code, _) = cluster.run(&pod, IT, &["touch", "/tmp/startup"]).await;
     assert_eq!(code, 0, "{name}");
 }
@@ -420,11 +426,11 @@ async fn a_container_is_ready_at_once_after_startup() {
         starts_after(&cluster, &pod, 21).await;
         let started =
             |pod: &Pod| container_status(pod, IT).is_some_and(|status| status.started == Some(true));
-        let now = cluster.until("has started", &name, started).await;
+        let now = cluster.until(&name, "has started", started).await;
         assert!(cluster.probes(&now, IT, "Startup", "failed") > 0);
         let promptly = Duration::from_secs(8);
         let pod = eventually(&format!("{name} is ready"), promptly, async || {
-            let pod = cluster.pods().get(&name).await.unwrap();
+            let pod = cluster.get::<Pod>(&name).await;
             is_ready(&pod).then_some(pod)
         })
         .await;
@@ -453,7 +459,7 @@ async fn a_probes_own_grace_period_overrides_the_pods() {
         pod["spec"]["terminationGracePeriodSeconds"] = json!(3000);
         cluster.pod(&name, "virtual-7110", pod).await;
         let pod = cluster
-            .until("is restarted", &name, |pod| restarts(pod) > 0)
+            .until(&name, "is restarted", |pod: &Pod| restarts(pod) > 0)
             .await;
         let last = container_status(&pod, IT).unwrap().last_state.as_ref().unwrap();
         assert_eq!(last.terminated.as_ref().unwrap().exit_code, 137);
@@ -484,8 +490,8 @@ async fn terminates(cluster: &Cluster, role: Role, alive: bool) {
     let files = ["/shared/ready", "/shared/liveness"];
     let pod = with_files(pod(role, &[("stop-delay", "8s")], &fields), &files);
     cluster.pod(&name, "virtual-7111", pod).await;
-    let pod = cluster.is_ready(&name).await;
-    cluster.delete(&name).await;
+    let pod = cluster.ready::<Pod>(&name).await;
+    cluster.delete::<Pod>(&name).await;
     cluster
         .event(&name, "Killing", &format!("Stopping container {IT}"))
         .await;
@@ -496,16 +502,16 @@ async fn terminates(cluster: &Cluster, role: Role, alive: bool) {
         .await;
     assert_eq!(code, 0);
     let unready = cluster
-        .until("is ready no more", &name, |pod| !is_ready(pod))
+        .until(&name, "is ready no more", |pod: &Pod| !is_ready(pod))
         .await;
     assert!(unready.metadata.deletion_timestamp.is_some());
     cluster.event(&name, "Unhealthy", "Readiness probe failed").await;
     // Liveness would have failed as often by then.
-    eventually("readiness goes on", DEADLINE, async || {
-        (cluster.probes(&pod, IT, "Readiness", "failed") >= 3).then_some(())
+    until("readiness goes on", async || {
+        cluster.probes(&pod, IT, "Readiness", "failed") >= 3
     })
     .await;
-    cluster.is_gone(&name).await;
+    cluster.gone::<Pod>(&name).await;
     for event in cluster.events(&name).await {
         let message = event.message.unwrap_or_default();
         assert!(!message.contains("failed liveness probe"), "{name}: {message}");
@@ -544,19 +550,19 @@ async fn a_hundred_pods_that_are_probed_each_second_are_left_alone() {
         cluster.pod(&name, "virtual-7112", pod).await
     };
     let made = join_all((0..100).map(one)).await;
-    eventually("all are probed", DEADLINE, async || {
+    until("all are probed", async || {
         let counts = cluster.all_probes(IT, "Liveness", "successful");
         let probed = |pod: &Pod| {
             let count = counts.get(pod.metadata.uid.as_deref().unwrap());
             count.is_some_and(|count| *count >= ROUNDS)
         };
-        made.iter().all(probed).then_some(())
+        made.iter().all(probed)
     })
     .await;
     let failed = cluster.all_probes(IT, "Liveness", "failed");
     for pod in &made {
         let name = pod.metadata.name.as_deref().unwrap();
-        let now = cluster.is_ready(name).await;
+        let now = cluster.ready::<Pod>(name).await;
         assert_eq!(restarts(&now), 0, "{name}");
         if failed.contains_key(pod.metadata.uid.as_deref().unwrap()) {
             let events = cluster.events(name).await;

@@ -1,21 +1,24 @@
 //! Streams of clients when another replica takes their node's slot.
 
-use super::cluster::{Cluster, DEADLINE, simulated};
+use super::cluster::{Cluster, simulated};
 use evenkeel_election::Config;
-use evenkeel_testkit::eventually;
+use evenkeel_testkit::SOON;
+use evenkeel_testkit::cluster::Objects as _;
+use evenkeel_testkit::until;
 use evenkeel_vnode::ownership::Sharing;
 use futures::AsyncReadExt as _;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use kube::api::{AttachParams, AttachedProcess, LogParams, Patch, PatchParams};
+use kube::api::{AttachParams, AttachedProcess, LogParams};
 use serde_json::json;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 /// Waits for the end of something that a client reads.
 async fn ends<T>(what: &str, reading: impl Future<Output = T>) -> T {
-    let ended = tokio::time::timeout(DEADLINE, reading).await;
+    let ended = tokio::time::timeout(SOON, reading).await;
     ended.unwrap_or_else(|_| panic!("{what} does not end"))
 }
 
@@ -24,10 +27,7 @@ async fn is_taken(cluster: &Cluster) {
     let leases: Api<Lease> = Api::namespaced(cluster.client.clone(), "default");
     let taken =
         json!({"spec": {"holderIdentity": "another", "renewTime": format!("{:.6}", Timestamp::now())}});
-    leases
-        .patch("fleet-0", &PatchParams::default(), &Patch::Merge(taken))
-        .await
-        .unwrap();
+    leases.merge("fleet-0", taken).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -49,7 +49,7 @@ async fn streams_end_when_another_replica_takes_their_nodes_slot() {
     .await;
     let more = json!({"metadata": {"annotations": simulated("app", &[("serve", "8080"), ("log", "{n}"), ("log-interval", "10ms")])}});
     cluster.pod("web", "handover-90", more).await;
-    cluster.is_ready("web").await;
+    cluster.ready::<Pod>("web").await;
     let pods = cluster.streaming_pods().await;
 
     let follow = LogParams {
@@ -87,9 +87,9 @@ async fn streams_end_when_another_replica_takes_their_nodes_slot() {
     let _ = ends("the forwarded connection", connection.read_to_end(&mut rest)).await;
 
     // The other one is silent, and so the node comes back; clients may come again.
-    eventually("the node is served again", DEADLINE, async || {
+    until("the node is served again", async || {
         let answer = pods.logs("web", &LogParams::default()).await;
-        answer.is_ok_and(|log| !log.is_empty()).then_some(())
+        answer.is_ok_and(|log| !log.is_empty())
     })
     .await;
     cluster.end().await;

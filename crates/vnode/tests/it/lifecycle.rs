@@ -1,31 +1,14 @@
 //! Pods on simulated nodes from their creation to their end, as their containers see it.
 
-use super::cluster::{Cluster, container_status, is_ready, phase, simulated, waits};
+use super::cluster::{Cluster, simulated};
+use evenkeel_testkit::objects::{condition, container_status, is_ready, phase, waits};
 use k8s_openapi::api::authentication::v1::TokenReview;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, ServiceAccount};
-use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
-
-async fn create<K>(cluster: &Cluster, object: Value)
-where
-    K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope>
-        + Serialize
-        + DeserializeOwned
-        + Clone
-        + Debug,
-    K::DynamicType: Default,
-{
-    let api: Api<K> = Api::namespaced(cluster.client.clone(), "default");
-    let object: K = serde_json::from_value(object).unwrap();
-    api.create(&PostParams::default(), &object).await.unwrap();
-}
 
 fn from(kind: &str, name: &str, key: &str) -> Value {
     json!({kind: {"name": name, "key": key}})
@@ -39,16 +22,14 @@ fn field(path: &str) -> Value {
 async fn a_container_sees_its_environment() {
     let node = "virtual-7201";
     let cluster = Cluster::new(&[node]).await;
-    create::<ConfigMap>(
-        &cluster,
-        json!({"metadata": {"name": "settings"}, "data": {"COLOUR": "green", "SIZE": "7", "1st": "x"}}),
-    )
-    .await;
-    create::<Secret>(
-        &cluster,
-        json!({"metadata": {"name": "vault"}, "stringData": {"password": "hunter2"}}),
-    )
-    .await;
+    cluster
+        .create::<ConfigMap>(
+            json!({"metadata": {"name": "settings"}, "data": {"COLOUR": "green", "SIZE": "7", "1st": "x"}}),
+        )
+        .await;
+    cluster
+        .create::<Secret>(json!({"metadata": {"name": "vault"}, "stringData": {"password": "hunter2"}}))
+        .await;
     let env = json!([
         {"name": "OWN", "value": "size $(S_SIZE), $$(S_SIZE), $(NOBODY)"},
         {"name": "PASSWORD", "valueFrom": from("secretKeyRef", "vault", "password")},
@@ -79,7 +60,7 @@ async fn a_container_sees_its_environment() {
             }),
         )
         .await;
-    let pod = cluster.is_ready("web").await;
+    let pod = cluster.ready::<Pod>("web").await;
     let (code, output) = cluster.run(&pod, "app", &["env"]).await;
     assert_eq!(code, 0);
     let seen: BTreeMap<&str, &str> = output.lines().filter_map(|line| line.split_once('=')).collect();
@@ -113,7 +94,9 @@ async fn a_container_sees_its_environment() {
 async fn a_projected_token_is_of_the_pods_service_account() {
     let node = "virtual-7202";
     let cluster = Cluster::new(&[node]).await;
-    create::<ServiceAccount>(&cluster, json!({"metadata": {"name": "robot"}})).await;
+    cluster
+        .create::<ServiceAccount>(json!({"metadata": {"name": "robot"}}))
+        .await;
     let sources = json!([
         {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}},
         {"downwardAPI": {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]}},
@@ -133,14 +116,13 @@ async fn a_projected_token_is_of_the_pods_service_account() {
             }),
         )
         .await;
-    let pod = cluster.is_ready("web").await;
+    let pod = cluster.ready::<Pod>("web").await;
     let (code, token) = cluster.run(&pod, "app", &["cat", "/var/run/mine/token"]).await;
     assert_eq!(code, 0);
     let (_, labels) = cluster.run(&pod, "app", &["cat", "/var/run/mine/labels"]).await;
     assert_eq!(labels, "tier=\"gold\"");
     let review: TokenReview = serde_json::from_value(json!({"spec": {"token": token}})).unwrap();
-    let reviews: Api<TokenReview> = Api::all(cluster.client.clone());
-    let review = reviews.create(&PostParams::default(), &review).await.unwrap();
+    let review = cluster.add(&review).await;
     let user = review.status.unwrap().user.unwrap();
     assert_eq!(
         user.username.as_deref(),
@@ -189,7 +171,7 @@ async fn init_containers_and_sidecars_come_one_after_the_other() {
             }),
         )
         .await;
-    let pod = cluster.is_ready("web").await;
+    let pod = cluster.ready::<Pod>("web").await;
     let (_, file) = cluster.run(&pod, "app", &["cat", "/shared/file"]).await;
     assert_eq!(file, "web\n");
     let order = ["waits", "first", "side", "second", "app"].map(|name| started(&pod, name));
@@ -222,12 +204,8 @@ async fn a_container_that_crashes_again_is_held_back_and_says_so() {
     cluster
         .pod("web", node, json!({"metadata": {"annotations": crash}}))
         .await;
-    let pod = cluster
-        .until("is held back", "web", |pod| {
-            waits(pod).is_some_and(|(reason, _)| reason == "CrashLoopBackOff")
-        })
-        .await;
-    let (_, message) = waits(&pod).unwrap();
+    let pod = cluster.pod_waits("web", "app", "CrashLoopBackOff").await;
+    let (_, message) = waits(&pod, "app").unwrap();
     let uid = pod.metadata.uid.as_deref().unwrap();
     assert_eq!(
         message,
@@ -251,7 +229,7 @@ async fn a_pod_that_is_deleted_goes_as_soon_as_it_has_ended() {
     let slow = simulated("app", &[("stop-delay", "1s"), ("stop-code", "143")]);
     let more = json!({"metadata": {"annotations": slow}, "spec": {"terminationGracePeriodSeconds": 3600}});
     cluster.pod("web", node, more).await;
-    let pod = cluster.is_ready("web").await;
+    let pod = cluster.ready::<Pod>("web").await;
     // The deadline is far shorter than the grace period.
     let last = cluster.last_seen(&pod, &DeleteParams::default()).await;
     assert_eq!(phase(&last), "Failed");
@@ -273,28 +251,20 @@ async fn a_readiness_gate_is_waited_for() {
             json!({"spec": {"readinessGates": [{"conditionType": gate}]}}),
         )
         .await;
-    let condition = |pod: &Pod, kind: &str| {
-        let conditions = pod.status.as_ref()?.conditions.clone()?;
-        conditions.into_iter().find(|condition| condition.type_ == kind)
-    };
     let pod = cluster
-        .until("its containers are ready", "web", |pod| {
-            condition(pod, "ContainersReady").is_some_and(|condition| condition.status == "True")
+        .until("web", "its containers are ready", |pod: &Pod| {
+            condition(pod, "ContainersReady").0 == "True"
         })
         .await;
-    let ready = condition(&pod, "Ready").unwrap();
-    assert_eq!(
-        (ready.status.as_str(), ready.reason.as_deref()),
-        ("False", Some("ReadinessGatesNotReady"))
-    );
+    assert_eq!(condition(&pod, "Ready"), ("False", "ReadinessGatesNotReady"));
     let opened = json!({"status": {"conditions": [{"type": gate, "status": "True"}]}});
     cluster
         .pods()
         .patch_status("web", &PatchParams::default(), &Patch::Strategic(opened))
         .await
         .unwrap();
-    let pod = cluster.is_ready("web").await;
-    assert!(condition(&pod, gate).is_some(), "a foreign condition stays");
+    let pod = cluster.ready::<Pod>("web").await;
+    assert_ne!(condition(&pod, gate).0, "", "a foreign condition stays");
     cluster.end().await;
 }
 
@@ -305,13 +275,9 @@ async fn a_pod_that_needs_a_machine_waits_and_says_why() {
     cluster
         .pod("web", node, json!({"spec": {"hostNetwork": true}}))
         .await;
-    let pod = cluster
-        .until("waits", "web", |pod| {
-            waits(pod).is_some_and(|(reason, _)| reason == "UnsupportedPodSpec")
-        })
-        .await;
+    let pod = cluster.pod_waits("web", "app", "UnsupportedPodSpec").await;
     assert_eq!(phase(&pod), "Pending");
-    let (_, message) = waits(&pod).unwrap();
+    let (_, message) = waits(&pod, "app").unwrap();
     assert!(message.contains("spec.hostNetwork"), "{message}");
     cluster.end().await;
 }
@@ -324,19 +290,15 @@ async fn a_pod_whose_secret_is_missing_runs_once_it_appears() {
     let spec = json!({"spec": {"containers": [{"name": "app", "image": "i", "env": env}]}});
     cluster.pod("web", node, spec).await;
     let pod = cluster
-        .until("waits for its Secret", "web", |pod| {
-            waits(pod).is_some_and(|(reason, _)| reason == "CreateContainerConfigError")
-        })
+        .pod_waits("web", "app", "CreateContainerConfigError")
         .await;
     assert!(!is_ready(&pod));
-    let (_, message) = waits(&pod).unwrap();
+    let (_, message) = waits(&pod, "app").unwrap();
     assert_eq!(message, "secret \"vault\" not found");
-    create::<Secret>(
-        &cluster,
-        json!({"metadata": {"name": "vault"}, "stringData": {"password": "hunter2"}}),
-    )
-    .await;
-    let pod = cluster.is_ready("web").await;
+    cluster
+        .create::<Secret>(json!({"metadata": {"name": "vault"}, "stringData": {"password": "hunter2"}}))
+        .await;
+    let pod = cluster.ready::<Pod>("web").await;
     let (_, password) = cluster.run(&pod, "app", &["printenv", "PASSWORD"]).await;
     assert_eq!(password, "hunter2\n");
     assert_eq!(container_status(&pod, "app").unwrap().restart_count, 0);

@@ -1,8 +1,9 @@
 //! The nine cases of virtual-kubelet's suite, asked through the API server as it does; statistics also without credentials.
 
-use super::cluster::{Cluster, DEADLINE, phase, waits};
+use super::cluster::Cluster;
 use evenkeel_kubelet_api::auth::Rules;
-use evenkeel_testkit::eventually;
+use evenkeel_testkit::objects::{phase, waits};
+use evenkeel_testkit::{SOON, eventually, until};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
@@ -37,8 +38,8 @@ async fn get_pods() {
     let cluster = Cluster::new(&[NODE, "virtual-7002"]).await;
     let pod = cluster.pod("web", NODE, containers(&["foo"])).await;
     let other = cluster.pod("other", "virtual-7002", containers(&["foo"])).await;
-    cluster.is_ready("web").await;
-    cluster.is_ready("other").await;
+    cluster.ready::<Pod>("web").await;
+    cluster.ready::<Pod>("other").await;
     let text = cluster.ask(NODE, "pods").await;
     let list: Value = serde_json::from_str(&text).unwrap();
     for pod in list["items"].as_array().unwrap() {
@@ -82,7 +83,7 @@ impl Asks {
             Self::ApiServer => cluster.ask(NODE, path).await,
             // That it was denied is remembered for 30 s, as a kubelet does.
             Self::Nobody => {
-                eventually("it is granted", DEADLINE, async || {
+                eventually("it is granted", SOON, async || {
                     cluster.ask_without_credentials(NODE, path).await.ok()
                 })
                 .await
@@ -98,7 +99,7 @@ impl Asks {
 async fn get_stats_summary(#[case] who: Asks) {
     let cluster = who.cluster().await;
     let pod = cluster.pod("web", NODE, containers(&["foo", "bar", "baz"])).await;
-    cluster.is_ready("web").await;
+    cluster.ready::<Pod>("web").await;
     let text = who.ask(&cluster, "stats/summary").await;
     let summary: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(summary["node"]["nodeName"], NODE);
@@ -119,7 +120,7 @@ async fn get_stats_summary(#[case] who: Asks) {
 async fn get_metrics_resource(#[case] who: Asks) {
     let cluster = who.cluster().await;
     cluster.pod("web", NODE, containers(&["foo", "bar", "baz"])).await;
-    cluster.is_ready("web").await;
+    cluster.ready::<Pod>("web").await;
     let text = who.ask(&cluster, "metrics/resource").await;
     // The suite takes the second label, whatever its name, for the pod.
     let of = |family: &str| {
@@ -144,10 +145,7 @@ async fn get_metrics_resource(#[case] who: Asks) {
 /// The pod goes, at the API server and at the provider; what was seen of it last.
 async fn deleted(cluster: &Cluster, pod: &Pod, how: &DeleteParams) -> Pod {
     let last = cluster.last_seen(pod, how).await;
-    eventually("the provider has it no more", DEADLINE, async || {
-        (!runs(cluster, pod).await).then_some(())
-    })
-    .await;
+    until("the provider has it no more", async || !runs(cluster, pod).await).await;
     last
 }
 
@@ -155,7 +153,7 @@ async fn deleted(cluster: &Cluster, pod: &Pod, how: &DeleteParams) -> Pod {
 async fn pod_lifecycle_graceful_delete() {
     let cluster = Cluster::new(&[NODE]).await;
     cluster.pod("web", NODE, containers(&["foo"])).await;
-    let pod = cluster.is_ready("web").await;
+    let pod = cluster.ready::<Pod>("web").await;
     assert!(runs(&cluster, &pod).await);
     let last = deleted(&cluster, &pod, &DeleteParams::default()).await;
     assert!(last.metadata.deletion_grace_period_seconds.is_some());
@@ -167,7 +165,7 @@ async fn pod_lifecycle_graceful_delete() {
 async fn pod_lifecycle_force_delete() {
     let cluster = Cluster::new(&[NODE]).await;
     cluster.pod("web", NODE, containers(&["foo"])).await;
-    let pod = cluster.is_ready("web").await;
+    let pod = cluster.ready::<Pod>("web").await;
     assert!(runs(&cluster, &pod).await);
     let now = DeleteParams::default().grace_period(0);
     deleted(&cluster, &pod, &now).await;
@@ -188,7 +186,7 @@ fn refers(kind: &str, optional: bool) -> Value {
 async fn create_pod_with_optional_inexistent(#[case] kind: &str, #[case] reason: &str) {
     let cluster = Cluster::new(&[NODE]).await;
     cluster.pod("web", NODE, refers(kind, true)).await;
-    let pod = cluster.is_ready("web").await;
+    let pod = cluster.ready::<Pod>("web").await;
     cluster.event("web", reason, "").await;
     assert!(runs(&cluster, &pod).await);
     cluster.end().await;
@@ -203,7 +201,9 @@ async fn create_pod_with_mandatory_inexistent(#[case] kind: &str, #[case] reason
     let cluster = Cluster::new(&[NODE]).await;
     let made = cluster.pod("web", NODE, refers(kind, false)).await;
     cluster.event("web", reason, "").await;
-    let pod = cluster.until("waits", "web", |pod| waits(pod).is_some()).await;
+    let pod = cluster
+        .until("web", "waits", |pod: &Pod| waits(pod, "app").is_some())
+        .await;
     assert_eq!(phase(&pod), "Pending");
     assert!(!runs(&cluster, &made).await);
     cluster.end().await;

@@ -7,12 +7,11 @@ mod usage;
 
 use evenkeel_apiserver::kubelet::KubeletOptions;
 use evenkeel_apiserver::{ApiServer, Options};
-use evenkeel_net::pki::ServerNames;
+use evenkeel_testkit::ServedApi;
 use serde_json::{Value, json};
 use standin::StandIn;
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
-use tokio::net::TcpListener;
 use tokio::process::Command;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -22,7 +21,7 @@ struct World {
     kubelet: StandIn,
     url: String,
     kubeconfig: PathBuf,
-    dir: tempfile::TempDir,
+    api: ServedApi,
     _stop: DropGuard,
 }
 
@@ -39,26 +38,14 @@ impl World {
     }
 
     async fn with(options: Options) -> Self {
-        evenkeel_net::init_crypto();
-        let server = ApiServer::new(options).expect("a server without sockets needs nothing");
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let url = format!("https://{}", listener.local_addr().expect("bound"));
+        let api = ServedApi::with(options).await;
         let stop = CancellationToken::new();
-        tokio::spawn({
-            let (server, stop) = (server.clone(), stop.clone());
-            async move { server.serve(listener, &ServerNames::default(), stop).await }
-        });
-        let dir = tempfile::tempdir().expect("a directory");
-        let kubeconfig = dir.path().join("kubeconfig");
-        let text = server.kubeconfig(&url, "admin", &["system:masters"]);
-        std::fs::write(&kubeconfig, text.expect("a certificate")).expect("a file");
-        let kubelet = StandIn::start(server.ca(), stop.clone()).await;
         let world = Self {
-            server,
-            kubelet,
-            url,
-            kubeconfig,
-            dir,
+            server: api.server.clone(),
+            kubelet: StandIn::start(api.server.ca(), stop.clone()).await,
+            url: api.url(),
+            kubeconfig: api.direct("admin"),
+            api,
             _stop: stop.drop_guard(),
         };
         world.node("n1", world.kubelet.port).await;
@@ -116,7 +103,7 @@ impl World {
             .arg("--kubeconfig")
             .arg(&self.kubeconfig)
             .arg("--cache-dir")
-            .arg(self.dir.path().join("cache"))
+            .arg(self.api.home.path().join("cache"))
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

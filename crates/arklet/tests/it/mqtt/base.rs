@@ -80,8 +80,8 @@ impl FakeBase {
 
     /// Until its subscriptions were confirmed so many times.
     pub(crate) async fn listens(&self, times: usize) {
-        evenkeel_testkit::eventually("the base listens", super::SECONDS, || async {
-            (self.subscribed() >= times).then_some(())
+        evenkeel_testkit::until_within("the base listens", super::SECONDS, async || {
+            self.subscribed() >= times
         })
         .await;
     }

@@ -7,7 +7,7 @@ use crate::golden::{batch, modules, outcome, recording};
 use evenkeel_arklet::mqtt::EventKind;
 use evenkeel_arklet::{Install, ModuleId, Tunnel as _};
 use evenkeel_testkit::mqtt::{Mosquitto, MosquittoSetup};
-use evenkeel_testkit::{eventually, skipped};
+use evenkeel_testkit::{skipped, until_within};
 use rumqttc::QoS;
 use serde_json::Value;
 use std::net::SocketAddr;
@@ -100,10 +100,7 @@ async fn the_recorded_operations(broker: SocketAddr) {
     let late = FakeBase::start(broker, "192.0.2.2", |_, _| vec![]).await;
     // Its own word comes back to it after all that the broker had for it.
     late.publish("baseline", "[]", false);
-    eventually("the echo", SECONDS, || async {
-        (!late.told().is_empty()).then_some(())
-    })
-    .await;
+    until_within("the echo", SECONDS, async || !late.told().is_empty()).await;
     assert_eq!(late.told().len(), 1);
 }
 
@@ -210,13 +207,10 @@ async fn what_was_kept_is_not_believed(broker: SocketAddr) {
     peer.publish("heart", &heart("b1"), true);
     // The echo of its own word proves that the broker has both.
     peer.publish("baseline", "[]", false);
-    eventually("the echo", SECONDS, || async {
-        (!peer.told().is_empty()).then_some(())
-    })
-    .await;
+    until_within("the echo", SECONDS, async || !peer.told().is_empty()).await;
     let mut controller = Controller::start(options(broker));
-    eventually("the kept heart is counted", SECONDS, || async {
-        (controller.tunnel.counts().retained == 1).then_some(())
+    until_within("the kept heart is counted", SECONDS, async || {
+        controller.tunnel.counts().retained == 1
     })
     .await;
     let other = FakeBase::start(broker, "b2", |_, _| vec![]).await;

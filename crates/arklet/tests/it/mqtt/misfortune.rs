@@ -6,8 +6,8 @@ use super::{Controller, SECONDS, base, done, heart, operation, options};
 use crate::golden::outcome;
 use evenkeel_arklet::mqtt::SettingNames;
 use evenkeel_arklet::{Base, ErrorKind, Install, ModuleId, Outcome, Tunnel as _};
-use evenkeel_testkit::eventually;
 use evenkeel_testkit::log::Log;
+use evenkeel_testkit::until_within;
 use rstest::rstest;
 use rumqttc::ConnectReturnCode;
 use serde_json::{Value, json};
@@ -28,10 +28,7 @@ async fn willing(broker: &Broker, identity: &str) -> FakeBase {
 }
 
 async fn told(peer: &FakeBase, count: usize) {
-    eventually("the base is told", SECONDS, || async {
-        (peer.told().len() >= count).then_some(())
-    })
-    .await;
+    until_within("the base is told", SECONDS, async || peer.told().len() >= count).await;
 }
 
 #[tokio::test]
@@ -52,8 +49,8 @@ async fn a_base_that_does_not_answer_is_left_at_the_deadline_and_its_late_reply_
     let body = Value::Object(mute.body());
     let (end, late) = operation("installBiz", &body, &done(&body));
     peer.publish(end, &late, false);
-    eventually("the late reply is counted", SECONDS, || async {
-        (controller.tunnel.counts().unclaimed == 1).then_some(())
+    until_within("the late reply is counted", SECONDS, async || {
+        controller.tunnel.counts().unclaimed == 1
     })
     .await;
 }
@@ -103,8 +100,8 @@ async fn what_cannot_be_read_is_counted_and_harms_nobody() {
 
 /// The next line of the log with these words.
 async fn says(log: &Log, words: &[&str]) {
-    eventually(&format!("the log says {words:?}"), SECONDS, || async {
-        (!log.with(words).is_empty()).then_some(())
+    until_within(&format!("the log says {words:?}"), SECONDS, async || {
+        !log.with(words).is_empty()
     })
     .await;
 }
@@ -374,10 +371,7 @@ async fn a_refused_subscription_is_no_connection_and_is_tried_again() {
     })
     .await;
     let controller = Controller::start(options(broker.address));
-    eventually("a third attempt", SECONDS, || async {
-        (broker.connections().0 >= 3).then_some(())
-    })
-    .await;
+    until_within("a third attempt", SECONDS, async || broker.connections().0 >= 3).await;
     assert!(!*controller.tunnel.connected().borrow());
     broker.set_manners(Manners::default());
     controller.until(true).await;
@@ -394,8 +388,8 @@ async fn events_that_nobody_takes_are_dropped_and_calls_go_on() {
     for _ in 0..3 {
         peer.publish("heart", &heart("b1"), false);
     }
-    eventually("two are dropped", SECONDS, || async {
-        (controller.tunnel.counts().overflowed == 2).then_some(())
+    until_within("two are dropped", SECONDS, async || {
+        controller.tunnel.counts().overflowed == 2
     })
     .await;
     assert!(controller.tunnel.modules(&base("b1")).await.is_ok());
@@ -462,9 +456,6 @@ async fn the_connection_ends_with_a_farewell() {
     controller.shutdown.cancel();
     let link = &mut controller.link;
     tokio::time::timeout(SECONDS, link).await.unwrap().unwrap();
-    eventually("the farewell", SECONDS, || async {
-        (broker.connections().1 == 1).then_some(())
-    })
-    .await;
+    until_within("the farewell", SECONDS, async || broker.connections().1 == 1).await;
     assert!(!*controller.tunnel.connected().borrow());
 }

@@ -5,7 +5,7 @@ use super::{Controller, SECONDS, options};
 use evenkeel_arklet::mqtt::{Credentials, MqttOptions, Password, TlsFiles};
 use evenkeel_net::pki::{Ca, Identity, ServerNames, Validity};
 use evenkeel_testkit::mqtt::{Mosquitto, MosquittoSetup, MosquittoTls};
-use evenkeel_testkit::{eventually, skipped};
+use evenkeel_testkit::{skipped, until_within};
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -75,8 +75,8 @@ impl Authority {
 
 /// Tries a few times and does not get in.
 async fn is_kept_out(controller: &Controller) {
-    eventually("attempts that fail", SECONDS, || async {
-        (controller.tunnel.counts().disconnects >= 3).then_some(())
+    until_within("attempts that fail", SECONDS, async || {
+        controller.tunnel.counts().disconnects >= 3
     })
     .await;
     assert!(!*controller.tunnel.connected().borrow());

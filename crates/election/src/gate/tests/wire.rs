@@ -9,8 +9,6 @@ use std::net::SocketAddr;
 use tokio::net::TcpListener;
 use tower::Layer as _;
 
-const DEADLINE: Duration = Duration::from_secs(30);
-
 /// What the server sees.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Seen {
@@ -76,9 +74,8 @@ pub(super) async fn server() -> (SocketAddr, mpsc::UnboundedReceiver<Seen>) {
 }
 
 pub(super) async fn next(seen: &mut mpsc::UnboundedReceiver<Seen>) -> Seen {
-    tokio::time::timeout(DEADLINE, seen.recv())
+    evenkeel_testkit::ends("the server sees something", seen.recv())
         .await
-        .expect("the server sees something")
         .unwrap()
 }
 

@@ -3,11 +3,12 @@
 use super::stage::{Candidate, Guard, secs, stand};
 use evenkeel_election::State;
 use evenkeel_election::lock::LeaseLock;
+use evenkeel_testkit::cluster::Objects as _;
 use evenkeel_testkit::log::Log;
-use evenkeel_testkit::{ApiServer, api_server};
+use evenkeel_testkit::{ApiServer, Cluster, api_server};
 use k8s_openapi::api::core::v1::Namespace;
-use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use k8s_openapi::api::rbac::v1::Role;
+use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use rstest::rstest;
 use serde_json::json;
@@ -20,17 +21,10 @@ fn lock(client: &Client, namespace: &str) -> LeaseLock {
 
 /// A user without rights, but for these on Leases.
 async fn user(server: &ApiServer, verbs: &[&str]) -> Client {
-    let meta = json!({"name": "elector", "namespace": NAMESPACE});
-    let binding: RoleBinding = serde_json::from_value(json!({"metadata": meta,
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "elector"},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "elector"}]}))
-    .unwrap();
-    let role: Role = serde_json::from_value(json!({"metadata": meta, "rules": rules(verbs)})).unwrap();
-    let (params, admin) = (PostParams::default(), server.client());
-    let roles: Api<Role> = Api::namespaced(admin.clone(), NAMESPACE);
-    roles.create(&params, &role).await.unwrap();
-    let bindings: Api<RoleBinding> = Api::namespaced(admin, NAMESPACE);
-    bindings.create(&params, &binding).await.unwrap();
+    Cluster::of(server)
+        .namespaced(NAMESPACE)
+        .grant_here("elector", rules(verbs))
+        .await;
     server.client_as("elector", &[])
 }
 
@@ -85,9 +79,9 @@ async fn a_namespace_that_does_not_exist_is_named_and_used_once_it_does() {
         assert!(line.contains("create it, or put the lock into another"), "{line}");
     }
     assert!(log.with(&["reached again"]).is_empty());
-    let namespaces: Api<Namespace> = Api::all(client);
-    let later = serde_json::from_value(json!({"metadata": {"name": "later"}})).unwrap();
-    namespaces.create(&PostParams::default(), &later).await.unwrap();
+    Cluster::by(client)
+        .create::<Namespace>(json!({"metadata": {"name": "later"}}))
+        .await;
     let leader = super::stage::the_leader(&[one, two]).await;
     log.says_once(&["the lock can be reached again"]);
     tokio::time::sleep(secs(10)).await;
@@ -101,18 +95,16 @@ async fn a_namespace_that_does_not_exist_is_named_and_used_once_it_does() {
 #[tokio::test(start_paused = true)]
 async fn a_namespace_that_is_deleted_under_a_leader_ends_its_term_and_is_named() {
     let (log, client) = (Log::capture(), api_server().client());
-    let namespaces: Api<Namespace> = Api::all(client.clone());
-    let doomed = serde_json::from_value(json!({"metadata": {"name": "doomed"}})).unwrap();
-    namespaces.create(&PostParams::default(), &doomed).await.unwrap();
+    let cluster = Cluster::by(client.clone());
+    cluster
+        .create::<Namespace>(json!({"metadata": {"name": "doomed"}}))
+        .await;
     let leader = stand(lock(&client, "doomed"), "me");
     leader.leads().await;
     // Terminating: what is in it goes, and nothing new comes in.
-    namespaces
-        .delete("doomed", &DeleteParams::default())
-        .await
-        .unwrap();
+    cluster.delete::<Namespace>("doomed").await;
     let leases: Api<k8s_openapi::api::coordination::v1::Lease> = Api::namespaced(client, "doomed");
-    leases.delete("leader", &DeleteParams::default()).await.unwrap();
+    leases.remove("leader").await;
     leader.until("it leads no more", |state| !state.leads()).await;
     tokio::time::sleep(secs(30)).await;
     follows_nobody(&leader);

@@ -5,10 +5,11 @@ use evenkeel_election::State;
 use evenkeel_election::core::Record;
 use evenkeel_election::lock::{AnnotationLock, LEADER_ANNOTATION, LeaseLock, MemoryLock};
 use evenkeel_testkit::api_server;
+use evenkeel_testkit::cluster::Objects as _;
 use evenkeel_testkit::log::Log;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -31,7 +32,7 @@ async fn annotate(client: &Client, text: &str) {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
     if maps.get_opt(NAME).await.unwrap().is_none() {
         let map = serde_json::from_value(json!({"metadata": {"name": NAME}})).unwrap();
-        maps.create(&PostParams::default(), &map).await.unwrap();
+        maps.add(&map).await;
     }
     let patch = Patch::Merge(json!({"metadata": {"annotations": {LEADER_ANNOTATION: text}}}));
     maps.patch(NAME, &PatchParams::default(), &patch).await.unwrap();
@@ -254,7 +255,7 @@ async fn an_incomplete_lease_is_taken_over_and_completed(
     let client = api_server().client();
     let leases: Api<Lease> = Api::namespaced(client.clone(), NAMESPACE);
     let lease = serde_json::from_value(json!({"metadata": {"name": NAME}, "spec": spec})).unwrap();
-    leases.create(&PostParams::default(), &lease).await.unwrap();
+    leases.add(&lease).await;
     let start = Instant::now();
     let one = stand(lease_lock(&client), "one");
     assert_eq!(one.leads().await.transitions, transitions);
@@ -280,7 +281,7 @@ async fn terms_that_cannot_be_counted_any_further_are_told() {
     let leases: Api<Lease> = Api::namespaced(client.clone(), NAMESPACE);
     let spec = json!({"leaseTransitions": i32::MAX - 1});
     let lease = serde_json::from_value(json!({"metadata": {"name": NAME}, "spec": spec})).unwrap();
-    leases.create(&PostParams::default(), &lease).await.unwrap();
+    leases.add(&lease).await;
     for name in ["one", "two"] {
         let candidate = stand(lease_lock(&client), name);
         assert_eq!(candidate.leads().await.transitions, i32::MAX);

@@ -3,6 +3,7 @@
 use evenkeel_election::clock::Clock;
 use evenkeel_election::lock::Lock;
 use evenkeel_election::{Config, Election, Elector, FencingToken, Gate, OnLoss, State, StopReason};
+use evenkeel_testkit::becomes;
 use futures::FutureExt as _;
 use futures::future::{self, BoxFuture};
 use jiff::{SignedDuration, Timestamp};
@@ -124,17 +125,7 @@ impl Candidate {
     }
 
     pub(super) async fn until(&self, what: &str, wanted: impl Fn(&State) -> bool) -> State {
-        let mut states = self.election.watch();
-        let state = tokio::time::timeout(PATIENCE, states.wait_for(|state| wanted(state))).await;
-        state
-            .unwrap_or_else(|_| {
-                panic!(
-                    "not within {PATIENCE:?}: {what}; it is {:?}",
-                    self.election.state()
-                )
-            })
-            .expect("the candidate runs")
-            .clone()
+        becomes(what, PATIENCE, self.election.watch(), wanted).await
     }
 
     /// Its gate is open.

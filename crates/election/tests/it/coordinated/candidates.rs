@@ -1,20 +1,16 @@
 //! One candidate's object.
 
 use super::{LEASE, NAMESPACE, Standing, candidacy, candidates, until_candidate};
-use crate::rivals::DEADLINE;
 use evenkeel_election::coordinated::{Candidacy, CandidacyError, stand};
-use evenkeel_testkit::{api_server, eventually};
+use evenkeel_testkit::cluster::Objects as _;
+use evenkeel_testkit::{Cluster, api_server, ends, until};
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 async fn patch(client: &Client, name: &str, patch: Value) {
-    candidates(client)
-        .patch(name, &PatchParams::default(), &Patch::Merge(patch))
-        .await
-        .unwrap();
+    candidates(client).merge(name, patch).await;
 }
 
 #[tokio::test]
@@ -78,28 +74,12 @@ async fn a_ping_is_acknowledged() {
 async fn a_ping_is_acknowledged_without_the_right_to_watch() {
     let server = api_server();
     let admin = server.client();
-    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
-        "metadata": {"name": "candidate", "namespace": NAMESPACE},
-        "rules": [{"apiGroups": ["coordination.k8s.io"], "resources": ["leasecandidates"],
-                   "verbs": ["create", "get", "patch", "delete"]}]});
-    let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
-        "metadata": {"name": "candidate", "namespace": NAMESPACE},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "candidate"},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "poor"}]});
-    kube::Api::namespaced(admin.clone(), NAMESPACE)
-        .create(
-            &PostParams::default(),
-            &serde_json::from_value::<k8s_openapi::api::rbac::v1::Role>(role).unwrap(),
-        )
-        .await
-        .unwrap();
-    kube::Api::namespaced(admin.clone(), NAMESPACE)
-        .create(
-            &PostParams::default(),
-            &serde_json::from_value::<k8s_openapi::api::rbac::v1::RoleBinding>(binding).unwrap(),
-        )
-        .await
-        .unwrap();
+    let rules = json!([{"apiGroups": ["coordination.k8s.io"], "resources": ["leasecandidates"],
+        "verbs": ["create", "get", "patch", "delete"]}]);
+    Cluster::of(&server)
+        .namespaced(NAMESPACE)
+        .grant_here("poor", rules)
+        .await;
     let _standing = Standing::new(&server.client_as("poor", &[]), candidacy("host_1", "1.2.0"));
     until_candidate(&admin, "host_1", |_| true).await;
     patch(
@@ -120,10 +100,7 @@ async fn an_object_that_somebody_deletes_is_made_anew_and_a_changed_one_is_put_r
     let client = api_server().client();
     let _standing = Standing::new(&client, candidacy("host_1", "1.2.0"));
     let first = until_candidate(&client, "host_1", |_| true).await;
-    candidates(&client)
-        .delete("host_1", &DeleteParams::default())
-        .await
-        .unwrap();
+    candidates(&client).remove("host_1").await;
     until_candidate(&client, "host_1", |object| {
         object.metadata.uid != first.metadata.uid
     })
@@ -185,9 +162,7 @@ async fn without_rights_a_candidate_goes_on_trying_and_stops_when_told() {
         candidates(&server.client()).get_opt("host_1").await.unwrap(),
         None
     );
-    tokio::time::timeout(DEADLINE, nobody.withdraw())
-        .await
-        .expect("it stops");
+    ends("it stops", nobody.withdraw()).await;
     witness.withdraw().await;
 }
 
@@ -203,14 +178,13 @@ async fn a_candidacy_that_cannot_work_is_refused_at_once() {
 
 impl Standing {
     async fn crash_once_seen(self, client: &Client) {
-        eventually("a candidate", DEADLINE, || async {
-            (!candidates(client)
+        until("a candidate", async || {
+            !candidates(client)
                 .list(&kube::api::ListParams::default())
                 .await
                 .unwrap()
                 .items
-                .is_empty())
-            .then_some(())
+                .is_empty()
         })
         .await;
         self.crash();

@@ -4,15 +4,14 @@ use super::{
     LEASE, NAMESPACE, Standing, candidacy, candidates, coordinate, coordinator, leases, until,
     until_candidate, until_held_by,
 };
-use crate::rivals::DEADLINE;
 use evenkeel_election::coordinated::Candidacy;
 use evenkeel_election::core::coordinated::{HIGHEST_WEIGHT, HighestWeight, Strategies, Timing};
-use evenkeel_testkit::{api_server, eventually};
+use evenkeel_testkit::cluster::Objects as _;
+use evenkeel_testkit::{SOON, api_server, eventually};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::coordination::v1beta1::LeaseCandidate;
 use kube::Client;
-use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
 
 const THIRD_PARTY: &str = "foo.com/bar";
@@ -24,10 +23,7 @@ async fn held(client: &Client, holder: &str, renewed_seconds_ago: i64) {
         "holderIdentity": holder, "leaseDurationSeconds": 10, "renewTime": format!("{renewed:.6}"),
         "strategy": "OldestEmulationVersion"}}))
     .unwrap();
-    leases(client)
-        .create(&PostParams::default(), &lease)
-        .await
-        .unwrap();
+    leases(client).add(&lease).await;
 }
 
 #[tokio::test]
@@ -78,10 +74,7 @@ async fn deletion_of_lease_triggers_reelection() {
         spec.preferred_holder.as_deref() == Some("component-identity-1")
     })
     .await;
-    leases(&client)
-        .delete(LEASE, &DeleteParams::default())
-        .await
-        .unwrap();
+    leases(&client).remove(LEASE).await;
     until_held_by(&client, "component-identity-1").await;
 }
 
@@ -139,19 +132,14 @@ async fn a_third_party_strategy_gets_a_label_and_no_holder() {
     .await;
     assert_eq!(spec.holder_identity, None);
     // The third party chooses, and is not contradicted: the other candidate's Lease is elected after that.
-    let choice = kube::api::Patch::Merge(
-        json!({"spec": {"holderIdentity": "component-identity-2", "leaseDurationSeconds": 3600}}),
-    );
-    leases(&client)
-        .patch(LEASE, &kube::api::PatchParams::default(), &choice)
-        .await
-        .unwrap();
+    let choice = json!({"spec": {"holderIdentity": "component-identity-2", "leaseDurationSeconds": 3600}});
+    leases(&client).merge(LEASE, choice).await;
     let witness = Candidacy {
         lease_name: "witness".to_owned(),
         ..candidacy("witness-1", "1.0.0")
     };
     let _witness = Standing::new(&client, witness);
-    eventually("a later election", DEADLINE, || async {
+    eventually("a later election", SOON, || async {
         leases(&client).get_opt("witness").await.unwrap()
     })
     .await;
@@ -190,11 +178,8 @@ async fn a_crashed_candidate_is_asked_in_vain_and_passed_over() {
     better.crash();
     // Its last sign of life is old enough to be asked for another.
     let old = Timestamp::now() - SignedDuration::from_secs(60);
-    let aged = kube::api::Patch::Merge(json!({"spec": {"renewTime": format!("{old:.6}")}}));
-    candidates(&client)
-        .patch("component-identity-0", &kube::api::PatchParams::default(), &aged)
-        .await
-        .unwrap();
+    let aged = json!({"spec": {"renewTime": format!("{old:.6}")}});
+    candidates(&client).merge("component-identity-0", aged).await;
     let _alive = Standing::new(&client, candidacy("component-identity-1", "1.19.0"));
     let _coordinator = coordinate(coordinator(&client));
     let spec = until(&client, "elected", |spec| spec.holder_identity.is_some()).await;
@@ -219,18 +204,15 @@ async fn expired_candidates_are_deleted_and_others_stay() {
             "metadata": {"name": name, "namespace": NAMESPACE}, "spec": {"leaseName": lease, "binaryVersion": "1.0.0",
             "emulationVersion": "1.0.0", "strategy": "OldestEmulationVersion", "renewTime": format!("{old:.6}")}}))
         .unwrap();
-        candidates(&client)
-            .create(&PostParams::default(), &object)
-            .await
-            .unwrap();
+        candidates(&client).add(&object).await;
     }
     let _coordinator = coordinate(coordinator(&client).with_timing(Timing::default()));
-    eventually("the dead are gone", DEADLINE, || async {
+    evenkeel_testkit::until("the dead are gone", async || {
         let left = candidates(&client)
             .list(&kube::api::ListParams::default())
             .await
             .unwrap();
-        (left.items.len() == 1).then_some(())
+        left.items.len() == 1
     })
     .await;
     assert!(candidates(&client).get_opt("alive").await.unwrap().is_some());
@@ -244,10 +226,7 @@ async fn a_lease_without_candidates_is_left_alone() {
     let lease: Lease = serde_json::from_value(json!({"metadata": {"name": "classic"}, "spec": {
         "holderIdentity": "", "leaseDurationSeconds": 1}}))
     .unwrap();
-    let before = leases(&client)
-        .create(&PostParams::default(), &lease)
-        .await
-        .unwrap();
+    let before = leases(&client).add(&lease).await;
     let _coordinator = coordinate(coordinator(&client));
     let _candidate = Standing::new(&client, candidacy("component-identity-1", "1.19.0"));
     until_held_by(&client, "component-identity-1").await;

@@ -4,14 +4,14 @@ use super::{
     LEASE, NAMESPACE, Standing, candidacy, candidates, coordinate, coordinator, leases, until,
     until_candidate,
 };
-use crate::rivals::{DEADLINE, config};
+use crate::rivals::config;
 use evenkeel_election::coordinated::Candidacy;
 use evenkeel_election::core::coordinated::COORDINATOR_LEASE;
 use evenkeel_election::lock::LeaseLock;
 use evenkeel_election::{Config, Election, Elector, FencingToken, State};
-use evenkeel_testkit::{api_server, eventually};
+use evenkeel_testkit::cluster::Objects as _;
+use evenkeel_testkit::{SOON, api_server, becomes, ends};
 use kube::Client;
-use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use std::cmp::Ordering;
 use std::time::Duration;
@@ -43,12 +43,7 @@ fn replica(client: &Client, candidacy: Candidacy) -> Replica {
 
 impl Replica {
     async fn until(&self, what: &str, wanted: impl Fn(&State) -> bool) -> State {
-        let mut states = self.election.watch();
-        let state = tokio::time::timeout(DEADLINE, states.wait_for(|state| wanted(state))).await;
-        state
-            .unwrap_or_else(|_| panic!("not within {DEADLINE:?}: {what}; {:?}", self.election))
-            .unwrap()
-            .clone()
+        becomes(what, SOON, self.election.watch(), wanted).await
     }
 
     async fn leads(&self) -> FencingToken {
@@ -163,10 +158,7 @@ async fn a_third_party_chooses_among_candidates() {
     assert!(!one.writes() && !two.writes());
     let choice = json!({"spec": {"holderIdentity": "two", "leaseDurationSeconds": 5,
         "renewTime": format!("{:.6}", jiff::Timestamp::now())}});
-    leases(&client)
-        .patch(LEASE, &PatchParams::default(), &Patch::Merge(choice))
-        .await
-        .unwrap();
+    leases(&client).merge(LEASE, choice).await;
     two.leads().await;
     assert!(!one.writes());
     two.stop().await;
@@ -205,27 +197,15 @@ async fn a_coordinator_works_only_while_it_leads_its_own_election() {
         (stop, states, task)
     };
     let (stop, mut states, task) = start("coordinator-1");
-    tokio::time::timeout(DEADLINE, states.wait_for(State::leads))
-        .await
-        .unwrap()
-        .unwrap();
+    ends("it ends", states.wait_for(State::leads)).await.unwrap();
     let (_keep, mut standby, second) = start("coordinator-2");
     let one = replica(&client, candidacy("one", "1.19.0"));
     let before = one.leads().await;
     // Without a coordinator a deleted Lease stays deleted.
     stop.cancel();
-    tokio::time::timeout(DEADLINE, task)
-        .await
-        .expect("it ends")
-        .unwrap();
-    tokio::time::timeout(DEADLINE, standby.wait_for(State::leads))
-        .await
-        .unwrap()
-        .unwrap();
-    leases(&client)
-        .delete(LEASE, &kube::api::DeleteParams::default())
-        .await
-        .unwrap();
+    ends("it ends", task).await.unwrap();
+    ends("it ends", standby.wait_for(State::leads)).await.unwrap();
+    leases(&client).remove(LEASE).await;
     let again = one
         .until("leads anew", |state| {
             state
@@ -248,13 +228,8 @@ async fn a_candidate_that_stops_hands_over_and_cleans_up() {
     until_candidate(&client, "two", |_| true).await;
     one.stop().await;
     two.leads().await;
-    eventually("the object is gone", DEADLINE, || async {
-        candidates(&client)
-            .get_opt("one")
-            .await
-            .unwrap()
-            .is_none()
-            .then_some(())
+    evenkeel_testkit::until("the object is gone", async || {
+        candidates(&client).get_opt("one").await.unwrap().is_none()
     })
     .await;
     two.stop().await;

@@ -4,10 +4,9 @@ mod candidates;
 mod elections;
 mod electors;
 
-use crate::rivals::DEADLINE;
 use evenkeel_election::coordinated::{Candidacy, CandidacyError, Coordinator, stand};
 use evenkeel_election::core::coordinated::Timing;
-use evenkeel_testkit::eventually;
+use evenkeel_testkit::{SOON, eventually};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::coordination::v1beta1::LeaseCandidate;
 use kube::{Api, Client};
@@ -80,7 +79,7 @@ pub(crate) async fn spec(client: &Client) -> Option<LeaseSpec> {
 
 /// Waits for the Lease to be as wanted.
 pub(crate) async fn until(client: &Client, what: &str, wanted: impl Fn(&LeaseSpec) -> bool) -> LeaseSpec {
-    eventually(what, DEADLINE, || async {
+    eventually(what, SOON, || async {
         spec(client).await.filter(|spec| wanted(spec))
     })
     .await
@@ -99,7 +98,7 @@ pub(crate) async fn until_candidate(
     identity: &str,
     wanted: impl Fn(&LeaseCandidate) -> bool,
 ) -> LeaseCandidate {
-    eventually(&format!("candidate {identity}"), DEADLINE, || async {
+    eventually(&format!("candidate {identity}"), SOON, || async {
         candidates(client)
             .get_opt(identity)
             .await

@@ -4,7 +4,7 @@ use super::history::{Act, Revision, Violation, check};
 use super::recorder::Recorder;
 use evenkeel_testkit::candidate::Told::{Leader, Started, Stopped};
 use evenkeel_testkit::candidate::{Candidate, CandidateArgs, Line, Timing, boot_time};
-use evenkeel_testkit::{Link, ServedApi, eventually};
+use evenkeel_testkit::{Link, ServedApi, eventually, until};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -162,9 +162,8 @@ impl World {
             Step::Mend(peer) => self.links[&peer].mend(),
             Step::Leads(peer) => {
                 let what = step.to_string();
-                eventually(&what, DEADLINE, || async {
-                    (self.recorder.holder() == peer.to_string() && leads(&self.peer(peer).lines()))
-                        .then_some(())
+                until(&what, async || {
+                    self.recorder.holder() == peer.to_string() && leads(&self.peer(peer).lines())
                 })
                 .await;
             }
@@ -173,9 +172,9 @@ impl World {
                 self.peer(peer).until(&step.to_string(), DEADLINE, stopped).await;
             }
             Step::Loses(peer) => {
-                eventually(&step.to_string(), DEADLINE, || async {
+                until(&step.to_string(), async || {
                     let holder = self.recorder.holder();
-                    (!holder.is_empty() && holder != peer.to_string()).then_some(())
+                    !holder.is_empty() && holder != peer.to_string()
                 })
                 .await;
             }

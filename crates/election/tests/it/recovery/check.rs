@@ -65,10 +65,7 @@ async fn checks_beside_renewals() {
         })
         .collect();
     let renewals = || lock.ops().into_iter().filter(|op| *op == Op::Update).count();
-    evenkeel_testkit::eventually("fifty renewals", Duration::from_secs(60), || async {
-        (renewals() >= 50).then_some(())
-    })
-    .await;
+    evenkeel_testkit::until("fifty renewals", async || renewals() >= 50).await;
     stop.cancel();
     for checker in checkers {
         assert!(checker.join().unwrap() > 0);

@@ -1,8 +1,7 @@
 //! What commands write down: when they ran, and in which term.
 
-use super::world::SOON;
 use crate::support::parent_of;
-use evenkeel_testkit::eventually;
+use evenkeel_testkit::until;
 
 /// What one command wrote down.
 #[derive(Clone, Debug)]
@@ -21,10 +20,7 @@ pub(crate) struct Run {
 impl Run {
     pub(crate) async fn ended(&self) {
         let what = format!("{self:?} ends");
-        eventually(&what, SOON, || async {
-            parent_of(self.id).is_none().then_some(())
-        })
-        .await;
+        until(&what, async || parent_of(self.id).is_none()).await;
     }
 
     pub(crate) fn lives(&self) -> bool {

@@ -1,9 +1,10 @@
 //! Leadership that is given up, and what a command gets while it lasts.
 
 use super::runner::{Runner, ended, signal_to};
-use super::world::{DILIGENT, SOON, STUBBORN, World};
+use super::world::{DILIGENT, STUBBORN, World};
 use crate::support::parent_of;
-use evenkeel_testkit::eventually;
+use evenkeel_testkit::{SOON, eventually, until};
+use k8s_openapi::api::coordination::v1::Lease;
 use nix::sys::signal::Signal;
 use std::fs;
 
@@ -45,7 +46,7 @@ async fn the_environment_tells_the_command_in_which_term_it_runs() {
     let script = format!("env | grep ^EVENKEEL_ > '{}'", file.display());
     let mut runner = world.runner("me").run(&["sh", "-c", &script]);
     assert_eq!(runner.exit_code().await, 0, "{}", runner.output());
-    let lease = world.leases().get("mailer").await.unwrap();
+    let lease = world.get::<Lease>("mailer").await;
     let uid = lease.metadata.uid.unwrap();
     let text = fs::read_to_string(file).unwrap();
     let inherited = |line: &&str| {
@@ -101,9 +102,9 @@ async fn signals_reach_the_command() {
     ];
     for (number, (signal, name)) in signals.into_iter().enumerate() {
         runner.signal(signal);
-        eventually(&format!("{name} arrives"), SOON, || async {
+        until(&format!("{name} arrives"), async || {
             let words = &world.runs(&["me"])[0].words;
-            (words.len() == number + 1 && words[number] == name).then_some(())
+            words.len() == number + 1 && words[number] == name
         })
         .await;
     }
@@ -131,15 +132,7 @@ async fn while_it_drains_it_leads() {
     let mut runner = stubborn(&world, &["--grace=1h"]).await;
     runner.signal(Signal::SIGTERM);
     // Longer than any lease that is not renewed: seen by the renewals.
-    let renewed = || async {
-        world
-            .leases()
-            .get("mailer")
-            .await
-            .unwrap()
-            .metadata
-            .resource_version
-    };
+    let renewed = async || world.get::<Lease>("mailer").await.metadata.resource_version;
     let mut last = renewed().await;
     for _ in 0..12 {
         let before = last.clone();

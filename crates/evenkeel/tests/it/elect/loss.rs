@@ -1,10 +1,10 @@
 //! Leadership that is lost: no command outlives its term.
 
 use super::runner::{fill, signal_to};
-use super::world::{DILIGENT, SOON, STUBBORN, World};
+use super::world::{DILIGENT, STUBBORN, World};
 use crate::support::parent_of;
-use evenkeel_testkit::eventually;
-use kube::api::DeleteParams;
+use evenkeel_testkit::until;
+use k8s_openapi::api::coordination::v1::Lease;
 use nix::sys::signal::Signal;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -19,10 +19,7 @@ async fn a_runner_that_is_killed_leaves_no_command_behind() {
     run.ended().await;
     world.running("second", 0).await;
     world.assert_no_overlap(&["first", "second"]);
-    eventually("the keeper ends too", SOON, || async {
-        parent_of(keeper).is_none().then_some(())
-    })
-    .await;
+    until("the keeper ends too", async || parent_of(keeper).is_none()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -134,8 +131,7 @@ async fn a_lease_that_is_deleted_ends_the_term() {
     let world = World::new().await;
     let mut runner = world.runner("me").diary(DILIGENT);
     let run = world.running("me", 0).await;
-    let deleted = world.leases().delete("mailer", &DeleteParams::default()).await;
-    deleted.expect("the lease is there");
+    world.delete::<Lease>("mailer").await;
     assert_eq!(runner.exit_code().await, 75, "{}", runner.output());
     assert!(!run.lives());
     assert!(

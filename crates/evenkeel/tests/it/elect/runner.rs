@@ -1,9 +1,9 @@
 //! Runners as processes.
 
 use super::link::Link;
-use super::world::{LEASE, SOON, World};
+use super::world::{LEASE, World};
 use crate::support::{children_of, evenkeel, outcome};
-use evenkeel_testkit::eventually;
+use evenkeel_testkit::{SOON, eventually, until};
 use nix::{
     fcntl::{FcntlArg, OFlag, fcntl},
     sys::signal::{Signal, kill},
@@ -16,7 +16,6 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    time::Duration,
 };
 
 /// A runner that is not started yet.
@@ -121,21 +120,17 @@ impl Runner {
     }
 
     pub(crate) async fn says(&self, words: &str) {
-        eventually(&format!("it says {words:?}"), SOON, || async {
-            self.output().contains(words).then_some(())
+        until(&format!("it says {words:?}"), async || {
+            self.output().contains(words)
         })
         .await;
     }
 
     /// Waits for its end; the exit code.
     pub(crate) async fn exit_code(&mut self) -> i32 {
-        for _ in 0..SOON.as_millis() / 20 {
-            if let Some(status) = self.child.try_wait().expect("it is our child") {
-                return status.code().unwrap_or(-1);
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        panic!("it does not end:\n{}", self.output())
+        let ended = || std::future::ready(self.child.try_wait().expect("it is our child"));
+        let status = eventually("the runner ends", SOON, ended).await;
+        status.code().unwrap_or(-1)
     }
 
     pub(crate) fn runs(&mut self) -> bool {

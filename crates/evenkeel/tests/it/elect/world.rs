@@ -3,17 +3,9 @@
 use super::diary::{Run, read_into};
 use super::link::Link;
 use super::runner::Setup;
-use evenkeel_net::pki::ServerNames;
-use evenkeel_testkit::{ApiServer, api_server, eventually};
-use k8s_openapi::api::coordination::v1::Lease;
-use kube::Api;
-use std::{fs, net::SocketAddr, path::PathBuf, time::Duration};
-use tempfile::TempDir;
-use tokio::net::TcpListener;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use evenkeel_testkit::{Cluster, SOON, ServedApi, eventually};
+use std::{fs, net::SocketAddr, ops::Deref, path::PathBuf};
 
-/// For what must happen, sooner or later, on a slow machine too.
-pub(crate) const SOON: Duration = Duration::from_secs(60);
 /// The lease of all tests.
 pub(crate) const LEASE: &str = "default/mailer";
 /// A command that writes down its token, its ID and the time, over and over, until it is told to end.
@@ -23,41 +15,34 @@ pub(crate) const STUBBORN: &str = "trap '' TERM INT; trap 'stamp hup' HUP";
 
 /// An API server and a place for files.
 pub(crate) struct World {
-    server: ApiServer,
-    address: SocketAddr,
-    home: TempDir,
-    _shutdown: DropGuard,
+    api: ServedApi,
+    cluster: Cluster,
+}
+
+impl Deref for World {
+    type Target = Cluster;
+
+    fn deref(&self) -> &Cluster {
+        &self.cluster
+    }
 }
 
 impl World {
     pub(crate) async fn new() -> Self {
-        let server = api_server();
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let address = listener.local_addr().expect("a bound address");
-        let shutdown = CancellationToken::new();
-        let (serving, stop) = (server.clone(), shutdown.clone());
-        tokio::spawn(async move {
-            let names = ServerNames::default();
-            serving
-                .serve(listener, &names, stop)
-                .await
-                .expect("the API is served");
-        });
-        Self {
-            server,
-            address,
-            home: TempDir::new().expect("a temporary directory"),
-            _shutdown: shutdown.drop_guard(),
-        }
+        let api = ServedApi::start().await;
+        let cluster = Cluster::of(&api.server);
+        Self { api, cluster }
     }
 
     /// A kubeconfig of an administrator, or of somebody without any rights.
     pub(crate) fn kubeconfig(&self, address: SocketAddr, user: &str, groups: &[&str]) -> PathBuf {
         let path = self
+            .api
             .home
             .path()
             .join(format!("kubeconfig-{user}-{}", address.port()));
         let text = self
+            .api
             .server
             .kubeconfig(&format!("https://{address}"), user, groups);
         fs::write(&path, text.expect("a kubeconfig")).expect("the directory is writable");
@@ -66,17 +51,18 @@ impl World {
 
     /// The API server itself.
     pub(crate) fn url(&self) -> String {
-        format!("https://{}", self.address)
+        self.api.url()
     }
 
     /// Files with its authority, and with certificate and key of an administrator.
     pub(crate) fn credentials(&self) -> [String; 3] {
         let identity = self
+            .api
             .server
             .client_certificate("kubernetes-admin", &["system:masters"])
             .expect("a certificate");
         [
-            ("ca.crt", self.server.ca().certificate_pem()),
+            ("ca.crt", self.api.server.ca().certificate_pem()),
             ("admin.crt", &identity.certificate_pem),
             ("admin.key", &identity.key_pem),
         ]
@@ -89,29 +75,21 @@ impl World {
 
     /// A way to the API server that can be cut.
     pub(crate) async fn link(&self) -> Link {
-        Link::new(self.address).await
+        Link::new(self.api.address()).await
     }
 
     /// A runner that is not started yet; `name` is its identity.
     pub(crate) fn runner(&self, name: &str) -> Setup<'_> {
-        Setup::new(self, name, self.address)
-    }
-
-    pub(crate) fn leases(&self) -> Api<Lease> {
-        Api::namespaced(self.server.client(), "default")
+        Setup::new(self, name, self.api.address())
     }
 
     /// Who holds the lease; empty when it was given back.
     pub(crate) async fn holder(&self) -> String {
-        let lease = self.leases().get("mailer").await.expect("the lease is there");
-        lease
-            .spec
-            .and_then(|spec| spec.holder_identity)
-            .unwrap_or_default()
+        self.cluster.holder("mailer").await
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.home.path().join(name)
+        self.api.home.path().join(name)
     }
 
     /// What all commands have written down, command by command, in the order of their first words.

@@ -2,12 +2,13 @@
 
 use crate::support::evenkeel;
 use evenkeel_net::client::ClientArgs;
+use evenkeel_testkit::cluster::Objects as _;
 use evenkeel_testkit::eventually;
 use evenkeel_testkit::netns::Namespace;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 use std::fs::{self, File};
@@ -182,16 +183,13 @@ impl Cluster {
             serde_saphyr::from_multiple(&text).expect("the manifests can be read");
         let api = Api::all(client.clone());
         for crd in crds {
-            api.create(&PostParams::default(), &crd).await.expect("created");
+            api.add(&crd).await;
         }
         let namespaces = Api::all(client.clone());
         let namespace: k8s_openapi::api::core::v1::Namespace =
             serde_json::from_value(json!({ "metadata": { "name": "evenkeel-system" } }))
                 .expect("a Namespace");
-        namespaces
-            .create(&PostParams::default(), &namespace)
-            .await
-            .expect("created");
+        namespaces.add(&namespace).await;
         node(&client, NODE, "default", json!([])).await;
     }
 
@@ -255,10 +253,7 @@ impl Sign {
                 let mut fresh = DynamicObject::new(&zone, &ApiResource::erase::<Node>(&()));
                 fresh.types = status.types;
                 fresh.data = json!({ "spec": spec });
-                agents
-                    .create(&PostParams::default(), &fresh)
-                    .await
-                    .expect("created");
+                agents.add(&fresh).await;
                 let zones = of_kind(client, "ZoneHealth", "zonehealth");
                 eventually(message, within, || async { zones.get_opt(&zone).await.ok()? }).await;
             }
@@ -293,10 +288,7 @@ async fn node(client: &Client, name: &str, zone: &str, conditions: Value) -> Str
     };
     let wanted = json!({ "metadata": { "name": name, "labels": labels } });
     let wanted: Node = serde_json::from_value(wanted).expect("a Node");
-    let made = nodes
-        .create(&PostParams::default(), &wanted)
-        .await
-        .expect("created");
+    let made = nodes.add(&wanted).await;
     let status = json!({ "status": { "conditions": conditions } });
     nodes
         .patch_status(name, &PatchParams::default(), &Patch::Merge(&status))

@@ -1,12 +1,10 @@
 //! What a run serves about itself.
 
 use super::world::{Running, Server, World, ended};
+use evenkeel_testkit::eventually_here;
 use nix::sys::signal::Signal;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::time::{Duration, Instant};
-
-const LONG: Duration = Duration::from_secs(60);
 
 /// Status and body of a path.
 fn get(address: &str, path: &str) -> (u16, String) {
@@ -25,15 +23,13 @@ fn get(address: &str, path: &str) -> (u16, String) {
 
 /// Waits until the text of a path is as wanted.
 fn until(address: &str, path: &str, what: &str, wanted: impl Fn(u16, &str) -> bool) -> String {
-    let end = Instant::now() + LONG;
-    loop {
-        let (status, body) = get(address, path);
-        if wanted(status, &body) {
-            return body;
-        }
-        assert!(Instant::now() < end, "{path} never is {what}: {status} {body}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    eventually_here(
+        || format!("{path} is {what}: {:?}", get(address, path)),
+        || {
+            let (status, body) = get(address, path);
+            wanted(status, &body).then_some(body)
+        },
+    )
 }
 
 /// The value of the series of this name whose labels hold all of `labels`.

@@ -1,10 +1,9 @@
 //! Runs that write their events to an API server.
 
 use super::world::{Running, Server, World, ended, pod};
-use evenkeel_testkit::{ServedApi, eventually, kubectl, skipped};
+use evenkeel_testkit::{Cluster, ServedApi, eventually, kubectl, skipped};
 use k8s_openapi::api::core::v1::{Event, Pod};
-use kube::api::{ListParams, PostParams};
-use kube::{Api, ResourceExt as _};
+use kube::ResourceExt as _;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::path::Path;
@@ -16,11 +15,7 @@ const LONG: Duration = Duration::from_secs(60);
 /// Creates the pod of this manifest; the file as a user would get it from the API server.
 async fn created(api: &ServedApi, world: &World, text: &str) -> String {
     let pod: Pod = serde_saphyr::from_str(text).expect("a manifest");
-    let pods: Api<Pod> = Api::namespaced(api.server.client(), "default");
-    let made = pods
-        .create(&PostParams::default(), &pod)
-        .await
-        .expect("a valid pod");
+    let made = Cluster::of(&api.server).add(&pod).await;
     assert!(made.uid().is_some());
     let mut made = serde_json::to_value(&made).expect("a pod can be written");
     (made["apiVersion"], made["kind"]) = ("v1".into(), "Pod".into());
@@ -28,12 +23,7 @@ async fn created(api: &ServedApi, world: &World, text: &str) -> String {
 }
 
 async fn events(api: &ServedApi) -> Vec<Event> {
-    let events: Api<Event> = Api::namespaced(api.server.client(), "default");
-    events
-        .list(&ListParams::default())
-        .await
-        .expect("the server answers")
-        .items
+    Cluster::of(&api.server).list().await
 }
 
 /// Waits for an event with these words in its message, and a count of at least so many.

@@ -1,10 +1,10 @@
 //! Single probes against real servers and commands.
 
 use super::world::{Running, Server, World, ended};
+use evenkeel_testkit::eventually_here;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 fn tells(args: &[&str], code: i32, words: &[&str]) {
     let (got, out, text) = ended(args);
@@ -116,21 +116,13 @@ fn a_signal_ends_an_attempt_and_its_command() {
             file.display()
         );
         let mut run = Running::start(&["exec", "--timeout", "1h", "--", "sh", "-c", &script]);
-        let end = Instant::now() + Duration::from_secs(60);
-        let id = loop {
-            assert!(Instant::now() < end, "the command does not start");
-            if let Ok(id) = std::fs::read_to_string(&file) {
-                break id;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        };
+        let started = || std::fs::read_to_string(&file).ok();
+        let id = eventually_here(|| "the command starts".to_owned(), started);
         let command = Path::new("/proc").join(id.trim());
         assert!(command.exists());
         run.signal(signal);
         assert_eq!(run.code(), 1);
-        while command.exists() {
-            assert!(Instant::now() < end, "the command outlives its probe");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let gone = || (!command.exists()).then_some(());
+        eventually_here(|| "the command ends with its probe".to_owned(), gone);
     }
 }

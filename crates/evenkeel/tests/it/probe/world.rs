@@ -1,6 +1,7 @@
 //! A server whose answer can be changed, and the command as a process.
 
 use crate::support::evenkeel;
+use evenkeel_testkit::eventually_here;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -9,11 +10,7 @@ use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
 use tempfile::TempDir;
-
-/// Generous: the machine may be busy.
-const DEADLINE: Duration = Duration::from_secs(60);
 
 /// An HTTP server on loopback that answers everything with one status.
 pub(super) struct Server {
@@ -132,42 +129,32 @@ impl Running {
 
     /// Waits for a line after the first `skip` that holds all of `words`; gives its number plus one.
     pub(super) fn sees(&self, skip: usize, words: &[&str]) -> usize {
-        let end = Instant::now() + DEADLINE;
-        loop {
+        let what = || {
+            format!(
+                "a line with {words:?} after line {skip}:\n{}",
+                self.lines().join("\n")
+            )
+        };
+        eventually_here(what, || {
             let lines = self.lines();
-            let found = lines
-                .iter()
-                .skip(skip)
-                .position(|line| words.iter().all(|word| line.contains(word)));
-            if let Some(found) = found {
-                return skip + found + 1;
-            }
-            assert!(
-                Instant::now() < end,
-                "no line with {words:?} after line {skip}:\n{}",
-                lines.join("\n")
-            );
-            std::thread::sleep(Duration::from_millis(20));
-        }
+            let mut rest = lines.iter().skip(skip);
+            let found = rest.position(|line| words.iter().all(|word| line.contains(word)));
+            found.map(|found| skip + found + 1)
+        })
     }
 
     /// Waits until the command has a handler for a signal, as the kernel tells.
     pub(super) fn handles(&self, signal: Signal) {
-        let end = Instant::now() + DEADLINE;
         let bit = 1_u64 << (signal as u64 - 1);
-        loop {
-            let status =
-                std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
-            let caught = status
-                .lines()
-                .find_map(|line| line.strip_prefix("SigCgt:"))
-                .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-            if caught.is_some_and(|mask| mask & bit != 0) {
-                return;
-            }
-            assert!(Instant::now() < end, "it handles no {signal}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        eventually_here(
+            || format!("it handles {signal}"),
+            || {
+                let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
+                let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
+                let mask = u64::from_str_radix(caught.trim(), 16).ok()?;
+                (mask & bit != 0).then_some(())
+            },
+        );
     }
 
     pub(super) fn signal(&self, signal: Signal) {
@@ -177,18 +164,15 @@ impl Running {
 
     /// The exit code, once it has ended.
     pub(super) fn code(&mut self) -> i32 {
-        let end = Instant::now() + DEADLINE;
-        loop {
-            if let Some(status) = self.child.try_wait().expect("it is our child") {
-                return status.code().unwrap_or(-1);
-            }
-            assert!(
-                Instant::now() < end,
-                "it does not end:\n{}",
-                self.lines().join("\n")
-            );
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let lines = Arc::clone(&self.lines);
+        let what = || {
+            format!(
+                "it ends:\n{}",
+                lines.lock().unwrap_or_else(PoisonError::into_inner).join("\n")
+            )
+        };
+        let status = eventually_here(what, || self.child.try_wait().expect("it is our child"));
+        status.code().unwrap_or(-1)
     }
 }
 

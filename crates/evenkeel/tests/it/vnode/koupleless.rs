@@ -4,16 +4,16 @@ mod healing;
 mod kubectl;
 mod landscape;
 
-use super::world::{SOON, Vnode, World, identity, is_ready, pod_is_ready};
+use super::world::{Vnode, World, identity, is_ready};
 use evenkeel_testkit::koupleless::{self, Built, JavaBase, MqttSetup, Setup};
 use evenkeel_testkit::mqtt::{Mosquitto, MosquittoSetup};
-use evenkeel_testkit::{eventually, skipped};
-use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{ConfigMap, Event, Node, Pod};
-use kube::Api;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use evenkeel_testkit::objects::{condition, has_taint, restarts};
+use evenkeel_testkit::{Cluster, skipped, until_within};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use std::net::TcpListener;
+use std::ops::Deref;
 use std::time::Duration;
 
 /// For what takes a base, a controller and a node's Lease their time.
@@ -38,18 +38,31 @@ fn built(test: &str) -> Option<Built> {
     }
 }
 
+/// Its words are the cluster's, with more patience.
 struct Scene {
     world: World,
+    cluster: Cluster,
     port: u16,
+}
+
+impl Deref for Scene {
+    type Target = Cluster;
+
+    fn deref(&self) -> &Cluster {
+        &self.cluster
+    }
 }
 
 impl Scene {
     async fn start() -> Self {
         let world = World::start().await;
-        world
-            .apply(include_str!("../../../../../deploy/koupleless.yaml"))
-            .await;
-        Self { world, port: port() }
+        world.apply_file("koupleless.yaml").await;
+        let cluster = world.within(LONG);
+        Self {
+            world,
+            cluster,
+            port: port(),
+        }
     }
 
     /// The process, with exactly the rights of the manifest.
@@ -70,15 +83,6 @@ impl Scene {
         built.start(setup).await
     }
 
-    async fn node(&self, what: &str, deadline: Duration, holds: impl Fn(&Node) -> bool) -> Node {
-        let nodes: Api<Node> = Api::all(self.world.client.clone());
-        eventually(&format!("node {NODE} {what}"), deadline, async || {
-            let node = nodes.get_opt(NODE).await.expect("the API server answers")?;
-            holds(&node).then_some(node)
-        })
-        .await
-    }
-
     /// A pod of modules: name, version, URL.
     async fn pod(&self, name: &str, modules: &[(&str, &str, String)]) {
         self.pod_on(NODE, name, modules).await;
@@ -96,55 +100,18 @@ impl Scene {
             "spec": {"nodeName": node, "containers": containers, "tolerations": landscape::tolerations(),
                 "readinessGates": [{"conditionType": "module.koupleless.io/ready"}]},
         });
-        let pod: Pod = serde_json::from_value(pod).expect("a pod");
-        let created = self.world.pods_api().create(&PostParams::default(), &pod).await;
-        created.expect("the pod is valid");
-    }
-
-    async fn until(&self, name: &str, what: &str, holds: impl Fn(&Pod) -> bool) -> Pod {
-        eventually(&format!("pod {name} {what}"), LONG, async || {
-            let found = self.world.pods_api().get_opt(name).await;
-            let pod = found.expect("the API server answers")?;
-            holds(&pod).then_some(pod)
-        })
-        .await
+        self.create::<Pod>(pod).await;
     }
 
     async fn delete(&self, name: &str) {
-        let deleted = self.world.pods_api().delete(name, &DeleteParams::default()).await;
-        deleted.expect("it is there");
-        eventually(&format!("pod {name} is gone"), SOON, async || {
-            let found = self.world.pods_api().get_opt(name).await;
-            found.expect("the API server answers").is_none().then_some(())
-        })
-        .await;
-    }
-
-    async fn event(&self, about: &str, text: &str) {
-        let events: Api<Event> = Api::namespaced(self.world.client.clone(), "default");
-        eventually(&format!("an event of {about} says {text:?}"), LONG, async || {
-            let all = events
-                .list(&ListParams::default())
-                .await
-                .expect("the API server answers");
-            let says = |event: &Event| {
-                event.involved_object.name.as_deref() == Some(about)
-                    && event.message.as_deref().unwrap_or_default().contains(text)
-            };
-            all.items.iter().any(says).then_some(())
-        })
-        .await;
+        self.cluster.delete::<Pod>(name).await;
+        self.gone::<Pod>(name).await;
     }
 }
 
 /// Status of a node's `Ready`.
 fn ready(node: &Node) -> &str {
-    let conditions = node
-        .status
-        .iter()
-        .flat_map(|status| status.conditions.iter().flatten());
-    let mut ready = conditions.filter(|condition| condition.type_ == "Ready");
-    ready.next().map_or("", |condition| condition.status.as_str())
+    condition(node, "Ready").0
 }
 
 /// Names and states of a base's modules.
@@ -175,7 +142,7 @@ async fn a_real_base_runs_modules_as_pods() {
     let scene = Scene::start().await;
     let first = scene.serve("first", &["--heartbeat-from-anywhere"]).await;
     let mut base = scene.base(&built, Setup::default()).await;
-    let node = scene.node("is Ready", LONG, is_ready).await;
+    let node = scene.ready::<Node>(NODE).await;
     let labels = node.metadata.labels.expect("it has labels");
     assert_eq!(labels["base.koupleless.io/cluster-name"], "default");
 
@@ -185,28 +152,17 @@ async fn a_real_base_runs_modules_as_pods() {
         .await;
     let group = ["one", "two", "three"].map(|name| (name, "1.0.0", built.jar(name, "1.0.0")));
     scene.pod("group", &group).await;
-    scene.until("good", "is Ready", pod_is_ready).await;
-    scene.until("group", "is Ready", pod_is_ready).await;
+    scene.ready::<Pod>("good").await;
+    scene.ready::<Pod>("group").await;
     assert_eq!(modules(&base).await.len(), 4);
 
     // A failing install, with its cause.
     scene
         .pod("failing", &[("failing", "1.0.0", built.jar("failing", "1.0.0"))])
         .await;
-    let failing = scene
-        .until("failing", "waits", |pod| {
-            let statuses = pod
-                .status
-                .iter()
-                .flat_map(|status| status.container_statuses.iter().flatten());
-            statuses.into_iter().any(|status| {
-                let state = status.state.as_ref().and_then(|state| state.waiting.as_ref());
-                state.is_some_and(|waiting| waiting.reason.as_deref() == Some("InstallFailed"))
-            })
-        })
-        .await;
-    assert!(!pod_is_ready(&failing));
-    scene.event("failing", "could not be installed").await;
+    let failing = scene.pod_waits("failing", "failing", "InstallFailed").await;
+    assert!(!is_ready(&failing));
+    scene.event("failing", "", "could not be installed").await;
     scene.delete("failing").await;
 
     // Another process takes over: nothing is installed again.
@@ -214,17 +170,15 @@ async fn a_real_base_runs_modules_as_pods() {
     first.kill();
     let second = scene.serve("second", &["--heartbeat-from-anywhere"]).await;
     let holder = |node: &Node| super::world::port(node);
-    let before = holder(&scene.node("is there", SOON, |_| true).await);
+    let before = holder(&scene.get::<Node>(NODE).await);
     scene
-        .node("is served by the other", LONG, |node| {
+        .until(NODE, "is served by the other", |node: &Node| {
             holder(node) != before && is_ready(node)
         })
         .await;
-    let leases: Api<Lease> = Api::namespaced(scene.world.client.clone(), "kube-node-lease");
-    eventually("its Lease is held by the other", LONG, async || {
-        let lease = leases.get(NODE).await.expect("it is there");
-        let holder = lease.spec.and_then(|spec| spec.holder_identity);
-        (holder.as_deref() == Some("second")).then_some(())
+    let leases = scene.namespaced("kube-node-lease");
+    until_within("its Lease is held by the other", LONG, async || {
+        leases.holder(NODE).await == "second"
     })
     .await;
     let after = scene.world.pods().await;
@@ -236,9 +190,9 @@ async fn a_real_base_runs_modules_as_pods() {
     scene
         .pod("newer", &[("good", "2.0.0", built.jar("good", "2.0.0"))])
         .await;
-    scene.until("newer", "is Ready", pod_is_ready).await;
+    scene.ready::<Pod>("newer").await;
     scene
-        .until("good", "is not ready", |pod| !pod_is_ready(pod))
+        .until("good", "is not ready", |pod: &Pod| !is_ready(pod))
         .await;
     scene.delete("good").await;
     assert!(modules(&base).await.contains(&activated("good:2.0.0")));
@@ -246,12 +200,8 @@ async fn a_real_base_runs_modules_as_pods() {
     // The base is restarted: its modules come again.
     base.restart().await;
     let again = scene
-        .until("newer", "was installed again", |pod| {
-            let statuses = pod
-                .status
-                .iter()
-                .flat_map(|status| status.container_statuses.iter().flatten());
-            pod_is_ready(pod) && statuses.into_iter().all(|status| status.restart_count == 1)
+        .until("newer", "was installed again", |pod: &Pod| {
+            is_ready(pod) && restarts(pod) == 1
         })
         .await;
     assert!(again.metadata.deletion_timestamp.is_none());
@@ -260,22 +210,13 @@ async fn a_real_base_runs_modules_as_pods() {
     // The base is killed: Unknown first, and then its pods go, so that they can come elsewhere.
     base.kill();
     scene
-        .node("is Unknown", LONG, |node| ready(node) == "Unknown")
+        .until(NODE, "is Unknown", |node: &Node| ready(node) == "Unknown")
         .await;
-    eventually("the pods are gone", LONG, async || {
-        scene.world.pods().await.is_empty().then_some(())
+    until_within("the pods are gone", LONG, async || {
+        scene.world.pods().await.is_empty()
     })
     .await;
-    let nodes: Api<Node> = Api::all(scene.world.client.clone());
-    eventually("the node is gone", LONG, async || {
-        nodes
-            .get_opt(NODE)
-            .await
-            .expect("the API server answers")
-            .is_none()
-            .then_some(())
-    })
-    .await;
+    scene.gone::<Node>(NODE).await;
     second.stop();
 }
 
@@ -298,11 +239,11 @@ async fn a_real_base_is_reached_through_a_real_broker() {
         ..Setup::default()
     };
     let base = built.start(setup).await;
-    scene.node("is Ready", LONG, is_ready).await;
+    scene.ready::<Node>(NODE).await;
     scene
         .pod("good", &[("good", "1.0.0", built.jar("good", "1.0.0"))])
         .await;
-    scene.until("good", "is Ready", pod_is_ready).await;
+    scene.ready::<Pod>("good").await;
     assert_eq!(modules(&base).await, [activated("good:1.0.0")]);
     // A new jar for the same version: the old one goes, the new one comes.
     let jar = built.jar("good", "1.0.0");
@@ -311,18 +252,13 @@ async fn a_real_base_is_reached_through_a_real_broker() {
     let image = format!("file://{}", again.display());
     let patch = json!({"spec": {"containers": [{"name": "good", "image": image}]}});
     let patched = scene
-        .world
-        .pods_api()
+        .pods()
         .patch("good", &PatchParams::default(), &Patch::Strategic(patch))
         .await;
     patched.expect("an image may change");
     scene
-        .until("good", "was installed again", |pod| {
-            let statuses = pod
-                .status
-                .iter()
-                .flat_map(|status| status.container_statuses.iter().flatten());
-            pod_is_ready(pod) && statuses.into_iter().all(|status| status.restart_count == 1)
+        .until("good", "was installed again", |pod: &Pod| {
+            is_ready(pod) && restarts(pod) == 1
         })
         .await;
     scene.delete("good").await;
@@ -344,24 +280,22 @@ async fn healing_begins_with_the_rights_of_the_manifest() {
         ..Setup::default()
     };
     let _base = scene.base(&built, setup).await;
-    scene.node("is Ready", LONG, is_ready).await;
+    scene.ready::<Node>(NODE).await;
     scene
         .pod("fat", &[("fat", "1.0.0", built.jar("fat", "1.0.0"))])
         .await;
-    let tainted = |node: &Node| {
-        let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
-        let mut keys = taints.map(|taint| taint.key.as_str());
-        keys.any(|key| key == "schedule.koupleless.io/metaspace-overload")
-    };
-    scene.node("is tainted", LONG, tainted).await;
+    let tainted = |node: &Node| has_taint(node, "schedule.koupleless.io/metaspace-overload", "NoExecute");
+    scene.until(NODE, "is tainted", tainted).await;
     // The place in the budget was taken before.
-    let maps: Api<ConfigMap> = Api::namespaced(scene.world.client.clone(), "evenkeel-system");
-    let map = maps.get("koupleless-healing").await.expect("it was created");
+    let map: ConfigMap = scene
+        .namespaced("evenkeel-system")
+        .get("koupleless-healing")
+        .await;
     let entries = map.data.unwrap_or_default();
     assert!(entries["entries"].contains(NODE), "{entries:?}");
     // What the cluster's taint eviction does; then what is left is uninstalled, and the base restarted by somebody.
     scene.delete("fat").await;
-    scene.event(NODE, "none of our modules is left").await;
+    scene.event(NODE, "", "none of our modules is left").await;
     let log = std::fs::read_to_string(&process.log).expect("it was written");
     assert!(!log.to_lowercase().contains("forbidden"), "{log}");
 }

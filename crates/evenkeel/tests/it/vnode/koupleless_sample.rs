@@ -1,12 +1,11 @@
 //! The samples for Koupleless, as a reader would use them, with the rights of the manifest.
 
-use super::world::{Vnode, World, is_ready, pod_is_ready};
+use super::world::{Vnode, World};
 use evenkeel_testkit::koupleless::{self, JavaBase, Setup};
-use evenkeel_testkit::{eventually, skipped};
+use evenkeel_testkit::skipped;
 use hyper::http::Request;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::Node;
-use kube::Api;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use serde_json::{Value, json};
 use std::net::TcpListener;
 use std::path::Path;
@@ -53,9 +52,7 @@ fn pod_of(deployment: &Value, name: &str) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_samples_are_valid_in_every_field_and_so_are_their_pods() {
     let world = World::start().await;
-    world
-        .apply(include_str!("../../../../../deploy/koupleless.yaml"))
-        .await;
+    world.apply_file("koupleless.yaml").await;
     let process = include_str!("../../../../../samples/koupleless/process.yaml");
     let mut objects: Vec<Value> = serde_saphyr::from_multiple(process).expect("the sample is YAML");
     objects.push(sample());
@@ -124,8 +121,7 @@ fn suits(template: &Value, node: &Node) {
 
 /// A process that is set up by a file and by the released controller's variables.
 async fn serve(world: &World, port: u16) -> Vnode {
-    let manifest = include_str!("../../../../../deploy/koupleless.yaml");
-    world.apply(manifest).await;
+    world.apply_file("koupleless.yaml").await;
     let account = world.account("evenkeel-system", "evenkeel-koupleless").await;
     let file = world.api.home.path().join("vnode.yaml");
     let text = format!(
@@ -176,13 +172,9 @@ async fn the_sample_module_runs_by_the_sample_deployment_on_a_real_base() {
         ..Setup::default()
     };
     let base = built.start(setup).await;
-    let nodes: Api<Node> = Api::all(world.client.clone());
+    let cluster = world.within(LONG);
     let name = "vnode.base-1.dev";
-    let node = eventually("the node is Ready", LONG, async || {
-        let node = nodes.get_opt(name).await.expect("the API server answers")?;
-        is_ready(&node).then_some(node)
-    })
-    .await;
+    let node: Node = cluster.ready(name).await;
 
     let mut deployment = sample();
     deployment["spec"]["replicas"] = json!(0);
@@ -191,27 +183,15 @@ async fn the_sample_module_runs_by_the_sample_deployment_on_a_real_base() {
     sample["image"] = json!(jar);
     sample["readinessProbe"]["tcpSocket"]["port"] = json!(base.address().port());
     create(&world, &deployment).await;
-    let deployments: Api<Deployment> = Api::namespaced(world.client.clone(), "default");
-    eventually("the Deployment has a replica for the base", LONG, async || {
-        let found = deployments.get("biz1").await.expect("the API server answers");
-        (found.spec?.replicas == Some(1)).then_some(())
-    })
-    .await;
+    let one = |deployment: &Deployment| deployment.spec.as_ref().and_then(|spec| spec.replicas) == Some(1);
+    cluster.until("biz1", "has a replica for the base", one).await;
 
     // What its ReplicaSet and the scheduler would do.
     suits(&deployment["spec"]["template"], &node);
     let mut pod = pod_of(&deployment, "biz1-0");
     pod["spec"]["nodeName"] = json!(name);
     create(&world, &pod).await;
-    eventually("the pod is Ready", LONG, async || {
-        let pod = world
-            .pods_api()
-            .get("biz1-0")
-            .await
-            .expect("the API server answers");
-        pod_is_ready(&pod).then_some(())
-    })
-    .await;
+    cluster.ready::<Pod>("biz1-0").await;
     is_activated(&base, "biz1").await;
     let said = base.output();
     assert!(

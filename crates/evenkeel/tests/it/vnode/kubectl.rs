@@ -1,7 +1,8 @@
 //! kubectl, every version that is here, by the API server's proxy and the kubelet API of a virtual node.
 
-use super::world::{SOON, World};
-use evenkeel_testkit::{eventually, kubectls, skipped};
+use super::world::World;
+use evenkeel_testkit::SOON;
+use evenkeel_testkit::{eventually, kubectls, skipped, until, until_within};
 use nix::pty::{Winsize, openpty};
 use serde_json::json;
 use std::fmt::Display;
@@ -103,7 +104,7 @@ async fn kubectl_reaches_into_containers() {
         return;
     };
     let _vnode = world.vnode("kubectl", 2, &[]);
-    world.ready(2).await;
+    world.nodes_are_ready(2).await;
     let talks = json!({"annotations": {
         "simulated.evenkeel.io/log": "line {n}",
         "simulated.evenkeel.io/log-interval": "50ms",
@@ -116,13 +117,8 @@ async fn kubectl_reaches_into_containers() {
         "command": ["cat"]}]});
     world.pod("echo", 1, echoes, reads).await;
     world.all_ready().await;
-    eventually("the kubelet API has its certificate", SOON, || async {
-        first
-            .output(&["logs", "talker"])
-            .await
-            .status
-            .success()
-            .then_some(())
+    until("the kubelet API has its certificate", async || {
+        first.output(&["logs", "talker"]).await.status.success()
     })
     .await;
 
@@ -144,9 +140,9 @@ async fn kubectl_reaches_into_containers() {
 async fn says_why_a_pod_waits(kubectl: &Kubectl, world: &World) {
     let on_the_host = json!({"hostNetwork": true});
     world.pod("refused", 0, json!({}), on_the_host).await;
-    eventually("kubectl get pods says why", SOON, || async {
+    until("kubectl get pods says why", async || {
         let pods = kubectl.succeeds(&["get", "pods", "refused"]).await;
-        pods.contains("UnsupportedPodSpec").then_some(())
+        pods.contains("UnsupportedPodSpec")
     })
     .await;
     eventually("kubectl describe says why", SOON, || async {
@@ -283,11 +279,8 @@ async fn works_in_a_terminal(kubectl: &Kubectl) {
         }
     });
     let shows = async |wanted: &str| {
-        eventually(&format!("{kubectl} shows {wanted:?}"), PATIENCE, || async {
-            seen.lock()
-                .expect("nobody panics with it")
-                .contains(wanted)
-                .then_some(())
+        until_within(&format!("{kubectl} shows {wanted:?}"), PATIENCE, async || {
+            seen.lock().expect("nobody panics with it").contains(wanted)
         })
         .await;
     };
@@ -304,8 +297,8 @@ async fn works_in_a_terminal(kubectl: &Kubectl) {
         let mut asked = 0;
         while !screen().contains("17 91") {
             asked += 1;
-            eventually(&format!("{kubectl} shows prompt {asked}"), PATIENCE, async || {
-                (screen().matches("/ # ").count() >= asked).then_some(())
+            until_within(&format!("{kubectl} shows prompt {asked}"), PATIENCE, async || {
+                screen().matches("/ # ").count() >= asked
             })
             .await;
             types("stty size\r").await;

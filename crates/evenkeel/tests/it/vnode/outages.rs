@@ -54,7 +54,7 @@ async fn after(what: What, seconds: u64) -> Duration {
     let (own, others) = (world.api.link("own").await, world.api.link("others").await);
     let _controller = controller(&world, others.kubeconfig());
     let mut vnode = Some(serve(&world, &own, "first"));
-    world.ready(1).await;
+    world.nodes_are_ready(1).await;
 
     let outage = Duration::from_secs(seconds);
     let process = vnode.as_ref().expect("it runs");

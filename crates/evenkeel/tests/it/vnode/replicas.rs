@@ -1,9 +1,8 @@
 //! Two replicas: nodes of one that dies or sleeps are served by the other, and never by both.
 
-use super::world::{SOON, World, identity, port};
-use evenkeel_testkit::eventually;
+use super::world::{World, port};
+use evenkeel_testkit::until;
 use nix::sys::signal::Signal;
-use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
@@ -35,70 +34,49 @@ fn by(range: &str, ports: &BTreeMap<String, i32>) -> BTreeSet<String> {
 async fn nodes_of_a_replica_that_dies_are_served_by_the_other() {
     let world = World::start().await;
     let a = world.vnode("a", NODES, &["--kubelet-port", A]);
-    world.ready(NODES).await;
-    for node in 0..NODES {
-        world
-            .pod(&format!("pod-{node}"), node, json!({}), json!({}))
-            .await;
-    }
+    world.nodes_are_ready(NODES).await;
+    world.pod_on_each("pod", NODES).await;
     world.all_ready().await;
-    let before: BTreeMap<_, _> = world
-        .pods()
-        .await
-        .iter()
-        .map(|(name, pod)| (name.clone(), identity(pod)))
-        .collect();
+    let before = world.identities().await;
 
     // A second replica gets its share without a pod noticing.
     let b = world.vnode("b", NODES, &["--kubelet-port", B]);
-    eventually("both serve some nodes", SOON, || async {
+    until("both serve some nodes", async || {
         let ports = ports(&world).await;
-        (by(A, &ports).len() >= 3 && by(B, &ports).len() >= 3).then_some(())
+        by(A, &ports).len() >= 3 && by(B, &ports).len() >= 3
     })
     .await;
 
     let killed = Instant::now();
     a.kill();
-    eventually("the other serves all", SOON, || async {
-        (by(B, &ports(&world).await).len() == NODES).then_some(())
+    until("the other serves all", async || {
+        by(B, &ports(&world).await).len() == NODES
     })
     .await;
     eprintln!(
         "nodes of a killed replica were served again after {:.1} s",
         killed.elapsed().as_secs_f64()
     );
-    for node in 0..NODES {
-        world
-            .pod(&format!("proof-{node}"), node, json!({}), json!({}))
-            .await;
-    }
+    world.pod_on_each("proof", NODES).await;
     world.all_ready().await;
 
     // One that sleeps through its time finds its nodes taken when it wakes, and leaves them alone.
     let c = world.vnode("c", NODES, &["--kubelet-port", A]);
-    eventually("both serve some nodes", SOON, || async {
+    until("both serve some nodes", async || {
         let ports = ports(&world).await;
-        (by(A, &ports).len() >= 3 && by(B, &ports).len() >= 3).then_some(())
+        by(A, &ports).len() >= 3 && by(B, &ports).len() >= 3
     })
     .await;
     b.signal(Signal::SIGSTOP);
-    eventually("the other serves all", SOON, || async {
-        (by(A, &ports(&world).await).len() == NODES).then_some(())
+    until("the other serves all", async || {
+        by(A, &ports(&world).await).len() == NODES
     })
     .await;
     c.stop();
     b.signal(Signal::SIGCONT);
-    eventually("who woke serves all again", SOON, || async {
-        (by(B, &ports(&world).await).len() == NODES).then_some(())
+    until("who woke serves all again", async || {
+        by(B, &ports(&world).await).len() == NODES
     })
     .await;
-    let after: BTreeMap<_, _> = world
-        .pods()
-        .await
-        .iter()
-        .map(|(name, pod)| (name.clone(), identity(pod)))
-        .collect();
-    for (name, identity) in &before {
-        assert_eq!(after.get(name), Some(identity), "{name}");
-    }
+    world.is_unchanged(&before).await;
 }

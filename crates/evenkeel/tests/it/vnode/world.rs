@@ -1,28 +1,32 @@
 //! An API server that is served over TLS, and processes of virtual nodes that come and go.
 
 use crate::support::evenkeel;
-use evenkeel_net::client::ClientArgs;
-use evenkeel_testkit::{Options, ServedApi, eventually};
+pub(super) use evenkeel_testkit::objects::is_ready;
+use evenkeel_testkit::{Cluster, Options, ServedApi, until};
 use k8s_openapi::api::core::v1::{Node, Pod, ServiceAccount};
-use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams};
-use kube::{Api, Client};
+use kube::api::PostParams;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::process::Child;
-use std::time::Duration;
-
-/// For what does not hang on a timer.
-pub(super) const SOON: Duration = Duration::from_secs(60);
 
 /// The cluster.
 pub(super) struct World {
     pub(super) api: ServedApi,
-    pub(super) client: Client,
+    cluster: Cluster,
     pub(super) kubeconfig: PathBuf,
+}
+
+impl Deref for World {
+    type Target = Cluster;
+
+    fn deref(&self) -> &Cluster {
+        &self.cluster
+    }
 }
 
 impl World {
@@ -33,39 +37,17 @@ impl World {
         })
         .await;
         let kubeconfig = api.direct("admin");
-        let args = ClientArgs {
-            kubeconfig: Some(kubeconfig.clone()),
-            ..ClientArgs::default()
-        };
-        let client = args.client("test").await.expect("the kubeconfig is good");
+        let cluster = api.cluster("admin").await;
         Self {
             api,
-            client,
+            cluster,
             kubeconfig,
-        }
-    }
-
-    /// Creates all objects of a manifest.
-    pub(super) async fn apply(&self, manifest: &str) {
-        let documents: Vec<Value> = serde_saphyr::from_multiple(manifest).expect("the manifest is YAML");
-        for document in documents {
-            let object: DynamicObject = serde_json::from_value(document).expect("an object");
-            let kind = object.types.clone().expect("it has a kind");
-            let kind = GroupVersionKind::try_from(&kind).expect("a version");
-            let resource = ApiResource::from_gvk(&kind);
-            let api: Api<DynamicObject> = match &object.metadata.namespace {
-                Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
-                None => Api::all_with(self.client.clone(), &resource),
-            };
-            api.create(&PostParams::default(), &object)
-                .await
-                .expect("the object is valid");
         }
     }
 
     /// A kubeconfig with a token of a ServiceAccount.
     pub(super) async fn account(&self, namespace: &str, name: &str) -> PathBuf {
-        let api: Api<ServiceAccount> = Api::namespaced(self.client.clone(), namespace);
+        let api = self.namespaced(namespace).api::<ServiceAccount>();
         let request = serde_json::from_value(json!({"spec": {"audiences": []}})).expect("a request");
         let issued = api
             .create_token_request(name, &PostParams::default(), &request)
@@ -130,65 +112,60 @@ impl World {
     }
 
     /// Waits until so many nodes are Ready.
-    pub(super) async fn ready(&self, nodes: usize) {
-        eventually("the nodes are Ready", SOON, || async {
-            (self.nodes().await.values().filter(|node| is_ready(node)).count() == nodes).then_some(())
+    pub(super) async fn nodes_are_ready(&self, nodes: usize) {
+        until("the nodes are Ready", async || {
+            self.nodes().await.values().filter(|node| is_ready(*node)).count() == nodes
         })
         .await;
     }
 
     pub(super) async fn nodes(&self) -> BTreeMap<String, Node> {
-        let api: Api<Node> = Api::all(self.client.clone());
-        let list = api
-            .list(&ListParams::default())
-            .await
-            .expect("the API server answers");
         let named = |node: Node| (node.metadata.name.clone().unwrap_or_default(), node);
-        list.items.into_iter().map(named).collect()
+        self.list().await.into_iter().map(named).collect()
     }
 
     /// Creates a pod, bound to a node.
     pub(super) async fn pod(&self, name: &str, node: usize, metadata: Value, spec: Value) {
-        let mut pod = json!({
-            "metadata": {"name": name},
-            "spec": {"nodeName": format!("vnode-{node}"), "containers": [{"name": "app", "image": "app:1"}]},
-        });
-        json_patch_merge(&mut pod["metadata"], metadata);
-        json_patch_merge(&mut pod["spec"], spec);
-        let pod: Pod = serde_json::from_value(pod).expect("a pod");
-        self.pods_api()
-            .create(&PostParams::default(), &pod)
-            .await
-            .expect("the pod is valid");
+        let more = json!({"metadata": metadata, "spec": spec});
+        self.cluster.pod(name, &format!("vnode-{node}"), more).await;
     }
 
-    pub(super) fn pods_api(&self) -> Api<Pod> {
-        Api::namespaced(self.client.clone(), "default")
+    /// Creates a pod on each of the first nodes, called `PREFIX-0` and so on.
+    pub(super) async fn pod_on_each(&self, prefix: &str, nodes: usize) {
+        for node in 0..nodes {
+            self.pod(&format!("{prefix}-{node}"), node, json!({}), json!({}))
+                .await;
+        }
     }
 
     pub(super) async fn pods(&self) -> BTreeMap<String, Pod> {
-        let list = self
-            .pods_api()
-            .list(&ListParams::default())
-            .await
-            .expect("the API server answers");
         let named = |pod: Pod| (pod.metadata.name.clone().unwrap_or_default(), pod);
-        list.items.into_iter().map(named).collect()
+        self.list().await.into_iter().map(named).collect()
+    }
+
+    /// What must not change of all pods when whoever runs them is replaced.
+    pub(super) async fn identities(&self) -> BTreeMap<String, Value> {
+        let pods = self.pods().await;
+        pods.iter()
+            .map(|(name, pod)| (name.clone(), identity(pod)))
+            .collect()
+    }
+
+    /// The pods of before are the same, and so are their containers.
+    pub(super) async fn is_unchanged(&self, before: &BTreeMap<String, Value>) {
+        let after = self.identities().await;
+        for (name, identity) in before {
+            assert_eq!(after.get(name), Some(identity), "{name}");
+        }
     }
 
     /// Waits until all pods are Ready.
     pub(super) async fn all_ready(&self) {
-        eventually("all pods are ready", SOON, || async {
+        until("all pods are ready", async || {
             let pods = self.pods().await;
-            pods.values().all(pod_is_ready).then_some(())
+            pods.values().all(is_ready)
         })
         .await;
-    }
-}
-
-fn json_patch_merge(into: &mut Value, from: Value) {
-    if let (Some(into), Value::Object(from)) = (into.as_object_mut(), from) {
-        into.extend(from);
     }
 }
 
@@ -204,28 +181,6 @@ pub(super) fn identity(pod: &Pod) -> Value {
         .map(|status| json!([status.container_id, status.restart_count, status.state]))
         .collect();
     json!({"uid": pod.metadata.uid, "containers": containers, "deleted": pod.metadata.deletion_timestamp})
-}
-
-pub(super) fn is_ready(node: &Node) -> bool {
-    let conditions = node
-        .status
-        .as_ref()
-        .and_then(|status| status.conditions.as_deref());
-    conditions
-        .unwrap_or_default()
-        .iter()
-        .any(|condition| condition.type_ == "Ready" && condition.status == "True")
-}
-
-pub(super) fn pod_is_ready(pod: &Pod) -> bool {
-    let conditions = pod
-        .status
-        .as_ref()
-        .and_then(|status| status.conditions.as_deref());
-    conditions
-        .unwrap_or_default()
-        .iter()
-        .any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
 /// Port of a node's kubelet API: tells which process serves the node.
@@ -253,9 +208,8 @@ impl Vnode {
 
     /// Waits until its log has these words.
     pub(super) async fn says(&self, words: &str) {
-        eventually(words, SOON, || async {
-            let log = std::fs::read_to_string(&self.log).ok()?;
-            log.contains(words).then_some(())
+        until(words, async || {
+            std::fs::read_to_string(&self.log).is_ok_and(|log| log.contains(words))
         })
         .await;
     }

@@ -35,6 +35,15 @@ fn stock_marks(stage: &mut Stage) {
     }
 }
 
+/// A node in mid-cut whose pod `web` the stock controller would have marked, and Evenkeel has kept ready.
+fn suppressed(mut stage: Stage) -> Stage {
+    stage.pod("n3", "web");
+    let mut stage = cut(stage);
+    stock_marks(&mut stage);
+    stage.settle();
+    stage
+}
+
 #[test]
 fn nothing_moves_for_as_long_as_the_evidence_keeps_coming() {
     let mut stage = Stage::with_nodes(3).profile(Profile::Edge);
@@ -116,11 +125,7 @@ fn endpoints_follow_stock_where_policy_says_so() {
 
 #[test]
 fn suppression_is_settled_when_the_evidence_runs_out() {
-    let mut stage = Stage::with_nodes(3);
-    stage.pod("n3", "web");
-    let mut stage = cut(stage);
-    stock_marks(&mut stage);
-    stage.settle();
+    let mut stage = suppressed(Stage::with_nodes(3));
     stage.says("n3", Says::Nothing(NoVerdict::NotListed));
     stage.go(46, &["n3"]);
     assert_eq!(stage.state("n3"), NodeState::Unknown);
@@ -135,11 +140,7 @@ fn suppression_is_settled_when_the_evidence_runs_out() {
 
 #[test]
 fn suppression_is_settled_also_after_a_restart() {
-    let mut stage = Stage::with_nodes(3);
-    stage.pod("n3", "web");
-    let mut stage = cut(stage);
-    stock_marks(&mut stage);
-    stage.settle();
+    let mut stage = suppressed(Stage::with_nodes(3));
     stage.restart();
     stage.says("n3", Says::Nothing(NoVerdict::NoMajority));
     stage.go(54, &["n3"]);
@@ -240,11 +241,7 @@ fn marks_without_a_reason_are_the_stock_controllers_and_marks_of_others_stand() 
 
 #[test]
 fn a_policy_that_turns_to_stock_in_mid_cut_settles_what_was_kept() {
-    let mut stage = Stage::with_nodes(3);
-    stage.pod("n3", "web");
-    let mut stage = cut(stage);
-    stock_marks(&mut stage);
-    stage.settle();
+    let stage = suppressed(Stage::with_nodes(3));
     let mut stage = stage.policy(|spec| spec.endpoints = Some(evenkeel_api::crd::EndpointsPolicy::Stock));
     stage.go(50, &["n3"]);
     stage.settle();
@@ -254,11 +251,7 @@ fn a_policy_that_turns_to_stock_in_mid_cut_settles_what_was_kept() {
 
 #[test]
 fn settling_does_not_fight_a_kubelet_that_says_ready() {
-    let mut stage = Stage::with_nodes(3);
-    stage.pod("n3", "web");
-    let mut stage = cut(stage);
-    stock_marks(&mut stage);
-    stage.settle();
+    let mut stage = suppressed(Stage::with_nodes(3));
     stage.says("n3", Says::Nothing(NoVerdict::NotListed));
     stage.go(46, &["n3"]);
     stage.settle();

@@ -1,31 +1,27 @@
 //! The certificate that replicas serve the webhook with: one for all of them, in a Secret.
 
-use crate::cluster::{Cluster, SOON, Setup, is_ready};
+use crate::cluster::{Cluster, Setup, is_ready};
 use crate::stock;
-use evenkeel_testkit::eventually;
+use evenkeel_testkit::until;
 use k8s_openapi::api::core::v1::Secret;
-use kube::Api;
 
 fn replica(identity: &'static str, ip: &'static str) -> Setup {
     Setup {
-        identity,
-        elect: true,
         webhook: Some(ip),
-        ..Setup::default()
+        ..Setup::elected(identity)
     }
 }
 
 async fn secret(cluster: &Cluster) -> Secret {
-    let secrets: Api<Secret> = Api::namespaced(cluster.client.clone(), "evenkeel-system");
-    secrets.get("evenkeel-webhook").await.unwrap()
+    cluster.home().get("evenkeel-webhook").await
 }
 
 /// Waits until the webhook that the API server knows of keeps a pod of the cut-off `n3` ready.
 async fn is_kept(cluster: &Cluster) {
     cluster.pod("n3", "a", None, None).await;
     cluster.cut("n3").await;
-    eventually("the pod is kept ready", SOON, || async {
-        is_ready(&stock::would_mark_pod(cluster, "a").await).then_some(())
+    until("the pod is kept ready", async || {
+        is_ready(&stock::would_mark_pod(cluster, "a").await)
     })
     .await;
 }
@@ -45,7 +41,7 @@ async fn replicas_share_one_certificate_and_the_last_to_come_is_reached() {
             .iter()
             .all(|key| data.contains_key(*key))
     );
-    cluster.ready().await;
+    cluster.reports().await;
     first.stop().await;
     is_kept(&cluster).await;
 }
@@ -59,6 +55,6 @@ async fn a_certificate_for_another_address_is_replaced_by_one_that_the_api_serve
     let after = secret(&cluster).await;
     assert_eq!(before.metadata.uid, after.metadata.uid);
     assert_ne!(before.data.unwrap()["tls.crt"], after.data.unwrap()["tls.crt"]);
-    cluster.ready().await;
+    cluster.reports().await;
     is_kept(&cluster).await;
 }

@@ -1,29 +1,23 @@
 //! What stock controllers write about a node that is only disconnected, and about others.
 
-use crate::cluster::{Cluster, SOON, Setup, is_ready};
+use crate::cluster::{Cluster, Setup, is_ready};
 use crate::stock::{self, SLICE_CONTROLLER};
 use crate::zone::Said;
-use evenkeel_testkit::eventually;
-use k8s_openapi::api::core::v1::Endpoints;
+use evenkeel_testkit::cluster::Objects as _;
+use evenkeel_testkit::until;
+use k8s_openapi::api::core::v1::{Endpoints, Pod};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
-
-fn with_webhook() -> Setup {
-    Setup {
-        webhook: Some("127.0.0.1"),
-        ..Setup::default()
-    }
-}
 
 /// The zone vouches for `n3` while its Lease is still renewed; returns when the webhook believes it: the mark
 /// of the stock controller itself says that the Lease is stale.
 async fn vouch_for_n3(cluster: &Cluster) {
     cluster.outside.say("n3", Said::CutOff);
     cluster.pod("n3", "probe", None, None).await;
-    eventually("the webhook believes the zone", SOON, || async {
-        is_ready(&stock::would_mark_pod(cluster, "probe").await).then_some(())
+    until("the webhook believes the zone", async || {
+        is_ready(&stock::would_mark_pod(cluster, "probe").await)
     })
     .await;
 }
@@ -31,18 +25,18 @@ async fn vouch_for_n3(cluster: &Cluster) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_disconnected_nodes_pods_stay_ready_and_a_healthy_nodes_pods_are_marked() {
     let cluster = Cluster::start().await;
-    let _replica = cluster.controlled(with_webhook()).await;
+    let _replica = cluster.controlled(Setup::with_webhook()).await;
     cluster.pod("n3", "cut", None, None).await;
     cluster.pod("n1", "healthy", None, None).await;
     vouch_for_n3(&cluster).await;
-    let before = cluster.pods().get("cut").await.unwrap();
+    let before = cluster.get::<Pod>("cut").await;
     let after = stock::mark_pod(&cluster, "cut").await;
     assert_eq!(after.status, before.status, "nothing changed at all");
     assert!(!is_ready(&stock::mark_pod(&cluster, "healthy").await));
     // Nobody vouches for it any more: 15 s later its pods are stock Kubernetes' own.
     cluster.outside.mute();
-    eventually("the evidence ran out", SOON, || async {
-        (!is_ready(&stock::would_mark_pod(&cluster, "cut").await)).then_some(())
+    until("the evidence ran out", async || {
+        !is_ready(&stock::would_mark_pod(&cluster, "cut").await)
     })
     .await;
 }
@@ -50,7 +44,7 @@ async fn a_disconnected_nodes_pods_stay_ready_and_a_healthy_nodes_pods_are_marke
 #[tokio::test(flavor = "multi_thread")]
 async fn a_disconnected_node_is_not_tainted_for_eviction() {
     let cluster = Cluster::start().await;
-    let _replica = cluster.controlled(with_webhook()).await;
+    let _replica = cluster.controlled(Setup::with_webhook()).await;
     vouch_for_n3(&cluster).await;
     assert_eq!(stock::taint(&cluster, "n3").await, ["NoSchedule"]);
     assert_eq!(stock::taint(&cluster, "n1").await, ["NoSchedule", "NoExecute"]);
@@ -71,9 +65,9 @@ fn slice(ready: bool) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn endpoints_of_a_disconnected_node_stay_once_the_node_is_marked_silent() {
     let cluster = Cluster::start().await;
-    let _replica = cluster.controlled(with_webhook()).await;
+    let _replica = cluster.controlled(Setup::with_webhook()).await;
     vouch_for_n3(&cluster).await;
-    cluster.create(slice(true)).await;
+    cluster.create_any(slice(true)).await;
     let address = json!([{"ip": "10.0.0.9", "nodeName": "n3",
         "targetRef": {"kind": "Pod", "namespace": "shop", "name": "a", "uid": "pod-a"}}]);
     let ports = json!([{"port": 80, "protocol": "TCP"}]);
@@ -81,7 +75,7 @@ async fn endpoints_of_a_disconnected_node_stay_once_the_node_is_marked_silent() 
         "apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "web", "namespace": "shop"},
         "subsets": [{"addresses": address, "ports": ports}],
     });
-    cluster.create(endpoints).await;
+    cluster.create_any(endpoints).await;
 
     let slices: Api<EndpointSlice> = Api::namespaced(cluster.client_of(SLICE_CONTROLLER), "shop");
     let withdraw = Patch::Merge(slice(false));
@@ -99,9 +93,9 @@ async fn endpoints_of_a_disconnected_node_stay_once_the_node_is_marked_silent() 
 
     cluster.outside.silence("n3");
     stock::mark_node(&cluster, "n3").await;
-    eventually("the slice keeps its endpoint", SOON, || async {
+    until("the slice keeps its endpoint", async || {
         let after = slices.patch("web-1", &dry_run, &withdraw).await.unwrap();
-        (is_ready(&after) == Some(true)).then_some(())
+        is_ready(&after) == Some(true)
     })
     .await;
     let kept = slices
@@ -112,10 +106,7 @@ async fn endpoints_of_a_disconnected_node_stay_once_the_node_is_marked_silent() 
 
     let legacy: Api<Endpoints> = Api::namespaced(cluster.client_of(SLICE_CONTROLLER), "shop");
     let withdraw = json!({"subsets": [{"notReadyAddresses": address, "ports": ports}]});
-    let kept = legacy
-        .patch("web", &PatchParams::default(), &Patch::Merge(withdraw))
-        .await
-        .unwrap();
+    let kept = legacy.merge("web", withdraw).await;
     let subsets = kept.subsets.unwrap();
     assert_eq!(subsets[0].addresses.as_ref().unwrap()[0].ip, "10.0.0.9");
     assert_eq!(subsets[0].not_ready_addresses, None);
@@ -124,7 +115,7 @@ async fn endpoints_of_a_disconnected_node_stay_once_the_node_is_marked_silent() 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_webhook_everything_is_stock() {
     let cluster = Cluster::start().await;
-    let replica = cluster.controlled(with_webhook()).await;
+    let replica = cluster.controlled(Setup::with_webhook()).await;
     cluster.pod("n3", "a", None, None).await;
     vouch_for_n3(&cluster).await;
     replica.stop().await;

@@ -4,7 +4,7 @@ use super::*;
 use evenkeel_koupleless::core::registry::Life;
 use evenkeel_koupleless::core::{Connection, Endpoint};
 use evenkeel_koupleless::discovery::nodes;
-use kube::api::{DeleteParams, PostParams};
+use evenkeel_testkit::cluster::Objects as _;
 use serde_json::json;
 
 fn base(identity: &str) -> Base {
@@ -36,7 +36,7 @@ async fn leave(client: &Client, name: &str, annotations: serde_json::Value, env:
     });
     let nodes: Api<Node> = Api::all(client.clone());
     let node = serde_json::from_value(node).unwrap();
-    nodes.create(&PostParams::default(), &node).await.unwrap();
+    nodes.add(&node).await;
 }
 
 /// Seconds where others have ten.
@@ -136,10 +136,7 @@ async fn a_node_that_others_have_removed_is_forgotten() {
     let mut replica = Replica::start(&client, Setup::default());
     assert_eq!(replica.next().await.change, Change::Online);
     let nodes: Api<Node> = Api::all(client.clone());
-    nodes
-        .delete("vnode.192.0.2.3.dev", &DeleteParams::default())
-        .await
-        .unwrap();
+    nodes.remove("vnode.192.0.2.3.dev").await;
     assert_eq!(replica.next().await.change, Change::Left);
     assert_eq!(
         replica.fleet.removed(),

@@ -53,10 +53,10 @@ async fn a_base_that_speaks_has_a_node_with_a_lease_and_one_that_does_not_has_no
         () = beating => {}
     }
     let all: Api<Node> = Api::all(client.clone());
-    eventually("Node and Lease are gone", DEADLINE, async || {
+    until("Node and Lease are gone", async || {
         let node = all.get_opt("vnode.a.dev").await.unwrap();
         let lease = leases.get_opt("vnode.a.dev").await.unwrap();
-        (node.is_none() && lease.is_none()).then_some(())
+        node.is_none() && lease.is_none()
     })
     .await;
     assert_eq!(nodes.served(), 0);
@@ -88,15 +88,15 @@ async fn a_base_that_says_that_it_ends_has_no_node_soon_and_has_one_when_it_is_b
     for _ in 0..2 {
         assert_eq!(replica.beat(&heartbeat("a", 1238)).await.0, 200);
         node(&client, "vnode.a.dev", |_| true).await;
-        eventually("the node is ours", DEADLINE, async || {
-            replica.discovery.judges("vnode.a.dev").then_some(())
+        until("the node is ours", async || {
+            replica.discovery.judges("vnode.a.dev")
         })
         .await;
         let ends = heartbeat("a", 1238).replace("activated", "deactivated");
         assert_eq!(replica.beat(&ends).await.0, 200);
         replica.discovery.pods("vnode.a.dev", 0);
-        eventually("the node is gone", DEADLINE, async || {
-            all.get_opt("vnode.a.dev").await.unwrap().is_none().then_some(())
+        until("the node is gone", async || {
+            all.get_opt("vnode.a.dev").await.unwrap().is_none()
         })
         .await;
     }

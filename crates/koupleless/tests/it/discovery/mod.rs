@@ -12,7 +12,7 @@ use evenkeel_koupleless::core::registry::{Change, Event, Settings};
 use evenkeel_koupleless::core::{Base, Identity};
 use evenkeel_koupleless::discovery::heartbeat::{Auth, Listener};
 use evenkeel_koupleless::discovery::{Discovery, Nodes, Sources};
-use evenkeel_testkit::{ServedApi, eventually};
+use evenkeel_testkit::{Cluster, ServedApi, eventually, until};
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client};
 use std::collections::BTreeSet;
@@ -207,10 +207,7 @@ pub(crate) async fn api() -> (ServedApi, Client) {
 
 /// The Node once it is as wanted.
 pub(crate) async fn node(client: &Client, name: &str, wanted: impl Fn(&Node) -> bool) -> Node {
-    let nodes: Api<Node> = Api::all(client.clone());
-    let what = format!("Node {name}");
-    eventually(&what, DEADLINE, async || {
-        nodes.get_opt(name).await.unwrap().filter(|node| wanted(node))
-    })
-    .await
+    Cluster::by(client.clone())
+        .until(name, "is as wanted", wanted)
+        .await
 }

@@ -3,8 +3,9 @@
 use super::*;
 use evenkeel_koupleless::core::registry::Evidence;
 use evenkeel_koupleless::discovery::pods::{Cluster, Keys};
+use evenkeel_testkit::cluster::Objects as _;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
 const LABEL: &str = "app=base";
@@ -54,7 +55,7 @@ impl Bench {
             "spec": {"containers": [{"name": "proxy", "image": "x"}, {"name": "base", "image": "x"}]},
         });
         let pod = serde_json::from_value(pod).unwrap();
-        self.pods.create(&PostParams::default(), &pod).await.unwrap();
+        self.pods.add(&pod).await;
         let ready = json!([{"type": "Ready", "status": "True"}]);
         let status =
             json!({"status": {"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}], "conditions": ready}});
@@ -65,10 +66,7 @@ impl Bench {
     }
 
     async fn is_ours(&self, node: &str) {
-        eventually("the node is ours", DEADLINE, async || {
-            self.replica.discovery.judges(node).then_some(())
-        })
-        .await;
+        until("the node is ours", async || self.replica.discovery.judges(node)).await;
     }
 
     async fn delete(&self, name: &str) {
@@ -102,11 +100,7 @@ async fn a_pod_that_only_loses_its_label_proves_nothing() {
         assert_eq!(bench.replica.next().await.change, Change::Online);
     }
     let unlabelled = json!({"metadata": {"labels": {"app": null}}});
-    bench
-        .pods
-        .patch("web-0", &PatchParams::default(), &Patch::Merge(&unlabelled))
-        .await
-        .unwrap();
+    bench.pods.merge("web-0", unlabelled.clone()).await;
     // What is known of its pod is forgotten.
     let event = bench.replica.next().await;
     assert!(matches!(event.change, Change::Changed { .. }), "{event:?}");

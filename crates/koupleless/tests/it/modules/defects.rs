@@ -1,11 +1,11 @@
 //! What the released controller did wrong: see `docs/koupleless/upstream-cases.md`.
 
-use super::world::{DEADLINE, World, condition, is_starting, phase, restarts, waits};
+use super::world::{World, condition, is_starting, phase, restarts};
 use evenkeel_api::names::koupleless::{MODULES, READY};
 use evenkeel_koupleless::provider::Life;
 use evenkeel_testkit::arklet::{Base, BizState, Jar, Start, Thrown};
-use evenkeel_testkit::eventually;
 use evenkeel_testkit::log::Log;
+use evenkeel_testkit::until;
 use evenkeel_vnode::Provider as _;
 use evenkeel_vnode::core::volume::{TokenSource, Volumes};
 use evenkeel_vnode::ownership::Term;
@@ -21,8 +21,8 @@ use std::sync::Arc;
 /// The base is looked at some more times: what is done by mistake has been done by then.
 async fn looks(base: &Base, count: u64) {
     let asked = base.requests("queryAllBiz");
-    eventually("further looks at the base", DEADLINE, async || {
-        (base.requests("queryAllBiz") >= asked + count).then_some(())
+    until("further looks at the base", async || {
+        base.requests("queryAllBiz") >= asked + count
     })
     .await;
 }
@@ -34,12 +34,12 @@ fn failing() -> Jar {
 
 async fn force_delete(world: &World, name: &str) {
     let now = DeleteParams::default().grace_period(0);
-    world.pods().delete(name, &now).await.unwrap();
+    world.api::<Pod>().delete(name, &now).await.unwrap();
 }
 
 async fn journal_is_empty(world: &World, node: &str) {
     world
-        .node(node, "names no module", |node| {
+        .until(node, "names no module", |node: &Node| {
             node.metadata.annotations.as_ref().unwrap()[MODULES] == "{}"
         })
         .await;
@@ -53,10 +53,10 @@ async fn a_pod_waits_until_its_module_has_started_and_is_ready_then() {
     world.pod("p", &node, &[("slow", "1", &url)]).await;
     is_starting(&base, "slow", "1").await;
     looks(&base, 2).await;
-    let pod = world.until("is there", "p", |_| true).await;
+    let pod = world.until("p", "is there", |_: &Pod| true).await;
     assert_eq!((phase(&pod), condition(&pod, READY)), ("Pending", "False"));
     base.release(&url);
-    let pod = world.is_ready("p").await;
+    let pod = world.ready::<Pod>("p").await;
     assert_eq!((phase(&pod), condition(&pod, READY)), ("Running", "True"));
     assert_eq!(base.requests("installBiz"), 1);
 }
@@ -69,11 +69,11 @@ async fn a_group_with_one_module_that_does_not_serve_is_not_ready() {
     let (base, node) = world.base("a").await;
     let group = [("m1", "1", &*urls[0]), ("m2", "1", &*urls[1])];
     world.pod("group", &node, &group).await;
-    world.is_ready("group").await;
+    world.ready::<Pod>("group").await;
     world.pod("newer", &node, &[("m2", "2", &urls[2])]).await;
-    world.is_ready("newer").await;
+    world.ready::<Pod>("newer").await;
     let pod = world
-        .until("is not ready", "group", |pod| {
+        .until("group", "is not ready", |pod: &Pod| {
             condition(pod, "Ready") == "False" && condition(pod, READY) == "False"
         })
         .await;
@@ -90,11 +90,7 @@ async fn a_pod_that_is_removed_by_force_after_a_failed_install_costs_one_uninsta
     let url = world.jar(failing());
     let (base, node) = world.base("a").await;
     world.pod("p", &node, &[("bad", "1", &url)]).await;
-    world
-        .until("waits", "p", |pod| {
-            waits(pod, "bad").is_some_and(|(reason, _)| reason == "InstallFailed")
-        })
-        .await;
+    world.pod_waits("p", "bad", "InstallFailed").await;
     force_delete(&world, "p").await;
     journal_is_empty(&world, &node).await;
     let installs = base.requests("installBiz");
@@ -115,7 +111,7 @@ async fn a_pod_that_is_deleted_while_its_module_starts_asks_with_pauses_and_goes
     let (base, node) = world.base("a").await;
     world.pod("p", &node, &[("slow", "1", &url)]).await;
     is_starting(&base, "slow", "1").await;
-    world.delete("p").await;
+    world.delete::<Pod>("p").await;
     world
         .event(
             "p",
@@ -123,10 +119,7 @@ async fn a_pod_that_is_deleted_while_its_module_starts_asks_with_pauses_and_goes
             "module slow:1 could not be removed from base a",
         )
         .await;
-    eventually("it is asked again", DEADLINE, async || {
-        (base.requests("uninstallBiz") >= 2).then_some(())
-    })
-    .await;
+    until("it is asked again", async || base.requests("uninstallBiz") >= 2).await;
     let asked: Vec<i64> = base
         .log()
         .into_iter()
@@ -136,7 +129,7 @@ async fn a_pod_that_is_deleted_while_its_module_starts_asks_with_pauses_and_goes
     // The first pause is a second.
     assert!(asked.windows(2).all(|two| two[1] - two[0] >= 900), "{asked:?}");
     base.release(&url);
-    world.is_gone("p").await;
+    world.gone::<Pod>("p").await;
     assert_eq!(base.modules(), []);
     assert_eq!(base.requests("installBiz"), 1);
 }
@@ -151,10 +144,10 @@ async fn a_module_that_was_there_becomes_the_pods_that_names_it() {
     looks(&base, 5).await;
     // As a baseline has it: the pod comes later.
     world.pod("p", &node, &[("biz1", "1", &url)]).await;
-    world.is_ready("p").await;
+    world.ready::<Pod>("p").await;
     assert_eq!(base.requests("uninstallBiz"), 0);
-    world.delete("p").await;
-    world.is_gone("p").await;
+    world.delete::<Pod>("p").await;
+    world.gone::<Pod>("p").await;
     assert_eq!(base.modules(), []);
 }
 
@@ -169,7 +162,9 @@ async fn a_jar_of_another_name_is_not_installed_and_removed_without_end() {
             pod["spec"]["restartPolicy"] = json!("Never");
         })
         .await;
-    let pod = world.until("has failed", "p", |pod| phase(pod) == "Failed").await;
+    let pod = world
+        .until("p", "has failed", |pod: &Pod| phase(pod) == "Failed")
+        .await;
     assert_eq!(restarts(&pod, "biz1"), 0);
     looks(&base, 10).await;
     assert_eq!(base.modules(), []);
@@ -191,19 +186,19 @@ async fn a_pod_that_is_deleted_is_not_tried_any_more() {
     world
         .event("p", "ProviderStatusFailed", "module biz1:1: base a")
         .await;
-    world.delete("p").await;
+    world.delete::<Pod>("p").await;
     base.accept().await;
-    world.is_gone("p").await;
+    world.gone::<Pod>("p").await;
     // From here on a new pod is a new one.
     base.refuse().await;
     world.pod("q", &node, &[("biz1", "1", &url)]).await;
     world.event("q", "Failed", "module biz1:1: base a").await;
-    world.delete("q").await;
+    world.delete::<Pod>("q").await;
     world
         .event("q", "ProviderDeleteFailed", "module biz1:1: base a")
         .await;
     base.accept().await;
-    world.is_gone("q").await;
+    world.gone::<Pod>("q").await;
     assert_eq!(base.requests("installBiz"), 0);
 }
 
@@ -220,12 +215,12 @@ async fn the_same_version_released_anew_outlives_the_pod_before() {
             pod["metadata"]["finalizers"] = json!(["example.com/keeps"]);
         })
         .await;
-    world.is_ready("old").await;
+    world.ready::<Pod>("old").await;
     // The old one leaves slowly, and the new one is there before it has left.
     base.hang_on("uninstallBiz");
-    world.delete("old").await;
-    eventually("the old module is asked to go", DEADLINE, async || {
-        (base.requests("uninstallBiz") > 0).then_some(())
+    world.delete::<Pod>("old").await;
+    until("the old module is asked to go", async || {
+        base.requests("uninstallBiz") > 0
     })
     .await;
     world.pod("new", &node, &[("biz1", "1", again)]).await;
@@ -236,22 +231,22 @@ async fn the_same_version_released_anew_outlives_the_pod_before() {
             "module biz1:1 on base a (127.0.0.1",
         )
         .await;
-    let waiting = world.until("is there", "new", |_| true).await;
+    let waiting = world.until("new", "is there", |_: &Pod| true).await;
     assert_eq!(phase(&waiting), "Pending", "it waits and does not fail");
     base.serve();
-    world.is_ready("new").await;
+    world.ready::<Pod>("new").await;
     // The old object is still there, and changes.
     let asked = base.requests("uninstallBiz");
-    let old = world.until("is there", "old", |_| true).await;
+    let old = world.until("old", "is there", |_: &Pod| true).await;
     assert!(old.metadata.deletion_timestamp.is_some());
     for count in 0..3 {
         let change = json!({"metadata": {"labels": {"count": count.to_string()}}});
         patch(&world, "old", &change).await;
     }
-    world.delete("old").await;
+    world.delete::<Pod>("old").await;
     looks(&base, 10).await;
     patch(&world, "old", &json!({"metadata": {"finalizers": null}})).await;
-    world.is_gone("old").await;
+    world.gone::<Pod>("old").await;
     looks(&base, 5).await;
     assert_eq!(base.requests("uninstallBiz"), asked);
     let modules = base.modules();
@@ -284,27 +279,26 @@ async fn a_node_that_is_taken_over_keeps_its_identity_its_taints_and_the_bases_a
     let url = world.jar(Jar::new("biz1", "1"));
     let (base, node) = world.base("a").await;
     world.pod("p", &node, &[("biz1", "1", &url)]).await;
-    let before = world.is_ready("p").await;
-    let registered = world.node(&node, "is there", |_| true).await;
+    let before = world.ready::<Pod>("p").await;
+    let registered = world.until::<Node>(&node, "is there", |_| true).await;
     assert_eq!(taints(&registered).len(), 2);
     for _ in 0..2 {
         world.end().await;
         world.begin().await;
         looks(&base, 3).await;
     }
-    let adopted = world.node(&node, "is there", |_| true).await;
+    let adopted = world.until::<Node>(&node, "is there", |_| true).await;
     assert_eq!(
         adopted.metadata.uid, registered.metadata.uid,
         "it was never deleted"
     );
     assert_eq!(taints(&adopted), taints(&registered));
-    let after = world.is_ready("p").await;
+    let after = world.ready::<Pod>("p").await;
     assert_eq!(since(&after), since(&before), "Ready never flapped");
     // Made anew, it is one that the API server takes.
-    let nodes: Api<Node> = Api::all(world.client.clone());
-    nodes.delete(&node, &DeleteParams::default()).await.unwrap();
+    world.delete::<Node>(&node).await;
     let anew = world
-        .node(&node, "was made anew", |node| {
+        .until(&node, "was made anew", |node: &Node| {
             node.metadata.uid != registered.metadata.uid
         })
         .await;
@@ -316,7 +310,7 @@ async fn a_node_that_is_taken_over_keeps_its_identity_its_taints_and_the_bases_a
             &[("biz2", "1", &world.jar(Jar::new("biz2", "1")))],
         )
         .await;
-    let later = world.is_ready("later").await;
+    let later = world.ready::<Pod>("later").await;
     assert_eq!(later.status.unwrap().pod_ip.as_deref(), Some("127.0.0.1"));
 }
 
@@ -345,9 +339,9 @@ async fn values_of_the_environment_and_arguments_are_in_no_log_and_no_event() {
     world.event("p", "Failed", "boom from bad").await;
     patch(&world, "p", &json!({"metadata": {"labels": {"changed": "yes"}}})).await;
     world.jars.put(&url, Jar::new("bad", "1"));
-    world.is_ready("p").await;
-    world.delete("p").await;
-    world.is_gone("p").await;
+    world.ready::<Pod>("p").await;
+    world.delete::<Pod>("p").await;
+    world.gone::<Pod>("p").await;
     let sent = base
         .log()
         .iter()
@@ -377,10 +371,7 @@ async fn values_of_the_environment_and_arguments_are_in_no_log_and_no_event() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_base_is_left_by_its_pods_and_how_many_are_there_is_told() {
     let world = World::new().await;
-    let url = world.jar(Jar::new("biz1", "1"));
-    let (_base, node) = world.base("a").await;
-    world.pod("p", &node, &[("biz1", "1", &url)]).await;
-    world.is_ready("p").await;
+    let (_base, node, url) = world.running().await;
     let unlabelled = |pod: &mut serde_json::Value| pod["metadata"]["labels"] = json!({});
     world
         .pod_with("another", &node, &[("biz2", "1", &url)], unlabelled)
@@ -389,12 +380,12 @@ async fn a_lost_base_is_left_by_its_pods_and_how_many_are_there_is_told() {
     assert_eq!(provider.evict(&node).await.unwrap(), None, "it lives");
     world.known.is(&node, Life::Lost("for a test".to_owned()));
     assert_eq!(provider.evict(&node).await.unwrap(), Some(1));
-    eventually("no pod is left", DEADLINE, async || {
-        (provider.evict(&node).await.unwrap() == Some(0)).then_some(())
+    until("no pod is left", async || {
+        provider.evict(&node).await.unwrap() == Some(0)
     })
     .await;
-    world.is_gone("p").await;
-    let another = world.pods().get("another").await.unwrap();
+    world.gone::<Pod>("p").await;
+    let another = world.api::<Pod>().get("another").await.unwrap();
     assert!(another.metadata.deletion_timestamp.is_none(), "it is no module's");
 }
 
@@ -439,12 +430,8 @@ impl Host for NoList {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_list_of_pods_that_fails_removes_nothing() {
     let world = World::new().await;
-    let url = world.jar(Jar::new("biz1", "1"));
-    let (base, node) = world.base("a").await;
-    world.pod("p", &node, &[("biz1", "1", &url)]).await;
-    world.is_ready("p").await;
-    let nodes: Api<Node> = Api::all(world.client.clone());
-    let annotations = nodes.get(&node).await.unwrap().metadata.annotations.unwrap();
+    let (base, node, _) = world.running().await;
+    let annotations = world.get::<Node>(&node).await.metadata.annotations.unwrap();
     let provider = world.another_provider();
     provider.connect(Arc::new(NoList(annotations[MODULES].clone())));
     let fault = provider.purge(&node).await.unwrap_err();
@@ -458,10 +445,7 @@ async fn a_list_of_pods_that_fails_removes_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_does_not_serve_a_node_removes_nothing() {
     let mut world = World::new().await;
-    let url = world.jar(Jar::new("biz1", "1"));
-    let (base, node) = world.base("a").await;
-    world.pod("p", &node, &[("biz1", "1", &url)]).await;
-    world.is_ready("p").await;
+    let (base, node, _) = world.running().await;
     let provider = world.provider();
     assert_eq!(provider.purge(&node).await.unwrap(), 0);
     assert_eq!(base.requests("uninstallBiz"), 0, "its pod is there");
@@ -472,14 +456,5 @@ async fn who_does_not_serve_a_node_removes_nothing() {
     assert_eq!(base.requests("uninstallBiz"), 0);
     world.known.is(&node, Life::Lost("for a test".to_owned()));
     assert_eq!(provider.evict(&node).await.unwrap(), None);
-    assert!(
-        world
-            .pods()
-            .get("p")
-            .await
-            .unwrap()
-            .metadata
-            .deletion_timestamp
-            .is_none()
-    );
+    assert!(world.get::<Pod>("p").await.metadata.deletion_timestamp.is_none());
 }

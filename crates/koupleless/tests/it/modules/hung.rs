@@ -1,8 +1,9 @@
 //! A base that hangs keeps what is its own waiting, and nobody else.
 
-use super::world::{DEADLINE, World, condition};
+use super::world::{World, condition};
 use evenkeel_testkit::arklet::Jar;
-use evenkeel_testkit::eventually;
+use evenkeel_testkit::until;
+use k8s_openapi::api::core::v1::Pod;
 
 /// More than there are operations at a time on a base, and places for calls of the fleet.
 const MODULES: usize = 6;
@@ -27,8 +28,8 @@ async fn all_modules_of_other_bases_are_ready_while_one_base_hangs() {
         }
     };
     create(0).await;
-    eventually("its modules are asked about", DEADLINE, async || {
-        (hung.requests("installBiz") + hung.requests("queryAllBiz") > 0).then_some(())
+    until("its modules are asked about", async || {
+        hung.requests("installBiz") + hung.requests("queryAllBiz") > 0
     })
     .await;
     for base in [1, 2] {
@@ -36,19 +37,19 @@ async fn all_modules_of_other_bases_are_ready_while_one_base_hangs() {
     }
     for base in [1, 2] {
         for module in 0..MODULES {
-            world.is_ready(&pod(base, module)).await;
+            world.ready::<Pod>(&pod(base, module)).await;
         }
         assert_eq!(bases[base].0.modules().len(), MODULES);
     }
     for module in 0..MODULES {
-        let stuck = world.until("is there", &pod(0, module), |_| true).await;
+        let stuck = world.until(&pod(0, module), "is there", |_: &Pod| true).await;
         assert_ne!(condition(&stuck, "Ready"), "True");
     }
     // It recovers, and the connections on which it was silent break.
     hung.serve();
     hung.restart().await;
     for module in 0..MODULES {
-        world.is_ready(&pod(0, module)).await;
+        world.ready::<Pod>(&pod(0, module)).await;
     }
     assert_eq!(hung.modules().len(), MODULES);
 }

@@ -1,10 +1,11 @@
 //! Bad input: what it does to its own module and base, and that it does nothing to their neighbours.
 
-use super::world::{DEADLINE, World, condition, is_starting, waits};
+use super::world::{World, condition, is_starting, waits};
 use evenkeel_testkit::arklet::{BizState, Download, Jar, Start};
-use evenkeel_testkit::eventually;
 use evenkeel_testkit::log::Log;
 use evenkeel_testkit::mqtt::Broker;
+use evenkeel_testkit::until;
+use k8s_openapi::api::core::v1::Pod;
 use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -18,9 +19,9 @@ async fn a_jar_that_is_not_there_is_told_with_its_url_base_and_module() {
     for text in ["module gone:1 could not be installed on base a", missing] {
         world.event("p", "Failed", text).await;
     }
-    world.is_ready("well").await;
-    world.delete("p").await;
-    world.is_gone("p").await;
+    world.ready::<Pod>("well").await;
+    world.delete::<Pod>("p").await;
+    world.gone::<Pod>("p").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -34,14 +35,14 @@ async fn jars_that_never_end_keep_no_neighbour_waiting() {
         let endless = world.jar(Jar::new(name, "1").download(Download::Hangs));
         world.pod(name, &node, &[(name, "1", &endless)]).await;
     }
-    eventually("all of them are asked for", DEADLINE, async || {
-        (base.requests("installBiz") >= 4).then_some(())
+    until("all of them are asked for", async || {
+        base.requests("installBiz") >= 4
     })
     .await;
     world.pod("well", &node, &[("biz1", "1", &url)]).await;
-    world.is_ready("well").await;
-    world.delete("well").await;
-    world.is_gone("well").await;
+    world.ready::<Pod>("well").await;
+    world.delete::<Pod>("well").await;
+    world.gone::<Pod>("well").await;
 }
 
 /// The base does not let go of such a module, and its pod stays for that, so that nothing is left of it that
@@ -53,11 +54,8 @@ async fn a_pod_whose_jar_never_ends_stays_until_its_base_lets_go() {
     let url = world.jar(Jar::new("biz1", "1"));
     let (base, node) = world.base("a").await;
     world.pod("p", &node, &[("n1", "1", &endless)]).await;
-    eventually("it is asked for", DEADLINE, async || {
-        (base.requests("installBiz") > 0).then_some(())
-    })
-    .await;
-    world.delete("p").await;
+    until("it is asked for", async || base.requests("installBiz") > 0).await;
+    world.delete::<Pod>("p").await;
     world
         .event(
             "p",
@@ -66,10 +64,10 @@ async fn a_pod_whose_jar_never_ends_stays_until_its_base_lets_go() {
         )
         .await;
     world.pod("well", &node, &[("biz1", "1", &url)]).await;
-    world.is_ready("well").await;
+    world.ready::<Pod>("well").await;
     base.restart().await;
-    world.is_gone("p").await;
-    world.is_ready("well").await;
+    world.gone::<Pod>("p").await;
+    world.ready::<Pod>("well").await;
     assert_eq!(base.requests("installBiz"), 3, "none for the pod that goes");
 }
 
@@ -88,7 +86,7 @@ async fn what_never_comes_up_is_left_at_the_deadline_and_told_of() {
     world.pod("p", &node, &[("endless", "1", &endless)]).await;
     world.pod("q", &node, &[("stuck", "1", &stuck)]).await;
     world.pod("well", &node, &[("biz1", "1", &url)]).await;
-    world.is_ready("well").await;
+    world.ready::<Pod>("well").await;
     for (pod, module) in [("p", "endless:1"), ("q", "stuck:1")] {
         let text = format!("module {module} did not come to be on base a");
         world.event(pod, "Failed", &text).await;
@@ -107,9 +105,9 @@ async fn answers_that_are_none_are_told_with_base_and_module_and_harm_no_other_b
     let (bad, first) = world.base("a").await;
     let (well, second) = world.base("b").await;
     world.pod("known", &first, &[("biz1", "1", &url)]).await;
-    world.is_ready("known").await;
-    world.delete("known").await;
-    world.is_gone("known").await;
+    world.ready::<Pod>("known").await;
+    world.delete::<Pod>("known").await;
+    world.gone::<Pod>("known").await;
     let ok = "HTTP/1.1 200 OK\r\n\r\n";
     let answers = [
         ("nothing", String::new()),
@@ -127,7 +125,7 @@ async fn answers_that_are_none_are_told_with_base_and_module_and_harm_no_other_b
         bad.garble(answer);
         world.pod(name, &first, &[("biz1", "1", &url)]).await;
         let told = world
-            .until("waits with a reason", name, |pod| {
+            .until(name, "waits with a reason", |pod: &Pod| {
                 waits(pod, "biz1").is_some_and(|(reason, _)| reason.starts_with("Base"))
             })
             .await;
@@ -143,14 +141,14 @@ async fn answers_that_are_none_are_told_with_base_and_module_and_harm_no_other_b
         // Meanwhile the neighbour takes modules.
         let beside = format!("{name}-beside");
         world.pod(&beside, &second, &[("biz1", "1", &url)]).await;
-        world.is_ready(&beside).await;
-        world.delete(&beside).await;
-        world.is_gone(&beside).await;
+        world.ready::<Pod>(&beside).await;
+        world.delete::<Pod>(&beside).await;
+        world.gone::<Pod>(&beside).await;
         assert_ne!(condition(&told, "Ready"), "True");
         bad.serve();
-        world.is_ready(name).await;
-        world.delete(name).await;
-        world.is_gone(name).await;
+        world.ready::<Pod>(name).await;
+        world.delete::<Pod>(name).await;
+        world.gone::<Pod>(name).await;
     }
     assert_eq!(well.modules(), []);
 }
@@ -167,12 +165,12 @@ async fn a_broker_that_restarts_during_an_install_costs_no_second_one() {
     is_starting(&base, "slow", "1").await;
     broker.stop().await;
     world.pod("well", &second, &[("biz1", "1", &url)]).await;
-    world.is_ready("well").await;
+    world.ready::<Pod>("well").await;
     broker.restart().await;
     base.release(&slow);
-    world.is_ready("p").await;
+    world.ready::<Pod>("p").await;
     assert_eq!(base.requests("installBiz"), 1);
-    world.delete("p").await;
-    world.is_gone("p").await;
+    world.delete::<Pod>("p").await;
+    world.gone::<Pod>("p").await;
     assert_eq!(base.modules(), []);
 }

@@ -3,7 +3,8 @@
 use super::world::{World, condition, phase, restarts, waits};
 use evenkeel_api::names::koupleless::{INSTALLED, MODULES, READY};
 use evenkeel_testkit::arklet::{BizState, Jar};
-use evenkeel_testkit::eventually;
+use evenkeel_testkit::{SOON, eventually, until};
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
@@ -13,7 +14,7 @@ async fn a_module_is_installed_ready_and_removed_with_its_pod() {
     let url = world.jar(Jar::new("biz1", "0.0.1"));
     let (base, node) = world.base("a").await;
     world.pod("p", &node, &[("biz1", "0.0.1", &url)]).await;
-    let pod = world.is_ready("p").await;
+    let pod = world.ready::<Pod>("p").await;
     assert_eq!(
         (condition(&pod, INSTALLED), condition(&pod, READY)),
         ("True", "True")
@@ -26,17 +27,17 @@ async fn a_module_is_installed_ready_and_removed_with_its_pod() {
     assert_eq!(base.state("biz1", "0.0.1"), Some(BizState::Activated));
     assert_eq!(base.requests("installBiz"), 1);
     let uid = pod.metadata.uid.as_deref().unwrap();
-    let journal = world.node(&node, "names the module", |node| {
+    let journal = world.until::<Node>(&node, "names the module", |node| {
         let annotations = node.metadata.annotations.as_ref().unwrap();
         annotations[MODULES] == format!(r#"{{"biz1:0.0.1":"default/p/{uid}"}}"#)
     });
     journal.await;
-    world.delete("p").await;
-    world.is_gone("p").await;
+    world.delete::<Pod>("p").await;
+    world.gone::<Pod>("p").await;
     assert_eq!(base.modules(), []);
     assert_eq!(base.requests("uninstallBiz"), 1);
     world
-        .node(&node, "names no module", |node| {
+        .until(&node, "names no module", |node: &Node| {
             node.metadata.annotations.as_ref().unwrap()[MODULES] == "{}"
         })
         .await;
@@ -53,10 +54,10 @@ async fn a_group_of_three_modules_is_one_pod() {
         ("m3", "1", &*urls[2]),
     ];
     world.pod("group", &node, &modules).await;
-    world.is_ready("group").await;
+    world.ready::<Pod>("group").await;
     assert_eq!(base.modules().len(), 3);
-    world.delete("group").await;
-    world.is_gone("group").await;
+    world.delete::<Pod>("group").await;
+    world.gone::<Pod>("group").await;
     assert_eq!(base.modules(), []);
 }
 
@@ -66,17 +67,15 @@ async fn a_process_that_ends_and_comes_again_installs_and_removes_nothing() {
     let url = world.jar(Jar::new("biz1", "0.0.1"));
     let (base, node) = world.base("a").await;
     world.pod("p", &node, &[("biz1", "0.0.1", &url)]).await;
-    let before = world.is_ready("p").await;
+    let before = world.ready::<Pod>("p").await;
     world.end().await;
     base.forget();
     world.begin().await;
-    eventually(
-        "the new process has looked at the base",
-        super::world::DEADLINE,
-        async || (base.requests("queryAllBiz") > 3).then_some(()),
-    )
+    eventually("the new process has looked at the base", SOON, async || {
+        (base.requests("queryAllBiz") > 3).then_some(())
+    })
     .await;
-    let after = world.is_ready("p").await;
+    let after = world.ready::<Pod>("p").await;
     assert_eq!(
         (base.requests("installBiz"), base.requests("uninstallBiz")),
         (0, 0)
@@ -89,8 +88,8 @@ async fn a_process_that_ends_and_comes_again_installs_and_removes_nothing() {
     };
     assert_eq!(id(&before), id(&after));
     // What it took over it also removes.
-    world.delete("p").await;
-    world.is_gone("p").await;
+    world.delete::<Pod>("p").await;
+    world.gone::<Pod>("p").await;
     assert_eq!(base.modules(), []);
 }
 
@@ -101,27 +100,26 @@ async fn a_new_version_takes_over_and_the_old_one_is_not_ready() {
     let new = world.jar(Jar::new("biz1", "2"));
     let (base, node) = world.base("a").await;
     world.pod("old", &node, &[("biz1", "1", &old)]).await;
-    world.is_ready("old").await;
+    world.ready::<Pod>("old").await;
     world.pod("new", &node, &[("biz1", "2", &new)]).await;
-    world.is_ready("new").await;
+    world.ready::<Pod>("new").await;
     assert_eq!(base.requests("switchBiz"), 1);
     assert_eq!(base.state("biz1", "1"), Some(BizState::Deactivated));
     let old = world
-        .until("is not ready", "old", |pod| condition(pod, READY) == "False")
+        .until("old", "is not ready", |pod: &Pod| {
+            condition(pod, READY) == "False"
+        })
         .await;
     assert_eq!(restarts(&old, "biz1"), 0, "it runs on");
-    world.delete("old").await;
-    world.is_gone("old").await;
+    world.delete::<Pod>("old").await;
+    world.gone::<Pod>("old").await;
     assert_eq!(base.state("biz1", "2"), Some(BizState::Activated));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_image_replaces_the_module() {
     let world = World::new().await;
-    let url = world.jar(Jar::new("biz1", "1"));
-    let (base, node) = world.base("a").await;
-    world.pod("p", &node, &[("biz1", "1", &url)]).await;
-    world.is_ready("p").await;
+    let (base, _, _) = world.running().await;
     let again = "file:///opt/biz/again.jar";
     world.jars.put(again, Jar::new("biz1", "1"));
     let patch = Patch::Strategic(json!({"spec": {"containers": [{"name": "biz1", "image": again}]}}));
@@ -131,7 +129,7 @@ async fn a_new_image_replaces_the_module() {
         .await
         .unwrap();
     world
-        .until("is installed from the new URL", "p", |pod| {
+        .until("p", "is installed from the new URL", |pod: &Pod| {
             condition(pod, READY) == "True" && restarts(pod, "biz1") == 1
         })
         .await;
@@ -146,7 +144,7 @@ async fn a_base_tells_its_capacity() {
     let (base, node) = world.base("a").await;
     base.metaspace(64 << 20, 256 << 20);
     let told = world
-        .node(&node, "tells its metaspace", |node| {
+        .until(&node, "tells its metaspace", |node: &Node| {
             let capacity = node.status.as_ref().unwrap().capacity.as_ref().unwrap();
             capacity.get("memory").is_some_and(|memory| memory.0 == "256Mi")
         })
@@ -157,11 +155,8 @@ async fn a_base_tells_its_capacity() {
     // What it cannot measure now it keeps.
     base.partial_health(true);
     let asked = base.requests("health");
-    eventually("it is asked again", super::world::DEADLINE, async || {
-        (base.requests("health") > asked + 2).then_some(())
-    })
-    .await;
-    let kept = world.node(&node, "is there", |_| true).await;
+    until("it is asked again", async || base.requests("health") > asked + 2).await;
+    let kept = world.until::<Node>(&node, "is there", |_| true).await;
     assert_eq!(kept.status.unwrap().capacity.unwrap()["memory"].0, "256Mi");
 }
 
@@ -171,11 +166,7 @@ async fn a_pod_that_is_no_module_waits_and_says_which_field_is_wrong() {
     let (base, node) = world.base("a").await;
     let url = world.jar(Jar::new("biz1", "1"));
     world.pod("p", &node, &[("biz1", " ", &url)]).await;
-    let pod = world
-        .until("waits", "p", |pod| {
-            waits(pod, "biz1").is_some_and(|(reason, _)| reason == "InvalidModule")
-        })
-        .await;
+    let pod = world.pod_waits("p", "biz1", "InvalidModule").await;
     assert_eq!(phase(&pod), "Pending");
     let (_, message) = waits(&pod, "biz1").unwrap();
     assert!(message.contains("spec.containers[0].env"), "{message}");
@@ -190,12 +181,12 @@ async fn an_image_that_no_base_opens_is_tried_and_its_pod_is_mended_by_another()
     world
         .event("p", "Failed", "the image \"nginx:1.27\" is no URL: write http://")
         .await;
-    let pod = world.until("is there", "p", |_| true).await;
+    let pod = world.until("p", "is there", |_: &Pod| true).await;
     assert_eq!(phase(&pod), "Pending");
     assert_ne!(base.requests("installBiz"), 0);
     let url = world.jar(Jar::new("biz1", "1"));
     let patch = Patch::Strategic(json!({"spec": {"containers": [{"name": "biz1", "image": url}]}}));
-    let pods = world.pods();
+    let pods = world.api::<Pod>();
     pods.patch("p", &PatchParams::default(), &patch).await.unwrap();
-    world.is_ready("p").await;
+    world.ready::<Pod>("p").await;
 }

@@ -1,13 +1,13 @@
 //! What may go wrong with bases and modules, and whom it affects.
 
-use super::world::{DEADLINE, World, condition, condition_of_node, phase, restarts, waits};
+use super::world::{World, condition, condition_of_node, phase, restarts, waits};
 use evenkeel_api::names::koupleless::{INSTALLED, MODULES, READY};
 use evenkeel_koupleless::core::claims::Sharing;
 use evenkeel_koupleless::core::profile::V2_DESIGN;
 use evenkeel_koupleless::provider::Life;
 use evenkeel_testkit::arklet::{Base, BizState, Jar, Setup, Start, Thrown};
-use evenkeel_testkit::eventually;
-use kube::Api;
+use evenkeel_testkit::until;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
@@ -23,7 +23,7 @@ async fn a_failed_install_is_seen_with_its_cause_and_tried_again() {
     let (base, node) = world.base("a").await;
     world.pod("p", &node, &[("bad", "1", &url)]).await;
     let pod = world
-        .until("waits with the cause", "p", |pod| {
+        .until("p", "waits with the cause", |pod: &Pod| {
             waits(pod, "bad").is_some_and(|(reason, message)| {
                 reason == "InstallFailed" && message.contains("boom from bad")
             })
@@ -31,13 +31,10 @@ async fn a_failed_install_is_seen_with_its_cause_and_tried_again() {
         .await;
     assert_eq!((phase(&pod), condition(&pod, INSTALLED)), ("Pending", "False"));
     world.event("p", "Failed", "boom from bad").await;
-    eventually("it is tried again", DEADLINE, async || {
-        (base.requests("installBiz") > 1).then_some(())
-    })
-    .await;
+    until("it is tried again", async || base.requests("installBiz") > 1).await;
     // The jar is mended.
     world.jars.put(&url, Jar::new("bad", "1"));
-    world.is_ready("p").await;
+    world.ready::<Pod>("p").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -46,7 +43,9 @@ async fn by_the_design_article_a_failed_install_fails_the_pod_where_that_is_want
     let url = world.jar(failing("1"));
     let (_base, node) = world.base("a").await;
     world.pod("p", &node, &[("bad", "1", &url)]).await;
-    let pod = world.until("has failed", "p", |pod| phase(pod) == "Failed").await;
+    let pod = world
+        .until("p", "has failed", |pod: &Pod| phase(pod) == "Failed")
+        .await;
     assert_eq!(condition(&pod, INSTALLED), "False");
     let status = pod.status.unwrap();
     assert_eq!(status.reason.as_deref(), Some("InstallFailed"));
@@ -59,14 +58,10 @@ async fn by_the_design_article_too_a_failed_install_waits_where_nothing_else_is_
     let url = world.jar(failing("1"));
     let (_base, node) = world.base("a").await;
     world.pod("p", &node, &[("bad", "1", &url)]).await;
-    let pod = world
-        .until("waits", "p", |pod| {
-            waits(pod, "bad").is_some_and(|(reason, _)| reason == "InstallFailed")
-        })
-        .await;
+    let pod = world.pod_waits("p", "bad", "InstallFailed").await;
     assert_eq!(phase(&pod), "Pending");
     world.jars.put(&url, Jar::new("bad", "1"));
-    world.is_ready("p").await;
+    world.ready::<Pod>("p").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -81,14 +76,10 @@ async fn a_broken_module_that_a_base_keeps_is_removed_before_the_next_try() {
         })
         .await;
     world.pod("p", &node, &[("bad", "1", &url)]).await;
-    world
-        .until("waits", "p", |pod| {
-            waits(pod, "bad").is_some_and(|(reason, _)| reason == "InstallFailed")
-        })
-        .await;
+    world.pod_waits("p", "bad", "InstallFailed").await;
     assert_eq!(base.state("bad", "1"), Some(BizState::Broken));
     world.jars.put(&url, Jar::new("bad", "1"));
-    world.is_ready("p").await;
+    world.ready::<Pod>("p").await;
     assert!(base.requests("uninstallBiz") > 0);
 }
 
@@ -98,31 +89,27 @@ async fn of_two_pods_with_one_module_the_second_waits_where_modules_are_exclusiv
     let url = world.jar(Jar::new("biz1", "1"));
     let (base, node) = world.base("a").await;
     world.pod("first", &node, &[("biz1", "1", &url)]).await;
-    world.is_ready("first").await;
+    world.ready::<Pod>("first").await;
     world.pod("second", &node, &[("biz1", "1", &url)]).await;
     world.pod("third", &node, &[("biz1", "1", &url)]).await;
     for waiting in ["second", "third"] {
-        let pod = world
-            .until("waits", waiting, |pod| {
-                waits(pod, "biz1").is_some_and(|(reason, _)| reason == "ModuleClaimed")
-            })
-            .await;
+        let pod = world.pod_waits(waiting, "biz1", "ModuleClaimed").await;
         assert_eq!(phase(&pod), "Pending");
         let (_, message) = waits(&pod, "biz1").unwrap();
         assert!(message.contains("belongs to pod default/first"), "{message}");
     }
     // The end of one that waits is nothing to the first.
-    world.delete("third").await;
-    world.is_gone("third").await;
+    world.delete::<Pod>("third").await;
+    world.gone::<Pod>("third").await;
     assert_eq!(base.state("biz1", "1"), Some(BizState::Activated));
     assert_eq!(
         (base.requests("installBiz"), base.requests("uninstallBiz")),
         (1, 0)
     );
     // Once the module is free the second has it.
-    world.delete("first").await;
-    world.is_gone("first").await;
-    world.is_ready("second").await;
+    world.delete::<Pod>("first").await;
+    world.gone::<Pod>("first").await;
+    world.ready::<Pod>("second").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -138,22 +125,16 @@ async fn a_jar_that_is_another_module_is_refused_and_does_not_stay() {
             "the jar's manifest says biz2:0.0.1, the container zzz:7",
         )
         .await;
-    eventually("the stray is gone", DEADLINE, async || {
-        base.modules().is_empty().then_some(())
-    })
-    .await;
+    until("the stray is gone", async || base.modules().is_empty()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_base_that_was_restarted_gets_its_modules_again() {
     let world = World::new().await;
-    let url = world.jar(Jar::new("biz1", "1"));
-    let (base, node) = world.base("a").await;
-    world.pod("p", &node, &[("biz1", "1", &url)]).await;
-    world.is_ready("p").await;
+    let (base, _, _) = world.running().await;
     base.restart().await;
     let pod = world
-        .until("runs again", "p", |pod| {
+        .until("p", "runs again", |pod: &Pod| {
             restarts(pod, "biz1") == 1 && condition(pod, READY) == "True"
         })
         .await;
@@ -171,7 +152,7 @@ async fn modules_that_nobody_here_installed_are_never_removed() {
     let (base, node) = world.base("a").await;
     base.install_by_hand(&hand).await;
     let pod = world.pod("p", &node, &[("biz1", "1", &url)]).await;
-    world.is_ready("p").await;
+    world.ready::<Pod>("p").await;
     // Its object goes without a word while nobody serves the node.
     let mut world = world;
     world.end().await;
@@ -180,17 +161,16 @@ async fn modules_that_nobody_here_installed_are_never_removed() {
         ..DeleteParams::default()
     };
     let name = pod.metadata.name.as_deref().unwrap();
-    world.pods().delete(name, &now).await.unwrap();
+    world.api::<Pod>().delete(name, &now).await.unwrap();
     world.begin().await;
-    eventually("what was left over is removed", DEADLINE, async || {
-        base.state("biz1", "1").is_none().then_some(())
+    until("what was left over is removed", async || {
+        base.state("biz1", "1").is_none()
     })
     .await;
     assert_eq!(base.state("hand", "1"), Some(BizState::Activated));
-    let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(world.client.clone());
-    eventually("the journal is empty", DEADLINE, async || {
-        let node = nodes.get(&node).await.unwrap();
-        (node.metadata.annotations.unwrap()[MODULES] == "{}").then_some(())
+    until("the journal is empty", async || {
+        let node = world.get::<Node>(&node).await;
+        node.metadata.annotations.unwrap()[MODULES] == "{}"
     })
     .await;
 }
@@ -205,27 +185,24 @@ async fn a_base_that_hangs_delays_no_other() {
     let asked = hung.requests("installBiz") + hung.requests("queryAllBiz");
     world.pod("stuck", &first, &[("biz1", "1", &url)]).await;
     // What the pod has there, or to install it: whichever comes first is not answered.
-    eventually("it is asked", DEADLINE, async || {
-        (hung.requests("installBiz") + hung.requests("queryAllBiz") > asked).then_some(())
+    until("it is asked", async || {
+        hung.requests("installBiz") + hung.requests("queryAllBiz") > asked
     })
     .await;
     world.pod("p", &second, &[("biz1", "1", &url)]).await;
-    world.is_ready("p").await;
+    world.ready::<Pod>("p").await;
     assert_eq!(well.requests("installBiz"), 1);
-    let stuck = world.until("is there", "stuck", |_| true).await;
+    let stuck = world.until("stuck", "is there", |_: &Pod| true).await;
     assert_ne!(condition(&stuck, "Ready"), "True");
     hung.serve();
-    world.is_ready("stuck").await;
+    world.ready::<Pod>("stuck").await;
 }
 
 /// Addresses of pods are given to others soon.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_base_that_has_anothers_address_is_left_alone() {
     let world = World::new().await;
-    let url = world.jar(Jar::new("biz1", "1"));
-    let (base, node) = world.base("a").await;
-    world.pod("p", &node, &[("biz1", "1", &url)]).await;
-    world.is_ready("p").await;
+    let (base, node, url) = world.running().await;
     base.kill().await;
     let other = Base::start(Setup {
         port: base.address().port(),
@@ -235,13 +212,15 @@ async fn a_base_that_has_anothers_address_is_left_alone() {
     other.install_by_hand(&url).await;
     let by_hand = other.requests("installBiz");
     // At once: that the first one answered a moment ago counts for nothing when something is removed.
-    world.delete("p").await;
+    world.delete::<Pod>("p").await;
     let text = format!("was answered by another base, {}", other.identity().id);
     world.event("p", "FailedKillPod", &text).await;
     world.pod("q", &node, &[("biz2", "1", &url)]).await;
     world.event("q", "Failed", &text).await;
     world
-        .node(&node, "is Unknown", |node| condition_of_node(node) == "Unknown")
+        .until(&node, "is Unknown", |node: &Node| {
+            condition_of_node(node) == "Unknown"
+        })
         .await;
     assert_eq!(other.requests("installBiz"), by_hand);
     assert_eq!(other.requests("uninstallBiz"), 0);
@@ -261,8 +240,8 @@ async fn a_module_that_cannot_stop_is_told_of_and_its_pod_stays() {
         })
         .await;
     world.pod("p", &node, &[("biz1", "1", &url)]).await;
-    world.is_ready("p").await;
-    world.delete("p").await;
+    world.ready::<Pod>("p").await;
+    world.delete::<Pod>("p").await;
     world
         .event("p", "FailedKillPod", "module biz1:1 could not be removed")
         .await;
@@ -272,16 +251,10 @@ async fn a_module_that_cannot_stop_is_told_of_and_its_pod_stays() {
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_of_a_base_that_is_gone_end_at_once() {
     let world = World::new().await;
-    let url = world.jar(Jar::new("biz1", "1"));
-    let (base, node) = world.base("a").await;
-    world.pod("p", &node, &[("biz1", "1", &url)]).await;
-    world.is_ready("p").await;
+    let (base, node, url) = world.running().await;
     base.kill().await;
-    eventually("its port refuses", DEADLINE, async || {
-        (world.known.refusals(&node) > 0).then_some(())
-    })
-    .await;
-    let silent = world.node(&node, "is there", |_| true).await;
+    until("its port refuses", async || world.known.refusals(&node) > 0).await;
+    let silent = world.until::<Node>(&node, "is there", |_| true).await;
     assert_eq!(
         condition_of_node(&silent),
         "True",
@@ -291,33 +264,32 @@ async fn pods_of_a_base_that_is_gone_end_at_once() {
         .known
         .is(&node, Life::Silent("nothing heard for 25 s".to_owned()));
     world
-        .node(&node, "is Unknown", |node| condition_of_node(node) == "Unknown")
+        .until(&node, "is Unknown", |node: &Node| {
+            condition_of_node(node) == "Unknown"
+        })
         .await;
-    let pod = world.is_ready("p").await;
+    let pod = world.ready::<Pod>("p").await;
     assert_eq!(restarts(&pod, "biz1"), 0, "a silent base moves nothing");
     world
         .known
         .is(&node, Life::Lost("its port refuses connections".to_owned()));
-    world.delete("p").await;
-    world.is_gone("p").await;
+    world.delete::<Pod>("p").await;
+    world.gone::<Pod>("p").await;
     // It comes back, and what the lost pod had is free.
     base.restart().await;
     world.known.is(&node, Life::Alive);
     world.pod("next", &node, &[("biz1", "1", &url)]).await;
-    world.is_ready("next").await;
+    world.ready::<Pod>("next").await;
     assert_eq!(base.requests("uninstallBiz"), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_profile_without_times_in_its_ids_restarts_modules_all_the_same() {
     let world = World::with(V2_DESIGN).await;
-    let url = world.jar(Jar::new("biz1", "1"));
-    let (base, node) = world.base("a").await;
-    world.pod("p", &node, &[("biz1", "1", &url)]).await;
-    world.is_ready("p").await;
+    let (base, _, _) = world.running().await;
     base.restart().await;
     let pod = world
-        .until("runs again", "p", |pod| {
+        .until("p", "runs again", |pod: &Pod| {
             restarts(pod, "biz1") == 1 && condition(pod, READY) == "True"
         })
         .await;
@@ -332,7 +304,7 @@ async fn a_profile_without_times_in_its_ids_restarts_modules_all_the_same() {
 async fn foreign_conditions_and_labels_of_a_node_stay() {
     let world = World::new().await;
     let (base, node) = world.base("a").await;
-    let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(world.client.clone());
+    let nodes = world.api::<Node>();
     let theirs = json!({"metadata": {"labels": {"theirs": "x"}},
         "status": {"conditions": [{"type": "Theirs", "status": "True"}]}});
     nodes
@@ -345,7 +317,7 @@ async fn foreign_conditions_and_labels_of_a_node_stay() {
         .unwrap();
     base.metaspace(32 << 20, 128 << 20);
     let node = world
-        .node(&node, "tells its metaspace", |node| {
+        .until(&node, "tells its metaspace", |node: &Node| {
             let capacity = node.status.as_ref().unwrap().capacity.as_ref().unwrap();
             capacity.get("memory").is_some_and(|memory| memory.0 == "128Mi")
         })

@@ -3,13 +3,14 @@
 use super::world::{World, condition, phase, restarts, waits};
 use evenkeel_api::names::koupleless::{MODULES, READY};
 use evenkeel_testkit::arklet::{BizState, Jar};
-use evenkeel_testkit::eventually;
+use evenkeel_testkit::until;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use serde_json::Value;
 
 const PODS: [&str; 3] = ["one", "two", "three"];
 
 async fn owners(world: &World, node: &str) -> Vec<String> {
-    let node = world.node(node, "is there", |_| true).await;
+    let node = world.until::<Node>(node, "is there", |_| true).await;
     let journal = &node.metadata.annotations.unwrap()[MODULES];
     let journal: Value = serde_json::from_str(journal).unwrap();
     let text = |owner: &Value| owner.as_str().unwrap().rsplit_once('/').unwrap().0.to_owned();
@@ -29,37 +30,34 @@ async fn a_module_is_installed_for_the_first_pod_and_removed_for_the_last() {
         world.pod(pod, &node, &[("biz1", "1", &url)]).await;
     }
     for pod in PODS {
-        world.is_ready(pod).await;
+        world.ready::<Pod>(pod).await;
     }
     assert_eq!(base.requests("installBiz"), 1);
     let mut all = owners(&world, &node).await;
     all.sort();
     assert_eq!(all, ["default/one", "default/three", "default/two"]);
 
-    world.delete("one").await;
-    world.is_gone("one").await;
+    world.delete::<Pod>("one").await;
+    world.gone::<Pod>("one").await;
     // The next process knows who has it, and who had it is not known to it.
     world.end().await;
-    world.delete("two").await;
+    world.delete::<Pod>("two").await;
     world.begin().await;
-    world.is_gone("two").await;
+    world.gone::<Pod>("two").await;
     assert_eq!(base.state("biz1", "1"), Some(BizState::Activated));
     assert_eq!(base.requests("uninstallBiz"), 0);
     assert_eq!(owners(&world, &node).await, ["default/three"]);
-    let left = world.is_ready("three").await;
+    let left = world.ready::<Pod>("three").await;
     assert_eq!(restarts(&left, "biz1"), 0);
 
-    world.delete("three").await;
-    world.is_gone("three").await;
+    world.delete::<Pod>("three").await;
+    world.gone::<Pod>("three").await;
     assert_eq!(base.state("biz1", "1"), None);
     assert_eq!(
         (base.requests("installBiz"), base.requests("uninstallBiz")),
         (1, 1)
     );
-    eventually("nobody has it", super::world::DEADLINE, async || {
-        owners(&world, &node).await.is_empty().then_some(())
-    })
-    .await;
+    until("nobody has it", async || owners(&world, &node).await.is_empty()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -71,12 +69,12 @@ async fn a_base_that_was_restarted_gets_a_shared_module_once() {
         world.pod(pod, &node, &[("biz1", "1", &url)]).await;
     }
     for pod in PODS {
-        world.is_ready(pod).await;
+        world.ready::<Pod>(pod).await;
     }
     base.restart().await;
     for pod in PODS {
         world
-            .until("runs again", pod, |pod| {
+            .until(pod, "runs again", |pod: &Pod| {
                 restarts(pod, "biz1") == 1 && condition(pod, READY) == "True"
             })
             .await;
@@ -92,14 +90,14 @@ async fn a_pod_that_comes_later_finds_the_module_and_disturbs_nobody() {
     let newer = world.jar(Jar::new("biz1", "2"));
     let (base, node) = world.base("a").await;
     world.pod("old", &node, &[("biz1", "1", &url)]).await;
-    world.is_ready("old").await;
+    world.ready::<Pod>("old").await;
     world.pod("new", &node, &[("biz1", "2", &newer)]).await;
-    world.is_ready("new").await;
+    world.ready::<Pod>("new").await;
     let serves = |version: &str| base.state("biz1", version) == Some(BizState::Activated);
     assert!(serves("2") && !serves("1"), "the new version has taken over");
     world.pod("late", &node, &[("biz1", "1", &url)]).await;
     world
-        .until("waits for nothing, and does not serve", "late", |pod| {
+        .until("late", "waits for nothing, and does not serve", |pod: &Pod| {
             let status = pod.status.as_ref();
             let phase = status.and_then(|status| status.phase.as_deref());
             phase == Some("Running") && condition(pod, READY) == "False"
@@ -118,18 +116,14 @@ async fn a_pod_with_another_jar_of_a_version_waits_until_the_first_has_left() {
     world.jars.put(again, Jar::new("biz1", "1"));
     let (base, node) = world.base("a").await;
     world.pod("first", &node, &[("biz1", "1", &url)]).await;
-    world.is_ready("first").await;
+    world.ready::<Pod>("first").await;
     world.pod("second", &node, &[("biz1", "1", again)]).await;
-    let second = world
-        .until("waits", "second", |pod| {
-            waits(pod, "biz1").is_some_and(|(reason, _)| reason == "ModuleClaimed")
-        })
-        .await;
+    let second = world.pod_waits("second", "biz1", "ModuleClaimed").await;
     assert_eq!(phase(&second), "Pending");
     let (_, message) = waits(&second, "biz1").unwrap();
     let all = [&*url, again, "for pod default/first", "a version of its own"];
     assert!(all.iter().all(|part| message.contains(part)), "{message}");
-    world.delete("first").await;
-    world.is_ready("second").await;
+    world.delete::<Pod>("first").await;
+    world.ready::<Pod>("second").await;
     assert_eq!(&*base.modules()[0].url, again);
 }

@@ -1,9 +1,10 @@
 //! Spans, from a pod to the calls of its base.
 
-use super::world::{DEADLINE, World};
+use super::world::World;
 use evenkeel_testkit::arklet::{Jar, Start, Thrown};
-use evenkeel_testkit::eventually;
 use evenkeel_testkit::log::keep_callsites;
+use evenkeel_testkit::until;
+use k8s_openapi::api::core::v1::Pod;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
@@ -75,7 +76,7 @@ async fn a_span_leads_from_a_pod_to_the_calls_of_its_base() {
     let bad = world.jar(Jar::new("bad", "1").start(Start::Fails(thrown)));
     let (base, node) = world.base("a").await;
     let pod = world.pod("p", &node, &[("biz1", "1", &url)]).await;
-    world.is_ready("p").await;
+    world.ready::<Pod>("p").await;
     let uid = format!("uid={};", pod.metadata.uid.unwrap());
     let start = "otel.name=\"start\";";
     assert_eq!(spans.with(&["pod"], &[start, &uid, "pod=default/p;"]), 1);
@@ -94,8 +95,8 @@ async fn a_span_leads_from_a_pod_to_the_calls_of_its_base() {
         "otel.status_code=\"ERROR\";",
         "no answer to installBiz",
     ];
-    eventually("a span of a call that was not answered", DEADLINE, async || {
-        (spans.with(&calls, &late) > 0).then_some(())
+    until("a span of a call that was not answered", async || {
+        spans.with(&calls, &late) > 0
     })
     .await;
 }

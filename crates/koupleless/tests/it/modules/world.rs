@@ -7,22 +7,20 @@ use evenkeel_arklet::{HttpTunnel, MqttTunnel, Tunnel};
 use evenkeel_koupleless::core::profile::{KOUPLELESS, Profile};
 use evenkeel_koupleless::core::{self, Connection, Endpoint, Identity};
 use evenkeel_koupleless::provider::{Bases, Koupleless, Life, Settings, Tunnels};
-use evenkeel_net::client::ClientArgs;
 use evenkeel_testkit::arklet::{self, Base, BizState, Jar, Jars, Setup};
-use evenkeel_testkit::{ServedApi, eventually};
+use evenkeel_testkit::objects::container_status;
+pub(super) use evenkeel_testkit::objects::{phase, waits};
+use evenkeel_testkit::{Cluster, SOON, ServedApi, ends, until};
 use evenkeel_vnode::core::pod::{Extra, Holds};
 use evenkeel_vnode::{Fleet, Options};
-use k8s_openapi::api::core::v1::{Event, Node, Pod};
-use kube::api::{DeleteParams, PostParams};
-use kube::{Api, Client};
+use k8s_openapi::api::core::v1::{Node, Pod};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio_util::sync::{CancellationToken, DropGuard};
-
-pub(super) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Bases as a test says they are.
 #[derive(Default)]
@@ -59,22 +57,9 @@ impl Bases for Known {
     }
 }
 
-/// The pod that a test waits for, printed where the test gives up: the only trace of a rare failure in CI.
-#[derive(Default)]
-struct OnFailure(Mutex<Option<Pod>>);
-
-impl Drop for OnFailure {
-    #[allow(clippy::print_stderr, reason = "the harness shows it with the test's failure")]
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("{:#}", json!(self.0));
-        }
-    }
-}
-
 pub(super) struct World {
     api: ServedApi,
-    pub(super) client: Client,
+    cluster: Cluster,
     pub(super) known: Arc<Known>,
     pub(super) jars: Jars,
     fleet: Option<(Fleet, DropGuard)>,
@@ -83,6 +68,14 @@ pub(super) struct World {
     http: HttpOptions,
     mqtt: Option<MqttTunnel>,
     fail_refused: bool,
+}
+
+impl Deref for World {
+    type Target = Cluster;
+
+    fn deref(&self) -> &Self::Target {
+        &self.cluster
+    }
 }
 
 impl World {
@@ -97,7 +90,7 @@ impl World {
     /// Whose calls wait for a base that hangs until the test is over: what they hold meanwhile nobody else
     /// gets.
     pub(super) async fn patient() -> Self {
-        Self::set(|_, http| http.query = 10 * DEADLINE).await
+        Self::set(|_, http| http.query = 10 * SOON).await
     }
 
     /// One with other settings.
@@ -124,10 +117,10 @@ impl World {
         };
         change(&mut settings, &mut http);
         let api = ServedApi::start().await;
-        let client = client(&api, "test").await;
+        let cluster = api.cluster("test").await;
         let mut world = Self {
             api,
-            client,
+            cluster,
             known: Arc::default(),
             jars: Jars::new(),
             fleet: None,
@@ -170,8 +163,7 @@ impl World {
         });
         base.mqtt(Some(arklet::MqttTunnel::to(broker)));
         let node = self.know(identity, &base, Connection::Mqtt);
-        self.node(&node, "is Ready", |node| condition_of_node(node) == "True")
-            .await;
+        self.ready::<Node>(&node).await;
         (base, node)
     }
 
@@ -210,7 +202,7 @@ impl World {
         options.strays.every = Duration::from_millis(200);
         options.strays.apart = Duration::from_millis(200);
         let stop = CancellationToken::new();
-        let own = client(&self.api, "koupleless").await;
+        let own = self.api.client("koupleless").await;
         let fleet = Fleet::start(own, Arc::new(provider), options, stop.clone());
         for node in self.known.bases.lock().unwrap().keys() {
             fleet.add(node);
@@ -227,8 +219,7 @@ impl World {
     pub(super) async fn end(&mut self) {
         let (fleet, stop) = self.fleet.take().expect("it runs");
         drop(stop);
-        let stopped = tokio::time::timeout(DEADLINE, fleet.stopped()).await;
-        assert!(stopped.is_ok(), "the fleet does not end");
+        ends("the fleet", fleet.stopped()).await;
     }
 
     /// A module's jar; its URL.
@@ -256,9 +247,17 @@ impl World {
         change(&mut setup);
         let base = Base::start(setup);
         let node = self.know(identity, &base, Connection::Http(base.address().port()));
-        self.node(&node, "is Ready", |node| condition_of_node(node) == "True")
-            .await;
+        self.ready::<Node>(&node).await;
         (base, node)
+    }
+
+    /// A base with a pod `p` of the module `biz1:1`, which is ready; its node's name, and the URL of the jar.
+    pub(super) async fn running(&self) -> (Base, String, String) {
+        let url = self.jar(Jar::new("biz1", "1"));
+        let (base, node) = self.base("a").await;
+        self.pod("p", &node, &[("biz1", "1", &url)]).await;
+        self.ready::<Pod>("p").await;
+        (base, node, url)
     }
 
     fn know(&self, identity: &str, base: &Base, by: Connection) -> String {
@@ -281,19 +280,6 @@ impl World {
             fleet.add(&node);
         }
         node
-    }
-
-    pub(super) async fn node(&self, name: &str, what: &str, holds: impl Fn(&Node) -> bool) -> Node {
-        let nodes: Api<Node> = Api::all(self.client.clone());
-        eventually(&format!("node {name} {what}"), DEADLINE, async || {
-            let node = nodes.get_opt(name).await.unwrap()?;
-            holds(&node).then_some(node)
-        })
-        .await
-    }
-
-    pub(super) fn pods(&self) -> Api<Pod> {
-        Api::namespaced(self.client.clone(), "default")
     }
 
     /// A pod of modules: name, version, URL of each.
@@ -327,117 +313,28 @@ impl World {
             },
         });
         change(&mut pod);
-        let pod: Pod = serde_json::from_value(pod).unwrap();
-        self.pods().create(&PostParams::default(), &pod).await.unwrap()
+        self.create(pod).await
     }
-
-    pub(super) async fn until(&self, what: &str, name: &str, holds: impl Fn(&Pod) -> bool) -> Pod {
-        let last = OnFailure::default();
-        eventually(&format!("pod {name}: {what}"), DEADLINE, async || {
-            let pod = self.pods().get_opt(name).await.unwrap();
-            last.0.lock().unwrap().clone_from(&pod);
-            pod.filter(&holds)
-        })
-        .await
-    }
-
-    pub(super) async fn is_ready(&self, name: &str) -> Pod {
-        self.until("is Ready", name, |pod| condition(pod, "Ready") == "True")
-            .await
-    }
-
-    pub(super) async fn is_gone(&self, name: &str) {
-        eventually(&format!("pod {name} is gone"), DEADLINE, async || {
-            let pod = self.pods().get_opt(name).await.unwrap();
-            pod.is_none().then_some(())
-        })
-        .await;
-    }
-
-    pub(super) async fn delete(&self, name: &str) {
-        self.pods().delete(name, &DeleteParams::default()).await.unwrap();
-    }
-
-    /// Waits for an event about a pod whose message contains this.
-    pub(super) async fn event(&self, about: &str, reason: &str, text: &str) {
-        let events: Api<Event> = Api::namespaced(self.client.clone(), "default");
-        eventually(
-            &format!("event {reason} of pod {about} with {text:?}"),
-            DEADLINE,
-            async || {
-                let all = events.list(&Default::default()).await.unwrap();
-                let found = all.items.into_iter().any(|event| {
-                    event.involved_object.name.as_deref() == Some(about)
-                        && event.reason.as_deref() == Some(reason)
-                        && event.message.as_deref().unwrap_or_default().contains(text)
-                });
-                found.then_some(())
-            },
-        )
-        .await;
-    }
-}
-
-async fn client(api: &ServedApi, name: &str) -> Client {
-    let args = ClientArgs {
-        kubeconfig: Some(api.direct(name)),
-        ..ClientArgs::default()
-    };
-    args.client(name).await.unwrap()
 }
 
 /// Waits until a base has begun with a module and not ended.
 pub(super) async fn is_starting(base: &Base, name: &str, version: &str) {
-    eventually("it is being installed", DEADLINE, async || {
-        (base.state(name, version) == Some(BizState::Resolved)).then_some(())
+    until("it is being installed", async || {
+        base.state(name, version) == Some(BizState::Resolved)
     })
     .await;
 }
 
 /// Status of a pod's condition; empty without it.
 pub(super) fn condition<'a>(pod: &'a Pod, kind: &str) -> &'a str {
-    let conditions = pod
-        .status
-        .iter()
-        .flat_map(|status| status.conditions.iter().flatten());
-    conditions
-        .into_iter()
-        .find(|condition| condition.type_ == kind)
-        .map_or("", |condition| &condition.status)
+    evenkeel_testkit::objects::condition(pod, kind).0
 }
 
 /// Status of a node's `Ready`.
 pub(super) fn condition_of_node(node: &Node) -> &str {
-    let conditions = node
-        .status
-        .iter()
-        .flat_map(|status| status.conditions.iter().flatten());
-    conditions
-        .into_iter()
-        .find(|condition| condition.type_ == "Ready")
-        .map_or("", |condition| &condition.status)
-}
-
-/// Why a container waits: reason and message.
-pub(super) fn waits<'a>(pod: &'a Pod, container: &str) -> Option<(&'a str, &'a str)> {
-    let statuses = pod.status.as_ref()?.container_statuses.as_ref()?;
-    let status = statuses.iter().find(|status| status.name == container)?;
-    let waiting = status.state.as_ref()?.waiting.as_ref()?;
-    Some((
-        waiting.reason.as_deref().unwrap_or_default(),
-        waiting.message.as_deref().unwrap_or_default(),
-    ))
-}
-
-pub(super) fn phase(pod: &Pod) -> &str {
-    let status = pod.status.as_ref();
-    status
-        .and_then(|status| status.phase.as_deref())
-        .unwrap_or_default()
+    evenkeel_testkit::objects::condition(node, "Ready").0
 }
 
 pub(super) fn restarts(pod: &Pod, container: &str) -> i32 {
-    let status = pod.status.as_ref().unwrap();
-    let mut all = status.container_statuses.iter().flatten();
-    all.find(|status| status.name == container).unwrap().restart_count
+    container_status(pod, container).unwrap().restart_count
 }

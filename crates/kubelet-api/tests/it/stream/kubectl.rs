@@ -237,8 +237,8 @@ async fn a_kubectl_that_is_killed_ends_its_command() {
             .unwrap();
         assert_eq!(line, "ready\n", "{kubectl}");
         child.kill().await.unwrap();
-        evenkeel_testkit::eventually("the command is dropped", PATIENCE, || async {
-            (*server.seen.dropped.lock().unwrap() > index).then_some(())
+        evenkeel_testkit::until_within("the command is dropped", PATIENCE, async || {
+            *server.seen.dropped.lock().unwrap() > index
         })
         .await;
     }

@@ -245,8 +245,8 @@ async fn idle_streams_end() {
     client.open(1, [("streamType", "error")]).await;
     client.open(3, [("streamType", "stdout")]).await;
     while client.next().await.is_some() {}
-    evenkeel_testkit::eventually("the command is dropped", PATIENCE, || async {
-        (*server.seen.dropped.lock().unwrap() == 1).then_some(())
+    evenkeel_testkit::until("the command is dropped", async || {
+        *server.seen.dropped.lock().unwrap() == 1
     })
     .await;
 }

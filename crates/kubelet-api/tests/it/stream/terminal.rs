@@ -6,10 +6,7 @@ use nix::pty::{Winsize, openpty};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 use tokio::io::AsyncWriteExt as _;
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn window(columns: u16, rows: u16) -> Winsize {
     Winsize {
@@ -49,8 +46,8 @@ async fn kubectl_in_a_terminal_tells_its_size_and_its_keys() {
             }
         });
         let shows = async |wanted: &str| {
-            evenkeel_testkit::eventually(&format!("{kubectl} shows {wanted:?}"), PATIENCE, || async {
-                seen.lock().unwrap().contains(wanted).then_some(())
+            evenkeel_testkit::until(&format!("{kubectl} shows {wanted:?}"), async || {
+                seen.lock().unwrap().contains(wanted)
             })
             .await;
         };
@@ -61,10 +58,7 @@ async fn kubectl_in_a_terminal_tells_its_size_and_its_keys() {
         keys.write_all(b"q").await.unwrap();
         keys.flush().await.unwrap();
         shows("bye").await;
-        let ended = tokio::time::timeout(PATIENCE, child.wait())
-            .await
-            .unwrap()
-            .unwrap();
+        let ended = evenkeel_testkit::ends("it ends", child.wait()).await.unwrap();
         assert_eq!(ended.code(), Some(7), "{kubectl}: {}", seen.lock().unwrap());
         drop((keys, pty));
         reader.join().unwrap();

@@ -138,11 +138,9 @@ async fn a_client_that_leaves_ends_its_command() {
     .await;
     assert_eq!(client.next().await, (BINARY, vec![1]));
     drop(client);
-    evenkeel_testkit::eventually(
-        "the command is dropped",
-        std::time::Duration::from_secs(60),
-        || async { (*server.seen.dropped.lock().unwrap() == 1).then_some(()) },
-    )
+    evenkeel_testkit::until("the command is dropped", async || {
+        *server.seen.dropped.lock().unwrap() == 1
+    })
     .await;
 }
 
@@ -211,9 +209,7 @@ async fn a_flood_of_pings_ends_the_connection() {
         let mut client = Client::connect(server.address, path, protocol).await;
         let ping = [&[0x80 | PING, 0x80 | 0x7d, 0, 0, 0, 0][..], &[0; 125]].concat();
         let flood = async { while client.0.write_all(&ping).await.is_ok() {} };
-        tokio::time::timeout(std::time::Duration::from_secs(60), flood)
-            .await
-            .expect("it is closed");
+        evenkeel_testkit::ends("it is closed", flood).await;
     }
 }
 

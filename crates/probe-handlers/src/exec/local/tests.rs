@@ -62,17 +62,11 @@ async fn read(file: &Path) -> i32 {
 }
 
 async fn gone(id: i32) {
-    evenkeel_testkit::eventually("the process is gone, and no zombie", LONG, || async {
-        (!there(id)).then_some(())
-    })
-    .await;
+    evenkeel_testkit::until("the process is gone, and no zombie", async || !there(id)).await;
 }
 
 async fn ended(id: i32) {
-    evenkeel_testkit::eventually("the process has ended", LONG, || async {
-        (!runs(id)).then_some(())
-    })
-    .await;
+    evenkeel_testkit::until("the process has ended", async || !runs(id)).await;
 }
 
 #[tokio::test]
@@ -317,5 +311,5 @@ async fn a_thousand_commands_leave_no_descriptors_and_no_zombies() {
             })
             .count()
     };
-    evenkeel_testkit::eventually("no zombie", LONG, || async { (zombies() == 0).then_some(()) }).await;
+    evenkeel_testkit::until("no zombie", async || zombies() == 0).await;
 }

@@ -180,9 +180,7 @@ async fn a_probe_that_waits_in_vain_for_http2_leaves_no_connection() {
     .await;
     let outcome = ask(address, "/").https().within(SHORT).go().await;
     assert!(outcome.output.contains("Client.Timeout exceeded"), "{outcome:?}");
-    tokio::time::timeout(super::server::DEADLINE, ends.recv())
-        .await
-        .expect("the connection ends with the probe");
+    evenkeel_testkit::ends("the connection ends with the probe", ends.recv()).await;
 }
 
 #[tokio::test]
@@ -221,9 +219,7 @@ async fn a_flood_of_http2_frames_does_not_outlast_the_timeout() {
         })
         .await;
         let probe = ask(address, "/").https().within(SHORT);
-        let outcome = tokio::time::timeout(super::server::DEADLINE, probe.go())
-            .await
-            .unwrap();
+        let outcome = evenkeel_testkit::ends("it ends", probe.go()).await;
         assert_eq!(
             (outcome.verdict, outcome.error),
             (Verdict::Failure, None),

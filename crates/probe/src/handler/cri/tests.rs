@@ -154,11 +154,11 @@ async fn commands_run_in_containers_of_a_real_runtime() {
 
 /// Waits until no process of the container has this command line.
 async fn alone(cri: &Cri, id: &str, line: &str) {
-    evenkeel_testkit::eventually("the command is gone", LONG, || async {
+    evenkeel_testkit::until("the command is gone", async || {
         let Ran::Exited { output, .. } = run(cri, id, &["ps", "-o", "args"], LONG).await else {
             panic!("ps runs");
         };
-        (!String::from_utf8_lossy(&output).contains(line)).then_some(())
+        !String::from_utf8_lossy(&output).contains(line)
     })
     .await;
 }

@@ -34,9 +34,7 @@ fn one_attempt(
         let (manager, shutdown) = start(config(compat), prober, &pod("1", Kind::Liveness, probe));
         let mut notices = manager.notices();
         let ended = async { while !matches!(&*notices.recv().await.unwrap(), Notice::Ended { .. }) {} };
-        tokio::time::timeout(Duration::from_secs(30), ended)
-            .await
-            .unwrap();
+        evenkeel_testkit::ends("it ends", ended).await;
         shutdown.cancel();
         manager.stopped().await;
         let sample = manager.shared.sample();

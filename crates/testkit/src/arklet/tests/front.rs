@@ -3,7 +3,7 @@
 use super::recordings::is_never_answered;
 use super::{SOON, ask, base, install, post, raw, rest, send, url};
 use crate::arklet::{Base, BizState, Carrier, Heartbeats, Setup, heartbeat};
-use crate::eventually;
+use crate::until;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -62,8 +62,8 @@ async fn a_slow_synchronous_installation_keeps_its_event_loop() {
         ..Setup::default()
     });
     let slow = send(base.address(), &post("installBiz", &install("slow", "0.0.1"))).await;
-    eventually("it has begun", SOON, async || {
-        (base.state("slow", "0.0.1") == Some(BizState::Resolved)).then_some(())
+    until("it has begun", async || {
+        base.state("slow", "0.0.1") == Some(BizState::Resolved)
     })
     .await;
     // Connections go to the loops in turn: two get answers, the third meets the busy loop.
@@ -140,9 +140,9 @@ async fn heartbeats_go_on_through_refusals_and_restarts() {
     assert_eq!(first, heartbeat::request(&host, "/heartbeat", identity, port));
     let ok = "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nSUCCESS";
     next(ok).await;
-    eventually("both are counted", SOON, async || {
+    until("both are counted", async || {
         let Heartbeats { accepted, failed } = base.heartbeats();
-        (accepted == 1 && failed == 1).then_some(())
+        accepted == 1 && failed == 1
     })
     .await;
     base.restart().await;

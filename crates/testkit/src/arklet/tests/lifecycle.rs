@@ -1,8 +1,7 @@
 //! The life of modules, and arklet's rules about commands.
 
-use super::{SOON, ask, base, identity, install, recorded_jars, url};
+use super::{ask, base, identity, install, recorded_jars, url};
 use crate::arklet::{Base, BizState, Download, Flags, Jar, Metaspace, Setup, Start, Thrown};
-use crate::eventually;
 use serde_json::json;
 use std::time::Duration;
 
@@ -15,8 +14,8 @@ fn base_with(flags: Flags) -> Base {
 }
 
 async fn until(base: &Base, name: &str, version: &str, state: Option<BizState>) {
-    eventually("the module is in this state", SOON, async || {
-        (base.state(name, version) == state).then_some(())
+    crate::until("the module is in this state", async || {
+        base.state(name, version) == state
     })
     .await;
 }

@@ -4,8 +4,8 @@ use super::fed::{Facts, Fed};
 use super::recordings::{feed_answer, recorded_base, recording};
 use super::{SOON, base, install, url};
 use crate::arklet::{Base, BizState, Carrier, Machine, Moment, MqttTunnel};
-use crate::eventually;
 use crate::mqtt::Broker;
+use crate::{eventually, until};
 use rumqttc::{AsyncClient, Event, MqttOptions, Packet, PublishOptions, QoS};
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -43,8 +43,8 @@ impl Recorder {
                 }
             }
         });
-        eventually("the recorder has subscribed", SOON, async || {
-            (!broker.subscriptions("recorder").is_empty()).then_some(())
+        until("the recorder has subscribed", async || {
+            !broker.subscriptions("recorder").is_empty()
         })
         .await;
         Self { client, lines }
@@ -134,9 +134,9 @@ async fn replay(recording: &str, qos: QoS, connects: bool) {
         from = 2;
     } else {
         base.mqtt(Some(MqttTunnel::to(broker.address())));
-        eventually("the base is connected", SOON, async || {
+        until("the base is connected", async || {
             let hearts = broker.published_to(&format!("{HOME}base/heart"));
-            (!hearts.is_empty()).then_some(())
+            !hearts.is_empty()
         })
         .await;
         recorder = Recorder::start(&broker, qos).await;
@@ -225,8 +225,8 @@ async fn subscribed(broker: &Broker, base: &Base) {
     let client = format!("koupleless@@@{}", base.identity().id);
     let prefix = format!("koupleless_default/{}", base.identity().id);
     let wanted = [(format!("{prefix}/+"), 1), (format!("{prefix}/base/baseline"), 1)];
-    eventually("the base has subscribed", SOON, async || {
-        (broker.subscriptions(&client) == wanted).then_some(())
+    until("the base has subscribed", async || {
+        broker.subscriptions(&client) == wanted
     })
     .await;
 }
@@ -241,10 +241,7 @@ async fn a_base_comes_back_to_a_restarted_broker_and_asks_for_its_baseline_once(
     subscribed(&broker, &base).await;
     let told = |topic: &str| broker.published_to(&format!("koupleless_default/127.0.0.1/base/{topic}"));
     broker.publish("koupleless_default/127.0.0.1/health", "{}", false);
-    eventually("it answers again", SOON, async || {
-        (!told("health").is_empty()).then_some(())
-    })
-    .await;
+    until("it answers again", async || !told("health").is_empty()).await;
     assert_eq!(told("queryBaseline").len(), 1);
 }
 
@@ -257,14 +254,11 @@ async fn a_hanging_base_keeps_its_heart_beating() {
     base.hang();
     let prefix = "koupleless_default/127.0.0.1";
     broker.publish(&format!("{prefix}/installBiz"), &install("biz1", "0.0.1"), false);
-    eventually("the command is read", SOON, async || {
-        (base.requests("installBiz") == 1).then_some(())
-    })
-    .await;
+    until("the command is read", async || base.requests("installBiz") == 1).await;
     base.beat();
-    eventually("two hearts", SOON, async || {
+    until("two hearts", async || {
         let hearts = broker.published_to(&format!("{prefix}/base/heart"));
-        (hearts.len() == 2).then_some(())
+        hearts.len() == 2
     })
     .await;
     assert_eq!(broker.published_to(&format!("{prefix}/base/bizOperation")), []);

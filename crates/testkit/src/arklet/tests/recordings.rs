@@ -5,7 +5,7 @@ use super::fed::{Facts, Fed};
 use super::{SOON, post, raw, recorded_jars, send, url};
 use crate::arklet::engine::Output;
 use crate::arklet::{Base, Identity, Moment, Setup, heartbeat};
-use crate::{eventually, skipped};
+use crate::{eventually, skipped, until};
 use serde_json::Value;
 use std::path::PathBuf;
 
@@ -181,13 +181,13 @@ async fn settle(base: &Base, exchange: &Exchange) {
                 .iter()
                 .map(|module| module["bizState"].as_str().unwrap())
                 .collect();
-            eventually("the modules are in the recorded states", SOON, async || {
+            until("the modules are in the recorded states", async || {
                 let states: Vec<_> = base
                     .modules()
                     .iter()
                     .map(|module| module.state.to_string())
                     .collect();
-                (states == wanted).then_some(())
+                states == wanted
             })
             .await;
         }
@@ -263,8 +263,8 @@ async fn every_recorded_http_exchange_is_answered_as_recorded() {
 pub(super) async fn is_never_answered(base: &Base, body: &str) {
     let before = base.requests("installBiz");
     let stream = send(base.address(), &post("installBiz", body)).await;
-    eventually("the request is read", SOON, async || {
-        (base.requests("installBiz") > before).then_some(())
+    until("the request is read", async || {
+        base.requests("installBiz") > before
     })
     .await;
     // The loop is free again: the base is done with it.

@@ -1,10 +1,11 @@
 //! Actors with defects.
 
 use super::Bench;
-use super::bench::{DEADLINE, is_ready};
 use crate::pods::Message;
-use evenkeel_testkit::eventually;
 use evenkeel_testkit::log::Log;
+use evenkeel_testkit::objects::is_ready;
+use evenkeel_testkit::until;
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 use tracing::Level;
 
@@ -14,19 +15,19 @@ async fn an_actor_that_panics_is_told_of_and_its_node_is_served_again_while_othe
     let log = Log::from(Level::ERROR);
     let bench = Bench::new(&["virtual-1", "virtual-2"]).await;
     bench.pod("web", "virtual-1", json!({})).await;
-    bench.is_ready("web").await;
+    bench.ready::<Pod>("web").await;
     let (first, neighbour) = (bench.handle("virtual-1"), bench.handle("virtual-2"));
     first.send(Message::Defect);
     bench.pod("late", "virtual-1", json!({})).await;
     bench.pod("elsewhere", "virtual-2", json!({})).await;
-    bench.is_ready("elsewhere").await;
-    bench.is_ready("late").await;
+    bench.ready::<Pod>("elsewhere").await;
+    bench.ready::<Pod>("late").await;
     assert_ne!(bench.handle("virtual-1").id, first.id);
     assert!(first.term.is_over() && !first.is_open());
     assert_eq!(bench.handle("virtual-2").id, neighbour.id);
     // What ran is taken up as it is.
-    eventually("it is asked for", DEADLINE, async || {
-        (bench.world.count("status", "default/web") > 0).then_some(())
+    until("it is asked for", async || {
+        bench.world.count("status", "default/web") > 0
     })
     .await;
     assert!(is_ready(&bench.pods().get("web").await.unwrap()));

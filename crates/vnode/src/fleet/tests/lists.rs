@@ -1,11 +1,10 @@
 //! Which lists tell an actor of its node's pods.
 
 use super::Bench;
-use super::bench::DEADLINE;
 use crate::fleet::directory::Handle;
 use crate::ownership::Term;
 use crate::pods::{Actor, Duty, Message, OwnList, Query, Seen};
-use evenkeel_testkit::eventually;
+use evenkeel_testkit::until;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 use std::sync::Arc;
@@ -69,7 +68,7 @@ async fn a_nodes_own_list_that_was_asked_for_before_a_list_of_all_began_does_not
     actor.send(Message::Listed(all));
     assert_eq!(drives(&actor).await, ["web"]);
     assert!(actor.is_listed());
-    bench.is_ready("web").await;
+    bench.ready::<Pod>("web").await;
     assert_eq!(bench.world.count("delete", "default/web"), 0);
     assert_eq!(bench.world.count("status", "default/gone"), 0);
     actor.term.stop().cancel();
@@ -94,8 +93,8 @@ async fn what_the_watch_has_said_since_is_newer_than_a_nodes_own_list() {
     // What a list of one node tells is told once.
     actor.send(own_list(epoch, &[&gone]));
     assert_eq!(drives(&actor).await, ["listed", "new"]);
-    bench.is_ready("new").await;
-    bench.is_ready("listed").await;
+    bench.ready::<Pod>("new").await;
+    bench.ready::<Pod>("listed").await;
     assert_eq!(bench.world.count("status", "default/gone"), 0);
     actor.term.stop().cancel();
     bench.end().await;
@@ -131,13 +130,13 @@ async fn a_pod_that_is_over_and_comes_again_in_a_later_list_is_ended_and_not_beg
     let actor = actor(&bench, "virtual-2");
     let directory = &bench.fleet.inner.common.directory;
     actor.send(own_list(directory.epoch(), &[&web]));
-    bench.is_ready("web").await;
-    bench.delete("web").await;
+    bench.ready::<Pod>("web").await;
+    bench.delete::<Pod>("web").await;
     let ending = bench.pods().get("web").await.unwrap();
     assert!(ending.metadata.deletion_timestamp.is_some());
     let epoch = directory.epoch();
     actor.send(Message::Pod(seen(&ending), epoch));
-    bench.is_gone("web").await;
+    bench.gone::<Pod>("web").await;
     is_forgotten(&actor).await;
     let asked = bench.world.count("status", "default/web");
     // What the watch had still to say of it.
@@ -148,8 +147,8 @@ async fn a_pod_that_is_over_and_comes_again_in_a_later_list_is_ended_and_not_beg
     let later = directory.list_begins();
     actor.send(Message::Pod(seen(&ending), later));
     actor.send(Message::Listed(later));
-    eventually("it is looked at anew", DEADLINE, async || {
-        (bench.world.count("status", "default/web") > asked).then_some(())
+    until("it is looked at anew", async || {
+        bench.world.count("status", "default/web") > asked
     })
     .await;
     is_forgotten(&actor).await;
@@ -166,8 +165,5 @@ async fn a_pod_that_is_over_and_comes_again_in_a_later_list_is_ended_and_not_beg
 }
 
 async fn is_forgotten(actor: &Handle) {
-    eventually("the pod is forgotten", DEADLINE, async || {
-        drives(actor).await.is_empty().then_some(())
-    })
-    .await;
+    until("the pod is forgotten", async || drives(actor).await.is_empty()).await;
 }

@@ -6,9 +6,10 @@ use crate::core::node::{Machine, Settings};
 use crate::fleet::tests::fake::{Fake, Trick, World};
 use crate::provider::NodeTemplate;
 use evenkeel_election::{FencingToken, Gate};
+use evenkeel_testkit::cluster::Objects as _;
 use evenkeel_testkit::{ApiServer, api_server};
 use k8s_openapi::api::core::v1::{NodeCondition, Taint};
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 /// A node whose machine is driven by hand, in time of its own.
@@ -193,14 +194,10 @@ async fn foreign_writes_survive() {
 async fn a_node_that_was_made_anew_is_recognised() {
     let mut bench = Bench::new(template()).await;
     let first = bench.node().await.metadata.uid;
-    bench
-        .nodes()
-        .delete("n1", &DeleteParams::default())
-        .await
-        .unwrap();
+    bench.nodes().remove("n1").await;
     let mut bare = Node::default();
     bare.metadata.name = Some("n1".to_owned());
-    bench.nodes().create(&PostParams::default(), &bare).await.unwrap();
+    bench.nodes().add(&bare).await;
     // Nobody tells; the next report finds out.
     bench.pass(6 * MINUTE).await;
     let node = bench.node().await;
@@ -218,11 +215,7 @@ async fn a_node_of_another_kubelet_is_left_alone() {
     let mut bench = Bench::on(api_server(), template());
     let mut other = Node::default();
     other.metadata.name = Some("n1".to_owned());
-    let created = bench
-        .nodes()
-        .create(&PostParams::default(), &other)
-        .await
-        .unwrap();
+    let created = bench.nodes().add(&other).await;
     let status = json!({"status": {"nodeInfo": {
         "architecture": "amd64", "bootID": "b", "containerRuntimeVersion": "containerd://2", "kernelVersion": "6",
         "kubeProxyVersion": "", "kubeletVersion": "v1.36.0", "machineID": "m", "operatingSystem": "linux",
@@ -305,8 +298,8 @@ async fn a_silent_provider_is_given_ten_seconds() {
 async fn others_who_write_the_lease_between_cost_a_read_and_keep_what_they_wrote() {
     let mut bench = Bench::new(template()).await;
     let leases: Api<Lease> = Api::namespaced(bench.api.client(), names::NODE_LEASE_NAMESPACE);
-    let label = Patch::Merge(json!({"metadata": {"labels": {"theirs": "1"}}}));
-    leases.patch("n1", &PatchParams::default(), &label).await.unwrap();
+    let label = json!({"metadata": {"labels": {"theirs": "1"}}});
+    leases.merge("n1", label).await;
     let before = bench.lease().await;
     bench.pass(MINUTE).await;
     let after = bench.lease().await;

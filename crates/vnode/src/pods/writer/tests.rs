@@ -1,9 +1,9 @@
 use super::*;
 use crate::fleet::directory::MailboxReader;
+use evenkeel_testkit::cluster::Objects as _;
 use evenkeel_testkit::{ApiServer, api_server, eventually};
 use k8s_openapi::api::core::v1::PodCondition;
 use kube::Api;
-use kube::api::PostParams;
 use tokio::sync::mpsc;
 
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -41,7 +41,7 @@ impl Bench {
         let mut pod = json!({"metadata": {"name": name}, "spec": {"nodeName": "node", "containers": [{"name": "app", "image": "i"}]}});
         json_patch::merge(&mut pod, &more);
         let made = serde_json::from_value(pod).unwrap();
-        let made = self.pods().create(&PostParams::default(), &made).await.unwrap();
+        let made = self.pods().add(&made).await;
         PodId {
             uid: made.metadata.uid.unwrap().into(),
             namespace: "default".into(),
@@ -150,11 +150,7 @@ async fn a_removal_comes_after_the_status_and_tells_of_finalizers() {
     assert_eq!(bench.told().await.1, Input::Removed(false));
     assert_eq!(bench.status("held").await.phase.as_deref(), Some("Succeeded"));
     let release = json!({"metadata": {"finalizers": null}});
-    bench
-        .pods()
-        .patch("held", &kube::api::PatchParams::default(), &Patch::Merge(release))
-        .await
-        .unwrap();
+    bench.pods().merge("held", release).await;
     bench.writers.remove(&pod, &bench.client(), &bench.handle);
     assert_eq!(bench.told().await.1, Input::Removed(true));
 }

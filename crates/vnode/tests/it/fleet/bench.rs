@@ -1,18 +1,15 @@
 //! A fleet with the fake provider over the embedded API server.
 
 use super::fake::{Fake, World};
-use evenkeel_testkit::{ApiServer, api_server, eventually};
+use evenkeel_testkit::{ApiServer, Cluster, api_server, ends};
 use evenkeel_vnode::fleet::{Fleet, Options, Strays};
 use evenkeel_vnode::provider::PodId;
-use k8s_openapi::api::core::v1::{Event, Node, Pod};
-use kube::Api;
-use kube::api::{DeleteParams, PostParams};
+use k8s_openapi::api::core::v1::Node;
 use serde_json::{Value, json};
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
-
-pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
 /// An API server, a provider, and a fleet between them.
 pub(crate) struct Bench {
@@ -20,6 +17,15 @@ pub(crate) struct Bench {
     pub(crate) world: Arc<World>,
     pub(crate) fake: Arc<Fake>,
     pub(crate) fleet: Fleet,
+    cluster: Cluster,
+}
+
+impl Deref for Bench {
+    type Target = Cluster;
+
+    fn deref(&self) -> &Cluster {
+        &self.cluster
+    }
 }
 
 /// Options with times for tests.
@@ -43,7 +49,7 @@ impl Bench {
         let fake = Fake::new(&world, 1);
         let bench = Self::again(api, world, fake, nodes);
         for node in nodes {
-            bench.node_is_ready(node).await;
+            bench.ready::<Node>(node).await;
         }
         bench
     }
@@ -66,6 +72,7 @@ impl Bench {
             fleet.add(node);
         }
         Self {
+            cluster: Cluster::of(&api),
             api,
             world,
             fake,
@@ -75,40 +82,14 @@ impl Bench {
 
     pub(crate) async fn end(&self) {
         self.fleet.shutdown();
-        let stopped = tokio::time::timeout(DEADLINE, self.fleet.stopped()).await;
-        assert!(stopped.is_ok(), "the fleet does not end");
-    }
-
-    pub(crate) fn pods(&self) -> Api<Pod> {
-        Api::namespaced(self.api.client(), "default")
-    }
-
-    pub(crate) fn nodes(&self) -> Api<Node> {
-        Api::all(self.api.client())
-    }
-
-    pub(crate) async fn node_is_ready(&self, name: &str) -> Node {
-        eventually("the node is Ready", DEADLINE, async || {
-            let node = self.nodes().get_opt(name).await.unwrap()?;
-            let conditions = node.status.as_ref()?.conditions.as_ref()?;
-            let ready = conditions
-                .iter()
-                .any(|condition| condition.type_ == "Ready" && condition.status == "True");
-            ready.then_some(node)
-        })
-        .await
+        ends("the fleet", self.fleet.stopped()).await;
     }
 
     /// A pod with one container `app`, bound to a node.
     pub(crate) async fn pod(&self, name: &str, node: &str, more: Value) -> PodId {
-        let mut pod = json!({
-            "metadata": {"name": name},
-            "spec": {"nodeName": node, "automountServiceAccountToken": false, "enableServiceLinks": false,
-                "containers": [{"name": "app", "image": "registry.example.com/app:1"}]},
-        });
-        json_patch::merge(&mut pod, &more);
-        let made: Pod = serde_json::from_value(pod).unwrap();
-        let made = self.pods().create(&PostParams::default(), &made).await.unwrap();
+        let mut spec = json!({"spec": {"enableServiceLinks": false}});
+        json_patch::merge(&mut spec, &more);
+        let made = self.cluster.pod(name, node, spec).await;
         PodId {
             uid: made.metadata.uid.unwrap().into(),
             namespace: "default".into(),
@@ -116,68 +97,4 @@ impl Bench {
             node: node.into(),
         }
     }
-
-    pub(crate) async fn until(&self, what: &str, name: &str, holds: impl Fn(&Pod) -> bool) -> Pod {
-        eventually(what, DEADLINE, async || {
-            let pod = self.pods().get_opt(name).await.unwrap()?;
-            holds(&pod).then_some(pod)
-        })
-        .await
-    }
-
-    pub(crate) async fn is_ready(&self, name: &str) -> Pod {
-        self.until("the pod is Ready", name, is_ready).await
-    }
-
-    pub(crate) async fn delete(&self, name: &str) {
-        self.pods().delete(name, &DeleteParams::default()).await.unwrap();
-    }
-
-    pub(crate) async fn is_gone(&self, name: &str) {
-        eventually("the pod is gone", DEADLINE, async || {
-            let pod = self.pods().get_opt(name).await.unwrap();
-            pod.is_none().then_some(())
-        })
-        .await;
-    }
-
-    pub(crate) async fn event(&self, about: &str, reason: &str) -> Event {
-        eventually("the event", DEADLINE, async || {
-            let events: Api<Event> = Api::all(self.api.client());
-            let events = events.list(&Default::default()).await.unwrap().items;
-            events.into_iter().find(|event| {
-                event.involved_object.name.as_deref() == Some(about)
-                    && event.reason.as_deref() == Some(reason)
-            })
-        })
-        .await
-    }
-}
-
-pub(crate) fn phase(pod: &Pod) -> &str {
-    let status = pod.status.as_ref();
-    status
-        .and_then(|status| status.phase.as_deref())
-        .unwrap_or_default()
-}
-
-pub(crate) fn is_ready(pod: &Pod) -> bool {
-    let status = pod.status.iter();
-    let mut conditions = status.flat_map(|status| status.conditions.iter().flatten());
-    conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
-}
-
-/// Why the first container waits.
-pub(crate) fn waits(pod: &Pod) -> Option<&str> {
-    let statuses = pod.status.as_ref()?.container_statuses.as_ref()?;
-    let waiting = statuses.first()?.state.as_ref()?.waiting.as_ref()?;
-    waiting.reason.as_deref()
-}
-
-pub(crate) fn restarts(pod: &Pod) -> i32 {
-    let statuses = pod
-        .status
-        .as_ref()
-        .and_then(|status| status.container_statuses.as_ref());
-    statuses.map_or(0, |statuses| statuses[0].restart_count)
 }

@@ -2,7 +2,7 @@
 
 use super::fake::Trick;
 use super::*;
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use k8s_openapi::api::core::v1::{ContainerStatus, Node, Pod};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_goes_wrong_for_a_while_is_tried_again_and_harms_nobody_else() {
@@ -21,12 +21,12 @@ async fn what_goes_wrong_for_a_while_is_tried_again_and_harms_nobody_else() {
     // While others hang.
     bench.pod("well", "virtual-1", json!({})).await;
     bench.pod("elsewhere", "virtual-2", json!({})).await;
-    bench.is_ready("well").await;
-    bench.is_ready("elsewhere").await;
+    bench.ready::<Pod>("well").await;
+    bench.ready::<Pod>("elsewhere").await;
     for trick in [Trick::Later, Trick::Hang, Trick::Panic, Trick::Nonsense] {
         for call in ["create", "start"] {
             let name = format!("{call}-{trick:?}").to_lowercase();
-            let pod = bench.is_ready(&name).await;
+            let pod = bench.ready::<Pod>(&name).await;
             assert_eq!(phase(&pod), "Running", "{name}");
         }
     }
@@ -39,12 +39,12 @@ async fn a_pod_that_hangs_is_told_of_and_goes_in_spite_of_it() {
     bench.world.trick("start", "default/web/app", &[Trick::Hang; 100]);
     bench.pod("web", "virtual-1", json!({})).await;
     bench
-        .until("its status says why", "web", |pod| {
-            waits(pod) == Some("ProviderTimeout")
+        .until("web", "its status says why", |pod: &Pod| {
+            waits_for(pod, "app", "ProviderTimeout")
         })
         .await;
-    bench.delete("web").await;
-    bench.is_gone("web").await;
+    bench.delete::<Pod>("web").await;
+    bench.gone::<Pod>("web").await;
     assert!(bench.world.pods().is_empty());
     assert_eq!(bench.world.under_way("start"), 0, "nobody waits for it any more");
     bench.end().await;
@@ -60,7 +60,7 @@ async fn where_it_is_wanted_what_never_will_work_fails_the_pod() {
     bench.world.trick("create", "default/web", &[Trick::Never]);
     bench.pod("web", "virtual-1", json!({})).await;
     bench
-        .until("it has failed", "web", |pod| phase(pod) == "Failed")
+        .until("web", "it has failed", |pod: &Pod| phase(pod) == "Failed")
         .await;
     assert_eq!(bench.world.count("create", "default/web"), 1);
     bench.end().await;
@@ -73,13 +73,10 @@ async fn stops_that_fail_are_repeated_until_the_pod_has_ended() {
     bench.world.trick("stop", "default/web", &tricks);
     bench.world.trick("delete", "default/web", &tricks);
     bench.pod("web", "virtual-1", json!({})).await;
-    bench.is_ready("web").await;
-    bench.delete("web").await;
-    bench.is_gone("web").await;
-    eventually("the provider is empty", DEADLINE, async || {
-        bench.world.pods().is_empty().then_some(())
-    })
-    .await;
+    bench.ready::<Pod>("web").await;
+    bench.delete::<Pod>("web").await;
+    bench.gone::<Pod>("web").await;
+    until("the provider is empty", async || bench.world.pods().is_empty()).await;
     bench.end().await;
 }
 
@@ -90,8 +87,8 @@ async fn a_node_whose_provider_is_ill_is_not_ready_and_its_neighbour_is() {
     bench.fake.report(evenkeel_vnode::provider::Report::Node {
         name: "virtual-1".into(),
     });
-    eventually("the node is not Ready", DEADLINE, async || {
-        let node = bench.nodes().get("virtual-1").await.unwrap();
+    eventually("the node is not Ready", SOON, async || {
+        let node = bench.get::<Node>("virtual-1").await;
         let conditions = node.status?.conditions?;
         let ready = conditions
             .into_iter()
@@ -99,7 +96,7 @@ async fn a_node_whose_provider_is_ill_is_not_ready_and_its_neighbour_is() {
         (ready.status == "False").then_some(())
     })
     .await;
-    bench.node_is_ready("virtual-2").await;
+    bench.ready::<Node>("virtual-2").await;
     bench.end().await;
 }
 
@@ -119,11 +116,15 @@ async fn a_start_that_is_answered_with_nonsense_is_an_error_of_that_container_al
         bench.world.trick("start", &subject, &[trick; 1000]);
         bench.pod(&name, "virtual-1", two.clone()).await;
         let pod = bench
-            .until("the answer is refused, and its sibling runs", &name, |pod| {
-                let (app, good) = (container(pod, "app"), container(pod, "good"));
-                waiting(app).is_some_and(|(reason, _)| reason == "ProviderNonsense")
-                    && good.is_some_and(|good| good.ready)
-            })
+            .until(
+                &name,
+                "the answer is refused, and its sibling runs",
+                |pod: &Pod| {
+                    let (app, good) = (container(pod, "app"), container(pod, "good"));
+                    waiting(app).is_some_and(|(reason, _)| reason == "ProviderNonsense")
+                        && good.is_some_and(|good| good.ready)
+                },
+            )
             .await;
         let (_, message) = waiting(container(&pod, "app")).unwrap();
         assert!(message.contains(why), "{message:?} for {why:?}");
@@ -132,7 +133,7 @@ async fn a_start_that_is_answered_with_nonsense_is_an_error_of_that_container_al
     }
     // Once the provider talks sense all is well.
     bench.world.trick("start", "default/taken/app", &[]);
-    bench.is_ready("taken").await;
+    bench.ready::<Pod>("taken").await;
     bench.end().await;
 }
 

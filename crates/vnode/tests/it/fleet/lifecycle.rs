@@ -3,15 +3,14 @@
 use super::*;
 use evenkeel_kubelet_api::Wanted;
 use evenkeel_vnode::provider::FaultKind;
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Patch, PatchParams};
+use k8s_openapi::api::core::v1::{Node, Pod};
 use prometheus_client::registry::Registry;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_is_created_started_reported_and_removed_as_soon_as_it_has_ended() {
     let bench = Bench::new(&["virtual-1"]).await;
     let id = bench.pod("web", "virtual-1", json!({})).await;
-    let pod = bench.is_ready("web").await;
+    let pod = bench.ready::<Pod>("web").await;
     let status = pod.status.as_ref().unwrap();
     assert_eq!(phase(&pod), "Running");
     assert_eq!(status.host_ip.as_deref(), Some("10.1.2.3"));
@@ -21,15 +20,12 @@ async fn a_pod_is_created_started_reported_and_removed_as_soon_as_it_has_ended()
     assert_eq!(bench.world.pods(), ["default/web"]);
 
     let begun = std::time::Instant::now();
-    bench.delete("web").await;
-    bench.is_gone("web").await;
+    bench.delete::<Pod>("web").await;
+    bench.gone::<Pod>("web").await;
     // The grace period is 30 s; the container ended at once.
     assert!(begun.elapsed() < Duration::from_secs(20));
     assert_eq!(bench.world.count("stop", "default/web"), 1);
-    eventually("the provider is empty", DEADLINE, async || {
-        bench.world.pods().is_empty().then_some(())
-    })
-    .await;
+    until("the provider is empty", async || bench.world.pods().is_empty()).await;
     assert_eq!(bench.world.count("create", &id.to_string()), 1);
     assert_eq!(bench.world.count("start", "default/web/app"), 1);
     bench.end().await;
@@ -38,18 +34,18 @@ async fn a_pod_is_created_started_reported_and_removed_as_soon_as_it_has_ended()
 #[tokio::test(flavor = "multi_thread")]
 async fn a_watch_that_falls_behind_begins_anew_and_misses_no_pod() {
     // Of each kind the server remembers a single event.
-    let api = evenkeel_testkit::api_server_with(evenkeel_apiserver::Options {
+    let api = evenkeel_testkit::api_server_with(evenkeel_testkit::Options {
         watch_history: 1,
-        ..evenkeel_apiserver::Options::default()
+        ..evenkeel_testkit::Options::default()
     });
     let world = Arc::new(World::default());
     let bench = Bench::again(api, world.clone(), Fake::new(&world, 1), &["virtual-1"]);
-    bench.node_is_ready("virtual-1").await;
+    bench.ready::<Node>("virtual-1").await;
     let names: Vec<String> = (0..60).map(|number| format!("web-{number}")).collect();
     let created = names.iter().map(|name| bench.pod(name, "virtual-1", json!({})));
     futures::future::join_all(created).await;
     for name in &names {
-        bench.is_ready(name).await;
+        bench.ready::<Pod>(name).await;
         assert_eq!(bench.world.count("start", &format!("default/{name}/app")), 1);
     }
     bench.end().await;
@@ -60,10 +56,10 @@ async fn a_pod_of_that_name_that_comes_after_it_is_another() {
     let bench = Bench::new(&["virtual-1"]).await;
     for round in 1..=3 {
         bench.pod("web", "virtual-1", json!({})).await;
-        bench.is_ready("web").await;
+        bench.ready::<Pod>("web").await;
         assert_eq!(bench.world.count("create", "default/web"), round);
-        bench.delete("web").await;
-        bench.is_gone("web").await;
+        bench.delete::<Pod>("web").await;
+        bench.gone::<Pod>("web").await;
     }
     bench.end().await;
 }
@@ -72,13 +68,10 @@ async fn a_pod_of_that_name_that_comes_after_it_is_another() {
 async fn a_pod_that_is_deleted_by_force_ends_at_the_provider() {
     let bench = Bench::new(&["virtual-1"]).await;
     bench.pod("web", "virtual-1", json!({})).await;
-    bench.is_ready("web").await;
+    bench.ready::<Pod>("web").await;
     let now = DeleteParams::default().grace_period(0);
     bench.pods().delete("web", &now).await.unwrap();
-    eventually("the provider is empty", DEADLINE, async || {
-        bench.world.pods().is_empty().then_some(())
-    })
-    .await;
+    until("the provider is empty", async || bench.world.pods().is_empty()).await;
     bench.end().await;
 }
 
@@ -89,20 +82,20 @@ async fn a_container_that_ends_is_started_again_or_not_as_the_policy_says() {
     let never = bench
         .pod("never", "virtual-1", json!({"spec": {"restartPolicy": "Never"}}))
         .await;
-    bench.is_ready("always").await;
-    bench.is_ready("never").await;
+    bench.ready::<Pod>("always").await;
+    bench.ready::<Pod>("never").await;
     bench.fake.exit(&always.uid, "app", 1);
     bench.fake.exit(&never.uid, "app", 0);
     bench
-        .until("it runs again", "always", |pod| {
+        .until("always", "it runs again", |pod: &Pod| {
             restarts(pod) == 1 && is_ready(pod)
         })
         .await;
     bench
-        .until("it is over", "never", |pod| phase(pod) == "Succeeded")
+        .until("never", "it is over", |pod: &Pod| phase(pod) == "Succeeded")
         .await;
     assert_eq!(bench.world.count("start", "default/never/app"), 1);
-    bench.event("always", "Started").await;
+    bench.event("always", "Started", "").await;
     bench.end().await;
 }
 
@@ -111,28 +104,22 @@ async fn a_pod_that_is_refused_waits_with_the_reason_and_the_provider_hears_noth
     let bench = Bench::new(&["virtual-1"]).await;
     let refused = json!({"metadata": {"annotations": {"refuse": "not here"}}});
     bench.pod("web", "virtual-1", refused).await;
-    let pod = bench
-        .until("it waits", "web", |pod| waits(pod) == Some("Refused"))
-        .await;
+    let pod = bench.pod_waits("web", "app", "Refused").await;
     assert_eq!(phase(&pod), "Pending");
-    bench.event("web", "ProviderCreateFailed").await;
+    bench.event("web", "ProviderCreateFailed", "").await;
     // Nor after a restart, with the status that it has by then.
     bench.end().await;
     let fake = Fake::new(&bench.world, 1);
     let bench = Bench::again(bench.api, bench.world, fake, &["virtual-1"]);
     let still = json!({"metadata": {"annotations": {"refuse": "still not here"}}});
-    let patch = Patch::Merge(&still);
-    bench
-        .pods()
-        .patch("web", &PatchParams::default(), &patch)
-        .await
-        .unwrap();
+    let patch = still;
+    bench.merge::<Pod>("web", patch).await;
     let said = |pod: &Pod| {
         let status = pod.status.as_ref()?.container_statuses.as_ref()?.first()?;
         status.state.as_ref()?.waiting.as_ref()?.message.clone()
     };
     bench
-        .until("it waits", "web", |pod| {
+        .until("web", "it waits", |pod: &Pod| {
             said(pod).as_deref() == Some("still not here")
         })
         .await;
@@ -145,10 +132,12 @@ async fn pods_are_shown_as_they_are_and_containers_are_found() {
     let bench = Bench::new(&["virtual-1"]).await;
     let backend = bench.fleet.backend();
     let id = bench.pod("web", "virtual-1", json!({})).await;
-    bench.is_ready("web").await;
+    bench.ready::<Pod>("web").await;
     bench.fake.exit(&id.uid, "app", 3);
     bench
-        .until("it runs again", "web", |pod| restarts(pod) == 1 && is_ready(pod))
+        .until("web", "it runs again", |pod: &Pod| {
+            restarts(pod) == 1 && is_ready(pod)
+        })
         .await;
     let shown = backend.pods("virtual-1").await;
     assert_eq!((shown.len(), restarts(&shown[0])), (1, 1));
@@ -182,7 +171,7 @@ async fn pods_are_shown_as_they_are_and_containers_are_found() {
 async fn numbers_tell_of_nodes_pods_writes_and_calls() {
     let bench = Bench::new(&["virtual-1"]).await;
     bench.pod("web", "virtual-1", json!({})).await;
-    bench.is_ready("web").await;
+    bench.ready::<Pod>("web").await;
     let mut registry = Registry::default();
     bench.fleet.register(&mut registry);
     let mut text = String::new();
@@ -206,15 +195,11 @@ async fn numbers_tell_of_nodes_pods_writes_and_calls() {
 async fn labels_that_change_are_told_to_the_provider() {
     let bench = Bench::new(&["virtual-1"]).await;
     bench.pod("web", "virtual-1", json!({})).await;
-    bench.is_ready("web").await;
-    let labels = Patch::Merge(json!({"metadata": {"labels": {"tier": "gold"}}}));
-    bench
-        .pods()
-        .patch("web", &PatchParams::default(), &labels)
-        .await
-        .unwrap();
-    eventually("the provider is told", DEADLINE, async || {
-        (bench.world.count("update", "default/web") == 1).then_some(())
+    bench.ready::<Pod>("web").await;
+    let labels = json!({"metadata": {"labels": {"tier": "gold"}}});
+    bench.merge::<Pod>("web", labels).await;
+    until("the provider is told", async || {
+        bench.world.count("update", "default/web") == 1
     })
     .await;
     bench.end().await;
@@ -231,12 +216,12 @@ async fn probes_are_made_in_the_containers_and_decide_about_them() {
     bench
         .pod("ill", "virtual-1", with(probe("false"), probe("false")))
         .await;
-    bench.is_ready("well").await;
+    bench.ready::<Pod>("well").await;
     let ill = bench
-        .until("it is started again", "ill", |pod| restarts(pod) > 0)
+        .until("ill", "it is started again", |pod: &Pod| restarts(pod) > 0)
         .await;
     assert!(!is_ready(&ill));
-    let event = bench.event("ill", "Unhealthy").await;
+    let event = bench.event("ill", "Unhealthy", "").await;
     assert_eq!(
         event.source.and_then(|source| source.host).as_deref(),
         Some("virtual-1")
@@ -245,7 +230,7 @@ async fn probes_are_made_in_the_containers_and_decide_about_them() {
         event.involved_object.field_path.as_deref(),
         Some("spec.containers{app}")
     );
-    assert_eq!(restarts(&bench.pods().get("well").await.unwrap()), 0);
+    assert_eq!(restarts(&bench.get::<Pod>("well").await), 0);
     bench.end().await;
 }
 
@@ -254,17 +239,13 @@ async fn only_pods_of_nodes_that_are_served_are_touched_and_nodes_may_come_and_g
     let bench = Bench::new(&["virtual-1"]).await;
     bench.pod("other", "virtual-2", json!({})).await;
     bench.pod("web", "virtual-1", json!({})).await;
-    bench.is_ready("web").await;
+    bench.ready::<Pod>("web").await;
     assert_eq!(bench.world.count("status", "default/other"), 0);
     // Its pod was there before it.
     bench.fleet.add("virtual-2");
-    bench.is_ready("other").await;
+    bench.ready::<Pod>("other").await;
     bench.fleet.remove("virtual-1", true);
-    eventually("the node is gone", DEADLINE, async || {
-        let node = bench.nodes().get_opt("virtual-1").await.unwrap();
-        node.is_none().then_some(())
-    })
-    .await;
+    bench.gone::<Node>("virtual-1").await;
     assert_eq!(bench.world.count("release", "virtual-1"), 1);
     assert_eq!(bench.world.count("stop", "default/web"), 0);
     assert_eq!(bench.world.pods().len(), 2);
@@ -274,15 +255,11 @@ async fn only_pods_of_nodes_that_are_served_are_touched_and_nodes_may_come_and_g
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_somebody_deletes_comes_back() {
     let bench = Bench::new(&["virtual-1"]).await;
-    let before = bench.node_is_ready("virtual-1").await;
-    bench
-        .nodes()
-        .delete("virtual-1", &DeleteParams::default())
-        .await
-        .unwrap();
-    let after = bench.node_is_ready("virtual-1").await;
+    let before = bench.ready::<Node>("virtual-1").await;
+    bench.delete::<Node>("virtual-1").await;
+    let after = bench.ready::<Node>("virtual-1").await;
     assert_ne!(after.metadata.uid, before.metadata.uid);
     bench.pod("web", "virtual-1", json!({})).await;
-    bench.is_ready("web").await;
+    bench.ready::<Pod>("web").await;
     bench.end().await;
 }

@@ -10,7 +10,9 @@ mod sharing;
 mod strays;
 
 use bench::*;
-use evenkeel_testkit::{ApiServer, api_server, eventually};
+use evenkeel_testkit::objects::{is_ready, phase, restarts, waits, waits_for};
+use evenkeel_testkit::{ApiServer, SOON, api_server, eventually, until};
+
 use evenkeel_vnode::provider::PodId;
 use fake::{Fake, World};
 use kube::Api;

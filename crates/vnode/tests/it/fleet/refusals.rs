@@ -2,8 +2,8 @@
 
 use super::fake::Trick;
 use super::*;
-use k8s_openapi::api::core::v1::{Event, Pod};
-use kube::api::{ListParams, Patch, PatchParams};
+use k8s_openapi::api::core::v1::{Event, Node, Pod};
+use kube::api::ListParams;
 use rstest::rstest;
 use std::collections::BTreeMap;
 
@@ -65,7 +65,7 @@ async fn no_more_pods_than_replicas_are_ever_made_of_what_cannot_run(
     pods.back_off = Duration::from_secs(10);
     pods.back_off_max = Duration::from_secs(300);
     let bench = Bench::with(api, world, fake, options, &["virtual-1"]);
-    bench.node_is_ready("virtual-1").await;
+    bench.ready::<Node>("virtual-1").await;
     let subjects = |call: &'static str| {
         let suffix = if call == "start" { "/app" } else { "" };
         (0..1000).map(move |index| format!("default/web-{index}{suffix}"))
@@ -80,7 +80,12 @@ async fn no_more_pods_than_replicas_are_ever_made_of_what_cannot_run(
     assert_eq!(created, REPLICAS, "nothing has failed");
     for index in 0..REPLICAS {
         let pod = bench.pods().get(&format!("web-{index}")).await.unwrap();
-        assert_eq!(waits(&pod), Some(reason), "{:?}", pod.status);
+        assert_eq!(
+            waits(&pod, "app").map(|(why, _)| why),
+            Some(reason),
+            "{:?}",
+            pod.status
+        );
     }
     let said = said(&bench).await;
     assert!(
@@ -98,19 +103,14 @@ async fn no_more_pods_than_replicas_are_ever_made_of_what_cannot_run(
         let nothing = json!({"metadata": {"annotations": {"refuse": null}}});
         for index in 0..REPLICAS {
             let name = format!("web-{index}");
-            let patch = Patch::Merge(&nothing);
-            bench
-                .pods()
-                .patch(&name, &PatchParams::default(), &patch)
-                .await
-                .unwrap();
+            bench.merge::<Pod>(&name, nothing.clone()).await;
         }
         reason == "Refused"
     };
     if mended {
         let since = tokio::time::Instant::now();
         for index in 0..REPLICAS {
-            bench.is_ready(&format!("web-{index}")).await;
+            bench.ready::<Pod>(&format!("web-{index}")).await;
         }
         // What cannot be created yet has the kubelet's pace.
         let most = if reason == "ContainerCreating" { 15 } else { 10 };
@@ -127,21 +127,19 @@ async fn no_more_pods_than_replicas_are_ever_made_of_what_cannot_run(
 async fn what_was_let_in_once_runs_on_whatever_is_let_in_today() {
     let bench = Bench::new(&["virtual-1"]).await;
     bench.pod("web", "virtual-1", json!({})).await;
-    bench.is_ready("web").await;
+    bench.ready::<Pod>("web").await;
     bench.end().await;
     let refuse = json!({"metadata": {"annotations": {"refuse": "not here"}}});
-    let patch = Patch::Merge(&refuse);
-    bench
-        .pods()
-        .patch("web", &PatchParams::default(), &patch)
-        .await
-        .unwrap();
+    let patch = refuse;
+    bench.merge::<Pod>("web", patch).await;
     // A provider that knows nothing of it any more, so that it is created again.
     let world = Arc::new(World::default());
     let fake = Fake::new(&world, 1);
     let bench = Bench::again(bench.api, world, fake, &["virtual-1"]);
     bench
-        .until("it runs again", "web", |pod| is_ready(pod) && restarts(pod) == 1)
+        .until("web", "it runs again", |pod: &Pod| {
+            is_ready(pod) && restarts(pod) == 1
+        })
         .await;
     assert_eq!(bench.world.count("create", "default/web"), 1);
     bench.end().await;

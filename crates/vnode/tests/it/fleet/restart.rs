@@ -3,7 +3,7 @@
 use super::fake::Trick;
 use super::*;
 use evenkeel_vnode::Options;
-use kube::api::{Patch, PatchParams};
+use k8s_openapi::api::core::v1::Pod;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_next_process_adopts_everything_and_changes_nothing() {
@@ -15,7 +15,7 @@ async fn the_next_process_adopts_everything_and_changes_nothing() {
     }
     let mut before = Vec::new();
     for name in &names {
-        before.push(bench.is_ready(name).await);
+        before.push(bench.ready::<Pod>(name).await);
     }
     bench.end().await;
     assert_eq!(bench.world.pods().len(), 12);
@@ -39,16 +39,16 @@ async fn the_next_process_adopts_everything_and_changes_nothing() {
     let next = Bench::again(bench.api.clone(), bench.world.clone(), next, &nodes);
     for name in &names {
         let subject = format!("default/{name}");
-        eventually("it is asked for", DEADLINE, async || {
-            (next.world.asked_by(2, &subject) > usize::from(tricked(name))).then_some(())
+        until("it is asked for", async || {
+            next.world.asked_by(2, &subject) > usize::from(tricked(name))
         })
         .await;
     }
     // A pod that came meanwhile is served after all others are known.
     next.pod("new", "virtual-1", json!({})).await;
-    next.is_ready("new").await;
+    next.ready::<Pod>("new").await;
     for (name, before) in names.iter().zip(before) {
-        let now = next.pods().get(name).await.unwrap();
+        let now = next.get::<Pod>(name).await;
         assert_eq!(now.status, before.status, "{name}");
         assert_eq!(now.metadata.uid, before.metadata.uid);
     }
@@ -68,16 +68,16 @@ async fn the_next_process_adopts_everything_and_changes_nothing() {
 async fn a_pod_that_was_deleted_while_nobody_served_its_node_ends() {
     let bench = Bench::new(&["virtual-1"]).await;
     bench.pod("web", "virtual-1", json!({})).await;
-    bench.is_ready("web").await;
+    bench.ready::<Pod>("web").await;
     bench.end().await;
-    bench.delete("web").await;
+    bench.delete::<Pod>("web").await;
     let next = Bench::again(
         bench.api.clone(),
         bench.world.clone(),
         bench.fake.clone(),
         &["virtual-1"],
     );
-    next.is_gone("web").await;
+    next.gone::<Pod>("web").await;
     assert_eq!(next.world.count("stop", "default/web"), 1);
     next.end().await;
 }
@@ -93,7 +93,7 @@ async fn what_runs_is_asked_for_so_much_at_a_time_and_no_more() {
             .await;
     }
     for name in &names {
-        bench.is_ready(name).await;
+        bench.ready::<Pod>(name).await;
     }
     bench.end().await;
 
@@ -112,10 +112,7 @@ async fn what_runs_is_asked_for_so_much_at_a_time_and_no_more() {
     );
     for name in &names {
         let subject = format!("default/{name}");
-        eventually("it is asked for", DEADLINE, async || {
-            (next.world.asked_by(2, &subject) > 0).then_some(())
-        })
-        .await;
+        until("it is asked for", async || next.world.asked_by(2, &subject) > 0).await;
     }
     assert_eq!(next.world.most("status"), 3);
     next.end().await;
@@ -126,10 +123,10 @@ async fn a_pod_that_is_over_and_kept_by_a_finalizer_is_not_begun_again_by_the_ne
     let bench = Bench::new(&["virtual-1"]).await;
     let kept = json!({"metadata": {"finalizers": ["example.com/keeps-it"]}});
     bench.pod("web", "virtual-1", kept).await;
-    bench.is_ready("web").await;
-    bench.delete("web").await;
+    bench.ready::<Pod>("web").await;
+    bench.delete::<Pod>("web").await;
     let over = bench
-        .until("it is over", "web", |pod| {
+        .until("web", "it is over", |pod: &Pod| {
             let meta = &pod.metadata;
             phase(pod) == "Succeeded" && meta.deletion_grace_period_seconds == Some(0)
         })
@@ -138,18 +135,14 @@ async fn a_pod_that_is_over_and_kept_by_a_finalizer_is_not_begun_again_by_the_ne
     // A second node takes another watch, whose list shows all pods once more.
     bench.fleet.add("virtual-2");
     bench.pod("elsewhere", "virtual-2", json!({})).await;
-    bench.is_ready("elsewhere").await;
+    bench.ready::<Pod>("elsewhere").await;
     bench.pod("after", "virtual-1", json!({})).await;
-    bench.is_ready("after").await;
-    let now = bench.pods().get("web").await.unwrap();
+    bench.ready::<Pod>("after").await;
+    let now = bench.get::<Pod>("web").await;
     assert_eq!(now.status, over.status);
-    let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    bench
-        .pods()
-        .patch("web", &PatchParams::default(), &free)
-        .await
-        .unwrap();
-    bench.is_gone("web").await;
+    let free = json!({"metadata": {"finalizers": null}});
+    bench.merge::<Pod>("web", free).await;
+    bench.gone::<Pod>("web").await;
     for (call, subject) in [
         ("create", "default/web"),
         ("start", "default/web/app"),

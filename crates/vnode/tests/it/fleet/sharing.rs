@@ -2,13 +2,14 @@
 
 use super::*;
 use evenkeel_election::Config;
+use evenkeel_testkit::cluster::Objects as _;
 use evenkeel_vnode::ownership::Sharing;
 use futures::TryStreamExt as _;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
-use kube::api::{ListParams, PostParams, WatchEvent, WatchParams};
+use kube::api::{ListParams, WatchEvent, WatchParams};
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 
@@ -34,11 +35,10 @@ fn replica(api: &ApiServer, world: &Arc<World>, number: u32) -> Bench {
 
 /// Waits until so many nodes are served, by these replicas.
 async fn served_by(world: &World, replicas: &[u32]) {
-    eventually("the nodes are shared", DEADLINE, async || {
+    until("the nodes are shared", async || {
         let owners = world.owners();
         let by: BTreeSet<u32> = owners.values().copied().collect();
-        let all = owners.len() == NODES.len() && by.iter().eq(replicas);
-        all.then_some(())
+        owners.len() == NODES.len() && by.iter().eq(replicas)
     })
     .await;
 }
@@ -71,9 +71,7 @@ where
         }
         panic!("the watch ended early")
     };
-    tokio::time::timeout(DEADLINE, reading)
-        .await
-        .expect("the last one comes");
+    evenkeel_testkit::ends("the last one comes", reading).await;
     fates
 }
 
@@ -83,12 +81,12 @@ async fn a_removed_nodes_objects_go_once_and_for_ever_while_its_slot_changes_han
     let (one, two) = (replica(&api, &world, 1), replica(&api, &world, 2));
     served_by(&world, &[1, 2]).await;
     for node in NODES {
-        one.node_is_ready(node).await;
+        one.ready::<Node>(node).await;
     }
     let leases: Api<Lease> = Api::namespaced(api.client(), "kube-node-lease");
-    eventually("all Leases are there", DEADLINE, async || {
+    until("all Leases are there", async || {
         let found = leases.list(&ListParams::default()).await.unwrap().items;
-        (found.len() == NODES.len()).then_some(())
+        found.len() == NODES.len()
     })
     .await;
     let from = leases
@@ -106,22 +104,22 @@ async fn a_removed_nodes_objects_go_once_and_for_ever_while_its_slot_changes_han
     }
     one.fleet.shutdown();
     one.end().await;
-    eventually("the kept nodes are served", DEADLINE, async || {
+    until("the kept nodes are served", async || {
         let owners = world.owners();
-        (owners.len() == kept.len() && owners.values().all(|owner| *owner == 2)).then_some(())
+        owners.len() == kept.len() && owners.values().all(|owner| *owner == 2)
     })
     .await;
-    eventually("the removed nodes are gone", DEADLINE, async || {
+    until("the removed nodes are gone", async || {
         let nodes = two.nodes().list(&ListParams::default()).await.unwrap().items;
         let leases = leases.list(&ListParams::default()).await.unwrap().items;
         let names = nodes.iter().map(Node::name_any);
         let names: BTreeSet<String> = names.chain(leases.iter().map(Lease::name_any)).collect();
-        names.iter().eq(kept).then_some(())
+        names.iter().eq(kept)
     })
     .await;
     // The last owner has looked after them all.
     let pod = two.pod("late", kept[0], json!({})).await;
-    two.is_ready(&pod.name).await;
+    two.ready::<Pod>(&pod.name).await;
     two.end().await;
     let meta = ObjectMeta {
         name: Some("last".to_owned()),
@@ -131,12 +129,12 @@ async fn a_removed_nodes_objects_go_once_and_for_ever_while_its_slot_changes_han
         metadata: meta.clone(),
         ..Node::default()
     };
-    two.nodes().create(&PostParams::default(), &node).await.unwrap();
+    two.nodes().add(&node).await;
     let lease = Lease {
         metadata: meta,
         ..Lease::default()
     };
-    leases.create(&PostParams::default(), &lease).await.unwrap();
+    leases.add(&lease).await;
     let nodes = fates(&two.nodes(), &from, "last").await;
     let leases = fates(&leases, &from, "last").await;
     let once = Fate {
@@ -162,11 +160,11 @@ async fn no_node_is_ever_served_by_two_and_pods_do_not_notice_who_serves_them() 
     let (api, world) = (api_server(), Arc::new(World::default()));
     let one = replica(&api, &world, 1);
     for node in NODES {
-        one.node_is_ready(node).await;
+        one.ready::<Node>(node).await;
         one.pod(&format!("on-{node}"), node, json!({})).await;
     }
     for node in NODES {
-        one.is_ready(&format!("on-{node}")).await;
+        one.ready::<Pod>(&format!("on-{node}")).await;
     }
     served_by(&world, &[1]).await;
 
@@ -176,7 +174,7 @@ async fn no_node_is_ever_served_by_two_and_pods_do_not_notice_who_serves_them() 
     served_by(&world, &[2]).await;
     // What comes now is served by the other.
     two.pod("late", "a-3", json!({})).await;
-    two.is_ready("late").await;
+    two.ready::<Pod>("late").await;
     two.end().await;
 
     assert_eq!(world.trespasses(), Vec::<String>::new());

@@ -1,10 +1,10 @@
 //! What people see of bases and modules: kubectl, through the API server, the virtual node and the base's pod.
 
 use super::super::kubectl::{Kubectl, PATIENCE, all, forward, text};
-use super::super::world::SOON;
+use super::built;
 use super::landscape::{Landscape, node_name};
-use super::{built, pod_is_ready};
-use evenkeel_testkit::eventually;
+use evenkeel_testkit::{SOON, eventually, until};
+use k8s_openapi::api::core::v1::Pod;
 use std::process::Stdio;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 
@@ -23,8 +23,8 @@ async fn kubectl_shows_modules_and_reaches_the_pod_of_their_base() {
     land.scene
         .pod_on(&node, "failing", &[("failing", "1.0.0", land.jar("failing"))])
         .await;
-    land.scene.until("modules", "is Ready", pod_is_ready).await;
-    land.scene.event("failing", CAUSE).await;
+    land.scene.ready::<Pod>("modules").await;
+    land.scene.event("failing", "", CAUSE).await;
 
     shows_pods(first).await;
     shows_nodes(first, &node).await;
@@ -112,20 +112,20 @@ async fn shows_nodes(kubectl: &Kubectl, node: &str) {
 
 /// The kubelet API of bases needs a certificate, which an administrator approves.
 async fn approves(kubectl: &Kubectl) {
-    eventually("requests for certificates are approved", SOON, async || {
+    until("requests for certificates are approved", async || {
         let requests = kubectl.succeeds(&["get", "csr", "-o", "name"]).await;
         let mut line = vec!["certificate", "approve"];
         line.extend(requests.lines());
         // That of the machine is approved by itself.
         let approved = kubectl.output(&line).await;
-        (line.len() == 4 && approved.status.success()).then_some(())
+        line.len() == 4 && approved.status.success()
     })
     .await;
-    eventually("the kubelet API has its certificate", SOON, async || {
+    until("the kubelet API has its certificate", async || {
         let output = kubectl
             .output(&["logs", "modules", "-c", "good", "--tail=1"])
             .await;
-        output.status.success().then_some(())
+        output.status.success()
     })
     .await;
 }

@@ -5,15 +5,14 @@
 //! kubelet: a JVM is started for each base pod, with the pod's address and name, and ends with it; the readiness gate says
 //! what a readiness probe would.
 
-use super::super::world::{Vnode, pod_is_ready};
+use super::super::world::{Vnode, is_ready};
 use super::{LONG, Scene};
 use evenkeel_lab::cluster::controllers;
 use evenkeel_testkit::eventually;
 use evenkeel_testkit::koupleless::{Built, JavaBase, Setup};
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::Api;
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -69,7 +68,7 @@ impl Landscape {
             this.run(&format!("base-{index}"), "").await;
         }
         for name in this.bases.keys() {
-            this.scene.node_of(name, "is Ready", super::is_ready).await;
+            this.scene.ready::<Node>(&node_name(name)).await;
         }
         this
     }
@@ -97,10 +96,7 @@ impl Landscape {
                 },
             },
         });
-        let set: StatefulSet = serde_json::from_value(set).expect("a StatefulSet");
-        let api: Api<StatefulSet> = Api::namespaced(self.scene.world.client.clone(), "default");
-        let created = api.create(&PostParams::default(), &set).await;
-        created.expect("the StatefulSet is valid");
+        self.scene.create::<StatefulSet>(set).await;
     }
 
     /// Starts the JVM of a base's pod, once there is another one than `former` (a UID); ends the one that runs before that.
@@ -108,7 +104,7 @@ impl Landscape {
         self.bases.remove(name);
         let pod = self
             .scene
-            .until(name, "runs", |pod| {
+            .until(name, "runs", |pod: &Pod| {
                 pod.metadata.uid.as_deref() != Some(former) && address(pod).is_some()
             })
             .await;
@@ -124,7 +120,7 @@ impl Landscape {
         let base = self.scene.base(&self.built, setup).await;
         self.bases.insert(name.to_owned(), base);
         self.gate(name, "True").await;
-        self.scene.until(name, "is Ready", pod_is_ready).await;
+        self.scene.ready::<Pod>(name).await;
     }
 
     /// Kills a base's JVM and nothing else.
@@ -135,7 +131,7 @@ impl Landscape {
 
     async fn gate(&self, name: &str, status: &str) {
         let patch = json!({"status": {"conditions": [{"type": GATE, "status": status}]}});
-        let pods = self.scene.world.pods_api();
+        let pods = self.scene.pods();
         let patched = pods
             .patch_status(name, &PatchParams::default(), &Patch::Strategic(patch))
             .await;
@@ -163,10 +159,7 @@ impl Landscape {
                 }},
             },
         });
-        let deployment: Deployment = serde_json::from_value(deployment).expect("a Deployment");
-        let api: Api<Deployment> = Api::namespaced(self.scene.world.client.clone(), "default");
-        let created = api.create(&PostParams::default(), &deployment).await;
-        created.expect("the Deployment is valid");
+        self.scene.create::<Deployment>(deployment).await;
     }
 
     /// The pod of a Deployment that is Ready, another one than `former` (a UID).
@@ -174,12 +167,12 @@ impl Landscape {
         let labels = ListParams::default().labels(&format!("app={module}"));
         let what = format!("a pod of {module} that is not {former:?} is Ready");
         eventually(&what, LONG, async || {
-            let pods = self.scene.world.pods_api().list(&labels).await;
+            let pods = self.scene.pods().list(&labels).await;
             let pods = pods.expect("the API server answers").items;
             let wanted = |pod: &Pod| {
                 pod.metadata.uid.as_deref() != Some(former)
                     && pod.metadata.deletion_timestamp.is_none()
-                    && pod_is_ready(pod)
+                    && is_ready(pod)
             };
             pods.into_iter().find(wanted)
         })
@@ -190,13 +183,7 @@ impl Landscape {
 impl Scene {
     /// Waits for a base's node to be as it should.
     pub(super) async fn node_of(&self, base: &str, what: &str, holds: impl Fn(&Node) -> bool) -> Node {
-        let nodes: Api<Node> = Api::all(self.world.client.clone());
-        let name = node_name(base);
-        eventually(&format!("node {name} {what}"), LONG, async || {
-            let node = nodes.get_opt(&name).await.expect("the API server answers")?;
-            holds(&node).then_some(node)
-        })
-        .await
+        self.until(&node_name(base), what, holds).await
     }
 }
 
