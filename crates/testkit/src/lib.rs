@@ -11,6 +11,7 @@ pub mod cluster;
 pub mod containerd;
 pub mod interop;
 pub mod koupleless;
+pub mod kubectl;
 pub mod log;
 #[cfg(feature = "arklet")]
 pub mod mqtt;

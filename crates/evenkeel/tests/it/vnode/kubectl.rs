@@ -1,99 +1,17 @@
 //! kubectl, every version that is here, by the API server's proxy and the kubelet API of a virtual node.
 
 use super::world::World;
-use evenkeel_testkit::SOON;
-use evenkeel_testkit::{eventually, kubectls, skipped, until, until_within};
+use evenkeel_testkit::kubectl::{Kubectl, PATIENCE, text};
+use evenkeel_testkit::{SOON, eventually, until, until_within};
 use nix::pty::{Winsize, openpty};
 use serde_json::json;
-use std::fmt::Display;
 use std::io::Read as _;
-use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
+use std::process::Stdio;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines};
-use tokio::process::{Child, ChildStdout, Command};
-
-/// Machines may be busy; a kubectl that hangs fails the test.
-pub(super) const PATIENCE: Duration = Duration::from_secs(120);
-
-/// A kubectl that speaks one of the protocols, as far as its version has a choice.
-pub(super) struct Kubectl {
-    program: PathBuf,
-    websockets: bool,
-    kubeconfig: PathBuf,
-    home: tempfile::TempDir,
-}
-
-impl Display for Kubectl {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} (websockets: {})", self.program.display(), self.websockets)
-    }
-}
-
-impl Kubectl {
-    pub(super) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(&self.program);
-        command
-            .env("HOME", self.home.path())
-            .env("KUBECONFIG", &self.kubeconfig)
-            .env("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", self.websockets.to_string())
-            .env("KUBECTL_PORT_FORWARD_WEBSOCKETS", self.websockets.to_string())
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true);
-        command
-    }
-
-    /// What kubectl answers to a command that may run more than once.
-    ///
-    /// A kubectl that speaks WebSockets reads before it has made its streams, and discards what a quick server has
-    /// sent by then. It says so. That is mended since kubernetes/kubernetes#131203, and no server can prevent it: the
-    /// kubectls before are asked again.
-    pub(super) async fn output(&self, arguments: &[&str]) -> Output {
-        const TRIES: u32 = 5;
-        let mut tries = 0;
-        loop {
-            let run = tokio::time::timeout(PATIENCE, self.command(arguments).output()).await;
-            let output = run
-                .unwrap_or_else(|_| panic!("{self}: {arguments:?} hangs"))
-                .expect("kubectl starts");
-            tries += 1;
-            let discarded = self.websockets && text(&output.stderr).contains("Unknown stream id");
-            if !discarded || tries == TRIES {
-                return output;
-            }
-            eprintln!("{self}: {arguments:?} discarded what the server sent too early for it; asked again");
-        }
-    }
-
-    pub(super) async fn succeeds(&self, arguments: &[&str]) -> String {
-        let output = self.output(arguments).await;
-        let (out, err) = (text(&output.stdout), text(&output.stderr));
-        assert!(output.status.success(), "{self}: {arguments:?}: {out}{err}");
-        out
-    }
-}
-
-pub(super) fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 
 pub(super) fn all(world: &World, test: &str) -> Vec<Kubectl> {
-    let programs = kubectls();
-    if programs.is_empty() {
-        skipped(test, "no kubectl on PATH");
-    }
-    let kubectl = |program: &Path, websockets| Kubectl {
-        program: program.to_owned(),
-        websockets,
-        kubeconfig: world.kubeconfig.clone(),
-        home: tempfile::tempdir().expect("a temporary directory"),
-    };
-    let both = |program: &PathBuf| [kubectl(program, false), kubectl(program, true)];
-    programs.iter().flat_map(both).collect()
+    Kubectl::all(test, &world.kubeconfig, &[])
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -200,22 +118,10 @@ async fn runs_commands(kubectl: &Kubectl) {
         .await;
     assert_eq!(output.status.code(), Some(3), "{kubectl}");
 
-    let mut child = kubectl
-        .command(&["exec", "-i", "talker", "--", "cat"])
-        .stdin(Stdio::piped())
-        .spawn()
-        .expect("kubectl starts");
-    let mut stdin = child.stdin.take().expect("it is piped");
     let sent: Vec<u8> = (0..1_000_000_u32).map(|index| (index % 251) as u8).collect();
-    let write = async {
-        stdin.write_all(&sent).await.expect("cat reads to the end");
-        drop(stdin);
-    };
-    let both = async { tokio::join!(write, child.wait_with_output()).1 };
-    let output = tokio::time::timeout(PATIENCE, both).await;
-    let output = output
-        .unwrap_or_else(|_| panic!("{kubectl}: exec -i cat hangs"))
-        .expect("it is our child");
+    let output = kubectl
+        .fed(&["exec", "-i", "talker", "--", "cat"], Some(&sent))
+        .await;
     assert!(
         output.stdout == sent,
         "{kubectl}: {} of {} bytes came back",
@@ -347,39 +253,9 @@ async fn attaches(kubectl: &Kubectl) {
     }
 }
 
-/// A kubectl that forwards a port, until this is dropped. It tells of each connection, and ends if nobody listens.
-pub(super) struct Forwarding {
-    _child: Child,
-    _said: Lines<BufReader<ChildStdout>>,
-}
-
-/// Forwards a free port, which is returned, to a pod's.
-pub(super) async fn forward(kubectl: &Kubectl, pod: &str, port: u16) -> (Forwarding, u16) {
-    let ports = format!(":{port}");
-    let mut child = kubectl
-        .command(&["port-forward", "--address", "127.0.0.1", pod, &ports])
-        .spawn()
-        .expect("kubectl starts");
-    let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
-    let line = tokio::time::timeout(PATIENCE, lines.next_line()).await;
-    let line = line
-        .unwrap_or_else(|_| panic!("{kubectl}: port-forward says nothing"))
-        .expect("output is text");
-    let line = line.unwrap_or_else(|| panic!("{kubectl}: port-forward ended"));
-    let port = line
-        .split("127.0.0.1:")
-        .nth(1)
-        .and_then(|rest| rest.split(' ').next()?.parse::<u16>().ok());
-    let port = port.unwrap_or_else(|| panic!("{kubectl}: {line:?}"));
-    let forwarding = Forwarding {
-        _child: child,
-        _said: lines,
-    };
-    (forwarding, port)
-}
-
 async fn forwards_ports(kubectl: &Kubectl) {
-    let (_forwarding, port) = forward(kubectl, "pod/talker", 8080).await;
+    let forwarding = kubectl.forward("pod/talker", 8080).await;
+    let port = forwarding.port;
     let ask = async || {
         let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", port))
             .await

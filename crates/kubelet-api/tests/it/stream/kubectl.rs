@@ -1,119 +1,36 @@
 //! kubectl itself, every version that is here, over SPDY and over WebSocket.
 
 use super::stand_in::{StandIn, pattern};
-use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
-use std::time::Duration;
+use evenkeel_testkit::kubectl::{Kubectl, PATIENCE, text};
+use std::path::Path;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::process::{Child, Command};
 
 const LARGE: usize = 10 * 1024 * 1024;
-/// Machines may be busy; a kubectl that hangs fails the test.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-pub(super) struct Kubectl {
-    program: PathBuf,
-    websockets: bool,
-    home: tempfile::TempDir,
-    server: String,
-}
-
-impl Kubectl {
-    pub(super) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(&self.program);
-        command
-            .env("HOME", self.home.path())
-            .env("KUBECONFIG", "/dev/null")
-            .env("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", self.websockets.to_string())
-            .env("KUBECTL_PORT_FORWARD_WEBSOCKETS", self.websockets.to_string())
-            .args([
-                "--server",
-                &self.server,
-                "--insecure-skip-tls-verify",
-                "--token",
-                "none",
-            ])
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true);
-        command
-    }
-
-    /// Runs it to its end. An older kubectl (1.32 is one) reads from a WebSocket before it has made all its
-    /// streams, throws away what comes so soon, and says so (kubernetes/kubernetes#131203): it is run again,
-    /// since nothing that a server does could prevent it.
-    async fn run(&self, arguments: &[&str], input: Option<Vec<u8>>) -> Output {
-        let mut left = 5;
-        loop {
-            let ended = self.run_once(arguments, input.clone()).await;
-            left -= 1;
-            if left == 0 || !text(&ended.stderr).contains("Unknown stream id") {
-                return ended;
-            }
-        }
-    }
-
-    async fn run_once(&self, arguments: &[&str], input: Option<Vec<u8>>) -> Output {
-        let mut command = self.command(arguments);
-        if input.is_some() {
-            command.stdin(Stdio::piped());
-        }
-        let mut child = command.spawn().unwrap();
-        let stdin = child.stdin.take();
-        let write = async {
-            if let (Some(mut stdin), Some(input)) = (stdin, input) {
-                // A command that wants no more input ends this early.
-                let _ = stdin.write_all(&input).await;
-            }
-        };
-        let both = async { tokio::join!(write, child.wait_with_output()).1.unwrap() };
-        let ended = tokio::time::timeout(PATIENCE, both).await;
-        ended.unwrap_or_else(|_| panic!("{self}: {arguments:?} hangs"))
-    }
-
-    /// What it upgrades to, by its version and the environment.
-    async fn upgrade(&self, since: u32) -> &'static str {
-        let told = self.run(&["version", "--client", "-o", "json"], None).await;
-        let told: serde_json::Value = serde_json::from_slice(&told.stdout).unwrap();
-        let minor = told["clientVersion"]["minor"].as_str().unwrap();
-        let minor: u32 = minor.trim_end_matches('+').parse().unwrap();
-        if self.websockets && minor >= since {
-            "websocket"
-        } else {
-            "SPDY/3.1"
-        }
-    }
-}
-
-impl std::fmt::Display for Kubectl {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} (websockets: {})", self.program.display(), self.websockets)
+/// What a kubectl upgrades to, by its version and the environment.
+async fn upgrades_to(kubectl: &Kubectl, since: u32) -> &'static str {
+    let told = kubectl.succeeds(&["version", "--client", "-o", "json"]).await;
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    let minor = told["clientVersion"]["minor"].as_str().unwrap();
+    let minor: u32 = minor.trim_end_matches('+').parse().unwrap();
+    if kubectl.websockets && minor >= since {
+        "websocket"
+    } else {
+        "SPDY/3.1"
     }
 }
 
 /// Every kubectl with both protocols; says that the test is skipped if there is none.
 pub(super) fn all(test: &str, server: &StandIn, scheme: &str) -> Vec<Kubectl> {
-    let programs = evenkeel_testkit::kubectls();
-    if programs.is_empty() {
-        evenkeel_testkit::skipped(test, "no kubectl on PATH");
-    }
-    let kubectl = |program: &Path, websockets| Kubectl {
-        program: program.to_owned(),
-        websockets,
-        home: tempfile::tempdir().unwrap(),
-        server: format!("{scheme}://{}", server.address),
-    };
-    programs
-        .iter()
-        .flat_map(|program| [kubectl(program, false), kubectl(program, true)])
-        .collect()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+    let server = format!("{scheme}://{}", server.address);
+    let flags = [
+        "--server",
+        &server,
+        "--insecure-skip-tls-verify",
+        "--token",
+        "none",
+    ];
+    Kubectl::all(test, Path::new("/dev/null"), &flags)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -121,7 +38,7 @@ async fn kubectl_runs_commands_and_learns_how_they_ended() {
     let server = StandIn::start().await;
     for kubectl in all("kubectl_runs_commands_and_learns_how_they_ended", &server, "http") {
         let ended = kubectl
-            .run(&["exec", "pod", "--", "echo", "hello there"], None)
+            .output(&["exec", "pod", "--", "echo", "hello there"])
             .await;
         assert_eq!(
             text(&ended.stdout),
@@ -131,10 +48,10 @@ async fn kubectl_runs_commands_and_learns_how_they_ended() {
         );
         assert!(ended.status.success(), "{kubectl}: {}", text(&ended.stderr));
         let upgrade = server.seen.upgrades.lock().unwrap().pop().unwrap();
-        assert_eq!(upgrade, kubectl.upgrade(29).await, "{kubectl}");
+        assert_eq!(upgrade, upgrades_to(&kubectl, 29).await, "{kubectl}");
 
         let ended = kubectl
-            .run(&["exec", "pod", "--", "fail", "42", "it failed"], None)
+            .output(&["exec", "pod", "--", "fail", "42", "it failed"])
             .await;
         assert_eq!(
             ended.status.code(),
@@ -146,7 +63,7 @@ async fn kubectl_runs_commands_and_learns_how_they_ended() {
         assert_eq!(text(&ended.stderr), wanted, "{kubectl}");
 
         for command in ["unknown", "panic"] {
-            let ended = kubectl.run(&["exec", "pod", "--", command], None).await;
+            let ended = kubectl.output(&["exec", "pod", "--", command]).await;
             assert_eq!(ended.status.code(), Some(1), "{kubectl}: {}", text(&ended.stderr));
             let why = if command == "panic" {
                 "the provider panicked"
@@ -169,14 +86,14 @@ async fn kubectl_sends_and_receives_ten_mebibytes() {
     for kubectl in all("kubectl_sends_and_receives_ten_mebibytes", &server, "https") {
         let data = pattern(LARGE);
         let ended = kubectl
-            .run(&["exec", "-i", "pod", "--", "cat"], Some(data.clone()))
+            .fed(&["exec", "-i", "pod", "--", "cat"], Some(&data))
             .await;
         assert_eq!(ended.stdout.len(), LARGE, "{kubectl}: {}", text(&ended.stderr));
         assert!(ended.stdout == data, "{kubectl}");
         assert!(ended.status.success(), "{kubectl}: {}", text(&ended.stderr));
 
         let ended = kubectl
-            .run(&["exec", "-i", "pod", "--", "count"], Some(data.clone()))
+            .fed(&["exec", "-i", "pod", "--", "count"], Some(&data))
             .await;
         assert_eq!(
             text(&ended.stdout),
@@ -186,13 +103,13 @@ async fn kubectl_sends_and_receives_ten_mebibytes() {
         );
 
         let ended = kubectl
-            .run(&["exec", "pod", "--", "write", &LARGE.to_string()], None)
+            .output(&["exec", "pod", "--", "write", &LARGE.to_string()])
             .await;
         assert!(ended.stdout == data, "{kubectl}: {}", text(&ended.stderr));
 
         // A command that reads nothing ends all the same.
         let ended = kubectl
-            .run(&["exec", "-i", "pod", "--", "echo", "bye"], Some(data))
+            .fed(&["exec", "-i", "pod", "--", "echo", "bye"], Some(&data))
             .await;
         assert_eq!(text(&ended.stdout), "bye\n", "{kubectl}: {}", text(&ended.stderr));
         assert!(ended.status.success(), "{kubectl}: {}", text(&ended.stderr));
@@ -203,16 +120,14 @@ async fn kubectl_sends_and_receives_ten_mebibytes() {
 async fn kubectl_attaches() {
     let server = StandIn::start().await;
     for kubectl in all("kubectl_attaches", &server, "http") {
-        let ended = kubectl.run(&["attach", "pod"], None).await;
+        let ended = kubectl.output(&["attach", "pod"]).await;
         assert!(
             text(&ended.stdout).contains("hello\n"),
             "{kubectl}: {}",
             text(&ended.stderr)
         );
         assert!(ended.status.success(), "{kubectl}: {}", text(&ended.stderr));
-        let ended = kubectl
-            .run(&["attach", "-i", "pod"], Some(b"typed".to_vec()))
-            .await;
+        let ended = kubectl.fed(&["attach", "-i", "pod"], Some(b"typed")).await;
         assert!(
             text(&ended.stdout).ends_with("hello\ntyped"),
             "{kubectl}: {}",
@@ -244,43 +159,6 @@ async fn a_kubectl_that_is_killed_ends_its_command() {
     }
 }
 
-/// A kubectl that forwards a port; its own port.
-async fn forwards(kubectl: &Kubectl, port: u16) -> (Child, u16) {
-    let mut child = kubectl
-        .command(&[
-            "port-forward",
-            "--address",
-            "127.0.0.1",
-            "pod",
-            &format!(":{port}"),
-        ])
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let line = tokio::time::timeout(PATIENCE, lines.next_line())
-        .await
-        .unwrap()
-        .unwrap();
-    let Some(line) = line else {
-        let mut why = String::new();
-        child
-            .stderr
-            .take()
-            .unwrap()
-            .read_to_string(&mut why)
-            .await
-            .unwrap();
-        panic!("{kubectl}: {why}");
-    };
-    let local = line
-        .strip_prefix("Forwarding from 127.0.0.1:")
-        .and_then(|rest| rest.split(' ').next());
-    let local = local.unwrap().parse().unwrap();
-    // Its further lines must be read, or it waits.
-    tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-    (child, local)
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn kubectl_forwards_several_connections_at_once() {
     let server = StandIn::start().await;
@@ -295,7 +173,8 @@ async fn kubectl_forwards_several_connections_at_once() {
         }
     });
     for kubectl in all("kubectl_forwards_several_connections_at_once", &server, "http") {
-        let (_child, local) = forwards(&kubectl, port).await;
+        let forwarding = kubectl.forward("pod", port).await;
+        let local = forwarding.port;
         let mut connections = tokio::task::JoinSet::new();
         for number in 0..8usize {
             connections.spawn(async move {
@@ -322,7 +201,7 @@ async fn kubectl_forwards_several_connections_at_once() {
             .await
             .unwrap_or_else(|_| panic!("{kubectl} hangs"));
         let upgrade = server.seen.upgrades.lock().unwrap().last().unwrap().clone();
-        assert_eq!(upgrade, kubectl.upgrade(30).await, "{kubectl}");
+        assert_eq!(upgrade, upgrades_to(&kubectl, 30).await, "{kubectl}");
     }
 }
 
@@ -330,9 +209,10 @@ async fn kubectl_forwards_several_connections_at_once() {
 async fn kubectl_is_told_why_a_port_cannot_be_forwarded() {
     let server = StandIn::start().await;
     for kubectl in all("kubectl_is_told_why_a_port_cannot_be_forwarded", &server, "http") {
-        let (mut child, local) = forwards(&kubectl, 99).await;
+        let mut forwarding = kubectl.forward("pod", 99).await;
+        let local = forwarding.port;
         let mut socket = TcpStream::connect(("127.0.0.1", local)).await.unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut lines = BufReader::new(forwarding.child.stderr.take().unwrap()).lines();
         let wanted = "error forwarding port 99 to pod: nothing listens on 99";
         let found = async {
             while let Some(line) = lines.next_line().await.unwrap() {

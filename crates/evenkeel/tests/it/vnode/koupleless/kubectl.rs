@@ -1,11 +1,11 @@
 //! What people see of bases and modules: kubectl, through the API server, the virtual node and the base's pod.
 
-use super::super::kubectl::{Kubectl, PATIENCE, all, forward, text};
+use super::super::kubectl::all;
 use super::built;
 use super::landscape::{Landscape, node_name};
+use evenkeel_testkit::kubectl::{Kubectl, PATIENCE, text};
 use evenkeel_testkit::{SOON, eventually, until};
 use k8s_openapi::api::core::v1::Pod;
-use std::process::Stdio;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 
 const CAUSE: &str = "IllegalArgumentException: no database at db.example:5432";
@@ -205,24 +205,9 @@ async fn runs_commands(kubectl: &Kubectl) {
         .output(&[&of_module[..], &["sh", "-c", "exit 3"]].concat())
         .await;
     assert_eq!(output.status.code(), Some(3), "{kubectl}");
-    let mut child = kubectl
-        .command(&["exec", "-i", "modules", "-c", "one", "--", "cat"])
-        .stdin(Stdio::piped())
-        .spawn()
-        .expect("kubectl starts");
-    let mut stdin = child.stdin.take().expect("it is piped");
     let sent = "what is sent\n".repeat(20_000);
-    let write = async {
-        stdin
-            .write_all(sent.as_bytes())
-            .await
-            .expect("cat reads to the end");
-        drop(stdin);
-    };
-    let both = async { tokio::join!(write, child.wait_with_output()).1 };
-    let output = tokio::time::timeout(PATIENCE, both).await;
-    let output = output.unwrap_or_else(|_| panic!("{kubectl}: exec -i cat hangs"));
-    let back = text(&output.expect("it is our child").stdout);
+    let cat = ["exec", "-i", "modules", "-c", "one", "--", "cat"];
+    let back = text(&kubectl.fed(&cat, Some(sent.as_bytes())).await.stdout);
     assert!(
         back == sent,
         "{kubectl}: {} of {} bytes came back",
@@ -249,7 +234,8 @@ async fn attaches(kubectl: &Kubectl) {
 
 /// To the JVM itself, which listens at the pod's address.
 async fn forwards_ports(kubectl: &Kubectl, port: u16) {
-    let (_forwarding, local) = forward(kubectl, "pod/modules", port).await;
+    let forwarding = kubectl.forward("pod/modules", port).await;
+    let local = forwarding.port;
     let asking = async {
         let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", local)).await?;
         let head = "POST /health HTTP/1.1\r\nHost: base\r\nContent-Length: 2\r\n\r\n{}";
