@@ -199,6 +199,12 @@ pub(crate) struct Allowed {
     pub(crate) why: &'static str,
 }
 
+impl Allowed {
+    pub(crate) const fn new(case: &'static str, part: Part, why: &'static str) -> Self {
+        Self { case, part, why }
+    }
+}
+
 /// Puts all cases to both sides, and fails with all differences that are not allowed, and with all allowed ones that
 /// are none.
 pub(crate) async fn compare(test: &str, ours: Handlers, cases: Vec<Case>, allowed: &[Allowed]) {

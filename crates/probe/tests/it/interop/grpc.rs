@@ -204,161 +204,37 @@ const HUGE: &str = "ours reads 64 KiB of an answer that has three bytes, Go's 4 
 const AGAIN: &str = "grpc-go asks once more on a new connection; for ours the next period is soon enough";
 
 const ANSWERS: &[Allowed] = &[
-    Allowed {
-        case: "healthy",
-        part: Part::Request,
-        why: AGENT,
-    },
-    Allowed {
-        case: "healthy, by name",
-        part: Part::Request,
-        why: AGENT,
-    },
-    Allowed {
-        case: "healthy, long name",
-        part: Part::Request,
-        why: AGENT,
-    },
-    Allowed {
-        case: "code 17",
-        part: Part::Text,
-        why: CODES,
-    },
-    Allowed {
-        case: "code 99",
-        part: Part::Text,
-        why: CODES,
-    },
-    Allowed {
-        case: "bad code",
-        part: Part::Text,
-        why: CODES,
-    },
-    Allowed {
-        case: "no message",
-        part: Part::Text,
-        why: BROKEN,
-    },
-    Allowed {
-        case: "only headers, and fine",
-        part: Part::Text,
-        why: BROKEN,
-    },
-    Allowed {
-        case: "no code",
-        part: Part::Text,
-        why: BROKEN,
-    },
-    Allowed {
-        case: "bad message",
-        part: Part::Text,
-        why: BROKEN,
-    },
-    Allowed {
-        case: "compressed message",
-        part: Part::Text,
-        why: BROKEN,
-    },
-    Allowed {
-        case: "end without trailers",
-        part: Part::Text,
-        why: BROKEN,
-    },
-    Allowed {
-        case: "close after the request",
-        part: Part::Text,
-        why: BROKEN,
-    },
-    Allowed {
-        case: "close after headers",
-        part: Part::Text,
-        why: BROKEN,
-    },
-    Allowed {
-        case: "go away",
-        part: Part::Text,
-        why: BROKEN,
-    },
-    Allowed {
-        case: "go away with an error",
-        part: Part::Text,
-        why: BROKEN,
-    },
-    Allowed {
-        case: "garbage frame",
-        part: Part::Text,
-        why: BROKEN,
-    },
-    Allowed {
-        case: "stream reset 0",
-        part: Part::Text,
-        why: BROKEN,
-    },
-    Allowed {
-        case: "stream reset 1",
-        part: Part::Text,
-        why: BROKEN,
-    },
-    Allowed {
-        case: "stream reset 2",
-        part: Part::Text,
-        why: BROKEN,
-    },
-    Allowed {
-        case: "stream reset 3",
-        part: Part::Text,
-        why: BROKEN,
-    },
-    Allowed {
-        case: "stream reset 5",
-        part: Part::Text,
-        why: BROKEN,
-    },
-    Allowed {
-        case: "stream reset 8",
-        part: Part::Text,
-        why: BROKEN,
-    },
-    Allowed {
-        case: "stream reset 11",
-        part: Part::Text,
-        why: BROKEN,
-    },
-    Allowed {
-        case: "stream reset 12",
-        part: Part::Text,
-        why: BROKEN,
-    },
-    Allowed {
-        case: "stream reset 13",
-        part: Part::Text,
-        why: BROKEN,
-    },
-    Allowed {
-        case: "stream reset 99",
-        part: Part::Text,
-        why: BROKEN,
-    },
-    Allowed {
-        case: "two messages",
-        part: Part::Verdict,
-        why: TWO,
-    },
-    Allowed {
-        case: "two messages",
-        part: Part::Text,
-        why: TWO,
-    },
-    Allowed {
-        case: "huge message",
-        part: Part::Text,
-        why: HUGE,
-    },
-    Allowed {
-        case: "go away",
-        part: Part::Request,
-        why: AGAIN,
-    },
+    Allowed::new("healthy", Part::Request, AGENT),
+    Allowed::new("healthy, by name", Part::Request, AGENT),
+    Allowed::new("healthy, long name", Part::Request, AGENT),
+    Allowed::new("code 17", Part::Text, CODES),
+    Allowed::new("code 99", Part::Text, CODES),
+    Allowed::new("bad code", Part::Text, CODES),
+    Allowed::new("no message", Part::Text, BROKEN),
+    Allowed::new("only headers, and fine", Part::Text, BROKEN),
+    Allowed::new("no code", Part::Text, BROKEN),
+    Allowed::new("bad message", Part::Text, BROKEN),
+    Allowed::new("compressed message", Part::Text, BROKEN),
+    Allowed::new("end without trailers", Part::Text, BROKEN),
+    Allowed::new("close after the request", Part::Text, BROKEN),
+    Allowed::new("close after headers", Part::Text, BROKEN),
+    Allowed::new("go away", Part::Text, BROKEN),
+    Allowed::new("go away with an error", Part::Text, BROKEN),
+    Allowed::new("garbage frame", Part::Text, BROKEN),
+    Allowed::new("stream reset 0", Part::Text, BROKEN),
+    Allowed::new("stream reset 1", Part::Text, BROKEN),
+    Allowed::new("stream reset 2", Part::Text, BROKEN),
+    Allowed::new("stream reset 3", Part::Text, BROKEN),
+    Allowed::new("stream reset 5", Part::Text, BROKEN),
+    Allowed::new("stream reset 8", Part::Text, BROKEN),
+    Allowed::new("stream reset 11", Part::Text, BROKEN),
+    Allowed::new("stream reset 12", Part::Text, BROKEN),
+    Allowed::new("stream reset 13", Part::Text, BROKEN),
+    Allowed::new("stream reset 99", Part::Text, BROKEN),
+    Allowed::new("two messages", Part::Verdict, TWO),
+    Allowed::new("two messages", Part::Text, TWO),
+    Allowed::new("huge message", Part::Text, HUGE),
+    Allowed::new("go away", Part::Request, AGAIN),
 ];
 
 #[tokio::test]

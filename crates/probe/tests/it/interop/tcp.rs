@@ -85,16 +85,16 @@ fn ports() -> Vec<Case> {
 }
 
 const ALLOWED: &[Allowed] = &[
-    Allowed {
-        case: "no address",
-        part: Part::Text,
-        why: "Go dials the machine itself, whose answer says nothing about the pod; ours asks nobody",
-    },
-    Allowed {
-        case: "host in brackets",
-        part: Part::Text,
-        why: "Go complains of the port, where the host is wrong",
-    },
+    Allowed::new(
+        "no address",
+        Part::Text,
+        "Go dials the machine itself, whose answer says nothing about the pod; ours asks nobody",
+    ),
+    Allowed::new(
+        "host in brackets",
+        Part::Text,
+        "Go complains of the port, where the host is wrong",
+    ),
 ];
 
 #[tokio::test]

@@ -48,12 +48,7 @@ fn a_leader_whose_loop_is_stuck_is_unhealthy(
 #[case::ours_tight(Config { renew_deadline: ms(14_000), ..ours("a") }, Duration::ZERO)]
 fn who_goes_on_trying_is_healthy(#[case] config: Config, #[case] tolerance: Duration) {
     let mut world = World::new(config);
-    world.outages = vec![Outage {
-        who: 0,
-        from: 5_000,
-        until: 600_000,
-        fate: Fate::Hangs,
-    }];
+    world.outages = vec![Outage::of(0, 5_000..600_000, Fate::Hangs)];
     let mut lost = false;
     for tenth in 0..6_000 {
         world.until(tenth * 100);
@@ -73,12 +68,7 @@ fn who_goes_on_trying_is_healthy(#[case] config: Config, #[case] tolerance: Dura
 #[case::ours(ours("a"), 14_000)]
 fn a_recovery_that_is_stuck_is_unhealthy(#[case] config: Config, #[case] lost: u64) {
     let mut world = World::new(config);
-    world.outages = vec![Outage {
-        who: 0,
-        from: 5_000,
-        until: 600_000,
-        fate: Fate::Hangs,
-    }];
+    world.outages = vec![Outage::of(0, 5_000..600_000, Fate::Hangs)];
     world.until(lost);
     let (last, _) = world
         .me()

@@ -69,12 +69,7 @@ fn a_deadline_that_passes_while_work_ends(
     #[case] release: &[&str],
 ) {
     let mut world = leading(drains_in, OnLoss::Recover);
-    world.outages = vec![Outage {
-        who: 0,
-        from: 5_000,
-        until: 16_000,
-        fate: Fate::Refused,
-    }];
+    world.outages = vec![Outage::of(0, 5_000..16_000, Fate::Refused)];
     world.send(Event::Cancel);
     world.until(16_500);
     assert_eq!(world.me().open_ms(), [(0, 14_000)]);
@@ -92,12 +87,7 @@ fn a_deadline_that_passes_while_work_ends(
 #[case(None, 31_000, false)]
 fn a_stop_while_lost(#[case] drains_in: Option<Duration>, #[case] at: u64, #[case] drained: bool) {
     let mut world = leading(drains_in, OnLoss::Recover);
-    world.outages = vec![Outage {
-        who: 0,
-        from: 5_000,
-        until: 16_000,
-        fate: Fate::Hangs,
-    }];
+    world.outages = vec![Outage::of(0, 5_000..16_000, Fate::Hangs)];
     world.until(15_999);
     assert!(matches!(world.me().machine.state(), State::Lost { .. }));
     world.at = after(16_000);
@@ -119,12 +109,7 @@ fn a_recovery_deadline_within_a_drain_is_not_waited_for() {
         ..ours("a")
     });
     world.me().drains_in = Some(ms(10_000));
-    world.outages = vec![Outage {
-        who: 0,
-        from: 5_000,
-        until: 90_000,
-        fate: Fate::Hangs,
-    }];
+    world.outages = vec![Outage::of(0, 5_000..90_000, Fate::Hangs)];
     world.until(16_000);
     world.send(Event::Cancel);
     // Lost at 14 s, so the deadline is at 17 s, and the work ends at 26 s.
@@ -270,12 +255,7 @@ fn a_stop_while_the_campaign_waits_for_the_work_waits_a_lease_duration() {
 fn a_stop_while_lost_is_not_undone_by_what_is_seen_then(#[case] stands: Option<Record>) {
     let mut world = leading(Some(ms(8_000)), OnLoss::Recover);
     world.me().watches = true;
-    world.outages = vec![Outage {
-        who: 0,
-        from: 5_000,
-        until: 17_000,
-        fate: Fate::Hangs,
-    }];
+    world.outages = vec![Outage::of(0, 5_000..17_000, Fate::Hangs)];
     world.until(16_000);
     world.send(Event::Cancel);
     world.until(17_500);

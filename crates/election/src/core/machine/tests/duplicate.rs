@@ -283,12 +283,9 @@ fn our_own_lost_writes_are_no_duplicates(#[case] fate: Fate, #[values(false, tru
     world.me().timeout = Some(ms(5_000));
     world.me().watches = watches;
     for turn in 1..20 {
-        world.outages.push(Outage {
-            who: 0,
-            from: turn * 10_000,
-            until: turn * 10_000 + 6_500,
-            fate,
-        });
+        world
+            .outages
+            .push(Outage::of(0, turn * 10_000..turn * 10_000 + 6_500, fate));
     }
     world.until(220_000);
     assert_eq!(world.me().stopped(), None);
@@ -349,12 +346,7 @@ fn the_first_of_many_lost_writes_is_ours() {
     });
     world.until(500);
     world.fates = [Fate::ReplyLost].into();
-    world.outages.push(Outage {
-        who: 0,
-        from: 1_100,
-        until: 45_500,
-        fate: Fate::Refused,
-    });
+    world.outages.push(Outage::of(0, 1_100..45_500, Fate::Refused));
     world.fates.push_back(Fate::Refused);
     world.until(60_000);
     assert_eq!(world.me().stopped(), None);

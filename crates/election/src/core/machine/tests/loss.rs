@@ -114,12 +114,7 @@ fn who_campaigns_on_follows_the_new_holder() {
 #[case::campaign(OnLoss::Campaign)]
 fn what_follows_the_deadline(#[case] on_loss: OnLoss) {
     let mut world = losing(on_loss, false);
-    world.outages = vec![Outage {
-        who: 0,
-        from: 5_000,
-        until: 20_000,
-        fate: Fate::Refused,
-    }];
+    world.outages = vec![Outage::of(0, 5_000..20_000, Fate::Refused)];
     world.until(40_000);
     let (token, loss) = (token(1, 0), Loss::Deadline);
     let states: Vec<(u64, State)> = world.me().states().into_iter().skip(1).collect();
@@ -152,12 +147,7 @@ fn a_recovery_deadline_ends_the_term(#[case] on_loss: OnLoss) {
         recovery_deadline: Some(ms(30_000)),
         ..ours("a")
     });
-    world.outages = vec![Outage {
-        who: 0,
-        from: 5_000,
-        until: 100_000,
-        fate: Fate::Refused,
-    }];
+    world.outages = vec![Outage::of(0, 5_000..100_000, Fate::Refused)];
     world.until(43_999);
     assert_eq!(world.me().count(&Action::Drain), 0);
     world.until(44_000);
@@ -193,12 +183,7 @@ fn the_expiry_is_counted_from_the_start_of_the_last_write() {
     world.until(5_000);
     assert_eq!(world.record().lease_duration_seconds, 15, "rounded up");
     assert_eq!(world.me().machine.expires_at(), Some(after(19_000)));
-    world.outages = vec![Outage {
-        who: 0,
-        from: 5_000,
-        until: 50_000,
-        fate: Fate::Hangs,
-    }];
+    world.outages = vec![Outage::of(0, 5_000..50_000, Fate::Hangs)];
     world.until(15_000);
     assert_eq!(world.me().machine.valid_until(), None);
     assert_eq!(

@@ -11,12 +11,7 @@ pub(super) const FOREVER: u64 = 100_000_000;
 pub(super) fn away(config: Config, until: u64, fate: Fate) -> World {
     let mut world = World::new(config);
     world.me().timeout = Some(ms(5_000));
-    world.outages = vec![Outage {
-        who: 0,
-        from: 5_000,
-        until,
-        fate,
-    }];
+    world.outages = vec![Outage::of(0, 5_000..until, fate)];
     world
 }
 
@@ -95,12 +90,7 @@ fn s4_three_cycles(
     world.me().timeout = Some(ms(5_000));
     for turn in 0..3 {
         let (from, until) = (5_000 + turn * 60_000, 25_000 + turn * 60_000);
-        world.outages.push(Outage {
-            who: 0,
-            from,
-            until,
-            fate: Fate::Hangs,
-        });
+        world.outages.push(Outage::of(0, from..until, Fate::Hangs));
     }
     world.until(180_000);
     assert_eq!(world.me().losses().len(), 3);
@@ -195,12 +185,7 @@ fn s8_cancelled_while_leading(
         ..config
     });
     world.me().timeout = Some(ms(5_000));
-    world.outages = vec![Outage {
-        who: 0,
-        from,
-        until: FOREVER,
-        fate: Fate::Hangs,
-    }];
+    world.outages = vec![Outage::of(0, from..FOREVER, Fate::Hangs)];
     world.until(cancelled_at);
     world.send(Event::Cancel);
     world.until(60_000);
@@ -301,12 +286,7 @@ fn s13_success_after_the_end(
         ..config
     };
     let mut world = away(config, 15_500, Fate::Hangs);
-    let slow = Outage {
-        who: 0,
-        from: 15_500,
-        until: FOREVER,
-        fate: Fate::SlowAnswer(ms(4_000)),
-    };
+    let slow = Outage::of(0, 15_500..FOREVER, Fate::SlowAnswer(ms(4_000)));
     world.outages.push(slow);
     if let Some(cancel) = cancel {
         world.until(cancel);

@@ -59,12 +59,7 @@ fn a_slow_renewal_moves_client_gos_next_one(
     #[case] proven: u64,
 ) {
     let mut world = World::new(config);
-    world.outages = vec![Outage {
-        who: 0,
-        from: 1_000,
-        until: 3_000,
-        fate: Fate::SlowAnswer(ms(1_500)),
-    }];
+    world.outages = vec![Outage::of(0, 1_000..3_000, Fate::SlowAnswer(ms(1_500)))];
     world.until(7_500);
     let writes: Vec<u64> = world
         .me()
@@ -82,12 +77,7 @@ fn a_slow_renewal_moves_client_gos_next_one(
 fn slow_answers_alone_do_not_cost_leadership() {
     let mut world = World::new(Config::new("a"));
     world.me().timeout = Some(ms(1_500));
-    world.outages = vec![Outage {
-        who: 0,
-        from: 0,
-        until: 600_000,
-        fate: Fate::SlowAnswer(ms(1_400)),
-    }];
+    world.outages = vec![Outage::of(0, 0..600_000, Fate::SlowAnswer(ms(1_400)))];
     world.until(60_000);
     assert_eq!(world.me().open().len(), 1);
     assert!(world.me().leads() && world.me().losses().is_empty());
@@ -106,12 +96,7 @@ fn a_leader_stops_at_the_deadline(
 ) {
     let mut world = World::new(config);
     world.me().timeout = timeout;
-    world.outages = vec![Outage {
-        who: 0,
-        from: 5_000,
-        until: 100_000,
-        fate,
-    }];
+    world.outages = vec![Outage::of(0, 5_000..100_000, fate)];
     world.until(lost - 1);
     assert!(world.me().leads());
     world.until(lost);
@@ -290,12 +275,7 @@ fn what_was_created_and_then_read(#[case] compat: Compat, #[case] changed: u64) 
         ..Config::new("a")
     });
     world.until(100);
-    world.outages = vec![Outage {
-        who: 0,
-        from: 100,
-        until: 60_000,
-        fate: Fate::Hangs,
-    }];
+    world.outages = vec![Outage::of(0, 100..60_000, Fate::Hangs)];
     let fates = [Fate::Refused, Fate::Served, Fate::Hangs];
     world.fates = fates.into();
     world.until(300);

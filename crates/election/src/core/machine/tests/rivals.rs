@@ -52,12 +52,7 @@ fn s16_the_partition_heals_in_time(
     #[values(false, true)] watches: bool,
 ) {
     let mut world = rivals(config, random, watches);
-    world.outages = vec![Outage {
-        who: 0,
-        from: 5_000,
-        until: 15_000,
-        fate: Fate::Hangs,
-    }];
+    world.outages = vec![Outage::of(0, 5_000..15_000, Fate::Hangs)];
     world.until(120_000);
     assert!(world.candidates[1].open().is_empty());
     assert_eq!(
@@ -77,12 +72,7 @@ fn s16_the_partition_outlasts_the_lease(
     #[values(false, true)] watches: bool,
 ) {
     let mut world = rivals(config, random, watches);
-    world.outages = vec![Outage {
-        who: 0,
-        from: 5_000,
-        until: 60_000,
-        fate: Fate::Hangs,
-    }];
+    world.outages = vec![Outage::of(0, 5_000..60_000, Fate::Hangs)];
     world.until(120_000);
     let (taken, _) = world.candidates[1].open_ms()[0];
     assert!((19_000..=27_900).contains(&taken), "{taken}");
@@ -126,18 +116,8 @@ fn s19_closed_until_taken(#[case] config: Config, #[case] taken: u64) {
 fn slow_answers_let_two_of_client_gos_lead_at_once(#[case] config: Rules, #[case] both: bool) {
     let mut world = rivals(config, 0.0, true);
     world.outages = vec![
-        Outage {
-            who: 0,
-            from: 4_000,
-            until: 4_001,
-            fate: Fate::SlowAnswer(ms(4_900)),
-        },
-        Outage {
-            who: 0,
-            from: 4_001,
-            until: 60_000,
-            fate: Fate::Hangs,
-        },
+        Outage::of(0, 4_000..4_001, Fate::SlowAnswer(ms(4_900))),
+        Outage::of(0, 4_001..60_000, Fate::Hangs),
     ];
     world.until(120_000);
     // The leader stops at 4 + 4.9 + 2 + 10 s; its rival looks at 20 s, and could have from 19 s on.
@@ -209,12 +189,7 @@ fn one_of_two_gets_a_free_lock(
     world.add(config("b"));
     world.outages = vec![0, 1]
         .into_iter()
-        .map(|who| Outage {
-            who,
-            from: 0,
-            until: 30_000,
-            fate,
-        })
+        .map(|who| Outage::of(who, 0..30_000, fate))
         .collect();
     if let Some(record) = stands {
         world.put(record);

@@ -2,6 +2,7 @@
 
 use super::*;
 use std::collections::VecDeque;
+use std::ops::Range;
 
 const WALL: i64 = 1_790_000_000;
 
@@ -65,6 +66,17 @@ pub(super) struct Outage {
     pub(super) from: u64,
     pub(super) until: u64,
     pub(super) fate: Fate,
+}
+
+impl Outage {
+    pub(super) fn of(who: usize, time: Range<u64>, fate: Fate) -> Self {
+        Self {
+            who,
+            from: time.start,
+            until: time.end,
+            fate,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -166,96 +166,28 @@ const LIMIT: &str =
 const LENGTH: &str = "the parser keeps no text of a length that it refuses";
 
 const ALLOWED: &[Allowed] = &[
-    Allowed {
-        case: "status 000",
-        part: Part::Text,
-        why: PARSER,
-    },
-    Allowed {
-        case: "HTTP/9.9",
-        part: Part::Verdict,
-        why: PARSER,
-    },
-    Allowed {
-        case: "HTTP/9.9",
-        part: Part::Text,
-        why: PARSER,
-    },
-    Allowed {
-        case: "HTTP/2.0 in the clear",
-        part: Part::Verdict,
-        why: PARSER,
-    },
-    Allowed {
-        case: "HTTP/2.0 in the clear",
-        part: Part::Text,
-        why: PARSER,
-    },
-    Allowed {
-        case: "empty line first",
-        part: Part::Verdict,
-        why: PARSER,
-    },
-    Allowed {
-        case: "empty line first",
-        part: Part::Text,
-        why: PARSER,
-    },
-    Allowed {
-        case: "bad length",
-        part: Part::Text,
-        why: LENGTH,
-    },
-    Allowed {
-        case: "negative length",
-        part: Part::Text,
-        why: LENGTH,
-    },
-    Allowed {
-        case: "empty length",
-        part: Part::Text,
-        why: LENGTH,
-    },
-    Allowed {
-        case: "huge length",
-        part: Part::Text,
-        why: LENGTH,
-    },
-    Allowed {
-        case: "two lengths",
-        part: Part::Text,
-        why: LENGTH,
-    },
-    Allowed {
-        case: "cut within a character",
-        part: Part::Text,
-        why: "half a character is left out; Go's JSON makes a replacement of it",
-    },
-    Allowed {
-        case: "header of 1 MiB",
-        part: Part::Verdict,
-        why: LIMIT,
-    },
-    Allowed {
-        case: "header of 1 MiB",
-        part: Part::Text,
-        why: LIMIT,
-    },
-    Allowed {
-        case: "5000 headers",
-        part: Part::Verdict,
-        why: LIMIT,
-    },
-    Allowed {
-        case: "5000 headers",
-        part: Part::Text,
-        why: LIMIT,
-    },
-    Allowed {
-        case: "header of 11 MiB",
-        part: Part::Text,
-        why: LIMIT,
-    },
+    Allowed::new("status 000", Part::Text, PARSER),
+    Allowed::new("HTTP/9.9", Part::Verdict, PARSER),
+    Allowed::new("HTTP/9.9", Part::Text, PARSER),
+    Allowed::new("HTTP/2.0 in the clear", Part::Verdict, PARSER),
+    Allowed::new("HTTP/2.0 in the clear", Part::Text, PARSER),
+    Allowed::new("empty line first", Part::Verdict, PARSER),
+    Allowed::new("empty line first", Part::Text, PARSER),
+    Allowed::new("bad length", Part::Text, LENGTH),
+    Allowed::new("negative length", Part::Text, LENGTH),
+    Allowed::new("empty length", Part::Text, LENGTH),
+    Allowed::new("huge length", Part::Text, LENGTH),
+    Allowed::new("two lengths", Part::Text, LENGTH),
+    Allowed::new(
+        "cut within a character",
+        Part::Text,
+        "half a character is left out; Go's JSON makes a replacement of it",
+    ),
+    Allowed::new("header of 1 MiB", Part::Verdict, LIMIT),
+    Allowed::new("header of 1 MiB", Part::Text, LIMIT),
+    Allowed::new("5000 headers", Part::Verdict, LIMIT),
+    Allowed::new("5000 headers", Part::Text, LIMIT),
+    Allowed::new("header of 11 MiB", Part::Text, LIMIT),
 ];
 
 #[tokio::test]

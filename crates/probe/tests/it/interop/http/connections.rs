@@ -106,11 +106,11 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-const ALLOWED: &[Allowed] = &[Allowed {
-    case: "no address",
-    part: Part::Text,
-    why: "Go dials the machine itself, whose answer says nothing about the pod; ours asks nobody",
-}];
+const ALLOWED: &[Allowed] = &[Allowed::new(
+    "no address",
+    Part::Text,
+    "Go dials the machine itself, whose answer says nothing about the pod; ours asks nobody",
+)];
 
 #[tokio::test]
 async fn http_connections_end_as_with_the_kubelet() {

@@ -151,11 +151,11 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-const ALLOWED: &[Allowed] = &[Allowed {
-    case: "location \"http://user:pw@127.0.0.1:{1}/\"",
-    part: Part::Request,
-    why: "credentials in a path or a location are not sent: headers are the place for them",
-}];
+const ALLOWED: &[Allowed] = &[Allowed::new(
+    "location \"http://user:pw@127.0.0.1:{1}/\"",
+    Part::Request,
+    "credentials in a path or a location are not sent: headers are the place for them",
+)];
 
 #[tokio::test]
 async fn redirects_are_followed_as_by_the_kubelet() {

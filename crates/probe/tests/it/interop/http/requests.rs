@@ -127,31 +127,31 @@ fn cases() -> Vec<Case> {
 }
 
 const ALLOWED: &[Allowed] = &[
-    Allowed {
-        case: "headers: host beyond ASCII",
-        part: Part::Request,
-        why: "such a host is left out instead of put into punycode; a manifest can say that itself",
-    },
-    Allowed {
-        case: "path \"/a?b c\"",
-        part: Part::Request,
-        why: "Go sends the query as it is written, and so what is no request line; ours escapes it",
-    },
-    Allowed {
-        case: "path \"/a?é\"",
-        part: Part::Request,
-        why: "Go sends the query as it is written, and so what is no request line; ours escapes it",
-    },
-    Allowed {
-        case: "path \"/a?\\\"<>\\\\^`{|}\"",
-        part: Part::Request,
-        why: "Go sends the query as it is written, and so what is no request line; ours escapes it",
-    },
-    Allowed {
-        case: "path \"//user:pw@host/x\"",
-        part: Part::Request,
-        why: "credentials in a path or a location are not sent: headers are the place for them",
-    },
+    Allowed::new(
+        "headers: host beyond ASCII",
+        Part::Request,
+        "such a host is left out instead of put into punycode; a manifest can say that itself",
+    ),
+    Allowed::new(
+        "path \"/a?b c\"",
+        Part::Request,
+        "Go sends the query as it is written, and so what is no request line; ours escapes it",
+    ),
+    Allowed::new(
+        "path \"/a?é\"",
+        Part::Request,
+        "Go sends the query as it is written, and so what is no request line; ours escapes it",
+    ),
+    Allowed::new(
+        "path \"/a?\\\"<>\\\\^`{|}\"",
+        Part::Request,
+        "Go sends the query as it is written, and so what is no request line; ours escapes it",
+    ),
+    Allowed::new(
+        "path \"//user:pw@host/x\"",
+        Part::Request,
+        "credentials in a path or a location are not sent: headers are the place for them",
+    ),
 ];
 
 #[tokio::test]

@@ -95,11 +95,11 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-const ALLOWED: &[Allowed] = &[Allowed {
-    case: "https to little garbage",
-    part: Part::Text,
-    why: "the first byte is enough to know that it is no TLS; Go waits for five",
-}];
+const ALLOWED: &[Allowed] = &[Allowed::new(
+    "https to little garbage",
+    Part::Text,
+    "the first byte is enough to know that it is no TLS; Go waits for five",
+)];
 
 #[tokio::test]
 async fn https_ends_as_with_the_kubelet() {
