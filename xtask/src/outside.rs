@@ -197,7 +197,7 @@ fn set_up(
         let short = name.strip_prefix("evenkeel-").unwrap_or(name);
         let folder = folder.display();
         manifest = manifest.replace(&format!("\"../../../crates/{short}\""), &format!("\"{folder}\""));
-        patches.extend([name, " = { path = \"", &folder.display().to_string(), "\" }\n"]);
+        patches.extend([name, " = { path = \"", &folder.to_string(), "\" }\n"]);
     }
     std::fs::write(to.join("Cargo.toml"), format!("{manifest}{patches}\n{profiles}"))?;
     std::fs::write(to.join("Cargo.lock"), lock)
