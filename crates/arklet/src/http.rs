@@ -16,11 +16,10 @@ use crate::help::Offer;
 use crate::outcome::{BatchOutcome, Outcome};
 use crate::read;
 use crate::traced::traced;
-use crate::tunnel::{Base, ErrorKind, Tunnel, TunnelError, answered};
+use crate::tunnel::{Answer, Base, ErrorKind, Tunnel, TunnelError, answered};
 use bytes::Bytes;
 use exchange::{Fault, Limits};
 use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use std::time::Duration;
 
 /// Most bytes that arklet's server takes (Netty's aggregator).
@@ -174,7 +173,7 @@ impl HttpTunnel {
 }
 
 impl Tunnel for HttpTunnel {
-    fn health<'a>(&'a self, base: &'a Base) -> BoxFuture<'a, Result<Health, TunnelError>> {
+    fn health<'a>(&'a self, base: &'a Base) -> Answer<'a, Health> {
         async move {
             let request = Request::Health(HealthQuery::default());
             let envelope = self.call(base, &request, self.options.query).await?;
@@ -187,24 +186,16 @@ impl Tunnel for HttpTunnel {
         .boxed()
     }
 
-    fn modules<'a>(&'a self, base: &'a Base) -> BoxFuture<'a, Result<ModuleList, TunnelError>> {
+    fn modules<'a>(&'a self, base: &'a Base) -> Answer<'a, ModuleList> {
         async move { self.query(base, &Request::Modules, ModuleList::read).await }.boxed()
     }
 
     /// Asynchronous on the wire: the base stays responsive, and a lost answer can be asked for again.
-    fn install<'a>(
-        &'a self,
-        base: &'a Base,
-        install: &'a Install,
-    ) -> BoxFuture<'a, Result<Outcome, TunnelError>> {
+    fn install<'a>(&'a self, base: &'a Base, install: &'a Install) -> Answer<'a, Outcome> {
         self.install_and_watch(base, install).boxed()
     }
 
-    fn uninstall<'a>(
-        &'a self,
-        base: &'a Base,
-        module: &'a ModuleId,
-    ) -> BoxFuture<'a, Result<Outcome, TunnelError>> {
+    fn uninstall<'a>(&'a self, base: &'a Base, module: &'a ModuleId) -> Answer<'a, Outcome> {
         async move {
             let request = Request::Uninstall(module);
             let envelope = self.call(base, &request, self.options.uninstall).await?;
@@ -213,11 +204,7 @@ impl Tunnel for HttpTunnel {
         .boxed()
     }
 
-    fn switch<'a>(
-        &'a self,
-        base: &'a Base,
-        module: &'a ModuleId,
-    ) -> BoxFuture<'a, Result<Outcome, TunnelError>> {
+    fn switch<'a>(&'a self, base: &'a Base, module: &'a ModuleId) -> Answer<'a, Outcome> {
         async move {
             let request = Request::Switch(module);
             let envelope = self.call(base, &request, self.options.uninstall).await?;
@@ -226,11 +213,7 @@ impl Tunnel for HttpTunnel {
         .boxed()
     }
 
-    fn batch<'a>(
-        &'a self,
-        base: &'a Base,
-        installs: &'a [Install],
-    ) -> BoxFuture<'a, Result<BatchOutcome, TunnelError>> {
+    fn batch<'a>(&'a self, base: &'a Base, installs: &'a [Install]) -> Answer<'a, BatchOutcome> {
         async move {
             let envelope = self
                 .call(base, &Request::Batch(installs), self.options.batch)

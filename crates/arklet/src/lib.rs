@@ -67,4 +67,4 @@ pub use http::HttpTunnel;
 #[cfg(feature = "mqtt")]
 pub use mqtt::MqttTunnel;
 pub use outcome::{BatchOutcome, Failure, Outcome};
-pub use tunnel::{Base, ErrorKind, Tunnel, TunnelError};
+pub use tunnel::{Answer, Base, ErrorKind, Tunnel, TunnelError};

@@ -24,9 +24,8 @@ use crate::health::Health;
 use crate::heartbeat::{Heartbeat, Metadata};
 use crate::outcome::{BatchOutcome, Outcome};
 use crate::traced::traced;
-use crate::tunnel::{Base, ErrorKind, Tunnel, TunnelError, answered};
+use crate::tunnel::{Answer, Base, ErrorKind, Tunnel, TunnelError, answered};
 use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use link::Shared;
 use rumqttc::PublishOptions;
 use serde_json::Value;
@@ -239,7 +238,7 @@ struct Call {
 
 impl Tunnel for MqttTunnel {
     /// A base that cannot measure itself publishes nothing, which ends as [`ErrorKind::Silent`].
-    fn health<'a>(&'a self, base: &'a Base) -> BoxFuture<'a, Result<Health, TunnelError>> {
+    fn health<'a>(&'a self, base: &'a Base) -> Answer<'a, Health> {
         async move {
             let call = Call {
                 command: Command::Health,
@@ -254,7 +253,7 @@ impl Tunnel for MqttTunnel {
     }
 
     /// Of each module the latest record alone.
-    fn modules<'a>(&'a self, base: &'a Base) -> BoxFuture<'a, Result<ModuleList, TunnelError>> {
+    fn modules<'a>(&'a self, base: &'a Base) -> Answer<'a, ModuleList> {
         async move {
             let call = Call {
                 command: Command::QueryAllBiz,
@@ -267,11 +266,7 @@ impl Tunnel for MqttTunnel {
         .boxed()
     }
 
-    fn install<'a>(
-        &'a self,
-        base: &'a Base,
-        install: &'a Install,
-    ) -> BoxFuture<'a, Result<Outcome, TunnelError>> {
+    fn install<'a>(&'a self, base: &'a Base, install: &'a Install) -> Answer<'a, Outcome> {
         async move {
             let Some(id) = &install.id else {
                 let anonymous = ErrorKind::Invalid(InvalidRequest::Anonymous);
@@ -287,11 +282,7 @@ impl Tunnel for MqttTunnel {
         .boxed()
     }
 
-    fn uninstall<'a>(
-        &'a self,
-        base: &'a Base,
-        module: &'a ModuleId,
-    ) -> BoxFuture<'a, Result<Outcome, TunnelError>> {
+    fn uninstall<'a>(&'a self, base: &'a Base, module: &'a ModuleId) -> Answer<'a, Outcome> {
         async move {
             let request = Request::Uninstall(module);
             self.operation(base, &request, module, self.shared.options.uninstall)
@@ -301,11 +292,7 @@ impl Tunnel for MqttTunnel {
     }
 
     /// Bases have no such command over MQTT.
-    fn switch<'a>(
-        &'a self,
-        base: &'a Base,
-        _module: &'a ModuleId,
-    ) -> BoxFuture<'a, Result<Outcome, TunnelError>> {
+    fn switch<'a>(&'a self, base: &'a Base, _module: &'a ModuleId) -> Answer<'a, Outcome> {
         async move {
             let unsupported = ErrorKind::Unsupported { over: "MQTT" };
             Err(base.error(Command::SwitchBiz, unsupported))
@@ -314,11 +301,7 @@ impl Tunnel for MqttTunnel {
     }
 
     /// The baseline: an array, which the base installs as a batch.
-    fn batch<'a>(
-        &'a self,
-        base: &'a Base,
-        installs: &'a [Install],
-    ) -> BoxFuture<'a, Result<BatchOutcome, TunnelError>> {
+    fn batch<'a>(&'a self, base: &'a Base, installs: &'a [Install]) -> Answer<'a, BatchOutcome> {
         async move {
             base.check(&Request::Batch(installs))?;
             let list = installs.iter().map(|install| Value::Object(install.body()));

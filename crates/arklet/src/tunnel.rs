@@ -12,6 +12,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+/// A call under way: it ends with what the base has answered, or with why there is no outcome.
+pub type Answer<'a, T> = BoxFuture<'a, Result<T, TunnelError>>;
+
 /// A way to call bases. Every call has a deadline of its own; dropping a call's future gives up the waiting,
 /// not what the base does.
 ///
@@ -20,39 +23,23 @@ use std::time::Duration;
 pub trait Tunnel: Send + Sync + 'static {
     /// Reads the health of a base. A base over HTTP that is busy with installing may be slow to answer and is
     /// not dead for that.
-    fn health<'a>(&'a self, base: &'a Base) -> BoxFuture<'a, Result<Health, TunnelError>>;
+    fn health<'a>(&'a self, base: &'a Base) -> Answer<'a, Health>;
 
     /// Lists the modules, without the base's own biz.
-    fn modules<'a>(&'a self, base: &'a Base) -> BoxFuture<'a, Result<ModuleList, TunnelError>>;
+    fn modules<'a>(&'a self, base: &'a Base) -> Answer<'a, ModuleList>;
 
     /// Installs a module; returns when its `main` has returned, or it failed.
-    fn install<'a>(
-        &'a self,
-        base: &'a Base,
-        install: &'a Install,
-    ) -> BoxFuture<'a, Result<Outcome, TunnelError>>;
+    fn install<'a>(&'a self, base: &'a Base, install: &'a Install) -> Answer<'a, Outcome>;
 
     /// Removes a module.
-    fn uninstall<'a>(
-        &'a self,
-        base: &'a Base,
-        module: &'a ModuleId,
-    ) -> BoxFuture<'a, Result<Outcome, TunnelError>>;
+    fn uninstall<'a>(&'a self, base: &'a Base, module: &'a ModuleId) -> Answer<'a, Outcome>;
 
     /// Makes a deactivated version the one that serves. Over HTTP alone.
-    fn switch<'a>(
-        &'a self,
-        base: &'a Base,
-        module: &'a ModuleId,
-    ) -> BoxFuture<'a, Result<Outcome, TunnelError>>;
+    fn switch<'a>(&'a self, base: &'a Base, module: &'a ModuleId) -> Answer<'a, Outcome>;
 
     /// Installs several modules by their manifests' priority; over MQTT this is the baseline. One batch at a
     /// time per base.
-    fn batch<'a>(
-        &'a self,
-        base: &'a Base,
-        installs: &'a [Install],
-    ) -> BoxFuture<'a, Result<BatchOutcome, TunnelError>>;
+    fn batch<'a>(&'a self, base: &'a Base, installs: &'a [Install]) -> Answer<'a, BatchOutcome>;
 }
 
 /// A base and how it is reached.

@@ -4,9 +4,9 @@ use crate::discovery::{Census, Discovery};
 use evenkeel_api::names::koupleless::metrics as names;
 use evenkeel_arklet::health::Health;
 use evenkeel_arklet::{
-    Base, BatchOutcome, Command, ErrorKind, Install, ModuleId, ModuleList, Outcome, Tunnel, TunnelError,
+    Answer, Base, BatchOutcome, Command, ErrorKind, Install, ModuleId, ModuleList, Outcome, Tunnel,
+    TunnelError,
 };
-use futures::future::BoxFuture;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeLabelValue, EncodeMetric as _};
 use prometheus_client::metrics::counter::Counter;
@@ -117,48 +117,32 @@ fn is_done(outcome: &Outcome) -> bool {
 }
 
 impl Tunnel for Counted {
-    fn health<'a>(&'a self, base: &'a Base) -> BoxFuture<'a, Result<Health, TunnelError>> {
+    fn health<'a>(&'a self, base: &'a Base) -> Answer<'a, Health> {
         let call = self.inner.health(base);
         Box::pin(self.metrics.count(Command::Health, |_| true, call))
     }
 
-    fn modules<'a>(&'a self, base: &'a Base) -> BoxFuture<'a, Result<ModuleList, TunnelError>> {
+    fn modules<'a>(&'a self, base: &'a Base) -> Answer<'a, ModuleList> {
         let call = self.inner.modules(base);
         Box::pin(self.metrics.count(Command::QueryAllBiz, |_| true, call))
     }
 
-    fn install<'a>(
-        &'a self,
-        base: &'a Base,
-        install: &'a Install,
-    ) -> BoxFuture<'a, Result<Outcome, TunnelError>> {
+    fn install<'a>(&'a self, base: &'a Base, install: &'a Install) -> Answer<'a, Outcome> {
         let call = self.inner.install(base, install);
         Box::pin(self.metrics.count(Command::InstallBiz, is_done, call))
     }
 
-    fn uninstall<'a>(
-        &'a self,
-        base: &'a Base,
-        module: &'a ModuleId,
-    ) -> BoxFuture<'a, Result<Outcome, TunnelError>> {
+    fn uninstall<'a>(&'a self, base: &'a Base, module: &'a ModuleId) -> Answer<'a, Outcome> {
         let call = self.inner.uninstall(base, module);
         Box::pin(self.metrics.count(Command::UninstallBiz, Outcome::is_gone, call))
     }
 
-    fn switch<'a>(
-        &'a self,
-        base: &'a Base,
-        module: &'a ModuleId,
-    ) -> BoxFuture<'a, Result<Outcome, TunnelError>> {
+    fn switch<'a>(&'a self, base: &'a Base, module: &'a ModuleId) -> Answer<'a, Outcome> {
         let call = self.inner.switch(base, module);
         Box::pin(self.metrics.count(Command::SwitchBiz, is_done, call))
     }
 
-    fn batch<'a>(
-        &'a self,
-        base: &'a Base,
-        installs: &'a [Install],
-    ) -> BoxFuture<'a, Result<BatchOutcome, TunnelError>> {
+    fn batch<'a>(&'a self, base: &'a Base, installs: &'a [Install]) -> Answer<'a, BatchOutcome> {
         let call = self.inner.batch(base, installs);
         let is_done = |batch: &BatchOutcome| is_done(&batch.overall);
         Box::pin(self.metrics.count(Command::BatchInstallBiz, is_done, call))

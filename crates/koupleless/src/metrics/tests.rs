@@ -16,33 +16,29 @@ fn unsupported(base: &Base, command: Command) -> TunnelError {
 }
 
 impl Tunnel for Fixed {
-    fn health<'a>(&'a self, base: &'a Base) -> BoxFuture<'a, Result<Health, TunnelError>> {
+    fn health<'a>(&'a self, base: &'a Base) -> Answer<'a, Health> {
         async { Err(unsupported(base, Command::Health)) }.boxed()
     }
 
-    fn modules<'a>(&'a self, _: &'a Base) -> BoxFuture<'a, Result<ModuleList, TunnelError>> {
+    fn modules<'a>(&'a self, _: &'a Base) -> Answer<'a, ModuleList> {
         async { Ok(ModuleList::default()) }.boxed()
     }
 
-    fn install<'a>(&'a self, _: &'a Base, _: &'a Install) -> BoxFuture<'a, Result<Outcome, TunnelError>> {
+    fn install<'a>(&'a self, _: &'a Base, _: &'a Install) -> Answer<'a, Outcome> {
         let message = "it is there".to_owned();
         async { Ok(Outcome::Repeat { message }) }.boxed()
     }
 
-    fn uninstall<'a>(&'a self, _: &'a Base, _: &'a ModuleId) -> BoxFuture<'a, Result<Outcome, TunnelError>> {
+    fn uninstall<'a>(&'a self, _: &'a Base, _: &'a ModuleId) -> Answer<'a, Outcome> {
         let message = "it is not there".to_owned();
         async { Ok(Outcome::NotFound { message }) }.boxed()
     }
 
-    fn switch<'a>(&'a self, base: &'a Base, _: &'a ModuleId) -> BoxFuture<'a, Result<Outcome, TunnelError>> {
+    fn switch<'a>(&'a self, base: &'a Base, _: &'a ModuleId) -> Answer<'a, Outcome> {
         async { Err(unsupported(base, Command::SwitchBiz)) }.boxed()
     }
 
-    fn batch<'a>(
-        &'a self,
-        base: &'a Base,
-        _: &'a [Install],
-    ) -> BoxFuture<'a, Result<BatchOutcome, TunnelError>> {
+    fn batch<'a>(&'a self, base: &'a Base, _: &'a [Install]) -> Answer<'a, BatchOutcome> {
         async { Err(unsupported(base, Command::BatchInstallBiz)) }.boxed()
     }
 }
