@@ -5,6 +5,9 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
 use std::sync::Arc;
 
+/// A call to who runs the pods: it ends with the result, or with why there is none.
+pub type Served<'a, T> = BoxFuture<'a, Result<T, Fault>>;
+
 /// Whoever runs the pods of one node or of many. A call that fails, hangs or panics is an answer to its client, and harms
 /// nobody else; calls end with the [`Term`](crate::Term) of the node.
 pub trait Backend: Send + Sync + 'static {
@@ -12,7 +15,7 @@ pub trait Backend: Send + Sync + 'static {
     fn pods<'a>(&'a self, node: &'a str) -> BoxFuture<'a, Vec<Arc<Pod>>>;
 
     /// A container's newest instance, or the one before it.
-    fn container<'a>(&'a self, wanted: &'a Wanted) -> BoxFuture<'a, Result<(PodId, ContainerId), Fault>>;
+    fn container<'a>(&'a self, wanted: &'a Wanted) -> Served<'a, (PodId, ContainerId)>;
 
     /// A pod by name, and by UID where the request names one.
     fn pod<'a>(
@@ -21,13 +24,13 @@ pub trait Backend: Send + Sync + 'static {
         namespace: &'a str,
         name: &'a str,
         uid: Option<&'a str>,
-    ) -> BoxFuture<'a, Result<(PodId, Arc<Pod>), Fault>>;
+    ) -> Served<'a, (PodId, Arc<Pod>)>;
 
     /// Why a node is not healthy; `None` if it is.
     fn ill(&self, node: &str) -> Option<String>;
 
     /// All pods that exist on a node, known to the API server or not.
-    fn list<'a>(&'a self, node: &'a str) -> BoxFuture<'a, Result<Vec<PodId>, Fault>>;
+    fn list<'a>(&'a self, node: &'a str) -> Served<'a, Vec<PodId>>;
 
     /// Output of a container.
     fn logs<'a>(
@@ -35,7 +38,7 @@ pub trait Backend: Send + Sync + 'static {
         pod: &'a PodId,
         container: &'a ContainerId,
         options: &'a LogOptions,
-    ) -> BoxFuture<'a, Result<LogStream, Fault>>;
+    ) -> Served<'a, LogStream>;
 
     /// Runs a command in a container until it ends, and returns its exit code; dropping the future ends it.
     fn exec<'a>(
@@ -44,22 +47,16 @@ pub trait Backend: Send + Sync + 'static {
         container: &'a ContainerId,
         command: &'a [String],
         io: ExecIo,
-    ) -> BoxFuture<'a, Result<i32, Fault>>;
+    ) -> Served<'a, i32>;
 
     /// Joins streams with a container's main process until it ends; dropping the future detaches.
-    fn attach<'a>(
-        &'a self,
-        pod: &'a PodId,
-        container: &'a ContainerId,
-        io: ExecIo,
-    ) -> BoxFuture<'a, Result<i32, Fault>>;
+    fn attach<'a>(&'a self, pod: &'a PodId, container: &'a ContainerId, io: ExecIo) -> Served<'a, i32>;
 
     /// Opens a connection to a port of the pod.
-    fn port_forward<'a>(&'a self, pod: &'a PodId, port: u16)
-    -> BoxFuture<'a, Result<Box<dyn Duplex>, Fault>>;
+    fn port_forward<'a>(&'a self, pod: &'a PodId, port: u16) -> Served<'a, Box<dyn Duplex>>;
 
     /// What a node and its pods use.
-    fn stats<'a>(&'a self, node: &'a str) -> BoxFuture<'a, Result<NodeStats, Fault>>;
+    fn stats<'a>(&'a self, node: &'a str) -> Served<'a, NodeStats>;
 }
 
 /// A container that a request is about.

@@ -2,7 +2,7 @@
 
 use super::{
     Backend, ContainerId, ContainerStats, Duplex, ExecIo, Fault, FaultKind, LogOptions, LogStream, Node,
-    NodeStats, PodId, PodStats, Settings, Term, Wanted, routes,
+    NodeStats, PodId, PodStats, Served, Settings, Term, Wanted, routes,
 };
 use axum::Router;
 use axum::body::Body;
@@ -129,7 +129,7 @@ impl Backend for Fake {
         Box::pin(ready(vec![Arc::new(Self::pod())]))
     }
 
-    fn container<'a>(&'a self, wanted: &'a Wanted) -> BoxFuture<'a, Result<(PodId, ContainerId), Fault>> {
+    fn container<'a>(&'a self, wanted: &'a Wanted) -> Served<'a, (PodId, ContainerId)> {
         let this = wanted.uid.as_deref().is_none_or(|uid| uid == "u");
         let found = if wanted.container == "c" && this {
             let id = if wanted.previous { "fake://c0" } else { "fake://c1" };
@@ -146,7 +146,7 @@ impl Backend for Fake {
         namespace: &'a str,
         name: &'a str,
         _: Option<&'a str>,
-    ) -> BoxFuture<'a, Result<(PodId, Arc<Pod>), Fault>> {
+    ) -> Served<'a, (PodId, Arc<Pod>)> {
         let known = (node, namespace, name) == ("n", "default", "web");
         let found = known.then(|| (Self::id(), Arc::new(Self::pod())));
         Box::pin(ready(found.ok_or_else(|| missing("no such pod"))))
@@ -161,7 +161,7 @@ impl Backend for Fake {
         _: &'a PodId,
         container: &'a ContainerId,
         options: &'a LogOptions,
-    ) -> BoxFuture<'a, Result<LogStream, Fault>> {
+    ) -> Served<'a, LogStream> {
         self.asked
             .lock()
             .unwrap()
@@ -187,7 +187,7 @@ impl Backend for Fake {
         _: &'a ContainerId,
         command: &'a [String],
         mut io: ExecIo,
-    ) -> BoxFuture<'a, Result<i32, Fault>> {
+    ) -> Served<'a, i32> {
         Box::pin(async move {
             self.lasts(()).await?;
             let code = i32::from(command[0] == "false");
@@ -198,22 +198,17 @@ impl Backend for Fake {
         })
     }
 
-    fn attach<'a>(
-        &'a self,
-        _: &'a PodId,
-        _: &'a ContainerId,
-        _: ExecIo,
-    ) -> BoxFuture<'a, Result<i32, Fault>> {
+    fn attach<'a>(&'a self, _: &'a PodId, _: &'a ContainerId, _: ExecIo) -> Served<'a, i32> {
         Box::pin(self.lasts(0))
     }
 
-    fn port_forward<'a>(&'a self, _: &'a PodId, _: u16) -> BoxFuture<'a, Result<Box<dyn Duplex>, Fault>> {
+    fn port_forward<'a>(&'a self, _: &'a PodId, _: u16) -> Served<'a, Box<dyn Duplex>> {
         let (near, _) = tokio::io::duplex(64);
         let near: Box<dyn Duplex> = Box::new(near);
         Box::pin(self.lasts(near))
     }
 
-    fn stats<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<NodeStats, Fault>> {
+    fn stats<'a>(&'a self, _: &'a str) -> Served<'a, NodeStats> {
         let at = |text: &str| text.parse().unwrap();
         let container = |name: &str, cpu_nanoseconds| ContainerStats {
             name: name.to_owned(),
@@ -238,7 +233,7 @@ impl Backend for Fake {
         Box::pin(self.lasts(stats))
     }
 
-    fn list<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<PodId>, Fault>> {
+    fn list<'a>(&'a self, _: &'a str) -> Served<'a, Vec<PodId>> {
         let stray = PodId {
             uid: "x".into(),
             name: "stray".into(),

@@ -75,7 +75,7 @@ mod term;
 pub mod tls;
 mod usage;
 
-pub use backend::{Backend, Wanted};
+pub use backend::{Backend, Served, Wanted};
 pub use fault::{Fault, FaultKind};
 pub use id::{ContainerId, PodId};
 pub use io::{Duplex, ExecIo, LogOptions, LogStream, Streams, TerminalSize};

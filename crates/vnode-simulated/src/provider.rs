@@ -4,7 +4,8 @@ use super::{Simulated, identity, plan};
 use evenkeel_probe::core::{Attempt, Outcome};
 use evenkeel_vnode::provider::{
     ContainerId, Duplex, ExecIo, Exit, Fault, FaultKind, Host, LogOptions, LogStream, NodeHealth, NodeStats,
-    NodeTemplate, PodId, PodRequest, PodState, Provider, Refusal, Runtime, Sandbox, StartRequest, Started,
+    NodeTemplate, PodId, PodRequest, PodState, Provider, Refusal, Runtime, Sandbox, Served, StartRequest,
+    Started,
 };
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
@@ -57,7 +58,7 @@ impl Provider for Simulated {
         template
     }
 
-    fn ping<'a>(&'a self, node: &'a str) -> BoxFuture<'a, Result<NodeHealth, Fault>> {
+    fn ping<'a>(&'a self, node: &'a str) -> Served<'a, NodeHealth> {
         Box::pin(async move {
             let now = self.0.now();
             let mut table = self.0.table();
@@ -72,7 +73,7 @@ impl Provider for Simulated {
         plan::admit(pod)
     }
 
-    fn list<'a>(&'a self, node: &'a str) -> BoxFuture<'a, Result<Vec<PodId>, Fault>> {
+    fn list<'a>(&'a self, node: &'a str) -> Served<'a, Vec<PodId>> {
         Box::pin(async move {
             let table = self.0.table();
             let pods = table
@@ -85,28 +86,23 @@ impl Provider for Simulated {
         })
     }
 
-    fn status<'a>(&'a self, pod: &'a PodRequest) -> BoxFuture<'a, Result<Option<PodState>, Fault>> {
+    fn status<'a>(&'a self, pod: &'a PodRequest) -> Served<'a, Option<PodState>> {
         Box::pin(async move { self.adopt_pod(pod) })
     }
 
-    fn create<'a>(&'a self, pod: &'a PodRequest) -> BoxFuture<'a, Result<Sandbox, Fault>> {
+    fn create<'a>(&'a self, pod: &'a PodRequest) -> Served<'a, Sandbox> {
         Box::pin(async move { self.create_pod(pod) })
     }
 
-    fn update<'a>(&'a self, pod: &'a PodRequest) -> BoxFuture<'a, Result<(), Fault>> {
+    fn update<'a>(&'a self, pod: &'a PodRequest) -> Served<'a, ()> {
         Box::pin(async move { self.update_pod(pod) })
     }
 
-    fn start<'a>(&'a self, request: &'a StartRequest) -> BoxFuture<'a, Result<Started, Fault>> {
+    fn start<'a>(&'a self, request: &'a StartRequest) -> Served<'a, Started> {
         Box::pin(self.start_container(request))
     }
 
-    fn stop<'a>(
-        &'a self,
-        pod: &'a PodId,
-        container: &'a ContainerId,
-        grace: Duration,
-    ) -> BoxFuture<'a, Result<Exit, Fault>> {
+    fn stop<'a>(&'a self, pod: &'a PodId, container: &'a ContainerId, grace: Duration) -> Served<'a, Exit> {
         Box::pin(self.stop_container(pod, container, grace))
     }
 
@@ -118,7 +114,7 @@ impl Provider for Simulated {
         }
     }
 
-    fn delete<'a>(&'a self, pod: &'a PodId) -> BoxFuture<'a, Result<(), Fault>> {
+    fn delete<'a>(&'a self, pod: &'a PodId) -> Served<'a, ()> {
         Box::pin(async move {
             self.0.table().remove(&pod.uid);
             Ok(())
@@ -130,7 +126,7 @@ impl Provider for Simulated {
         pod: &'a PodId,
         container: &'a ContainerId,
         options: &'a LogOptions,
-    ) -> BoxFuture<'a, Result<LogStream, Fault>> {
+    ) -> Served<'a, LogStream> {
         Box::pin(async move { self.read_logs(pod, container, options) })
     }
 
@@ -140,28 +136,19 @@ impl Provider for Simulated {
         container: &'a ContainerId,
         command: &'a [String],
         io: ExecIo,
-    ) -> BoxFuture<'a, Result<i32, Fault>> {
+    ) -> Served<'a, i32> {
         Box::pin(self.run_exec(pod, container, command, io))
     }
 
-    fn attach<'a>(
-        &'a self,
-        pod: &'a PodId,
-        container: &'a ContainerId,
-        io: ExecIo,
-    ) -> BoxFuture<'a, Result<i32, Fault>> {
+    fn attach<'a>(&'a self, pod: &'a PodId, container: &'a ContainerId, io: ExecIo) -> Served<'a, i32> {
         Box::pin(self.join(pod, container, io))
     }
 
-    fn port_forward<'a>(
-        &'a self,
-        pod: &'a PodId,
-        port: u16,
-    ) -> BoxFuture<'a, Result<Box<dyn Duplex>, Fault>> {
+    fn port_forward<'a>(&'a self, pod: &'a PodId, port: u16) -> Served<'a, Box<dyn Duplex>> {
         Box::pin(self.forward(pod, port))
     }
 
-    fn stats<'a>(&'a self, node: &'a str) -> BoxFuture<'a, Result<NodeStats, Fault>> {
+    fn stats<'a>(&'a self, node: &'a str) -> Served<'a, NodeStats> {
         Box::pin(async move { Ok(self.measure(node)) })
     }
 

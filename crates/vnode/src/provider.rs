@@ -12,7 +12,7 @@ pub use crate::core::reported::{
 };
 pub use evenkeel_kubelet_api::{
     ContainerId, ContainerStats, Duplex, ExecIo, Fault, FaultKind, LogOptions, LogStream, NodeStats, PodId,
-    PodStats, Streams, TerminalSize,
+    PodStats, Served, Streams, TerminalSize,
 };
 
 use crate::core::volume::{TokenSource, Volumes};
@@ -48,7 +48,7 @@ pub trait Provider: Send + Sync + 'static {
     }
 
     /// Whether a node is well. An error or silence makes it NotReady; its Lease goes on.
-    fn ping<'a>(&'a self, node: &'a str) -> BoxFuture<'a, Result<NodeHealth, Fault>> {
+    fn ping<'a>(&'a self, node: &'a str) -> Served<'a, NodeHealth> {
         let _ = node;
         Box::pin(ready(Ok(NodeHealth::default())))
     }
@@ -60,31 +60,26 @@ pub trait Provider: Send + Sync + 'static {
     }
 
     /// All pods that exist on a node, known to the API server or not.
-    fn list<'a>(&'a self, node: &'a str) -> BoxFuture<'a, Result<Vec<PodId>, Fault>>;
+    fn list<'a>(&'a self, node: &'a str) -> Served<'a, Vec<PodId>>;
 
     /// What has become of a pod that an earlier process ran: [`Pod::status`](Pod) holds what was last reported of it.
     /// `None`: there is no such pod here, it is created like a new one.
-    fn status<'a>(&'a self, pod: &'a PodRequest) -> BoxFuture<'a, Result<Option<PodState>, Fault>>;
+    fn status<'a>(&'a self, pod: &'a PodRequest) -> Served<'a, Option<PodState>>;
 
     /// Makes the place in which the pod's containers run. Repeating it is no error.
-    fn create<'a>(&'a self, pod: &'a PodRequest) -> BoxFuture<'a, Result<Sandbox, Fault>>;
+    fn create<'a>(&'a self, pod: &'a PodRequest) -> Served<'a, Sandbox>;
 
     /// Labels, annotations or what else may change of a pod that runs have changed.
-    fn update<'a>(&'a self, pod: &'a PodRequest) -> BoxFuture<'a, Result<(), Fault>> {
+    fn update<'a>(&'a self, pod: &'a PodRequest) -> Served<'a, ()> {
         let _ = pod;
         Box::pin(ready(Ok(())))
     }
 
     /// Starts a container; returns when it runs.
-    fn start<'a>(&'a self, request: &'a StartRequest) -> BoxFuture<'a, Result<Started, Fault>>;
+    fn start<'a>(&'a self, request: &'a StartRequest) -> Served<'a, Started>;
 
     /// Ends a container, by force once `grace` is over; returns when it has ended. One that has ended is no error.
-    fn stop<'a>(
-        &'a self,
-        pod: &'a PodId,
-        container: &'a ContainerId,
-        grace: Duration,
-    ) -> BoxFuture<'a, Result<Exit, Fault>>;
+    fn stop<'a>(&'a self, pod: &'a PodId, container: &'a ContainerId, grace: Duration) -> Served<'a, Exit>;
 
     /// This process serves the node no more, another may: forget it without ending anything.
     fn release(&self, node: &str) {
@@ -92,7 +87,7 @@ pub trait Provider: Send + Sync + 'static {
     }
 
     /// Removes the pod and whatever is left of its containers. An unknown pod is no error.
-    fn delete<'a>(&'a self, pod: &'a PodId) -> BoxFuture<'a, Result<(), Fault>>;
+    fn delete<'a>(&'a self, pod: &'a PodId) -> Served<'a, ()>;
 
     /// Output of a container.
     fn logs<'a>(
@@ -100,7 +95,7 @@ pub trait Provider: Send + Sync + 'static {
         pod: &'a PodId,
         container: &'a ContainerId,
         options: &'a LogOptions,
-    ) -> BoxFuture<'a, Result<LogStream, Fault>> {
+    ) -> Served<'a, LogStream> {
         let _ = (pod, container, options);
         unsupported("logs")
     }
@@ -112,34 +107,25 @@ pub trait Provider: Send + Sync + 'static {
         container: &'a ContainerId,
         command: &'a [String],
         io: ExecIo,
-    ) -> BoxFuture<'a, Result<i32, Fault>> {
+    ) -> Served<'a, i32> {
         let _ = (pod, container, command, io);
         unsupported("exec")
     }
 
     /// Joins streams with a container's main process until it ends; dropping the future detaches.
-    fn attach<'a>(
-        &'a self,
-        pod: &'a PodId,
-        container: &'a ContainerId,
-        io: ExecIo,
-    ) -> BoxFuture<'a, Result<i32, Fault>> {
+    fn attach<'a>(&'a self, pod: &'a PodId, container: &'a ContainerId, io: ExecIo) -> Served<'a, i32> {
         let _ = (pod, container, io);
         unsupported("attach")
     }
 
     /// Opens a connection to a port of the pod.
-    fn port_forward<'a>(
-        &'a self,
-        pod: &'a PodId,
-        port: u16,
-    ) -> BoxFuture<'a, Result<Box<dyn Duplex>, Fault>> {
+    fn port_forward<'a>(&'a self, pod: &'a PodId, port: u16) -> Served<'a, Box<dyn Duplex>> {
         let _ = (pod, port);
         unsupported("port-forward")
     }
 
     /// What a node and its pods use.
-    fn stats<'a>(&'a self, node: &'a str) -> BoxFuture<'a, Result<NodeStats, Fault>> {
+    fn stats<'a>(&'a self, node: &'a str) -> Served<'a, NodeStats> {
         let _ = node;
         unsupported("statistics")
     }
@@ -153,7 +139,7 @@ pub trait Provider: Send + Sync + 'static {
 }
 
 /// The answer of a provider without an ability.
-fn unsupported<'a, T: Send + 'a>(ability: &str) -> BoxFuture<'a, Result<T, Fault>> {
+fn unsupported<'a, T: Send + 'a>(ability: &str) -> Served<'a, T> {
     let message = format!("this node's provider has no {ability}");
     Box::pin(ready(Err(Fault::new(
         FaultKind::Unsupported,
@@ -239,8 +225,8 @@ pub trait Host: Send + Sync + 'static {
     fn term(&self, node: &str) -> Option<Term>;
 
     /// Contents of a pod's volumes as they are now. Nobody keeps them: ask when they are read.
-    fn volumes<'a>(&'a self, pod: &'a PodId) -> BoxFuture<'a, Result<Arc<Volumes>, Fault>>;
+    fn volumes<'a>(&'a self, pod: &'a PodId) -> Served<'a, Arc<Volumes>>;
 
     /// A ServiceAccount token for a pod ([`Contents::Token`](crate::core::volume::Contents)), bound to it, renewed in time.
-    fn token<'a>(&'a self, pod: &'a PodId, of: &'a TokenSource) -> BoxFuture<'a, Result<Arc<str>, Fault>>;
+    fn token<'a>(&'a self, pod: &'a PodId, of: &'a TokenSource) -> Served<'a, Arc<str>>;
 }

@@ -30,10 +30,9 @@ use evenkeel_arklet::{ErrorKind, ModuleId, Tunnel, TunnelError};
 use evenkeel_vnode::ownership::Term;
 use evenkeel_vnode::provider::{
     ContainerId, Duplex, ExecIo, Exit, Fault, FaultKind, Host, LogOptions, LogStream, NodeHealth, NodeStats,
-    NodeTemplate, PodId, PodRequest, PodState, Provider, Refusal, Report, Runtime, Sandbox, StartRequest,
-    Started,
+    NodeTemplate, PodId, PodRequest, PodState, Provider, Refusal, Report, Runtime, Sandbox, Served,
+    StartRequest, Started,
 };
-use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -395,7 +394,7 @@ impl Provider for Koupleless {
         }
     }
 
-    fn ping<'a>(&'a self, node: &'a str) -> BoxFuture<'a, Result<NodeHealth, Fault>> {
+    fn ping<'a>(&'a self, node: &'a str) -> Served<'a, NodeHealth> {
         Box::pin(self.0.ping(node))
     }
 
@@ -403,33 +402,28 @@ impl Provider for Koupleless {
         Modules::of(pod, &self.0.settings.profile).map(drop)
     }
 
-    fn list<'a>(&'a self, node: &'a str) -> BoxFuture<'a, Result<Vec<PodId>, Fault>> {
+    fn list<'a>(&'a self, node: &'a str) -> Served<'a, Vec<PodId>> {
         Box::pin(self.0.list(node))
     }
 
-    fn status<'a>(&'a self, pod: &'a PodRequest) -> BoxFuture<'a, Result<Option<PodState>, Fault>> {
+    fn status<'a>(&'a self, pod: &'a PodRequest) -> Served<'a, Option<PodState>> {
         Box::pin(self.0.status(pod))
     }
 
-    fn create<'a>(&'a self, pod: &'a PodRequest) -> BoxFuture<'a, Result<Sandbox, Fault>> {
+    fn create<'a>(&'a self, pod: &'a PodRequest) -> Served<'a, Sandbox> {
         Box::pin(self.0.create(pod))
     }
 
-    fn update<'a>(&'a self, _: &'a PodRequest) -> BoxFuture<'a, Result<(), Fault>> {
+    fn update<'a>(&'a self, _: &'a PodRequest) -> Served<'a, ()> {
         // Labels, annotations and tolerations are nothing to a base; a new image is a new container.
         Box::pin(async { Ok(()) })
     }
 
-    fn start<'a>(&'a self, request: &'a StartRequest) -> BoxFuture<'a, Result<Started, Fault>> {
+    fn start<'a>(&'a self, request: &'a StartRequest) -> Served<'a, Started> {
         Box::pin(self.0.start(request))
     }
 
-    fn stop<'a>(
-        &'a self,
-        pod: &'a PodId,
-        container: &'a ContainerId,
-        _: Duration,
-    ) -> BoxFuture<'a, Result<Exit, Fault>> {
+    fn stop<'a>(&'a self, pod: &'a PodId, container: &'a ContainerId, _: Duration) -> Served<'a, Exit> {
         Box::pin(self.0.stop(pod, container))
     }
 
@@ -440,7 +434,7 @@ impl Provider for Koupleless {
         }
     }
 
-    fn delete<'a>(&'a self, pod: &'a PodId) -> BoxFuture<'a, Result<(), Fault>> {
+    fn delete<'a>(&'a self, pod: &'a PodId) -> Served<'a, ()> {
         Box::pin(self.0.delete(pod))
     }
 
@@ -449,7 +443,7 @@ impl Provider for Koupleless {
         pod: &'a PodId,
         container: &'a ContainerId,
         options: &'a LogOptions,
-    ) -> BoxFuture<'a, Result<LogStream, Fault>> {
+    ) -> Served<'a, LogStream> {
         Box::pin(self.0.logs(pod, container, options))
     }
 
@@ -459,28 +453,19 @@ impl Provider for Koupleless {
         _: &'a ContainerId,
         command: &'a [String],
         io: ExecIo,
-    ) -> BoxFuture<'a, Result<i32, Fault>> {
+    ) -> Served<'a, i32> {
         Box::pin(self.0.exec(pod, command, io))
     }
 
-    fn attach<'a>(
-        &'a self,
-        pod: &'a PodId,
-        _: &'a ContainerId,
-        io: ExecIo,
-    ) -> BoxFuture<'a, Result<i32, Fault>> {
+    fn attach<'a>(&'a self, pod: &'a PodId, _: &'a ContainerId, io: ExecIo) -> Served<'a, i32> {
         Box::pin(self.0.attach(pod, io))
     }
 
-    fn port_forward<'a>(
-        &'a self,
-        pod: &'a PodId,
-        port: u16,
-    ) -> BoxFuture<'a, Result<Box<dyn Duplex>, Fault>> {
+    fn port_forward<'a>(&'a self, pod: &'a PodId, port: u16) -> Served<'a, Box<dyn Duplex>> {
         Box::pin(self.0.port_forward(pod, port))
     }
 
-    fn stats<'a>(&'a self, node: &'a str) -> BoxFuture<'a, Result<NodeStats, Fault>> {
+    fn stats<'a>(&'a self, node: &'a str) -> Served<'a, NodeStats> {
         Box::pin(std::future::ready(self.0.stats(node)))
     }
 }

@@ -5,8 +5,8 @@ use evenkeel_election::clock::{Clock as _, SystemClock};
 use evenkeel_probe::core::{Attempt, Outcome};
 use evenkeel_vnode::Provider;
 use evenkeel_vnode::provider::{
-    ContainerId, Duplex, ExecIo, Exit, Fault, Host, LogOptions, LogStream, NodeHealth, NodeStats,
-    NodeTemplate, PodId, PodRequest, PodState, Refusal, Runtime, Sandbox, StartRequest, Started,
+    ContainerId, Duplex, ExecIo, Exit, Host, LogOptions, LogStream, NodeHealth, NodeStats, NodeTemplate,
+    PodId, PodRequest, PodState, Refusal, Runtime, Sandbox, Served, StartRequest, Started,
 };
 use evenkeel_vnode_simulated::Simulated;
 use futures::future::BoxFuture;
@@ -79,7 +79,7 @@ impl Provider for Witness {
         self.inner.node(name)
     }
 
-    fn ping<'a>(&'a self, node: &'a str) -> BoxFuture<'a, Result<NodeHealth, Fault>> {
+    fn ping<'a>(&'a self, node: &'a str) -> Served<'a, NodeHealth> {
         self.note("ping", node);
         self.inner.ping(node)
     }
@@ -88,37 +88,32 @@ impl Provider for Witness {
         self.inner.admit(pod)
     }
 
-    fn list<'a>(&'a self, node: &'a str) -> BoxFuture<'a, Result<Vec<PodId>, Fault>> {
+    fn list<'a>(&'a self, node: &'a str) -> Served<'a, Vec<PodId>> {
         self.note("list", node);
         self.inner.list(node)
     }
 
-    fn status<'a>(&'a self, pod: &'a PodRequest) -> BoxFuture<'a, Result<Option<PodState>, Fault>> {
+    fn status<'a>(&'a self, pod: &'a PodRequest) -> Served<'a, Option<PodState>> {
         self.note("status", &pod.id.node);
         self.inner.status(pod)
     }
 
-    fn create<'a>(&'a self, pod: &'a PodRequest) -> BoxFuture<'a, Result<Sandbox, Fault>> {
+    fn create<'a>(&'a self, pod: &'a PodRequest) -> Served<'a, Sandbox> {
         self.note("create", &pod.id.node);
         self.inner.create(pod)
     }
 
-    fn update<'a>(&'a self, pod: &'a PodRequest) -> BoxFuture<'a, Result<(), Fault>> {
+    fn update<'a>(&'a self, pod: &'a PodRequest) -> Served<'a, ()> {
         self.note("update", &pod.id.node);
         self.inner.update(pod)
     }
 
-    fn start<'a>(&'a self, request: &'a StartRequest) -> BoxFuture<'a, Result<Started, Fault>> {
+    fn start<'a>(&'a self, request: &'a StartRequest) -> Served<'a, Started> {
         self.note("start", &request.pod.id.node);
         self.inner.start(request)
     }
 
-    fn stop<'a>(
-        &'a self,
-        pod: &'a PodId,
-        container: &'a ContainerId,
-        grace: Duration,
-    ) -> BoxFuture<'a, Result<Exit, Fault>> {
+    fn stop<'a>(&'a self, pod: &'a PodId, container: &'a ContainerId, grace: Duration) -> Served<'a, Exit> {
         self.note("stop", &pod.node);
         self.inner.stop(pod, container, grace)
     }
@@ -128,7 +123,7 @@ impl Provider for Witness {
         self.inner.release(node);
     }
 
-    fn delete<'a>(&'a self, pod: &'a PodId) -> BoxFuture<'a, Result<(), Fault>> {
+    fn delete<'a>(&'a self, pod: &'a PodId) -> Served<'a, ()> {
         self.note("delete", &pod.node);
         self.inner.delete(pod)
     }
@@ -138,7 +133,7 @@ impl Provider for Witness {
         pod: &'a PodId,
         container: &'a ContainerId,
         options: &'a LogOptions,
-    ) -> BoxFuture<'a, Result<LogStream, Fault>> {
+    ) -> Served<'a, LogStream> {
         self.inner.logs(pod, container, options)
     }
 
@@ -148,31 +143,22 @@ impl Provider for Witness {
         container: &'a ContainerId,
         command: &'a [String],
         io: ExecIo,
-    ) -> BoxFuture<'a, Result<i32, Fault>> {
+    ) -> Served<'a, i32> {
         self.note("exec", &pod.node);
         self.inner.exec(pod, container, command, io)
     }
 
-    fn attach<'a>(
-        &'a self,
-        pod: &'a PodId,
-        container: &'a ContainerId,
-        io: ExecIo,
-    ) -> BoxFuture<'a, Result<i32, Fault>> {
+    fn attach<'a>(&'a self, pod: &'a PodId, container: &'a ContainerId, io: ExecIo) -> Served<'a, i32> {
         self.note("attach", &pod.node);
         self.inner.attach(pod, container, io)
     }
 
-    fn port_forward<'a>(
-        &'a self,
-        pod: &'a PodId,
-        port: u16,
-    ) -> BoxFuture<'a, Result<Box<dyn Duplex>, Fault>> {
+    fn port_forward<'a>(&'a self, pod: &'a PodId, port: u16) -> Served<'a, Box<dyn Duplex>> {
         self.note("port-forward", &pod.node);
         self.inner.port_forward(pod, port)
     }
 
-    fn stats<'a>(&'a self, node: &'a str) -> BoxFuture<'a, Result<NodeStats, Fault>> {
+    fn stats<'a>(&'a self, node: &'a str) -> Served<'a, NodeStats> {
         self.inner.stats(node)
     }
 

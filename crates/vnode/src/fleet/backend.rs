@@ -5,7 +5,7 @@ use crate::pods::{Message, Query};
 use crate::provider::{
     ContainerId, Duplex, ExecIo, Fault, FaultKind, LogOptions, LogStream, NodeStats, PodId,
 };
-use evenkeel_kubelet_api::{Backend, Wanted};
+use evenkeel_kubelet_api::{Backend, Served, Wanted};
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl Backend for FleetBackend {
         Box::pin(async move { self.request(node, Query::Pods).await.unwrap_or_default() })
     }
 
-    fn container<'a>(&'a self, wanted: &'a Wanted) -> BoxFuture<'a, Result<(PodId, ContainerId), Fault>> {
+    fn container<'a>(&'a self, wanted: &'a Wanted) -> Served<'a, (PodId, ContainerId)> {
         Box::pin(async move {
             let question = |answer| Query::Container {
                 wanted: wanted.clone(),
@@ -52,7 +52,7 @@ impl Backend for FleetBackend {
         namespace: &'a str,
         name: &'a str,
         uid: Option<&'a str>,
-    ) -> BoxFuture<'a, Result<(PodId, Arc<Pod>), Fault>> {
+    ) -> Served<'a, (PodId, Arc<Pod>)> {
         Box::pin(async move {
             let question = |answer| Query::Pod {
                 namespace: namespace.to_owned(),
@@ -72,7 +72,7 @@ impl Backend for FleetBackend {
         }
     }
 
-    fn list<'a>(&'a self, node: &'a str) -> BoxFuture<'a, Result<Vec<PodId>, Fault>> {
+    fn list<'a>(&'a self, node: &'a str) -> Served<'a, Vec<PodId>> {
         self.common.provider.list(node)
     }
 
@@ -81,7 +81,7 @@ impl Backend for FleetBackend {
         pod: &'a PodId,
         container: &'a ContainerId,
         options: &'a LogOptions,
-    ) -> BoxFuture<'a, Result<LogStream, Fault>> {
+    ) -> Served<'a, LogStream> {
         self.common.provider.logs(pod, container, options)
     }
 
@@ -91,28 +91,19 @@ impl Backend for FleetBackend {
         container: &'a ContainerId,
         command: &'a [String],
         io: ExecIo,
-    ) -> BoxFuture<'a, Result<i32, Fault>> {
+    ) -> Served<'a, i32> {
         self.common.provider.exec(pod, container, command, io)
     }
 
-    fn attach<'a>(
-        &'a self,
-        pod: &'a PodId,
-        container: &'a ContainerId,
-        io: ExecIo,
-    ) -> BoxFuture<'a, Result<i32, Fault>> {
+    fn attach<'a>(&'a self, pod: &'a PodId, container: &'a ContainerId, io: ExecIo) -> Served<'a, i32> {
         self.common.provider.attach(pod, container, io)
     }
 
-    fn port_forward<'a>(
-        &'a self,
-        pod: &'a PodId,
-        port: u16,
-    ) -> BoxFuture<'a, Result<Box<dyn Duplex>, Fault>> {
+    fn port_forward<'a>(&'a self, pod: &'a PodId, port: u16) -> Served<'a, Box<dyn Duplex>> {
         self.common.provider.port_forward(pod, port)
     }
 
-    fn stats<'a>(&'a self, node: &'a str) -> BoxFuture<'a, Result<NodeStats, Fault>> {
+    fn stats<'a>(&'a self, node: &'a str) -> Served<'a, NodeStats> {
         self.common.provider.stats(node)
     }
 }

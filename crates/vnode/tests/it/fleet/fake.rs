@@ -4,7 +4,7 @@ use evenkeel_vnode::Provider;
 use evenkeel_vnode::provider::{
     ContainerId, Doing, Duplex, ExecIo, Exit, Fault, FaultKind, Host, LogOptions, LogStream, NodeHealth,
     NodeStats, NodeTemplate, Observed, PodId, PodRequest, PodState, Refusal, Report, Runtime, Sandbox,
-    StartRequest, Started,
+    Served, StartRequest, Started,
 };
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -271,7 +271,7 @@ impl Provider for Fake {
         }
     }
 
-    fn ping<'a>(&'a self, node: &'a str) -> BoxFuture<'a, Result<NodeHealth, Fault>> {
+    fn ping<'a>(&'a self, node: &'a str) -> Served<'a, NodeHealth> {
         Box::pin(async move {
             self.asked("ping", node.to_owned(), node).await?;
             Ok(NodeHealth::default())
@@ -289,7 +289,7 @@ impl Provider for Fake {
         }
     }
 
-    fn list<'a>(&'a self, node: &'a str) -> BoxFuture<'a, Result<Vec<PodId>, Fault>> {
+    fn list<'a>(&'a self, node: &'a str) -> Served<'a, Vec<PodId>> {
         Box::pin(async move {
             self.asked("list", node.to_owned(), node).await?;
             let state = self.world.lock();
@@ -298,7 +298,7 @@ impl Provider for Fake {
         })
     }
 
-    fn status<'a>(&'a self, pod: &'a PodRequest) -> BoxFuture<'a, Result<Option<PodState>, Fault>> {
+    fn status<'a>(&'a self, pod: &'a PodRequest) -> Served<'a, Option<PodState>> {
         Box::pin(async move {
             let nonsense = self.asked("status", pod.id.to_string(), &pod.id.node).await?;
             let state = self.world.lock();
@@ -317,7 +317,7 @@ impl Provider for Fake {
         })
     }
 
-    fn create<'a>(&'a self, pod: &'a PodRequest) -> BoxFuture<'a, Result<Sandbox, Fault>> {
+    fn create<'a>(&'a self, pod: &'a PodRequest) -> Served<'a, Sandbox> {
         Box::pin(async move {
             let nonsense = self.asked("create", pod.id.to_string(), &pod.id.node).await?;
             if nonsense.is_some() {
@@ -340,14 +340,14 @@ impl Provider for Fake {
         })
     }
 
-    fn update<'a>(&'a self, pod: &'a PodRequest) -> BoxFuture<'a, Result<(), Fault>> {
+    fn update<'a>(&'a self, pod: &'a PodRequest) -> Served<'a, ()> {
         Box::pin(async move {
             self.asked("update", pod.id.to_string(), &pod.id.node).await?;
             Ok(())
         })
     }
 
-    fn start<'a>(&'a self, request: &'a StartRequest) -> BoxFuture<'a, Result<Started, Fault>> {
+    fn start<'a>(&'a self, request: &'a StartRequest) -> Served<'a, Started> {
         Box::pin(async move {
             let id = &request.pod.id;
             let subject = format!("{id}/{}", request.container.name);
@@ -388,12 +388,7 @@ impl Provider for Fake {
         })
     }
 
-    fn stop<'a>(
-        &'a self,
-        pod: &'a PodId,
-        container: &'a ContainerId,
-        _: Duration,
-    ) -> BoxFuture<'a, Result<Exit, Fault>> {
+    fn stop<'a>(&'a self, pod: &'a PodId, container: &'a ContainerId, _: Duration) -> Served<'a, Exit> {
         Box::pin(async move {
             self.asked("stop", pod.to_string(), &pod.node).await?;
             let mut state = self.world.lock();
@@ -424,7 +419,7 @@ impl Provider for Fake {
         }
     }
 
-    fn delete<'a>(&'a self, pod: &'a PodId) -> BoxFuture<'a, Result<(), Fault>> {
+    fn delete<'a>(&'a self, pod: &'a PodId) -> Served<'a, ()> {
         Box::pin(async move {
             self.asked("delete", pod.to_string(), &pod.node).await?;
             self.world.lock().pods.remove(&pod.uid);
@@ -432,12 +427,7 @@ impl Provider for Fake {
         })
     }
 
-    fn logs<'a>(
-        &'a self,
-        _: &'a PodId,
-        _: &'a ContainerId,
-        _: &'a LogOptions,
-    ) -> BoxFuture<'a, Result<LogStream, Fault>> {
+    fn logs<'a>(&'a self, _: &'a PodId, _: &'a ContainerId, _: &'a LogOptions) -> Served<'a, LogStream> {
         unsupported()
     }
 
@@ -447,27 +437,22 @@ impl Provider for Fake {
         _: &'a ContainerId,
         command: &'a [String],
         _: ExecIo,
-    ) -> BoxFuture<'a, Result<i32, Fault>> {
+    ) -> Served<'a, i32> {
         Box::pin(async move {
             self.asked("exec", pod.to_string(), &pod.node).await?;
             Ok(i32::from(command.first().is_some_and(|word| word == "false")))
         })
     }
 
-    fn attach<'a>(
-        &'a self,
-        _: &'a PodId,
-        _: &'a ContainerId,
-        _: ExecIo,
-    ) -> BoxFuture<'a, Result<i32, Fault>> {
+    fn attach<'a>(&'a self, _: &'a PodId, _: &'a ContainerId, _: ExecIo) -> Served<'a, i32> {
         unsupported()
     }
 
-    fn port_forward<'a>(&'a self, _: &'a PodId, _: u16) -> BoxFuture<'a, Result<Box<dyn Duplex>, Fault>> {
+    fn port_forward<'a>(&'a self, _: &'a PodId, _: u16) -> Served<'a, Box<dyn Duplex>> {
         unsupported()
     }
 
-    fn stats<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<NodeStats, Fault>> {
+    fn stats<'a>(&'a self, _: &'a str) -> Served<'a, NodeStats> {
         unsupported()
     }
 }
