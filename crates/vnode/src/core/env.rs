@@ -145,7 +145,7 @@ pub fn container_of(pod: &Pod, name: &str) -> Option<Container> {
         ephemeral
             .iter()
             .find(|container| container.name == name)
-            .map(as_container)
+            .and_then(as_container)
     })
 }
 
@@ -158,61 +158,10 @@ pub(crate) fn find<'a>(pod: &'a Pod, name: &str) -> Option<&'a Container> {
         .find(|container| container.name == name)
 }
 
-fn as_container(container: &EphemeralContainer) -> Container {
-    // By name, so that a field which a later version adds is not forgotten here.
-    let EphemeralContainer {
-        args,
-        command,
-        env,
-        env_from,
-        image,
-        image_pull_policy,
-        lifecycle,
-        liveness_probe,
-        name,
-        ports,
-        readiness_probe,
-        resize_policy,
-        resources,
-        restart_policy,
-        security_context,
-        startup_probe,
-        stdin,
-        stdin_once,
-        target_container_name: _,
-        termination_message_path,
-        termination_message_policy,
-        tty,
-        volume_devices,
-        volume_mounts,
-        working_dir,
-    } = container.clone();
-    Container {
-        args,
-        command,
-        env,
-        env_from,
-        image,
-        image_pull_policy,
-        lifecycle,
-        liveness_probe,
-        name,
-        ports,
-        readiness_probe,
-        resize_policy,
-        resources,
-        restart_policy,
-        security_context,
-        startup_probe,
-        stdin,
-        stdin_once,
-        termination_message_path,
-        termination_message_policy,
-        tty,
-        volume_devices,
-        volume_mounts,
-        working_dir,
-    }
+/// All of its fields but the name of its target are a container's, by the same names.
+fn as_container(container: &EphemeralContainer) -> Option<Container> {
+    let fields = serde_json::to_value(container).ok()?;
+    serde_json::from_value(fields).ok()
 }
 
 /// Whether a variable has a value, which is preferred to a source.

@@ -5,9 +5,7 @@ mod path;
 use crate::core::env::{Found, Location, Reference, field};
 use evenkeel_kube_values::Quantity;
 use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::{
-    ConfigMap, DownwardAPIVolumeFile, KeyToPath, Pod, Secret, Volume as Source, VolumeProjection,
-};
+use k8s_openapi::api::core::v1::{DownwardAPIVolumeFile, KeyToPath, Pod, Volume as Source, VolumeProjection};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
@@ -166,19 +164,14 @@ fn of_config_map(
     mode: i32,
     found: &Found,
 ) -> Result<Files, String> {
-    let optional = optional == Some(true);
-    let none = ConfigMap::default();
-    let object = match found.config_map(name) {
-        Some(object) => object,
-        None if optional => &none,
-        None => return Err(format!("configmap {name:?} not found")),
-    };
-    let texts = object.data.iter().flatten();
-    let texts = texts.map(|(key, text)| (key.as_str(), text.as_bytes()));
-    // Text is preferred where both have a key, which the API server does not allow.
-    let data: BTreeMap<&str, &[u8]> = bytes(object.binary_data.as_ref()).chain(texts).collect();
+    let data = found.config_map(name).map(|object| {
+        let texts = object.data.iter().flatten();
+        let texts = texts.map(|(key, text)| (key.as_str(), text.as_bytes()));
+        // Text is preferred where both have a key, which the API server does not allow.
+        bytes(object.binary_data.as_ref()).chain(texts).collect()
+    });
     let what = format!("configmap {name:?}");
-    files(&data, items, optional, mode, &what, |key| {
+    files(data, items, optional, mode, &what, |key| {
         format!("configmap references non-existent config key: {key}")
     })
 }
@@ -190,16 +183,11 @@ fn of_secret(
     mode: i32,
     found: &Found,
 ) -> Result<Files, String> {
-    let optional = optional == Some(true);
-    let none = Secret::default();
-    let object = match found.secret(name) {
-        Some(object) => object,
-        None if optional => &none,
-        None => return Err(format!("secret {name:?} not found")),
-    };
-    let data = bytes(object.data.as_ref()).collect();
+    let data = found
+        .secret(name)
+        .map(|object| bytes(object.data.as_ref()).collect());
     let what = format!("secret {name:?}");
-    files(&data, items, optional, mode, &what, |key| {
+    files(data, items, optional, mode, &what, |key| {
         format!("references non-existent secret key: {key}")
     })
 }
@@ -209,15 +197,20 @@ fn bytes(data: Option<&BTreeMap<String, ByteString>>) -> impl Iterator<Item = (&
     data.map(|(key, bytes)| (key.as_str(), bytes.0.as_slice()))
 }
 
-/// All keys, or those of `items` by their paths.
+/// All keys, or those of `items` by their paths. Without `data` there is no such object.
 fn files(
-    data: &BTreeMap<&str, &[u8]>,
+    data: Option<BTreeMap<&str, &[u8]>>,
     items: Option<&[KeyToPath]>,
-    optional: bool,
+    optional: Option<bool>,
     mode: i32,
     what: &str,
     missing: impl Fn(&str) -> String,
 ) -> Result<Files, String> {
+    let optional = optional == Some(true);
+    let data = match data {
+        None if !optional => return Err(format!("{what} not found")),
+        data => data.unwrap_or_default(),
+    };
     if data.values().map(|bytes| bytes.len()).sum::<usize>() > MOST_BYTES {
         return Err(format!("{what} holds more than 1 MiB; make it smaller"));
     }

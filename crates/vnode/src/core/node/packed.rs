@@ -8,37 +8,22 @@ pub(super) struct Template(Box<[u8]>);
 
 impl Template {
     pub(super) fn of(template: &NodeTemplate) -> Self {
-        let NodeTemplate {
-            labels,
-            annotations,
-            taints,
-            capacity,
-            allocatable,
-            addresses,
-            pod_cidr,
-            provider_id,
-            operating_system,
-            os_image,
-            kernel_version,
-            architecture,
-            boot_id,
-        } = template;
         let words = [
-            pod_cidr,
-            provider_id,
-            operating_system,
-            os_image,
-            kernel_version,
-            architecture,
-            boot_id,
+            &template.pod_cidr,
+            &template.provider_id,
+            &template.operating_system,
+            &template.os_image,
+            &template.kernel_version,
+            &template.architecture,
+            &template.boot_id,
         ];
         Self(pack(&(
-            labels,
-            annotations,
-            taints,
-            capacity,
-            allocatable,
-            addresses,
+            &template.labels,
+            &template.annotations,
+            &template.taints,
+            &template.capacity,
+            &template.allocatable,
+            &template.addresses,
             words,
         )))
     }

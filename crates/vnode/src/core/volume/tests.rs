@@ -1,4 +1,5 @@
 use super::*;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use rstest::rstest;
 use serde_json::{Value, json};
 
