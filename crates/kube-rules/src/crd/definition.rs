@@ -25,6 +25,11 @@ fn invalid(field: impl Into<String>, value: &Value, text: &str) -> FieldError {
     )
 }
 
+/// One error for each text.
+fn all_invalid(field: &str, value: &Value, texts: &[String]) -> impl Iterator<Item = FieldError> {
+    texts.iter().map(move |text| invalid(field, value, text))
+}
+
 fn required(field: impl Into<String>, text: &str) -> FieldError {
     let message = if text.is_empty() {
         "Required value".to_owned()
@@ -60,11 +65,7 @@ pub(crate) fn validate_definition(crd: &Value) -> Vec<FieldError> {
         errors.push(required("spec.group", ""));
     } else {
         let found = names::dns_subdomain(group);
-        errors.extend(
-            found
-                .iter()
-                .map(|text| invalid("spec.group", &spec["group"], text)),
-        );
+        errors.extend(all_invalid("spec.group", &spec["group"], &found));
         if found.is_empty() && !group.contains('.') {
             errors.push(invalid(
                 "spec.group",
@@ -151,17 +152,13 @@ fn names_errors(names_value: &Value) -> Vec<FieldError> {
             continue;
         }
         let found = names::dns_1035_label(&name.to_lowercase());
-        errors.extend(
-            found
-                .iter()
-                .map(|text| invalid(field.clone(), &names_value[key], text)),
-        );
+        errors.extend(all_invalid(&field, &names_value[key], &found));
         if matches!(key, "plural" | "singular") && name != name.to_lowercase() {
-            errors.extend(
-                names::dns_1035_label(name)
-                    .iter()
-                    .map(|text| invalid(field.clone(), &names_value[key], text)),
-            );
+            errors.extend(all_invalid(
+                &field,
+                &names_value[key],
+                &names::dns_1035_label(name),
+            ));
         }
     }
     if !text(&names_value["kind"]).is_empty() && names_value["kind"] == names_value["listKind"] {
@@ -173,11 +170,11 @@ fn names_errors(names_value: &Value) -> Vec<FieldError> {
     }
     for (index, short) in list(&names_value["shortNames"]).iter().enumerate() {
         let found = names::dns_1035_label(text(short));
-        errors.extend(
-            found
-                .iter()
-                .map(|text| invalid(format!("spec.names.shortNames[{index}]"), short, text)),
-        );
+        errors.extend(all_invalid(
+            &format!("spec.names.shortNames[{index}]"),
+            short,
+            &found,
+        ));
     }
     errors
 }
@@ -191,11 +188,7 @@ fn version_errors(versions: &[Value]) -> Vec<FieldError> {
         let field = format!("spec.versions[{index}]");
         let name = text(&version["name"]);
         let found = names::dns_1035_label(name);
-        errors.extend(
-            found
-                .iter()
-                .map(|text| invalid(format!("{field}.name"), &version["name"], text)),
-        );
+        errors.extend(all_invalid(&format!("{field}.name"), &version["name"], &found));
         if versions
             .iter()
             .take(index)

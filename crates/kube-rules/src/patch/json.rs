@@ -125,26 +125,31 @@ fn parent<'a, 'p>(document: &'a mut Value, path: &'p [String]) -> Option<(&'a mu
 }
 
 fn add(document: &mut Value, path: &[String], value: Value) -> Option<()> {
-    if path.is_empty() {
-        *document = value;
-        return Some(());
-    }
-    let (parent, last) = parent(document, path)?;
-    match parent {
-        Value::Object(members) => {
-            members.insert(last.clone(), value);
-        }
-        Value::Array(items) if last == "-" => items.push(value),
-        Value::Array(items) => {
-            let at = index(last, items.len() + 1)?;
-            items.insert(at, value);
-        }
-        _ => return None,
-    }
-    Some(())
+    put(document, path, value, |items, last, value| {
+        let at = match last {
+            "-" => items.len(),
+            last => index(last, items.len() + 1)?,
+        };
+        items.insert(at, value);
+        Some(())
+    })
 }
 
 fn replace(document: &mut Value, path: &[String], value: Value) -> Option<()> {
+    put(document, path, value, |items, last, value| {
+        let at = index(last, items.len())?;
+        items[at] = value;
+        Some(())
+    })
+}
+
+/// Puts a value where the path leads: into a list by `into_list`, which is given the last segment.
+fn put(
+    document: &mut Value,
+    path: &[String],
+    value: Value,
+    into_list: fn(&mut Vec<Value>, &str, Value) -> Option<()>,
+) -> Option<()> {
     if path.is_empty() {
         *document = value;
         return Some(());
@@ -153,14 +158,11 @@ fn replace(document: &mut Value, path: &[String], value: Value) -> Option<()> {
     match parent {
         Value::Object(members) => {
             members.insert(last.clone(), value);
+            Some(())
         }
-        Value::Array(items) => {
-            let at = index(last, items.len())?;
-            items[at] = value;
-        }
-        _ => return None,
+        Value::Array(items) => into_list(items, last, value),
+        _ => None,
     }
-    Some(())
 }
 
 fn take(document: &mut Value, path: &[String]) -> Option<Value> {

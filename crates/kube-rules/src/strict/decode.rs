@@ -32,6 +32,13 @@ struct Context<'a> {
     path: &'a str,
 }
 
+impl<'a> Context<'a> {
+    /// The same place of the Go structs, at another path.
+    fn at(self, path: &'a str) -> Self {
+        Self { path, ..self }
+    }
+}
+
 /// Decodes a document of the kind `definition`.
 pub(super) fn decode(definition: &'static Definition, node: Node, findings: &mut Findings) -> Value {
     let context = Context {
@@ -220,16 +227,7 @@ fn typed(ty: &Type, go_type: &str, node: Node, context: Context, findings: &mut 
                         zero_of(item)
                     };
                 }
-                typed(
-                    item,
-                    item_type,
-                    node,
-                    Context {
-                        path: &path,
-                        ..context
-                    },
-                    findings,
-                )
+                typed(item, item_type, node, context.at(&path), findings)
             });
             Value::Array(values.collect())
         }
@@ -282,16 +280,7 @@ fn map(
         let value = if node == Node::Null {
             zero_of(item)
         } else {
-            typed(
-                item,
-                item_type,
-                node,
-                Context {
-                    path: &path,
-                    ..context
-                },
-                findings,
-            )
+            typed(item, item_type, node, context.at(&path), findings)
         };
         let value = if rounded { round_up(value) } else { value };
         out.insert(name, value);

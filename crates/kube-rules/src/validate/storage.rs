@@ -15,14 +15,7 @@ const ACCESS_MODES: [&str; 4] = [
 
 pub(super) fn claim(object: &Value, errors: &mut Errors) {
     let spec = &object["spec"];
-    if spec["accessModes"].as_array().is_none_or(Vec::is_empty) {
-        errors.required("spec.accessModes", "at least 1 access mode is required");
-    }
-    for (_, mode) in items(spec, "accessModes") {
-        if !ACCESS_MODES.contains(&mode.as_str().unwrap_or_default()) {
-            errors.not_supported("spec.accessModes", mode, &ACCESS_MODES);
-        }
-    }
+    access_modes(spec, "at least 1 access mode is required", errors);
     selector::selector(&spec["selector"], "spec.selector", errors);
     let storage = &spec["resources"]["requests"]["storage"];
     if storage.is_null() {
@@ -38,6 +31,17 @@ pub(super) fn claim(object: &Value, errors: &mut Errors) {
     }
     if has(spec, "volumeMode") {
         errors.one_of("spec.volumeMode", &spec["volumeMode"], &["Block", "Filesystem"]);
+    }
+}
+
+fn access_modes(spec: &Value, none: &str, errors: &mut Errors) {
+    if spec["accessModes"].as_array().is_none_or(Vec::is_empty) {
+        errors.required("spec.accessModes", none);
+    }
+    for (_, mode) in items(spec, "accessModes") {
+        if !ACCESS_MODES.contains(&mode.as_str().unwrap_or_default()) {
+            errors.not_supported("spec.accessModes", mode, &ACCESS_MODES);
+        }
     }
 }
 
@@ -73,14 +77,7 @@ pub(super) fn claim_update(old: &Value, new: &Value, errors: &mut Errors) {
 
 pub(super) fn volume(object: &Value, errors: &mut Errors) {
     let spec = &object["spec"];
-    if spec["accessModes"].as_array().is_none_or(Vec::is_empty) {
-        errors.required("spec.accessModes", "");
-    }
-    for (_, mode) in items(spec, "accessModes") {
-        if !ACCESS_MODES.contains(&mode.as_str().unwrap_or_default()) {
-            errors.not_supported("spec.accessModes", mode, &ACCESS_MODES);
-        }
-    }
+    access_modes(spec, "", errors);
     let capacity = spec["capacity"].as_object();
     if capacity.is_none_or(serde_json::Map::is_empty) {
         errors.required("spec.capacity", "");
