@@ -1,6 +1,6 @@
 //! What is served: `/api`, `/apis` and below, plain and aggregated (KEP-3352).
 
-use crate::kinds::{ALL_VERBS, Group, METRICS_GROUP, Resource, Snapshot, Subresource, Version};
+use crate::kinds::{ALL_VERBS, CUSTOM_VERBS, Group, METRICS_GROUP, Resource, Snapshot, Subresource, Version};
 use bytes::Bytes;
 use evenkeel_kube_rules::gvk::group_version;
 use evenkeel_kube_rules::status::ApiError;
@@ -69,7 +69,7 @@ pub(crate) fn answer(path: &str, accept: &str, address: &str, kinds: &Snapshot) 
                 .collect();
             Document::json(&json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}))
         }),
-        ("api", [version]) => match find(kinds, "", version) {
+        ("api", [version]) => match kinds.version("", version) {
             Some(version) => Document::json(&json!({
                 "kind": "APIResourceList", "groupVersion": version.version, "resources": list(version),
             })),
@@ -84,7 +84,7 @@ pub(crate) fn answer(path: &str, accept: &str, address: &str, kinds: &Snapshot) 
             }
             None => Document::page_not_found(),
         },
-        ("apis", [group, version]) => match find(kinds, group, version) {
+        ("apis", [group, version]) => match kinds.version(group, version) {
             Some(found) => Document::json(&json!({
                 "kind": "APIResourceList", "apiVersion": "v1",
                 "groupVersion": group_version(group, version), "resources": list(found),
@@ -111,16 +111,6 @@ fn missing() -> Document {
     }
 }
 
-fn find<'a>(kinds: &'a Snapshot, group: &str, version: &str) -> Option<&'a Version> {
-    kinds
-        .groups()
-        .iter()
-        .find(|other| other.name == group)?
-        .versions
-        .iter()
-        .find(|other| other.version == version)
-}
-
 fn version_names(group: &Group) -> Vec<&str> {
     group
         .versions
@@ -142,18 +132,8 @@ fn describe_group(group: &Group) -> Value {
 
 /// Verbs of a resource in the order in which upstream lists them: custom resources have one of their own.
 fn verbs(resource: &Resource) -> Vec<&str> {
-    const CUSTOM: [&str; 8] = [
-        "delete",
-        "deletecollection",
-        "get",
-        "list",
-        "patch",
-        "create",
-        "update",
-        "watch",
-    ];
     if resource.custom.is_some() && resource.verbs.len() == ALL_VERBS.len() {
-        CUSTOM.to_vec()
+        CUSTOM_VERBS.to_vec()
     } else {
         resource.verbs.iter().map(String::as_str).collect()
     }

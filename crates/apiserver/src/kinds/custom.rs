@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::sync::{Arc, OnceLock};
 
 /// Verbs of every custom resource, in the order in which upstream's discovery lists them there.
-const VERBS: [&str; 8] = [
+pub(crate) const VERBS: [&str; 8] = [
     "delete",
     "deletecollection",
     "get",

@@ -7,7 +7,7 @@ mod custom;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use custom::Custom;
+pub(crate) use custom::{Custom, VERBS as CUSTOM_VERBS};
 
 use arc_swap::ArcSwap;
 use evenkeel_kube_rules::gvk::{Gvk, Gvr, group_version, qualified};
@@ -182,6 +182,12 @@ impl Snapshot {
     /// All groups, the core group first, in the order in which discovery lists them.
     pub(crate) fn groups(&self) -> &[Group] {
         &self.groups
+    }
+
+    /// A version of a group, if it is served.
+    pub(crate) fn version(&self, group: &str, version: &str) -> Option<&Version> {
+        let group = self.groups.iter().find(|other| other.name == group)?;
+        group.versions.iter().find(|other| other.version == version)
     }
 
     /// Every resource in every served version.

@@ -2,12 +2,10 @@
 
 use super::context::{Answer, Context};
 use crate::request::Operation;
-use crate::request::body;
 use crate::request::query::WriteOptions;
 use crate::store::{StoreError, Table, key, resource_version};
 use evenkeel_kube_rules::gvk::Gvk;
 use evenkeel_kube_rules::status::{ApiError, ApiResult};
-use evenkeel_kube_rules::strict;
 use evenkeel_kube_rules::time::rfc3339;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -22,14 +20,7 @@ pub(crate) async fn create(context: &Context) -> ApiResult<Answer> {
         version: "v1".to_owned(),
         kind: "Binding".to_owned(),
     };
-    let decode = if body::is_yaml(&context.content_type)? {
-        strict::decode_yaml
-    } else {
-        strict::decode
-    };
-    let decoded = decode(&gvk, &context.body, options.field_validation)?;
-    context.warn(decoded.warnings);
-    let mut binding = decoded.object;
+    let mut binding = context.decoded(&gvk, options.field_validation)?;
     let namespace = context.info.namespace.as_str();
     let name = match context.info.name.as_str() {
         "" => binding["metadata"]["name"]

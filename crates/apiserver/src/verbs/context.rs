@@ -2,6 +2,7 @@
 
 use super::rules::Rules;
 use crate::kinds::Resource;
+use crate::request::body;
 use crate::request::form::Form;
 use crate::request::query::{Query, WriteOptions};
 use crate::request::{Attributes, Operation, RequestInfo, UserInfo};
@@ -10,6 +11,7 @@ use crate::store::{Table, key};
 use bytes::Bytes;
 use evenkeel_kube_rules::gvk::Gvk;
 use evenkeel_kube_rules::status::{ApiError, ApiResult, FieldError};
+use evenkeel_kube_rules::strict::{self, FieldValidation};
 use futures::stream::BoxStream;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -90,6 +92,18 @@ impl Context {
         self.warn(admission.mutate(attributes, self.reader(), &|_| {}).await?);
         self.warn(admission.validate(attributes, self.reader()).await?);
         Ok(())
+    }
+
+    /// The body as an object of a built-in kind, in JSON or YAML. What is wrong in it is refused or warned of by `mode`.
+    pub(crate) fn decoded(&self, gvk: &Gvk, mode: FieldValidation) -> ApiResult<Value> {
+        let decode = if body::is_yaml(&self.content_type)? {
+            strict::decode_yaml
+        } else {
+            strict::decode
+        };
+        let decoded = decode(gvk, &self.body, mode)?;
+        self.warn(decoded.warnings);
+        Ok(decoded.object)
     }
 
     /// Adds lines for `Warning` headers; one that is there already is not repeated.

@@ -3,13 +3,11 @@
 use super::context::{Answer, Context};
 use super::delete::{DeleteOptions, remove};
 use crate::request::Operation;
-use crate::request::body;
 use crate::request::query::WriteOptions;
 use crate::store::{StoreError, Table, key, resource_version};
 use evenkeel_kube_rules::gvk::Gvk;
 use evenkeel_kube_rules::selector::LabelSelector;
 use evenkeel_kube_rules::status::{ApiError, ApiResult};
-use evenkeel_kube_rules::strict;
 use evenkeel_kube_rules::time::rfc3339;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -28,14 +26,7 @@ pub(crate) async fn create(context: &Context) -> ApiResult<Answer> {
         version: "v1".to_owned(),
         kind: "Eviction".to_owned(),
     };
-    let decode = if body::is_yaml(&context.content_type)? {
-        strict::decode_yaml
-    } else {
-        strict::decode
-    };
-    let decoded = decode(&gvk, &context.body, options.field_validation)?;
-    context.warn(decoded.warnings);
-    let eviction = decoded.object;
+    let eviction = context.decoded(&gvk, options.field_validation)?;
     let name = &context.info.name;
     if eviction["metadata"]["name"] != **name {
         return Err(ApiError::bad_request(

@@ -11,7 +11,7 @@ use evenkeel_kube_rules::crd;
 use evenkeel_kube_rules::csr;
 use evenkeel_kube_rules::gvk::Gvk;
 use evenkeel_kube_rules::status::{ApiError, ApiResult};
-use evenkeel_kube_rules::strict::{self, FieldValidation};
+use evenkeel_kube_rules::strict::FieldValidation;
 use evenkeel_kube_rules::time::rfc3339;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -235,25 +235,15 @@ pub(crate) fn token(context: &Context) -> ApiResult<Answer> {
         version: "v1".to_owned(),
         kind: "TokenRequest".to_owned(),
     };
-    let decoded = if body::is_yaml(&context.content_type)? {
-        strict::decode_yaml(&gvk, &context.body, FieldValidation::Ignore)?
-    } else {
-        strict::decode(&gvk, &context.body, FieldValidation::Ignore)?
-    };
+    let request = context.decoded(&gvk, FieldValidation::Ignore)?;
     let (namespace, name) = (&context.info.namespace, &context.info.name);
-    let named = decoded.object["metadata"]["name"].as_str().unwrap_or_default();
+    let named = request["metadata"]["name"].as_str().unwrap_or_default();
     if !named.is_empty() && named != name {
         return Err(ApiError::bad_request(
             "metadata.name must match the name in the URL",
         ));
     }
     let tokens = &context.server.access.tokens;
-    let answer = tokens.token_request(
-        namespace,
-        name,
-        &decoded.object,
-        context.reader(),
-        Timestamp::now(),
-    )?;
+    let answer = tokens.token_request(namespace, name, &request, context.reader(), Timestamp::now())?;
     Ok(Answer::value(201, answer))
 }

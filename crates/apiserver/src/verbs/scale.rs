@@ -6,7 +6,6 @@ use super::patch::Format;
 use super::rules::Part;
 use super::write::commit;
 use crate::request::Operation;
-use crate::request::body;
 use crate::request::query::WriteOptions;
 use evenkeel_kube_rules::crd::ScalePaths;
 use evenkeel_kube_rules::gvk::Gvk;
@@ -109,14 +108,8 @@ pub(crate) fn get(context: &Context) -> ApiResult<Answer> {
 
 pub(crate) async fn update(context: &Context) -> ApiResult<Answer> {
     let options = WriteOptions::parse(&context.query, "UpdateOptions", &context.user_agent)?;
-    let decode = if body::is_yaml(&context.content_type)? {
-        strict::decode_yaml
-    } else {
-        strict::decode
-    };
-    let decoded = decode(&gvk(), &context.body, options.field_validation)?;
-    context.warn(decoded.warnings);
-    change(context, &options, "UpdateOptions", |_| Ok(decoded.object.clone())).await
+    let scale = context.decoded(&gvk(), options.field_validation)?;
+    change(context, &options, "UpdateOptions", |_| Ok(scale.clone())).await
 }
 
 pub(crate) async fn patch(context: &Context) -> ApiResult<Answer> {

@@ -60,7 +60,7 @@ impl OpenApi {
             ("apis", rest) => rest.split_once('/')?,
             _ => return None,
         };
-        let version = find(kinds, group, version)?;
+        let version = kinds.version(group, version)?;
         let body = self.keep(path, &hash(version), || {
             let flavour = Flavour::V3;
             let document = json!({
@@ -122,16 +122,6 @@ impl OpenApi {
         }
         body
     }
-}
-
-fn find<'a>(kinds: &'a Snapshot, group: &str, version: &str) -> Option<&'a Version> {
-    kinds
-        .groups()
-        .iter()
-        .find(|other| other.name == group)?
-        .versions
-        .iter()
-        .find(|other| other.version == version)
 }
 
 /// `/openapi/v3`: where the documents are; the hash changes with the content, so that clients may keep them.

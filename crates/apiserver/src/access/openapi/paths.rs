@@ -107,37 +107,30 @@ fn add(paths: &mut Map<String, Value>, flavour: Flavour, resource: &Resource) {
     let status = Some(format!("{META}.Status"));
     let options = Some(format!("{META}.DeleteOptions"));
     let patch = Some(format!("{META}.Patch"));
-    let mut put = |path: &str, namespaced: bool, operation: Operation<'_>| {
+    let mut put = |path: &str, operation: Operation<'_>| {
+        let namespaced = resource.namespaced && path != all;
         let item = paths
             .entry(path)
             .or_insert_with(|| json!({"parameters": path_parameters(flavour, path, namespaced)}));
         item[operation.method] = operation.describe();
     };
-    let namespaced = resource.namespaced;
     for verb in &resource.verbs {
         match verb.as_str() {
             "list" => {
-                put(
-                    &collection,
-                    namespaced,
-                    operation("get", "list", &list, &None, LIST, "list"),
-                );
-                if namespaced {
+                put(&collection, operation("get", "list", &list, &None, LIST, "list"));
+                if resource.namespaced {
                     put(
                         &all,
-                        false,
                         operation("get", "list", &list, &None, LIST, "listForAllNamespaces"),
                     );
                 }
             }
             "create" => put(
                 &collection,
-                namespaced,
                 operation("post", "post", &own, &own, WRITE, "create"),
             ),
             "deletecollection" => put(
                 &collection,
-                namespaced,
                 operation(
                     "delete",
                     "deletecollection",
@@ -147,24 +140,11 @@ fn add(paths: &mut Map<String, Value>, flavour: Flavour, resource: &Resource) {
                     "deleteCollection",
                 ),
             ),
-            "get" => put(
-                &object,
-                namespaced,
-                operation("get", "get", &own, &None, &[], "read"),
-            ),
-            "update" => put(
-                &object,
-                namespaced,
-                operation("put", "put", &own, &own, WRITE, "replace"),
-            ),
-            "patch" => put(
-                &object,
-                namespaced,
-                operation("patch", "patch", &own, &patch, PATCH, "patch"),
-            ),
+            "get" => put(&object, operation("get", "get", &own, &None, &[], "read")),
+            "update" => put(&object, operation("put", "put", &own, &own, WRITE, "replace")),
+            "patch" => put(&object, operation("patch", "patch", &own, &patch, PATCH, "patch")),
             "delete" => put(
                 &object,
-                namespaced,
                 operation("delete", "delete", &status, &options, DELETE, "delete"),
             ),
             _ => {}
@@ -185,7 +165,7 @@ fn add(paths: &mut Map<String, Value>, flavour: Flavour, resource: &Resource) {
             let id = format!("{verb}{}", camel(&subresource.name));
             let mut operation = operation(method, method, &kind, body, query, &id);
             operation.gvk = &sub_gvk;
-            put(&path, namespaced, operation);
+            put(&path, operation);
         }
     }
 }
