@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::{Node, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Api;
 use kube::api::Patch;
+use serde::de::DeserializeOwned;
 use serde_json::json;
 
 impl Executor {
@@ -29,24 +30,12 @@ impl Executor {
     ) -> Result<std::result::Result<Node, Outcome>> {
         let refused = |why: &str| Ok(Err(Outcome::Refused(format!("node {}: {why}", node.name))));
         let leases: Api<Lease> = Api::namespaced(self.client.clone(), names::NODE_LEASE_NAMESPACE);
-        let lease = leases
-            .get_opt(&node.name)
-            .await
-            .map_err(|source| ActionError::Api {
-                what: format!("read the Lease of node {}", node.name),
-                source,
-            })?;
+        let lease = look(&leases, node, "the Lease of ").await?;
         if lease.as_ref().and_then(read::renew_time) != signs.lease {
             return refused("its Lease changed since the decision");
         }
         let agents: Api<AgentStatus> = Api::all(self.client.clone());
-        let agent = agents
-            .get_opt(&node.name)
-            .await
-            .map_err(|source| ActionError::Api {
-                what: format!("read the AgentStatus of node {}", node.name),
-                source,
-            })?;
+        let agent = look(&agents, node, "the AgentStatus of ").await?;
         if agent.map(|agent| agent.spec.link_proofs) != signs.link_proofs {
             return refused("its agent wrote since the decision");
         }
@@ -61,14 +50,7 @@ impl Executor {
 
     /// The node as it stands, unless it is gone or another one by its name.
     async fn read(&self, node: &NodeRef) -> Result<Option<Node>> {
-        let found = self
-            .nodes()
-            .get_opt(&node.name)
-            .await
-            .map_err(|source| ActionError::Api {
-                what: format!("read node {}", node.name),
-                source,
-            })?;
+        let found = look(&self.nodes(), node, "").await?;
         Ok(found.filter(|found| found.metadata.uid.as_deref() == Some(node.uid.as_str())))
     }
 
@@ -86,12 +68,7 @@ impl Executor {
         let Some(found) = found else {
             return Ok(Outcome::Done);
         };
-        let mut taints = found
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.taints.clone())
-            .unwrap_or_default();
-        let mut added = read::node(&found).added;
+        let (mut taints, mut added) = taints_of(&found);
         if taints
             .iter()
             .any(|known| known.key == taint.key && known.effect == taint.effect)
@@ -115,12 +92,7 @@ impl Executor {
             return Ok(Outcome::Done);
         };
         let listed = |taint: &Taint| remove.contains(&TaintRef::new(&taint.key, &taint.effect));
-        let mut taints = found
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.taints.clone())
-            .unwrap_or_default();
-        let mut added = read::node(&found).added;
+        let (mut taints, mut added) = taints_of(&found);
         let before = (taints.len(), added.len());
         taints.retain(|taint| !listed(taint));
         added.retain(|taint| !remove.contains(taint));
@@ -198,4 +170,22 @@ impl Executor {
             .await;
         settled(format!("annotate node {}", node.name), answer)
     }
+}
+
+/// The object by the node's name, read from a quorum. `what` says in an error what it is of the node.
+async fn look<K>(api: &Api<K>, node: &NodeRef, what: &str) -> Result<Option<K>>
+where
+    K: Clone + std::fmt::Debug + DeserializeOwned,
+{
+    let found = api.get_opt(&node.name).await;
+    found.map_err(|source| ActionError::Api {
+        what: format!("read {what}node {}", node.name),
+        source,
+    })
+}
+
+/// The taints of a node, and those of them that were put there by us.
+fn taints_of(node: &Node) -> (Vec<Taint>, Vec<TaintRef>) {
+    let taints = node.spec.as_ref().and_then(|spec| spec.taints.clone());
+    (taints.unwrap_or_default(), read::node(node).added)
 }
