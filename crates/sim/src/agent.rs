@@ -161,13 +161,14 @@ impl Sim {
         }
     }
 
+    /// The agent of a node, if it is still the process of this life.
+    fn agent_of(&mut self, node: usize, life: u64) -> Option<&mut Agent> {
+        self.machines.get_mut(node - 1)?.agent_of(life)
+    }
+
     fn poll_later(&mut self, node: usize, life: u64, delay: u64) {
         let at = self.now + delay;
-        if let Some(agent) = self
-            .machines
-            .get_mut(node - 1)
-            .and_then(|machine| machine.agent_of(life))
-        {
+        if let Some(agent) = self.agent_of(node, life) {
             agent.poll_at = at;
             self.agent_later(node, life, delay, AgentDue::Poll);
         }
@@ -201,11 +202,7 @@ impl Sim {
 
     pub(crate) fn agent_answered(&mut self, node: usize, life: u64, reply: Reply) {
         let now = self.now;
-        let Some(agent) = self
-            .machines
-            .get_mut(node - 1)
-            .and_then(|machine| machine.agent_of(life))
-        else {
+        let Some(agent) = self.agent_of(node, life) else {
             return;
         };
         match reply {
@@ -250,11 +247,7 @@ impl Sim {
     }
 
     fn agent_got_nothing(&mut self, node: usize, life: u64, call: &Call) {
-        let Some(agent) = self
-            .machines
-            .get_mut(node - 1)
-            .and_then(|machine| machine.agent_of(life))
-        else {
+        let Some(agent) = self.agent_of(node, life) else {
             return;
         };
         match call {
@@ -275,11 +268,7 @@ impl Sim {
 
     /// ZoneHealth as it was read or written.
     fn agent_reads(&mut self, node: usize, life: u64, object: Rc<Object>) {
-        let Some(agent) = self
-            .machines
-            .get_mut(node - 1)
-            .and_then(|machine| machine.agent_of(life))
-        else {
+        let Some(agent) = self.agent_of(node, life) else {
             return;
         };
         let version = object
@@ -351,11 +340,7 @@ impl Sim {
             Output::Note(note) => self.note(|| format!("agent {node}: {note}")),
             Output::Refused(why) => self.note(|| format!("agent {node}: datagram refused: {why}")),
             Output::Report(report) => {
-                let agent = self
-                    .machines
-                    .get_mut(node - 1)
-                    .and_then(|machine| machine.agent_of(life));
-                if let Some(agent) = agent.filter(|agent| !agent.publishing)
+                if let Some(agent) = self.agent_of(node, life).filter(|agent| !agent.publishing)
                     && let Some((version, _)) = &agent.current
                 {
                     let version = version.to_string();
@@ -365,11 +350,7 @@ impl Sim {
                 }
             }
             Output::ProveLink => {
-                let agent = self
-                    .machines
-                    .get_mut(node - 1)
-                    .and_then(|machine| machine.agent_of(life));
-                if let Some(agent) = agent.filter(|agent| !agent.proving) {
+                if let Some(agent) = self.agent_of(node, life).filter(|agent| !agent.proving) {
                     agent.proving = true;
                     let count = agent.proofs;
                     self.request(Source::Agent(node, life), Call::ProveLink { count });

@@ -5,6 +5,7 @@
 //! Every 2 s it looks at its pods and writes their Ready where somebody else changed it.
 
 use crate::event::{Call, KubeletDue, Reply, Source};
+use crate::machine::Machine;
 use crate::sim::Sim;
 
 const RENEW_EVERY: u64 = 10_000;
@@ -30,12 +31,14 @@ impl Sim {
         }
     }
 
+    /// The machine, if its kubelet is still the process of this life.
+    fn machine_of_kubelet(&mut self, node: usize, life: u64) -> Option<&mut Machine> {
+        let machine = self.machines.get_mut(node - 1)?;
+        (machine.kubelet_life == life).then_some(machine)
+    }
+
     pub(crate) fn kubelet_due(&mut self, node: usize, life: u64, due: KubeletDue) {
-        let Some(machine) = self
-            .machines
-            .get_mut(node - 1)
-            .filter(|machine| machine.kubelet_life == life)
-        else {
+        let Some(machine) = self.machine_of_kubelet(node, life) else {
             return;
         };
         let from = Source::Kubelet(node, life);
@@ -56,11 +59,7 @@ impl Sim {
 
     pub(crate) fn kubelet_answered(&mut self, node: usize, life: u64, reply: Reply) {
         let now = self.now;
-        let Some(machine) = self
-            .machines
-            .get_mut(node - 1)
-            .filter(|machine| machine.kubelet_life == life)
-        else {
+        let Some(machine) = self.machine_of_kubelet(node, life) else {
             return;
         };
         let (due, delay) = match reply {

@@ -37,19 +37,19 @@ impl Facts {
 
 impl Engine {
     pub(super) fn tick_watches(&mut self) {
-        let ids: Vec<MemberId> = self
-            .peers
-            .iter()
-            .filter(|(_, peer)| peer.watch.is_some())
-            .map(|(id, _)| *id)
-            .collect();
-        for id in ids {
+        for id in self.watched() {
             self.tick_watch(id);
         }
         if !self.roster.all_pairs() && self.now >= self.census_due {
             self.census_due = self.now.plus(self.config.period_ms);
             self.take_census();
         }
+    }
+
+    /// The members that this one watches now.
+    fn watched(&self) -> Vec<MemberId> {
+        let watched = self.peers.iter().filter(|(_, peer)| peer.watch.is_some());
+        watched.map(|(id, _)| *id).collect()
     }
 
     fn tick_watch(&mut self, id: MemberId) {
@@ -149,13 +149,7 @@ impl Engine {
 
     /// Begins anew with every subject, spread over half a period.
     pub(super) fn schedule_watches(&mut self) {
-        let ids: Vec<MemberId> = self
-            .peers
-            .iter()
-            .filter(|(_, peer)| peer.watch.is_some())
-            .map(|(id, _)| *id)
-            .collect();
-        for id in ids {
+        for id in self.watched() {
             let due = self.now.plus(self.draw(self.config.period_ms / 2));
             self.set_phase(id, Phase::Waiting { due });
         }
