@@ -7,9 +7,10 @@ use crate::cluster::{
     view::Snapshot,
 };
 use jiff::Timestamp;
-use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use k8s_openapi::{Metadata, api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use serde_json::json;
 use std::collections::HashSet;
+use std::sync::Arc;
 
 const FOREGROUND: &str = "foregroundDeletion";
 const ORPHAN: &str = "orphan";
@@ -128,53 +129,24 @@ fn is_abandoned(pod: &Pod, view: &Snapshot) -> bool {
 
 fn objects(view: &Snapshot) -> Vec<(Kind, &ObjectMeta)> {
     let mut all: Vec<(Kind, &ObjectMeta)> = Vec::new();
-    all.extend(
-        view.config_maps
-            .iter()
-            .map(|object| (Kind::ConfigMap, &object.metadata)),
-    );
-    all.extend(
-        view.daemon_sets
-            .iter()
-            .map(|object| (Kind::DaemonSet, &object.metadata)),
-    );
-    all.extend(
-        view.deployments
-            .iter()
-            .map(|object| (Kind::Deployment, &object.metadata)),
-    );
-    all.extend(
-        view.endpoint_slices
-            .iter()
-            .map(|object| (Kind::EndpointSlice, &object.metadata)),
-    );
-    all.extend(
-        view.endpoints
-            .iter()
-            .map(|object| (Kind::Endpoints, &object.metadata)),
-    );
-    all.extend(
-        view.claims
-            .iter()
-            .map(|object| (Kind::PersistentVolumeClaim, &object.metadata)),
-    );
-    all.extend(view.pods.iter().map(|object| (Kind::Pod, &object.metadata)));
-    all.extend(
-        view.replica_sets
-            .iter()
-            .map(|object| (Kind::ReplicaSet, &object.metadata)),
-    );
-    all.extend(
-        view.services
-            .iter()
-            .map(|object| (Kind::Service, &object.metadata)),
-    );
-    all.extend(
-        view.stateful_sets
-            .iter()
-            .map(|object| (Kind::StatefulSet, &object.metadata)),
-    );
+    all.extend(of(Kind::ConfigMap, &view.config_maps));
+    all.extend(of(Kind::DaemonSet, &view.daemon_sets));
+    all.extend(of(Kind::Deployment, &view.deployments));
+    all.extend(of(Kind::EndpointSlice, &view.endpoint_slices));
+    all.extend(of(Kind::Endpoints, &view.endpoints));
+    all.extend(of(Kind::PersistentVolumeClaim, &view.claims));
+    all.extend(of(Kind::Pod, &view.pods));
+    all.extend(of(Kind::ReplicaSet, &view.replica_sets));
+    all.extend(of(Kind::Service, &view.services));
+    all.extend(of(Kind::StatefulSet, &view.stateful_sets));
     all
+}
+
+fn of<K>(kind: Kind, objects: &[Arc<K>]) -> impl Iterator<Item = (Kind, &ObjectMeta)>
+where
+    K: Metadata<Ty = ObjectMeta>,
+{
+    objects.iter().map(move |object| (kind, object.metadata()))
 }
 
 fn has(metadata: &ObjectMeta, finalizer: &str) -> bool {
