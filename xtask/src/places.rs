@@ -1,5 +1,4 @@
-//! `check-docs`: the files and functions that CONTRIBUTING.md names under "Where is what"
-//! exist.
+//! `check-docs`: the files and functions that CONTRIBUTING.md names under "Where is what" exist.
 
 use crate::markdown::{self, code_spans};
 use anyhow::{Context, bail};

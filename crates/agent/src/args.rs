@@ -110,8 +110,8 @@ pub struct Settings {
     pub period: Duration,
     /// The plugins that check a suspect before a vote.
     pub checks: Vec<CheckPlugin>,
-    /// How to stand for the zone's Lease, as an identity that begins with this one; `None`: report without it,
-    /// whenever the zone's ranking says so.
+    /// How to stand for the zone's Lease, as an identity that begins with this one; `None`: report without
+    /// it, whenever the zone's ranking says so.
     pub election: Option<Config>,
 }
 

@@ -1,9 +1,9 @@
 //! The check plugins: is a machine there, and is it the one we mean?
 //!
-//! A check answers one of three things, and only two of them are votes. *Alive with identity*: the other side proved
-//! to hold the key of the node's kubelet, so whatever else is wrong, that node lives. *Failed*: nothing usable came
-//! back. *Alive without identity* is an abstention: something accepted a connection, which after an address change,
-//! behind NAT or behind a load balancer need not be the node.
+//! A check answers one of three things, and only two of them are votes. *Alive with identity*: the other side
+//! proved to hold the key of the node's kubelet, so whatever else is wrong, that node lives. *Failed*:
+//! nothing usable came back. *Alive without identity* is an abstention: something accepted a connection,
+//! which after an address change, behind NAT or behind a load balancer need not be the node.
 //!
 //! Checks connect and speak HTTP by the same code as the probe handlers.
 

@@ -1,8 +1,8 @@
 //! The API server as one agent uses it: its own Node, its AgentStatus, the ZoneHealth of its zone.
 //!
-//! ZoneHealth is asked for, not watched: a watch that is half open looks like a quiet zone (hazard 20), and the same
-//! request is the proof of contact that a node's link to the cloud is judged by. Reporters ask every second, the
-//! others every five.
+//! ZoneHealth is asked for, not watched: a watch that is half open looks like a quiet zone (hazard 20), and
+//! the same request is the proof of contact that a node's link to the cloud is judged by. Reporters ask every
+//! second, the others every five.
 
 use crate::kubelet::OwnKubelet;
 use crate::metrics::{Metrics, Result as Outcome};
@@ -55,8 +55,8 @@ pub(crate) enum CloudError {
 }
 
 impl CloudError {
-    /// The API server answered, though not with what was wanted. A 5xx can be a gateway's word on a server that it
-    /// cannot reach.
+    /// The API server answered, though not with what was wanted. A 5xx can be a gateway's word on a server
+    /// that it cannot reach.
     fn is_contact(&self) -> bool {
         match self {
             Self::Request { source, .. } => {
@@ -92,8 +92,8 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Whether this is an earlier state of the same object: by resourceVersion, which grows with every write, also
-    /// with the one of somebody who set the status back by hand.
+    /// Whether this is an earlier state of the same object: by resourceVersion, which grows with every write,
+    /// also with the one of somebody who set the status back by hand.
     pub(crate) fn is_older_than(&self, other: &Self) -> bool {
         let version = |seen: &Self| seen.resource_version.parse::<u64>();
         if self.uid != other.uid {
@@ -135,8 +135,8 @@ impl Cloud {
         self.client.clone()
     }
 
-    /// UID and zone of the agent's Node. Only its metadata is read: the rest, with the list of a node's images, can be larger
-    /// than everything else that an agent holds.
+    /// UID and zone of the agent's Node. Only its metadata is read: the rest, with the list of a node's
+    /// images, can be larger than everything else that an agent holds.
     pub(crate) async fn home(&self, zone_default: Option<&str>) -> Result<Home, CloudError> {
         let nodes: Api<Node> = Api::all(self.client.clone());
         let node = bounded("reading the agent's Node", nodes.get_metadata(&self.node)).await?;
@@ -199,8 +199,8 @@ impl Cloud {
         }
     }
 
-    /// Proves that this agent's node reaches the API server: no proxy and no cache answers a write. `count` is the
-    /// number of proofs as far as it is known.
+    /// Proves that this agent's node reaches the API server: no proxy and no cache answers a write. `count`
+    /// is the number of proofs as far as it is known.
     pub(crate) async fn prove_link(&self, count: &mut Option<i64>) -> Result<(), CloudError> {
         let statuses: Api<DynamicObject> =
             Api::all_with(self.client.clone(), &ApiResource::erase::<AgentStatus>(&()));
@@ -208,7 +208,8 @@ impl Cloud {
             Some(known) => known,
             None => proofs(&bounded("reading AgentStatus", statuses.get(&self.node)).await?),
         };
-        // A write without an answer may have been made: no number is written twice, or the object would not change.
+        // A write without an answer may have been made: no number is written twice, or the object would not
+        // change.
         let next = known.checked_add(1).unwrap_or(1);
         *count = Some(next);
         let patch = PatchParams {
@@ -246,7 +247,8 @@ impl Cloud {
         read(bounded("writing the status of ZoneHealth", written).await?)
     }
 
-    /// As plain objects: one that this version cannot decode must not end the agent's sight of the others' writes.
+    /// As plain objects: one that this version cannot decode must not end the agent's sight of the others'
+    /// writes.
     fn zones(&self) -> Api<DynamicObject> {
         Api::all_with(self.client.clone(), &ApiResource::erase::<ZoneHealth>(&()))
     }
@@ -374,8 +376,8 @@ pub(crate) struct Registration {
     pub(crate) zone_default: Option<String>,
 }
 
-/// Keeps AgentStatus as it should be until shutdown. Returns early, with where the Node is now, when it is no longer
-/// the Node this agent began with.
+/// Keeps AgentStatus as it should be until shutdown. Returns early, with where the Node is now, when it is no
+/// longer the Node this agent began with.
 pub(crate) async fn stay_registered(
     cloud: Cloud,
     home: Home,
@@ -435,8 +437,8 @@ pub(crate) async fn stay_registered(
     }
 }
 
-/// Makes the writes that the engine asks for, one at a time, and says what became of each. One that failed is not
-/// repeated here: the engine knows when.
+/// Makes the writes that the engine asks for, one at a time, and says what became of each. One that failed is
+/// not repeated here: the engine knows when.
 pub(crate) async fn prove_links(
     cloud: Cloud,
     mut asked: mpsc::Receiver<()>,

@@ -34,7 +34,8 @@ pub fn load(path: &Path) -> Result<SigningKey, KeyFileError> {
     })
 }
 
-/// Makes a key and writes it, readable by its owner only. Never overwrites. Returns the public half in base64.
+/// Makes a key and writes it, readable by its owner only. Never overwrites. Returns the public half in
+/// base64.
 pub fn generate(path: &Path) -> Result<String, KeyFileError> {
     let malformed = |source| KeyFileError::Malformed {
         path: path.to_owned(),

@@ -22,8 +22,8 @@ pub(crate) struct OwnKubelet {
     pub(crate) endpoint: Option<KubeletEndpoint>,
 }
 
-/// Watches it until shutdown. Its certificate may change when it restarts; on the node itself whoever holds the
-/// kubelet's port is the kubelet.
+/// Watches it until shutdown. Its certificate may change when it restarts; on the node itself whoever holds
+/// the kubelet's port is the kubelet.
 pub(crate) async fn watch(
     local: SocketAddr,
     advertised: SocketAddr,

@@ -1,6 +1,7 @@
 //! The process on each node: it watches its neighbours, votes on them, and reports for the zone.
 //!
-//! The rules live in `evenkeel-zone`, a state machine without clock or socket. This crate is the shell around it:
+//! The rules live in `evenkeel-zone`, a state machine without clock or socket. This crate is the shell around
+//! it:
 //!
 //! | module | what it does |
 //! |---|---|

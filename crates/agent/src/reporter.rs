@@ -68,8 +68,8 @@ pub(crate) async fn campaign(
     }
 }
 
-/// Leads whenever the engine wants to. Several agents of a zone may then write at once, which costs writes and nothing
-/// else: a report carries its proof, and is written by compare-and-swap.
+/// Leads whenever the engine wants to. Several agents of a zone may then write at once, which costs writes
+/// and nothing else: a report carries its proof, and is written by compare-and-swap.
 async fn without_election(
     mut standing: watch::Receiver<bool>,
     events: mpsc::Sender<Event>,
@@ -97,8 +97,8 @@ fn candidate(cloud: &Cloud, lease: &str, config: &Config) -> Result<Elector, Str
     Elector::new(lock, config).map_err(|error| error.to_string())
 }
 
-/// Writes reports, one at a time, by compare-and-swap. A write that failed is not repeated here: the engine drafts
-/// anew on what it sees then.
+/// Writes reports, one at a time, by compare-and-swap. A write that failed is not repeated here: the engine
+/// drafts anew on what it sees then.
 pub(crate) async fn write(
     cloud: Cloud,
     zone_object: String,

@@ -65,8 +65,8 @@ pub struct StateDir {
 }
 
 impl StateDir {
-    /// Opens the directory, makes it if needed, and reserves sequences for a new life. `unix_ms` only helps where
-    /// the file was lost: sequences grow with it then, too.
+    /// Opens the directory, makes it if needed, and reserves sequences for a new life. `unix_ms` only helps
+    /// where the file was lost: sequences grow with it then, too.
     ///
     /// A file that cannot be understood is put aside under another name, with a warning, and counts as lost.
     pub fn open(directory: &Path, node: &str, unix_ms: u64) -> Result<Self, StateError> {
@@ -84,7 +84,8 @@ impl StateDir {
                 ..Memory::default()
             };
         }
-        // A block for one millisecond, and for what a life has signed since it last wrote down how far it came.
+        // A block for one millisecond, and for what a life has signed since it last wrote down how far it
+        // came.
         let next = (memory.sequence_base >> SEQUENCE_BLOCK_BITS).saturating_add(1);
         // No clock is right that says more than this, and no sequence may overflow: the year 2248.
         memory.sequence_base =

@@ -96,7 +96,8 @@ impl ZoneLoop {
                         self.metrics.received.inc();
                         engine.handle(now(), Input::Datagram(buffer.get(..length).unwrap_or_default()))
                     }
-                    // On Linux, an ICMP error to an earlier datagram shows up here; it says nothing that counts.
+                    // On Linux, an ICMP error to an earlier datagram shows up here; it says nothing that
+                    // counts.
                     Err(error) if is_of_a_peer(&error) => Vec::new(),
                     Err(error) => return Err(error),
                 },
@@ -109,7 +110,8 @@ impl ZoneLoop {
             for output in outputs {
                 self.carry_out(&engine, current.as_ref(), &checks, output);
             }
-            // The next life begins a block above what is remembered: each block that this life enters is written down.
+            // The next life begins a block above what is remembered: each block that this life enters is
+            // written down.
             if engine.sequence() >> SEQUENCE_BLOCK_BITS != self.sequence_base >> SEQUENCE_BLOCK_BITS {
                 self.sequence_base = engine.sequence();
                 self.learn(Learned::Sequence(self.sequence_base));

@@ -8,10 +8,11 @@
 //! | [`NodeIncident`] | the controller | people, the controller after a restart |
 //!
 //! All are cluster-scoped. Signed evidence is carried as opaque base64 text: the bytes that were signed, with
-//! their signature, exactly as they crossed the wire, so that every reader checks them itself (`evenkeel-zone`).
+//! their signature, exactly as they crossed the wire, so that every reader checks them itself
+//! (`evenkeel-zone`).
 //!
-//! The settings of a [`FailoverPolicy`] stand in [`crate::policy`], because the decision about a node needs them and
-//! does without a Kubernetes client.
+//! The settings of a [`FailoverPolicy`] stand in [`crate::policy`], because the decision about a node needs
+//! them and does without a Kubernetes client.
 
 pub use crate::policy::{
     EndpointsPolicy, FailoverPolicy, FailoverPolicySpec, FencingPolicy, IsolatedPolicy, ModePolicy,
@@ -50,9 +51,9 @@ pub struct ZoneHealthSpec {
     pub zone: String,
     /// The nodes of the zone that run an agent.
     pub roster: RosterSpec,
-    /// UIDs of members about which the controller needs rounds, because they have an open incident or a latch: reporters
-    /// hold rounds about them even when they look healthy, so that a node that returned is acquitted by signed votes
-    /// and never by silence.
+    /// UIDs of members about which the controller needs rounds, because they have an open incident or a
+    /// latch: reporters hold rounds about them even when they look healthy, so that a node that returned is
+    /// acquitted by signed votes and never by silence.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wanted: Vec<String>,
 }
@@ -151,13 +152,14 @@ pub struct FailoverPolicyStatus {
     /// Other policies that select the same nodes and by which of their values this one is overruled.
     #[serde(default)]
     pub conflicts: Vec<String>,
-    /// Values of this policy that are refused, what is used in their place, and why. The schema refuses them too;
-    /// an object that was stored before may still hold one.
+    /// Values of this policy that are refused, what is used in their place, and why. The schema refuses them
+    /// too; an object that was stored before may still hold one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<String>,
 }
 
-/// One failure of one node: its timeline, evidence and decisions; also the controller's memory across restarts.
+/// One failure of one node: its timeline, evidence and decisions; also the controller's memory across
+/// restarts.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[cfg_attr(not(feature = "schema"), kube(schema = "disabled"))]
@@ -218,8 +220,8 @@ pub struct NodeIncidentStatus {
     pub timeline: Vec<IncidentRow>,
 }
 
-/// What the leader decided about the node, and from what. Written when it changes; that the leader still looks at the
-/// node is shown by its Lease.
+/// What the leader decided about the node, and from what. Written when it changes; that the leader still
+/// looks at the node is shown by its Lease.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -255,14 +257,15 @@ pub struct LatchRecord {
     /// When the leader received the first round of votes that found the node dead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_dead_round_at: Option<Time>,
-    /// When the leader last saw a sign of life of the dead node: its pods are kept from stock eviction until the
-    /// grace period of stock Kubernetes after it, unless the death is confirmed.
+    /// When the leader last saw a sign of life of the dead node: its pods are kept from stock eviction until
+    /// the grace period of stock Kubernetes after it, unless the death is confirmed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_sign_of_life_at: Option<Time>,
     /// When a later round confirmed the death.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confirmed_at: Option<Time>,
-    /// Since when the node has been Isolated: its Lease was renewed, or its agent wrote, after a round that found it dead.
+    /// Since when the node has been Isolated: its Lease was renewed, or its agent wrote, after a round that
+    /// found it dead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub isolated_since: Option<Time>,
     /// Why the eviction of this death waits for the pace of stock Kubernetes; empty where it does not.

@@ -13,11 +13,12 @@ pub const NAMESPACE: &str = "evenkeel-system";
 
 /// Lease of the controller's leader, in [`NAMESPACE`].
 pub const CONTROLLER_LEASE: &str = "evenkeel-controller";
-/// Prefix of the Leases by which replicas of the controller show that they work, in [`NAMESPACE`]; the replica's name in
-/// the election follows. The last one that stops knows by them that it is the last (hazard 52).
+/// Prefix of the Leases by which replicas of the controller show that they work, in [`NAMESPACE`]; the
+/// replica's name in the election follows. The last one that stops knows by them that it is the last (hazard
+/// 52).
 pub const REPLICA_LEASE_PREFIX: &str = "evenkeel-controller-replica-";
-/// Prefix of the Lease of a zone's reporters, in [`NAMESPACE`]; the zone name follows. It suppresses duplicate
-/// publications and is the heartbeat of the zone; it renews no evidence.
+/// Prefix of the Lease of a zone's reporters, in [`NAMESPACE`]; the zone name follows. It suppresses
+/// duplicate publications and is the heartbeat of the zone; it renews no evidence.
 pub const ZONE_LEASE_PREFIX: &str = "evenkeel-zone-";
 /// Namespace of the kubelets' Leases.
 pub const NODE_LEASE_NAMESPACE: &str = "kube-node-lease";
@@ -26,7 +27,8 @@ pub const NODE_LEASE_NAMESPACE: &str = "kube-node-lease";
 pub const DEFAULT_ZONE: &str = "default";
 /// Labels that name a node's zone, in order of preference.
 pub const ZONE_LABELS: [&str; 2] = ["topology.kubernetes.io/zone", "superedgehealth/topology-zone"];
-/// The zone of a node by its labels: the first of [`ZONE_LABELS`] that has a value, else `default_zone`, else none.
+/// The zone of a node by its labels: the first of [`ZONE_LABELS`] that has a value, else `default_zone`, else
+/// none.
 pub fn zone_of(labels: &BTreeMap<String, String>, default_zone: Option<&str>) -> Option<String> {
     ZONE_LABELS
         .iter()
@@ -41,7 +43,8 @@ pub fn zone_of(labels: &BTreeMap<String, String>, default_zone: Option<&str>) ->
 }
 /// Label of control-plane nodes: never in a roster.
 pub const CONTROL_PLANE_LABEL: &str = "node-role.kubernetes.io/control-plane";
-/// Why a node with these labels can be in no roster, as the end of a sentence about it; `None`: it can be in one.
+/// Why a node with these labels can be in no roster, as the end of a sentence about it; `None`: it can be in
+/// one.
 pub fn kept_out_of_rosters(labels: &BTreeMap<String, String>) -> Option<String> {
     if labels.contains_key(CONTROL_PLANE_LABEL) {
         return Some(format!(
@@ -63,7 +66,8 @@ pub mod service_accounts {
     pub const CONTROLLER: &str = "evenkeel-controller";
 }
 
-/// Users of the stock controllers whose writes the webhook corrects. With and without per-controller accounts.
+/// Users of the stock controllers whose writes the webhook corrects. With and without per-controller
+/// accounts.
 pub const STOCK_NODE_CONTROLLER_USERS: [&str; 2] = [
     "system:serviceaccount:kube-system:node-controller",
     "system:kube-controller-manager",
@@ -80,17 +84,18 @@ pub const STOCK_ENDPOINT_CONTROLLER_USERS: [&str; 4] = [
 pub mod annotations {
     /// Mirror of the verdict on the Node for readers of SuperEdge's annotation: `"true"` or `"false"`.
     pub const SUPEREDGE_NODE_HEALTH: &str = "superedgehealth/node-health";
-    /// On Namespace `evenkeel-system`: Evenkeel decides, records and explains, and changes nothing, on any node. The value
-    /// says why, for people.
+    /// On Namespace `evenkeel-system`: Evenkeel decides, records and explains, and changes nothing, on any
+    /// node. The value says why, for people.
     pub const PAUSE: &str = "evenkeel.io/pause";
     /// On a Node: comma-separated `key:effect` of the taints that Evenkeel added and will remove.
     pub const ADDED_TAINTS: &str = "evenkeel.io/added-taints";
     /// On whatever a leader writes: the fencing token `UID/TRANSITIONS` of the term that wrote it last.
     pub const FENCING_TOKEN: &str = "evenkeel.io/fencing-token";
-    /// On a Pod or a pod template: settings of its probes for which Kubernetes has no fields, as YAML or JSON:
-    /// container name, then probe name (`readinessProbe`), then settings. Read in strict mode only.
+    /// On a Pod or a pod template: settings of its probes for which Kubernetes has no fields, as YAML or
+    /// JSON: container name, then probe name (`readinessProbe`), then settings. Read in strict mode only.
     pub const PROBES: &str = "evenkeel.io/probes";
-    /// On a LeaseCandidate: a signed 64-bit integer; the strategy `evenkeel.io/HighestWeight` prefers the highest.
+    /// On a LeaseCandidate: a signed 64-bit integer; the strategy `evenkeel.io/HighestWeight` prefers the
+    /// highest.
     pub const ELECTION_WEIGHT: &str = "evenkeel.io/election-weight";
     /// On a ConfigMap or Endpoints that serves as a lock: client-go's election record as JSON.
     pub const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
@@ -106,8 +111,8 @@ pub mod taints {
     pub const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
     /// No new pods on a node that is Isolated, where the policy asks for it.
     pub const ISOLATED: &str = "evenkeel.io/isolated";
-    /// No new pods on a node whose death is announced. The stock controllers take taints of their own keys off a node
-    /// whose conditions do not ask for them, so that this key is ours.
+    /// No new pods on a node whose death is announced. The stock controllers take taints of their own keys
+    /// off a node whose conditions do not ask for them, so that this key is ours.
     pub const DEAD: &str = "evenkeel.io/dead";
 }
 
@@ -118,7 +123,8 @@ pub mod conditions {
     pub const REASON_CONFIRMED_DEAD: &str = "EvenkeelConfirmedDead";
     /// Reason of `Ready=False` on a Pod of such a node.
     pub const REASON_NODE_DEAD: &str = "EvenkeelNodeDead";
-    /// Reason of `Ready=True` on a Pod to which Evenkeel gave readiness back. What a kubelet writes has no such reason.
+    /// Reason of `Ready=True` on a Pod to which Evenkeel gave readiness back. What a kubelet writes has no
+    /// such reason.
     pub const REASON_GIVEN_BACK: &str = "EvenkeelGivenBack";
     /// Type of the condition put on a Pod before it is evicted.
     pub const DISRUPTION_TARGET: &str = "DisruptionTarget";
@@ -202,8 +208,9 @@ pub mod events {
     pub const NOT_MOVED: &str = "PodNotMoved";
 }
 
-/// Annotations by which a pod says how the simulated provider of virtual nodes is to play it. Each is prefixed with
-/// [`PREFIX`](simulated::PREFIX), and may be followed by `.CONTAINER` to mean one container alone.
+/// Annotations by which a pod says how the simulated provider of virtual nodes is to play it. Each is
+/// prefixed with [`PREFIX`](simulated::PREFIX), and may be followed by `.CONTAINER` to mean one container
+/// alone.
 pub mod simulated {
     /// What all of them begin with.
     pub const PREFIX: &str = "simulated.evenkeel.io/";
@@ -257,9 +264,11 @@ pub mod vnode {
     pub const VIRTUAL_NODE_LABEL: (&str, &str) = ("type", "virtual-kubelet");
     /// Label that all nodes of a fleet have, with the fleet's name: by it their watch finds them.
     pub const FLEET_LABEL: &str = "vnode.evenkeel.io/fleet";
-    /// Instead of [`VIRTUAL_NODE_LABEL`] on a fleet's node that stands for a machine with an agent, as those of the lab do.
+    /// Instead of [`VIRTUAL_NODE_LABEL`] on a fleet's node that stands for a machine with an agent, as those
+    /// of the lab do.
     pub const MACHINE_LABEL: (&str, &str) = (VIRTUAL_NODE_LABEL.0, "machine");
-    /// The label by which a node is a virtual one: virtual-kubelet's, or a fleet's where it does not stand for a machine.
+    /// The label by which a node is a virtual one: virtual-kubelet's, or a fleet's where it does not stand
+    /// for a machine.
     pub fn virtual_label(labels: &BTreeMap<String, String>) -> Option<(&str, &str)> {
         match labels.get(VIRTUAL_NODE_LABEL.0).map(String::as_str) {
             Some(value) if value == VIRTUAL_NODE_LABEL.1 => Some(VIRTUAL_NODE_LABEL),
@@ -274,14 +283,15 @@ pub mod vnode {
     /// Annotation of a virtual Node: labels and annotations that were written last, as JSON of an ObjectMeta
     /// (virtual-kubelet's).
     pub const LAST_APPLIED_META: &str = "virtual-kubelet.io/last-applied-object-meta";
-    /// Annotation of a virtual Node: what was written last of the status, as JSON of a NodeStatus (virtual-kubelet's).
+    /// Annotation of a virtual Node: what was written last of the status, as JSON of a NodeStatus
+    /// (virtual-kubelet's).
     pub const LAST_APPLIED_STATUS: &str = "virtual-kubelet.io/last-applied-node-status";
     /// Reason of `Ready=False` on a virtual Node whose provider errs or is silent.
     pub const REASON_PROVIDER_UNWELL: &str = "ProviderUnwell";
     /// Label of the Leases by which replicas share virtual nodes; its value is the name of their group.
     pub const OWNERSHIP_LABEL: &str = "evenkeel.io/node-ownership";
-    /// Annotation of the Lease by which a replica announces itself: among how many slots it shares nodes. It must be the same
-    /// everywhere.
+    /// Annotation of the Lease by which a replica announces itself: among how many slots it shares nodes. It
+    /// must be the same everywhere.
     pub const OWNERSHIP_SLOTS: &str = "evenkeel.io/node-ownership-slots";
     /// Key of the taint that virtual nodes get by default; its value is the provider's name.
     pub const PROVIDER_TAINT: &str = "virtual-kubelet.io/provider";
@@ -293,13 +303,15 @@ pub mod vnode {
     pub const SERVING_ORGANISATION: &str = "system:nodes";
     /// Usages that are asked for with a key that is not RSA's, exactly these (Kubernetes').
     pub const SERVING_USAGES: [&str; 2] = ["digital signature", "server auth"];
-    /// Namespace, name and key of the ConfigMap in which API servers publish the authority of their clients (Kubernetes').
+    /// Namespace, name and key of the ConfigMap in which API servers publish the authority of their clients
+    /// (Kubernetes').
     pub const CLIENT_CA: (&str, &str, &str) = (
         "kube-system",
         "extension-apiserver-authentication",
         "client-ca-file",
     );
-    /// Prefix of the Leases by which replicas share nodes, in [`NODE_LEASE_NAMESPACE`](super::NODE_LEASE_NAMESPACE); the fleet's name follows.
+    /// Prefix of the Leases by which replicas share nodes, in
+    /// [`NODE_LEASE_NAMESPACE`](super::NODE_LEASE_NAMESPACE); the fleet's name follows.
     pub const SLOT_LEASE: &str = "evenkeel-vnode";
 
     /// Metrics.

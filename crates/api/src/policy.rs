@@ -1,4 +1,5 @@
-//! The settings of a FailoverPolicy: plain values for the crates that decide, and with feature `crd` the custom resource.
+//! The settings of a FailoverPolicy: plain values for the crates that decide, and with feature `crd` the
+//! custom resource.
 
 #[cfg(feature = "crd")]
 use crate::crd::FailoverPolicyStatus;
@@ -84,8 +85,8 @@ pub enum EndpointsPolicy {
     /// They stay ready for everybody.
     #[default]
     Keep,
-    /// They would stay ready for consumers in the zone alone. Nothing restricts them yet, so the schema refuses this
-    /// value, and a stored one is read as [`EndpointsPolicy::Stock`].
+    /// They would stay ready for consumers in the zone alone. Nothing restricts them yet, so the schema
+    /// refuses this value, and a stored one is read as [`EndpointsPolicy::Stock`].
     #[cfg_attr(feature = "schema", schemars(skip))]
     KeepLocal,
     /// As stock Kubernetes does.
@@ -114,8 +115,8 @@ pub enum FencingPolicy {
     /// Record what it would do.
     #[default]
     Observe,
-    /// It would act. No fencing method exists yet, so the schema refuses this value, and a stored one is read as
-    /// [`FencingPolicy::Observe`].
+    /// It would act. No fencing method exists yet, so the schema refuses this value, and a stored one is read
+    /// as [`FencingPolicy::Observe`].
     #[cfg_attr(feature = "schema", schemars(skip))]
     Enforce,
 }

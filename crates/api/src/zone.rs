@@ -96,7 +96,8 @@ pub struct NodeVerdict {
     /// One line for people: why.
     #[serde(default)]
     pub reason: String,
-    /// When the reporter first held this verdict, by its own clock, RFC 3339; for people only, never compared.
+    /// When the reporter first held this verdict, by its own clock, RFC 3339; for people only, never
+    /// compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
     /// Milliseconds between the start of the confirm round and this write (dead only).

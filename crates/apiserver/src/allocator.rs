@@ -26,8 +26,8 @@ struct Used {
     ports: BTreeSet<u16>,
 }
 
-/// What one write takes, and what it gives back once it has happened. Dropped without [`Claim::keep`], nothing has
-/// changed.
+/// What one write takes, and what it gives back once it has happened. Dropped without [`Claim::keep`],
+/// nothing has changed.
 #[must_use]
 pub(crate) struct Claim<'a> {
     allocator: &'a Allocator,
@@ -72,8 +72,8 @@ impl Allocator {
         used.ports.extend(held.ports);
     }
 
-    /// Claims what the new state `new` of a Service needs beside what its state `old` has, and fills it in. `old` is
-    /// null for a Service that is created.
+    /// Claims what the new state `new` of a Service needs beside what its state `old` has, and fills it in.
+    /// `old` is null for a Service that is created.
     pub(crate) fn claim(&self, old: &Value, new: &mut Value) -> ApiResult<Claim<'_>> {
         let mut claim = self.nothing();
         let before = held(old);

@@ -34,7 +34,8 @@ pub struct ApiServerArgs {
     #[arg(long, value_name = "FILE")]
     pub kubeconfig_out: Option<PathBuf>,
 
-    /// Where to write ca.crt, ca.key, admin.crt and admin.key (mode 0600); an authority that is there is used again.
+    /// Where to write ca.crt, ca.key, admin.crt and admin.key (mode 0600); an authority that is there is used
+    /// again.
     #[arg(long, value_name = "DIR")]
     pub cert_dir: Option<PathBuf>,
 
@@ -63,8 +64,8 @@ pub struct ApiServerArgs {
     )]
     pub kubelet_preferred_address_types: Vec<String>,
 
-    /// Authorities of kubelets' serving certificates, PEM; without it the server's own, which signs requests for
-    /// kubernetes.io/kubelet-serving.
+    /// Authorities of kubelets' serving certificates, PEM; without it the server's own, which signs requests
+    /// for kubernetes.io/kubelet-serving.
     #[arg(long, value_name = "FILE", conflicts_with = "kubelet_insecure_tls")]
     pub kubelet_certificate_authority: Option<PathBuf>,
 
@@ -72,9 +73,9 @@ pub struct ApiServerArgs {
     #[arg(long)]
     pub kubelet_insecure_tls: bool,
 
-    /// Approve requests for kubernetes.io/kubelet-serving of a kubelet for its own names, and of those who may approve
-    /// them. Trusts nodes to tell their addresses; those of this server, of another node, and loopback ones without
-    /// --proxy-to-any-address wait for an administrator.
+    /// Approve requests for kubernetes.io/kubelet-serving of a kubelet for its own names, and of those who
+    /// may approve them. Trusts nodes to tell their addresses; those of this server, of another node, and
+    /// loopback ones without --proxy-to-any-address wait for an administrator.
     #[arg(long)]
     pub approve_kubelet_serving: bool,
 
@@ -161,8 +162,8 @@ impl CliError {
     }
 }
 
-/// Serves until `shutdown`. Prints one line once it listens. What the command line asks to write is tried before
-/// anything is started, and appears at its place as a whole or not at all.
+/// Serves until `shutdown`. Prints one line once it listens. What the command line asks to write is tried
+/// before anything is started, and appears at its place as a whole or not at all.
 pub async fn run(args: ApiServerArgs, shutdown: CancellationToken) -> Result<(), CliError> {
     run_to(args, shutdown, &mut std::io::stdout()).await
 }

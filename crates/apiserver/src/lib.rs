@@ -1,7 +1,8 @@
 //! An embedded Kubernetes API server: an `envtest` for Rust, and the API of the lab.
 //!
-//! Kinds are data; one generic pipeline serves them all. It is for tests and for the lab, never for production. The rules
-//! on objects (schemas, patches, selectors, defaults, validation, tables) are those of `evenkeel-kube-rules`.
+//! Kinds are data; one generic pipeline serves them all. It is for tests and for the lab, never for
+//! production. The rules on objects (schemas, patches, selectors, defaults, validation, tables) are those of
+//! `evenkeel-kube-rules`.
 //!
 //! ```
 //! use evenkeel_apiserver::{ApiServer, Options};

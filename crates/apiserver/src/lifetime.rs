@@ -1,7 +1,8 @@
 //! Whether the server runs, and what ends with it when it crashes.
 //!
-//! A crash is played, not caused: the objects stay in memory, as they would in etcd, and everything that belongs to the
-//! process ends. That is its listeners, its connections, its requests, and the history that watches are served from.
+//! A crash is played, not caused: the objects stay in memory, as they would in etcd, and everything that
+//! belongs to the process ends. That is its listeners, its connections, its requests, and the history that
+//! watches are served from.
 
 use std::sync::{Mutex, PoisonError};
 use tokio::sync::watch;

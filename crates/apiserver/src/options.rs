@@ -19,13 +19,14 @@ pub struct Options {
     pub git_version: String,
     /// Events kept for watches; older resourceVersions answer 410 Gone.
     pub watch_history: usize,
-    /// Namespaces that exist from the start, beside `default`, `kube-system`, `kube-public`, `kube-node-lease`.
+    /// Namespaces that exist from the start, beside `default`, `kube-system`, `kube-public`,
+    /// `kube-node-lease`.
     pub namespaces: Vec<String>,
     /// How kubelets are reached.
     pub kubelet: KubeletOptions,
-    /// Whether requests for serving certificates are approved where the requester is the kubelet that they are for, or
-    /// may approve them anyway. This trusts nodes: they write the addresses themselves by which it is decided. Names
-    /// and addresses of this server, of another node, and loopback ones unless
+    /// Whether requests for serving certificates are approved where the requester is the kubelet that they
+    /// are for, or may approve them anyway. This trusts nodes: they write the addresses themselves by which
+    /// it is decided. Names and addresses of this server, of another node, and loopback ones unless
     /// [`proxy_to_any_address`](KubeletOptions::proxy_to_any_address) is set, are left to an administrator.
     /// Off in kube-apiserver, where somebody has to decide.
     pub approve_kubelet_serving: bool,

@@ -46,8 +46,8 @@ pub enum ServerError {
     Tokens(#[from] KeyError),
 }
 
-/// Certificates are valid for ten years, authorities and servers, or one, clients; from an hour ago, for clocks that
-/// are not quite right.
+/// Certificates are valid for ten years, authorities and servers, or one, clients; from an hour ago, for
+/// clocks that are not quite right.
 const LEEWAY: i64 = 3_600;
 const YEAR: i64 = 365 * 24 * 3_600;
 
@@ -96,8 +96,8 @@ impl ApiServer {
         self.client_as("kubernetes-admin", &["system:masters"])
     }
 
-    /// The same, as another user: its requests pass authorization and admission as that user's. Like any client, it
-    /// gets errors while the server is down after a [`crash`](Self::crash).
+    /// The same, as another user: its requests pass authorization and admission as that user's. Like any
+    /// client, it gets errors while the server is down after a [`crash`](Self::crash).
     pub fn client_as(&self, user: &str, groups: &[&str]) -> kube::Client {
         let inner = self.inner.clone();
         let caller = in_process(user, groups);
@@ -113,9 +113,9 @@ impl ApiServer {
         kube::Client::new(service, "default")
     }
 
-    /// A client inside the process that no [`crash`](Self::crash) touches, as a cluster administrator: its requests are
-    /// answered while the server is down, and its watches go on. It is for tests that record what becomes of the
-    /// objects meanwhile. Call it inside a tokio runtime.
+    /// A client inside the process that no [`crash`](Self::crash) touches, as a cluster administrator: its
+    /// requests are answered while the server is down, and its watches go on. It is for tests that record
+    /// what becomes of the objects meanwhile. Call it inside a tokio runtime.
     pub fn observer(&self) -> kube::Client {
         let inner = self.inner.clone();
         let caller = in_process("kubernetes-admin", &["system:masters"]);
@@ -129,16 +129,17 @@ impl ApiServer {
         kube::Client::new(service, "default")
     }
 
-    /// Goes down as a process that is killed: every listener of [`serve`](Self::serve) is closed, so that connections
-    /// are refused, every connection is cut, and every request and watch of the clients inside the process fails or
-    /// ends. The objects stay, as they would in etcd. Returns `false` if the server is down already.
+    /// Goes down as a process that is killed: every listener of [`serve`](Self::serve) is closed, so that
+    /// connections are refused, every connection is cut, and every request and watch of the clients inside
+    /// the process fails or ends. The objects stay, as they would in etcd. Returns `false` if the server is
+    /// down already.
     pub fn crash(&self) -> bool {
         self.inner.lifetime.end()
     }
 
     /// Comes back after a [`crash`](Self::crash), with the objects and without the history of watches, as
-    /// [`forget_history`](Self::forget_history) says. The listeners are bound again at the addresses that they had.
-    /// Returns `false` if the server is up already.
+    /// [`forget_history`](Self::forget_history) says. The listeners are bound again at the addresses that
+    /// they had. Returns `false` if the server is up already.
     pub fn come_back(&self) -> bool {
         self.inner.lifetime.begin(|| self.forget_history())
     }
@@ -149,8 +150,8 @@ impl ApiServer {
         self.inner.lifetime.present().is_some()
     }
 
-    /// Forgets all history. A watch, or a continued list, from an older resourceVersion gets 410 Gone (`Expired`) from
-    /// now on. Watches that are open have seen everything up to now, and go on.
+    /// Forgets all history. A watch, or a continued list, from an older resourceVersion gets 410 Gone
+    /// (`Expired`) from now on. Watches that are open have seen everything up to now, and go on.
     pub fn forget_history(&self) {
         self.inner.store.compact();
     }

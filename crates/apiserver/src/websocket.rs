@@ -1,5 +1,5 @@
-//! Tokens of websocket requests. Browsers cannot add an `Authorization` header to these, so the token stands among the
-//! subprotocols.
+//! Tokens of websocket requests. Browsers cannot add an `Authorization` header to these, so the token stands
+//! among the subprotocols.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -9,7 +9,8 @@ use http::{HeaderMap, HeaderValue};
 /// What a subprotocol with a token begins with; base64url without padding follows.
 const PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
 
-/// The token of a websocket request, if it has one. It needs another subprotocol beside it, which the answer can name.
+/// The token of a websocket request, if it has one. It needs another subprotocol beside it, which the answer
+/// can name.
 pub(crate) fn token(headers: &HeaderMap) -> Result<Option<String>, &'static str> {
     if !is_websocket(headers) {
         return Ok(None);

@@ -74,7 +74,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether time was over, by our clock or by the runtime's: for `ExecSync` the end of a command that took too long.
+    /// Whether time was over, by our clock or by the runtime's: for `ExecSync` the end of a command that took
+    /// too long.
     pub fn is_timeout(&self) -> bool {
         matches!(
             self,

@@ -1,5 +1,5 @@
-//! Client of container runtimes: the part of the Container Runtime Interface (`runtime.v1`) that we need, over a Unix
-//! socket.
+//! Client of container runtimes: the part of the Container Runtime Interface (`runtime.v1`) that we need,
+//! over a Unix socket.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), evenkeel_cri::Error> {
@@ -74,7 +74,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the socket of a runtime (a path, with or without `unix://`) and makes sure that a runtime is there.
+    /// Connects to the socket of a runtime (a path, with or without `unix://`) and makes sure that a runtime
+    /// is there.
     pub async fn connect(socket: impl AsRef<Path>) -> Result<Self, Error> {
         Self::connect_within(socket, CALL).await
     }
@@ -119,8 +120,9 @@ impl Client {
         })
     }
 
-    /// Runs a command in a container (its ID, with or without the scheme of the Kubernetes API) and waits for its end.
-    /// The runtime kills it after `timeout`, in whole seconds rounded up, and so it does when the future is dropped.
+    /// Runs a command in a container (its ID, with or without the scheme of the Kubernetes API) and waits for
+    /// its end. The runtime kills it after `timeout`, in whole seconds rounded up, and so it does when the
+    /// future is dropped.
     pub async fn exec(&self, container: &str, command: &[String], timeout: Duration) -> Result<Exec, Error> {
         let id = container.split_once("://").map_or(container, |(_, id)| id);
         if id.is_empty() {

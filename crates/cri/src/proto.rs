@@ -1,5 +1,5 @@
-//! Messages of `runtime.v1`, as far as we read them. The numbers of fields are part of the interface and never change;
-//! what a runtime sends beyond these is skipped.
+//! Messages of `runtime.v1`, as far as we read them. The numbers of fields are part of the interface and
+//! never change; what a runtime sends beyond these is skipped.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,5 @@
-//! A runtime of our own over a Unix socket, which says what it is told to say, and sockets with no runtime behind.
+//! A runtime of our own over a Unix socket, which says what it is told to say, and sockets with no runtime
+//! behind.
 
 use super::proto::{
     Container, ContainerMetadata, ContainerStatus, ContainerStatusResponse, ExecSyncRequest,

@@ -2,13 +2,13 @@
 //!
 //! There are three processes, each with one duty:
 //!
-//! * The *runner* ([`run`]) campaigns, and decides what happens to the command (`core::runner`). When it dies,
-//!   the keeper sees its socket close, and ends the command.
-//! * The *keeper* ([`keeper`]) knows until when the term is proven, and then ends the command without being told
-//!   to (`core::command_deadline`). When it dies, the kernel kills the command, and the runner kills what is left
-//!   of its process group.
-//! * The *command* is the caller's. When it ends, the keeper ends what it leaves behind and reports its status, and
-//!   the lease is released.
+//! * The *runner* ([`run`]) campaigns, and decides what happens to the command (`core::runner`). When it
+//!   dies, the keeper sees its socket close, and ends the command.
+//! * The *keeper* ([`keeper`]) knows until when the term is proven, and then ends the command without being
+//!   told to (`core::command_deadline`). When it dies, the kernel kills the command, and the runner kills
+//!   what is left of its process group.
+//! * The *command* is the caller's. When it ends, the keeper ends what it leaves behind and reports its
+//!   status, and the lease is released.
 //!
 //! Times between runner and keeper are readings of the machine's boot clock, which runs while it sleeps; they
 //! come from the start of a successful renewal, so no delay on the way makes them later. See

@@ -10,8 +10,8 @@
 //! The proof is that the kernel has released the lock of the very file that holds the records. So the records
 //! name that file (device and inode) and the boot. A file that was copied, restored from a backup or created
 //! again proves nothing, and neither does one of another boot, and so of another machine that has the
-//! directory mounted. They prove nothing either if the record in the Lease is of another term or was taken at another
-//! time: then somebody else has used the identity.
+//! directory mounted. They prove nothing either if the record in the Lease is of another term or was taken at
+//! another time: then somebody else has used the identity.
 //!
 //! Not covered are: other processes that the predecessor started and that outlive it; a file system whose
 //! server takes locks away from clients that still run (use a local directory); a virtual machine that is
@@ -63,8 +63,8 @@ struct Inner {
     former: BTreeMap<String, Note>,
 }
 
-/// The file, and the boot of the machine, for which the notes are true. As long as a process has a file open, no
-/// other file gets its numbers.
+/// The file, and the boot of the machine, for which the notes are true. As long as a process has a file open,
+/// no other file gets its numbers.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Origin {

@@ -79,8 +79,8 @@ async fn elect(log: &LogArgs, args: ElectArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(code))
 }
 
-/// The keeper is on its own: the kernel ties the command's life to its main thread. It must end the command in time,
-/// whether or not anybody reads what it says.
+/// The keeper is on its own: the kernel ties the command's life to its main thread. It must end the command
+/// in time, whether or not anybody reads what it says.
 fn keep(log: &LogArgs, args: KeeperArgs) -> Result<ExitCode, Failure> {
     let _lines = log.init_unhindered("info").map_err(Failure::usage)?;
     let kept = evenkeel_elect::keeper::run(args, &keeper_line(log));

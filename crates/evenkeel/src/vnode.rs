@@ -20,14 +20,15 @@ const BASES: usize = 1000;
 
 /// Virtual nodes, many in one process.
 ///
-/// Registers nodes and runs the pods that are bound to them by way of a provider. Ended by a signal it leaves nodes and
-/// pods as they are: the next process takes them over.
+/// Registers nodes and runs the pods that are bound to them by way of a provider. Ended by a signal it leaves
+/// nodes and pods as they are: the next process takes them over.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct VnodeArgs {
     /// What runs the pods.
     #[arg(long, value_name = "NAME")]
     provider: ProviderArg,
-    /// File with settings (YAML, kind VnodeConfiguration): its fields are the flags in camelCase, and flags win over them.
+    /// File with settings (YAML, kind VnodeConfiguration): its fields are the flags in camelCase, and flags
+    /// win over them.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
@@ -50,8 +51,8 @@ struct SettingsArgs {
 enum ProviderArg {
     /// Nothing runs: pods start, log, serve, crash and end as their annotations say.
     Simulated,
-    /// Koupleless bases are nodes, the modules in them are containers. Environment variables of the released module controller are
-    /// understood.
+    /// Koupleless bases are nodes, the modules in them are containers. Environment variables of the released
+    /// module controller are understood.
     Koupleless,
 }
 

@@ -1,5 +1,4 @@
-//! Sets the replicas of peer Deployments to the number of bases; what that is,
-//! `core::peer` says.
+//! Sets the replicas of peer Deployments to the number of bases; what that is, `core::peer` says.
 //!
 //! Every replica of the controller watches, the leader of one Lease writes.
 

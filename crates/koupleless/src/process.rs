@@ -275,7 +275,8 @@ impl Process {
     }
 }
 
-/// Clients of the cluster in which bases run as pods: that of `kubeconfig`, or the cluster of the virtual nodes.
+/// Clients of the cluster in which bases run as pods: that of `kubeconfig`, or the cluster of the virtual
+/// nodes.
 async fn base_pods(
     kubeconfig: Option<PathBuf>,
     client: &kube::Client,

@@ -1,4 +1,5 @@
-//! Certificate signing requests: the signers and usages that Kubernetes knows, and the PKCS#10 request (RFC 2986) inside.
+//! Certificate signing requests: the signers and usages that Kubernetes knows, and the PKCS#10 request (RFC
+//! 2986) inside.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -76,7 +77,8 @@ pub struct Names {
     pub ips: Vec<IpAddr>,
 }
 
-/// Reads `spec.request` of a CertificateSigningRequest: PEM, encoded in base64. The error says why it cannot be read.
+/// Reads `spec.request` of a CertificateSigningRequest: PEM, encoded in base64. The error says why it cannot
+/// be read.
 pub fn parse(request: &Value) -> Result<Request, String> {
     let pem = STANDARD
         .decode(request.as_str().unwrap_or_default())

@@ -6,11 +6,11 @@ use crate::validate::create;
 use crate::{defaults, strategy};
 use serde_json::{Value, json};
 
-/// A pod as `kubectl create` with strict field validation would have it stored, defaults filled in; or all that is wrong
-/// with it, each error as it stands in `The Pod "x" is invalid: …`, with the path of its field.
+/// A pod as `kubectl create` with strict field validation would have it stored, defaults filled in; or all
+/// that is wrong with it, each error as it stands in `The Pod "x" is invalid: …`, with the path of its field.
 ///
-/// A missing namespace becomes `default`, and a `generateName` a name. Admission (service accounts, priority classes,
-/// webhooks) is left out, as are allocated fields such as the UID.
+/// A missing namespace becomes `default`, and a `generateName` a name. Admission (service accounts, priority
+/// classes, webhooks) is left out, as are allocated fields such as the UID.
 pub fn pod(mut value: Value) -> Result<Value, Vec<String>> {
     let gvk = Gvk {
         group: String::new(),

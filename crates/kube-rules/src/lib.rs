@@ -1,6 +1,7 @@
 //! The rules of Kubernetes 1.36 on objects, as the API server applies them: no store, no clock, no network.
 //!
-//! A caller needs no server: objects are `serde_json::Value`s, and what a rule needs to know of the time is a parameter.
+//! A caller needs no server: objects are `serde_json::Value`s, and what a rule needs to know of the time is a
+//! parameter.
 //!
 //! ```
 //! use evenkeel_kube_rules::dry_run;

@@ -98,7 +98,8 @@ impl ApiError {
         Self::about(403, "Forbidden", (group, resource, name), message)
     }
 
-    /// The 422 that lists `errors`: `Pod "x" is invalid: [a, b]`, with one cause each. Equal texts are shown once.
+    /// The 422 that lists `errors`: `Pod "x" is invalid: [a, b]`, with one cause each. Equal texts are shown
+    /// once.
     pub fn invalid(group: &str, kind: &str, name: &str, errors: Vec<FieldError>) -> Self {
         let qualified = qualified(group, kind);
         let mut texts: Vec<String> = Vec::new();
@@ -241,7 +242,8 @@ impl std::error::Error for ApiError {}
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
     /// `FieldValueInvalid`, `FieldValueRequired`, `FieldValueForbidden`, `FieldValueNotSupported`,
-    /// `FieldValueDuplicate`, `FieldValueTooLong`, `FieldValueTooMany`, `FieldValueTypeInvalid`, `FieldValueNotFound`.
+    /// `FieldValueDuplicate`, `FieldValueTooLong`, `FieldValueTooMany`, `FieldValueTypeInvalid`,
+    /// `FieldValueNotFound`.
     pub reason: &'static str,
     /// As in `spec.containers[0].image`.
     pub field: String,

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-/// Reads a duration: numbers (with a fraction, if need be), each with a unit of `h`, `m`, `s`, `ms`, `us` or `ns`;
-/// or a bare `0`. `Err` says what is wrong, in one line.
+/// Reads a duration: numbers (with a fraction, if need be), each with a unit of `h`, `m`, `s`, `ms`, `us` or
+/// `ns`; or a bare `0`. `Err` says what is wrong, in one line.
 pub fn parse(text: &str) -> Result<Duration, String> {
     read(text, |_| None)
 }

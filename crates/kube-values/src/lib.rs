@@ -1,4 +1,5 @@
-//! Values as Kubernetes writes them, for anybody who has the text and no Kubernetes client. It needs no other crate.
+//! Values as Kubernetes writes them, for anybody who has the text and no Kubernetes client. It needs no other
+//! crate.
 //!
 //! | module | what it holds |
 //! |---|---|

@@ -5,7 +5,8 @@ use crate::Quantity;
 /// The resources that count.
 pub const COUNTED: [&str; 2] = ["cpu", "memory"];
 
-/// What the class of a pod is made of: of one container, or of the pod as a whole, the quantities of [`COUNTED`].
+/// What the class of a pod is made of: of one container, or of the pod as a whole, the quantities of
+/// [`COUNTED`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resources<'a> {
     /// `requests`.
@@ -14,9 +15,9 @@ pub struct Resources<'a> {
     pub limits: [Option<&'a str>; 2],
 }
 
-/// `Guaranteed` if every container has equal requests and limits of CPU and memory, `BestEffort` if none has any,
-/// else `Burstable`. Resources of the pod as a whole go before its containers'. A request that is not there is the limit,
-/// as the API server fills it in; nothing and zero are the same.
+/// `Guaranteed` if every container has equal requests and limits of CPU and memory, `BestEffort` if none has
+/// any, else `Burstable`. Resources of the pod as a whole go before its containers'. A request that is not
+/// there is the limit, as the API server fills it in; nothing and zero are the same.
 pub fn class<'a>(pod: Resources<'a>, containers: impl IntoIterator<Item = Resources<'a>>) -> &'static str {
     let whole = Amounts::of(pod);
     let all: Vec<Amounts> = if whole.has_any() {

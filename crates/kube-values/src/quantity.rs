@@ -30,7 +30,8 @@ enum Format {
     Exponent,
 }
 
-/// An amount, exact to one billionth; what is finer is rounded up, what is above 2^63 is cut, as upstream does it.
+/// An amount, exact to one billionth; what is finer is rounded up, what is above 2^63 is cut, as upstream
+/// does it.
 ///
 /// Two quantities are equal when their amounts are: `1024Mi` is `1Gi`.
 #[derive(Clone, Copy, Debug)]

@@ -1,8 +1,8 @@
 //! Who may ask a kubelet what.
 //!
-//! Users are known by a client certificate, which the TLS layer has verified, or by a bearer token, about which the API
-//! server is asked (TokenReview); what they may is asked there, too (SubjectAccessReview). Where the API server does not
-//! answer, nobody may anything.
+//! Users are known by a client certificate, which the TLS layer has verified, or by a bearer token, about
+//! which the API server is asked (TokenReview); what they may is asked there, too (SubjectAccessReview).
+//! Where the API server does not answer, nobody may anything.
 
 mod attributes;
 mod cache;
@@ -58,11 +58,12 @@ impl Default for Memory {
     }
 }
 
-/// Who may ask without saying who it is, and who decides what users may: as the kubelet's flags of these names. Its own
-/// configuration file has the same defaults.
+/// Who may ask without saying who it is, and who decides what users may: as the kubelet's flags of these
+/// names. Its own configuration file has the same defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
-    /// `--anonymous-auth`: whoever shows no credential at all is `system:anonymous`. A wrong one is refused all the same.
+    /// `--anonymous-auth`: whoever shows no credential at all is `system:anonymous`. A wrong one is refused
+    /// all the same.
     pub anonymous: bool,
     /// `--authorization-mode`: who decides what users may.
     pub mode: Mode,
@@ -75,7 +76,8 @@ pub enum Mode {
     /// The API server, by SubjectAccessReviews.
     #[default]
     Webhook,
-    /// Nobody: users may everything. Who is anonymous reaches logs, commands and ports from this machine alone.
+    /// Nobody: users may everything. Who is anonymous reaches logs, commands and ports from this machine
+    /// alone.
     AlwaysAllow,
 }
 
@@ -100,8 +102,8 @@ pub enum Refused {
         /// To which of the node's subresources.
         subresources: &'static [&'static str],
     },
-    /// The API server did not say who it is. The kubelet answers 401 here; who has a good token should know that it is
-    /// not to blame.
+    /// The API server did not say who it is. The kubelet answers 401 here; who has a good token should know
+    /// that it is not to blame.
     #[error("Authentication error")]
     NotAuthenticated,
     /// The API server did not say whether the user may. The text is the kubelet's.
@@ -323,8 +325,8 @@ impl Auth {
         Ok(status.allowed && !status.denied.unwrap_or(false))
     }
 
-    /// The answer to a review. What was asked is never logged: it may hold a token, and an answer repeats it. Therefore
-    /// by way of text: the client writes a body that it cannot decode to the log.
+    /// The answer to a review. What was asked is never logged: it may hold a token, and an answer repeats it.
+    /// Therefore by way of text: the client writes a body that it cannot decode to the log.
     async fn create<K>(&self, what: &str, review: &K) -> Result<K, Silent>
     where
         K: kube::Resource<DynamicType = (), Scope = kube::core::ClusterResourceScope>

@@ -8,8 +8,8 @@ use std::sync::Arc;
 /// A call to who runs the pods: it ends with the result, or with why there is none.
 pub type Served<'a, T> = BoxFuture<'a, Result<T, Fault>>;
 
-/// Whoever runs the pods of one node or of many. A call that fails, hangs or panics is an answer to its client, and harms
-/// nobody else; calls end with the [`Term`](crate::Term) of the node.
+/// Whoever runs the pods of one node or of many. A call that fails, hangs or panics is an answer to its
+/// client, and harms nobody else; calls end with the [`Term`](crate::Term) of the node.
 pub trait Backend: Send + Sync + 'static {
     /// The pods of a node, as they are now.
     fn pods<'a>(&'a self, node: &'a str) -> BoxFuture<'a, Vec<Arc<Pod>>>;

@@ -24,8 +24,8 @@ pub(super) fn refusal(fault: Fault) -> Response {
     text(status(&fault), fault.message)
 }
 
-/// A question's answer. It is a fault when it takes longer than `deadline`, when who was asked panics, and when the
-/// node is served here no more.
+/// A question's answer. It is a fault when it takes longer than `deadline`, when who was asked panics, and
+/// when the node is served here no more.
 pub(super) async fn ask<T>(
     node: &Node,
     deadline: Duration,

@@ -17,11 +17,11 @@ pub struct Fault {
 pub enum FaultKind {
     /// It may work later: tried again with back-off.
     Later,
-    /// It never will as it is: the container has failed; a pod that cannot be created waits, and is tried again every few
-    /// seconds.
+    /// It never will as it is: the container has failed; a pod that cannot be created waits, and is tried
+    /// again every few seconds.
     Never,
-    /// Likewise, and where the fleet's settings say that a pod that cannot run is to be Failed, it is, whatever its restart
-    /// policy. Else it is as [`Later`](Self::Later).
+    /// Likewise, and where the fleet's settings say that a pod that cannot run is to be Failed, it is,
+    /// whatever its restart policy. Else it is as [`Later`](Self::Later).
     Fatal,
     /// There is no such pod or container.
     NotFound,

@@ -11,7 +11,8 @@ pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> Duplex for T {}
 
-/// Streams of a command. A stream that the client does not request is `None`. Input ends with the reader's end of file.
+/// Streams of a command. A stream that the client does not request is `None`. Input ends with the reader's
+/// end of file.
 pub struct ExecIo {
     /// What the client types.
     pub stdin: Option<Box<dyn AsyncRead + Send + Unpin>>,

@@ -1,4 +1,5 @@
-//! What a process needs to serve the API, put together: listeners, certificate, authority of clients, authorization.
+//! What a process needs to serve the API, put together: listeners, certificate, authority of clients,
+//! authorization.
 
 use crate::auth::{Auth, Memory, Rules};
 use crate::listeners::{self, Listeners};
@@ -114,7 +115,8 @@ impl KubeletApi {
 }
 
 impl Prepared {
-    /// Watches files and cluster for changes until `shutdown`. `client` requests certificates, TokenReviews and SubjectAccessReviews.
+    /// Watches files and cluster for changes until `shutdown`. `client` requests certificates, TokenReviews
+    /// and SubjectAccessReviews.
     pub fn begin(self, client: &Client, shutdown: &CancellationToken) -> Kubelet {
         for task in self.tasks {
             let (tls, client, shutdown) = (self.tls.clone(), client.clone(), shutdown.clone());
@@ -169,7 +171,8 @@ impl std::fmt::Debug for Kubelet {
 }
 
 impl Kubelet {
-    /// Makes the listeners of the nodes, none of which is open yet. All of them serve `backend` until `shutdown`.
+    /// Makes the listeners of the nodes, none of which is open yet. All of them serve `backend` until
+    /// `shutdown`.
     pub fn serve(self, backend: Arc<dyn Backend>, shutdown: CancellationToken) -> Listeners {
         let app = router(backend, self.settings, self.auth);
         Listeners::new(self.listeners, self.tls, app, shutdown)

@@ -1,5 +1,5 @@
-//! The HTTP API of a kubelet, for anything that runs pods: logs, exec, attach, port-forward and statistics, over TLS, with the
-//! kubelet's authentication and authorization, in the kubelet's words.
+//! The HTTP API of a kubelet, for anything that runs pods: logs, exec, attach, port-forward and statistics,
+//! over TLS, with the kubelet's authentication and authorization, in the kubelet's words.
 //!
 //! Whoever runs the pods implements [`Backend`]. `kubelet::KubeletApi` puts together what a process needs
 //! to serve the API for its nodes: each node has a listener of its own, since requests do not name the

@@ -91,7 +91,8 @@ impl Listeners {
         }
     }
 
-    /// Opens a node's listener and returns its address. One that is open stays as it is. Call it inside a tokio runtime.
+    /// Opens a node's listener and returns its address. One that is open stays as it is. Call it inside a
+    /// tokio runtime.
     pub fn open(&self, node: &str) -> Result<SocketAddr, ListenError> {
         self.open_during(node, &Term::default())
     }
@@ -127,7 +128,8 @@ impl Listeners {
         Ok(address)
     }
 
-    /// Closes a node's listener: its streams end, and requests under way have 5 s. A node without one is no error.
+    /// Closes a node's listener: its streams end, and requests under way have 5 s. A node without one is no
+    /// error.
     pub fn close(&self, node: &str) {
         let mut open = self.shared.open();
         if let Some(listener) = open.by_node.remove(node) {
@@ -232,7 +234,8 @@ fn listener(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
     Ok((listener, address))
 }
 
-/// How many connections all listeners take together, so that clients leave files for listeners and for the process itself.
+/// How many connections all listeners take together, so that clients leave files for listeners and for the
+/// process itself.
 fn most_connections() -> usize {
     /// Where the system gives no limit.
     const DEFAULT: usize = 4_096;
@@ -245,7 +248,8 @@ fn most_connections() -> usize {
     }
 }
 
-/// Raises the limit of open files to what the system allows this process, and returns it: each listener takes one.
+/// Raises the limit of open files to what the system allows this process, and returns it: each listener takes
+/// one.
 pub fn raise_file_limit() -> io::Result<u64> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     if soft < hard {

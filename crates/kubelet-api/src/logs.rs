@@ -78,8 +78,8 @@ pub(super) async fn container(
     }
 }
 
-/// The provider's stream, `limit` bytes of it at the most, until the node is served here no more. An error becomes
-/// its last words: the status has been sent before. Dropping it drops the provider's.
+/// The provider's stream, `limit` bytes of it at the most, until the node is served here no more. An error
+/// becomes its last words: the status has been sent before. Dropping it drops the provider's.
 fn output(
     stream: LogStream,
     limit: Option<u64>,

@@ -14,8 +14,8 @@ pub(super) async fn all(State(server): State<Server>, Extension(node): Extension
     list(pods.iter().map(|pod| &**pod))
 }
 
-/// The pods that its provider has, each with the containers that run: those of which one runs, and those of which only the
-/// provider knows.
+/// The pods that its provider has, each with the containers that run: those of which one runs, and those of
+/// which only the provider knows.
 pub(super) async fn running(State(server): State<Server>, Extension(node): Extension<Node>) -> Response {
     let listing = server.backend.list(&node.name);
     let listed = match call::ask(&node, server.settings.call, "listing pods", listing).await {

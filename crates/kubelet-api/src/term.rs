@@ -9,12 +9,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-/// The time in which this process serves a node. What is asked of whoever runs its pods is asked in it and ends with it:
-/// calls, probes, and the streams of clients. Cheap to clone; clones end together.
+/// The time in which this process serves a node. What is asked of whoever runs its pods is asked in it and
+/// ends with it: calls, probes, and the streams of clients. Cheap to clone; clones end together.
 ///
-/// It ends when its token is cancelled, and as soon as its condition does not hold. The condition is for processes that share
-/// nodes: it is checked before each step of the work, so that a process that was stopped and goes on does nothing more for
-/// nodes that another serves meanwhile.
+/// It ends when its token is cancelled, and as soon as its condition does not hold. The condition is for
+/// processes that share nodes: it is checked before each step of the work, so that a process that was stopped
+/// and goes on does nothing more for nodes that another serves meanwhile.
 #[derive(Clone, Default)]
 pub struct Term {
     stop: CancellationToken,
@@ -42,7 +42,8 @@ impl Term {
         }
     }
 
-    /// A part of it, which can be ended by itself. Who waits for the end of the whole waits for that of the part.
+    /// A part of it, which can be ended by itself. Who waits for the end of the whole waits for that of the
+    /// part.
     #[must_use]
     pub fn part(&self) -> Self {
         Self {
@@ -71,8 +72,8 @@ impl Term {
         self.tasks.token()
     }
 
-    /// Does the work; `None` where the term ends first, and then the work is dropped. Each step of it is taken only if the term
-    /// is not over.
+    /// Does the work; `None` where the term ends first, and then the work is dropped. Each step of it is
+    /// taken only if the term is not over.
     pub async fn run<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         // Declared first: the work is dropped before it.
         let _share = self.share();
@@ -87,8 +88,8 @@ impl Term {
         .await
     }
 
-    /// Waits until nothing is under way any more, for `most` at the longest; returns whether nothing is. To be called after the
-    /// token was cancelled.
+    /// Waits until nothing is under way any more, for `most` at the longest; returns whether nothing is. To
+    /// be called after the token was cancelled.
     pub async fn ended(&self, most: Duration) -> bool {
         self.tasks.close();
         tokio::time::timeout(most, self.tasks.wait()).await.is_ok()

@@ -1,8 +1,8 @@
-//! The serving certificate: of files, or of the cluster's signer; replaced while connections are open. And the authority
-//! of client certificates, replaced likewise.
+//! The serving certificate: of files, or of the cluster's signer; replaced while connections are open. And
+//! the authority of client certificates, replaced likewise.
 //!
-//! One [`ServerTls`](evenkeel_net::serve::ServerTls) serves all nodes of a process. It begins without a certificate:
-//! until one is there, handshakes fail.
+//! One [`ServerTls`](evenkeel_net::serve::ServerTls) serves all nodes of a process. It begins without a
+//! certificate: until one is there, handshakes fail.
 
 pub mod clients;
 pub mod files;

@@ -70,8 +70,8 @@ pub struct LabArgs {
 pub enum LabCommand {
     /// Plays a scenario in a lab of its own; the exit code says whether every assertion held.
     Run {
-        /// Scenario file, or a built-in one: `tour`, `crash`, `stall`, `isolated`, `split`, `dark`, `three-zones`,
-        /// `api-restart`, `power-off`, `power-off-builtin`.
+        /// Scenario file, or a built-in one: `tour`, `crash`, `stall`, `isolated`, `split`, `dark`,
+        /// `three-zones`, `api-restart`, `power-off`, `power-off-builtin`.
         scenario: String,
         /// Play it so often, each time in a new lab, and print the distribution of what was measured.
         #[arg(long, value_name = "TIMES", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -238,7 +238,8 @@ impl LabError {
     }
 }
 
-/// Does what the command line says, until it is done or `shutdown`. Call [`evenkeel_net::init_crypto`] before.
+/// Does what the command line says, until it is done or `shutdown`. Call [`evenkeel_net::init_crypto`]
+/// before.
 pub async fn run(args: LabArgs, shutdown: CancellationToken) -> Result<Outcome, LabError> {
     let of_a_new_lab = [
         ("--nodes", args.nodes.is_some()),

@@ -1,10 +1,11 @@
 //! Child processes: agents, the controller and the stand-in for the stock controllers run as processes of the
-//! same binary (agents of the small one, where it lies beside it), are restarted as a kubelet would, and never outlive the lab.
+//! same binary (agents of the small one, where it lies beside it), are restarted as a kubelet would, and
+//! never outlive the lab.
 //!
 //! Each child's standard input is a pipe whose other end only the lab holds. However the lab ends, the kernel
-//! closes that end, and [`stop_with_parent`] in the child stops it. So nothing is left, also after `kill -9`. A process
-//! that is frozen at that moment cannot notice; the kernel ends it, because it hangs up stopped process groups whose
-//! parent is gone.
+//! closes that end, and [`stop_with_parent`] in the child stops it. So nothing is left, also after `kill -9`.
+//! A process that is frozen at that moment cannot notice; the kernel ends it, because it hangs up stopped
+//! process groups whose parent is gone.
 
 use nix::{
     sys::signal::{Signal, kill},
@@ -41,8 +42,8 @@ pub struct ChildSpec {
     pub name: String,
     pub program: PathBuf,
     pub args: Vec<OsString>,
-    /// Begin of the name under which it stands for election. Each start adds a number of its own, since an elector
-    /// waits longer for a predecessor whose name is its own.
+    /// Begin of the name under which it stands for election. Each start adds a number of its own, since an
+    /// elector waits longer for a predecessor whose name is its own.
     pub candidate: Option<String>,
     /// Standard output and error are appended here.
     pub log: PathBuf,

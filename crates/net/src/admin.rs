@@ -97,8 +97,8 @@ impl Admin {
         register(&mut self.lock().metrics)
     }
 
-    /// Serves `/healthz`, `/livez`, `/readyz` (each with `?verbose` and `?exclude=NAME`) and `/metrics` over plain
-    /// HTTP until `shutdown`.
+    /// Serves `/healthz`, `/livez`, `/readyz` (each with `?verbose` and `?exclude=NAME`) and `/metrics` over
+    /// plain HTTP until `shutdown`.
     pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) -> std::io::Result<()> {
         crate::serve::serve_http(listener, self.router(), shutdown).await
     }
@@ -164,8 +164,8 @@ impl std::fmt::Debug for Admin {
     }
 }
 
-/// Status and text in the form of the API server's own health endpoints: `ok` alone, or with `verbose` or a failure
-/// one line per check. Unlike there, the reason of a failure is shown, not withheld.
+/// Status and text in the form of the API server's own health endpoints: `ok` alone, or with `verbose` or a
+/// failure one line per check. Unlike there, the reason of a failure is shown, not withheld.
 fn health(endpoint: &str, checks: &[Check], query: &str) -> (StatusCode, String) {
     let parameters: Vec<(&str, &str)> = query
         .split('&')

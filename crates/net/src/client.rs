@@ -1,8 +1,9 @@
 //! The API client of every component: found, built and kept alive in one way.
 //!
 //! # A server that is silent
-//! A host that drops packets, or a load balancer that forgot its connections, answers nothing and closes nothing,
-//! and TCP by itself gives up after a quarter of an hour. Every component works again within 30 s of it:
+//! A host that drops packets, or a load balancer that forgot its connections, answers nothing and closes
+//! nothing, and TCP by itself gives up after a quarter of an hour. Every component works again within 30 s of
+//! it:
 //!
 //! * **HTTP/2 with pings** where the server offers it (every Kubernetes API server does): after 5 s without a
 //!   frame comes a ping, and 5 s later the connection is dead, and with it every request and watch on it.
@@ -15,12 +16,13 @@
 //!   (`connections`); and who must not wait behind anything (an elector) takes a second client from the same
 //!   [`Access`], which has a connection of its own.
 //! * **TCP keepalive and TCP_USER_TIMEOUT** end connections of either kind after 25 and 20 s.
-//! * **Time-outs**: 15 s for a response head and between two parts of a body, see [`SilentServer`]; callers that
-//!   cannot wait so long have their own.
-//! * **Further addresses** (`--api-endpoint`) of the same server: connections go to the one that answers, and stay there.
+//! * **Time-outs**: 15 s for a response head and between two parts of a body, see [`SilentServer`]; callers
+//!   that cannot wait so long have their own.
+//! * **Further addresses** (`--api-endpoint`) of the same server: connections go to the one that answers, and
+//!   stay there.
 //!
-//! Upgrades of connections (exec, attach, port-forward) need HTTP/1.1. Who makes them takes a client of their own for them,
-//! [`Access::upgrading`]: on HTTP/2 the server refuses them.
+//! Upgrades of connections (exec, attach, port-forward) need HTTP/1.1. Who makes them takes a client of their
+//! own for them, [`Access::upgrading`]: on HTTP/2 the server refuses them.
 
 use connections::Connections;
 use dial::{CONNECT, Dialer, Endpoints, Prompt};
@@ -102,8 +104,8 @@ pub enum ClientError {
     Build(#[source] kube::Error),
 }
 
-/// An API server, and how it is reached. Every client made of it has its own connections, and all of them know what
-/// one of them found out about the server's addresses.
+/// An API server, and how it is reached. Every client made of it has its own connections, and all of them
+/// know what one of them found out about the server's addresses.
 #[derive(Clone, Debug)]
 pub struct Access {
     config: Config,
@@ -136,14 +138,15 @@ impl Access {
         self.client_with(component, &Identity::new())
     }
 
-    /// The same for requests that upgrade their connections (exec, attach, port-forward): it speaks HTTP/1.1 alone.
+    /// The same for requests that upgrade their connections (exec, attach, port-forward): it speaks HTTP/1.1
+    /// alone.
     pub fn upgrading(&self, component: &str) -> Result<Client, ClientError> {
         let transport = self.transport(component, &[HTTP1]).map_err(ClientError::Build)?;
         Ok(Client::new(transport, self.config.default_namespace.clone()))
     }
 
-    /// The same with a layer outside of everything else: it sees each request once, before time-outs and repetitions,
-    /// and what it refuses is not sent.
+    /// The same with a layer outside of everything else: it sees each request once, before time-outs and
+    /// repetitions, and what it refuses is not sent.
     pub fn client_with<L, B>(&self, component: &str, layer: &L) -> Result<Client, ClientError>
     where
         L: Layer<Transport>,
@@ -214,8 +217,9 @@ pub fn client_for(config: Config, component: &str) -> Result<Client, ClientError
     Access::new(config, &[])?.client(component)
 }
 
-/// Connections that end by themselves when the other host is gone, also while nothing is sent on them (a watch):
-/// after 10 s of silence the kernel asks each 5 s, and after 20 s without an acknowledgement it gives up.
+/// Connections that end by themselves when the other host is gone, also while nothing is sent on them (a
+/// watch): after 10 s of silence the kernel asks each 5 s, and after 20 s without an acknowledgement it gives
+/// up.
 fn tcp() -> HttpConnector {
     let mut connector = HttpConnector::new();
     connector.enforce_http(false);

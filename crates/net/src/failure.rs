@@ -1,4 +1,5 @@
-//! How a command says that it failed: one line, and an exit code. A manifest has a line for each thing to mend.
+//! How a command says that it failed: one line, and an exit code. A manifest has a line for each thing to
+//! mend.
 
 use crate::log::causes;
 use clap::error::ErrorKind;

@@ -17,8 +17,8 @@ pub struct WriteError {
     pub source: io::Error,
 }
 
-/// Writes a file that only its owner may read (0600), whole or not at all: a reader sees the old content or the new,
-/// also after a crash. A symbolic link is replaced, not followed.
+/// Writes a file that only its owner may read (0600), whole or not at all: a reader sees the old content or
+/// the new, also after a crash. A symbolic link is replaced, not followed.
 pub fn write_secret(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
     static SERIAL: AtomicU64 = AtomicU64::new(0);
     let fail = |source| WriteError {

@@ -3,8 +3,9 @@
 //! Reading a Pod from JSON is some hundred functions, and copying or dropping one some hundred more. They are
 //! generic over the format, so the compiler makes them where they are first used: without this module in each
 //! crate that handles a Pod, which was half of the code that it generated for our small crates. It does not
-//! make them again in a crate that depends on one where they are already (at the optimisation levels 0, 1, `s`
-//! and `z`, where crates share what is generic). Nothing calls these functions, and the linker leaves them out.
+//! make them again in a crate that depends on one where they are already (at the optimisation levels 0, 1,
+//! `s` and `z`, where crates share what is generic). Nothing calls these functions, and the linker leaves
+//! them out.
 
 use crate::watch::{Delta, Unreadable, deltas};
 use futures::future::BoxFuture;

@@ -6,8 +6,8 @@ mod output;
 #[cfg(feature = "process")]
 pub use output::{Lines, LogArgs, LogFormat};
 
-/// The message of an error followed by those of its causes, for a log line: kube's and hyper's own messages say
-/// where a request failed, and why only in their sources.
+/// The message of an error followed by those of its causes, for a log line: kube's and hyper's own messages
+/// say where a request failed, and why only in their sources.
 pub fn causes(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,7 +1,7 @@
 //! Metrics that are declared in one place each.
 
-/// Declares a struct of metrics: of each its field, type, name and help, and how it begins where that is not the
-/// type's default. The crate that uses it needs `prometheus_client`. The struct has a `Default`, and
+/// Declares a struct of metrics: of each its field, type, name and help, and how it begins where that is not
+/// the type's default. The crate that uses it needs `prometheus_client`. The struct has a `Default`, and
 /// `register_in(&self, &mut Registry)`, to be called once per process.
 ///
 /// ```

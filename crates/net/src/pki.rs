@@ -124,8 +124,8 @@ impl Ca {
         &self.key_pem
     }
 
-    /// The authority again from its PEM parts. Refused: a certificate that is no authority, and a key that is not
-    /// the certificate's.
+    /// The authority again from its PEM parts. Refused: a certificate that is no authority, and a key that is
+    /// not the certificate's.
     pub fn from_pem(certificate_pem: &str, key_pem: &str) -> Result<Self, PkiError> {
         let der = first_certificate(certificate_pem)?;
         let (_, parsed) = X509Certificate::from_der(&der)

@@ -23,13 +23,16 @@ mod limit;
 
 /// For how long open requests may go on after `shutdown`; what is open then, such as a watch, is cut.
 const DRAIN: Duration = Duration::from_secs(5);
-/// For how long a peer may take for its TLS handshake, and to say which version of HTTP it speaks where TLS has not.
+/// For how long a peer may take for its TLS handshake, and to say which version of HTTP it speaks where TLS
+/// has not.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// For how long a connection may wait for a request head, or be without a request (HTTP/2). Longer than the 90 s for which Go's and kube's clients keep
-/// idle connections, so that it is they who close, and no request runs into a closing server.
+/// For how long a connection may wait for a request head, or be without a request (HTTP/2). Longer than the
+/// 90 s for which Go's and kube's clients keep idle connections, so that it is they who close, and no request
+/// runs into a closing server.
 const IDLE: Duration = Duration::from_secs(120);
 
-/// Serving certificate that can be replaced while connections are open, like the authority of client certificates.
+/// Serving certificate that can be replaced while connections are open, like the authority of client
+/// certificates.
 #[derive(Clone)]
 pub struct ServerTls {
     current: Arc<ArcSwap<rustls::ServerConfig>>,
@@ -54,8 +57,8 @@ pub struct PeerIdentity {
 }
 
 impl ServerTls {
-    /// With `client_ca_pem`, client certificates are verified against it where they are offered (never required). It
-    /// may hold several authorities.
+    /// With `client_ca_pem`, client certificates are verified against it where they are offered (never
+    /// required). It may hold several authorities.
     pub fn new(identity: &Identity, client_ca_pem: Option<&str>) -> Result<Self, PkiError> {
         Self::made_of(Parts {
             identity: Some(identity.clone()),
@@ -63,8 +66,8 @@ impl ServerTls {
         })
     }
 
-    /// Without a certificate, and so far without an authority of client certificates: every handshake fails until
-    /// [`replace`](Self::replace) brings one.
+    /// Without a certificate, and so far without an authority of client certificates: every handshake fails
+    /// until [`replace`](Self::replace) brings one.
     pub fn without_certificate() -> Result<Self, PkiError> {
         Self::made_of(Parts {
             identity: None,
@@ -85,8 +88,8 @@ impl ServerTls {
         self.change(|parts| parts.identity = Some(identity.clone()))
     }
 
-    /// Replaces the authorities of client certificates for connections accepted from now on; with `None`, clients are
-    /// not asked for certificates. On an error the old ones stay.
+    /// Replaces the authorities of client certificates for connections accepted from now on; with `None`,
+    /// clients are not asked for certificates. On an error the old ones stay.
     pub fn trust(&self, client_ca_pem: Option<&str>) -> Result<(), PkiError> {
         let verifier = client_ca_pem.map(client_verifier).transpose()?;
         self.change(|parts| parts.client_verifier = verifier)
@@ -210,8 +213,8 @@ async fn serve(
     Ok(())
 }
 
-/// Accepts connections for one application with one certificate. Many listeners can share it, and each of them costs little
-/// more than its socket.
+/// Accepts connections for one application with one certificate. Many listeners can share it, and each of
+/// them costs little more than its socket.
 #[derive(Clone, Debug)]
 pub struct Acceptor {
     tls: Option<ServerTls>,
@@ -229,8 +232,8 @@ impl Acceptor {
         }
     }
 
-    /// Accepts at most `connections` at a time over all of its listeners, upgraded ones included. Further ones are closed at
-    /// once.
+    /// Accepts at most `connections` at a time over all of its listeners, upgraded ones included. Further
+    /// ones are closed at once.
     #[must_use]
     pub fn at_most(self, connections: usize) -> Self {
         Self {
@@ -239,8 +242,8 @@ impl Acceptor {
         }
     }
 
-    /// Serves a listener as [`serve_https`] does, until `closing`, then drains for at most 5 s. `tag` is in the
-    /// extensions of each of its requests.
+    /// Serves a listener as [`serve_https`] does, until `closing`, then drains for at most 5 s. `tag` is in
+    /// the extensions of each of its requests.
     pub async fn serve<T>(&self, listener: TcpListener, tag: T, closing: CancellationToken)
     where
         T: Clone + Send + Sync + 'static,

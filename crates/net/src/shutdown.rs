@@ -36,9 +36,9 @@ pub fn on_signals() -> std::io::Result<CancellationToken> {
     Ok(token)
 }
 
-/// Makes this process end with the one that started it, if it was started by a lab (see [`PARENT_STDIN`]): at the
-/// end of standard input `shutdown` is cancelled, and 5 s later the process ends by force. Call once, first thing
-/// in every long-running command, before anything else reads standard input.
+/// Makes this process end with the one that started it, if it was started by a lab (see [`PARENT_STDIN`]): at
+/// the end of standard input `shutdown` is cancelled, and 5 s later the process ends by force. Call once,
+/// first thing in every long-running command, before anything else reads standard input.
 pub fn stop_with_parent(shutdown: &CancellationToken) -> io::Result<()> {
     if std::env::var_os(PARENT_STDIN).is_none_or(|value| value != "1") {
         return Ok(());

@@ -22,8 +22,8 @@ pub struct Presented<'a> {
     pub now: UnixTime,
 }
 
-/// A verifier that takes a certificate where `accept` does. That the server holds the key of the certificate is
-/// verified as always.
+/// A verifier that takes a certificate where `accept` does. That the server holds the key of the certificate
+/// is verified as always.
 pub fn verifier<A>(accept: A) -> Arc<dyn ServerCertVerifier>
 where
     A: Fn(&Presented<'_>) -> Result<(), Error> + Send + Sync + 'static,

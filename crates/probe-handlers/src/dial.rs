@@ -30,12 +30,14 @@ pub enum DialError {
     Connect(io::Error),
 }
 
-/// An open connection, which the reactor may not know yet: whoever only wants to know that it opened saves that.
+/// An open connection, which the reactor may not know yet: whoever only wants to know that it opened saves
+/// that.
 ///
-/// Its linger time is zero: closing it resets the connection. Nothing of ours is in flight when a probe ends, so the
-/// reset loses nothing; and it is the only way to leave no socket in TIME_WAIT, which a kubelet's linger of one second
-/// does not do (measured). By then the other side's kernel has accepted the connection, so that its `accept` works
-/// as ever and only a later read says that the peer has left. Load balancers have checked like this for decades.
+/// Its linger time is zero: closing it resets the connection. Nothing of ours is in flight when a probe ends,
+/// so the reset loses nothing; and it is the only way to leave no socket in TIME_WAIT, which a kubelet's
+/// linger of one second does not do (measured). By then the other side's kernel has accepted the connection,
+/// so that its `accept` works as ever and only a later read says that the peer has left. Load balancers have
+/// checked like this for decades.
 #[derive(Debug)]
 pub struct Connection {
     socket: Unregistered,
@@ -86,8 +88,8 @@ pub async fn connect(address: SocketAddr, source: Option<IpAddr>) -> Result<Conn
             Unregistered::Tokio(stream) => stream.local_addr(),
         };
         let local = local.map_err(DialError::Connect)?;
-        // Where nobody listens on one of our own ephemeral ports, the kernel may choose that very port for our end
-        // and connect the socket with itself.
+        // Where nobody listens on one of our own ephemeral ports, the kernel may choose that very port for
+        // our end and connect the socket with itself.
         if local != address {
             return Ok(Connection {
                 socket,
@@ -115,8 +117,9 @@ fn begin(address: SocketAddr, source: Option<IpAddr>) -> Result<Socket, DialErro
     Ok(socket)
 }
 
-/// Starts to connect; whether that is already done. On one machine (which is where a pod of this node is) the answer is
-/// there before the first call returns, but only a second one tells; the reactor need not be asked then.
+/// Starts to connect; whether that is already done. On one machine (which is where a pod of this node is) the
+/// answer is there before the first call returns, but only a second one tells; the reactor need not be asked
+/// then.
 fn settle(socket: &Socket, address: SocketAddr) -> io::Result<bool> {
     let address = address.into();
     for _ in 0..2 {

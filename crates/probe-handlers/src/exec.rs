@@ -44,8 +44,8 @@ pub trait Execute: Send + Sync + 'static {
     ) -> BoxFuture<'a, Ran>;
 }
 
-/// What a command's end means to a probe: exit code 0 is a success, another one and a timeout are failures, and what
-/// did not run says nothing. Output that is not UTF-8 is made so, within [`Outcome::OUTPUT`].
+/// What a command's end means to a probe: exit code 0 is a success, another one and a timeout are failures,
+/// and what did not run says nothing. Output that is not UTF-8 is made so, within [`Outcome::OUTPUT`].
 pub fn outcome(ran: Ran) -> Outcome {
     match ran {
         Ran::Exited { code: 0, output } => Outcome::success(text(&output)),
@@ -66,8 +66,8 @@ pub fn timed_out(command: &[String], timeout: Duration) -> Ran {
     }
 }
 
-/// At most [`Outcome::OUTPUT`] bytes of text. What is not UTF-8 is replaced by U+FFFD, except for a character that
-/// the cap has cut: that is left out.
+/// At most [`Outcome::OUTPUT`] bytes of text. What is not UTF-8 is replaced by U+FFFD, except for a character
+/// that the cap has cut: that is left out.
 fn text(bytes: &[u8]) -> String {
     let cut = bytes.len() >= Outcome::OUTPUT;
     let bytes = &bytes[..bytes.len().min(Outcome::OUTPUT)];

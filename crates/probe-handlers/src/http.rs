@@ -32,15 +32,15 @@ const REQUESTS: usize = 10;
 const NO_HEAD: &str = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";
 const NO_BODY: &str = "context deadline exceeded (Client.Timeout or context cancellation while reading body)";
 
-/// Asks once, following redirects as a kubelet does. Ends within the probe's timeout; reads 64 KiB of head and
-/// [`Outcome::OUTPUT`] bytes of body at most of each answer.
+/// Asks once, following redirects as a kubelet does. Ends within the probe's timeout; reads 64 KiB of head
+/// and [`Outcome::OUTPUT`] bytes of body at most of each answer.
 pub async fn probe(get: &HttpGet, target: &Target, probe: &Probe, compat: Compat) -> Outcome {
     // Boxed: workers are many and mostly idle, and would each keep room for it.
     Box::pin(attempt(get, target, probe, compat)).await
 }
 
-/// Sends one request over an open stream and reads the head of its answer, 64 KiB at most. The error is what Go's library
-/// says when there is none. The caller bounds the time.
+/// Sends one request over an open stream and reads the head of its answer, 64 KiB at most. The error is what
+/// Go's library says when there is none. The caller bounds the time.
 pub async fn status<S>(stream: S, request: Request<Empty<Bytes>>, ends: Ends) -> Result<StatusCode, String>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -365,8 +365,8 @@ impl Reply {
     }
 }
 
-/// What `work` comes to, `None` after the deadline. The clock is looked at first: a peer that sends and sends must not
-/// use up the turn of which looking needs a part.
+/// What `work` comes to, `None` after the deadline. The clock is looked at first: a peer that sends and sends
+/// must not use up the turn of which looking needs a part.
 async fn within<T>(deadline: Pin<&mut Sleep>, work: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;

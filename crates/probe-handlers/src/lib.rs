@@ -1,8 +1,9 @@
 //! What a kubelet's probe does, once: asks by HTTP, opens a TCP connection, runs a command.
 //!
-//! Each handler makes one attempt and ends within its time. The texts of outcomes are the kubelet's, which people know
-//! from events and search for. When to probe, how often, and what follows from the outcomes is for the caller: the prober of
-//! `evenkeel-probe` adds that, and gRPC, and commands in containers. There is no Kubernetes client here and no gRPC.
+//! Each handler makes one attempt and ends within its time. The texts of outcomes are the kubelet's, which
+//! people know from events and search for. When to probe, how often, and what follows from the outcomes is
+//! for the caller: the prober of `evenkeel-probe` adds that, and gRPC, and commands in containers. There is
+//! no Kubernetes client here and no gRPC.
 //!
 //! | module | what it does |
 //! |---|---|

@@ -178,7 +178,8 @@ pub enum Port {
 /// Settings without a field in Kubernetes. Ignored by [`Compat::Kubelet`](Compat).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extras {
-    /// Errors in a row (no result at all) before `Unknown` is published; `None`: as many as the failure threshold.
+    /// Errors in a row (no result at all) before `Unknown` is published; `None`: as many as the failure
+    /// threshold.
     pub error_threshold: Option<u32>,
     /// Instead of failures in a row.
     pub window: Option<Window>,
@@ -205,8 +206,8 @@ impl Default for Extras {
     }
 }
 
-/// n of m: `Failure` is published once `failures` of the last `of` results are failures, and `Success` once fewer are
-/// and the success threshold is met.
+/// n of m: `Failure` is published once `failures` of the last `of` results are failures, and `Success` once
+/// fewer are and the success threshold is met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Window {
     /// 1 to `of`.

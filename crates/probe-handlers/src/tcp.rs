@@ -5,8 +5,8 @@ use super::port;
 use crate::{Outcome, Port, Target, Verdict};
 use std::time::Duration;
 
-/// Opens a connection and closes it; nothing is sent. A connection that cannot be opened is a failure, a port that
-/// cannot be one is an error.
+/// Opens a connection and closes it; nothing is sent. A connection that cannot be opened is a failure, a port
+/// that cannot be one is an error.
 pub async fn probe(host: Option<&str>, port: &Port, target: &Target, timeout: Duration) -> Outcome {
     let port = match port::resolve(port, &target.container) {
         Ok(port) => port,

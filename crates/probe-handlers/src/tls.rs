@@ -24,8 +24,8 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Authorities whose settings are kept.
 const KEPT: usize = 64;
 
-/// Client settings for a probe. Made once, and once for each text of authorities; the error says what is wrong with
-/// that text.
+/// Client settings for a probe. Made once, and once for each text of authorities; the error says what is
+/// wrong with that text.
 pub fn settings(tls: &Tls) -> Result<Arc<ClientConfig>, String> {
     static UNVERIFIED: OnceLock<Arc<ClientConfig>> = OnceLock::new();
     static VERIFIED: Mutex<VecDeque<(String, Arc<ClientConfig>)>> = Mutex::new(VecDeque::new());
@@ -121,7 +121,8 @@ pub async fn connect(
     name: ServerName<'static>,
     ends: wording::Ends,
 ) -> Result<TlsStream<RecordedStream>, String> {
-    // The end of the handshake and the request are two writes; the second must not wait for the first one's receipt.
+    // The end of the handshake and the request are two writes; the second must not wait for the first one's
+    // receipt.
     stream
         .set_nodelay(true)
         .map_err(|error| wording::broken(ends, &error))?;
@@ -192,8 +193,8 @@ impl AsyncWrite for RecordedStream {
     }
 }
 
-/// Takes any certificate, readable or not, as a kubelet does. Signatures are not looked at: they would prove that the
-/// other side holds the key of a certificate that nobody knows.
+/// Takes any certificate, readable or not, as a kubelet does. Signatures are not looked at: they would prove
+/// that the other side holds the key of a certificate that nobody knows.
 #[derive(Debug)]
 struct Anybody(Arc<CryptoProvider>);
 

@@ -1,4 +1,5 @@
-//! What Go's library says when something goes wrong: people know these texts from their events, and search for them.
+//! What Go's library says when something goes wrong: people know these texts from their events, and search
+//! for them.
 
 use super::dial::DialError;
 use rustls::{AlertDescription, Error as TlsError};

@@ -42,7 +42,8 @@ impl EventAbout {
         }
     }
 
-    /// The container within its pod, as Kubernetes names it: `spec.containers{app}`. Empty where it is about none.
+    /// The container within its pod, as Kubernetes names it: `spec.containers{app}`. Empty where it is about
+    /// none.
     pub fn field_path(&self) -> String {
         if self.container.is_empty() {
             return String::new();

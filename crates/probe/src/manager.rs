@@ -24,8 +24,8 @@ use tokio_util::sync::CancellationToken;
 
 /// Probes pods. Cheap to clone; all calls return at once.
 ///
-/// Who reacts to what is published takes a [`Manager::subscribe`]: a reader that is slow gets the latest reading of each
-/// container when it comes round, and holds nobody up.
+/// Who reacts to what is published takes a [`Manager::subscribe`]: a reader that is slow gets the latest
+/// reading of each container when it comes round, and holds nobody up.
 #[derive(Clone)]
 pub struct Manager {
     pub(crate) shared: Arc<Shared>,
@@ -69,7 +69,8 @@ impl Builder {
         self.restored(former).keep(file)
     }
 
-    /// A file into which the state is written: at most once per second when something has changed, and at the end.
+    /// A file into which the state is written: at most once per second when something has changed, and at the
+    /// end.
     #[must_use]
     pub fn keep(mut self, file: StateFile) -> Self {
         self.state = Some(file);
@@ -118,8 +119,8 @@ impl Manager {
         }
     }
 
-    /// Starts probing in tasks of the current runtime, until `shutdown`. See [`Manager::builder`] for events and a
-    /// state file, and [`Builder::start`].
+    /// Starts probing in tasks of the current runtime, until `shutdown`. See [`Manager::builder`] for events
+    /// and a state file, and [`Builder::start`].
     pub fn start(
         config: Config,
         prober: impl Prober,
@@ -163,8 +164,8 @@ impl Manager {
             .act(|state, _| state.engine.stop_liveness_and_startup(pod));
     }
 
-    /// See [`Engine::remove_pod`](crate::core::engine::Engine::remove_pod). What subscribers have not read about it yet
-    /// is dropped.
+    /// See [`Engine::remove_pod`](crate::core::engine::Engine::remove_pod). What subscribers have not read
+    /// about it yet is dropped.
     pub fn remove_pod(&self, pod: &str) {
         self.shared.act(|state, _| {
             state.engine.remove_pod(pod);
@@ -172,8 +173,8 @@ impl Manager {
         });
     }
 
-    /// See [`Engine::retain_pods`](crate::core::engine::Engine::retain_pods). What subscribers have not read about the
-    /// others yet is dropped.
+    /// See [`Engine::retain_pods`](crate::core::engine::Engine::retain_pods). What subscribers have not read
+    /// about the others yet is dropped.
     pub fn retain_pods(&self, desired: &HashSet<Arc<str>>) {
         self.shared.act(|state, _| {
             state.engine.retain_pods(desired);
@@ -194,13 +195,14 @@ impl Manager {
         self.shared.lock().engine.snapshot()
     }
 
-    /// Changes of what is published, coalesced: for each worker the latest that the subscriber has not seen yet.
+    /// Changes of what is published, coalesced: for each worker the latest that the subscriber has not seen
+    /// yet.
     pub fn subscribe(&self) -> Subscription {
         self.shared.subscribe()
     }
 
-    /// All notices from now on, attempts included, for who wants to see everything. A reader that falls more than 4096
-    /// behind loses the oldest and is told how many. Ends with the manager's last task and handle.
+    /// All notices from now on, attempts included, for who wants to see everything. A reader that falls more
+    /// than 4096 behind loses the oldest and is told how many. Ends with the manager's last task and handle.
     pub fn notices(&self) -> broadcast::Receiver<Arc<Notice>> {
         self.shared.notices()
     }

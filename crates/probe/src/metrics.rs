@@ -148,7 +148,8 @@ impl Collector for ProbeMetrics {
             Some(&Unit::Seconds),
             MetricType::Histogram,
         )?;
-        // Upstream's labels do not tell a pod from its successor of the same name, and no series may be there twice.
+        // Upstream's labels do not tell a pod from its successor of the same name, and no series may be there
+        // twice.
         let mut durations: BTreeMap<_, Histogram> = BTreeMap::new();
         for row in rows.iter().filter(|row| row.tally.durations.count > 0) {
             durations

@@ -27,8 +27,8 @@ const BYTES: u64 = 256 << 20;
 /// The layout that is written, and the only one that is read.
 const VERSION: u32 = 1;
 
-/// A file that holds the state of a manager, as JSON: `{"version":1,"state":{"workers":[…]}}`. Readable by its owner
-/// only; replaced whole, so that a crash leaves the old content or the new.
+/// A file that holds the state of a manager, as JSON: `{"version":1,"state":{"workers":[…]}}`. Readable by
+/// its owner only; replaced whole, so that a crash leaves the old content or the new.
 #[derive(Clone, Debug)]
 pub struct StateFile {
     path: PathBuf,
@@ -61,8 +61,9 @@ impl StateFile {
         Self { path: path.into() }
     }
 
-    /// What is in it; nothing if it does not exist. A file that cannot be read, or is larger than 256 MiB, starts the prober afresh, with a warning;
-    /// one that is no state is renamed to `….broken` for whoever wants to know. Blocks.
+    /// What is in it; nothing if it does not exist. A file that cannot be read, or is larger than 256 MiB,
+    /// starts the prober afresh, with a warning; one that is no state is renamed to `….broken` for whoever
+    /// wants to know. Blocks.
     pub fn load(&self) -> Snapshot {
         let path = self.path.display();
         let bytes = match read(&self.path) {
@@ -149,7 +150,8 @@ impl StateFile {
     }
 }
 
-/// The whole of a regular file. What else may stand under the name (a device, a pipe) has no end, or keeps waiting.
+/// The whole of a regular file. What else may stand under the name (a device, a pipe) has no end, or keeps
+/// waiting.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let file = OpenOptions::new()
         .read(true)

@@ -1,5 +1,5 @@
-//! Candidates of leader elections as processes of their own: client-go's (`interop/clientgo`) and ours (the example
-//! `candidate` of `evenkeel-election`). Both take the same flags and print the same lines.
+//! Candidates of leader elections as processes of their own: client-go's (`interop/clientgo`) and ours (the
+//! example `candidate` of `evenkeel-election`). Both take the same flags and print the same lines.
 
 use nix::sys::signal::{Signal, kill};
 use nix::time::{ClockId, clock_gettime};
@@ -16,12 +16,13 @@ use tokio::sync::watch;
 /// Timing of a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// For how long others leave an unrenewed Lease alone; whole seconds, as client-go would cut off the rest.
+    /// For how long others leave an unrenewed Lease alone; whole seconds, as client-go would cut off the
+    /// rest.
     pub lease_duration: Duration,
     /// When a leader that cannot renew stops.
     pub renew_deadline: Duration,
-    /// Time between attempts. At least 1 s beside client-go: it compares records by whole seconds, and overlooks a
-    /// renewal within the second of the one before.
+    /// Time between attempts. At least 1 s beside client-go: it compares records by whole seconds, and
+    /// overlooks a renewal within the second of the one before.
     pub retry_period: Duration,
 }
 
@@ -115,7 +116,8 @@ pub struct Line {
     pub requests: u64,
     /// `leaseTransitions` of the term, for [`Told::Started`] and [`Told::Stopped`]; ours only.
     pub transitions: Option<i64>,
-    /// Last time, by [`boot_time`] in nanoseconds, at which the gate was open, for [`Told::Stopped`]; ours only.
+    /// Last time, by [`boot_time`] in nanoseconds, at which the gate was open, for [`Told::Stopped`]; ours
+    /// only.
     pub acted_until_ns: Option<u64>,
     /// [`boot_time`] of the line, in nanoseconds.
     pub at_boot_ns: u64,

@@ -1,5 +1,5 @@
-//! A cluster for tests: an embedded API server with what `deploy/` installs, and words to make, change and await
-//! its objects. A word that the API server refuses fails the test.
+//! A cluster for tests: an embedded API server with what `deploy/` installs, and words to make, change and
+//! await its objects. A word that the API server refuses fails the test.
 
 use crate::objects::{Conditions, is_ready, waits_for};
 use crate::{ApiServer, Options, SOON, api_server_with};

@@ -1,5 +1,5 @@
-//! A containerd of the test's own, with a root file system made of a static busybox. Without a network: pods use the
-//! machine's.
+//! A containerd of the test's own, with a root file system made of a static busybox. Without a network: pods
+//! use the machine's.
 
 use super::find;
 use evenkeel_cri::{self as cri, Client};

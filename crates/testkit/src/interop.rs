@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Builds client-go's candidate (see [`crate::candidate`]) and returns the program, which lies in `directory`. Modules
-/// are fetched if need be.
+/// Builds client-go's candidate (see [`crate::candidate`]) and returns the program, which lies in
+/// `directory`. Modules are fetched if need be.
 ///
 /// # Errors
 /// What Go says.
@@ -12,8 +12,8 @@ pub fn build_clientgo(go: &Path, directory: &Path) -> Result<PathBuf, String> {
     build(go, "clientgo", &[], directory)
 }
 
-/// Builds the kubelet's probe handlers (see `interop/kubeletprobe/README.md`) and returns the program, which lies in
-/// `directory`. They call themselves `kube-probe/1.36`. Modules are fetched if need be.
+/// Builds the kubelet's probe handlers (see `interop/kubeletprobe/README.md`) and returns the program, which
+/// lies in `directory`. They call themselves `kube-probe/1.36`. Modules are fetched if need be.
 ///
 /// # Errors
 /// What Go says.

@@ -1,5 +1,5 @@
-//! A real Koupleless base as a peer: `interop/koupleless-base`, built by Maven and run as a process. What of it is
-//! Koupleless' own and what is not, its `README.md` says.
+//! A real Koupleless base as a peer: `interop/koupleless-base`, built by Maven and run as a process. What of
+//! it is Koupleless' own and what is not, its `README.md` says.
 //!
 //! ```no_run
 //! # async fn test() {
@@ -55,11 +55,11 @@ pub struct Built {
     directory: PathBuf,
 }
 
-/// Builds the base and its modules unless this machine has them: then it takes milliseconds, otherwise up to a minute
-/// with the downloads. Processes that build at once wait for the first. Blocks.
+/// Builds the base and its modules unless this machine has them: then it takes milliseconds, otherwise up to
+/// a minute with the downloads. Processes that build at once wait for the first. Blocks.
 ///
-/// `$EVENKEEL_JAVA` and `$EVENKEEL_MVN` name the programs, if others than the first on the PATH. The result lies below
-/// `$EVENKEEL_INTEROP_CACHE`, or `~/.cache/evenkeel`.
+/// `$EVENKEEL_JAVA` and `$EVENKEEL_MVN` name the programs, if others than the first on the PATH. The result
+/// lies below `$EVENKEEL_INTEROP_CACHE`, or `~/.cache/evenkeel`.
 ///
 /// # Panics
 /// If it does not build although all that it needs is there.
@@ -100,8 +100,8 @@ fn reason(code: Option<i32>, said: &str) -> Option<Why> {
 }
 
 impl Built {
-    /// `file://` URL of a module's jar: `good` 1.0.0 and 2.0.0, and in 1.0.0 `slow`, `failing`, `fat`, `one`, `two` and
-    /// `three`.
+    /// `file://` URL of a module's jar: `good` 1.0.0 and 2.0.0, and in 1.0.0 `slow`, `failing`, `fat`, `one`,
+    /// `two` and `three`.
     ///
     /// # Panics
     /// If there is no such module.
@@ -122,8 +122,8 @@ impl Built {
     }
 }
 
-/// A TCP port of the loopback interface that nobody listens at, for a program that cannot choose one itself. It stays
-/// free while that program is down, however often clients ask for it.
+/// A TCP port of the loopback interface that nobody listens at, for a program that cannot choose one itself.
+/// It stays free while that program is down, however often clients ask for it.
 fn free_port() -> io::Result<u16> {
     Ok(crate::ports::listen(Ipv4Addr::LOCALHOST.into())?
         .local_addr()?

@@ -39,8 +39,8 @@ impl Display for Kubectl {
 }
 
 impl Kubectl {
-    /// Every kubectl with both protocols, which begins its command lines with these flags; says that the test is
-    /// skipped if there is none.
+    /// Every kubectl with both protocols, which begins its command lines with these flags; says that the test
+    /// is skipped if there is none.
     pub fn all(test: &str, kubeconfig: &Path, flags: &[&str]) -> Vec<Self> {
         let programs = kubectls();
         if programs.is_empty() {
@@ -81,9 +81,9 @@ impl Kubectl {
 
     /// The same with something on its standard input.
     ///
-    /// A kubectl that speaks WebSockets (1.32 is one) reads before it has made its streams, and discards what a quick
-    /// server has sent by then. It says so. That is mended since kubernetes/kubernetes#131203, and no server can
-    /// prevent it: it is asked again.
+    /// A kubectl that speaks WebSockets (1.32 is one) reads before it has made its streams, and discards what
+    /// a quick server has sent by then. It says so. That is mended since kubernetes/kubernetes#131203, and no
+    /// server can prevent it: it is asked again.
     pub async fn fed(&self, arguments: &[&str], input: Option<&[u8]>) -> Output {
         let mut left = 5;
         loop {

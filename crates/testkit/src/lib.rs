@@ -1,7 +1,7 @@
-//! Test support: conditions awaited with a deadline, skips that are seen, tools that may be missing, a cluster
-//! of the test's own, an API server on links that can be cut, networks that lose packets, candidates of elections as
-//! processes, programs on Kubernetes' own code as peers, a container runtime, what is logged, benchmarks of many processes, and (feature `arklet`) fake Koupleless
-//! bases and an MQTT broker.
+//! Test support: conditions awaited with a deadline, skips that are seen, tools that may be missing, a
+//! cluster of the test's own, an API server on links that can be cut, networks that lose packets, candidates
+//! of elections as processes, programs on Kubernetes' own code as peers, a container runtime, what is logged,
+//! benchmarks of many processes, and (feature `arklet`) fake Koupleless bases and an MQTT broker.
 
 #[cfg(feature = "arklet")]
 pub mod arklet;
@@ -74,8 +74,8 @@ pub fn kubectl() -> Option<PathBuf> {
     tool("EVENKEEL_KUBECTL", "kubectl")
 }
 
-/// Every `kubectl` there is: `$EVENKEEL_KUBECTL` alone, or the ones on the PATH with the versions beside them, which
-/// some distributions install as `kubectl.1.NN`. Sorted, none twice.
+/// Every `kubectl` there is: `$EVENKEEL_KUBECTL` alone, or the ones on the PATH with the versions beside
+/// them, which some distributions install as `kubectl.1.NN`. Sorted, none twice.
 pub fn kubectls() -> Vec<PathBuf> {
     if std::env::var_os("EVENKEEL_KUBECTL").is_some_and(|named| !named.is_empty()) {
         return kubectl().into_iter().collect();
@@ -121,8 +121,8 @@ pub fn go() -> Option<PathBuf> {
     tool("EVENKEEL_GO", "go")
 }
 
-/// A program for tests against real peers: named by an environment variable, or found on the PATH. A variable that
-/// names no program fails the test instead of skipping it.
+/// A program for tests against real peers: named by an environment variable, or found on the PATH. A variable
+/// that names no program fails the test instead of skipping it.
 fn tool(variable: &str, name: &str) -> Option<PathBuf> {
     if let Some(named) = std::env::var_os(variable).filter(|named| !named.is_empty()) {
         let named = PathBuf::from(named);

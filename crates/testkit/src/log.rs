@@ -8,8 +8,9 @@ use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt as _;
 
-/// From now on no place that logs, and no span, is switched off for the whole process because the threads that met it first
-/// had nobody who listens: a listener of one thread that comes at that moment would miss it. Call it before listening.
+/// From now on no place that logs, and no span, is switched off for the whole process because the threads
+/// that met it first had nobody who listens: a listener of one thread that comes at that moment would miss
+/// it. Call it before listening.
 pub fn keep_callsites() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -19,8 +20,8 @@ pub fn keep_callsites() {
     });
 }
 
-/// What this thread logs, as long as this is alive. A test on several threads misses what the others log: take
-/// `#[tokio::test]` without a flavour.
+/// What this thread logs, as long as this is alive. A test on several threads misses what the others log:
+/// take `#[tokio::test]` without a flavour.
 pub struct Log {
     text: Sink,
     _captures: DefaultGuard,

@@ -1,5 +1,5 @@
-//! Network namespaces: machines of their own as far as TCP can tell, joined by wires, with a firewall that drops
-//! packets and says nothing. Needs root, `ip` and `nft`; ask [`missing`] first.
+//! Network namespaces: machines of their own as far as TCP can tell, joined by wires, with a firewall that
+//! drops packets and says nothing. Needs root, `ip` and `nft`; ask [`missing`] first.
 
 use crate::find;
 use nix::sched::{CloneFlags, setns};
@@ -81,8 +81,8 @@ fn must<T>(done: Result<T, String>) -> T {
     }
 }
 
-/// A network namespace with a loopback device; gone, with its wires, when it is dropped. Processes in it must have
-/// ended before.
+/// A network namespace with a loopback device; gone, with its wires, when it is dropped. Processes in it must
+/// have ended before.
 #[derive(Debug)]
 pub struct Namespace {
     name: String,
@@ -138,7 +138,8 @@ impl Namespace {
         command
     }
 
-    /// Does something on a thread inside; sockets that it makes, and those of a runtime that it builds, are inside.
+    /// Does something on a thread inside; sockets that it makes, and those of a runtime that it builds, are
+    /// inside.
     pub fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let enter = || {
             let path = format!("/run/netns/{}", self.name);
@@ -156,8 +157,8 @@ impl Namespace {
         })
     }
 
-    /// Drops, from now on and in both directions, what belongs to the TCP connections that are open to `port` of this
-    /// namespace over a wire; connections made later are let through. How many there are.
+    /// Drops, from now on and in both directions, what belongs to the TCP connections that are open to `port`
+    /// of this namespace over a wire; connections made later are let through. How many there are.
     pub fn drop_open(&self, port: u16) -> usize {
         let peers = self.inside(|| must(peers_of(port)));
         let set: Vec<String> = peers
@@ -202,7 +203,8 @@ impl Namespace {
         must(output("ip", &all, input))
     }
 
-    /// How many packets that came in were dropped since the fault began. 0 also says that the fault did nothing.
+    /// How many packets that came in were dropped since the fault began. 0 also says that the fault did
+    /// nothing.
     pub fn dropped(&self) -> u64 {
         let rules = self.nft(&["list", "chain", "inet", "faults", "incoming"], None);
         rules

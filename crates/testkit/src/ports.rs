@@ -8,8 +8,9 @@ use std::net::{IpAddr, TcpListener};
 #[cfg(feature = "arklet")]
 use std::time::Duration;
 
-/// Below the ports that the system gives to outgoing connections. While a server is down, one of those could take its
-/// port; and a client that tries again and again to reach it would sooner or later be given it, and reach itself.
+/// Below the ports that the system gives to outgoing connections. While a server is down, one of those could
+/// take its port; and a client that tries again and again to reach it would sooner or later be given it, and
+/// reach itself.
 const PORTS: std::ops::Range<u64> = 10_000..32_768;
 
 /// Listens on a free port that stays free while its server is down.
@@ -38,8 +39,8 @@ pub(crate) fn listen_at(address: SocketAddr) -> io::Result<tokio::net::TcpListen
     tokio::net::TcpListener::from_std(listener)
 }
 
-/// Listens again where a server of this process did. A process that is being started at the same time holds a copy of
-/// the old socket until it has become its program, which is over soon: it is waited for, up to 10 s.
+/// Listens again where a server of this process did. A process that is being started at the same time holds a
+/// copy of the old socket until it has become its program, which is over soon: it is waited for, up to 10 s.
 #[cfg(feature = "arklet")]
 pub(crate) async fn listen_again(address: SocketAddr) -> io::Result<tokio::net::TcpListener> {
     let mut attempts = 1000;
@@ -54,8 +55,8 @@ pub(crate) async fn listen_again(address: SocketAddr) -> io::Result<tokio::net::
     }
 }
 
-/// Ends a listener so that connections are refused at once, even while a process that is being started holds a copy of
-/// its socket.
+/// Ends a listener so that connections are refused at once, even while a process that is being started holds
+/// a copy of its socket.
 #[cfg(feature = "arklet")]
 pub(crate) fn close(listener: tokio::net::TcpListener) {
     // It fails only for what does not listen.

@@ -98,7 +98,8 @@ impl ServedApi {
 }
 
 /// A way to the API server. While it is cut, nothing passes and nothing is closed, as on a network that drops
-/// packets; what was sent meanwhile arrives late. While it refuses, all connections are closed, as where no server runs.
+/// packets; what was sent meanwhile arrives late. While it refuses, all connections are closed, as where no
+/// server runs.
 pub struct Link {
     kubeconfig: PathBuf,
     state: watch::Sender<State>,

@@ -1,5 +1,5 @@
-//! The waiting words: a condition is asked for again and again until it holds, or the test fails with what was
-//! waited for.
+//! The waiting words: a condition is asked for again and again until it holds, or the test fails with what
+//! was waited for.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -42,8 +42,8 @@ pub async fn until_within(what: &str, deadline: Duration, mut holds: impl AsyncF
     }
 }
 
-/// [`eventually`] for tests without a runtime, for [`SOON`] at most. `what` is made only when the test fails, so
-/// that it can show what was there instead.
+/// [`eventually`] for tests without a runtime, for [`SOON`] at most. `what` is made only when the test fails,
+/// so that it can show what was there instead.
 pub fn eventually_here<T>(what: impl Fn() -> String, mut probe: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + SOON;
     loop {
@@ -55,7 +55,8 @@ pub fn eventually_here<T>(what: impl Fn() -> String, mut probe: impl FnMut() -> 
     }
 }
 
-/// The value of a channel once it is as wanted; fails the test after `deadline` with `what` and the value that is there.
+/// The value of a channel once it is as wanted; fails the test after `deadline` with `what` and the value
+/// that is there.
 pub async fn becomes<T: Clone + Debug>(
     what: &str,
     deadline: Duration,

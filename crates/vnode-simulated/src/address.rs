@@ -35,7 +35,8 @@ impl Cidr {
         self.hosts().wrapping_sub(1)
     }
 
-    /// The address on which a pod of this address can have real sockets: on Linux all of 127/8 is the machine itself.
+    /// The address on which a pod of this address can have real sockets: on Linux all of 127/8 is the machine
+    /// itself.
     pub fn loopback(address: Ipv4Addr) -> Ipv4Addr {
         Ipv4Addr::from_bits(Self::LOOPBACK | address.to_bits() & Self::LOW)
     }

@@ -6,8 +6,8 @@ use sha2::{Digest, Sha256};
 /// Name and scheme.
 pub(crate) const RUNTIME: &str = "simulated";
 
-/// The boot of a node that was powered off so often, in the form of a UUID. The same for the same node, so that a new
-/// process finds the containers of the one before it alive.
+/// The boot of a node that was powered off so often, in the form of a UUID. The same for the same node, so
+/// that a new process finds the containers of the one before it alive.
 pub(crate) fn boot(node: &str, outages: u32) -> String {
     let digest = Sha256::digest(format!("evenkeel simulated boot/{outages}/{node}"));
     let mut text = String::with_capacity(36);

@@ -15,8 +15,9 @@
 //! | `healthy-for` | `1m` | with sockets: `/healthz` answers 500 from then on |
 //! | `cpu`, `memory` | `250m`, `64Mi` | what statistics tell |
 //!
-//! Each may be followed by `.CONTAINER` to mean one container alone. A container's ID tells its node's boot: who adopts
-//! a pod takes up its containers where the API server last saw them, unless the node has booted since.
+//! Each may be followed by `.CONTAINER` to mean one container alone. A container's ID tells its node's boot:
+//! who adopts a pod takes up its containers where the API server last saw them, unless the node has booted
+//! since.
 //!
 //! ```no_run
 //! use evenkeel_vnode::{Fleet, Options};

@@ -31,7 +31,8 @@ impl Simulated {
                     };
                     inner.fire(&due, now);
                 }
-                // Spans between times of day can be off when somebody sets the clock: look again now and then.
+                // Spans between times of day can be off when somebody sets the clock: look again now and
+                // then.
                 let wait = timers.next().map_or(Duration::from_secs(60), |next| {
                     Duration::try_from(next.duration_since(clock.now()))
                         .unwrap_or_default()

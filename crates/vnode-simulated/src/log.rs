@@ -1,5 +1,5 @@
-//! Output of containers: lines that are computed from the clock, which nobody stores, and lines that a command wrote, of
-//! which the last are kept. Pure.
+//! Output of containers: lines that are computed from the clock, which nobody stores, and lines that a
+//! command wrote, of which the last are kept. Pure.
 
 use super::shape::Shape;
 use jiff::{SignedDuration, Timestamp};
@@ -109,8 +109,8 @@ impl Output<'_> {
         let Some(tail) = tail else {
             return from;
         };
-        // Back from one written line to the one before it: of computed lines there can be billions, so that those between
-        // two written ones are counted at once.
+        // Back from one written line to the one before it: of computed lines there can be billions, so that
+        // those between two written ones are counted at once.
         let mut last = end;
         let mut left = tail;
         while left > 0 && last.written > from.written {
@@ -141,7 +141,8 @@ impl Output<'_> {
     /// The next line with its time, end of line included.
     pub(crate) fn next(&self, cursor: &mut Cursor) -> Option<(Timestamp, Vec<u8>)> {
         if let Some(ring) = self.ring {
-            // Lines that were dropped before they were read are lost to the reader, as in a log that was rotated.
+            // Lines that were dropped before they were read are lost to the reader, as in a log that was
+            // rotated.
             cursor.written = cursor.written.max(ring.first);
         }
         let computed = (cursor.computed < self.count())

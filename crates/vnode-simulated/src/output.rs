@@ -97,7 +97,8 @@ impl Reader {
             let wait = wait.max(Duration::from_micros(100));
             match batch.changed {
                 Some(changed) => {
-                    // Hears of changes from its making on, so none is missed between the second look and the wait.
+                    // Hears of changes from its making on, so none is missed between the second look and the
+                    // wait.
                     let notified = changed.notified();
                     if self.batch_is_empty() {
                         tokio::select! {

@@ -410,8 +410,8 @@ fn session_state(shape: &Shape, hostname: &str, terminal: bool) -> State {
 
 type Reader = Option<Box<dyn AsyncRead + Send + Unpin>>;
 
-/// Types what comes, tells what is echoed, and notes the terminal's size. `ends`: at the end of input the terminal ends,
-/// too; else the next client types on.
+/// Types what comes, tells what is echoed, and notes the terminal's size. `ends`: at the end of input the
+/// terminal ends, too; else the next client types on.
 async fn pump<F, E>(
     tty: &Tty,
     stdin: Reader,

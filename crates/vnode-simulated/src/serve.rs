@@ -1,5 +1,5 @@
-//! Servers of simulated containers: HTTP/1.1, HTTP/2 in the clear, gRPC health and bare TCP on one port, on real sockets or
-//! within the process.
+//! Servers of simulated containers: HTTP/1.1, HTTP/2 in the clear, gRPC health and bare TCP on one port, on
+//! real sockets or within the process.
 //!
 //! | path | answer |
 //! |---|---|
@@ -224,7 +224,8 @@ impl Server {
         }
     }
 
-    /// What the scripts of the probes that ask this say; the worst of them. `None`: no probe with a script asks this.
+    /// What the scripts of the probes that ask this say; the worst of them. `None`: no probe with a script
+    /// asks this.
     fn script(&self, now: &Now, what: &str) -> Option<Answer> {
         let asked = now
             .shape

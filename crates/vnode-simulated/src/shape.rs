@@ -1,5 +1,5 @@
-//! What a container is, as far as playing it needs: shared by all containers that are alike, so that a hundred thousand
-//! replicas of one Deployment hold one.
+//! What a container is, as far as playing it needs: shared by all containers that are alike, so that a
+//! hundred thousand replicas of one Deployment hold one.
 
 use super::plan::{Part, Plan, amount, plan};
 use evenkeel_probe::core::Kind;
@@ -161,8 +161,8 @@ impl Shape {
     }
 }
 
-/// Names of the volumes that a container sees, each once, in the order of its mounts. They are no part of its shape:
-/// for each pod the API server makes up a name of the volume with its token.
+/// Names of the volumes that a container sees, each once, in the order of its mounts. They are no part of its
+/// shape: for each pod the API server makes up a name of the volume with its token.
 pub(crate) fn volumes(container: &Container) -> Arc<[Box<str>]> {
     let mut names: Vec<Box<str>> = Vec::new();
     for mount in container.volume_mounts.iter().flatten() {

@@ -1,5 +1,5 @@
-//! Nodes, pods and containers as they stand. Small: what an idle pod needs is its name, its address, and per container a
-//! number, a time and a shape that all replicas share.
+//! Nodes, pods and containers as they stand. Small: what an idle pod needs is its name, its address, and per
+//! container a number, a time and a shape that all replicas share.
 
 use super::address::{Cidr, Pool};
 use super::identity;
@@ -188,8 +188,8 @@ impl Record {
 }
 
 impl Table {
-    /// A node, made when it is first heard of. Its range: the one it was given, else by the number at the end of its
-    /// name, so that each replica gives it the same; else the next free.
+    /// A node, made when it is first heard of. Its range: the one it was given, else by the number at the end
+    /// of its name, so that each replica gives it the same; else the next free.
     pub(super) fn node(&mut self, name: &str, settings: &super::Settings, now: Timestamp) -> &mut Node {
         if !self.nodes.contains_key(name) {
             let own = settings.nodes.get(name);

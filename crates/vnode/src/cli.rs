@@ -115,8 +115,8 @@ impl std::fmt::Debug for Prepared {
     }
 }
 
-/// Virtual nodes of one provider as a process, until `shutdown`. Nodes and pods stay as they are. `name`: the provider's,
-/// and its fleet's.
+/// Virtual nodes of one provider as a process, until `shutdown`. Nodes and pods stay as they are. `name`: the
+/// provider's, and its fleet's.
 pub async fn run(
     args: ServeArgs,
     name: &'static str,

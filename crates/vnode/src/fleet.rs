@@ -1,4 +1,5 @@
-//! Many nodes in one process: one watch of pods, one of the nodes' metadata, one timer wheel, one actor per node.
+//! Many nodes in one process: one watch of pods, one of the nodes' metadata, one timer wheel, one actor per
+//! node.
 //!
 //! ```text
 //! Ownership ──▶ Supervisor ──▶ an actor per node ──▶ provider, in tasks of their own
@@ -9,8 +10,8 @@
 //!                     writers of statuses, Events, Node and Lease
 //! ```
 //!
-//! Nothing is created before the pods of a node are known, and what runs already is adopted. A fleet that ends, or loses
-//! a slot, leaves everything as it is: pods run on, nothing is deleted, no status is written.
+//! Nothing is created before the pods of a node are known, and what runs already is adopted. A fleet that
+//! ends, or loses a slot, leaves everything as it is: pods run on, nothing is deleted, no status is written.
 
 mod backend;
 pub(crate) mod common;
@@ -106,8 +107,8 @@ impl Default for Strays {
 }
 
 impl Options {
-    /// The usual ones. `name`: of the fleet, common to all of its replicas and to nobody else; `addresses`: by which its
-    /// nodes are reached, the first being their `InternalIP`.
+    /// The usual ones. `name`: of the fleet, common to all of its replicas and to nobody else; `addresses`:
+    /// by which its nodes are reached, the first being their `InternalIP`.
     pub fn new(name: &str, provider: &dyn Provider, addresses: Vec<IpAddr>) -> Self {
         let runtime = provider.runtime();
         Self {
@@ -245,7 +246,8 @@ impl Fleet {
         let _ = self.inner.orders.send(Order::Add(node.into()));
     }
 
-    /// The node is served no more; its pods are left as they are. `delete`: its Node and Lease are deleted, too.
+    /// The node is served no more; its pods are left as they are. `delete`: its Node and Lease are deleted,
+    /// too.
     pub fn remove(&self, node: &str, delete: bool) {
         let _ = self.inner.orders.send(Order::Remove(node.into(), delete));
     }
@@ -265,8 +267,9 @@ impl Fleet {
         &self.inner.common.options.nodes.type_label
     }
 
-    /// Whether of all nodes that this replica serves the pods are known and a first ping was answered, or failed. What a
-    /// node says of itself then is for its conditions and the metrics: one that is ill is no fault of this process.
+    /// Whether of all nodes that this replica serves the pods are known and a first ping was answered, or
+    /// failed. What a node says of itself then is for its conditions and the metrics: one that is ill is no
+    /// fault of this process.
     pub fn is_settled(&self) -> bool {
         let nodes = self.inner.common.directory.nodes();
         nodes.iter().all(|node| node.is_listed() && node.is_heard())

@@ -27,7 +27,8 @@
 //! | `grpc` | probes by gRPC; without it such a probe comes out as *unknown*, with that reason |
 //! | `cli` | what the command `evenkeel vnode` is made of, and all of the above |
 //!
-//! `evenkeel-vnode-simulated` is a provider without containers, for tests and the lab; `evenkeel-koupleless` runs modules in bases.
+//! `evenkeel-vnode-simulated` is a provider without containers, for tests and the lab; `evenkeel-koupleless`
+//! runs modules in bases.
 #![allow(
     clippy::disallowed_methods,
     reason = "shells own clocks, tasks and randomness; the core below is checked"

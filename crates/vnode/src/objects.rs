@@ -1,8 +1,8 @@
 //! ConfigMaps, Secrets, Services and tokens that pods refer to.
 //!
-//! What is asked for once serves all pods that ask for it in a while, so that requests count objects and not pods.
-//! What was read before a pod was created does not serve that pod: who changes a ConfigMap and then rolls a Deployment
-//! out means the new contents.
+//! What is asked for once serves all pods that ask for it in a while, so that requests count objects and not
+//! pods. What was read before a pod was created does not serve that pod: who changes a ConfigMap and then
+//! rolls a Deployment out means the new contents.
 
 mod cache;
 mod read;
@@ -27,8 +27,8 @@ use std::time::Duration;
 const AT_ONCE: usize = 8;
 /// Bytes of each kind that are kept.
 const KEPT: usize = 16 << 20;
-/// How old the Services may be that a new pod is told of. Lists are large, and a Service that is created in the same
-/// second as a pod is a race in Kubernetes, too.
+/// How old the Services may be that a new pod is told of. Lists are large, and a Service that is created in
+/// the same second as a pod is a race in Kubernetes, too.
 const SERVICES_BEFORE: Duration = Duration::from_secs(1);
 
 /// Reads what pods refer to. Cheap to clone; answers are shared and kept for a moment.
@@ -107,8 +107,8 @@ impl Objects {
         }
     }
 
-    /// A token bound to the pod, by TokenRequest; asked for again when 80 % of its life or 24 h are over. While that
-    /// fails, the old one serves to its end.
+    /// A token bound to the pod, by TokenRequest; asked for again when 80 % of its life or 24 h are over.
+    /// While that fails, the old one serves to its end.
     pub async fn token(&self, pod: &PodId, account: &str, of: &TokenSource) -> Result<Arc<str>, Fault> {
         self.inner.tokens.get(&self.inner.reader, pod, account, of).await
     }

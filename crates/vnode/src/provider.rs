@@ -1,11 +1,12 @@
 //! What is requested of a provider, and what it reports.
 //!
-//! A provider runs containers; it decides nothing. Order of init containers, restarts and their back-off, probes, grace
-//! periods, status and events are the framework's, so that they are right once for all providers.
+//! A provider runs containers; it decides nothing. Order of init containers, restarts and their back-off,
+//! probes, grace periods, status and events are the framework's, so that they are right once for all
+//! providers.
 //!
-//! Every call has a deadline set by the framework and runs in a task of its own, one at a time per pod (stops alone run
-//! alongside each other, lest grace periods add up): a provider that hangs, errs or panics harms the pod that it was asked
-//! about, and nothing else.
+//! Every call has a deadline set by the framework and runs in a task of its own, one at a time per pod (stops
+//! alone run alongside each other, lest grace periods add up): a provider that hangs, errs or panics harms
+//! the pod that it was asked about, and nothing else.
 
 pub use crate::core::reported::{
     Doing, Exit, NodeHealth, NodeTemplate, Observed, PodState, Refusal, Sandbox, Started,
@@ -32,7 +33,8 @@ use std::time::Duration;
 /// question: its nodes are well and say nothing special of themselves, every pod is admitted, and requests
 /// for logs, commands, ports and statistics are answered with [`FaultKind::Unsupported`].
 pub trait Provider: Send + Sync + 'static {
-    /// Name and version, as in `nodeInfo.containerRuntimeVersion`; the name is the scheme of container IDs too.
+    /// Name and version, as in `nodeInfo.containerRuntimeVersion`; the name is the scheme of container IDs
+    /// too.
     fn runtime(&self) -> Runtime;
 
     /// Called once, before everything else. A provider whose containers end or change by themselves keeps
@@ -62,8 +64,8 @@ pub trait Provider: Send + Sync + 'static {
     /// All pods that exist on a node, known to the API server or not.
     fn list<'a>(&'a self, node: &'a str) -> Served<'a, Vec<PodId>>;
 
-    /// What has become of a pod that an earlier process ran: [`Pod::status`](Pod) holds what was last reported of it.
-    /// `None`: there is no such pod here, it is created like a new one.
+    /// What has become of a pod that an earlier process ran: [`Pod::status`](Pod) holds what was last
+    /// reported of it. `None`: there is no such pod here, it is created like a new one.
     fn status<'a>(&'a self, pod: &'a PodRequest) -> Served<'a, Option<PodState>>;
 
     /// Makes the place in which the pod's containers run. Repeating it is no error.
@@ -78,7 +80,8 @@ pub trait Provider: Send + Sync + 'static {
     /// Starts a container; returns when it runs.
     fn start<'a>(&'a self, request: &'a StartRequest) -> Served<'a, Started>;
 
-    /// Ends a container, by force once `grace` is over; returns when it has ended. One that has ended is no error.
+    /// Ends a container, by force once `grace` is over; returns when it has ended. One that has ended is no
+    /// error.
     fn stop<'a>(&'a self, pod: &'a PodId, container: &'a ContainerId, grace: Duration) -> Served<'a, Exit>;
 
     /// This process serves the node no more, another may: forget it without ending anything.
@@ -130,8 +133,8 @@ pub trait Provider: Send + Sync + 'static {
         unsupported("statistics")
     }
 
-    /// Makes a probe's attempt itself; `None` leaves it to the kubelet's own handlers, which dial the pod's address.
-    /// Commands never come here but to [`Provider::exec`].
+    /// Makes a probe's attempt itself; `None` leaves it to the kubelet's own handlers, which dial the pod's
+    /// address. Commands never come here but to [`Provider::exec`].
     fn probe<'a>(&'a self, pod: &'a PodId, attempt: &'a Attempt) -> Option<BoxFuture<'a, Outcome>> {
         let _ = (pod, attempt);
         None
@@ -171,8 +174,8 @@ pub struct PodRequest {
 pub struct StartRequest {
     /// The pod that it is part of.
     pub pod: PodRequest,
-    /// Its specification: references in `env` resolved, `envFrom` merged into `env`, `$(NAME)` expanded in `env`,
-    /// `command` and `args`.
+    /// Its specification: references in `env` resolved, `envFrom` merged into `env`, `$(NAME)` expanded in
+    /// `env`, `command` and `args`.
     pub container: Arc<Container>,
     /// Its restart count.
     pub attempt: u32,
@@ -216,17 +219,18 @@ pub trait Host: Send + Sync + 'static {
     /// Takes note of a change. Returns at once; may be called from anywhere.
     fn report(&self, report: Report);
 
-    /// A client of the API server for what concerns a node. Its writes are refused once the node is not served here any
-    /// more. `None`: it is not.
+    /// A client of the API server for what concerns a node. Its writes are refused once the node is not
+    /// served here any more. `None`: it is not.
     fn client(&self, node: &str) -> Option<kube::Client>;
 
-    /// For how long this replica serves a node: what the provider does for the node of itself, it does in it. `None`: the
-    /// node is not served here.
+    /// For how long this replica serves a node: what the provider does for the node of itself, it does in it.
+    /// `None`: the node is not served here.
     fn term(&self, node: &str) -> Option<Term>;
 
     /// Contents of a pod's volumes as they are now. Nobody keeps them: ask when they are read.
     fn volumes<'a>(&'a self, pod: &'a PodId) -> Served<'a, Arc<Volumes>>;
 
-    /// A ServiceAccount token for a pod ([`Contents::Token`](crate::core::volume::Contents)), bound to it, renewed in time.
+    /// A ServiceAccount token for a pod ([`Contents::Token`](crate::core::volume::Contents)), bound to it,
+    /// renewed in time.
     fn token<'a>(&'a self, pod: &'a PodId, of: &'a TokenSource) -> Served<'a, Arc<str>>;
 }

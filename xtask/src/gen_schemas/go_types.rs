@@ -182,7 +182,8 @@ fn member(line: &str, package: &str) -> Option<Member> {
     ))
 }
 
-/// As Go prints a type: `[]Container` of package `v1` is `[]v1.Container`; import aliases become package names.
+/// As Go prints a type: `[]Container` of package `v1` is `[]v1.Container`; import aliases become package
+/// names.
 fn qualified(written: &str, package: &str) -> String {
     if let Some(item) = written.strip_prefix("[]") {
         return format!("[]{}", qualified(item, package));

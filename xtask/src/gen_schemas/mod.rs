@@ -1,9 +1,9 @@
 //! `cargo xtask gen-schemas`: Kubernetes' definitions, packed for the rules on objects.
 //!
-//! Two sources: the JSON Schemas in the Python package `kubernetes-validate` (what fields there are), and, where
-//! `--go-src` is given, the Go modules `k8s.io/api` and friends (which optional fields are pointers, and what Go calls
-//! a field's type; both are visible in answers of the API server, and no schema tells). The Go facts are kept in
-//! `data/go-types.tsv`, so that the schemas can be regenerated without them.
+//! Two sources: the JSON Schemas in the Python package `kubernetes-validate` (what fields there are), and,
+//! where `--go-src` is given, the Go modules `k8s.io/api` and friends (which optional fields are pointers,
+//! and what Go calls a field's type; both are visible in answers of the API server, and no schema tells). The
+//! Go facts are kept in `data/go-types.tsv`, so that the schemas can be regenerated without them.
 
 mod go_types;
 mod pack;
@@ -24,8 +24,8 @@ pub(crate) struct Args {
     /// Minor version of Kubernetes whose definitions are packed
     #[arg(long, default_value = "1.36")]
     kubernetes: String,
-    /// Folder with the Go modules k8s.io/api@VERSION, apimachinery, apiextensions-apiserver and kube-aggregator;
-    /// go-types.tsv is regenerated from them
+    /// Folder with the Go modules k8s.io/api@VERSION, apimachinery, apiextensions-apiserver and
+    /// kube-aggregator; go-types.tsv is regenerated from them
     #[arg(long)]
     go_src: Option<PathBuf>,
 }

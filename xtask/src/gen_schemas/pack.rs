@@ -1,15 +1,17 @@
 //! The packed file: two deflate streams, each behind its length as four little-endian bytes.
 //!
-//! The first, *hot*, is all that the server needs at run time, one line per definition or field, columns separated by tabs:
+//! The first, *hot*, is all that the server needs at run time, one line per definition or field, columns
+//! separated by tabs:
 //!
 //! ```text
 //! D  NAME  SHAPE  MAP-TYPE  GROUP/VERSION/KIND ...
 //! F  NAME  TYPE  FLAGS  LIST-TYPE  LIST-MAP-KEYS  MERGE-KEY  STRATEGY  GO-TYPE
 //! ```
 //!
-//! A type is `s` string, `y` bytes, `i` int32, `l` int64, `n` integer, `d` number, `b` boolean, `?` anything, `@N` the
-//! N-th definition, `[T` a list, `{T` a map. Flags: `r` required, `*` pointer in Go, `!` always encoded, `z` left out when zero.
-//! The second, *cold*, has one line per definition: its name, a tab, its OpenAPI v2 JSON with descriptions.
+//! A type is `s` string, `y` bytes, `i` int32, `l` int64, `n` integer, `d` number, `b` boolean, `?` anything,
+//! `@N` the N-th definition, `[T` a list, `{T` a map. Flags: `r` required, `*` pointer in Go, `!` always
+//! encoded, `z` left out when zero. The second, *cold*, has one line per definition: its name, a tab, its
+//! OpenAPI v2 JSON with descriptions.
 
 use super::go_types::Facts;
 use anyhow::{Context, Result, bail};
@@ -159,7 +161,8 @@ fn type_code(schema: &Value, index: &BTreeMap<&str, usize>) -> Result<String> {
     })
 }
 
-/// Undoes what kubernetes-validate changed for JSON Schema: nullable types, enums of one apiVersion, references.
+/// Undoes what kubernetes-validate changed for JSON Schema: nullable types, enums of one apiVersion,
+/// references.
 fn openapi(schema: &mut Value, name: &str) {
     match name {
         "io.k8s.apimachinery.pkg.api.resource.Quantity" => {

@@ -46,7 +46,7 @@ pub(super) const LIMITS: [Limit; 6] = [
     },
     Limit {
         measure: Measure::TestLines,
-        in_force: 114_400,
+        in_force: 115_000,
         goal: 96_000,
         slack: 1_000,
     },
@@ -70,9 +70,9 @@ pub(super) const LIMITS: [Limit; 6] = [
     },
     Limit {
         measure: Measure::WideComments,
-        in_force: 880,
+        in_force: 0,
         goal: 0,
-        slack: 50,
+        slack: 0,
     },
 ];
 

@@ -1,8 +1,8 @@
 //! The kubelet check: does *that node's* kubelet answer?
 //!
-//! A kubelet is recognised by the SHA-256 of its serving certificate, which the agent on its node published. Kubelets
-//! commonly have self-signed certificates that change at a restart, so no authority is asked, and a certificate other
-//! than the pinned one is neither a yes nor a no.
+//! A kubelet is recognised by the SHA-256 of its serving certificate, which the agent on its node published.
+//! Kubelets commonly have self-signed certificates that change at a restart, so no authority is asked, and a
+//! certificate other than the pinned one is neither a yes nor a no.
 
 use super::pin::PinVerifier;
 use super::{Dial, Failure, Outcome};
@@ -47,8 +47,8 @@ pub(crate) async fn check(dial: impl Into<Dial>, pinned_sha256: &str, timeout: D
     }
 }
 
-/// SHA-256, in hex, of the certificate that a kubelet shows and whose key it holds. For an agent and the kubelet on
-/// its own node: whoever is asked over a network could be anybody.
+/// SHA-256, in hex, of the certificate that a kubelet shows and whose key it holds. For an agent and the
+/// kubelet on its own node: whoever is asked over a network could be anybody.
 pub(crate) async fn fetch_pin(dial: impl Into<Dial>, timeout: Duration) -> Result<String, Failure> {
     let verifier = PinVerifier::new(None);
     // Only a completed handshake counts: before that a certificate is shown, but its key is not proved.
@@ -68,7 +68,8 @@ async fn handshake(dial: Dial, verifier: &Arc<PinVerifier>) -> Result<(TlsStream
     let connection = dial.open().await?;
     let ends = connection.ends();
     let stream = connection.into_stream().map_err(local)?;
-    // The end of the handshake and the request are two writes; the second must not wait for the first one's receipt.
+    // The end of the handshake and the request are two writes; the second must not wait for the first one's
+    // receipt.
     stream.set_nodelay(true).map_err(local)?;
     TlsConnector::from(Arc::new(config))
         .connect(ServerName::IpAddress(dial.address.ip().into()), stream)

@@ -12,8 +12,8 @@ pub(crate) enum Outcome {
     },
     /// No usable answer.
     Failed(Failure),
-    /// Another machine answers at this address: it has a certificate, but not the pinned one. No vote, but worth
-    /// telling: the address was reused, or the kubelet has a new certificate that is not published yet.
+    /// Another machine answers at this address: it has a certificate, but not the pinned one. No vote, but
+    /// worth telling: the address was reused, or the kubelet has a new certificate that is not published yet.
     WrongIdentity {
         /// The pin, SHA-256 in hex.
         expected: String,
@@ -23,7 +23,8 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    /// Whether the node itself was heard: it has proved its identity, even if its HTTP server then kept silent.
+    /// Whether the node itself was heard: it has proved its identity, even if its HTTP server then kept
+    /// silent.
     pub(crate) fn proves_life(&self) -> bool {
         matches!(
             self,
@@ -60,7 +61,8 @@ pub(crate) enum Failure {
     /// The connection broke, or the peer speaks no TLS that we understand.
     #[error("{0}")]
     Broken(String),
-    /// The pinned kubelet completed its handshake, which proves that the node lives, but then gave no HTTP status.
+    /// The pinned kubelet completed its handshake, which proves that the node lives, but then gave no HTTP
+    /// status.
     #[error("handshake as the pinned kubelet, then no HTTP status: {0}")]
     NoStatus(String),
     /// Nothing about the peer: the check could not be made here (no socket, no such source address).

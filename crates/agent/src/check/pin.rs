@@ -5,8 +5,8 @@ use evenkeel_net::verify::verifier;
 use rustls::{CertificateError, ClientConfig, Error};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Accepts the pinned certificate and no other. Name, issuer and dates of the certificate do not matter; that the
-/// peer holds its key does, and is verified as always.
+/// Accepts the pinned certificate and no other. Name, issuer and dates of the certificate do not matter; that
+/// the peer holds its key does, and is verified as always.
 #[derive(Debug)]
 pub(super) struct PinVerifier {
     /// SHA-256 of the DER in hex; `None` accepts any certificate.
@@ -40,7 +40,8 @@ impl PinVerifier {
             .dangerous()
             .with_custom_certificate_verifier(verifier(move |peer| pin.accept(peer.certificate)))
             .with_no_client_auth();
-        // Each check must be a handshake of its own: a resumed session would prove nothing of the certificate.
+        // Each check must be a handshake of its own: a resumed session would prove nothing of the
+        // certificate.
         config.resumption = rustls::client::Resumption::disabled();
         // Only the certificate tells who this is; an address in the clear helps nobody.
         config.enable_sni = false;

@@ -3,7 +3,8 @@
 use super::{Dial, Failure, Outcome};
 use std::time::Duration;
 
-/// Opens a connection and closes it again. Success is [`Outcome::Alive`] without identity. Ends within `timeout`.
+/// Opens a connection and closes it again. Success is [`Outcome::Alive`] without identity. Ends within
+/// `timeout`.
 pub(super) async fn connect(dial: impl Into<Dial>, timeout: Duration) -> Outcome {
     match tokio::time::timeout(timeout, dial.into().open()).await {
         Ok(Ok(_connection)) => Outcome::Alive { identity: false },
@@ -49,7 +50,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_full_queue_is_silence() {
-        // The kernel answers no SYN once the accept queue is full: the loopback's picture of a host without power.
+        // The kernel answers no SYN once the accept queue is full: the loopback's picture of a host without
+        // power.
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
         socket
             .bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into())

@@ -51,7 +51,8 @@ impl Machine {
         }
     }
 
-    /// A new process of the agent, as far as a test can have one: nothing of it is left when its runtime ends.
+    /// A new process of the agent, as far as a test can have one: nothing of it is left when its runtime
+    /// ends.
     pub(crate) fn start_agent(&mut self) {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -193,7 +194,8 @@ impl Kubelet {
         }
     }
 
-    /// The kernel answers no SYN once the accept queue is full: the loopback's picture of a host without power.
+    /// The kernel answers no SYN once the accept queue is full: the loopback's picture of a host without
+    /// power.
     fn fall_silent(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             end(runtime);

@@ -143,8 +143,8 @@ fn bearer(headers: &HeaderMap) -> Option<String> {
 fn certificate_user(der: &[u8]) -> Option<UserInfo> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
     let subject = certificate.subject();
-    // The last of several, as in Go, and as the signing of requests and kubelets have it: whoever is approved under
-    // one name must not be let in under another.
+    // The last of several, as in Go, and as the signing of requests and kubelets have it: whoever is approved
+    // under one name must not be let in under another.
     let name = subject.iter_common_name().last()?.as_str().ok()?;
     if name.is_empty() {
         return None;

@@ -47,8 +47,8 @@ const AGGREGATED: [(&str, &str, &str); 2] = [
     ),
 ];
 
-/// Answers `GET` of a discovery path; `None` if `path` is none. `accept` is the client's header, `address` where it
-/// reached the server (`HOST:PORT`).
+/// Answers `GET` of a discovery path; `None` if `path` is none. `accept` is the client's header, `address`
+/// where it reached the server (`HOST:PORT`).
 pub(crate) fn answer(path: &str, accept: &str, address: &str, kinds: &Snapshot) -> Option<Document> {
     let mut segments = path.trim_start_matches('/').trim_end_matches('/').split('/');
     let root = segments.next()?;

@@ -1,4 +1,5 @@
-//! Acting as somebody else: the `Impersonate-*` headers, each of which RBAC must allow with verb `impersonate`.
+//! Acting as somebody else: the `Impersonate-*` headers, each of which RBAC must allow with verb
+//! `impersonate`.
 
 use crate::access::authn::{ANONYMOUS, UNAUTHENTICATED, authenticated};
 use crate::access::errors::internal;
@@ -22,7 +23,8 @@ struct Impersonation {
     extra: BTreeMap<String, Vec<String>>,
 }
 
-/// The user that the request is to be served as: `user` itself without these headers, 403 where `user` may not.
+/// The user that the request is to be served as: `user` itself without these headers, 403 where `user` may
+/// not.
 pub(crate) fn apply(
     user: UserInfo,
     headers: &HeaderMap,
@@ -155,7 +157,8 @@ mod tests {
     use rstest::rstest;
     use serde_json::json;
 
-    /// `boss` may impersonate user jane, group devs, service account ns/robot, and extra `scope` of any value.
+    /// `boss` may impersonate user jane, group devs, service account ns/robot, and extra `scope` of any
+    /// value.
     fn world() -> Objects {
         let rule = |group: &str, resource: &str, names: &[&str]| json!({"verbs": ["impersonate"], "apiGroups": [group], "resources": [resource], "resourceNames": names});
         Objects::with([

@@ -6,8 +6,8 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// A file that is going to be written: a temporary file beside it is open already, so that writing can hardly fail.
-/// Without `write` nothing remains of it.
+/// A file that is going to be written: a temporary file beside it is open already, so that writing can hardly
+/// fail. Without `write` nothing remains of it.
 pub(super) struct Pending {
     flag: &'static str,
     path: PathBuf,

@@ -1,6 +1,7 @@
 //! The HTTP face: requests in, answers out.
 //!
-//! The order is upstream's: who asks, may they, is there such a path, what do they say, and only then the verbs.
+//! The order is upstream's: who asks, may they, is there such a path, what do they say, and only then the
+//! verbs.
 
 pub(crate) mod body;
 pub(crate) mod nonresource;

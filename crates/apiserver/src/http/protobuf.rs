@@ -1,7 +1,9 @@
-//! Bodies in Kubernetes' protobuf encoding, for the few kinds that kubectl writes in it and that are needed here.
+//! Bodies in Kubernetes' protobuf encoding, for the few kinds that kubectl writes in it and that are needed
+//! here.
 //!
-//! A body is an envelope (`k8s`, a zero byte, then `runtime.Unknown`) around the message of the kind. The layouts below
-//! hold the field numbers of the API's generated.proto files; what a layout does not list is skipped.
+//! A body is an envelope (`k8s`, a zero byte, then `runtime.Unknown`) around the message of the kind. The
+//! layouts below hold the field numbers of the API's generated.proto files; what a layout does not list is
+//! skipped.
 
 use crate::kinds::Resource;
 use base64::Engine;

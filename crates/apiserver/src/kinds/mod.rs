@@ -1,7 +1,7 @@
 //! Which resources exist: kinds as data.
 //!
-//! The built-in resources of Kubernetes 1.36 come from `builtin.json`; custom resources are added and removed at
-//! run time, as their definitions come and go. A lookup takes a [`Snapshot`], which never changes.
+//! The built-in resources of Kubernetes 1.36 come from `builtin.json`; custom resources are added and removed
+//! at run time, as their definitions come and go. A lookup takes a [`Snapshot`], which never changes.
 
 mod custom;
 #[cfg(test)]
@@ -52,7 +52,8 @@ pub(crate) struct Resource {
     pub(crate) verbs: Vec<String>,
     /// Subresources, in alphabetical order.
     pub(crate) subresources: Vec<Subresource>,
-    /// Group under which the objects are stored; other than `gvr.group` only where two groups share objects (events).
+    /// Group under which the objects are stored; other than `gvr.group` only where two groups share objects
+    /// (events).
     pub(crate) stored_group: String,
     /// Version in which the objects are stored.
     pub(crate) stored_version: String,

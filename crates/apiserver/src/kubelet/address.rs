@@ -78,8 +78,9 @@ pub(crate) fn split(id: &str) -> Option<Target<'_>> {
     (matches!(scheme, "" | "http" | "https") && !name.is_empty()).then_some(Target { scheme, name, port })
 }
 
-/// Whether an address is what Go calls a global unicast address: no loopback, link-local, multicast, broadcast or
-/// unspecified one. A node says itself which addresses it has, so the server must not be led to itself.
+/// Whether an address is what Go calls a global unicast address: no loopback, link-local, multicast,
+/// broadcast or unspecified one. A node says itself which addresses it has, so the server must not be led to
+/// itself.
 pub(crate) fn is_proxyable(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => {

@@ -1,8 +1,8 @@
 //! What kubelets measure, requested from them when a client of `metrics.k8s.io` wants it.
 //!
-//! In a cluster metrics-server keeps the newest measurements. Here each request causes a request to the kubelets for
-//! their summary. Further requests within the next seconds share its answer, so that cheap requests cannot keep the
-//! kubelets busy.
+//! In a cluster metrics-server keeps the newest measurements. Here each request causes a request to the
+//! kubelets for their summary. Further requests within the next seconds share its answer, so that cheap
+//! requests cannot keep the kubelets busy.
 
 use super::address::KubeletAddress;
 use super::relay;
@@ -121,8 +121,9 @@ impl Measurements {
         self.fresh.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The measurement of a kubelet that is fresh or under way, or else a new one. A measurement runs to its end even
-    /// where nobody waits for it any more, so that a client that gives up and asks again causes one request.
+    /// The measurement of a kubelet that is fresh or under way, or else a new one. A measurement runs to its
+    /// end even where nobody waits for it any more, so that a client that gives up and asks again causes one
+    /// request.
     pub(crate) async fn of(self: &Arc<Self>, kubelets: &Arc<Kubelets>, address: KubeletAddress) -> Measured {
         let mut measured = {
             let mut fresh = self.lock();

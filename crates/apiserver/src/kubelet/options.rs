@@ -9,9 +9,10 @@ pub struct KubeletOptions {
     pub default_port: u16,
     /// Which serving certificates are accepted.
     pub trust: KubeletTrust,
-    /// Whether `nodes/proxy`, `pods/proxy` and `services/proxy` reach loopback and link-local addresses, which
-    /// kube-apiserver refuses. Logs, exec, attach and port-forward reach any address of a node, here as there. Kubelets
-    /// may then live on loopback addresses, too, so that their serving certificates may be for these.
+    /// Whether `nodes/proxy`, `pods/proxy` and `services/proxy` reach loopback and link-local addresses,
+    /// which kube-apiserver refuses. Logs, exec, attach and port-forward reach any address of a node, here as
+    /// there. Kubelets may then live on loopback addresses, too, so that their serving certificates may be
+    /// for these.
     pub proxy_to_any_address: bool,
 }
 
@@ -31,7 +32,8 @@ impl Default for KubeletOptions {
 /// Which serving certificates of kubelets are accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KubeletTrust {
-    /// Those that the server's own authority issued, as by signing requests for `kubernetes.io/kubelet-serving`.
+    /// Those that the server's own authority issued, as by signing requests for
+    /// `kubernetes.io/kubelet-serving`.
     ServerCa,
     /// Those that the authorities in this PEM text issued.
     Authority(String),

@@ -1,7 +1,7 @@
 //! Requests passed on to a kubelet or a pod: plain ones as streams, upgraded ones byte by byte.
 //!
-//! One connection carries one request. What the client drops is dropped towards the peer, too: a body that nobody
-//! reads closes its connection.
+//! One connection carries one request. What the client drops is dropped towards the peer, too: a body that
+//! nobody reads closes its connection.
 
 use super::transport::{Endpoint, Kubelets};
 use crate::websocket;
@@ -33,7 +33,8 @@ const HOP_BY_HOP: [HeaderName; 8] = [
     header::TRANSFER_ENCODING,
     header::UPGRADE,
 ];
-/// An upgraded connection of which one side has ended is closed once the other has said nothing for this long.
+/// An upgraded connection of which one side has ended is closed once the other has said nothing for this
+/// long.
 const DRAIN: Duration = Duration::from_secs(10);
 /// Bytes copied at once.
 const CHUNK: usize = 32 * 1024;
@@ -163,7 +164,8 @@ pub(crate) struct Passed<'a> {
     pub(crate) endpoint: Endpoint,
     /// Path and query at the peer.
     pub(crate) path: String,
-    /// Path of the proxy at this server, without final slash; empty where the peer is not proxied as a website.
+    /// Path of the proxy at this server, without final slash; empty where the peer is not proxied as a
+    /// website.
     pub(crate) prefix: &'a str,
     pub(crate) shutdown: Option<CancellationToken>,
 }
@@ -293,8 +295,8 @@ async fn join(client: OnUpgrade, peer: OnUpgrade, shutdown: CancellationToken) {
     let _ = shutdown.run_until_cancelled(both).await;
 }
 
-/// Copies until both sides have ended, or one has and the other says nothing more for a while, or either fails: then
-/// nobody is left to speak with, and both connections are closed.
+/// Copies until both sides have ended, or one has and the other says nothing more for a while, or either
+/// fails: then nobody is left to speak with, and both connections are closed.
 async fn copy_both(client: impl AsyncRead + AsyncWrite, peer: impl AsyncRead + AsyncWrite) {
     let (mut client_reads, mut client_writes) = tokio::io::split(client);
     let (mut peer_reads, mut peer_writes) = tokio::io::split(peer);

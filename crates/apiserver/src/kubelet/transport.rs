@@ -151,8 +151,8 @@ fn config(
     ))
 }
 
-/// Shows the certificate to whoever asks for one, whatever authorities the peer names: as Go does with a certificate
-/// that was chosen by configuration.
+/// Shows the certificate to whoever asks for one, whatever authorities the peer names: as Go does with a
+/// certificate that was chosen by configuration.
 #[derive(Debug)]
 struct Shown(Arc<rustls::sign::CertifiedKey>);
 

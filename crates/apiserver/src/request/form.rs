@@ -37,8 +37,8 @@ pub(crate) struct Form {
     pub(crate) pretty: bool,
 }
 
-/// Picks the first form of an `Accept` header that this server can write, in the client's order of preference.
-/// `list` tells whether the answer is a list: the shape's name has to fit.
+/// Picks the first form of an `Accept` header that this server can write, in the client's order of
+/// preference. `list` tells whether the answer is a list: the shape's name has to fit.
 pub(crate) fn negotiate(accept: Option<&str>, list: bool) -> ApiResult<Form> {
     let Some(accept) = accept.filter(|accept| !accept.trim().is_empty()) else {
         return Ok(Form::default());
@@ -53,7 +53,8 @@ pub(crate) fn negotiate(accept: Option<&str>, list: bool) -> ApiResult<Form> {
         .iter()
         .find_map(|(_, clause)| form(clause, list))
         .ok_or_else(|| {
-            // A known media type in an unknown shape is refused by another layer upstream, which adds no details.
+            // A known media type in an unknown shape is refused by another layer upstream, which adds no
+            // details.
             let known = clauses.iter().any(|(_, clause)| encoding(clause).is_some());
             let mut error = ApiError::not_acceptable();
             if known {

@@ -27,7 +27,8 @@ pub(crate) struct UserInfo {
     pub(crate) extra: BTreeMap<String, Vec<String>>,
 }
 
-/// What a request wants, as the authorizer sees it (upstream's `RequestInfo`). Texts that do not apply are empty.
+/// What a request wants, as the authorizer sees it (upstream's `RequestInfo`). Texts that do not apply are
+/// empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RequestInfo {
     /// `false` for paths such as `/healthz`; then only `path` and `verb` count.
@@ -75,7 +76,8 @@ pub(crate) struct Attributes {
     pub(crate) dry_run: bool,
 }
 
-/// Read access to the store for the parts that need other objects: RBAC, webhooks, token checks, discovery of CRDs.
+/// Read access to the store for the parts that need other objects: RBAC, webhooks, token checks, discovery of
+/// CRDs.
 pub(crate) trait Reader: Send + Sync {
     /// An object by resource, namespace (empty for cluster scope) and name.
     fn get(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Option<Arc<Value>>;

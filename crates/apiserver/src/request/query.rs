@@ -38,8 +38,8 @@ impl Query {
             .map(|(_, value)| value.as_str())
     }
 
-    /// A truth value as upstream's conversion of query parameters reads it: `false` and `0` are false, anything else
-    /// that is present is true.
+    /// A truth value as upstream's conversion of query parameters reads it: `false` and `0` are false,
+    /// anything else that is present is true.
     pub(crate) fn flag(&self, name: &str) -> bool {
         self.optional_flag(name).unwrap_or(false)
     }

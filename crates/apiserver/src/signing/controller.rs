@@ -1,7 +1,7 @@
 //! Approval, signing and removal of requests.
 //!
-//! In a cluster these are controllers of kube-controller-manager; here they run right after the write that makes them
-//! necessary, so that a client finds the certificate as soon as its request is approved.
+//! In a cluster these are controllers of kube-controller-manager; here they run right after the write that
+//! makes them necessary, so that a client finds the certificate as soon as its request is approved.
 
 use super::own;
 use super::signers;

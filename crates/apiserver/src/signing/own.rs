@@ -1,7 +1,7 @@
 //! Whose names those of a request are: a node's, another node's, or the server's own.
 //!
-//! A node writes its addresses itself, and the authority that signs for nodes is the one that clients trust to be the
-//! server's. So a node is not believed when it claims what belongs to somebody else.
+//! A node writes its addresses itself, and the authority that signs for nodes is the one that clients trust
+//! to be the server's. So a node is not believed when it claims what belongs to somebody else.
 
 use evenkeel_kube_rules::csr::Names as Requested;
 use evenkeel_net::pki::ServerNames;

@@ -180,8 +180,8 @@ pub(crate) fn is_issued(object: &Value) -> bool {
         .is_some_and(|text| !text.is_empty())
 }
 
-/// Whether nobody needs the request any more: an hour after it was decided, a day after it was made or approved and
-/// then forgotten.
+/// Whether nobody needs the request any more: an hour after it was decided, a day after it was made or
+/// approved and then forgotten.
 pub(crate) fn is_old(object: &Value, now: Timestamp) -> bool {
     const HOUR: i64 = 3_600;
     let older = |time: &Value, seconds: i64| {

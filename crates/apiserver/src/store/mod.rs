@@ -1,7 +1,7 @@
 //! The objects: in memory, one sequence of resourceVersions, with the history that watches need.
 //!
-//! Writers never wait for watchers: a watcher holds a position and reads what is behind it; one that falls out of the
-//! history is told so. Values are stored and handed out as they are, so a reader clones no object.
+//! Writers never wait for watchers: a watcher holds a position and reads what is behind it; one that falls
+//! out of the history is told so. Values are stored and handed out as they are, so a reader clones no object.
 
 mod event;
 #[cfg(test)]
@@ -145,7 +145,8 @@ impl Store {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, State> {
-        // A writer that panicked cannot have left half a change behind: each change is one insertion and one event.
+        // A writer that panicked cannot have left half a change behind: each change is one insertion and one
+        // event.
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -158,8 +159,8 @@ impl Store {
         self.read().resource_version
     }
 
-    /// Forgets all history: older resourceVersions are too old from now on. A reader of [`Store::events`] that has
-    /// read everything may read on.
+    /// Forgets all history: older resourceVersions are too old from now on. A reader of [`Store::events`]
+    /// that has read everything may read on.
     pub(crate) fn compact(&self) {
         let mut state = self.write();
         state.compacted = state.resource_version;
@@ -203,8 +204,8 @@ impl Store {
         Ok(object)
     }
 
-    /// Replaces an object that still has the resourceVersion `expected`. A replacement that changes nothing is not
-    /// a write: the stored object is returned as it was.
+    /// Replaces an object that still has the resourceVersion `expected`. A replacement that changes nothing
+    /// is not a write: the stored object is returned as it was.
     pub(crate) fn update(
         &self,
         table: &Table,
@@ -296,8 +297,8 @@ impl Store {
         })
     }
 
-    /// Events of a table after a resourceVersion, at most `limit`, and the resourceVersion up to which they are
-    /// complete. For whoever begins in the past, [`Store::reaches_back`] comes first.
+    /// Events of a table after a resourceVersion, at most `limit`, and the resourceVersion up to which they
+    /// are complete. For whoever begins in the past, [`Store::reaches_back`] comes first.
     pub(crate) fn events(
         &self,
         table: &Table,

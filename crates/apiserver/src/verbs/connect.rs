@@ -1,8 +1,8 @@
 //! Subresources behind which somebody else answers: a kubelet (`pods/log`, `exec`, `attach`, `portforward`,
 //! `nodes/proxy`) or a pod (`pods/proxy`, `services/proxy`).
 //!
-//! Upstream's API server translates WebSocket requests of `exec`, `attach` and `portforward` to SPDY for kubelets that
-//! do not say that they understand them. Here both are passed on as they are.
+//! Upstream's API server translates WebSocket requests of `exec`, `attach` and `portforward` to SPDY for
+//! kubelets that do not say that they understand them. Here both are passed on as they are.
 
 mod log;
 

@@ -86,7 +86,8 @@ impl Answer {
 }
 
 impl Context {
-    /// Passes a write to a subresource through admission: what plugins and webhooks change, refuse and warn of.
+    /// Passes a write to a subresource through admission: what plugins and webhooks change, refuse and warn
+    /// of.
     pub(crate) async fn admit(&self, attributes: &mut Attributes) -> ApiResult<()> {
         let admission = &self.server.access.admission;
         self.warn(admission.mutate(attributes, self.reader(), &|_| {}).await?);
@@ -94,7 +95,8 @@ impl Context {
         Ok(())
     }
 
-    /// The body as an object of a built-in kind, in JSON or YAML. What is wrong in it is refused or warned of by `mode`.
+    /// The body as an object of a built-in kind, in JSON or YAML. What is wrong in it is refused or warned of
+    /// by `mode`.
     pub(crate) fn decoded(&self, gvk: &Gvk, mode: FieldValidation) -> ApiResult<Value> {
         let decode = if body::is_yaml(&self.content_type)? {
             strict::decode_yaml

@@ -1,7 +1,7 @@
 //! Between the version in which an object is served and the one in which it is stored.
 //!
-//! Most kinds are stored as they are served. Custom resources convert by their apiVersion alone (strategy `None`);
-//! events and autoscalers have two served forms each.
+//! Most kinds are stored as they are served. Custom resources convert by their apiVersion alone (strategy
+//! `None`); events and autoscalers have two served forms each.
 
 use crate::kinds::Resource;
 use evenkeel_kube_rules::gvk::group_version;

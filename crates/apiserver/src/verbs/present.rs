@@ -46,8 +46,8 @@ pub(crate) fn partial(object: &Value, beta: bool) -> Value {
     })
 }
 
-/// The metadata that a table row shows. Upstream makes rows of its internal form, in which this annotation is a field
-/// of the spec.
+/// The metadata that a table row shows. Upstream makes rows of its internal form, in which this annotation is
+/// a field of the spec.
 fn row_metadata(object: &Value, beta: bool) -> Value {
     const INTERNAL: &str = "deprecated.daemonset.template.generation";
     let mut shown = partial(object, beta);

@@ -1,4 +1,5 @@
-//! `get` and `list` of `metrics.k8s.io`. A kubelet that does not answer is left out, as metrics-server leaves it out.
+//! `get` and `list` of `metrics.k8s.io`. A kubelet that does not answer is left out, as metrics-server leaves
+//! it out.
 
 use super::context::{Answer, Content, Context, List};
 use super::read::Selector;

@@ -309,8 +309,8 @@ fn check_uid(context: &Context, stored: &Value, uid: &str) -> ApiResult<()> {
     Err(context.conflict(&context.info.name, &why))
 }
 
-/// Puts a new state, decoded and defaulted in the served version, in the place of `stored`. `None`: somebody else
-/// wrote in the meantime.
+/// Puts a new state, decoded and defaulted in the served version, in the place of `stored`. `None`: somebody
+/// else wrote in the meantime.
 pub(crate) async fn replace(
     context: &Context,
     part: Part,
@@ -360,8 +360,8 @@ fn check_update(context: &Context, part: Part, stored: &Value, mut new: Value) -
     Ok(new)
 }
 
-/// Prepares, validates and stores a new state in the stored version, without asking admission. `None`: somebody else
-/// wrote in the meantime.
+/// Prepares, validates and stores a new state in the stored version, without asking admission. `None`:
+/// somebody else wrote in the meantime.
 pub(crate) fn commit(
     context: &Context,
     part: Part,

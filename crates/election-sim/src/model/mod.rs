@@ -2,17 +2,17 @@
 //!
 //! A *step* is one thing that happens: a request takes effect, is answered or is given up by its sender; a
 //! write takes effect after its sender gave up on it; a candidate wakes, sees a change late or early, ends
-//! its work, is told to stop or to hand over, crashes and starts again; or time passes, by a number of seconds
-//! that each clock chooses for itself out of [`Grid::advances`]. Nothing *has to* happen at any time, so that
-//! delays, lost requests, lost replies, missed changes, and pauses of a whole process (SIGSTOP, a frozen
-//! guest) of any length are all among the interleavings.
+//! its work, is told to stop or to hand over, crashes and starts again; or time passes, by a number of
+//! seconds that each clock chooses for itself out of [`Grid::advances`]. Nothing *has to* happen at any time,
+//! so that delays, lost requests, lost replies, missed changes, and pauses of a whole process (SIGSTOP, a
+//! frozen guest) of any length are all among the interleavings.
 //!
 //! After each step at most one gate may be open, and the token of a gate that opens must be greater than that
 //! of every earlier term of another process over the same lock object.
 //!
 //! States that differ only in the time and in the values of versions, UIDs and time stamps count as one
-//! ([`Abstraction`](evenkeel_election::core::Abstraction)). The search is breadth first, so the script that it
-//! finds is a shortest one. It is written here, in a hundred lines, because the library for such searches,
+//! ([`Abstraction`](evenkeel_election::core::Abstraction)). The search is breadth first, so the script that
+//! it finds is a shortest one. It is written here, in a hundred lines, because the library for such searches,
 //! stateright, cannot be used without its web server.
 
 mod names;

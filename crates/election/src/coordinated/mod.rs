@@ -15,7 +15,10 @@
 //! use tokio_util::sync::CancellationToken;
 //!
 //! // In each replica. When the election has ended, cancel the token that ends `stand`.
-//! async fn replica(client: kube::Client, version: semver::Version) -> Result<(), Box<dyn std::error::Error>> {
+//! async fn replica(
+//!     client: kube::Client,
+//!     version: semver::Version,
+//! ) -> Result<(), Box<dyn std::error::Error>> {
 //!     let (shutdown, gone) = (CancellationToken::new(), CancellationToken::new());
 //!     let candidacy = Candidacy::new("kube-system", "my-controller", &unique_identity(), version);
 //!     let config = Config { coordinated: true, ..Config::new(&candidacy.identity) };
@@ -30,7 +33,10 @@
 //! }
 //!
 //! // In two or three replicas, if the API server does not run a coordinator.
-//! async fn coordinator(client: kube::Client, shutdown: CancellationToken) -> Result<(), Box<dyn std::error::Error>> {
+//! async fn coordinator(
+//!     client: kube::Client,
+//!     shutdown: CancellationToken,
+//! ) -> Result<(), Box<dyn std::error::Error>> {
 //!     let lock = LeaseLock::new(client.clone(), "kube-system", COORDINATOR_LEASE)?;
 //!     let election = Elector::new(lock, Config::new(&unique_identity()))?.run(shutdown);
 //!     let strategies = Strategies::default().with(HighestWeight);

@@ -50,7 +50,10 @@ impl<L: Lock + Clone> MigrationLock<L> {
 /// use tokio_util::sync::CancellationToken;
 ///
 /// # async fn route(_client: kube::Client) {}
-/// # async fn example(client: kube::Client, file: MigrationConfig) -> Result<(), Box<dyn std::error::Error>> {
+/// # async fn example(
+/// #     client: kube::Client,
+/// #     file: MigrationConfig,
+/// # ) -> Result<(), Box<dyn std::error::Error>> {
 /// let (shutdown, config) = (CancellationToken::new(), Config::new(&unique_identity()));
 /// let migration = Migration::new(&file, "my-controllers")?;
 /// let own = LeaseLock::new(client.clone(), "kube-system", "my-controllers")?;

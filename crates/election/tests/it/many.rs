@@ -1,4 +1,5 @@
-//! More elections in one process than an API server takes requests on one connection: each of them has a watch.
+//! More elections in one process than an API server takes requests on one connection: each of them has a
+//! watch.
 
 use crate::rivals::{leads, until};
 use evenkeel_election::lock::LeaseLock;

@@ -88,7 +88,8 @@ fn some_settings_have_no_place_in_a_file() {
     }
 }
 
-/// The settings of a process with this provider that may stand in a file: field, flag, value, default, meaning.
+/// The settings of a process with this provider that may stand in a file: field, flag, value, default,
+/// meaning.
 fn rows() -> Vec<String> {
     let command = <SettingsArgs as clap::Args>::augment_args(clap::Command::new("settings"));
     let mut rows = Vec::new();

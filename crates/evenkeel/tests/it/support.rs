@@ -44,8 +44,8 @@ pub(crate) struct Lab {
 }
 
 impl Lab {
-    /// Starts a lab and waits until every node is Ready and every agent stands in the roster. `subnet` must differ
-    /// between labs that run at the same time.
+    /// Starts a lab and waits until every node is Ready and every agent stands in the roster. `subnet` must
+    /// differ between labs that run at the same time.
     pub(crate) async fn start(nodes: usize, subnet: u8) -> Self {
         evenkeel_net::init_crypto();
         let home = TempDir::new().expect("a temporary directory");

@@ -2,7 +2,8 @@
 //! do to the others.
 //!
 //! ```text
-//! cargo bench -p evenkeel-koupleless --features cli --bench load [-- [--only load|hung] [--bases N] [--modules N] [--group N]]
+//! cargo bench -p evenkeel-koupleless --features cli --bench load \
+//!     [-- [--only load|hung] [--bases N] [--modules N] [--group N]]
 //! ```
 //!
 //! Four processes on one machine: the embedded API server, fake bases, the provider as `evenkeel vnode

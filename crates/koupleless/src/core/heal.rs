@@ -1,10 +1,10 @@
 //! Healing of a base that runs out of metaspace: taint, drain, uninstall, replace, untaint.
 //!
 //! ```text
-//! well -> requesting a permit -> tainting -> draining -> uninstalling -> settling -+-> untainting -> giving back -> well
-//!                                                          |                                   |        ^
-//!                                                          | (deadline: gives up)              v        |
-//!                                                          +---------------------------> replacing -> waiting
+//! well -> permit -> tainting -> draining -> uninstalling -> settling -+-> untainting -> giving back -> well
+//!                                             |                                   |        ^
+//!                                             | (deadline: gives up)              v        |
+//!                                             +---------------------------> replacing -> waiting
 //! ```
 //!
 //! The order of steps is that of Koupleless' design article. What is added: hysteresis, a budget over all

@@ -338,8 +338,8 @@ fn internal(version: &Value) -> String {
     format!("{{{}}}", members.join(","))
 }
 
-/// Fills in `status` of a new or changed CRD: accepted names, conditions, stored versions. `others` are the other
-/// CRDs, for name conflicts; `now` goes into transition times. Validation of the CRD itself is
+/// Fills in `status` of a new or changed CRD: accepted names, conditions, stored versions. `others` are the
+/// other CRDs, for name conflicts; `now` goes into transition times. Validation of the CRD itself is
 /// `validate_definition`.
 pub fn establish(crd: &mut Value, others: &[&Value], now: Timestamp) {
     let conflict = conflict(crd, others);

@@ -173,8 +173,8 @@ impl CustomKind {
         object["metadata"]["generation"] = json!(1);
     }
 
-    /// As [`crate::strategy::prepare_update`]. With a status subresource only changes outside of status and metadata
-    /// are a new generation; without one every change outside of metadata is.
+    /// As [`crate::strategy::prepare_update`]. With a status subresource only changes outside of status and
+    /// metadata are a new generation; without one every change outside of metadata is.
     pub fn prepare_update(&self, old: &Value, new: &mut Value) {
         if self.status {
             put_or_remove(new, "status", &old["status"]);

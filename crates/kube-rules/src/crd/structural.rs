@@ -183,7 +183,8 @@ fn nested_duplicates(node: &Node, path: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Drops what the schema does not specify, and names it. `apiVersion`, `kind` and `metadata` of the object stay.
+/// Drops what the schema does not specify, and names it. `apiVersion`, `kind` and `metadata` of the object
+/// stay.
 pub(super) fn prune(schema: &Structural, object: &mut Value, found: &mut Vec<String>) {
     prune_at(schema, object, "", true, found);
 }

@@ -1,7 +1,7 @@
 //! What Kubernetes fills in.
 //!
-//! Objects are in canonical form here (see [`crate::strict`]): structs that Go always encodes are there, empty optional
-//! fields are not.
+//! Objects are in canonical form here (see [`crate::strict`]): structs that Go always encodes are there,
+//! empty optional fields are not.
 
 mod other;
 mod pod;

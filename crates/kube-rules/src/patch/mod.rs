@@ -12,8 +12,8 @@ use crate::status::{ApiError, ApiResult, FieldError};
 use crate::strict::json::{Node, parse};
 use serde_json::{Map, Value, json};
 
-/// `application/json-patch+json` (RFC 6902, with the leniencies of upstream's library): `replace` of an absent member
-/// adds it, `test` of an absent member equals null, negative indices count from the end.
+/// `application/json-patch+json` (RFC 6902, with the leniencies of upstream's library): `replace` of an
+/// absent member adds it, `test` of an absent member equals null, negative indices count from the end.
 pub fn json_patch(object: &Value, patch: &[u8]) -> ApiResult<Value> {
     json::apply(object, patch)
 }

@@ -5,8 +5,8 @@
 //! * `$patch: replace|delete` in a map, or in an item of a list;
 //! * `$retainKeys` lists the members that stay in a map of which only one kind of member may be set;
 //! * `$deleteFromPrimitiveList/FIELD` removes scalars;
-//! * `$setElementOrder/FIELD` orders the merged list; without it the items of the patch come in the patch's order, and the
-//!   others where the old order puts them.
+//! * `$setElementOrder/FIELD` orders the merged list; without it the items of the patch come in the patch's
+//!   order, and the others where the old order puts them.
 
 use super::unprocessable;
 use crate::gofmt::go_print;
@@ -80,7 +80,8 @@ pub(super) fn merge_map(
     Ok(original)
 }
 
-/// A field by name. One that the schema does not know is taken as it is; decoding the result says what is wrong with it.
+/// A field by name. One that the schema does not know is taken as it is; decoding the result says what is
+/// wrong with it.
 fn field_of(definition: Option<&'static Definition>, name: &str) -> Option<&'static Field> {
     definition?.field(name)
 }
@@ -151,8 +152,8 @@ fn bad_directive(directive: &Value, mut map: Object) -> ApiError {
     ))
 }
 
-/// A value of the patch where there is nothing to merge with: nulls and directives go. A map that is itself a directive
-/// goes as a whole.
+/// A value of the patch where there is nothing to merge with: nulls and directives go. A map that is itself a
+/// directive goes as a whole.
 fn without_directives(value: Value) -> Option<Value> {
     match value {
         Value::Object(members) => {
@@ -275,7 +276,8 @@ fn position(list: &[Value], item: &Value, key: &str) -> Option<usize> {
     list.iter().position(|other| identity(other, key) == wanted)
 }
 
-/// Items of the patch in the order that it demands; the rest are put before the first of them that the old list has later.
+/// Items of the patch in the order that it demands; the rest are put before the first of them that the old
+/// list has later.
 fn arrange(merged: Vec<Value>, order: &[Value], before: &[Value], key: &str) -> Vec<Value> {
     let (mut ordered, mut others): (Vec<Value>, Vec<Value>) = merged
         .into_iter()

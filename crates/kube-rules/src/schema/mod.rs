@@ -1,7 +1,7 @@
 //! The packed Kubernetes 1.36 schemas.
 //!
-//! `data/schemas.bin` holds two streams. The first (types, merge keys, Go's facts) is unpacked on first use; the second
-//! (descriptions) only when somebody asks for a document.
+//! `data/schemas.bin` holds two streams. The first (types, merge keys, Go's facts) is unpacked on first use;
+//! the second (descriptions) only when somebody asks for a document.
 
 mod load;
 #[cfg(test)]

@@ -123,8 +123,8 @@ fn keep_allocated(old: &Value, new: &mut Value) {
     }
 }
 
-/// `clusterIPs` mirrors `clusterIP`; families are those of a cluster with IPv4 alone. Addresses and node ports are
-/// allocated by the caller, which knows those in use.
+/// `clusterIPs` mirrors `clusterIP`; families are those of a cluster with IPv4 alone. Addresses and node
+/// ports are allocated by the caller, which knows those in use.
 fn service(object: &mut Value) {
     let spec = &mut object["spec"];
     if spec["type"] == json!("ExternalName") {

@@ -1,7 +1,8 @@
 //! What a create, an update, a status update may change.
 //!
-//! `metadata` that the server owns (uid, resourceVersion, creationTimestamp, deletion, managedFields, name generation)
-//! is the caller's, and is filled in before these functions run; `metadata.generation` is set here.
+//! `metadata` that the server owns (uid, resourceVersion, creationTimestamp, deletion, managedFields, name
+//! generation) is the caller's, and is filled in before these functions run; `metadata.generation` is set
+//! here.
 
 mod create;
 mod qos;
@@ -61,9 +62,9 @@ fn generation(gvk: &Gvk) -> Generation {
     }
 }
 
-/// Before a create is validated: drops status where the kind has the subresource, sets initial status and generation.
-/// Includes what upstream's admission plugins do that need nothing but the object: protection finalizers of volumes,
-/// the `not-ready` taint of new nodes, the finalizer of namespaces.
+/// Before a create is validated: drops status where the kind has the subresource, sets initial status and
+/// generation. Includes what upstream's admission plugins do that need nothing but the object: protection
+/// finalizers of volumes, the `not-ready` taint of new nodes, the finalizer of namespaces.
 pub fn prepare_create(gvk: &Gvk, object: &mut Value) {
     if has_status(gvk) && !keeps_status_on_create(gvk) {
         reset_status(gvk, object);
@@ -95,8 +96,8 @@ pub fn prepare_update(gvk: &Gvk, old: &Value, new: &mut Value) {
     set_generation(old, new, changed);
 }
 
-/// Before an update of `/status` is validated: keeps everything else as it was. Labels and annotations are kept, too,
-/// for those kinds for which upstream does.
+/// Before an update of `/status` is validated: keeps everything else as it was. Labels and annotations are
+/// kept, too, for those kinds for which upstream does.
 pub fn prepare_status_update(gvk: &Gvk, old: &Value, new: &mut Value) {
     let members: Vec<String> = [old, new as &Value]
         .iter()

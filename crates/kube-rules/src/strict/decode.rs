@@ -1,7 +1,9 @@
-//! Typed decoding: what Go's `json.Unmarshal` into the kind's struct and `json.Marshal` of the result would give.
+//! Typed decoding: what Go's `json.Unmarshal` into the kind's struct and `json.Marshal` of the result would
+//! give.
 //!
-//! Upstream's objects pass through Go structs, so clients see: unknown fields gone, nulls and empty optional fields gone
-//! (unless a pointer holds them), structs that are not pointers always there, quantities and times in canonical form.
+//! Upstream's objects pass through Go structs, so clients see: unknown fields gone, nulls and empty optional
+//! fields gone (unless a pointer holds them), structs that are not pointers always there, quantities and
+//! times in canonical form.
 
 use super::json::{Node, number};
 use crate::schema::{Definition, Field, Shape, Type};

@@ -1,5 +1,5 @@
-//! A JSON parser that keeps what `serde_json` loses: the order of members, duplicate members, the text of numbers;
-//! and that fails with the texts of Go's `encoding/json`, which clients see.
+//! A JSON parser that keeps what `serde_json` loses: the order of members, duplicate members, the text of
+//! numbers; and that fails with the texts of Go's `encoding/json`, which clients see.
 
 use serde_json::{Map, Number, Value};
 

@@ -28,8 +28,8 @@ pub enum FieldValidation {
 /// A decoded object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decoded {
-    /// In canonical form: as Go would encode it after decoding it (unknown fields, nulls and empty optional fields are
-    /// gone, quantities and times are canonical), with `apiVersion` and `kind`.
+    /// In canonical form: as Go would encode it after decoding it (unknown fields, nulls and empty optional
+    /// fields are gone, quantities and times are canonical), with `apiVersion` and `kind`.
     pub object: Value,
     /// Texts for `Warning: 299 - "TEXT"` headers.
     pub warnings: Vec<String>,
@@ -47,7 +47,8 @@ pub fn decode_yaml(expected: &Gvk, body: &[u8], mode: FieldValidation) -> ApiRes
     decode_node(expected, node, mode)
 }
 
-/// Checks and canonicalises an object that came out of a patch. The error is text for [`crate::patch::undecodable`].
+/// Checks and canonicalises an object that came out of a patch. The error is text for
+/// [`crate::patch::undecodable`].
 pub fn check(expected: &Gvk, object: Value, mode: FieldValidation) -> Result<Decoded, String> {
     check_kind(expected, &object)?;
     typed(expected, Node::from(object), mode)
@@ -154,8 +155,8 @@ pub(super) fn cannot_handle(expected: &Gvk, kind: &str, version: &str, error: &s
     ))
 }
 
-/// Decodes a part of an object by a definition of its own: the value, and unknown and duplicate fields by their path
-/// within the part.
+/// Decodes a part of an object by a definition of its own: the value, and unknown and duplicate fields by
+/// their path within the part.
 pub(super) fn decode_part(
     definition: &'static Definition,
     node: Node,

@@ -5,8 +5,8 @@ use super::{Column, age};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// A column of a built-in kind: its definition, and how its cell is made. Both stand in one place, so that no row can
-/// have other cells than its table has columns.
+/// A column of a built-in kind: its definition, and how its cell is made. Both stand in one place, so that no
+/// row can have other cells than its table has columns.
 #[derive(Clone, Copy)]
 pub(super) struct Printer {
     /// Heading, with blanks.

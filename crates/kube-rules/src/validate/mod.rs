@@ -48,7 +48,8 @@ pub fn create_through(served: &Gvk, stored: &Value) -> Vec<FieldError> {
 /// Validates an update of the main resource, after `strategy::prepare_update`.
 pub fn update(gvk: &Gvk, old: &Value, new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
-    // Upstream checks the metadata of every update twice, for all kinds and for this kind, and reports it twice.
+    // Upstream checks the metadata of every update twice, for all kinds and for this kind, and reports it
+    // twice.
     meta::update(old, new, &mut errors);
     meta::update(old, new, &mut errors);
     content(gvk, new, &mut errors);

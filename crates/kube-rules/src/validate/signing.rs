@@ -20,8 +20,8 @@ pub(super) enum Way {
     Approval,
 }
 
-/// What is checked of every version of a request. `old` is what was stored before: faults of which an update is not
-/// the cause are let pass.
+/// What is checked of every version of a request. `old` is what was stored before: faults of which an update
+/// is not the cause are let pass.
 pub(super) fn request(object: &Value, old: Option<&Value>, errors: &mut Errors) {
     let spec = &object["spec"];
     if let Err(why) = csr::parse(&spec["request"]) {

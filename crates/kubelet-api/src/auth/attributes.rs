@@ -1,7 +1,7 @@
 //! What a request to a kubelet is about, in the API server's terms.
 //!
-//! Kubernetes 1.36 with fine-grained authorization (KEP-2862): some paths are looked up under a subresource of their own
-//! first and under `proxy` after.
+//! Kubernetes 1.36 with fine-grained authorization (KEP-2862): some paths are looked up under a subresource
+//! of their own first and under `proxy` after.
 
 use http::Method;
 
@@ -17,8 +17,9 @@ pub fn verb(method: &Method) -> &'static str {
     }
 }
 
-/// The subresources of `nodes`, one of which the user must be allowed; never empty. `path` is the request's as it is
-/// routed, percent-encoding left alone: what cannot be routed is never taken for something else here.
+/// The subresources of `nodes`, one of which the user must be allowed; never empty. `path` is the request's
+/// as it is routed, percent-encoding left alone: what cannot be routed is never taken for something else
+/// here.
 pub fn subresources(path: &str) -> &'static [&'static str] {
     /// Path, and what stands for it and all below it.
     const TABLE: [(&str, &[&str]); 10] = [

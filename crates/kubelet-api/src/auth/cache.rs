@@ -29,8 +29,8 @@ impl<V: Clone> Cache<V> {
         }
     }
 
-    /// The answer to `key`, from memory or from `ask`, which tells for how long it counts. Who asks while another's
-    /// question is under way gets that one's answer, even if it counts for no time at all.
+    /// The answer to `key`, from memory or from `ask`, which tells for how long it counts. Who asks while
+    /// another's question is under way gets that one's answer, even if it counts for no time at all.
     pub(super) async fn get<F>(&self, key: Key, ask: impl FnOnce() -> F) -> V
     where
         F: Future<Output = (V, Duration)>,

@@ -18,8 +18,8 @@ fn offered(headers: &HeaderMap) -> impl Iterator<Item = &str> {
         .filter(|protocol| !protocol.is_empty())
 }
 
-/// The token of a request for a WebSocket. There must be one alone, and a subprotocol beside it, which is what can be
-/// agreed upon: the token is never sent back.
+/// The token of a request for a WebSocket. There must be one alone, and a subprotocol beside it, which is
+/// what can be agreed upon: the token is never sent back.
 pub(super) fn token(headers: &HeaderMap) -> Option<String> {
     let says = |name, word: &str| {
         headers

@@ -21,8 +21,9 @@ pub(super) enum Bad {
     Invalid,
 }
 
-/// Reads `PodLogOptions` as Kubernetes 1.36 decodes and validates them. Of repeated parameters the first counts;
-/// `tail` is an old name of `tailLines`, with `all` for all. `now` is what `sinceSeconds` counts back from.
+/// Reads `PodLogOptions` as Kubernetes 1.36 decodes and validates them. Of repeated parameters the first
+/// counts; `tail` is an old name of `tailLines`, with `all` for all. `now` is what `sinceSeconds` counts back
+/// from.
 pub(super) fn read(query: &[(String, String)], now: Timestamp) -> Result<Query, Bad> {
     let get = |wanted: &str| {
         query

@@ -17,7 +17,8 @@ use tokio_util::task::AbortOnDropHandle;
 const READ: usize = 64 * 1024;
 /// How long to wait for the peer to close after us, so that what it has not read yet is not lost to a reset.
 const LINGER: Duration = Duration::from_secs(5);
-/// How often to see whether a peer is still there whose data nobody reads, and that is therefore not read from.
+/// How often to see whether a peer is still there whose data nobody reads, and that is therefore not read
+/// from.
 const HEARTBEAT: Duration = Duration::from_secs(30);
 
 /// Bounds of a connection.
@@ -87,7 +88,8 @@ impl Connection {
         self.ended.unwrap_or(Ended::Here)
     }
 
-    /// Sends what the streams have written, says goodbye, and waits for the client to close, though not for long.
+    /// Sends what the streams have written, says goodbye, and waits for the client to close, though not for
+    /// long.
     pub async fn close(mut self) {
         self.shared.close(None);
         self.ended().await;
@@ -148,7 +150,8 @@ async fn read(
     }
 }
 
-/// Waits until a stream has room. A peer that is not read from cannot be seen to leave, but writing to it fails then.
+/// Waits until a stream has room. A peer that is not read from cannot be seen to leave, but writing to it
+/// fails then.
 async fn wait_for_window(shared: &Shared, stream: u32) {
     let window = || poll_fn(|context| shared.poll_window(stream, context));
     while tokio::time::timeout(HEARTBEAT, window()).await.is_err() {

@@ -1,4 +1,5 @@
-//! The dictionary that both ends of a SPDY/3 connection preset for header blocks (section 2.6.10.1 of the draft).
+//! The dictionary that both ends of a SPDY/3 connection preset for header blocks (section 2.6.10.1 of the
+//! draft).
 
 use std::sync::LazyLock;
 

@@ -61,7 +61,8 @@ pub enum Frame {
         /// Flags, name, value.
         values: Vec<(u8, u32, u32)>,
     },
-    /// To be sent back by the receiver; its own come back with an odd number to clients, an even one to servers.
+    /// To be sent back by the receiver; its own come back with an odd number to clients, an even one to
+    /// servers.
     Ping(u32),
     /// No further streams are taken.
     GoAway {
@@ -191,7 +192,8 @@ impl std::fmt::Debug for Decoder {
 }
 
 impl Decoder {
-    /// Takes the next frame off `bytes`; `None` when it needs more. It never needs more than 64 KiB and a head.
+    /// Takes the next frame off `bytes`; `None` when it needs more. It never needs more than 64 KiB and a
+    /// head.
     pub fn decode(&mut self, bytes: &mut BytesMut) -> Result<Option<Frame>, FrameError> {
         if self.data.is_none() {
             let Some(head) = bytes.first_chunk::<HEAD>() else {
@@ -339,7 +341,8 @@ impl std::fmt::Debug for Encoder {
 }
 
 impl Encoder {
-    /// Appends a frame. Data longer than [`LONGEST_DATA`] becomes several; [`Frame::Unknown`] becomes nothing.
+    /// Appends a frame. Data longer than [`LONGEST_DATA`] becomes several; [`Frame::Unknown`] becomes
+    /// nothing.
     pub fn encode(&mut self, frame: &Frame, bytes: &mut BytesMut) {
         match frame {
             Frame::SynStream {

@@ -122,7 +122,8 @@ impl State {
         self.push(&Frame::RstStream { stream, status });
     }
 
-    /// Tells a peer that keeps windows that bytes are not kept any more, read or not: it may send so many others.
+    /// Tells a peer that keeps windows that bytes are not kept any more, read or not: it may send so many
+    /// others.
     fn consume(&mut self, count: usize) {
         if !self.windows {
             return;

@@ -37,9 +37,9 @@ impl Offer {
     }
 }
 
-/// A stream: both directions, each of which ends on its own. Shutting it down ends ours; dropping it before both have
-/// ended cancels it. A read fails if the peer cancels the stream or the connection is lost, so that input that was cut
-/// off does not look complete.
+/// A stream: both directions, each of which ends on its own. Shutting it down ends ours; dropping it before
+/// both have ended cancels it. A read fails if the peer cancels the stream or the connection is lost, so that
+/// input that was cut off does not look complete.
 pub struct Stream {
     shared: Arc<Shared>,
     id: u32,

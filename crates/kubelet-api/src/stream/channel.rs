@@ -30,7 +30,8 @@ const PIECE: usize = 32 * 1024;
 const OUTPUT: usize = 4;
 /// How long to wait for the client to close after us.
 const LINGER: Duration = Duration::from_secs(5);
-/// Clients leave after a minute without an answer to their pings, which are not seen while the socket is not read.
+/// Clients leave after a minute without an answer to their pings, which are not seen while the socket is not
+/// read.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// How messages are written.
@@ -118,8 +119,8 @@ struct InputEnd {
     complete: Arc<AtomicBool>,
 }
 
-/// What a client sends on a channel. Its end is an error unless the client has closed it, so that input that was cut
-/// off does not look complete.
+/// What a client sends on a channel. Its end is an error unless the client has closed it, so that input that
+/// was cut off does not look complete.
 pub(super) struct Input {
     pipe: DuplexStream,
     complete: Arc<AtomicBool>,
@@ -171,8 +172,8 @@ impl Channels {
         Closer(self.output.clone())
     }
 
-    /// Serves the socket until the client leaves, breaks the protocol or idles, or [`Closer::close`] is called and
-    /// everything before has been written.
+    /// Serves the socket until the client leaves, breaks the protocol or idles, or [`Closer::close`] is
+    /// called and everything before has been written.
     pub(super) async fn run(self, socket: WebSocket) {
         let (sink, source) = socket.split();
         let Self {

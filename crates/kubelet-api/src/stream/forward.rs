@@ -77,8 +77,8 @@ impl<F> Target<F>
 where
     F: Fn(u16) -> BoxFuture<'static, Result<Box<dyn Duplex>, Fault>> + Send + Sync + 'static,
 {
-    /// Connects a client with a port until one of them has had enough. An error, in the kubelet's words, means that
-    /// there was no connection: one that breaks later is told to the client by breaking its own.
+    /// Connects a client with a port until one of them has had enough. An error, in the kubelet's words,
+    /// means that there was no connection: one that breaks later is told to the client by breaking its own.
     async fn forward(&self, port: u16, client: impl Duplex) -> Result<(), String> {
         let connect = AssertUnwindSafe(async { (self.connect)(port).await }).catch_unwind();
         let why = match connect.await {
@@ -103,8 +103,8 @@ where
         })
     }
 }
-/// For how long a client may go on once the pod has ended the connection. Clients before Kubernetes 1.30 end theirs only
-/// when they are told that all is over.
+/// For how long a client may go on once the pod has ended the connection. Clients before Kubernetes 1.30 end
+/// theirs only when they are told that all is over.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Carries bytes both ways until both sides have ended, or the pod has and the client says nothing more.

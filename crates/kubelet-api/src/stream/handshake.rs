@@ -15,10 +15,11 @@ const SPDY: HeaderValue = HeaderValue::from_static("SPDY/3.1");
 const PROTOCOL: HeaderName = HeaderName::from_static("x-stream-protocol-version");
 const ACCEPTED: HeaderName = HeaderName::from_static("x-accepted-stream-protocol-versions");
 
-/// The longest message of a WebSocket. Clients send pieces of 32 KiB or what a terminal brings; it is the bound of what
-/// each connection can make us keep.
+/// The longest message of a WebSocket. Clients send pieces of 32 KiB or what a terminal brings; it is the
+/// bound of what each connection can make us keep.
 const LONGEST_MESSAGE: usize = 1024 * 1024;
-/// What waits to be written to a WebSocket whose client does not read: without this bound, answers to pings pile up.
+/// What waits to be written to a WebSocket whose client does not read: without this bound, answers to pings
+/// pile up.
 const OUTPUT: usize = 1024 * 1024;
 
 /// What a request asks to upgrade to.
@@ -122,7 +123,8 @@ impl Spdy {
     }
 }
 
-/// A WebSocket with a subprotocol: the first of the client's that is ours. `ours` has "" where none is needed.
+/// A WebSocket with a subprotocol: the first of the client's that is ours. `ours` has "" where none is
+/// needed.
 pub(super) fn websocket(
     request: Request,
     theirs: &[String],

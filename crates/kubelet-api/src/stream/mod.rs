@@ -61,11 +61,12 @@ impl Limits {
     }
 }
 
-/// Upgrades an exec request (query `command`, `input`, `output`, `error`, `tty`) and runs it: SPDY/3.1 with `v1` to
-/// `v4.channel.k8s.io`, or WebSocket with `channel.k8s.io`, `base64.channel.k8s.io`, `v4` of both, and `v5`.
+/// Upgrades an exec request (query `command`, `input`, `output`, `error`, `tty`) and runs it: SPDY/3.1 with
+/// `v1` to `v4.channel.k8s.io`, or WebSocket with `channel.k8s.io`, `base64.channel.k8s.io`, `v4` of both,
+/// and `v5`.
 ///
-/// What `run` returns is told as the kubelet does; the future is dropped when the client leaves. Where the request
-/// carries a [`Node`](crate::Node) as an extension, all of it ends with the node.
+/// What `run` returns is told as the kubelet does; the future is dropped when the client leaves. Where the
+/// request carries a [`Node`](crate::Node) as an extension, all of it ends with the node.
 pub fn remote_command<F>(request: Request, limits: Limits, run: F) -> Response
 where
     F: FnOnce(ExecIo) -> BoxFuture<'static, Result<i32, Fault>> + Send + 'static,
@@ -81,8 +82,8 @@ where
     remote::serve(request, limits, remote::Verb::Attach, run)
 }
 
-/// Upgrades a port-forward request: SPDY/3.1, SPDY in a WebSocket (`SPDY/3.1+portforward.k8s.io`), or WebSocket
-/// with `v4.channel.k8s.io` and the query `port`.
+/// Upgrades a port-forward request: SPDY/3.1, SPDY in a WebSocket (`SPDY/3.1+portforward.k8s.io`), or
+/// WebSocket with `v4.channel.k8s.io` and the query `port`.
 ///
 /// Connections end with the node where the request carries a [`Node`](crate::Node) as an extension. Errors
 /// name the pod where the request carries its [`PodId`](crate::PodId) as one.

@@ -10,7 +10,8 @@ const MOST: usize = 64 * 1024;
 /// What a ping costs beside its payload.
 const EACH: usize = 64;
 
-/// The pings of a WebSocket's client, each of which is answered, also while the client does not read the answers.
+/// The pings of a WebSocket's client, each of which is answered, also while the client does not read the
+/// answers.
 #[derive(Debug)]
 pub(super) struct Pings {
     since: Instant,

@@ -18,7 +18,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// A node `n` with its kubelet at a listener whose certificate the API server signs, and pod `default/web` on it.
+/// A node `n` with its kubelet at a listener whose certificate the API server signs, and pod `default/web` on
+/// it.
 async fn served(api: &ApiServer, shutdown: &CancellationToken) {
     let tls = ServerTls::without_certificate().unwrap();
     tls.trust(Some(api.ca().certificate_pem())).unwrap();

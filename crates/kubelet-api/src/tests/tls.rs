@@ -371,7 +371,8 @@ async fn a_new_address_is_asked_for_while_the_old_certificate_serves() {
     assert_ne!(first.metadata.name, second.metadata.name);
     assert!(connects(signing.address, signing.api.ca()).await);
     signing.sign(&second, validity()).await;
-    // One address less is no reason to ask; one more is, so that the third request shows that there was none between.
+    // One address less is no reason to ask; one more is, so that the third request shows that there was none
+    // between.
     signing.addresses.send_replace(set(&["127.0.0.2"]));
     signing.addresses.send_replace(set(&["127.0.0.2", "127.0.0.3"]));
     signing.pending(3).await;

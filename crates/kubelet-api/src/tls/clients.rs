@@ -44,7 +44,8 @@ pub async fn load_file(path: &Path, tls: &ServerTls) -> Result<String, ClientCaE
     Ok(pem)
 }
 
-/// Reads the file again and again, `every` so often, until `shutdown`. While it is unusable, what was trusted before is.
+/// Reads the file again and again, `every` so often, until `shutdown`. While it is unusable, what was trusted
+/// before is.
 pub async fn follow_file(
     path: PathBuf,
     tls: ServerTls,
@@ -87,9 +88,9 @@ fn install(path: &Path, pem: &str, tls: &ServerTls) -> Result<(), ClientCaError>
     })
 }
 
-/// Trusts what the API server publishes in ConfigMap `kube-system/extension-apiserver-authentication`, as it changes,
-/// until `shutdown`. Until it is there, nobody is known by a certificate. Once trusted, an authority is until another
-/// takes its place: a ConfigMap that is gone or unusable is a defect, no order.
+/// Trusts what the API server publishes in ConfigMap `kube-system/extension-apiserver-authentication`, as it
+/// changes, until `shutdown`. Until it is there, nobody is known by a certificate. Once trusted, an authority
+/// is until another takes its place: a ConfigMap that is gone or unusable is a defect, no order.
 pub async fn follow_config_map(client: Client, tls: ServerTls, shutdown: CancellationToken) {
     let api = Api::namespaced(client, NAMESPACE);
     let config = watcher::Config::default().fields(&format!("metadata.name={CONFIG_MAP}"));

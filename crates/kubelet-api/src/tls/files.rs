@@ -43,8 +43,8 @@ impl Files {
         Ok(identity)
     }
 
-    /// Reads the files again and again, `every` so often, until `shutdown`. As long as they are unusable, for example
-    /// since only one of the two is new, what was served with before stays.
+    /// Reads the files again and again, `every` so often, until `shutdown`. As long as they are unusable, for
+    /// example since only one of the two is new, what was served with before stays.
     pub async fn follow(
         self,
         tls: ServerTls,

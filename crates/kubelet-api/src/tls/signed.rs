@@ -1,7 +1,8 @@
 //! A certificate of the cluster's signer `kubernetes.io/kubelet-serving`.
 //!
-//! Nobody approves such requests by himself: the log says what to approve. Renewed when 70-90 % of its life are over, asked
-//! for anew when the nodes have an address that it lacks; what is served with stays until the new one is there.
+//! Nobody approves such requests by himself: the log says what to approve. Renewed when 70-90 % of its life
+//! are over, asked for anew when the nodes have an address that it lacks; what is served with stays until the
+//! new one is there.
 
 mod held;
 mod keep;
@@ -32,7 +33,8 @@ use tokio_util::sync::CancellationToken;
 /// How certificates are asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The certificate's common name is `system:node:` and this. One certificate serves all nodes of the process.
+    /// The certificate's common name is `system:node:` and this. One certificate serves all nodes of the
+    /// process.
     pub name: String,
     /// Where certificate and key outlive the process; without it, each start asks anew.
     pub keep: Option<Keep>,
@@ -40,7 +42,8 @@ pub struct Settings {
     pub poll: Duration,
     /// For how long a request waits for its certificate before it is made anew. 15 min, as the kubelet's.
     pub patience: Duration,
-    /// Wait after the first failure, doubled with each one that follows up to 1 h, less up to half of it by chance. 30 s.
+    /// Wait after the first failure, doubled with each one that follows up to 1 h, less up to half of it by
+    /// chance. 30 s.
     pub back_off: Duration,
 }
 
@@ -85,8 +88,8 @@ enum SigningError {
     },
 }
 
-/// Keeps `tls` in certificates until `shutdown`. `addresses` are those at which nodes are served; as long as there are
-/// none, nothing is asked for.
+/// Keeps `tls` in certificates until `shutdown`. `addresses` are those at which nodes are served; as long as
+/// there are none, nothing is asked for.
 pub async fn follow(
     settings: Settings,
     client: Client,
@@ -277,7 +280,8 @@ impl Signed {
                 key_pem: text,
             };
             let served = Held::read(identity, chance()).and_then(|held| {
-                // Another key than the certificate's is refused here. The first one that has expired is better than nothing.
+                // Another key than the certificate's is refused here. The first one that has expired is
+                // better than nothing.
                 if held.until > now || expired.is_none() {
                     self.tls.replace(&held.identity)?;
                 }

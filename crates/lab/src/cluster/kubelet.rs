@@ -1,9 +1,9 @@
 //! A node's kubelet: a fleet of one virtual node, with simulated containers, on a machine of its own.
 //!
-//! It is what `evenkeel vnode` runs, so that pods, probes, logs and exec are as on any virtual node. It reaches the API
-//! server through its node's cloud link like a real one: a cut link silences it. The machine is a thread with a runtime
-//! of its own, which holds every task, timer and socket of the kubelet. Power goes by dropping it: nothing is said to
-//! anybody, and nothing is left that could write.
+//! It is what `evenkeel vnode` runs, so that pods, probes, logs and exec are as on any virtual node. It
+//! reaches the API server through its node's cloud link like a real one: a cut link silences it. The machine
+//! is a thread with a runtime of its own, which holds every task, timer and socket of the kubelet. Power goes
+//! by dropping it: nothing is said to anybody, and nothing is left that could write.
 
 use evenkeel_api::names;
 use evenkeel_kubelet_api::{
@@ -35,8 +35,9 @@ const START_DELAY: Duration = Duration::from_millis(800);
 const STOP_DELAY: Duration = Duration::from_millis(500);
 /// Kubernetes' own time between renewals of a node's Lease, which lasts four times as long.
 const LEASE_INTERVAL: Duration = Duration::from_secs(10);
-/// A kubelet looks at its Node this often (`nodeStatusUpdateFrequency`) and puts right what others wrote there, such as
-/// `Ready=Unknown` while its machine stood still. A virtual node does not look, so it reports this often.
+/// A kubelet looks at its Node this often (`nodeStatusUpdateFrequency`) and puts right what others wrote
+/// there, such as `Ready=Unknown` while its machine stood still. A virtual node does not look, so it reports
+/// this often.
 const STATUS_INTERVAL: Duration = Duration::from_secs(10);
 /// Between two looks whether the kubelet listens.
 const LOOK: Duration = Duration::from_millis(5);
@@ -164,7 +165,8 @@ impl Machine {
         })
     }
 
-    /// Has it stand still, with all its tasks and timers, until [`Machine::thaw`]. It does once the answer resolves.
+    /// Has it stand still, with all its tasks and timers, until [`Machine::thaw`]. It does once the answer
+    /// resolves.
     pub fn freeze(&mut self) -> oneshot::Receiver<()> {
         let ((begun, answer), (frozen, until)) = (oneshot::channel(), std::sync::mpsc::channel());
         if self.freezes.send(Freeze { begun, until }).is_err() {
@@ -192,8 +194,8 @@ impl Machine {
     }
 }
 
-/// Runs a kubelet until the power goes, or until it cannot start. It is held up here rather than in a task of its own,
-/// so that a machine that loses its power while it stands still does nothing more.
+/// Runs a kubelet until the power goes, or until it cannot start. It is held up here rather than in a task of
+/// its own, so that a machine that loses its power while it stands still does nothing more.
 async fn attend(
     powered: CancellationToken,
     mut freezes: mpsc::UnboundedReceiver<Freeze>,

@@ -159,8 +159,8 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Starts everything and waits until every node is registered and every process is ready. `progress` is told
-    /// what is going on. `interrupt` ends the start, not the lab: that is what [`Lab::stop`] does.
+    /// Starts everything and waits until every node is registered and every process is ready. `progress` is
+    /// told what is going on. `interrupt` ends the start, not the lab: that is what [`Lab::stop`] does.
     pub async fn start(
         settings: Settings,
         progress: &(dyn Fn(&str) + Sync),

@@ -1,4 +1,5 @@
-//! Metrics of the process itself, read from `/proc/self` at each scrape. Names are Prometheus' conventional ones.
+//! Metrics of the process itself, read from `/proc/self` at each scrape. Names are Prometheus' conventional
+//! ones.
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
@@ -6,7 +7,8 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use std::fs;
 
-/// Linux reports process times to user space in units of 1/100 s on every architecture we build for (USER_HZ).
+/// Linux reports process times to user space in units of 1/100 s on every architecture we build for
+/// (USER_HZ).
 const TICKS_PER_SECOND: f64 = 100.0;
 
 #[derive(Debug)]
@@ -41,8 +43,8 @@ impl Sample {
     }
 
     fn parse(stat: &str, status: &str, limits: &str, system: &str) -> Self {
-        // The command name, in parentheses, may itself contain spaces and parentheses; numbers follow the last one.
-        // proc(5) counts fields from 1, the state after the name being the third.
+        // The command name, in parentheses, may itself contain spaces and parentheses; numbers follow the
+        // last one. proc(5) counts fields from 1, the state after the name being the third.
         let fields: Vec<&str> = stat
             .rsplit_once(')')
             .map(|(_, rest)| rest.split_whitespace().collect())

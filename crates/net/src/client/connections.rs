@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use tower::Service;
 
-/// How many requests share a connection. Below the 100 that kube-apiserver takes, since what it counts as open
-/// may have ended here a moment ago.
+/// How many requests share a connection. Below the 100 that kube-apiserver takes, since what it counts as
+/// open may have ended here a moment ago.
 const MOST: usize = 64;
 
 /// Gives each request to the first connection that has room for it, and makes one more where none has.

@@ -1,8 +1,8 @@
 //! Subjects with several organisations.
 //!
-//! Kubernetes reads the groups of a user from the organisations of the certificate's subject, one attribute each.
-//! rcgen keeps a subject as a map, one value per attribute type, so a subject with two groups is written here: the
-//! subject is put into the finished certificate's signed part, which is then signed again.
+//! Kubernetes reads the groups of a user from the organisations of the certificate's subject, one attribute
+//! each. rcgen keeps a subject as a map, one value per attribute type, so a subject with two groups is
+//! written here: the subject is put into the finished certificate's signed part, which is then signed again.
 
 use rcgen::SigningKey;
 use x509_parser::prelude::{FromDer as _, X509Certificate};

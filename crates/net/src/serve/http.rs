@@ -163,8 +163,8 @@ impl http_body::Body for Answer {
     }
 }
 
-/// Serves a connection until it ends, is idle for too long, or `closing`. Without a `version` it is what the client
-/// begins with.
+/// Serves a connection until it ends, is idle for too long, or `closing`. Without a `version` it is what the
+/// client begins with.
 pub(super) async fn serve<S, T>(
     mut stream: S,
     version: Option<Version>,

@@ -8,7 +8,8 @@ use evenkeel_net::serve::{PeerIdentity, ServerTls, serve_https};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-/// Ticks (1/100 s) until the kernel asks the server at `port` whether it is still there: proc(5), `/proc/net/tcp`.
+/// Ticks (1/100 s) until the kernel asks the server at `port` whether it is still there: proc(5),
+/// `/proc/net/tcp`.
 fn keepalive_timer(port: u16) -> Option<u64> {
     let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
     let suffix = format!(":{port:04X}");

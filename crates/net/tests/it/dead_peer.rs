@@ -20,7 +20,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tower::layer::layer_fn;
 use tower::{BoxError, Service, service_fn};
 
-/// A server of which `/version` tells the HTTP version spoken, `/watch` never ends, and `/busy` is overloaded.
+/// A server of which `/version` tells the HTTP version spoken, `/watch` never ends, and `/busy` is
+/// overloaded.
 struct Server {
     address: SocketAddr,
     directory: tempfile::TempDir,

@@ -132,7 +132,8 @@ async fn a_certificate_of_another_authority_is_refused_not_ignored() {
     let mallory = theirs
         .issue_client("alice", &["system:masters"], validity())
         .unwrap();
-    // TLS 1.3 tells the client after its own side of the handshake is complete, so the request fails, not connect.
+    // TLS 1.3 tells the client after its own side of the handshake is complete, so the request fails, not
+    // connect.
     if let Ok(stream) = connect(server.address, &ours, Some(&mallory), &["http/1.1"]).await {
         assert!(get(stream, "/who").await.is_err());
     }

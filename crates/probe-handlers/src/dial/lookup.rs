@@ -1,8 +1,9 @@
 //! Names to addresses, by the system's resolver.
 //!
-//! The resolver blocks a thread for as long as it likes, up to half a minute where no name server answers, whether or
-//! not anybody still waits. As in Go, a lookup is shared by all who want the name: one thread for each name at most,
-//! however often it is probed meanwhile. It is none of the runtime's, which others need, and whose end it would delay.
+//! The resolver blocks a thread for as long as it likes, up to half a minute where no name server answers,
+//! whether or not anybody still waits. As in Go, a lookup is shared by all who want the name: one thread for
+//! each name at most, however often it is probed meanwhile. It is none of the runtime's, which others need,
+//! and whose end it would delay.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,5 +1,5 @@
-//! Several addresses of one name, tried as Go does: in their order, and those of the other family (RFC 6555) as soon as
-//! the first family has failed or kept silent for a moment.
+//! Several addresses of one name, tried as Go does: in their order, and those of the other family (RFC 6555)
+//! as soon as the first family has failed or kept silent for a moment.
 
 use super::{Connection, DialError, connect};
 use crate::wording;
@@ -14,8 +14,8 @@ const LEAST: Duration = Duration::from_secs(2);
 /// How long the family of the first address is alone (Go's `FallbackDelay`).
 const HEAD_START: Duration = Duration::from_millis(300);
 
-/// A connection to the first address that gives one. Else the text of the first address's error; `None` if there is no
-/// address. `within` is the time that addresses share; the caller ends the whole.
+/// A connection to the first address that gives one. Else the text of the first address's error; `None` if
+/// there is no address. `within` is the time that addresses share; the caller ends the whole.
 pub(super) async fn first(
     addresses: &[SocketAddr],
     source: Option<IpAddr>,

@@ -51,7 +51,8 @@ async fn on_one_machine_the_reactor_is_not_asked() {
     assert!(matches!(connection.socket, Unregistered::Std(_)));
 }
 
-/// A socket bound to the very port it connects to connects with itself; the kernel does that by chance, we on purpose.
+/// A socket bound to the very port it connects to connects with itself; the kernel does that by chance, we on
+/// purpose.
 #[test]
 fn a_socket_can_connect_with_itself() {
     let address: SocketAddr = "127.0.0.1:0".parse().unwrap();
@@ -64,8 +65,8 @@ fn a_socket_can_connect_with_itself() {
 
 #[tokio::test]
 async fn a_dead_port_never_answers_itself() {
-    // As many attempts as there are ephemeral ports to choose from would meet it surely; these meet it often enough
-    // to have found the defect, were it there, in one run of ten.
+    // As many attempts as there are ephemeral ports to choose from would meet it surely; these meet it often
+    // enough to have found the defect, were it there, in one run of ten.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);

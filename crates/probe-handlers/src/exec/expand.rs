@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
-/// Most bytes of arguments, or of an environment, that come out: more than Linux starts a program with (three quarters
-/// of 8 MiB for both). Values refer to values, so that a page of manifest could mean more than any memory holds.
+/// Most bytes of arguments, or of an environment, that come out: more than Linux starts a program with (three
+/// quarters of 8 MiB for both). Values refer to values, so that a page of manifest could mean more than any
+/// memory holds.
 pub const MOST_EXPANDED: usize = 6 << 20;
 
 /// References make a command, or an environment, longer than any program can be started with.
@@ -13,9 +14,10 @@ pub const MOST_EXPANDED: usize = 6 << 20;
 )]
 pub struct TooLong;
 
-/// Arguments with `$(NAME)` replaced by the literal values of the container's environment, of which the last of a name
-/// counts. Unknown names stay as they are, `$$` is one `$` (so `$$(NAME)` escapes), and values are not looked into
-/// again. What is no reference stays, an open `$(` as well. The rules of Kubernetes' own expansion.
+/// Arguments with `$(NAME)` replaced by the literal values of the container's environment, of which the last
+/// of a name counts. Unknown names stay as they are, `$$` is one `$` (so `$$(NAME)` escapes), and values are
+/// not looked into again. What is no reference stays, an open `$(` as well. The rules of Kubernetes' own
+/// expansion.
 ///
 /// # Errors
 ///
@@ -49,7 +51,8 @@ pub(super) fn environment(env: &[(String, String)]) -> Result<Vec<(String, Strin
 ///
 /// # Errors
 ///
-/// `room` is how many bytes there may still be, of all texts that belong together: [`MOST_EXPANDED`] to begin with.
+/// `room` is how many bytes there may still be, of all texts that belong together: [`MOST_EXPANDED`] to begin
+/// with.
 pub fn expand_with<'a>(
     argument: &str,
     value: impl Fn(&str) -> Option<&'a str>,

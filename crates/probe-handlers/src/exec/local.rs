@@ -24,11 +24,12 @@ const REAP: Duration = Duration::from_secs(1);
 
 /// Runs commands on this machine, for whatever has no container of its own.
 ///
-/// * The command gets a process group of its own. When it has ended, when its time is over, or when nobody waits for
-///   it any more, the whole group is killed: a probe leaves nothing behind but what has left its group by itself.
-/// * Its environment is the container's literal one (a value may refer to earlier ones by `$(NAME)`), and of the
-///   prober's own `PATH` and `HOME` alone, unless the container has its own: what else a prober has in its
-///   environment is not meant for containers.
+/// * The command gets a process group of its own. When it has ended, when its time is over, or when nobody
+///   waits for it any more, the whole group is killed: a probe leaves nothing behind but what has left its
+///   group by itself.
+/// * Its environment is the container's literal one (a value may refer to earlier ones by `$(NAME)`), and of
+///   the prober's own `PATH` and `HOME` alone, unless the container has its own: what else a prober has in
+///   its environment is not meant for containers.
 /// * Standard input is empty; the working directory is the prober's.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Local;
@@ -95,7 +96,8 @@ async fn run(env: &[(String, String)], command: &[String], limit: Duration) -> R
     group.kill();
     match ended {
         Err(_) => {
-            // A process that waits for a file server that is gone, or that is traced, outlives even this signal.
+            // A process that waits for a file server that is gone, or that is traced, outlives even this
+            // signal.
             if let Ok(reaped) = timeout(REAP, group.reap()).await {
                 reaped.map_err(lost)?;
             } else {
@@ -142,7 +144,8 @@ fn environment(env: &[(String, String)]) -> Result<Vec<(String, String)>, expand
     Ok(known)
 }
 
-/// The first bytes of an output. The rest is read and forgotten, so that the command never waits for its reader.
+/// The first bytes of an output. The rest is read and forgotten, so that the command never waits for its
+/// reader.
 #[derive(Default)]
 struct Kept(Vec<u8>);
 
@@ -170,8 +173,8 @@ impl Kept {
 /// A command and its descendants. Dropped, all are killed and the command is reaped.
 struct Group {
     child: Option<Child>,
-    /// The command's process ID and the group's. Ours as long as the command is not reaped: until then the kernel
-    /// gives neither to anybody else.
+    /// The command's process ID and the group's. Ours as long as the command is not reaped: until then the
+    /// kernel gives neither to anybody else.
     id: Pid,
 }
 
@@ -228,7 +231,8 @@ impl Drop for Group {
             return;
         };
         self.kill();
-        // Without a runtime nobody is left to wait; at the end of the process its children find another parent.
+        // Without a runtime nobody is left to wait; at the end of the process its children find another
+        // parent.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let id = self.id;
             runtime.spawn(async move {

@@ -1,5 +1,5 @@
-//! One request and its answer on one connection, driven by the task that asks: nothing is spawned, so that whoever
-//! gives up leaves nothing behind.
+//! One request and its answer on one connection, driven by the task that asks: nothing is spawned, so that
+//! whoever gives up leaves nothing behind.
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -38,7 +38,8 @@ pub(crate) struct Fault {
     pub(crate) head: Bytes,
 }
 
-/// Sends a request and reads the head of its answer. Reads [`HEAD`] at most, but for informational answers before it.
+/// Sends a request and reads the head of its answer. Reads [`HEAD`] at most, but for informational answers
+/// before it.
 pub(crate) async fn http1<S>(stream: S, request: Request<Empty<Bytes>>) -> Result<Exchange<S>, Fault>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -239,15 +240,15 @@ impl Tasks {
     }
 }
 
-/// A stream that is never shut down from our side: the farewell would make our end the one that has to wait in
-/// TIME_WAIT. Dropping it resets the connection (see [`Connection`](crate::dial::Connection)).
+/// A stream that is never shut down from our side: the farewell would make our end the one that has to wait
+/// in TIME_WAIT. Dropping it resets the connection (see [`Connection`](crate::dial::Connection)).
 struct Wire<S>(TokioIo<S>);
 
 impl<S: AsyncRead + Unpin> Read for Wire<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
         match Pin::new(&mut self.get_mut().0).poll_read(cx, buf) {
-            // TLS without its farewell: many servers leave so, and Go lets them. Whoever cuts a body short that has a
-            // length is still found out.
+            // TLS without its farewell: many servers leave so, and Go lets them. Whoever cuts a body short
+            // that has a length is still found out.
             Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => Poll::Ready(Ok(())),
             other => other,
         }

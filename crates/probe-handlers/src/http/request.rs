@@ -94,8 +94,8 @@ impl Head {
         Ok(head)
     }
 
-    /// Brings the headers into Go's order: `Host`, `User-Agent`, all others by their canonical names, and what the
-    /// transport adds.
+    /// Brings the headers into Go's order: `Host`, `User-Agent`, all others by their canonical names, and
+    /// what the transport adds.
     fn sort(&mut self) {
         let place = |name: &HeaderName| match *name {
             header::HOST => (0, String::new()),

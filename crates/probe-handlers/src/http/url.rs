@@ -33,7 +33,8 @@ struct Reference {
 }
 
 impl Url {
-    /// Of an HTTP probe. A path that is no path is used literally; a host that is no host is an error, in Go's words.
+    /// Of an HTTP probe. A path that is no path is used literally; a host that is no host is an error, in
+    /// Go's words.
     pub(crate) fn of_probe(scheme: &str, host: &str, port: u16, path: &str) -> Result<Self, String> {
         let reference = if path.starts_with('/') && !path.starts_with("//") && path.bytes().all(is_plain) {
             // Nearly every probe there is.
@@ -146,7 +147,8 @@ impl Url {
         self.opaque.is_some() || self.authority.is_empty()
     }
 
-    /// What follows `GET`. Bytes of the query that would end the request line are escaped, which Go leaves out.
+    /// What follows `GET`. Bytes of the query that would end the request line are escaped, which Go leaves
+    /// out.
     pub(crate) fn target(&self) -> String {
         let mut target = String::with_capacity(self.path.len() + self.query.len() + 1);
         if !self.path.starts_with('/') {
@@ -400,7 +402,8 @@ fn push_percent(text: &mut String, byte: u8) {
     text.push(char::from(HEX[usize::from(byte & 15)]));
 }
 
-/// Bytes that are no UTF-8 when decoded are replaced; only texts that mix them with characters to escape show it.
+/// Bytes that are no UTF-8 when decoded are replaced; only texts that mix them with characters to escape show
+/// it.
 fn unescape(text: &str) -> Result<String, String> {
     let bytes = text.as_bytes();
     let mut decoded = Vec::with_capacity(bytes.len());

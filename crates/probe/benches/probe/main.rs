@@ -4,8 +4,8 @@
 //! cargo bench -p evenkeel-probe --bench probe [-- throughput lateness memory sockets]
 //! ```
 //!
-//! The prober runs on the first core that this process may use and the servers, another process, on the last. All
-//! traffic is on the loopback; it needs no privileges and takes about a minute and a half.
+//! The prober runs on the first core that this process may use and the servers, another process, on the last.
+//! All traffic is on the loopback; it needs no privileges and takes about a minute and a half.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

@@ -10,11 +10,12 @@ use std::time::Duration;
 
 /// Probe once, or run a manifest's probes, as a kubelet would
 ///
-/// `http`, `tcp`, `grpc` and `exec` ask once and say what a kubelet would make of the answer. `run` does what a kubelet
-/// does with all probes of a pod, and explains each change. `lint` finds probes that will bite.
+/// `http`, `tcp`, `grpc` and `exec` ask once and say what a kubelet would make of the answer. `run` does what
+/// a kubelet does with all probes of a pod, and explains each change. `lint` finds probes that will bite.
 ///
-/// Exit codes of a single probe: 0 for success (a warning is one), 1 for failure, 3 when the probe itself went wrong and a
-/// kubelet would discard it. Exit code 2 means wrong flags or a wrong manifest, with one line for each thing to mend.
+/// Exit codes of a single probe: 0 for success (a warning is one), 1 for failure, 3 when the probe itself
+/// went wrong and a kubelet would discard it. Exit code 2 means wrong flags or a wrong manifest, with one
+/// line for each thing to mend.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ProbeArgs {
     #[command(subcommand)]
@@ -36,7 +37,8 @@ pub(super) enum Command {
     Run(RunArgs),
     /// Find probes that will bite
     ///
-    /// Exit codes: 0 when nothing is found but infos, 1 for a warning or an error; 2 for wrong flags or a wrong manifest.
+    /// Exit codes: 0 when nothing is found but infos, 1 for a warning or an error; 2 for wrong flags or a
+    /// wrong manifest.
     Lint(LintArgs),
 }
 
@@ -156,14 +158,16 @@ pub(super) struct ExecArgs {
 
 /// Run all probes of a pod as a kubelet would
 ///
-/// Without --cri the containers are taken to run already: what answers at the pod's address, or on this machine, is their
-/// process. Nothing is ever killed: where a kubelet would kill a container, that is said, a restart is counted, and
-/// probing goes on with a new container ID after the back-off of a kubelet. Exec probes run on this machine.
+/// Without --cri the containers are taken to run already: what answers at the pod's address, or on this
+/// machine, is their process. Nothing is ever killed: where a kubelet would kill a container, that is said, a
+/// restart is counted, and probing goes on with a new container ID after the back-off of a kubelet. Exec
+/// probes run on this machine.
 ///
-/// With --cri the containers are those of the runtime, exec probes run in them, and what a kubelet would do is said.
+/// With --cri the containers are those of the runtime, exec probes run in them, and what a kubelet would do
+/// is said.
 ///
-/// Exit codes: 0 when all containers are ready at the end and none had to be killed, 1 otherwise; 2 for wrong flags or a
-/// wrong manifest.
+/// Exit codes: 0 when all containers are ready at the end and none had to be killed, 1 otherwise; 2 for wrong
+/// flags or a wrong manifest.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Example: evenkeel probe run -f pod.yaml --address 10.0.0.7 --for 2m")]
 pub(super) struct RunArgs {

@@ -1,4 +1,5 @@
-//! Where a single probe goes: URLs, addresses and headers as people write them. `Err` is one line with what to do.
+//! Where a single probe goes: URLs, addresses and headers as people write them. `Err` is one line with what
+//! to do.
 
 use crate::core::{HttpGet, Port, Scheme};
 use std::fmt;

@@ -48,8 +48,8 @@ pub(super) enum Action {
     Fail,
 }
 
-/// The event, and the time that a kubelet gives a container which failed this probe: the probe's own, else the pod's, but
-/// two seconds at the least.
+/// The event, and the time that a kubelet gives a container which failed this probe: the probe's own, else
+/// the pod's, but two seconds at the least.
 pub(super) fn kill(pod: &Pod, container: &Container, kind: Kind, grace: Duration) -> Action {
     let own = container
         .probe(kind)
@@ -103,8 +103,8 @@ pub(super) struct Kubelet {
 }
 
 impl Kubelet {
-    /// A pod whose containers all run since `now`, except init containers, which have ended well. `grace` is the pod's
-    /// `terminationGracePeriodSeconds`; `restarts` are those of a former run, by container.
+    /// A pod whose containers all run since `now`, except init containers, which have ended well. `grace` is
+    /// the pod's `terminationGracePeriodSeconds`; `restarts` are those of a former run, by container.
     pub(super) fn new(
         pod: Arc<Pod>,
         address: Option<IpAddr>,

@@ -31,8 +31,8 @@ use tokio_util::sync::CancellationToken;
 /// `spec.containers[0].livenessProbe: Required value: must specify a handler type`. Nothing for a valid pod.
 pub type Validate<'a> = &'a dyn Fn(&Value) -> Vec<String>;
 
-/// Runs a command until its end or `shutdown`, and gives its exit code. Writes to standard output; reads standard input
-/// for `-f -`.
+/// Runs a command until its end or `shutdown`, and gives its exit code. Writes to standard output; reads
+/// standard input for `-f -`.
 pub async fn run(
     args: ProbeArgs,
     validate: Validate<'_>,

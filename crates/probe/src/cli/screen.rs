@@ -1,7 +1,7 @@
 //! The live table on a terminal: drawn in place, below the lines that scroll.
 //!
-//! Nothing of the terminal's state is changed (no alternate screen, no raw mode, the cursor stays visible), so nothing
-//! has to be put back, however the process ends.
+//! Nothing of the terminal's state is changed (no alternate screen, no raw mode, the cursor stays visible),
+//! so nothing has to be put back, however the process ends.
 
 use super::out::{self, Reader};
 use super::text::width;
@@ -25,8 +25,8 @@ pub(super) fn size() -> (usize, usize) {
 }
 
 impl Screen {
-    /// Writes `scroll` where the table was, and the table below. The last line is ended, so that the shell's prompt comes
-    /// below it.
+    /// Writes `scroll` where the table was, and the table below. The last line is ended, so that the shell's
+    /// prompt comes below it.
     pub(super) fn draw(&mut self, scroll: &[String], table: &[String], columns: usize) -> io::Result<Reader> {
         out::put(&self.frame(scroll, table, columns))
     }

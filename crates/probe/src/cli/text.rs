@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// Text that may have come from anybody, on one line: what a terminal would obey is escaped, and so are characters that
-/// turn the direction of text around or cannot be seen.
+/// Text that may have come from anybody, on one line: what a terminal would obey is escaped, and so are
+/// characters that turn the direction of text around or cannot be seen.
 pub(super) fn clean(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     for c in text.chars() {
@@ -22,8 +22,8 @@ pub(super) fn clean(text: &str) -> String {
     clean
 }
 
-/// A value as JSON on one line. Strings keep their value, but what a terminal would obey is written as `\uXXXX`, since
-/// programs' output is looked at, too.
+/// A value as JSON on one line. Strings keep their value, but what a terminal would obey is written as
+/// `\uXXXX`, since programs' output is looked at, too.
 pub(super) fn json(value: &impl Serialize) -> serde_json::Result<String> {
     serde_json::to_string(value).map(|text| escape_json(&text))
 }

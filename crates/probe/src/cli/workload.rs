@@ -18,8 +18,8 @@ pub(super) struct Checked {
     pub(super) skipped: Vec<String>,
 }
 
-/// The pods of a file, or of standard input. Either may keep us waiting as long as its writer likes, so a thread of its own
-/// reads it, which nobody waits for once a signal has come.
+/// The pods of a file, or of standard input. Either may keep us waiting as long as its writer likes, so a
+/// thread of its own reads it, which nobody waits for once a signal has come.
 pub(super) async fn read(path: &Path, shutdown: &CancellationToken) -> Result<Documents, CliError> {
     let (done, bytes) = oneshot::channel();
     let from = path.to_owned();

@@ -41,8 +41,8 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// How often the whole is tried, back to back, as long as it ends in an error (upstream's `maxProbeRetries`). In
-    /// strict mode errors have a threshold instead.
+    /// How often the whole is tried, back to back, as long as it ends in an error (upstream's
+    /// `maxProbeRetries`). In strict mode errors have a threshold instead.
     pub fn tries(&self) -> u32 {
         match self.compat {
             Compat::Kubelet => 3,
@@ -63,8 +63,8 @@ pub struct Event {
 }
 
 impl Event {
-    /// What upstream records at the end of an attempt, if anything. A success is worth no event, and neither is an
-    /// `Unknown` without an error.
+    /// What upstream records at the end of an attempt, if anything. A success is worth no event, and neither
+    /// is an `Unknown` without an error.
     pub fn of(kind: Kind, outcome: &Outcome) -> Option<Self> {
         let (reason, message) = match (&outcome.error, outcome.verdict) {
             (Some(error), verdict) => {
@@ -90,8 +90,8 @@ impl Event {
         })
     }
 
-    /// What upstream records when it kills a container for a failed probe: the texts for regular containers and sidecars
-    /// differ, and the restart is told where the policy allows one.
+    /// What upstream records when it kills a container for a failed probe: the texts for regular containers
+    /// and sidecars differ, and the restart is told where the policy allows one.
     pub fn killing(kind: Kind, pod: &Pod, container: &Container) -> Self {
         let Container { name, role, .. } = container;
         let probe = kind.name().to_lowercase();

@@ -3,8 +3,8 @@
 use super::{Container, Kind};
 use std::time::Duration;
 
-/// Delays between restarts of one container as a kubelet makes them (`CrashLoopBackOff`): none before the first, then
-/// `first`, doubled each time up to `most`; forgotten once it was quiet for twice the most.
+/// Delays between restarts of one container as a kubelet makes them (`CrashLoopBackOff`): none before the
+/// first, then `first`, doubled each time up to `most`; forgotten once it was quiet for twice the most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackOff {
     /// The delay before the next restart, and when it was set.
@@ -40,8 +40,8 @@ impl BackOff {
 /// What a kubelet gives a container between TERM and KILL at the least, whatever the manifest says.
 pub const LEAST_GRACE: Duration = Duration::from_secs(2);
 
-/// The time between TERM and KILL for a container that failed this probe: the probe's own, else the pod's, but
-/// [`LEAST_GRACE`] at the least.
+/// The time between TERM and KILL for a container that failed this probe: the probe's own, else the pod's,
+/// but [`LEAST_GRACE`] at the least.
 pub fn kill_grace(container: &Container, kind: Kind, pod: Duration) -> Duration {
     let own = container
         .probe(kind)

@@ -1,4 +1,5 @@
-//! The pure prober: specifications, status, outcomes and times go in; attempts and what is published come out.
+//! The pure prober: specifications, status, outcomes and times go in; attempts and what is published come
+//! out.
 
 mod attempt;
 mod back_off;

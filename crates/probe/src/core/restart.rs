@@ -2,14 +2,14 @@
 
 use super::{Container, ContainerState, Pod, PodStatus, RestartAction, RestartPolicy};
 
-/// Whether this container, which ended with `exit_code`, runs again: by its own rules, by its or its pod's policy, or
-/// because all containers of the pod are about to.
+/// Whether this container, which ended with `exit_code`, runs again: by its own rules, by its or its pod's
+/// policy, or because all containers of the pod are about to.
 pub fn runs_again(pod: &Pod, container: &Container, exit_code: i32, status: &PodStatus) -> bool {
     by_itself(pod, container, exit_code) || all_restart(pod, status)
 }
 
-/// By the container's own rules, else its policy, else the pod's. Rules without a policy of its own are not valid, and
-/// ignored.
+/// By the container's own rules, else its policy, else the pod's. Rules without a policy of its own are not
+/// valid, and ignored.
 fn by_itself(pod: &Pod, container: &Container, exit_code: i32) -> bool {
     let ruled = container.restart_rules.iter().any(|rule| rule.matches(exit_code));
     match container.restart_policy {
@@ -22,7 +22,8 @@ fn by_itself(pod: &Pod, container: &Container, exit_code: i32) -> bool {
     }
 }
 
-/// Whether all containers of the pod restart: the status says so, or some container has ended in a way that asks for it.
+/// Whether all containers of the pod restart: the status says so, or some container has ended in a way that
+/// asks for it.
 pub fn all_restart(pod: &Pod, status: &PodStatus) -> bool {
     status.restarting_all
         || status.containers.iter().any(|ended| {
@@ -40,8 +41,8 @@ pub fn all_restart(pod: &Pod, status: &PodStatus) -> bool {
         })
 }
 
-/// Whether a container that is killed for a failed probe runs again: by its own policy, else its pod's. Its rules speak of
-/// exit codes, and it has none yet.
+/// Whether a container that is killed for a failed probe runs again: by its own policy, else its pod's. Its
+/// rules speak of exit codes, and it has none yet.
 pub fn runs_again_when_killed(pod: &Pod, container: &Container) -> bool {
     container.restart_policy.unwrap_or(pod.restart_policy) != RestartPolicy::Never
 }

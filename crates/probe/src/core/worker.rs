@@ -1,10 +1,12 @@
 //! One worker: one probe of one container. Follows the kubelet's worker of 1.36 step by step.
 //!
-//! Three things that no running kubelet shows are otherwise: of two values set in one step (a started sidecar with a new ID)
-//! only the last is published; an ID without a scheme is an ID; a start time that is not known lies in the past.
+//! Three things that no running kubelet shows are otherwise: of two values set in one step (a started sidecar
+//! with a new ID) only the last is published; an ID without a scheme is an ID; a start time that is not known
+//! lies in the past.
 //!
-//! [`Worker::tick`] says whether there is anything to probe; [`Worker::settle`] takes the end of the attempt. Neither
-//! looks at a clock. A worker never has two attempts at once: whoever drives it settles one before the next tick.
+//! [`Worker::tick`] says whether there is anything to probe; [`Worker::settle`] takes the end of the attempt.
+//! Neither looks at a clock. A worker never has two attempts at once: whoever drives it settles one before
+//! the next tick.
 
 use super::restart::runs_again;
 use super::{
@@ -31,13 +33,14 @@ pub struct Policy {
     pub compat: Compat,
     /// When the prober started; a container that has run since 10 s before that is not new, the prober is.
     pub started: Now,
-    /// Upstream's gate `ChangeContainerStatusOnKubeletRestart` (off since 1.35): whether initial values apply to
-    /// containers that ran before the prober did.
+    /// Upstream's gate `ChangeContainerStatusOnKubeletRestart` (off since 1.35): whether initial values apply
+    /// to containers that ran before the prober did.
     pub change_status_on_restart: bool,
 }
 
 impl Policy {
-    /// Containers that start up to this long before the prober count as new (upstream's `kubeletRestartGracePeriod`).
+    /// Containers that start up to this long before the prober count as new (upstream's
+    /// `kubeletRestartGracePeriod`).
     const GRACE: Duration = Duration::from_secs(10);
 
     /// Whether a container ran before the prober did, so that what is published about it should not flap.
@@ -46,8 +49,9 @@ impl Policy {
             if !started_at.is_zero() && started_at < self.started.wall.saturating_sub(Self::GRACE))
     }
 
-    /// As [`Policy::is_restart`], for a container that is met now. In strict mode its age must say so too: the wall
-    /// clock may have been set back since the prober started, and containers that start then are new.
+    /// As [`Policy::is_restart`], for a container that is met now. In strict mode its age must say so too:
+    /// the wall clock may have been set back since the prober started, and containers that start then are
+    /// new.
     pub fn is_met_again(&self, state: ContainerState, now: Now) -> bool {
         let ContainerState::Running { started_at } = state else {
             return false;
@@ -80,7 +84,8 @@ pub enum Step {
     Stop,
     /// Nothing to do now.
     Idle,
-    /// Nothing to do before this time of [`Now::mono`], at which the worker wants to be asked again. Strict mode.
+    /// Nothing to do before this time of [`Now::mono`], at which the worker wants to be asked again. Strict
+    /// mode.
     Until(Duration),
     /// Make an attempt, and [`Worker::settle`] it.
     Probe,
@@ -93,12 +98,14 @@ pub enum Settled {
     Result(Reading),
     /// No result: the probe itself went wrong.
     Error,
-    /// No result: the prober did not get to run in time, and can say nothing about the container. Strict mode.
+    /// No result: the prober did not get to run in time, and can say nothing about the container. Strict
+    /// mode.
     Starved,
 }
 
 impl Settled {
-    /// What an outcome counts as: an error for nothing, a warning as success, `Unknown` without an error as failure.
+    /// What an outcome counts as: an error for nothing, a warning as success, `Unknown` without an error as
+    /// failure.
     pub fn of(outcome: &Outcome) -> Self {
         match outcome {
             Outcome { error: Some(_), .. } => Self::Error,
@@ -114,8 +121,8 @@ impl Settled {
     }
 }
 
-/// State of one worker. Written down, it survives a restart of the prober: thresholds go on where they were, and what
-/// is published about a container that still runs stays published.
+/// State of one worker. Written down, it survives a restart of the prober: thresholds go on where they were,
+/// and what is published about a container that still runs stays published.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Worker {
     kind: Kind,
@@ -137,8 +144,8 @@ pub struct Worker {
     met: Option<Met>,
 }
 
-/// How long a container had run at some time of the clock that does not jump, whose origin may be later than the
-/// container's start.
+/// How long a container had run at some time of the clock that does not jump, whose origin may be later than
+/// the container's start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Met {
     /// On [`Now::mono`].
@@ -209,8 +216,8 @@ impl Worker {
         }
     }
 
-    /// The time has come: is there anything to probe? What is published may change by the question alone; compare
-    /// [`Worker::published`].
+    /// The time has come: is there anything to probe? What is published may change by the question alone;
+    /// compare [`Worker::published`].
     pub fn tick(&mut self, world: &World<'_>, now: Now) -> Step {
         use super::Phase;
         let Some(status) = world.status else {

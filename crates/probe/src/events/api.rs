@@ -38,10 +38,11 @@ pub struct Source {
     pub host: String,
 }
 
-/// Writes events as `v1` Events about the pod or node, by the rules of client-go's recorder (see [`Correlator`]).
+/// Writes events as `v1` Events about the pod or node, by the rules of client-go's recorder (see
+/// [`Correlator`]).
 ///
-/// A thousand may wait; then the oldest go, counted by [`ApiSink::lost`]. Writes that fail for a passing reason are
-/// repeated up to twelve times; the first two seconds after the shutdown are for what still waits.
+/// A thousand may wait; then the oldest go, counted by [`ApiSink::lost`]. Writes that fail for a passing
+/// reason are repeated up to twelve times; the first two seconds after the shutdown are for what still waits.
 #[derive(Clone, Debug)]
 pub struct ApiSink {
     queue: Arc<Queue<Waiting>>,
@@ -83,7 +84,8 @@ impl ApiSink {
         self.tasks.wait().await;
     }
 
-    /// Takes an event that happened on another node than the [`Source`] names: one process may speak for many.
+    /// Takes an event that happened on another node than the [`Source`] names: one process may speak for
+    /// many.
     pub fn record_on(&self, host: Arc<str>, about: EventAbout, event: Event) {
         self.queue.push(Waiting {
             about,

@@ -1,9 +1,9 @@
 //! What becomes of an event: a new object, a higher count of one that exists, or nothing.
 //!
-//! The rules are those of client-go's recorder, with its numbers, so that probes cost an API server no more than a
-//! kubelet's do: equal events raise a count; from the tenth on, events about an object for one reason that differ in
-//! their message are combined into one; and an object has 25 events at once and one per five minutes in the long run.
-//! Pure: times are parameters.
+//! The rules are those of client-go's recorder, with its numbers, so that probes cost an API server no more
+//! than a kubelet's do: equal events raise a count; from the tenth on, events about an object for one reason
+//! that differ in their message are combined into one; and an object has 25 events at once and one per five
+//! minutes in the long run. Pure: times are parameters.
 
 use super::EventAbout;
 use crate::core::{Event, Now};
@@ -141,8 +141,8 @@ impl Correlator {
         self.hasher.hash_one(value)
     }
 
-    /// Whether there were so many for this reason that this one does not stand for itself. The first nine messages do,
-    /// for as long as they come.
+    /// Whether there were so many for this reason that this one does not stand for itself. The first nine
+    /// messages do, for as long as they come.
     fn is_combined(&mut self, key: u64, message: u64, now: Duration) -> bool {
         let mut similar = self.similar.take(key).unwrap_or_default();
         if now.saturating_sub(similar.last) > INTERVAL {

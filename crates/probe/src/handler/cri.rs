@@ -7,8 +7,8 @@ use evenkeel_cri::{Client, Error};
 use futures::future::BoxFuture;
 use std::time::Duration;
 
-/// Runs commands in containers by `ExecSync`, as a kubelet does. The runtime keeps the time, in whole seconds rounded
-/// up, and ends the command; only a runtime that says nothing for two minutes more is given up.
+/// Runs commands in containers by `ExecSync`, as a kubelet does. The runtime keeps the time, in whole seconds
+/// rounded up, and ends the command; only a runtime that says nothing for two minutes more is given up.
 #[derive(Clone, Debug)]
 pub struct Cri {
     client: Client,

@@ -1,11 +1,12 @@
 //! gRPC health checks (`grpc.health.v1`).
 //!
-//! In kubelet mode a connection that cannot be made is tried again until the time is over, as grpc-go does beneath a
-//! kubelet, so that its failure is always a timeout. In strict mode the first failure is the answer, with its reason.
+//! In kubelet mode a connection that cannot be made is tried again until the time is over, as grpc-go does
+//! beneath a kubelet, so that its failure is always a timeout. In strict mode the first failure is the
+//! answer, with its reason.
 //!
-//! A probe starts no tasks: its connection lives and ends with its future. The peer can send what it likes: header
-//! lists are bounded by 64 KiB, messages by 64 KiB, everything by the timeout. The connection is closed by a reset
-//! (linger of zero), which leaves nothing in TIME_WAIT.
+//! A probe starts no tasks: its connection lives and ends with its future. The peer can send what it likes:
+//! header lists are bounded by 64 KiB, messages by 64 KiB, everything by the timeout. The connection is
+//! closed by a reset (linger of zero), which leaves nothing in TIME_WAIT.
 
 mod connection;
 
@@ -27,8 +28,8 @@ const BACKOFF_CAP: Duration = Duration::from_secs(120);
 /// Longest timeout that is kept, so that a deadline can always be computed.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3_600);
 
-/// Asks for the health of `service`. Never an error: what goes wrong is a failure, as with the kubelet. A target
-/// without an address fails at once, with the text that a kubelet has a timeout later.
+/// Asks for the health of `service`. Never an error: what goes wrong is a failure, as with the kubelet. A
+/// target without an address fails at once, with the text that a kubelet has a timeout later.
 pub async fn probe(port: u16, service: &str, target: &Target, probe: &Probe, compat: Compat) -> Outcome {
     let timeout = Go(probe.timeout);
     let late = |address: &str| {
@@ -63,7 +64,8 @@ pub async fn probe(port: u16, service: &str, target: &Target, probe: &Probe, com
         }
     };
     tokio::select! {
-        // The deadline first: an answer that comes with it, such as the peer's own word that time is over, is late.
+        // The deadline first: an answer that comes with it, such as the peer's own word that time is over, is
+        // late.
         biased;
         () = sleep_until(deadline) => failure(if connection.is_open() {
             format!("timeout: health rpc did not complete within {timeout}")

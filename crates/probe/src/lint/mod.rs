@@ -1,7 +1,7 @@
 //! What will bite: rules that look at manifests before the kubelet does.
 //!
-//! Pure: workloads go in, findings come out, always in the same order. Each rule is a row of a table and a small
-//! function; `docs/probe/lint.md` says the same in prose, and a test holds the two together.
+//! Pure: workloads go in, findings come out, always in the same order. Each rule is a row of a table and a
+//! small function; `docs/probe/lint.md` says the same in prose, and a test holds the two together.
 
 mod budget;
 mod handler;
@@ -64,7 +64,8 @@ pub struct Finding {
     pub fix: &'static str,
 }
 
-/// All findings, in the order of the workloads and their containers. A pod that cannot be probed is told only that.
+/// All findings, in the order of the workloads and their containers. A pod that cannot be probed is told only
+/// that.
 pub fn lint(workloads: &[Workload]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for workload in workloads {

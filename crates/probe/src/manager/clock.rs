@@ -6,8 +6,8 @@ use tokio::time::Instant;
 
 /// Monotonic and wall time, taken together.
 ///
-/// The monotonic one is that of the timers (`CLOCK_MONOTONIC`), which stands still while the machine sleeps: containers
-/// sleep with it, and a probe that was due in three seconds still is.
+/// The monotonic one is that of the timers (`CLOCK_MONOTONIC`), which stands still while the machine sleeps:
+/// containers sleep with it, and a probe that was due in three seconds still is.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     origin: Instant,
@@ -30,7 +30,8 @@ impl Clock {
         }
     }
 
-    /// A wall clock that shows `wall` (since the Unix epoch) now and goes on with the timers: for tests with paused time.
+    /// A wall clock that shows `wall` (since the Unix epoch) now and goes on with the timers: for tests with
+    /// paused time.
     pub fn steady(wall: Duration) -> Self {
         Self {
             origin: Instant::now(),

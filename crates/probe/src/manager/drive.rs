@@ -10,8 +10,8 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Beyond its time a prober gets this long to say so; then it is given up. More than a call into a container runtime is
-/// given beyond its time (two minutes upstream).
+/// Beyond its time a prober gets this long to say so; then it is given up. More than a call into a container
+/// runtime is given beyond its time (two minutes upstream).
 const GRACE: Duration = Duration::from_secs(150);
 
 /// Starts what is due.
@@ -108,8 +108,8 @@ impl<P: Prober> Driver<P> {
     }
 }
 
-/// An attempt's permit under the limits. Whatever becomes of the attempt's task, the engine is told of its end: a worker
-/// whose attempt never ends is never asked again.
+/// An attempt's permit under the limits. Whatever becomes of the attempt's task, the engine is told of its
+/// end: a worker whose attempt never ends is never asked again.
 struct Permit {
     shared: Arc<Shared>,
     ticket: Option<u64>,

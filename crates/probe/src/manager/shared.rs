@@ -17,7 +17,8 @@ use tokio_util::task::TaskTracker;
 /// Notices that a reader may be behind.
 const NOTICES: usize = 4096;
 
-/// Equal results in a row after which one more is not worth writing down, unless a threshold is higher: no window is longer.
+/// Equal results in a row after which one more is not worth writing down, unless a threshold is higher: no
+/// window is longer.
 const CALM: u32 = 64;
 
 /// Attempts that are taken from the engine at a time, so that the lock is not held for all of 10,000.
@@ -147,12 +148,14 @@ impl Shared {
         }
     }
 
-    /// A panic under the lock is a defect of the engine; to go on with what it left is better than to stop all probes.
+    /// A panic under the lock is a defect of the engine; to go on with what it left is better than to stop
+    /// all probes.
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something to the engine, tells what came of it, and has the driver look again if it would sleep too long.
+    /// Does something to the engine, tells what came of it, and has the driver look again if it would sleep
+    /// too long.
     pub(super) fn act<T>(&self, what: impl FnOnce(&mut State, Now) -> T) -> T {
         let mut state = self.lock();
         let result = what(&mut state, self.clock.now());
@@ -203,8 +206,8 @@ impl Shared {
         }
     }
 
-    /// Reports what has happened, in order: under the lock, for else a later reading could be overtaken by an earlier one.
-    /// Nothing here waits for anybody.
+    /// Reports what has happened, in order: under the lock, for else a later reading could be overtaken by an
+    /// earlier one. Nothing here waits for anybody.
     fn report(&self, state: &mut State) {
         let listened = self.notices.get().filter(|sender| sender.receiver_count() > 0);
         let mut dirty = false;

@@ -25,8 +25,8 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// The next change, the one that has waited longest first; `None` after the manager's shutdown, once all have been
-    /// read. Nothing is lost when the future is dropped.
+    /// The next change, the one that has waited longest first; `None` after the manager's shutdown, once all
+    /// have been read. Nothing is lost when the future is dropped.
     pub async fn next(&mut self) -> Option<Change> {
         loop {
             {

@@ -7,8 +7,8 @@ use k8s_openapi::api::core::v1 as corev1;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// The prober's view of a typed pod. Fields that the typed API does not know are lost; use [`pod`] where they matter
-/// (`restartPolicyRules` of containers).
+/// The prober's view of a typed pod. Fields that the typed API does not know are lost; use [`pod`] where they
+/// matter (`restartPolicyRules` of containers).
 pub fn convert(pod: &corev1::Pod) -> Result<Pod, ConvertError> {
     self::pod(&serde_json::to_value(pod).expect("a Pod has string keys alone, and so is JSON"))
 }
@@ -16,8 +16,9 @@ pub fn convert(pod: &corev1::Pod) -> Result<Pod, ConvertError> {
 /// The prober's view of a pod, with Kubernetes' defaults applied (0 means the default for timeout, period and
 /// thresholds). A pod without a UID is known by `NAMESPACE/NAME`, one without a namespace is in `default`.
 ///
-/// Refused is what cannot be probed: a probe with no handler or two, negative numbers, probes of ordinary init
-/// containers and the like. A port that leads nowhere is no error here, but at each attempt, as with the kubelet.
+/// Refused is what cannot be probed: a probe with no handler or two, negative numbers, probes of ordinary
+/// init containers and the like. A port that leads nowhere is no error here, but at each attempt, as with the
+/// kubelet.
 pub fn pod(value: &Value) -> Result<Pod, ConvertError> {
     let mut problems = Problems::default();
     let (metadata, spec) = (&value["metadata"], &value["spec"]);
@@ -198,8 +199,8 @@ fn ports(container: &Value, path: &str, problems: &mut Problems) -> Vec<(String,
     ports
 }
 
-/// Literal environment. A variable with another source is known as an empty one, as the kubelet expands it for probes
-/// (upstream's `V1EnvVarsToMap`).
+/// Literal environment. A variable with another source is known as an empty one, as the kubelet expands it
+/// for probes (upstream's `V1EnvVarsToMap`).
 fn env(container: &Value, path: &str, problems: &mut Problems) -> Vec<(String, String)> {
     let mut env = Vec::new();
     for (index, variable) in problems.list(container, "env", path).iter().enumerate() {

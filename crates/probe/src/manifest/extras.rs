@@ -1,4 +1,5 @@
-//! The annotation `evenkeel.io/probes`: settings of probes for which Kubernetes has no fields. Read in strict mode.
+//! The annotation `evenkeel.io/probes`: settings of probes for which Kubernetes has no fields. Read in strict
+//! mode.
 //!
 //! ```yaml
 //! metadata:
@@ -44,8 +45,8 @@ pub fn read_file(path: &Path) -> Result<String, String> {
     Ok(text)
 }
 
-/// `pod` with the settings of its annotation; `value` is the pod that it was converted from. Blocks if the annotation
-/// names a file. Without the annotation, the pod is as it was.
+/// `pod` with the settings of its annotation; `value` is the pod that it was converted from. Blocks if the
+/// annotation names a file. Without the annotation, the pod is as it was.
 pub fn strict(pod: Pod, value: &Value, read: ReadFile) -> Result<Pod, ConvertError> {
     let mut problems = Problems::default();
     let pod = apply(pod, value, Some(read), &mut problems);

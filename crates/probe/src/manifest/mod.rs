@@ -1,8 +1,8 @@
-//! From what people write to what the prober knows: manifests, pods as an API server has them, and the annotation
-//! `evenkeel.io/probes`.
+//! From what people write to what the prober knows: manifests, pods as an API server has them, and the
+//! annotation `evenkeel.io/probes`.
 //!
-//! Conversion works on JSON, so that fields newer than the typed API reach the prober. It applies Kubernetes' defaults
-//! itself and refuses only what cannot be probed; the full validation is the API server's.
+//! Conversion works on JSON, so that fields newer than the typed API reach the prober. It applies Kubernetes'
+//! defaults itself and refuses only what cannot be probed; the full validation is the API server's.
 //!
 //! ```
 //! use evenkeel_probe::manifest::Documents;

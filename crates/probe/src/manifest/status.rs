@@ -10,8 +10,8 @@ pub fn status(pod: &corev1::Pod) -> PodStatus {
     status_of(&serde_json::to_value(pod).expect("a Pod has string keys alone, and so is JSON"))
 }
 
-/// The prober's view of a pod's status. What is missing or unreadable counts as not known yet: a status is reported, not
-/// written by people, and a prober that stopped over it would help nobody.
+/// The prober's view of a pod's status. What is missing or unreadable counts as not known yet: a status is
+/// reported, not written by people, and a prober that stopped over it would help nobody.
 pub fn status_of(pod: &Value) -> PodStatus {
     let status = &pod["status"];
     let condition = |name: &str| {

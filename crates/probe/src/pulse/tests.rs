@@ -39,8 +39,8 @@ fn tolerance_is_a_quarter_of_the_timeout_and_at_least_25_ms() {
 
 #[test]
 fn a_stall_of_the_runtime_is_seen_wherever_it_lies_in_the_attempt() {
-    // Timeout 1 s: more than 250 ms are too many. What blocks the runtime stands beside the attempt, before what the
-    // attempt waits for, or just before its end.
+    // Timeout 1 s: more than 250 ms are too many. What blocks the runtime stands beside the attempt, before
+    // what the attempt waits for, or just before its end.
     one_thread().block_on(async {
         let beside = async {
             wait(60).await;

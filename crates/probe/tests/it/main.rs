@@ -1,4 +1,5 @@
-//! Probes with real requests, real processes, real time and real peers; and what the documentation says of tests.
+//! Probes with real requests, real processes, real time and real peers; and what the documentation says of
+//! tests.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

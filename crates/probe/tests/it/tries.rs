@@ -15,7 +15,8 @@ use std::{env, fs};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
-/// Runs nothing, remembers what it was to run, and ends as it is told; by an exit code of 0 when nothing is left to tell.
+/// Runs nothing, remembers what it was to run, and ends as it is told; by an exit code of 0 when nothing is
+/// left to tell.
 #[derive(Default)]
 struct Fake {
     commands: Mutex<Vec<Vec<String>>>,
@@ -85,8 +86,8 @@ fn exited(code: i32) -> Ran {
     }
 }
 
-/// How the tries end, the last that is listed first, what the attempt comes to, and how often it was tried. A failure is a
-/// result, and not tried again.
+/// How the tries end, the last that is listed first, what the attempt comes to, and how often it was tried. A
+/// failure is a result, and not tried again.
 #[rstest]
 #[case::success(Compat::Kubelet, vec![exited(0)], Outcome::success("said"), 1)]
 #[case::failure(Compat::Kubelet, vec![exited(1)], Outcome::failure("said"), 1)]
@@ -126,7 +127,8 @@ async fn a_command_reaches_its_container(#[case] script: &str, #[case] expected:
 /// Set for a process that is to probe under an environment with proxies.
 const ADDRESS: &str = "EVENKEEL_TEST_PROBE_ADDRESS";
 
-/// A process of its own, since the environment is all threads': a proxy where nobody listens would be found out.
+/// A process of its own, since the environment is all threads': a proxy where nobody listens would be found
+/// out.
 #[tokio::test]
 async fn proxies_of_the_environment_are_ignored() {
     if let Ok(address) = env::var(ADDRESS) {
@@ -186,7 +188,8 @@ async fn probe_the_parent(address: SocketAddr) {
     assert_eq!(outcome, Outcome::success("direct"));
 }
 
-/// As many as upstream's scale test makes each second; each socket left in TIME_WAIT would hold a port for a minute.
+/// As many as upstream's scale test makes each second; each socket left in TIME_WAIT would hold a port for a
+/// minute.
 #[tokio::test]
 async fn http_probes_leave_nothing_in_time_wait() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,5 +1,5 @@
-//! What benchmarks of many processes have in common: a program that is started again in other roles, the API server as
-//! one of them, and figures that are read and written.
+//! What benchmarks of many processes have in common: a program that is started again in other roles, the API
+//! server as one of them, and figures that are read and written.
 //!
 //! ```no_run
 //! use evenkeel_testkit::bench::{Role, Row, gauge, server, table};
@@ -25,7 +25,8 @@ pub use table::{Row, table};
 use evenkeel_net::client::ClientArgs;
 use kube::Client;
 
-/// A connection each for some: one would be the bottleneck. Fails the benchmark if the kubeconfig is of no use.
+/// A connection each for some: one would be the bottleneck. Fails the benchmark if the kubeconfig is of no
+/// use.
 pub async fn clients(kubeconfig: &str) -> Vec<Client> {
     let flags = ClientArgs {
         kubeconfig: Some(kubeconfig.into()),
@@ -49,7 +50,8 @@ pub fn gauge(text: &str, name: &str) -> f64 {
     rest.find_map(|rest| rest.strip_prefix(' ')).map_or(0.0, value)
 }
 
-/// The sum of a metric over those of its labels that contain `label`, as `phase="Running"`; over all with an empty one.
+/// The sum of a metric over those of its labels that contain `label`, as `phase="Running"`; over all with an
+/// empty one.
 pub fn gauges(text: &str, name: &str, label: &str) -> f64 {
     let rests = text.lines().filter_map(|line| line.strip_prefix(name));
     rests

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// A child that answers lines with blocks of lines, perhaps none, that end with an empty one. It ends with its standard input. What
-/// does not go well fails the benchmark.
+/// A child that answers lines with blocks of lines, perhaps none, that end with an empty one. It ends with
+/// its standard input. What does not go well fails the benchmark.
 pub struct Role {
     child: Child,
     orders: Option<ChildStdin>,
@@ -78,7 +78,8 @@ impl Role {
     pub fn cpu(&self) -> f64 {
         let stat = self.proc("stat");
         let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
-        // utime and stime are fields 14 and 15 of proc(5), in hundredths; the name, which is cut off, was the second.
+        // utime and stime are fields 14 and 15 of proc(5), in hundredths; the name, which is cut off, was the
+        // second.
         let ticks = fields.split_whitespace().skip(11).take(2);
         let ticks = ticks.map(|field| field.parse::<f64>().expect("a number of ticks"));
         ticks.sum::<f64>() / 100.0

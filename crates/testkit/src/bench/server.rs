@@ -9,7 +9,8 @@ use tokio_util::sync::CancellationToken;
 /// First word of its command line; the second is the kubeconfig's file.
 pub const ROLE: &str = "play-server";
 
-/// Serves until standard input ends; writes an administrator's kubeconfig into the file. Fails the benchmark if it cannot.
+/// Serves until standard input ends; writes an administrator's kubeconfig into the file. Fails the benchmark
+/// if it cannot.
 pub fn play(kubeconfig: &str) {
     let runtime = tokio::runtime::Runtime::new().expect("threads can be started");
     let api = ApiServer::new(Options::default()).expect("an authority can be made");

@@ -260,8 +260,8 @@ impl JavaBase {
         kill(self.id(), Signal::SIGCONT).expect("it is our child");
     }
 
-    /// Starts it again, at the same port and with the same identity, and waits until it answers; ends it by force
-    /// before, if it runs. It has no modules then.
+    /// Starts it again, at the same port and with the same identity, and waits until it answers; ends it by
+    /// force before, if it runs. It has no modules then.
     pub async fn restart(&mut self) {
         if matches!(self.child.try_wait(), Ok(None)) {
             self.kill();

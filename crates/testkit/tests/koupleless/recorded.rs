@@ -1,5 +1,5 @@
-//! The recordings of arklet, beside the checkout, against the base: each request is made again, in order, and the
-//! answers have the same keys, codes, states and messages.
+//! The recordings of arklet, beside the checkout, against the base: each request is made again, in order, and
+//! the answers have the same keys, codes, states and messages.
 
 use super::{SOON, built, shape};
 use evenkeel_testkit::koupleless::{Built, Setup};
@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// How the base's arklet and container differ from the recorded ones, by their authors' will; see the README of
-/// `interop/koupleless-base`. Each is the sign of a [`shape::difference`] and a part of its place.
+/// How the base's arklet and container differ from the recorded ones, by their authors' will; see the README
+/// of `interop/koupleless-base`. Each is the sign of a [`shape::difference`] and a part of its place.
 const KNOWN: [(char, &str); 5] = [
     // Since arklet 1.3.
     ('-', "baseIdentity "),

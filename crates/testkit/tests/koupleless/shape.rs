@@ -3,8 +3,8 @@
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Each place of `value` with its kind, such as `data.bizInfos[].bizName string`, or with its value where `told` finds
-/// a text that counts by that key. The elements of a list count together.
+/// Each place of `value` with its kind, such as `data.bizInfos[].bizName string`, or with its value where
+/// `told` finds a text that counts by that key. The elements of a list count together.
 pub(crate) fn of(value: &Value, told: &impl Fn(&str, &Value) -> Option<String>) -> BTreeSet<String> {
     let mut places = BTreeSet::new();
     note("", "", value, told, &mut places);

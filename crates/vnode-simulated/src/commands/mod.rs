@@ -1,8 +1,9 @@
-//! The programs of simulated containers: those that people type, and that `kubectl exec`, `cp`, `attach` and `debug` need.
+//! The programs of simulated containers: those that people type, and that `kubectl exec`, `cp`, `attach` and
+//! `debug` need.
 //!
-//! A command is one program with its arguments. [`shell`] runs one such command a line, and no scripts: whoever needs a real
-//! shell runs a real container. That keeps what a container can do bounded without limits on loops, nesting and variables:
-//! a command takes time only to wait, or to copy what a reader takes.
+//! A command is one program with its arguments. [`shell`] runs one such command a line, and no scripts:
+//! whoever needs a real shell runs a real container. That keeps what a container can do bounded without
+//! limits on loops, nesting and variables: a command takes time only to wait, or to copy what a reader takes.
 
 mod archive;
 mod files;
@@ -54,8 +55,8 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Lets others run now and then. Whoever goes on for long is slowed down, so that a hundred clients that copy without end
-    /// harm nobody.
+    /// Lets others run now and then. Whoever goes on for long is slowed down, so that a hundred clients that
+    /// copy without end harm nobody.
     async fn step(&self) {
         let before = self.steps.fetch_add(1, Ordering::Relaxed);
         if before >= 20_000 && before.is_multiple_of(100) {
@@ -131,7 +132,8 @@ pub(crate) async fn run(session: &Session, mut state: State, command: &[String],
     }
 }
 
-/// Runs one program. Shells are none here: one that reads commands could else be asked to begin another with each line.
+/// Runs one program. Shells are none here: one that reads commands could else be asked to begin another with
+/// each line.
 async fn program(session: &Session, state: &mut State, command: &[String], streams: &Streams) -> Ended {
     let Some((name, arguments)) = command.split_first() else {
         return Ok(0);

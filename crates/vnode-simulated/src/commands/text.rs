@@ -29,8 +29,9 @@ impl Call<'_> {
         Ok(0)
     }
 
-    /// An input by its name, the standard input among them; a file that cannot be read is complained about. Inputs are
-    /// opened one after the other, so that what is removed meanwhile is held by one of them at the most.
+    /// An input by its name, the standard input among them; a file that cannot be read is complained about.
+    /// Inputs are opened one after the other, so that what is removed meanwhile is held by one of them at the
+    /// most.
     async fn open(&self, name: &str, code: &mut i32) -> Option<Input> {
         if matches!(name, "" | "-") {
             return Some(self.streams.input.clone());

@@ -1,4 +1,5 @@
-//! A terminal's line discipline: echo, erasing, end of line, `^C`, `^D`; or bytes as they come, without a terminal.
+//! A terminal's line discipline: echo, erasing, end of line, `^C`, `^D`; or bytes as they come, without a
+//! terminal.
 
 use evenkeel_vnode::provider::TerminalSize;
 use std::collections::VecDeque;

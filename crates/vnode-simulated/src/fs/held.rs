@@ -1,5 +1,5 @@
-//! What files hold, counted for the whole process for as long as anybody holds it: a file that was replaced while somebody
-//! reads it still takes its memory.
+//! What files hold, counted for the whole process for as long as anybody holds it: a file that was replaced
+//! while somebody reads it still takes its memory.
 
 use super::Trouble;
 use bytes::Bytes;

@@ -1,7 +1,7 @@
 //! Files of simulated containers, in memory, made when somebody looks.
 //!
-//! Each container has a tree of its own, gone with it; scratch volumes are the pod's; what ConfigMaps, Secrets and the
-//! downward API hold is asked for whenever it is read, and stored nowhere.
+//! Each container has a tree of its own, gone with it; scratch volumes are the pod's; what ConfigMaps,
+//! Secrets and the downward API hold is asked for whenever it is read, and stored nowhere.
 
 mod held;
 mod path;

@@ -23,8 +23,8 @@ pub(crate) enum Answer {
 }
 
 impl Script {
-    /// Reads `not-ready 5s, ready 10s, not-ready`: the last step holds for ever, or the script repeats where it has a
-    /// duration too.
+    /// Reads `not-ready 5s, ready 10s, not-ready`: the last step holds for ever, or the script repeats where
+    /// it has a duration too.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut steps = Vec::new();
         let mut repeats = false;

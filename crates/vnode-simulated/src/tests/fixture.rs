@@ -69,8 +69,8 @@ pub(crate) fn provider() -> (Simulated, Arc<Framework>) {
     with(Settings::default())
 }
 
-/// Settings with addresses of the caller's own, for tests with real sockets: tests run side by side, in this process and in
-/// others.
+/// Settings with addresses of the caller's own, for tests with real sockets: tests run side by side, in this
+/// process and in others.
 pub(crate) fn own_addresses() -> Settings {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     // Each process has 8 ranges, apart from those of 2,047 others; /24 is what a node has.

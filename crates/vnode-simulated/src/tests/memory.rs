@@ -24,8 +24,8 @@ async fn an_idle_pod_takes_three_hundred_bytes_at_the_most() {
     }
     assert_eq!(shapes.len(), 1, "replicas share what they are");
     assert_eq!(provider.0.timers.len(), 0);
-    // A box has a word of book-keeping; a hash table is half full at worst and has a byte of control per place; a
-    // B-tree is two thirds full on the average.
+    // A box has a word of book-keeping; a hash table is half full at worst and has a byte of control per
+    // place; a B-tree is two thirds full on the average.
     let key = size_of::<Arc<str>>();
     let bytes = size_of::<Record>() + 8 + size_of::<Instance>() + 8 + 2 * (key + 8 + 1) + key * 3 / 2;
     println!(

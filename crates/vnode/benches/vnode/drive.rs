@@ -155,7 +155,8 @@ async fn create(clients: &[Client], nodes: usize, pods: std::ops::Range<usize>, 
     creations.buffer_unordered(CREATIONS).collect::<Vec<()>>().await;
 }
 
-/// Waits until Events and what else follows the pods has been written: requests are few from one look to the next.
+/// Waits until Events and what else follows the pods has been written: requests are few from one look to the
+/// next.
 fn quiet(fleet: &mut Role, nodes: usize) {
     let end = Instant::now() + PATIENCE;
     let look = Duration::from_secs(10);

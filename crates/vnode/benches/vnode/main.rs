@@ -1,13 +1,14 @@
 //! How many virtual nodes one process holds, how fast, and at what cost.
 //!
 //! ```text
-//! cargo bench -p evenkeel-vnode --bench vnode [-- [--only load|takeover] [--nodes N] [--pods N] [--rounds N]]
+//! cargo bench -p evenkeel-vnode --bench vnode \
+//!     [-- [--only load|takeover] [--nodes N] [--pods N] [--rounds N]]
 //! ```
 //!
-//! Three processes on one machine: the embedded API server, the fleet with the simulated provider (containers start at once),
-//! and this driver, which binds the pods itself so that no scheduler is measured. Everything goes over TLS. It takes about
-//! six minutes, the last of them idle. Then, for less than three minutes more, two fleets share some nodes, and one after the other is
-//! killed or stopped.
+//! Three processes on one machine: the embedded API server, the fleet with the simulated provider (containers
+//! start at once), and this driver, which binds the pods itself so that no scheduler is measured. Everything
+//! goes over TLS. It takes about six minutes, the last of them idle. Then, for less than three minutes more,
+//! two fleets share some nodes, and one after the other is killed or stopped.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

@@ -1,5 +1,5 @@
-//! Two replicas, one of which dies or stops: how long until the other serves its nodes, and whether any node was served by
-//! both.
+//! Two replicas, one of which dies or stops: how long until the other serves its nodes, and whether any node
+//! was served by both.
 
 use super::Args;
 use super::fleet;
@@ -206,8 +206,8 @@ impl Rounds<'_> {
         nodes.map(|(node, _)| node).collect()
     }
 
-    /// Who serves each node; how often a provider was asked; and what it was asked for nodes that another replica had neither
-    /// given back nor lost by being away.
+    /// Who serves each node; how often a provider was asked; and what it was asked for nodes that another
+    /// replica had neither given back nor lost by being away.
     fn history(&self) -> (BTreeMap<String, String>, usize, Vec<String>) {
         let mut entries = Vec::new();
         for number in 1..=self.started {

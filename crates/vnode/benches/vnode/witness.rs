@@ -1,5 +1,5 @@
-//! A provider that writes down when it was asked about which node, so that it can be proven that no node was served by
-//! two. The file outlives a process that is killed.
+//! A provider that writes down when it was asked about which node, so that it can be proven that no node was
+//! served by two. The file outlives a process that is killed.
 
 use evenkeel_election::clock::{Clock as _, SystemClock};
 use evenkeel_probe::core::{Attempt, Outcome};

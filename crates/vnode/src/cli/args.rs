@@ -17,8 +17,8 @@ pub struct ServeArgs {
     /// Where the API server is.
     #[command(flatten)]
     pub client: ClientArgs,
-    /// Address that nodes publish, and that their kubelet API listens on; without it the one by which this machine reaches
-    /// the API server.
+    /// Address that nodes publish, and that their kubelet API listens on; without it the one by which this
+    /// machine reaches the API server.
     #[arg(long, value_name = "IP")]
     pub address: Option<IpAddr>,
     /// Port of the first node's kubelet API; the others follow. 0: any free ports.
@@ -27,37 +27,41 @@ pub struct ServeArgs {
     /// Serve no kubelet API: no logs, exec, attach, port-forward, metrics.
     #[arg(long)]
     pub no_kubelet_api: bool,
-    /// Serving certificate of the kubelet API (PEM), read again when it changes; without it one is requested from the cluster
-    /// (signer `kubernetes.io/kubelet-serving`).
+    /// Serving certificate of the kubelet API (PEM), read again when it changes; without it one is requested
+    /// from the cluster (signer `kubernetes.io/kubelet-serving`).
     #[arg(long, value_name = "FILE", requires = "tls_private_key_file")]
     pub tls_cert_file: Option<PathBuf>,
     /// Its private key (PEM).
     #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
     pub tls_private_key_file: Option<PathBuf>,
-    /// Secret in which a certificate that was requested outlives the process, NAMESPACE/NAME; without it and --state-dir each
-    /// start needs an approval.
+    /// Secret in which a certificate that was requested outlives the process, NAMESPACE/NAME; without it and
+    /// --state-dir each start needs an approval.
     #[arg(long, value_name = "SECRET", value_parser = secret, conflicts_with_all = ["state_dir", "tls_cert_file"])]
     pub certificate_secret: Option<SecretName>,
-    /// Directory in which it outlives the process instead. With --identity, also where the next process under it finds that
-    /// this one has ended, so that it does not wait for its Leases to expire. Each process has its own.
+    /// Directory in which it outlives the process instead. With --identity, also where the next process under
+    /// it finds that this one has ended, so that it does not wait for its Leases to expire. Each process has
+    /// its own.
     #[arg(long, value_name = "DIR", conflicts_with = "tls_cert_file")]
     pub state_dir: Option<PathBuf>,
-    /// Authorities of client certificates that the kubelet API accepts (PEM); without it those that the API server publishes.
+    /// Authorities of client certificates that the kubelet API accepts (PEM); without it those that the API
+    /// server publishes.
     #[arg(long, value_name = "FILE")]
     pub client_ca_file: Option<PathBuf>,
-    /// Whether requests to the kubelet API without a credential are those of `system:anonymous`; as the kubelet's flag.
+    /// Whether requests to the kubelet API without a credential are those of `system:anonymous`; as the
+    /// kubelet's flag.
     #[arg(long, value_name = "BOOL", default_value = "false", default_missing_value = "true", num_args = 0..=1,
           require_equals = true, action = clap::ArgAction::Set)]
     pub anonymous_auth: bool,
-    /// Who decides what users of the kubelet API may: the API server (`Webhook`), or nobody (`AlwaysAllow`); as the kubelet's
-    /// flag. Without a credential logs, commands and ports are then reached from this machine alone.
+    /// Who decides what users of the kubelet API may: the API server (`Webhook`), or nobody (`AlwaysAllow`);
+    /// as the kubelet's flag. Without a credential logs, commands and ports are then reached from this
+    /// machine alone.
     #[arg(long, value_name = "MODE", value_enum, default_value = "Webhook")]
     pub authorization_mode: Mode,
     /// Only pods with these labels are run.
     #[arg(long, value_name = "SELECTOR")]
     pub pod_selector: Option<String>,
-    /// A pod that cannot run here becomes Failed, so that its controller replaces it, by one that fails likewise; without
-    /// this it stays Pending with the reason, and runs once it can.
+    /// A pod that cannot run here becomes Failed, so that its controller replaces it, by one that fails
+    /// likewise; without this it stays Pending with the reason, and runs once it can.
     #[arg(long)]
     pub fail_refused_pods: bool,
     /// Value of the label `type` of virtual nodes; empty: they have none.
@@ -101,8 +105,8 @@ fn secret(text: &str) -> Result<SecretName, String> {
 }
 
 impl ServeArgs {
-    /// For which Leases to stand; `None`: this process alone serves all nodes. 10/7/2 s unless flags say otherwise: the nodes of a
-    /// replica that died are served again within 15 s.
+    /// For which Leases to stand; `None`: this process alone serves all nodes. 10/7/2 s unless flags say
+    /// otherwise: the nodes of a replica that died are served again within 15 s.
     pub fn candidacy(&self, provider: &str) -> Result<Option<Candidacy>, FlagError> {
         let identity = self.identity.clone().unwrap_or_else(unique_identity);
         let mut config = election::Config::new(&identity);

@@ -1,7 +1,9 @@
-//! Settings from several sources: flags win over a file, a file over variables, all of them over the defaults.
+//! Settings from several sources: flags win over a file, a file over variables, all of them over the
+//! defaults.
 //!
-//! A setting is an argument of a clap struct, whoever gives it: its parser, range and default stand there and nowhere else. What another
-//! source says is put before the flags as if it had been written on the command line.
+//! A setting is an argument of a clap struct, whoever gives it: its parser, range and default stand there and
+//! nowhere else. What another source says is put before the flags as if it had been written on the command
+//! line.
 
 use clap::builder::ArgAction;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -60,7 +62,8 @@ impl Origins {
         self.0.contains_key(id)
     }
 
-    /// As a message names it: `--base-env`, `FILE:3: baseEnv`, `$ENV`. One that nobody has given goes by its flag.
+    /// As a message names it: `--base-env`, `FILE:3: baseEnv`, `$ENV`. One that nobody has given goes by its
+    /// flag.
     pub fn of(&self, id: &str) -> String {
         self.0.get(id).cloned().unwrap_or_else(|| flag(id))
     }
@@ -162,7 +165,8 @@ impl<A: Args> Layered<A> {
         self.flags.gives(id)
     }
 
-    /// The settings, with those of `layers` (the strongest first) where no flag speaks, and who has given what.
+    /// The settings, with those of `layers` (the strongest first) where no flag speaks, and who has given
+    /// what.
     pub fn over(&self, layers: &[&Layer]) -> Result<(A, Origins), LayerError> {
         let command = command::<A>();
         let mut line = vec![OsString::from("settings")];
@@ -224,7 +228,8 @@ fn words(arg: &Arg, values: &[OsString]) -> Vec<OsString> {
     values.iter().map(word).collect()
 }
 
-/// Why a value is refused; `None` if it is something else that is wrong, such as another argument that is missing.
+/// Why a value is refused; `None` if it is something else that is wrong, such as another argument that is
+/// missing.
 fn reason(error: &clap::Error) -> Option<String> {
     match error.kind() {
         ErrorKind::ValueValidation => Some(error.source().map_or_else(|| told(error), ToString::to_string)),

@@ -4,9 +4,9 @@ use crate::core::reported::Refusal;
 use evenkeel_api::names::pods::UNSUPPORTED;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, Volume};
 
-/// Refuses what no provider can do (reason `UnsupportedPodSpec`, the message names field and feature): `hostNetwork`, `hostPID`,
-/// `hostIPC`, `hostPort`, `hostPath` and other volumes of a machine, block devices, static (mirror) pods, another operating system.
-/// What `allowed` names passes.
+/// Refuses what no provider can do (reason `UnsupportedPodSpec`, the message names field and feature):
+/// `hostNetwork`, `hostPID`, `hostIPC`, `hostPort`, `hostPath` and other volumes of a machine, block devices,
+/// static (mirror) pods, another operating system. What `allowed` names passes.
 pub fn admit(pod: &Pod, allowed: &[Feature]) -> Result<(), Refusal> {
     let mut problems = Vec::new();
     let annotations = pod.metadata.annotations.as_ref();
@@ -97,8 +97,8 @@ fn containers(spec: &PodSpec) -> impl Iterator<Item = (String, &Container)> {
     init.chain(regular.map(|(index, container)| (format!("spec.containers[{index}]"), container)))
 }
 
-/// The field of a volume's source, if the source is any but those that are made of text: ConfigMaps, Secrets, the pod's own
-/// fields, tokens, and empty directories.
+/// The field of a volume's source, if the source is any but those that are made of text: ConfigMaps, Secrets,
+/// the pod's own fields, tokens, and empty directories.
 fn machine_source(volume: &Volume) -> Option<&'static str> {
     let sources = [
         ("awsElasticBlockStore", volume.aws_elastic_block_store.is_some()),

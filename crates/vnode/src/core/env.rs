@@ -1,8 +1,9 @@
 //! A container's environment and command line, by the kubelet's rules.
 //!
-//! Order: `envFrom`, then `env`, over the environment variables of Services (`enableServiceLinks`; those of `kubernetes` always).
-//! `$(NAME)` expands to what was defined before; `$$` is `$`. Events carry virtual-kubelet's reasons
-//! (`MandatoryConfigMapNotFound`, `OptionalSecretKeyNotFound`, `InvalidEnvironmentVariableNames`, …).
+//! Order: `envFrom`, then `env`, over the environment variables of Services (`enableServiceLinks`; those of
+//! `kubernetes` always). `$(NAME)` expands to what was defined before; `$$` is `$`. Events carry
+//! virtual-kubelet's reasons (`MandatoryConfigMapNotFound`, `OptionalSecretKeyNotFound`,
+//! `InvalidEnvironmentVariableNames`, …).
 
 pub(crate) mod field;
 mod resolve;
@@ -78,7 +79,8 @@ pub struct Location {
     pub allocatable: Arc<BTreeMap<String, String>>,
 }
 
-/// A container ready to start, or the message of its `CreateContainerConfigError`; and what is to be recorded.
+/// A container ready to start, or the message of its `CreateContainerConfigError`; and what is to be
+/// recorded.
 pub struct Resolved {
     /// `env` literal, `envFrom` empty, `command` and `args` expanded.
     pub container: Result<Container, String>,
@@ -97,7 +99,8 @@ impl fmt::Debug for Resolved {
     }
 }
 
-/// What a container's environment refers to. A name that no object can have is left out: nothing is asked for it.
+/// What a container's environment refers to. A name that no object can have is left out: nothing is asked for
+/// it.
 pub fn references(container: &Container) -> BTreeSet<Reference> {
     let mut references = BTreeSet::from([Reference::Services]);
     let mut refer = |config_map: Option<&String>, secret: Option<&String>| {

@@ -1,4 +1,5 @@
-//! The pure rules: objects, answers and times go in; actions come out. No clock, no socket, no tokio, no client.
+//! The pure rules: objects, answers and times go in; actions come out. No clock, no socket, no tokio, no
+//! client.
 
 pub mod admit;
 pub mod env;

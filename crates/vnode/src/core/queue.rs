@@ -1,7 +1,7 @@
 //! A work queue with back-off, a rate limit and re-dirtying, of keys.
 //!
-//! A key that is added while it waits is there once; one that is added while it is worked on comes again afterwards.
-//! Behaviour: virtual-kubelet's queue, whose list of tests this module's tests repeat.
+//! A key that is added while it waits is there once; one that is added while it is worked on comes again
+//! afterwards. Behaviour: virtual-kubelet's queue, whose list of tests this module's tests repeat.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
@@ -46,15 +46,16 @@ struct Item {
 enum State {
     /// In `waiting`, at this place.
     Waits { at: Duration, place: u64 },
-    /// Handed out. `again`: added meanwhile, for that time. `forgotten`: nothing follows, whatever comes of it.
+    /// Handed out. `again`: added meanwhile, for that time. `forgotten`: nothing follows, whatever comes of
+    /// it.
     Worked {
         again: Option<Duration>,
         forgotten: bool,
     },
 }
 
-/// A bucket of tokens, written as the time at which it would be full: exact, so that the time which [`Queue::due`]
-/// names is never an instant too early.
+/// A bucket of tokens, written as the time at which it would be full: exact, so that the time which
+/// [`Queue::due`] names is never an instant too early.
 #[derive(Debug)]
 struct Limit {
     /// Time in which one token comes.
@@ -108,7 +109,8 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
         self.wait(key, at, failures);
     }
 
-    /// The next key whose time has come; it counts as being worked on until [`Queue::done`] or [`Queue::failed`].
+    /// The next key whose time has come; it counts as being worked on until [`Queue::done`] or
+    /// [`Queue::failed`].
     pub fn take(&mut self, now: Duration) -> Option<K> {
         if self.due()? > now {
             return None;
@@ -144,8 +146,8 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
         }
     }
 
-    /// Worked on without: comes again after its back-off, or `delay`. Returns whether it was given up; one that was
-    /// added meanwhile comes again all the same, as a new one.
+    /// Worked on without: comes again after its back-off, or `delay`. Returns whether it was given up; one
+    /// that was added meanwhile comes again all the same, as a new one.
     pub fn failed(&mut self, key: &K, delay: Option<Duration>, now: Duration) -> bool {
         let Some((again, forgotten, failures)) = self.returned(key) else {
             return false;
@@ -205,7 +207,8 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
         self.items.insert(key, Item { failures, state });
     }
 
-    /// Takes out a key that was being worked on: when it is to come again, whether it was forgotten, its failures.
+    /// Takes out a key that was being worked on: when it is to come again, whether it was forgotten, its
+    /// failures.
     fn returned(&mut self, key: &K) -> Option<(Option<Duration>, bool, u32)> {
         let item = self.items.get(key)?;
         let State::Worked { again, forgotten } = item.state else {

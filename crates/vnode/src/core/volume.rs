@@ -1,4 +1,5 @@
-//! Virtual volumes: contents of ConfigMaps, Secrets, the downward API and projected sources as files in memory.
+//! Virtual volumes: contents of ConfigMaps, Secrets, the downward API and projected sources as files in
+//! memory.
 
 mod path;
 
@@ -67,8 +68,8 @@ pub struct TokenSource {
 
 /// Permissions of files where nothing is said.
 const MODE: i32 = 0o644;
-/// Most bytes of a ConfigMap or Secret, and of the downward API's files of one volume: what the API server takes for
-/// an object, and more than a pod's metadata can hold.
+/// Most bytes of a ConfigMap or Secret, and of the downward API's files of one volume: what the API server
+/// takes for an object, and more than a pod's metadata can hold.
 const MOST_BYTES: usize = 1 << 20;
 /// Seconds of a token's life where nothing is said.
 const TOKEN_SECONDS: i64 = 3600;
@@ -103,7 +104,8 @@ pub fn references(pod: &Pod) -> BTreeSet<Reference> {
     references
 }
 
-/// Makes the volumes of what was found; an error is the message of `FailedMount`, about the first volume that failed.
+/// Makes the volumes of what was found; an error is the message of `FailedMount`, about the first volume that
+/// failed.
 pub fn resolve(pod: &Pod, found: &Found, location: &Location) -> Result<Volumes, String> {
     let mut volumes = BTreeMap::new();
     for source in sources(pod) {
@@ -238,7 +240,8 @@ fn files(
     Ok(files)
 }
 
-/// `room` is how many bytes there may still be: a page of manifest can show the same annotations a thousand times.
+/// `room` is how many bytes there may still be: a page of manifest can show the same annotations a thousand
+/// times.
 fn of_downward(
     pod: &Pod,
     items: Option<&[DownwardAPIVolumeFile]>,

@@ -87,8 +87,8 @@ fn is_warning(reason: &str) -> bool {
     reason.starts_with("Failed") || reason.ends_with("Failed")
 }
 
-/// A reason as a word that lasts. Reasons are words of programs, so that there are few; what is beyond a hundred of them
-/// is text that somebody made up, and is told as one.
+/// A reason as a word that lasts. Reasons are words of programs, so that there are few; what is beyond a
+/// hundred of them is text that somebody made up, and is told as one.
 fn reason(text: &str) -> &'static str {
     static KNOWN: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     // An insertion is complete before anything could panic.

@@ -12,7 +12,8 @@ use k8s_openapi::api::core::v1::Pod;
 use std::sync::{Arc, OnceLock, Weak};
 use tokio::sync::oneshot;
 
-/// The fleet, as its provider sees it. The provider is told of it before there are actors, and may keep it beyond them.
+/// The fleet, as its provider sees it. The provider is told of it before there are actors, and may keep it
+/// beyond them.
 #[derive(Default)]
 pub(crate) struct FleetHost {
     common: OnceLock<Weak<Common>>,

@@ -1,7 +1,7 @@
 //! Messages on their way to an actor.
 //!
-//! Ten thousand mailboxes are empty most of the time: these take no memory then. A channel of tokio's keeps blocks of 32
-//! messages, a kibibyte each, of which several stay after a rush.
+//! Ten thousand mailboxes are empty most of the time: these take no memory then. A channel of tokio's keeps
+//! blocks of 32 messages, a kibibyte each, of which several stay after a rush.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};

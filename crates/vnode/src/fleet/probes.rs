@@ -133,7 +133,8 @@ fn has_probes(pod: &Pod) -> bool {
     })
 }
 
-/// Makes attempts: the provider's way where it has one, else a kubelet's; commands run in the provider's container.
+/// Makes attempts: the provider's way where it has one, else a kubelet's; commands run in the provider's
+/// container.
 struct Asks {
     provider: Arc<dyn Provider>,
     directory: Arc<Directory>,

@@ -28,8 +28,8 @@ pub(crate) enum Order {
     Remove(Arc<str>, bool),
 }
 
-/// Between two tries to delete the objects of a node that is removed, and before a node whose actor had a defect is
-/// served again: doubled each time, up to [`AGAIN_MOST`].
+/// Between two tries to delete the objects of a node that is removed, and before a node whose actor had a
+/// defect is served again: doubled each time, up to [`AGAIN_MOST`].
 const AGAIN: Duration = Duration::from_secs(1);
 const AGAIN_MOST: Duration = Duration::from_secs(60);
 /// One try to delete.
@@ -44,8 +44,9 @@ pub(crate) struct Supervisor {
     pub(crate) came: Arc<Notify>,
     listeners: Option<Arc<dyn NodeListeners>>,
     wanted: BTreeSet<Arc<str>>,
-    /// Nodes whose objects are to be deleted, by whoever owns their slot; where it is under way here, what ends it. They
-    /// are forgotten once a try has succeeded here: another replica's success is found out by the next owner.
+    /// Nodes whose objects are to be deleted, by whoever owns their slot; where it is under way here, what
+    /// ends it. They are forgotten once a try has succeeded here: another replica's success is found out by
+    /// the next owner.
     doomed: HashMap<Arc<str>, Option<CancellationToken>>,
     deleted: mpsc::UnboundedSender<Deleted>,
     deletions: mpsc::UnboundedReceiver<Deleted>,
@@ -202,8 +203,8 @@ impl Supervisor {
             .collect()
     }
 
-    /// Deletes a doomed node's objects if its slot is ours, until that succeeds or somebody ends it. A node of this name
-    /// that comes again is registered after that.
+    /// Deletes a doomed node's objects if its slot is ours, until that succeeds or somebody ends it. A node
+    /// of this name that comes again is registered after that.
     fn delete(&mut self, node: &Arc<str>) {
         let Some(node_writer) = self.slots.get(&self.ownership.slot(node)).cloned() else {
             // Who owns the slot deletes, and so do we once we own it.
@@ -351,8 +352,8 @@ impl Stage {
     }
 }
 
-/// Where a node's kubelet API listens. A node without one is served all the same: its pods need it less than they need
-/// to run.
+/// Where a node's kubelet API listens. A node without one is served all the same: its pods need it less than
+/// they need to run.
 fn open(listeners: &dyn NodeListeners, node: &str, term: &Term) -> Option<SocketAddr> {
     match listeners.open(node, term) {
         Ok(address) => Some(address),
@@ -363,7 +364,8 @@ fn open(listeners: &dyn NodeListeners, node: &str, term: &Term) -> Option<Socket
     }
 }
 
-/// Returns whether the objects are gone; they may not be when `stop` came first. A try that is under way is waited for.
+/// Returns whether the objects are gone; they may not be when `stop` came first. A try that is under way is
+/// waited for.
 async fn delete_node(node_writer: &NodeWriter, node: &str, stop: &CancellationToken) -> bool {
     let mut pause = AGAIN;
     while !stop.is_cancelled() {

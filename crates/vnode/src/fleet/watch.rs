@@ -1,10 +1,11 @@
 //! The watches of a fleet: one of pods, one of its Nodes.
 //!
-//! Pods of nodes that are not served here are dropped as they come. When a slot is gained, the pods of its nodes must
-//! become known. The watch cannot tell of what has not changed since, so that they are listed: for each node alone, by the field
-//! selector `spec.nodeName`, which API servers have an index for (ten thousand small answers, together as large as the
-//! pods that are wanted, and served from memory: "not older than what the watch has shown" is as new as it must be).
-//! Only where most nodes are new, as at the start, one list of everything is cheaper; then the watch begins anew, with its list.
+//! Pods of nodes that are not served here are dropped as they come. When a slot is gained, the pods of its
+//! nodes must become known. The watch cannot tell of what has not changed since, so that they are listed: for
+//! each node alone, by the field selector `spec.nodeName`, which API servers have an index for (ten thousand
+//! small answers, together as large as the pods that are wanted, and served from memory: "not older than what
+//! the watch has shown" is as new as it must be). Only where most nodes are new, as at the start, one list of
+//! everything is cheaper; then the watch begins anew, with its list.
 
 use super::common::Common;
 use super::directory::{Directory, Handle};

@@ -1,7 +1,7 @@
 //! Carries out what a node's machine asks for.
 //!
-//! A request takes at most ten seconds. Registrations, which come by the thousand when a process starts or an outage ends, take
-//! turns; the wait for a turn does not count.
+//! A request takes at most ten seconds. Registrations, which come by the thousand when a process starts or an
+//! outage ends, take turns; the wait for a turn does not count.
 
 mod requests;
 
@@ -72,8 +72,9 @@ impl NodeWriter {
         &self.shared.client
     }
 
-    /// Does it and returns how it went; `None` for actions without an answer, which are the caller's to do. Never takes
-    /// longer than 10 s once a registration's turn has come. A request that the gate refuses has failed like any other.
+    /// Does it and returns how it went; `None` for actions without an answer, which are the caller's to do.
+    /// Never takes longer than 10 s once a registration's turn has come. A request that the gate refuses has
+    /// failed like any other.
     pub async fn perform(&self, node: &str, action: Action) -> Option<Input> {
         Some(match action {
             Action::Ping => {

@@ -79,7 +79,8 @@ pub(super) async fn lease(leases: &Api<Lease>, name: &str, request: Request) -> 
     }
 }
 
-/// A deletion of what is not there has succeeded, and one of what another has made anew since is not ours to make.
+/// A deletion of what is not there has succeeded, and one of what another has made anew since is not ours to
+/// make.
 pub(super) fn gone<T>(result: kube::Result<T>) -> kube::Result<()> {
     match result {
         Err(kube::Error::Api(status)) if status.code == 409 || is_absent(&status) => Ok(()),
@@ -87,8 +88,8 @@ pub(super) fn gone<T>(result: kube::Result<T>) -> kube::Result<()> {
     }
 }
 
-/// Whether the API server says that there is no such object. A proxy between, or a server that does not know the kind
-/// yet, says 404 as well, and means something else.
+/// Whether the API server says that there is no such object. A proxy between, or a server that does not know
+/// the kind yet, says 404 as well, and means something else.
 pub(crate) fn is_absent(status: &kube::core::Status) -> bool {
     status.code == 404 && status.reason == "NotFound"
 }
@@ -100,7 +101,8 @@ fn strategic() -> PatchParams {
     }
 }
 
-/// What an error means. A closed gate is expected where another replica takes over, and is not complained about.
+/// What an error means. A closed gate is expected where another replica takes over, and is not complained
+/// about.
 fn refused(name: &str, what: &str, error: &kube::Error) -> Refused {
     match error {
         kube::Error::Api(status) if is_absent(status) => Refused::NotFound,

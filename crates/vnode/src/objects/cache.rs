@@ -167,8 +167,8 @@ impl<T> Cache<T> {
 }
 
 impl<T> Slots<T> {
-    /// Drops what has expired; and of the rest the oldest if there is too much, down to three quarters, so that it is
-    /// not done for every answer.
+    /// Drops what has expired; and of the rest the oldest if there is too much, down to three quarters, so
+    /// that it is not done for every answer.
     fn sweep(&mut self, now: Instant, most: usize) {
         let mut ages = Vec::new();
         let mut held = 0;
@@ -226,7 +226,8 @@ impl<T> Entry<T> {
         if self.answer.is_err() || self.began >= asked || asked - self.began < need.before {
             return true;
         }
-        // Creation times are cut to seconds: what was read within the pod's first second may be older than the pod.
+        // Creation times are cut to seconds: what was read within the pod's first second may be older than
+        // the pod.
         need.created
             .is_none_or(|created| self.began_at.duration_since(created) >= SignedDuration::from_secs(1))
     }

@@ -42,7 +42,8 @@ pub(super) enum ReadError {
     /// There is no way to it.
     #[error("the API server cannot be reached: {0}; it is asked again")]
     Unreachable(String),
-    /// What came is not what was asked for. What exactly is not said: a decoder quotes what it did not expect.
+    /// What came is not what was asked for. What exactly is not said: a decoder quotes what it did not
+    /// expect.
     #[error(
         "the API server's answer cannot be read (see that it, or what stands before it, speaks the Kubernetes API)"
     )]

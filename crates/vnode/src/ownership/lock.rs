@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 
-/// The lock of one slot. What is held is renewed in any case; what is free is taken when it is due to this replica. A
-/// candidate that would take it otherwise is made to wait for a moment, in which the shares are looked at anew, and is then told
-/// that somebody else was first.
+/// The lock of one slot. What is held is renewed in any case; what is free is taken when it is due to this
+/// replica. A candidate that would take it otherwise is made to wait for a moment, in which the shares are
+/// looked at anew, and is then told that somebody else was first.
 #[derive(Clone)]
 pub(super) struct Due {
     pub(super) inner: LeaseLock,

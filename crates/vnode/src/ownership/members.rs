@@ -33,7 +33,8 @@ pub(super) struct Patience {
 }
 
 impl Members {
-    /// Takes note of all Leases there are, and says what that means for `slots` slots, whose Leases are named by `slot_name`.
+    /// Takes note of all Leases there are, and says what that means for `slots` slots, whose Leases are named
+    /// by `slot_name`.
     pub(super) fn observe(
         &mut self,
         leases: &[SeenLease],

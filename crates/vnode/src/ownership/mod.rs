@@ -1,27 +1,28 @@
 //! Which replica serves which node.
 //!
-//! Nodes fall into slots by a hash of their names; each slot has a Lease of its own and is led by one replica, by the
-//! election library. A replica that has lost a slot stops its nodes before anybody else may take them, and its gate
-//! refuses the writes that are still under way. Slots are few (16), so that ten thousand nodes cost eight requests per second, not
-//! five thousand.
+//! Nodes fall into slots by a hash of their names; each slot has a Lease of its own and is led by one
+//! replica, by the election library. A replica that has lost a slot stops its nodes before anybody else may
+//! take them, and its gate refuses the writes that are still under way. Slots are few (16), so that ten
+//! thousand nodes cost eight requests per second, not five thousand.
 //!
 //! # Shares
 //!
-//! The Leases alone decide who serves what; shares are a courtesy among replicas. Each announces itself by a Lease
-//! `NAME-IDENTITY`, and reads all of them every retry period. With `R` replicas alive, each is due `slots / R`, rounded either way; one
-//! that holds more gives slots back one after the other, and one that holds enough leaves free slots to those who do not. All
-//! replicas compute the same division from the same Leases; where their views differ for a moment, a slot is free for a moment,
-//! or somebody's share too large. A slot that stays free although it is due to somebody is anybody's.
+//! The Leases alone decide who serves what; shares are a courtesy among replicas. Each announces itself by a
+//! Lease `NAME-IDENTITY`, and reads all of them every retry period. With `R` replicas alive, each is due
+//! `slots / R`, rounded either way; one that holds more gives slots back one after the other, and one that
+//! holds enough leaves free slots to those who do not. All replicas compute the same division from the same
+//! Leases; where their views differ for a moment, a slot is free for a moment, or somebody's share too large.
+//! A slot that stays free although it is due to somebody is anybody's.
 //!
-//! A replica that is shut down ends its announcement first and gives each slot back when its work has ended: the others take
-//! it within a fraction of a second. One that dies is missed after a lease duration.
+//! A replica that is shut down ends its announcement first and gives each slot back when its work has ended:
+//! the others take it within a fraction of a second. One that dies is missed after a lease duration.
 //!
 //! # The hash
 //!
-//! FNV-1a with 64 bits (offset basis `0xcbf29ce484222325`, prime `0x100000001b3`) of the name's bytes, modulo the number of slots. It
-//! is the same in all versions: replicas of two versions must not disagree. The number of slots may be changed only while no replica
-//! runs: each announces its own, and one that sees another with another number gives all its slots back and takes none,
-//! until that one is gone.
+//! FNV-1a with 64 bits (offset basis `0xcbf29ce484222325`, prime `0x100000001b3`) of the name's bytes, modulo
+//! the number of slots. It is the same in all versions: replicas of two versions must not disagree. The
+//! number of slots may be changed only while no replica runs: each announces its own, and one that sees
+//! another with another number gives all its slots back and takes none, until that one is gone.
 
 mod lock;
 mod members;
@@ -56,8 +57,8 @@ pub enum Sharing {
         namespace: String,
         /// Prefix of their names, common to all replicas.
         name: String,
-        /// Timing and this replica's identity. It campaigns again after each loss and releases on a clean stop, whatever is
-        /// said here of that.
+        /// Timing and this replica's identity. It campaigns again after each loss and releases on a clean
+        /// stop, whatever is said here of that.
         election: Config,
         /// Where the terms of this identity are noted, so that its next process has its slots at once.
         terms: Option<TermFile>,
@@ -65,8 +66,8 @@ pub enum Sharing {
 }
 
 impl Sharing {
-    /// Sixteen slots with the timing by which a dead replica's are taken over within 15 s: lease duration 10 s, renew
-    /// deadline 7 s, retry period 2 s.
+    /// Sixteen slots with the timing by which a dead replica's are taken over within 15 s: lease duration 10
+    /// s, renew deadline 7 s, retry period 2 s.
     pub fn slots(namespace: &str, name: &str, identity: &str) -> Self {
         Self::Slots {
             slots: 16,
@@ -131,8 +132,8 @@ pub struct Ownership {
 }
 
 impl Ownership {
-    /// Stands for all slots until `shutdown`, and shares them fairly with the other replicas that are alive. What cannot
-    /// work ([`Sharing::validate`]) is logged, and gains nothing.
+    /// Stands for all slots until `shutdown`, and shares them fairly with the other replicas that are alive.
+    /// What cannot work ([`Sharing::validate`]) is logged, and gains nothing.
     pub fn start(sharing: Sharing, client: Client, shutdown: CancellationToken) -> Self {
         let (told, changes) = mpsc::unbounded_channel();
         if let Err(error) = sharing.validate() {

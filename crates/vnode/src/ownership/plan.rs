@@ -11,8 +11,8 @@ pub(super) struct View {
     pub(super) holders: Vec<Option<String>>,
     /// Slots that have been free for so long that they are anybody's.
     pub(super) orphans: BTreeSet<usize>,
-    /// A replica that is alive and shares among another number of slots, and that number: it serves the same nodes by other
-    /// slots.
+    /// A replica that is alive and shares among another number of slots, and that number: it serves the same
+    /// nodes by other slots.
     pub(super) misfit: Option<(String, String)>,
 }
 
@@ -28,7 +28,8 @@ pub(super) struct Plan {
 impl View {
     pub(super) fn plan(&self, me: &str) -> Plan {
         if self.misfit.is_some() {
-            // Two that count differently would serve the same node by two slots. Neither can know that it is right.
+            // Two that count differently would serve the same node by two slots. Neither can know that it is
+            // right.
             let mine = |slot: &usize| self.holders[*slot].as_deref() == Some(me);
             return Plan {
                 wanted: BTreeSet::new(),

@@ -1,4 +1,5 @@
-//! One replica's part in the sharing: its announcement, what it reads of the others, and what it does about it.
+//! One replica's part in the sharing: its announcement, what it reads of the others, and what it does about
+//! it.
 
 use super::lock::Due;
 use super::members::{Members, Patience, SeenLease};
@@ -53,8 +54,8 @@ impl Group {
         format!("{}-{slot}", self.name)
     }
 
-    /// Of the Lease by which this replica announces itself. The identity is any text: what a name cannot hold is replaced,
-    /// and a hash keeps two apart.
+    /// Of the Lease by which this replica announces itself. The identity is any text: what a name cannot hold
+    /// is replaced, and a hash keeps two apart.
     fn member_name(&self) -> String {
         let identity = &self.election.identity;
         let readable: String = identity

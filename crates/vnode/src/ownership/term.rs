@@ -4,8 +4,8 @@ use evenkeel_election::Gate;
 use evenkeel_kubelet_api::Term;
 use tokio_util::sync::CancellationToken;
 
-/// Lasts until `stop`, and no longer than the gate of the node's slot is open, by the gate's clock. Without a gate there is no
-/// other replica.
+/// Lasts until `stop`, and no longer than the gate of the node's slot is open, by the gate's clock. Without a
+/// gate there is no other replica.
 pub fn term(stop: CancellationToken, gate: Option<Gate>) -> Term {
     let term = Term::new(stop);
     match gate {

@@ -282,7 +282,8 @@ async fn a_replica_that_is_cut_off_is_relieved_and_has_stopped_before() {
     }
 }
 
-/// A record of its own name that a process did not write is that of a predecessor, and is taken as any other's.
+/// A record of its own name that a process did not write is that of a predecessor, and is taken as any
+/// other's.
 #[tokio::test]
 async fn what_a_predecessor_of_its_name_held_is_taken_only_when_it_is_due() {
     let server = api_server();

@@ -23,7 +23,8 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long tasks of a node that is stopped may take to end. They are told to at once; what is left then blocks its thread.
+/// How long tasks of a node that is stopped may take to end. They are told to at once; what is left then
+/// blocks its thread.
 const ENDING: Duration = Duration::from_secs(2);
 
 /// Serves one node: drives its machine and its pods'.
@@ -43,7 +44,8 @@ pub(crate) struct Actor {
     /// Before the first complete list.
     gathered: Option<Gathered>,
     pub(super) pods: HashMap<Arc<str>, Box<Entry>>,
-    /// Pods that are over, but whose object the watch may show yet, with the latest list when they were forgotten.
+    /// Pods that are over, but whose object the watch may show yet, with the latest list when they were
+    /// forgotten.
     over: HashMap<Arc<str>, u32>,
     pub(super) strays: Strays,
     /// Of the latest machine.
@@ -108,8 +110,8 @@ impl Actor {
         }
     }
 
-    /// Serves until it is stopped. Pods and the node stay as they are; the provider is told that another may serve them.
-    /// Returns whether it was stopped, and not ended by a defect.
+    /// Serves until it is stopped. Pods and the node stay as they are; the provider is told that another may
+    /// serve them. Returns whether it was stopped, and not ended by a defect.
     pub(crate) async fn run(mut self: Box<Self>) -> bool {
         self.common.metrics.nodes(1);
         let begin = core_node::Input::Begin(self.address);
@@ -123,7 +125,8 @@ impl Actor {
         well
     }
 
-    /// Does it, and returns whether it came to its end. After a panic nobody knows what the actor's state is worth.
+    /// Does it, and returns whether it came to its end. After a panic nobody knows what the actor's state is
+    /// worth.
     fn guarded(&mut self, work: impl FnOnce(&mut Self)) -> bool {
         let done = std::panic::catch_unwind(AssertUnwindSafe(|| work(self)));
         if let Err(panic) = &done {
@@ -209,7 +212,8 @@ impl Actor {
             if !is_after(epoch, since) {
                 return;
             }
-            // A list that began after the pod was forgotten holds it: whoever said that it was gone was wrong.
+            // A list that began after the pod was forgotten holds it: whoever said that it was gone was
+            // wrong.
             tracing::warn!(%uid, node = %self.handle.name, "a pod that was over is still there, it is looked at anew");
             self.over.remove(&uid);
             self.meet(&uid, seen, epoch, true);
@@ -300,8 +304,8 @@ impl Actor {
         }
     }
 
-    /// A list of this node alone: at least as new as what the watch had said when it was asked for. What the watch has
-    /// said since is newer.
+    /// A list of this node alone: at least as new as what the watch had said when it was asked for. What the
+    /// watch has said since is newer.
     fn own_list(&mut self, list: OwnList) {
         let epoch = list.epoch;
         if epoch != self.common.directory.epoch() {
@@ -471,7 +475,8 @@ impl Actor {
         }
     }
 
-    /// Makes the calls whose turn it is. Where the pod `ends`, those that it has no use for any more are ended.
+    /// Makes the calls whose turn it is. Where the pod `ends`, those that it has no use for any more are
+    /// ended.
     fn pump(&mut self, uid: &Arc<str>, ends: bool) {
         let interrupt = |entry: &Entry| {
             if let Some(interrupt) = entry.calls.interrupt().filter(|_| ends || entry.gone) {

@@ -23,7 +23,8 @@ pub(crate) const NONSENSE: &str = "ProviderNonsense";
 /// Reason of a fault made of a gate that is closed.
 pub(crate) const FENCED: &str = "NodeNotOurs";
 
-/// Tasks on behalf of one node. Nothing of them is left when it is stopped. Cheap to clone: each task has one.
+/// Tasks on behalf of one node. Nothing of them is left when it is stopped. Cheap to clone: each task has
+/// one.
 #[derive(Clone)]
 pub(crate) struct Calls {
     shared: Arc<Shared>,
@@ -41,7 +42,8 @@ impl Calls {
         }
     }
 
-    /// Does something in a task of its own until the node is stopped. A panic ends the task alone, with a log line.
+    /// Does something in a task of its own until the node is stopped. A panic ends the task alone, with a log
+    /// line.
     pub(crate) fn spawn(&self, what: &'static str, work: impl Future<Output = ()> + Send + 'static) {
         let stop = self.shared.term.stop().clone();
         // Unboxed, it would take its room in each of the futures around it.
@@ -54,9 +56,10 @@ impl Calls {
         });
     }
 
-    /// Asks the provider. The call runs in a task of its own, so that one that blocks its thread is late like any other;
-    /// it is told to end when it is late, when its node is stopped, and when nobody waits for it any more. While the
-    /// slot's gate is closed it is not made at all, and one that is under way takes no further step.
+    /// Asks the provider. The call runs in a task of its own, so that one that blocks its thread is late like
+    /// any other; it is told to end when it is late, when its node is stopped, and when nobody waits for it
+    /// any more. While the slot's gate is closed it is not made at all, and one that is under way takes no
+    /// further step.
     pub(crate) async fn run<T, F>(
         &self,
         call: &'static str,
@@ -104,8 +107,8 @@ impl Calls {
         answer
     }
 
-    /// Waits until nothing is left, streams and probes of the node included, for `most` at the longest; returns whether
-    /// nothing is. To be called once all is stopped.
+    /// Waits until nothing is left, streams and probes of the node included, for `most` at the longest;
+    /// returns whether nothing is. To be called once all is stopped.
     pub(crate) async fn ended(&self, most: Duration) -> bool {
         self.shared.term.ended(most).await
     }

@@ -1,5 +1,5 @@
-//! Answers of a provider that cannot be. They are faults: what is built on them would be wrong for as long as the pod lives.
-//! Times in the future alone are corrected: clocks differ, and what happened did happen.
+//! Answers of a provider that cannot be. They are faults: what is built on them would be wrong for as long as
+//! the pod lives. Times in the future alone are corrected: clocks differ, and what happened did happen.
 
 use super::call::NONSENSE;
 use crate::provider::{
@@ -80,8 +80,8 @@ fn is_nobodys(address: IpAddr) -> bool {
     address.is_unspecified() || address.is_multicast()
 }
 
-/// The answer to `start` of a container. `scheme`: of the provider's IDs; `taken`: the IDs that the pod's containers have so
-/// far, by name.
+/// The answer to `start` of a container. `scheme`: of the provider's IDs; `taken`: the IDs that the pod's
+/// containers have so far, by name.
 pub(crate) fn started(
     started: &mut Started,
     container: &str,

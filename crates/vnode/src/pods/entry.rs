@@ -65,8 +65,8 @@ impl Call {
         }
     }
 
-    /// A pod that ends has no use for it, and it must not hold up the end. A sandbox that is being created is waited for:
-    /// what there is of it is deleted after that.
+    /// A pod that ends has no use for it, and it must not hold up the end. A sandbox that is being created is
+    /// waited for: what there is of it is deleted after that.
     fn is_vain_at_the_end(&self) -> bool {
         matches!(self, Self::Update | Self::Start { .. })
     }
@@ -76,8 +76,8 @@ impl Call {
     }
 }
 
-/// A pod's calls, one at a time. Only stops run alongside each other: grace periods of several containers do not add up,
-/// and a stop in a hurry overtakes one that waits.
+/// A pod's calls, one at a time. Only stops run alongside each other: grace periods of several containers do
+/// not add up, and a stop in a hurry overtakes one that waits.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     waiting: VecDeque<Call>,

@@ -6,9 +6,9 @@ use tokio::sync::Semaphore;
 
 /// A bound on calls that begin, over a whole fleet.
 ///
-/// A hundred thousand pods must not ask their provider all at once, and neither may calls that hang hold up the others:
-/// one that takes longer than [`Limit::HELD`] gives its permit back and goes on without. So at least `size` calls
-/// begin each second whatever the others do.
+/// A hundred thousand pods must not ask their provider all at once, and neither may calls that hang hold up
+/// the others: one that takes longer than [`Limit::HELD`] gives its permit back and goes on without. So at
+/// least `size` calls begin each second whatever the others do.
 #[derive(Debug)]
 pub(crate) struct Limit {
     permits: Semaphore,

@@ -1,7 +1,8 @@
 //! The pods of one node.
 //!
-//! Each node has an actor: a task with a mailbox, which drives the node's machine and its pods'. It never waits for
-//! anything but its mailbox: what machines ask for is done in tasks of their own, whose ends come back as messages.
+//! Each node has an actor: a task with a mailbox, which drives the node's machine and its pods'. It never
+//! waits for anything but its mailbox: what machines ask for is done in tasks of their own, whose ends come
+//! back as messages.
 
 mod actor;
 mod call;

@@ -1,7 +1,7 @@
 //! Pods and statuses at rest: JSON, deflated with a dictionary of what all pods have in common.
 //!
-//! A typed [`Pod`] of one container takes about 10 KiB of memory; its JSON 3 to 4 KiB; deflated with the dictionary
-//! below 1 KiB. Packing costs about as much processor time as encoding does.
+//! A typed [`Pod`] of one container takes about 10 KiB of memory; its JSON 3 to 4 KiB; deflated with the
+//! dictionary below 1 KiB. Packing costs about as much processor time as encoding does.
 
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress};
 use serde::Serialize;
@@ -27,7 +27,8 @@ pub(crate) struct Damaged {
     reason: String,
 }
 
-/// Texts that most pods hold. What is likeliest stands at the end: deflate reaches back more cheaply over short ways.
+/// Texts that most pods hold. What is likeliest stands at the end: deflate reaches back more cheaply over
+/// short ways.
 const DICTIONARY: &[u8] = include_bytes!("dictionary.json");
 
 thread_local! {

@@ -1,7 +1,7 @@
 //! Reports of the provider; and what is done about those that cannot be.
 //!
-//! A report is made once. One that is not believed may be the only word of a container's end, so that the provider is
-//! asked what is true.
+//! A report is made once. One that is not believed may be the only word of a container's end, so that the
+//! provider is asked what is true.
 
 use super::actor::Actor;
 use super::check;

@@ -1,8 +1,8 @@
 //! Pods that the provider has and the API server does not know.
 //!
-//! They are left over when an object was deleted by force while nobody served its node. Deleting one that is not left
-//! over would end a workload: it takes two looks, half a minute apart, at a complete list that a live watch keeps up to
-//! date, and a direct question to the API server.
+//! They are left over when an object was deleted by force while nobody served its node. Deleting one that is
+//! not left over would end a workload: it takes two looks, half a minute apart, at a complete list that a
+//! live watch keeps up to date, and a direct question to the API server.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,8 +31,8 @@ pub(super) struct Found {
 }
 
 impl Strays {
-    /// Pods that were found unknown at a time; `apart`: how long the first sighting must be ago. The answer holds
-    /// indices of `unknown`.
+    /// Pods that were found unknown at a time; `apart`: how long the first sighting must be ago. The answer
+    /// holds indices of `unknown`.
     pub(super) fn inspect(&mut self, unknown: &[Arc<str>], now: Duration, apart: Duration) -> Found {
         self.first.retain(|uid, seen| seen.taken || unknown.contains(uid));
         let mut found = Found::default();

@@ -1,8 +1,9 @@
 //! Writes of pods' statuses, and their removal: a pool of writers for a whole fleet.
 //!
-//! Of a pod the latest status is written, never an earlier one after it, and never to another pod of its name: the
-//! patch holds the UID, and the API server refuses one that does not match. A pod that cannot be written waits with
-//! back-off and holds nobody up. What waits is packed: when many pods start at once, it is a hundred thousand statuses.
+//! Of a pod the latest status is written, never an earlier one after it, and never to another pod of its
+//! name: the patch holds the UID, and the API server refuses one that does not match. A pod that cannot be
+//! written waits with back-off and holds nobody up. What waits is packed: when many pods start at once, it is
+//! a hundred thousand statuses.
 
 use super::Message;
 use super::packed::Packed;
@@ -31,7 +32,8 @@ use tokio_util::task::TaskTracker;
 
 /// For one request.
 const REQUEST: Duration = Duration::from_secs(10);
-/// How failures are repeated: the API server may be gone for long, and there is no point in giving a status up.
+/// How failures are repeated: the API server may be gone for long, and there is no point in giving a status
+/// up.
 const AGAIN: Policy = Policy {
     first: Duration::from_millis(500),
     most: Duration::from_secs(30),
@@ -404,8 +406,8 @@ async fn delete(client: &Client, pod: &PodId) -> kube::Result<End> {
     })
 }
 
-/// The body of the patch. What the status does not have any more is set to null, and lists that the API server would
-/// merge by key are replaced, but for the conditions: those of others stay.
+/// The body of the patch. What the status does not have any more is set to null, and lists that the API
+/// server would merge by key are replaced, but for the conditions: those of others stay.
 fn body(pod: &PodId, status: &PodStatus) -> Value {
     let mut value = serde_json::to_value(status).expect("a PodStatus has string keys alone, and so is JSON");
     if let Value::Object(fields) = &mut value {

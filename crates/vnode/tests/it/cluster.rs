@@ -42,8 +42,8 @@ impl Deref for Cluster {
 }
 
 impl Cluster {
-    /// A cluster whose nodes are ready. Numbers at the ends of the names decide about the pods' addresses: each test has its
-    /// own.
+    /// A cluster whose nodes are ready. Numbers at the ends of the names decide about the pods' addresses:
+    /// each test has its own.
     pub(super) async fn new(nodes: &[&str]) -> Self {
         Self::with(nodes, |options| {
             let pods = Arc::make_mut(&mut options.pods);

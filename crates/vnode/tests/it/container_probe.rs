@@ -1,5 +1,6 @@
-//! Kubernetes' end-to-end cases of container probes (`container_probe.go`), for regular containers and for sidecars, with
-//! periods of a second. What upstream watches for minutes is watched here for a number of probes that were really made.
+//! Kubernetes' end-to-end cases of container probes (`container_probe.go`), for regular containers and for
+//! sidecars, with periods of a second. What upstream watches for minutes is watched here for a number of
+//! probes that were really made.
 
 use super::cluster::{Cluster, simulated};
 use evenkeel_testkit::objects::{container_status, is_ready};
@@ -155,7 +156,8 @@ async fn a_container_whose_liveness_fails_is_restarted() {
                 json!({"livenessProbe": probe(http("/redirect?/healthz"), after.clone())}),
             ),
             (
-                // Upstream asks at a port where nobody listens; simulated containers listen wherever they are probed.
+                // Upstream asks at a port where nobody listens; simulated containers listen wherever they are
+                // probed.
                 "grpc",
                 vec![("serve", "5000"), ("liveness", "ok 2s, fail")],
                 json!({"livenessProbe": probe(json!({"grpc": {"port": 5000}}), after.clone())}),
@@ -378,8 +380,8 @@ async fn liveness_waits_for_startup() {
     cluster.end().await;
 }
 
-/// The file that the startup probe looks for is made after so many failures, as upstream's container does after as many
-/// seconds.
+/// The file that the startup probe looks for is made after so many failures, as upstream's container does
+/// after as many seconds.
 async fn starts_after(cluster: &Cluster, pod: &Pod, failures: u64) {
     let name = pod.metadata.name.as_deref().unwrap();
     until(&format!("{name} is not started"), async || {
@@ -417,8 +419,9 @@ async fn a_container_is_ready_at_once_after_startup() {
         let name = role.name(&format!("prompt-{number}"));
         let fields = json!({
             "startupProbe": probe(exec(&["cat", "/tmp/startup"]), json!({"failureThreshold": 120})),
-            // As the kubelet's, a prober that has just started spreads first probes over the period, which is over when
-            // the container has started. Without being asked at once, each would be ready half a period later on average.
+            // As the kubelet's, a prober that has just started spreads first probes over the period, which is
+            // over when the container has started. Without being asked at once, each would be ready half a
+            // period later on average.
             "readinessProbe": probe(exec(&["cat", "/shared/health"]), json!({"periodSeconds": 20})),
         });
         let pod = with_files(pod(role, &[], &fields), &["/shared/health"]);

@@ -1,4 +1,5 @@
-//! The nine cases of virtual-kubelet's suite, asked through the API server as it does; statistics also without credentials.
+//! The nine cases of virtual-kubelet's suite, asked through the API server as it does; statistics also
+//! without credentials.
 
 use super::cluster::Cluster;
 use evenkeel_kubelet_api::auth::Rules;

@@ -203,7 +203,8 @@ async fn a_handshake_without_status_proves_life_but_is_a_failure(
     let id = identity();
     let pin = certificate_sha256(&id.certificate_pem).unwrap();
     let address = kubelet(certified(&id), &rustls::version::TLS13, answer).await;
-    // The handshake itself may need more than the short time on a busy machine; only what follows is under test.
+    // The handshake itself may need more than the short time on a busy machine; only what follows is under
+    // test.
     let start = tokio::time::Instant::now();
     let outcome = check(address, &pin, timeout.max(Duration::from_secs(2))).await;
     assert!(

@@ -7,7 +7,8 @@ use evenkeel_kube_rules::csr::{self, CLIENT, GROUP, RESOURCE};
 use evenkeel_kube_rules::status::ApiResult;
 use serde_json::Value;
 
-/// Who approves or signs a request needs that right on its signer; nobody gets a certificate of `system:masters`.
+/// Who approves or signs a request needs that right on its signer; nobody gets a certificate of
+/// `system:masters`.
 pub(super) fn validate(
     attributes: &Attributes,
     authorizer: &Authorizer,

@@ -1,8 +1,9 @@
 //! What is changed or refused on the way in.
 //!
-//! Built-in plugins, in upstream's order: NamespaceLifecycle, ServiceAccount, TaintNodesByCondition, Priority,
-//! DefaultTolerationSeconds, StorageObjectInUseProtection, DefaultStorageClass; then MutatingAdmissionWebhook,
-//! CertificateApproval, CertificateSigning, CertificateSubjectRestriction and ValidatingAdmissionWebhook. Not built: NodeRestriction (a kubelet may write other nodes), LimitRanger,
+//! Built-in plugins, in upstream's order: NamespaceLifecycle, ServiceAccount, TaintNodesByCondition,
+//! Priority, DefaultTolerationSeconds, StorageObjectInUseProtection, DefaultStorageClass; then
+//! MutatingAdmissionWebhook, CertificateApproval, CertificateSigning, CertificateSubjectRestriction and
+//! ValidatingAdmissionWebhook. Not built: NodeRestriction (a kubelet may write other nodes), LimitRanger,
 //! ResourceQuota, admission policies.
 
 pub(crate) mod certificates;

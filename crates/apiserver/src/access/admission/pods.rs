@@ -11,7 +11,8 @@ const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 const SCHEDULING: &str = "scheduling.k8s.io";
 
-/// DefaultTolerationSeconds: how long pods stay on a node that is not ready or unreachable, unless they say so.
+/// DefaultTolerationSeconds: how long pods stay on a node that is not ready or unreachable, unless they say
+/// so.
 pub(super) struct TolerationSeconds {
     pub(super) not_ready: i64,
     pub(super) unreachable: i64,

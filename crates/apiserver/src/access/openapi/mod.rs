@@ -1,7 +1,8 @@
 //! How the objects look: OpenAPI v3 documents by group and version, and the one OpenAPI v2 document.
 //!
-//! They hold what kubectl reads: the schemas with their merge keys, and for each path its operations with kind,
-//! action and query parameters. The documents of a group and version are made when somebody asks for them, and kept.
+//! They hold what kubectl reads: the schemas with their merge keys, and for each path its operations with
+//! kind, action and query parameters. The documents of a group and version are made when somebody asks for
+//! them, and kept.
 
 mod paths;
 mod protobuf;
@@ -113,7 +114,8 @@ impl OpenApi {
         if let Some(body) = lock().get(&key) {
             return body.clone();
         }
-        // Made without the lock: two that ask at once both make it, and nobody waits for a stranger's document.
+        // Made without the lock: two that ask at once both make it, and nobody waits for a stranger's
+        // document.
         let body = make();
         let mut kept = lock();
         kept.retain(|(other, _), _| other != path);

@@ -33,8 +33,8 @@ const V2_PREFIX: &str = "#/definitions/";
 /// Schemas that every document has.
 const ALWAYS: [&str; 3] = ["DeleteOptions", "Status", "Patch"];
 
-/// Name of the schema of a kind of some resource: as upstream names built-in ones, `GROUP.VERSION.KIND` with the
-/// group's labels reversed for custom ones. `None` for kinds that are only ever query parameters.
+/// Name of the schema of a kind of some resource: as upstream names built-in ones, `GROUP.VERSION.KIND` with
+/// the group's labels reversed for custom ones. `None` for kinds that are only ever query parameters.
 pub(super) fn name(resource: &Resource, gvk: &Gvk) -> Option<String> {
     match schema::definition_name(gvk) {
         Some(name) => Some(name.to_owned()),
@@ -142,7 +142,8 @@ fn references(schema: &Value, found: &mut BTreeSet<String>) {
     }
 }
 
-/// A schema of v2 in another flavour. In v3 nothing may stand beside `$ref`, so what does moves around an `allOf`.
+/// A schema of v2 in another flavour. In v3 nothing may stand beside `$ref`, so what does moves around an
+/// `allOf`.
 fn translate(flavour: Flavour, schema: Value) -> Value {
     match schema {
         Value::Object(members) => {

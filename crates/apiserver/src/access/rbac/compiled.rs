@@ -230,8 +230,9 @@ pub(crate) fn aggregate(cluster_role: &mut Value, reader: &dyn Reader) {
     }
 }
 
-/// The rules of the roles that `role` selects, by name, without repetition; `None` for an ordinary role. Selected
-/// roles may be aggregated themselves (`admin` selects `edit` selects `view`), and may select each other.
+/// The rules of the roles that `role` selects, by name, without repetition; `None` for an ordinary role.
+/// Selected roles may be aggregated themselves (`admin` selects `edit` selects `view`), and may select each
+/// other.
 fn aggregated(role: &Value, all: &[Arc<Value>]) -> Option<Value> {
     let mut rules = Vec::new();
     let mut seen = vec![role["metadata"]["name"].clone()];

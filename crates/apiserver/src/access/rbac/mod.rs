@@ -88,8 +88,8 @@ impl Authorizer {
         }
     }
 
-    /// The rules that hold for `user` in a namespace, as SelfSubjectRulesReview reports them: those for resources,
-    /// then those for other paths.
+    /// The rules that hold for `user` in a namespace, as SelfSubjectRulesReview reports them: those for
+    /// resources, then those for other paths.
     pub(crate) fn rules(
         &self,
         user: &UserInfo,

@@ -1,5 +1,5 @@
-//! ServiceAccount tokens: issued for an account and perhaps bound to a Pod, Node or Secret; valid as long as all of
-//! these exist with the same UID (KEP-1205, KEP-4193).
+//! ServiceAccount tokens: issued for an account and perhaps bound to a Pod, Node or Secret; valid as long as
+//! all of these exist with the same UID (KEP-1205, KEP-4193).
 
 mod jwt;
 mod request;

@@ -138,7 +138,8 @@ fn exists(
     if metadata["uid"] != claim["uid"] {
         return Err(TokenError::Invalidated);
     }
-    // An object that is being deleted keeps its tokens for a minute after its deletion time, for graceful ends.
+    // An object that is being deleted keeps its tokens for a minute after its deletion time, for graceful
+    // ends.
     let deletion = metadata["deletionTimestamp"]
         .as_str()
         .and_then(|time| time.parse::<Timestamp>().ok());

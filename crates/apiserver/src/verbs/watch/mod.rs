@@ -218,7 +218,8 @@ impl Watcher {
         }
     }
 
-    /// What an event is to this watch: an object that enters the selection is added, one that leaves is deleted.
+    /// What an event is to this watch: an object that enters the selection is added, one that leaves is
+    /// deleted.
     fn event_frame(&mut self, event: &Arc<Event>, frames: &mut BytesMut) {
         let everything = self.selector.is_empty();
         let resource = &self.context.resource;

@@ -193,8 +193,8 @@ impl Cluster {
         node(&client, NODE, "default", json!([])).await;
     }
 
-    /// Waits until every component shows its sign; `what` is in the message of failure, and must differ from call to
-    /// call. How long each took.
+    /// Waits until every component shows its sign; `what` is in the message of failure, and must differ from
+    /// call to call. How long each took.
     pub(super) async fn all_work(
         &self,
         what: &'static str,
@@ -226,7 +226,8 @@ impl Sign {
         match self {
             Self::Renews(lease) => {
                 let leases: Api<Lease> = Api::namespaced(client.clone(), "evenkeel-system");
-                // The first change may have been under way; the last one needs the answer to one that was not.
+                // The first change may have been under way; the last one needs the answer to one that was
+                // not.
                 let mut versions: Vec<Option<String>> = Vec::new();
                 let start = Instant::now();
                 while versions.len() < 4 {

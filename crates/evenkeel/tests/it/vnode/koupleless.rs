@@ -293,7 +293,8 @@ async fn healing_begins_with_the_rights_of_the_manifest() {
         .await;
     let entries = map.data.unwrap_or_default();
     assert!(entries["entries"].contains(NODE), "{entries:?}");
-    // What the cluster's taint eviction does; then what is left is uninstalled, and the base restarted by somebody.
+    // What the cluster's taint eviction does; then what is left is uninstalled, and the base restarted by
+    // somebody.
     scene.delete("fat").await;
     scene.event(NODE, "", "none of our modules is left").await;
     let log = std::fs::read_to_string(&process.log).expect("it was written");

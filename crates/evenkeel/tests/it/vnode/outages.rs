@@ -1,5 +1,5 @@
-//! Outages of a virtual node's process, of its link, and of the API server: a node controller marks the node Unknown, and
-//! the node is Ready again soon after.
+//! Outages of a virtual node's process, of its link, and of the API server: a node controller marks the node
+//! Unknown, and the node is Ready again soon after.
 
 use super::world::{Vnode, World, is_ready};
 use evenkeel_testkit::Link;

@@ -1,4 +1,5 @@
-//! A process that is ended at any moment takes everything up again: no pod is deleted, no container restarted.
+//! A process that is ended at any moment takes everything up again: no pod is deleted, no container
+//! restarted.
 
 use super::world::{Vnode, World};
 use evenkeel_testkit::{SOON, eventually, until};
@@ -178,7 +179,8 @@ async fn with_a_state_directory_a_killed_process_has_its_nodes_back_at_once() {
     }
 }
 
-/// The rights in `deploy/vnode.yaml` are enough for everything that a fleet does, its certificate and its clients included.
+/// The rights in `deploy/vnode.yaml` are enough for everything that a fleet does, its certificate and its
+/// clients included.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_published_rights_are_enough() {
     let world = World::start().await;

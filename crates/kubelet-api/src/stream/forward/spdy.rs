@@ -1,4 +1,5 @@
-//! Connections over SPDY: each has a stream for data and one for errors, held together by the number of a request.
+//! Connections over SPDY: each has a stream for data and one for errors, held together by the number of a
+//! request.
 
 use super::super::Limits;
 use super::super::options::parse_port;

@@ -30,7 +30,8 @@ pub(super) async fn serve<F>(
         let mut error = channels.output(data + 1);
         let target = target.clone();
         connections.push(async move {
-            // Each channel begins with its port. Failures to write mean that the client has left, which ends all.
+            // Each channel begins with its port. Failures to write mean that the client has left, which ends
+            // all.
             let port_bytes = port.to_le_bytes();
             let _ = output.write_all(&port_bytes).await;
             let _ = error.write_all(&port_bytes).await;

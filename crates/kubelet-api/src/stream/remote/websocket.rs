@@ -44,8 +44,8 @@ pub(super) async fn serve<F>(
     let mut error = channels.output(ERROR);
     let closer = channels.closer();
     let work = async move {
-        // An empty message tells the client that the streams are there. Failures to write mean that it has left,
-        // which ends all of this.
+        // An empty message tells the client that the streams are there. Failures to write mean that it has
+        // left, which ends all of this.
         let _ = first.write(&[]).await;
         drop(first);
         let status = command.run(io, resize, &closing).await.bytes(protocol);

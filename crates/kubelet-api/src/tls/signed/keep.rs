@@ -64,8 +64,8 @@ pub(super) enum KeepError {
 const REQUEST: Duration = Duration::from_secs(30);
 
 impl KeepError {
-    /// Whether it may help to try again: the API server may be away for a while, and somebody may write at the same time. A
-    /// refusal stays one.
+    /// Whether it may help to try again: the API server may be away for a while, and somebody may write at
+    /// the same time. A refusal stays one.
     pub(super) fn is_passing(&self) -> bool {
         match self {
             Self::Read { .. } | Self::Write(_) | Self::Lost(_) => false,
@@ -88,8 +88,8 @@ fn entry(addresses: &BTreeSet<IpAddr>) -> String {
 const SUFFIX: &str = ".pem";
 
 impl Keep {
-    /// Texts that are kept, the most fitting one first: certificate and key, PEM. Of a Secret those of other addresses follow,
-    /// which serve an API server that does not verify names.
+    /// Texts that are kept, the most fitting one first: certificate and key, PEM. Of a Secret those of other
+    /// addresses follow, which serve an API server that does not verify names.
     pub(super) async fn read(
         &self,
         client: &Client,

@@ -246,8 +246,8 @@ async fn an_environment_that_multiplies_is_no_result() {
     );
 }
 
-/// A tracer keeps what it traces from being reaped, dead or not; a file server that is gone keeps it from dying. The
-/// probe must end all the same.
+/// A tracer keeps what it traces from being reaped, dead or not; a file server that is gone keeps it from
+/// dying. The probe must end all the same.
 #[tokio::test]
 async fn a_command_that_cannot_be_reaped_does_not_hold_the_probe() {
     let test = "a_command_that_cannot_be_reaped_does_not_hold_the_probe";

@@ -52,7 +52,8 @@ where
     address
 }
 
-/// A server that gives every request the same answer, in which `PORT` is its own port, and remembers the requests.
+/// A server that gives every request the same answer, in which `PORT` is its own port, and remembers the
+/// requests.
 pub(crate) async fn scripted(
     answer: impl Into<Vec<u8>>,
     after: After,

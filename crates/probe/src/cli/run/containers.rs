@@ -116,8 +116,8 @@ impl Containers {
     }
 }
 
-/// Restarts that a former run has counted: its workers know the last IDs. A container that was to be killed when that run
-/// ended is a new one now.
+/// Restarts that a former run has counted: its workers know the last IDs. A container that was to be killed
+/// when that run ended is a new one now.
 fn restarts(setup: &Setup, former: &Snapshot) -> BTreeMap<Arc<str>, u32> {
     let mut restarts = BTreeMap::new();
     for Kept {

@@ -1,9 +1,11 @@
 //! All workers of a prober: who is due, who may run, what is published, what is worth telling.
 //!
-//! The engine is driven by a shell: it is told of pods, statuses and outcomes, and asked for attempts. It reads no clock.
+//! The engine is driven by a shell: it is told of pods, statuses and outcomes, and asked for attempts. It
+//! reads no clock.
 //!
-//! After each call the shell asks [`Engine::next_attempt`] until there is none, takes [`Engine::drain`], and comes back
-//! at [`Engine::due`] or when something happens. All costs are logarithmic in the number of workers.
+//! After each call the shell asks [`Engine::next_attempt`] until there is none, takes [`Engine::drain`], and
+//! comes back at [`Engine::due`] or when something happens. All costs are logarithmic in the number of
+//! workers.
 
 mod pods;
 mod queue;
@@ -70,7 +72,8 @@ pub enum Notice {
         took: Duration,
         /// How late it had started.
         lag: Duration,
-        /// Whether it counts for nothing because the prober was starved. Strict mode; a success counts even so.
+        /// Whether it counts for nothing because the prober was starved. Strict mode; a success counts even
+        /// so.
         starved: bool,
     },
     /// An event to be recorded.
@@ -161,11 +164,13 @@ struct Slot {
     state: State,
     /// Its state is a former prober's, and has not been used yet.
     restored: bool,
-    /// What a former prober published has not been told by this one: whoever acts on it may not have been there to hear.
+    /// What a former prober published has not been told by this one: whoever acts on it may not have been
+    /// there to hear.
     untold: bool,
     /// The container that was running when the probe was added: a startup probe comes too late for it.
     too_late: Option<Arc<str>>,
-    /// The container whose first probe had been made when the initial delay was changed, and its probe without delay.
+    /// The container whose first probe had been made when the initial delay was changed, and its probe
+    /// without delay.
     undelayed: Option<Box<(Arc<str>, Probe)>>,
 }
 
@@ -221,8 +226,9 @@ impl Engine {
         }
     }
 
-    /// When to ask [`Engine::next_attempt`] again, on [`Now::mono`]; zero for at once. `None`: not before something else
-    /// happens. After [`Engine::next_attempt`] has answered `None` it is later than the time asked with.
+    /// When to ask [`Engine::next_attempt`] again, on [`Now::mono`]; zero for at once. `None`: not before
+    /// something else happens. After [`Engine::next_attempt`] has answered `None` it is later than the time
+    /// asked with.
     pub fn due(&self) -> Option<Duration> {
         if self.turn().is_some() {
             return Some(Duration::ZERO);

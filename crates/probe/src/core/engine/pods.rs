@@ -8,8 +8,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 impl Engine {
-    /// Adds a pod and starts its workers (upstream's `AddPod`: startup, readiness, liveness of regular containers, then of
-    /// sidecars; a worker that exists ends the call). A pod without probes is known too.
+    /// Adds a pod and starts its workers (upstream's `AddPod`: startup, readiness, liveness of regular
+    /// containers, then of sidecars; a worker that exists ends the call). A pod without probes is known too.
     pub fn add_pod(&mut self, pod: Arc<Pod>, now: Now) {
         let index = match self.index.get(&pod.uid) {
             Some(index) => *index,
@@ -99,8 +99,8 @@ impl Engine {
         Some(id)
     }
 
-    /// Ends liveness and startup workers of a pod's regular containers: it is going away, and nobody is to restart it.
-    /// Sidecars go on, so that they can be restarted while they serve containers that end.
+    /// Ends liveness and startup workers of a pod's regular containers: it is going away, and nobody is to
+    /// restart it. Sidecars go on, so that they can be restarted while they serve containers that end.
     pub fn stop_liveness_and_startup(&mut self, pod: &str) {
         for id in self.workers_of(pod) {
             let ends = self

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// Turns of pods, apart for exec probes and all others, because exec probes have a limit of their own and must not hold
-/// up the rest. In both, a pod has at most one turn at a time, for one worker; then it goes to the end.
+/// Turns of pods, apart for exec probes and all others, because exec probes have a limit of their own and
+/// must not hold up the rest. In both, a pod has at most one turn at a time, for one worker; then it goes to
+/// the end.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     /// Pods by the number of their turn; `[1]` is exec.

@@ -8,11 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl Engine {
-    /// Takes a changed specification of a pod: probes are added, removed and changed in place, by the rules of KEP-6318.
+    /// Takes a changed specification of a pod: probes are added, removed and changed in place, by the rules
+    /// of KEP-6318.
     ///
-    /// A changed threshold resets the run counter; a changed initial delay matters only before the first probe of a
-    /// container; a changed period counts from the end of the last attempt; a startup probe that is new takes effect at
-    /// the next start of its container. Workers that have ended are not started again. An unknown pod is added.
+    /// A changed threshold resets the run counter; a changed initial delay matters only before the first
+    /// probe of a container; a changed period counts from the end of the last attempt; a startup probe that
+    /// is new takes effect at the next start of its container. Workers that have ended are not started again.
+    /// An unknown pod is added.
     pub fn update_pod(&mut self, pod: Arc<Pod>, now: Now) {
         let Some(index) = self.index.get(&pod.uid).copied() else {
             return self.add_pod(pod, now);

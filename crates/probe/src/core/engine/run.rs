@@ -188,7 +188,8 @@ impl Engine {
         }
     }
 
-    /// Lets a worker wait for the next point of its grid, or for the tick that was asked for while it was busy.
+    /// Lets a worker wait for the next point of its grid, or for the tick that was asked for while it was
+    /// busy.
     fn rest(&mut self, id: u32, now: Now) {
         let Some(slot) = self.workers.get_mut(id) else {
             return;
@@ -243,8 +244,9 @@ impl Engine {
         })
     }
 
-    /// Takes the end of an attempt. `starved`: the prober did not get to run in time meanwhile; in strict mode only a
-    /// success counts then. A ticket that is unknown, or settled, or whose worker has ended is no error.
+    /// Takes the end of an attempt. `starved`: the prober did not get to run in time meanwhile; in strict
+    /// mode only a success counts then. A ticket that is unknown, or settled, or whose worker has ended is no
+    /// error.
     pub fn settle(&mut self, ticket: u64, mut outcome: Outcome, starved: bool, now: Now) {
         let Some(flight) = self.flights.remove(&ticket) else {
             return;
@@ -306,7 +308,8 @@ impl Engine {
         }
     }
 
-    /// Lets a worker rest after an attempt. Kubelet mode keeps one tick that passed meanwhile, as Go's ticker does.
+    /// Lets a worker rest after an attempt. Kubelet mode keeps one tick that passed meanwhile, as Go's ticker
+    /// does.
     fn recover(&mut self, id: u32, now: Now) {
         let strict = self.is_strict();
         let Some(slot) = self.workers.get_mut(id) else {

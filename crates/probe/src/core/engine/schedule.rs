@@ -80,9 +80,9 @@ impl Plan {
 
     /// A tick is taken at `now`: moves to the point of the grid after it.
     ///
-    /// Kubelet mode is Go's ticker: points that pass while the worker is busy are lost but for the latest, and a manual
-    /// tick starts the grid anew. In strict mode the grid stays, so that workers stay spread; after an attempt off the
-    /// grid at least half a period passes.
+    /// Kubelet mode is Go's ticker: points that pass while the worker is busy are lost but for the latest,
+    /// and a manual tick starts the grid anew. In strict mode the grid stays, so that workers stay spread;
+    /// after an attempt off the grid at least half a period passes.
     pub(super) fn advance(&mut self, compat: Compat, period: Duration, now: Duration, attempt: bool) {
         let next = match compat {
             Compat::Kubelet if self.manual => now.checked_add(period),

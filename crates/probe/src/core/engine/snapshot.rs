@@ -27,8 +27,8 @@ pub struct Kept {
 }
 
 impl Engine {
-    /// State to be kept for the next prober: all workers that know a container, and what was restored and has not been
-    /// taken up yet.
+    /// State to be kept for the next prober: all workers that know a container, and what was restored and has
+    /// not been taken up yet.
     pub fn snapshot(&self) -> Snapshot {
         let present = self.workers.iter().map(|slot| Kept {
             pod: slot.key.pod.clone(),
@@ -45,9 +45,10 @@ impl Engine {
         }
     }
 
-    /// State that a former prober kept; taken up by workers of the same pods and containers when they are added. It
-    /// counts only for a container that still has the same ID; what was published about it is told once more, because
-    /// whoever acts on it may not have heard. What is not taken up goes with [`Engine::retain_pods`].
+    /// State that a former prober kept; taken up by workers of the same pods and containers when they are
+    /// added. It counts only for a container that still has the same ID; what was published about it is told
+    /// once more, because whoever acts on it may not have heard. What is not taken up goes with
+    /// [`Engine::retain_pods`].
     pub fn restore(&mut self, snapshot: Snapshot) {
         for kept in snapshot.workers {
             self.aside.entry(kept.pod.clone()).or_default().push(kept);

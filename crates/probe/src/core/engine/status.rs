@@ -7,14 +7,15 @@ impl Engine {
     /// Takes the status of a pod's containers, and says what to report as `started` and `ready`
     /// (upstream's `UpdatePodStatus`), in the order of the status.
     ///
-    /// `started: Some(true)` counts, as it does upstream unless the gate `ChangeContainerStatusOnKubeletRestart` is on;
-    /// what the engine itself has found stays true for the container's ID. A container that is not started keeps the
-    /// `ready` it came with. The status of an unknown pod is not kept, and answered by nothing: add the pod first.
+    /// `started: Some(true)` counts, as it does upstream unless the gate
+    /// `ChangeContainerStatusOnKubeletRestart` is on; what the engine itself has found stays true for the
+    /// container's ID. A container that is not started keeps the `ready` it came with. The status of an
+    /// unknown pod is not kept, and answered by nothing: add the pod first.
     ///
-    /// A readiness worker that has not succeeded is asked at once, whatever the update says (the kubelet's manual
-    /// trigger). In strict mode workers are asked at once when something changed about their container, and else keep
-    /// to their schedule; one that has probed the container waits even so for the next point of its schedule, but for
-    /// readiness that has not succeeded.
+    /// A readiness worker that has not succeeded is asked at once, whatever the update says (the kubelet's
+    /// manual trigger). In strict mode workers are asked at once when something changed about their
+    /// container, and else keep to their schedule; one that has probed the container waits even so for the
+    /// next point of its schedule, but for readiness that has not succeeded.
     pub fn update_status(&mut self, pod: &str, mut status: PodStatus, now: Now) -> Vec<Report> {
         let Some(index) = self.index.get(pod).copied() else {
             return Vec::new();
@@ -152,8 +153,8 @@ impl Engine {
         }
     }
 
-    /// A container has become started: who was held back is asked at once. The kubelet does so for readiness alone, by
-    /// the way of the pod's next status.
+    /// A container has become started: who was held back is asked at once. The kubelet does so for readiness
+    /// alone, by the way of the pod's next status.
     fn released(&mut self, index: u32, container: &str, now: Now) {
         let kinds: &[Kind] = if self.is_strict() {
             &[Kind::Readiness, Kind::Liveness]

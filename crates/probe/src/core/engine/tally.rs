@@ -97,7 +97,8 @@ fn floor_char_boundary(word: &str, most: usize) -> usize {
 /// Durations in Prometheus' default buckets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Histogram {
-    /// How many were at most the bound of the same place in [`Histogram::BOUNDS`] and more than the one before it.
+    /// How many were at most the bound of the same place in [`Histogram::BOUNDS`] and more than the one
+    /// before it.
     pub buckets: [u64; 11],
     /// How many there were, those above the last bound included.
     pub count: u64,
@@ -167,8 +168,8 @@ impl Ending {
 /// The latest attempts of a worker: when each ended, and how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct History {
-    /// Newest first; milliseconds since the Unix epoch, times 8, plus the ending's place in [`Ending::ALL`], plus 1. 0
-    /// for none.
+    /// Newest first; milliseconds since the Unix epoch, times 8, plus the ending's place in [`Ending::ALL`],
+    /// plus 1. 0 for none.
     packed: [u64; Self::LENGTH],
 }
 

@@ -32,8 +32,8 @@ pub(super) fn asked(kind: Kind, deleting: bool, seen: Option<&ContainerStatus>, 
     }
 }
 
-/// After an attempt. `before` is the last result and the run of it before this one; `slot` is as it is now, `text` what the
-/// other side said.
+/// After an attempt. `before` is the last result and the run of it before this one; `slot` is as it is now,
+/// `text` what the other side said.
 pub(super) fn settled(
     settled: Settled,
     before: (Option<Reading>, u32),

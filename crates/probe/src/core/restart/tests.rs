@@ -73,7 +73,8 @@ fn seen(name: &str, state: ContainerState) -> ContainerStatus {
     }
 }
 
-/// Rules of a container, in which state it is, and whether all restart. The container's own policy does not matter.
+/// Rules of a container, in which state it is, and whether all restart. The container's own policy does not
+/// matter.
 #[rstest]
 #[case::asked_for(vec![rule(RestartAllContainers, true, &[1])], "app", 1, true)]
 #[case::other_code(vec![rule(RestartAllContainers, true, &[1])], "app", 2, false)]

@@ -73,8 +73,8 @@ struct Bench {
 }
 
 impl Bench {
-    /// A pod that never restarts, whose only container has just started (and, for a startup probe, not come up yet), and
-    /// whose probe succeeds.
+    /// A pod that never restarts, whose only container has just started (and, for a startup probe, not come
+    /// up yet), and whose probe succeeds.
     fn new(kind: Kind) -> Self {
         Self {
             worker: Worker::new(kind),

@@ -27,7 +27,8 @@ fn at(seconds: u64) -> Now {
     }
 }
 
-/// In short: `+N` an object made, `=N` a count raised, `-` nothing; with the message where it is a combined one.
+/// In short: `+N` an object made, `=N` a count raised, `-` nothing; with the message where it is a combined
+/// one.
 fn told(action: &Action) -> String {
     let text = |sign: &str, record: &Record| {
         let combined = record

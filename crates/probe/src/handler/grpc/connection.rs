@@ -66,12 +66,14 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Whether the peer has greeted us as an HTTP/2 server does: that is when grpc-go calls a connection ready.
+    /// Whether the peer has greeted us as an HTTP/2 server does: that is when grpc-go calls a connection
+    /// ready.
     pub(super) fn is_open(&self) -> bool {
         self.opened.get()
     }
 
-    /// Connects and asks for the health of `service`. `deadline` is what the peer is told; the caller enforces it.
+    /// Connects and asks for the health of `service`. `deadline` is what the peer is told; the caller
+    /// enforces it.
     pub(super) async fn check(&self, service: &str, deadline: Instant) -> Attempted {
         let connection = match dial::connect(self.address, self.source).await {
             Ok(connection) => connection,

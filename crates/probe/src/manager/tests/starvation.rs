@@ -6,8 +6,8 @@ use crate::core::Compat;
 /// So long that a slow machine does not count as starved by itself.
 const CALM: Duration = Duration::from_secs(120);
 
-/// What is published, and what was counted (successful, failed, unknown), after one attempt: while it waits, its thread
-/// is blocked for 400 ms or not; timeout as given.
+/// What is published, and what was counted (successful, failed, unknown), after one attempt: while it waits,
+/// its thread is blocked for 400 ms or not; timeout as given.
 fn one_attempt(
     compat: Compat,
     blocked: bool,

@@ -205,8 +205,8 @@ impl Allowed {
     }
 }
 
-/// Puts all cases to both sides, and fails with all differences that are not allowed, and with all allowed ones that
-/// are none.
+/// Puts all cases to both sides, and fails with all differences that are not allowed, and with all allowed
+/// ones that are none.
 pub(crate) async fn compare(test: &str, ours: Handlers, cases: Vec<Case>, allowed: &[Allowed]) {
     let Some(kubelet) = Kubelet::start(test) else {
         return;

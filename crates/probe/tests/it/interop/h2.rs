@@ -82,8 +82,8 @@ pub(crate) fn go_away(last_stream: u32, code: u32, debug: &str) -> Vec<u8> {
     frame(GOAWAY, 0, 0, &payload)
 }
 
-/// Sends SETTINGS, acknowledges those of the client, and reads until a request has ended. Returns its body: the two
-/// sides compress their headers differently.
+/// Sends SETTINGS, acknowledges those of the client, and reads until a request has ended. Returns its body:
+/// the two sides compress their headers differently.
 pub(crate) async fn request_frames<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
 ) -> std::io::Result<String> {

@@ -82,7 +82,8 @@ pub(crate) fn of_metadata(pod: &Pod, path: &str) -> Result<String, String> {
         .unwrap_or_default())
 }
 
-/// A resource of the container, or of the one that is named; a limit that it does not have is the pod's, or what the node has to give.
+/// A resource of the container, or of the one that is named; a limit that it does not have is the pod's, or
+/// what the node has to give.
 pub(crate) fn of_resources(
     pod: &Pod,
     container: Option<&Container>,

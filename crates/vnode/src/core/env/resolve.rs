@@ -166,7 +166,8 @@ impl Resolver<'_> {
     ) -> Result<(), String> {
         let mut invalid = Vec::new();
         for (key, value) in data {
-            // Before it is made: as many keys as an object has room for, each with a prefix as long as a pod has room for.
+            // Before it is made: as many keys as an object has room for, each with a prefix as long as a pod
+            // has room for.
             variables.charge(prefix.len() + key.len())?;
             let name = format!("{prefix}{key}");
             if is_variable(&name) {

@@ -75,8 +75,8 @@ impl Machine {
         }
     }
 
-    /// Notes what happened and says what to ask the API server; there is one request at a time. `random` is uniform in
-    /// `[0, 1)`.
+    /// Notes what happened and says what to ask the API server; there is one request at a time. `random` is
+    /// uniform in `[0, 1)`.
     pub fn step(
         &mut self,
         settings: &Settings,
@@ -91,7 +91,8 @@ impl Machine {
         }
     }
 
-    /// When [`Input::Tick`] is next of use, on the clock of [`Now::mono`]; `None` while a request is under way.
+    /// When [`Input::Tick`] is next of use, on the clock of [`Now::mono`]; `None` while a request is under
+    /// way.
     pub fn due(&self) -> Option<Duration> {
         match self.phase {
             Phase::Resting { until } | Phase::Waiting { until, .. } | Phase::Pausing { until, .. } => {
@@ -106,8 +107,8 @@ impl Machine {
         self.renewed
     }
 
-    /// How often an update failed that was not the first of its burst, conflicts aside: upstream's reason to doubt the
-    /// connection.
+    /// How often an update failed that was not the first of its burst, conflicts aside: upstream's reason to
+    /// doubt the connection.
     pub fn doubts(&self) -> u32 {
         self.doubts
     }

@@ -1,13 +1,15 @@
 //! The heartbeat Lease of a node, by the rules of component-helpers' lease controller. Pure.
 //!
-//! In the steady state a renewal is one request: the Lease that was last written is written again, on the condition that
-//! nobody wrote between. Only when that fails is it read.
+//! In the steady state a renewal is one request: the Lease that was last written is written again, on the
+//! condition that nobody wrote between. Only when that fails is it read.
 //!
-//! What differs from upstream: after an update that failed (conflicts aside) there is a pause before the next, of 200 ms,
-//! doubled, and spread: one process serves ten thousand nodes, whose five updates each, all at once, are what an API server
-//! in trouble needs least; the pauses between reads are spread, too; an update that finds no Lease reads and creates at once instead of trying four times more;
-//! a reference to an earlier Node of the same name is replaced, so that a Lease does not go with a Node that is no more;
-//! the first renewal comes after a random part of the interval, so that the beats of nodes that began together spread.
+//! What differs from upstream: after an update that failed (conflicts aside) there is a pause before the
+//! next, of 200 ms, doubled, and spread: one process serves ten thousand nodes, whose five updates each, all
+//! at once, are what an API server in trouble needs least; the pauses between reads are spread, too; an
+//! update that finds no Lease reads and creates at once instead of trying four times more; a reference to an
+//! earlier Node of the same name is replaced, so that a Lease does not go with a Node that is no more; the
+//! first renewal comes after a random part of the interval, so that the beats of nodes that began together
+//! spread.
 
 mod machine;
 mod object;
@@ -28,8 +30,8 @@ pub struct Settings {
     pub duration: Duration,
     /// Time between renewals, a quarter of it.
     pub interval: Duration,
-    /// `holderIdentity`, where others are to see which process renews. None: the Node's name, as a kubelet has it, unless
-    /// another stands there already.
+    /// `holderIdentity`, where others are to see which process renews. None: the Node's name, as a kubelet
+    /// has it, unless another stands there already.
     pub holder: Option<Arc<str>>,
 }
 

@@ -7,7 +7,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference};
 
-/// What is kept of a Lease between renewals: its version, and the rest only where it is not what we would write.
+/// What is kept of a Lease between renewals: its version, and the rest only where it is not what we would
+/// write.
 #[derive(Debug)]
 pub(super) struct Held {
     version: Option<Box<str>>,
@@ -45,8 +46,8 @@ impl Held {
     }
 }
 
-/// The Lease to be written: a new one, or what is held with the present time and duration. `None` as long as the Node
-/// that it would belong to is not known, for a Lease without an owner would outlive its node.
+/// The Lease to be written: a new one, or what is held with the present time and duration. `None` as long as
+/// the Node that it would belong to is not known, for a Lease without an owner would outlive its node.
 pub(super) fn renewed(
     settings: &Settings,
     owner: Owner<'_>,

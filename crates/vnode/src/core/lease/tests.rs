@@ -17,8 +17,8 @@
 //! | UpdateUsingLatest: latest, update | `a_renewal_in_the_steady_state_is_one_request` |
 //! | UpdateUsingLatest: update with latest failed | `five_updates_fail_then_it_is_read` |
 //!
-//! Counts are upstream's. Upstream makes the five updates without a pause; here there is one after each that failed:
-//! `updates_that_fail_wait_longer_and_longer`.
+//! Counts are upstream's. Upstream makes the five updates without a pause; here there is one after each that
+//! failed: `updates_that_fail_wait_longer_and_longer`.
 
 use super::*;
 use crate::core::Now;

@@ -18,7 +18,8 @@ pub(super) struct Applied {
 }
 
 impl Applied {
-    /// Of a Node. Where either annotation is missing or unreadable nothing counts as ours: then nothing is removed.
+    /// Of a Node. Where either annotation is missing or unreadable nothing counts as ours: then nothing is
+    /// removed.
     pub(super) fn read(node: &Node) -> Self {
         let read = |name| {
             let text = node.metadata.annotations.as_ref()?.get(name)?;

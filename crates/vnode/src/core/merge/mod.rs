@@ -1,10 +1,10 @@
 //! The three-way merge by which a Node is written without touching what is not ours. Pure.
 //!
 //! What is ours is written down on the Node itself, in virtual-kubelet's two annotations: the keys of labels,
-//! annotations, conditions, addresses and resources that were written last. A key that is there and is no longer wanted
-//! is removed; keys that are not there are others' and stay. The annotations are read and written in virtual-kubelet's
-//! form, so that a Node can be taken over from it and given back; values are left empty, since nobody reads them, and so the
-//! annotations change only when keys do.
+//! annotations, conditions, addresses and resources that were written last. A key that is there and is no
+//! longer wanted is removed; keys that are not there are others' and stay. The annotations are read and
+//! written in virtual-kubelet's form, so that a Node can be taken over from it and given back; values are
+//! left empty, since nobody reads them, and so the annotations change only when keys do.
 //!
 //! A patch made here belongs to the Node that it was made for: it carries its UID and resourceVersion.
 
@@ -31,8 +31,8 @@ pub fn creation(wanted: &Node) -> Node {
     node
 }
 
-/// Whether a Node is another kubelet's: one reports on it, and nothing says that it is a virtual one. It is not to be written, nor
-/// deleted. One on which nobody reports, made by hand perhaps, is anybody's.
+/// Whether a Node is another kubelet's: one reports on it, and nothing says that it is a virtual one. It is
+/// not to be written, nor deleted. One on which nobody reports, made by hand perhaps, is anybody's.
 pub fn is_foreign(node: &Node) -> bool {
     let meta = &node.metadata;
     let labels = meta.labels.as_ref();
@@ -46,9 +46,10 @@ pub fn is_foreign(node: &Node) -> bool {
     is_reported && !was_written && !is_virtual
 }
 
-/// The strategic merge patch, for the `status` subresource, that makes of `current` what is wanted; `None` when it is that
-/// already. Conditions keep the time of their last transition while their status stays, and times of heartbeats alone are
-/// no difference. Taints and the rest of the specification are set at creation and are others' afterwards.
+/// The strategic merge patch, for the `status` subresource, that makes of `current` what is wanted; `None`
+/// when it is that already. Conditions keep the time of their last transition while their status stays, and
+/// times of heartbeats alone are no difference. Taints and the rest of the specification are set at creation
+/// and are others' afterwards.
 pub fn patch(current: &Node, wanted: &Node) -> Option<Value> {
     let before = Applied::read(current);
     let mut annotations = wanted.metadata.annotations.clone().unwrap_or_default();
@@ -242,8 +243,8 @@ fn conditions(
     Some(Value::Array(items))
 }
 
-/// Addresses are replaced as a whole: two of one type, as on a node of two families, cannot be merged by their type. The
-/// resourceVersion of the patch keeps others' from being lost.
+/// Addresses are replaced as a whole: two of one type, as on a node of two families, cannot be merged by
+/// their type. The resourceVersion of the patch keeps others' from being lost.
 fn addresses(current: &[NodeAddress], wanted: &[NodeAddress], before: &BTreeSet<String>) -> Option<Value> {
     let is_ours = |one: &NodeAddress| {
         before.contains(&one.type_) || wanted.iter().any(|wanted| wanted.type_ == one.type_)

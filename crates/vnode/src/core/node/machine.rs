@@ -16,13 +16,14 @@ use std::time::Duration;
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// … up to this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(7);
-/// Between two corrections of what others write, doubled with each in a row, up to the time between reports. Who has written
-/// nothing for that long begins anew.
+/// Between two corrections of what others write, doubled with each in a row, up to the time between reports.
+/// Who has written nothing for that long begins anew.
 const FIRST_CORRECTION: Duration = Duration::from_secs(1);
 /// What is kept of a provider's words about a failed ping.
 const LONGEST_COMPLAINT: usize = 256;
 
-/// A node's state. At most about 2 KiB: nothing that the API server has is kept, and what the provider said is packed.
+/// A node's state. At most about 2 KiB: nothing that the API server has is kept, and what the provider said
+/// is packed.
 #[derive(Debug)]
 pub struct Machine {
     name: Box<str>,

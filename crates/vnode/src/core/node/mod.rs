@@ -1,12 +1,13 @@
 //! A node's life: registration, health, status, Lease. Pure.
 //!
-//! The status is posted when it changes and every five minutes; the Lease is renewed every ten seconds. A provider that
-//! errs or is silent makes the node NotReady, and its Lease goes on: a broken machine behind a node is not a broken link,
-//! and who watches Leases must be able to tell them apart.
+//! The status is posted when it changes and every five minutes; the Lease is renewed every ten seconds. A
+//! provider that errs or is silent makes the node NotReady, and its Lease goes on: a broken machine behind a
+//! node is not a broken link, and who watches Leases must be able to tell them apart.
 //!
-//! A node in its steady state makes six requests for its Lease and 0.2 for its status per minute, and reads nothing. It is read
-//! when that may be of use: at its registration, when keys are to be removed, after a conflict, after Leases could not be
-//! renewed for so long that others may have written it off, and when a watch shows that somebody wrote something else.
+//! A node in its steady state makes six requests for its Lease and 0.2 for its status per minute, and reads
+//! nothing. It is read when that may be of use: at its registration, when keys are to be removed, after a
+//! conflict, after Leases could not be renewed for so long that others may have written it off, and when a
+//! watch shows that somebody wrote something else.
 //!
 //! ```
 //! use evenkeel_vnode::core::Now;
@@ -89,8 +90,8 @@ pub enum Input {
     Lease(lease::Answer),
     /// Somebody deleted the Node: it is registered anew.
     Gone,
-    /// The Node as a watch shows it: what others have changed of what is ours is put right, at once the first time, and
-    /// ever later where somebody goes on changing it.
+    /// The Node as a watch shows it: what others have changed of what is ours is put right, at once the first
+    /// time, and ever later where somebody goes on changing it.
     Seen(Box<Node>),
     /// What the provider publishes has changed, or the address of the kubelet API.
     Template(Box<NodeTemplate>, Option<SocketAddr>),

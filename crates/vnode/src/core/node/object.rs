@@ -191,8 +191,8 @@ impl Parts<'_> {
         }
         let ip = self.address.map(|address| address.ip());
         let ip = ip.filter(|ip| !ip.is_unspecified());
-        // No `Hostname` beside it: an API server that prefers host names would look for this one, which nobody resolves, and
-        // which stands in no certificate.
+        // No `Hostname` beside it: an API server that prefers host names would look for this one, which
+        // nobody resolves, and which stands in no certificate.
         match ip {
             Some(ip) => vec![one("InternalIP", ip.to_string())],
             None => vec![one("Hostname", self.name.to_owned())],
@@ -220,7 +220,8 @@ pub(super) fn conditions(node: &Node) -> &[NodeCondition] {
         .unwrap_or_default()
 }
 
-/// Fingerprints of what is wanted: of all that a mere patch of the status cannot change, and of the rest. Times are in neither.
+/// Fingerprints of what is wanted: of all that a mere patch of the status cannot change, and of the rest.
+/// Times are in neither.
 pub(super) fn fingerprints(node: &Node) -> (u64, u64) {
     let (mut shape, mut values) = (DefaultHasher::new(), DefaultHasher::new());
     (&node.metadata.labels, &node.metadata.annotations).hash(&mut shape);

@@ -1,4 +1,5 @@
-//! What is kept of templates and health between two looks at them: bytes, for ten thousand nodes of maps are too many.
+//! What is kept of templates and health between two looks at them: bytes, for ten thousand nodes of maps are
+//! too many.
 
 use crate::core::reported::{NodeHealth, NodeTemplate};
 

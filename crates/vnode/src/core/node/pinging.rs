@@ -33,8 +33,8 @@ impl Pinging {
         }
     }
 
-    /// An answer has come. `random` is uniform in `[0, 1)`: the second ping comes after a part of the interval, so that the
-    /// pings of nodes that began together spread.
+    /// An answer has come. `random` is uniform in `[0, 1)`: the second ping comes after a part of the
+    /// interval, so that the pings of nodes that began together spread.
     pub(super) fn answered(&mut self, settings: &Settings, now: Duration, random: f64) {
         let is_first = !self.is_heard;
         self.is_heard = true;

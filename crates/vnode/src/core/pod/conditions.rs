@@ -210,7 +210,8 @@ impl Machine {
     }
 }
 
-/// `Ready`: what `ContainersReady` says, and the readiness gates. Of the extra conditions the object may show old ones.
+/// `Ready`: what `ContainersReady` says, and the readiness gates. Of the extra conditions the object may show
+/// old ones.
 fn ready<'a>(
     world: &World<'_>,
     containers: &Finding,

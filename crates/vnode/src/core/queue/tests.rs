@@ -373,8 +373,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// Against what anybody would write down: a key that was added and not forgotten is handed out after that, by the
-    /// time asked for or its back-off; and no key is in two hands.
+    /// Against what anybody would write down: a key that was added and not forgotten is handed out after
+    /// that, by the time asked for or its back-off; and no key is in two hands.
     #[test]
     fn no_key_is_lost_and_none_is_handed_out_twice_at_once(
         steps in steps(), rate in prop::option::of((1.0..1000.0_f64, 1..4_u32))

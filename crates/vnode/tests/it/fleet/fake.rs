@@ -47,7 +47,8 @@ struct State {
     tricks: HashMap<(&'static str, String), VecDeque<Trick>>,
     /// What calls are under way: replica, call, node.
     under_way: Vec<(u32, &'static str, String)>,
-    /// Of a call that is watched: how often it gives way to others before it goes on, and how many of it there were at a time.
+    /// Of a call that is watched: how often it gives way to others before it goes on, and how many of it
+    /// there were at a time.
     watched: HashMap<&'static str, (usize, usize)>,
     containers: u32,
     /// Who serves a node.
@@ -82,7 +83,8 @@ impl World {
         self.lock().tricks.insert((call, subject.to_owned()), tricks);
     }
 
-    /// From now on so many calls of a kind could be under way at a time, if they were let: each gives way to others.
+    /// From now on so many calls of a kind could be under way at a time, if they were let: each gives way to
+    /// others.
     pub(crate) fn watch(&self, call: &'static str) {
         self.lock().watched.insert(call, (20, 0));
     }

@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 
 const REPLICAS: usize = 3;
 
-/// Creates what is missing of three pods of a template, twice a second, and tells how many it has ever created.
+/// Creates what is missing of three pods of a template, twice a second, and tells how many it has ever
+/// created.
 async fn replace(bench: &Bench, template: &Value, for_: Duration) -> usize {
     let mut created = 0;
     let end = tokio::time::Instant::now() + for_;
@@ -93,7 +94,8 @@ async fn no_more_pods_than_replicas_are_ever_made_of_what_cannot_run(
         "{said:?}"
     );
 
-    // What was in the way goes. What a pod says of itself cannot be changed, but for its labels and annotations.
+    // What was in the way goes. What a pod says of itself cannot be changed, but for its labels and
+    // annotations.
     let mended = if let Some((call, _)) = trick {
         for subject in subjects(call) {
             bench.world.trick(call, &subject, &[]);

@@ -50,7 +50,8 @@ struct Fate {
     came_again: bool,
 }
 
-/// What has become of the objects of a kind, by name, from a resourceVersion until the one called `last` came.
+/// What has become of the objects of a kind, by name, from a resourceVersion until the one called `last`
+/// came.
 async fn fates<K>(objects: &Api<K>, from: &str, last: &str) -> BTreeMap<String, Fate>
 where
     K: kube::Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned,

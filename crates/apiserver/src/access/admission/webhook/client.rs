@@ -1,5 +1,5 @@
-//! The call of a webhook: where to, TLS, connection reuse, time-out. HTTP/1.1, as many connections as there are calls
-//! at once, each reused.
+//! The call of a webhook: where to, TLS, connection reuse, time-out. HTTP/1.1, as many connections as there
+//! are calls at once, each reused.
 
 use super::tls;
 use crate::dial::{dial_error, tls_error};
@@ -105,7 +105,8 @@ impl WebhookClient {
     }
 
     async fn exchange(&self, target: &Target, body: Bytes) -> Result<(StatusCode, bool, Bytes), String> {
-        // A kept connection may have been closed meanwhile; then the request was not sent, and a new one serves.
+        // A kept connection may have been closed meanwhile; then the request was not sent, and a new one
+        // serves.
         while let Some(mut sender) = self.take(&target.address) {
             if sender.ready().await.is_err() {
                 continue;

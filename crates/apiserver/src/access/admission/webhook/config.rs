@@ -29,7 +29,8 @@ impl Kind {
     }
 }
 
-/// Webhooks and policies are never asked about each other: nobody could repair a cluster whose webhook refuses that.
+/// Webhooks and policies are never asked about each other: nobody could repair a cluster whose webhook
+/// refuses that.
 pub(super) fn exempt(gvr: &Gvr) -> bool {
     gvr.group == GROUP
 }

@@ -7,8 +7,8 @@ use evenkeel_kube_rules::gvk::Gvr;
 use evenkeel_kube_rules::status::{ApiError, ApiResult};
 use serde_json::Value;
 
-/// The version in which a webhook is asked, if the request is for it: that of the request, or another version of the
-/// same custom resource where `matchPolicy` is `Equivalent`.
+/// The version in which a webhook is asked, if the request is for it: that of the request, or another version
+/// of the same custom resource where `matchPolicy` is `Equivalent`.
 pub(super) fn matches(
     webhook: &Webhook,
     attributes: &Attributes,

@@ -39,8 +39,8 @@ pub(super) struct Webhooks {
 type Again<'a> = &'a (dyn Fn(&mut Attributes) -> ApiResult<()> + Sync);
 
 impl Webhooks {
-    /// One webhook after the other, by name of configuration. If one changes the object, the built-in plugins run
-    /// again, and so do those called before it that ask for it (`reinvocationPolicy: IfNeeded`), once.
+    /// One webhook after the other, by name of configuration. If one changes the object, the built-in plugins
+    /// run again, and so do those called before it that ask for it (`reinvocationPolicy: IfNeeded`), once.
     pub(super) async fn mutate(
         &self,
         attributes: &mut Attributes,

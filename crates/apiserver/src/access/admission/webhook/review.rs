@@ -174,8 +174,9 @@ fn refusal(webhook: &str, status: &Value) -> ApiError {
     error
 }
 
-/// Reasons are a closed set in Kubernetes, and static in this crate; a webhook may invent some. The first ones invented
-/// are kept for the life of the process, further ones are left out: a reason for machines must be a known word anyway.
+/// Reasons are a closed set in Kubernetes, and static in this crate; a webhook may invent some. The first
+/// ones invented are kept for the life of the process, further ones are left out: a reason for machines must
+/// be a known word anyway.
 fn reason(text: &str) -> &'static str {
     const MOST: usize = 64;
     static INVENTED: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());

@@ -1,6 +1,6 @@
-//! Which serving certificates are accepted: those that `caBundle` vouches for, and, as in Go, a certificate that
-//! stands in the bundle itself, even where it calls itself an authority. WebPKI would refuse the latter, which is
-//! what `openssl req -x509` makes.
+//! Which serving certificates are accepted: those that `caBundle` vouches for, and, as in Go, a certificate
+//! that stands in the bundle itself, even where it calls itself an authority. WebPKI would refuse the latter,
+//! which is what `openssl req -x509` makes.
 
 use evenkeel_net::verify::{Presented, verifier};
 use rustls::client::WebPkiServerVerifier;

@@ -1,4 +1,5 @@
-//! What people see of bases and modules: kubectl, through the API server, the virtual node and the base's pod.
+//! What people see of bases and modules: kubectl, through the API server, the virtual node and the base's
+//! pod.
 
 use super::super::kubectl::all;
 use super::built;

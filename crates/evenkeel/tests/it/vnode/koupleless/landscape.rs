@@ -1,9 +1,10 @@
 //! Bases as pods: a StatefulSet of them on a simulated machine, in a cluster with its controllers.
 //!
-//! Real are the JVMs, the API server, the processes of virtual nodes and the rights of `deploy/koupleless.yaml`. Scheduler and
-//! workload controllers are the lab's, taint eviction is that of `evenkeel node-lifecycle`. Played by the test is the machine's
-//! kubelet: a JVM is started for each base pod, with the pod's address and name, and ends with it; the readiness gate says
-//! what a readiness probe would.
+//! Real are the JVMs, the API server, the processes of virtual nodes and the rights of
+//! `deploy/koupleless.yaml`. Scheduler and workload controllers are the lab's, taint eviction is that of
+//! `evenkeel node-lifecycle`. Played by the test is the machine's kubelet: a JVM is started for each base
+//! pod, with the pod's address and name, and ends with it; the readiness gate says what a readiness probe
+//! would.
 
 use super::super::world::{Vnode, is_ready};
 use super::{LONG, Scene};
@@ -99,7 +100,8 @@ impl Landscape {
         self.scene.create::<StatefulSet>(set).await;
     }
 
-    /// Starts the JVM of a base's pod, once there is another one than `former` (a UID); ends the one that runs before that.
+    /// Starts the JVM of a base's pod, once there is another one than `former` (a UID); ends the one that
+    /// runs before that.
     pub(super) async fn run(&mut self, name: &str, former: &str) {
         self.bases.remove(name);
         let pod = self

@@ -347,7 +347,8 @@ proptest! {
                 other.worker = reread(&other.worker);
             }
             if setting.compat == Compat::Strict && matches!(event, Event::Clocks(..)) {
-                // When the container was first seen to run is not kept, and read again from another wall clock.
+                // When the container was first seen to run is not kept, and read again from another wall
+                // clock.
                 continue;
             }
             let rounds = (one.apply(event), other.apply(event));
@@ -358,7 +359,8 @@ proptest! {
         }
     }
 
-    /// Whatever stands in a file that claims to be a worker's, it is refused or makes a worker that does not panic.
+    /// Whatever stands in a file that claims to be a worker's, it is refused or makes a worker that does not
+    /// panic.
     #[test]
     fn a_spoilt_worker_does_not_panic(
         setting in settings(),

@@ -12,8 +12,8 @@ fn on_exit(action: RestartAction, code: i32) -> RestartRule {
     }
 }
 
-/// Whether a worker goes on when its container has ended, by the container's own policy and rules, in a pod that never
-/// restarts.
+/// Whether a worker goes on when its container has ended, by the container's own policy and rules, in a pod
+/// that never restarts.
 #[rstest]
 #[case::on_failure_failed(RestartPolicy::OnFailure, None, 1, true)]
 #[case::on_failure_succeeded(RestartPolicy::OnFailure, None, 0, false)]
@@ -162,7 +162,8 @@ fn what_a_prober_that_starts_again_says_first(
     assert_eq!(bench.attempts, 0);
 }
 
-/// A container that started up to 10 s before the prober is new; so is one that does not run, or whose start is not known.
+/// A container that started up to 10 s before the prober is new; so is one that does not run, or whose start
+/// is not known.
 #[rstest]
 #[case::to_the_second(running(ago(seconds(10))), FAILURE)]
 #[case::a_moment_more(running(ago(millis(10_001))), None)]

@@ -145,7 +145,8 @@ fn startup_of_a_started_container_is_never_probed() {
     assert_eq!(bench.attempts, 0);
 }
 
-/// What is on hold says nothing more of its container, not even that it has stopped, and does not notice a deletion.
+/// What is on hold says nothing more of its container, not even that it has stopped, and does not notice a
+/// deletion.
 #[rstest]
 #[case::waiting(|bench: &mut Bench| bench.seen().state = ContainerState::Waiting)]
 #[case::terminated(|bench: &mut Bench| bench.seen().state = ContainerState::Terminated { exit_code: 1 })]

@@ -54,7 +54,8 @@ fn the_wall_clock_jumps(#[case] wall: Duration) {
     assert_eq!(bench.tick(), Step::Probe);
 }
 
-/// A start in the future is a start now: a clock that was set back must not keep a container unprobed for hours.
+/// A start in the future is a start now: a clock that was set back must not keep a container unprobed for
+/// hours.
 #[rstest]
 #[case::a_second(NOW.wall + seconds(1))]
 #[case::for_ever(Duration::MAX)]
@@ -65,7 +66,8 @@ fn a_start_in_the_future_is_a_start_now(#[case] started_at: Duration) {
     assert_eq!(bench.tick(), Step::Until(NOW.mono + seconds(2)));
 }
 
-/// A machine boots in 1970 and learns the time later: what was met before keeps its delay, what is met after is old.
+/// A machine boots in 1970 and learns the time later: what was met before keeps its delay, what is met after
+/// is old.
 #[test]
 fn the_clock_is_set_at_boot() {
     let mut bench = Bench::strict(Kind::Readiness);

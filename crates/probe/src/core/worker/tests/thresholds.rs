@@ -117,7 +117,8 @@ fn readiness_is_never_on_hold() {
     assert_eq!(bench.attempts, 6);
 }
 
-/// The kubelet's, said in its documentation nowhere: the run of a failing readiness goes on in a new container.
+/// The kubelet's, said in its documentation nowhere: the run of a failing readiness goes on in a new
+/// container.
 #[test]
 fn the_run_of_a_readiness_outlives_its_container() {
     let mut bench = Bench::new(Kind::Readiness).thresholds(3, 3);

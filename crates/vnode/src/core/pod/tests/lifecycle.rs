@@ -1,4 +1,5 @@
-//! The life of a pod as virtual-kubelet's tests tell it, and what is asked of the provider when an object changes.
+//! The life of a pod as virtual-kubelet's tests tell it, and what is asked of the provider when an object
+//! changes.
 
 use super::*;
 use crate::core::reported::Refusal;

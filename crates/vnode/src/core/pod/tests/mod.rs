@@ -1,4 +1,5 @@
-//! A bench: a machine, its pod, an API server that takes every status, and a provider that does as it is told.
+//! A bench: a machine, its pod, an API server that takes every status, and a provider that does as it is
+//! told.
 //!
 //! What others test, and where it is tested here. virtual-kubelet 1.13, `node/`:
 //!
@@ -23,8 +24,8 @@
 //! | TestUpdatePodStatusWithNilProviderStatus | `adoption::a_state_that_is_empty_harms_nobody` |
 //! | TestDeletedPodsMapCleansUpOnSyncProvider | `Forget` is the last thing that is said: `random::whatever_happens_a_pod_is_run_rightly_and_ends` |
 //!
-//! Not decidable here: danglingPodScenario without an object, TestPodControllerExitOnContextCancel, TestPodEventFilter
-//! (the fleet's), TestPodCreateNewPodWithNoDownwardAPIResolution (the environment's).
+//! Not decidable here: danglingPodScenario without an object, TestPodControllerExitOnContextCancel,
+//! TestPodEventFilter (the fleet's), TestPodCreateNewPodWithNoDownwardAPIResolution (the environment's).
 //!
 //! Kubernetes 1.36:
 //!
@@ -169,7 +170,8 @@ impl Bench {
         actions
     }
 
-    /// Steps, and answers everything that is asked for as a willing world does. Tells what was asked for in all.
+    /// Steps, and answers everything that is asked for as a willing world does. Tells what was asked for in
+    /// all.
     fn play(&mut self, input: Input) -> Vec<Action> {
         self.play_but(input, |_| None)
     }

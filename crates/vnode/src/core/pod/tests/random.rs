@@ -344,7 +344,8 @@ impl World {
         });
     }
 
-    /// Everything is answered well, and time goes by, until `done`. Who waits for nothing and is not done is stuck.
+    /// Everything is answered well, and time goes by, until `done`. Who waits for nothing and is not done is
+    /// stuck.
     fn fair(&mut self, done: impl Fn(&Self) -> bool) {
         for _ in 0..2000 {
             if done(self) {
