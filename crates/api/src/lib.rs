@@ -4,13 +4,13 @@
 //! agree on stands in [`names`], once. The custom resources of group `evenkeel.io/v1alpha1` stand in [`crd`]
 //! (feature `crd`): who writes each, who reads it, and what each field promises. Their plain data that the
 //! pure cores use stands in [`zone`] and [`policy`], free of any Kubernetes client, and what watches deliver
-//! in [`watch`] (feature `crd`).
+//! in [`watch`] (feature `watch`).
 
 #[cfg(feature = "crd")]
 pub mod crd;
 pub mod names;
 pub mod policy;
-#[cfg(feature = "crd")]
+#[cfg(feature = "watch")]
 pub mod watch;
 pub mod zone;
 

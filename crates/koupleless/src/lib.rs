@@ -31,6 +31,7 @@ pub mod core;
 pub mod discovery;
 mod events;
 pub mod heal;
+#[cfg(feature = "cli")]
 mod metrics;
 pub mod peer;
 mod pods;
