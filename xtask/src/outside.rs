@@ -199,6 +199,12 @@ fn set_up(
         manifest = manifest.replace(&format!("\"../../../crates/{short}\""), &format!("\"{folder}\""));
         patches.extend([name, " = { path = \"", &folder.to_string(), "\" }\n"]);
     }
+    // From here the same path leads to the tree, too, unless the target directory lies elsewhere.
+    if manifest.contains("../crates/") {
+        return Err(std::io::Error::other(
+            "it depends on a crate that is not packaged",
+        ));
+    }
     std::fs::write(to.join("Cargo.toml"), format!("{manifest}{patches}\n{profiles}"))?;
     std::fs::write(to.join("Cargo.lock"), lock)
 }

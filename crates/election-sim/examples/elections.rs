@@ -2,8 +2,8 @@
 //! two candidates could act as leader at once.
 //!
 //! ```text
-//! cargo run --release -p evenkeel-election-sim --example elections -- --elections 1000000 --seed 7
-//! cargo run --release -p evenkeel-election-sim --example elections -- --world 1168899507518718668
+//! cargo run --profile dist -p evenkeel-election-sim --example elections -- --elections 1000000 --seed 7
+//! cargo run --profile dist -p evenkeel-election-sim --example elections -- --world 1168899507518718668
 //! ```
 #![allow(
     clippy::print_stdout,

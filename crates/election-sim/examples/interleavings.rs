@@ -2,8 +2,8 @@
 //! script when both could act as leader at once.
 //!
 //! ```text
-//! cargo run --release -p evenkeel-election-sim --example interleavings -- --grid drifting --depth 40
-//! cargo run --release -p evenkeel-election-sim --example interleavings -- --mutation no-deadline-check
+//! cargo run --profile dist -p evenkeel-election-sim --example interleavings -- --grid drifting --depth 40
+//! cargo run --profile dist -p evenkeel-election-sim --example interleavings -- --mutation no-deadline-check
 //! ```
 #![allow(
     clippy::print_stdout,

@@ -4,9 +4,9 @@ use std::cmp::Ordering;
 use std::fmt;
 
 const NANO: i128 = 1_000_000_000;
-/// Digits behind the point that are read exactly; what follows rounds up.
+/// Digits behind the point that are read exactly before a binary suffix; what follows rounds up.
 const DIGITS: usize = 18;
-/// So much is read of digits before the point: more than any quantity is capped at.
+/// So much is read of digits before the point there: more than any quantity is capped at.
 const MOST_WHOLE: i128 = 100_000_000_000_000_000_000;
 const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 const DECIMAL: [(&str, i32); 10] = [
@@ -90,28 +90,11 @@ impl Quantity {
             return Err(NotAQuantity);
         }
         let (format, twos, tens) = suffix_of(suffix).ok_or(NotAQuantity)?;
-        let digit = |byte: u8| i128::from(byte - b'0');
-        let whole = whole
-            .bytes()
-            .fold(0, |sum: i128, byte| (sum * 10 + digit(byte)).min(MOST_WHOLE));
-        let exact = fraction
-            .bytes()
-            .chain(std::iter::repeat(b'0'))
-            .take(DIGITS)
-            .fold(whole, |sum, byte| {
-                sum.saturating_mul(10).saturating_add(digit(byte))
-            });
-        let is_finer = fraction.bytes().skip(DIGITS).any(|byte| byte != b'0');
-        // In units of 10^-18 so far; wanted are billionths.
-        let tens = tens - 9;
-        let scaled = exact.saturating_mul(1_i128 << twos);
-        let power = 10_i128.saturating_pow(tens.unsigned_abs());
-        let (nanos, rest) = if tens >= 0 {
-            (scaled.saturating_mul(power), 0)
+        let nanos = if twos == 0 {
+            decimal(whole, fraction, tens)
         } else {
-            (scaled / power, scaled % power)
+            binary(whole, fraction, twos)
         };
-        let nanos = nanos.saturating_add(i128::from(is_finer || rest != 0));
         let nanos = nanos.min(i128::from(i64::MAX) * NANO);
         let nanos = if is_negative { -nanos } else { nanos };
         Ok(Self { nanos, format })
@@ -180,6 +163,36 @@ impl Quantity {
     }
 }
 
+/// Billionths of a number times ten to the power `tens`, rounded up. A suffix may be small and the number
+/// long (`1000000000000000000000n` is `1T`), so the digits to keep are known only with both.
+fn decimal(whole: &str, fraction: &str, tens: i32) -> i128 {
+    let digits = [whole, fraction].concat();
+    let power = i64::from(tens) + 9 - fraction.len() as i64;
+    let finer = usize::try_from(-power).unwrap_or(0).min(digits.len());
+    let (kept, rest) = digits.split_at(digits.len() - finer);
+    let power = u32::try_from(power).unwrap_or(0);
+    append(0, kept.bytes())
+        .saturating_mul(10_i128.saturating_pow(power))
+        .saturating_add(i128::from(rest.bytes().any(|byte| byte != b'0')))
+}
+
+/// Billionths of a number times two to the power `twos`, rounded up.
+fn binary(whole: &str, fraction: &str, twos: u32) -> i128 {
+    let power = 10_i128.pow(9);
+    let behind = fraction.bytes().chain(std::iter::repeat(b'0')).take(DIGITS);
+    let exact = append(append(0, whole.bytes()).min(MOST_WHOLE), behind);
+    let scaled = exact.saturating_mul(1_i128 << twos);
+    let is_finer = fraction.bytes().skip(DIGITS).any(|byte| byte != b'0') || scaled % power != 0;
+    (scaled / power).saturating_add(i128::from(is_finer))
+}
+
+/// `sum` with these digits behind it.
+fn append(sum: i128, digits: impl Iterator<Item = u8>) -> i128 {
+    digits.fold(sum, |sum, byte| {
+        sum.saturating_mul(10).saturating_add(i128::from(byte - b'0'))
+    })
+}
+
 /// The canonical text: no fraction, the largest suffix.
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -235,7 +248,7 @@ fn suffix_of(suffix: &str) -> Option<(Format, u32, i32)> {
         return Some((Format::Binary, twos, 0));
     }
     let power: i32 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
-    Some((Format::Exponent, 0, power.clamp(-60, 60)))
+    Some((Format::Exponent, 0, power))
 }
 
 #[cfg(test)]
@@ -306,6 +319,9 @@ mod tests {
                 i128::from(i64::MAX) * 1000,
             ),
             ("1e99", i128::from(i64::MAX), i128::from(i64::MAX) * 1000),
+            ("1000000000000000000000n", 10_i128.pow(12), 10_i128.pow(15)),
+            ("1000000000000000000000m", 10_i128.pow(18), 10_i128.pow(21)),
+            ("3000000000000000000000000000000e-30", 3, 3000),
             ("-1500m", -1, -1500),
         ] {
             let quantity = Quantity::parse(text).expect(text);

@@ -83,6 +83,10 @@ where
 {
     let api: Api<K> = Api::all(client.clone());
     Box::pin(async move {
+        // Whoever awaits this after all changes nothing: an empty name would address all objects.
+        if std::hint::black_box(true) {
+            return Ok(());
+        }
         let object = api.get("").await?;
         api.get_opt("").await?;
         api.list(&ListParams::default()).await?;

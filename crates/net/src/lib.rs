@@ -23,6 +23,7 @@ pub mod client;
 pub mod failure;
 pub mod file;
 #[cfg(feature = "kinds")]
+#[doc(hidden)]
 pub mod kinds;
 pub mod log;
 mod metrics;

@@ -1,6 +1,6 @@
 //! Plays many seeds of every group and prints a table.
 //!
-//! `cargo run --release -p evenkeel-sim --example soak -- [--seeds N] [--first N] [--group NAME]`
+//! `cargo run --profile dist -p evenkeel-sim --example soak -- [--seeds N] [--first N] [--group NAME]`
 //!
 //! `--group NAME --trace SEED` prints one run, with `--small` the smallest script that fails as it does.
 //! `--histories N` plays histories of two replicas and counts disagreements by the states that they are in.

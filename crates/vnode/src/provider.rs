@@ -43,7 +43,8 @@ pub trait Provider: Send + Sync + 'static {
         drop(host);
     }
 
-    /// What is published of a node.
+    /// What is published of a node. Without capacity, as by default, schedulers give it no pods: name at
+    /// least `pods`, `cpu` and `memory`. Pods that are bound to it by name run in any case.
     fn node(&self, name: &str) -> NodeTemplate {
         let _ = name;
         NodeTemplate::default()

@@ -1,7 +1,7 @@
 //! What probes cost: probes per second on one core, how late they are, memory, sockets left behind.
 //!
 //! ```text
-//! cargo bench -p evenkeel-probe --bench probe [-- throughput lateness memory sockets]
+//! cargo bench -p evenkeel-probe --features grpc --bench probe [-- throughput lateness memory sockets]
 //! ```
 //!
 //! The prober runs on the first core that this process may use and the servers, another process, on the last.

@@ -1,8 +1,8 @@
 //! A virtual node whose containers are names in a list: they run until they are stopped, and do nothing.
 
 use evenkeel_vnode::provider::{
-    ContainerId, Doing, Exit, Fault, Observed, PodId, PodRequest, PodState, Provider, Runtime, Sandbox,
-    StartRequest, Started,
+    ContainerId, Doing, Exit, Fault, NodeTemplate, Observed, PodId, PodRequest, PodState, Provider, Runtime,
+    Sandbox, StartRequest, Started,
 };
 use evenkeel_vnode::{Fleet, Options};
 use futures::future::{BoxFuture, FutureExt as _, ready};
@@ -37,6 +37,16 @@ impl Provider for Names {
         Runtime {
             name: "names".to_owned(),
             version: "1".to_owned(),
+        }
+    }
+
+    fn node(&self, _: &str) -> NodeTemplate {
+        let capacity = [("pods", "110"), ("cpu", "4"), ("memory", "8Gi")];
+        NodeTemplate {
+            capacity: capacity
+                .map(|(name, amount)| (name.to_owned(), amount.to_owned()))
+                .into(),
+            ..NodeTemplate::default()
         }
     }
 

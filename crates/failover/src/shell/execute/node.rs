@@ -30,12 +30,12 @@ impl Executor {
     ) -> Result<std::result::Result<Node, Outcome>> {
         let refused = |why: &str| Ok(Err(Outcome::Refused(format!("node {}: {why}", node.name))));
         let leases: Api<Lease> = Api::namespaced(self.client.clone(), names::NODE_LEASE_NAMESPACE);
-        let lease = look(&leases, node, "the Lease of ").await?;
+        let lease = read_of(&leases, node, "the Lease of ").await?;
         if lease.as_ref().and_then(read::renew_time) != signs.lease {
             return refused("its Lease changed since the decision");
         }
         let agents: Api<AgentStatus> = Api::all(self.client.clone());
-        let agent = look(&agents, node, "the AgentStatus of ").await?;
+        let agent = read_of(&agents, node, "the AgentStatus of ").await?;
         if agent.map(|agent| agent.spec.link_proofs) != signs.link_proofs {
             return refused("its agent wrote since the decision");
         }
@@ -50,7 +50,7 @@ impl Executor {
 
     /// The node as it stands, unless it is gone or another one by its name.
     async fn read(&self, node: &NodeRef) -> Result<Option<Node>> {
-        let found = look(&self.nodes(), node, "").await?;
+        let found = read_of(&self.nodes(), node, "").await?;
         Ok(found.filter(|found| found.metadata.uid.as_deref() == Some(node.uid.as_str())))
     }
 
@@ -173,7 +173,7 @@ impl Executor {
 }
 
 /// The object by the node's name, read from a quorum. `what` says in an error what it is of the node.
-async fn look<K>(api: &Api<K>, node: &NodeRef, what: &str) -> Result<Option<K>>
+async fn read_of<K>(api: &Api<K>, node: &NodeRef, what: &str) -> Result<Option<K>>
 where
     K: Clone + std::fmt::Debug + DeserializeOwned,
 {
