@@ -203,7 +203,7 @@ async fn create_pod_with_mandatory_inexistent(#[case] kind: &str, #[case] reason
     let made = cluster.pod("web", NODE, refers(kind, false)).await;
     cluster.event("web", reason, "").await;
     let pod = cluster
-        .until("web", "waits", |pod: &Pod| waits(pod, "app").is_some())
+        .until("web", "waits", |pod: &Pod| waits(pod, "foo").is_some())
         .await;
     assert_eq!(phase(&pod), "Pending");
     assert!(!runs(&cluster, &made).await);
