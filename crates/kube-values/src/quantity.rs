@@ -176,14 +176,14 @@ fn decimal(whole: &str, fraction: &str, tens: i32) -> i128 {
         .saturating_add(i128::from(rest.bytes().any(|byte| byte != b'0')))
 }
 
-/// Billionths of a number times two to the power `twos`, rounded up.
+/// Billionths of a number times two to the power `twos`, rounded up. Up to the last step it is counted in
+/// units of 10^-18, of which a billionth has 10^9.
 fn binary(whole: &str, fraction: &str, twos: u32) -> i128 {
-    let power = 10_i128.pow(9);
     let behind = fraction.bytes().chain(std::iter::repeat(b'0')).take(DIGITS);
     let exact = append(append(0, whole.bytes()).min(MOST_WHOLE), behind);
     let scaled = exact.saturating_mul(1_i128 << twos);
-    let is_finer = fraction.bytes().skip(DIGITS).any(|byte| byte != b'0') || scaled % power != 0;
-    (scaled / power).saturating_add(i128::from(is_finer))
+    let is_finer = fraction.bytes().skip(DIGITS).any(|byte| byte != b'0') || scaled % NANO != 0;
+    (scaled / NANO).saturating_add(i128::from(is_finer))
 }
 
 /// `sum` with these digits behind it.

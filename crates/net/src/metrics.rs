@@ -9,21 +9,21 @@
 /// use prometheus_client::registry::Registry;
 ///
 /// evenkeel_net::metrics! {
-///     /// What a door measures.
+///     /// What a listener measures.
 ///     struct Metrics {
-///         opened: Counter = "door_opened", "Times the door was opened";
-///         open: Histogram = "door_open_seconds", "For how long it was open", Histogram::new([1.0, 10.0]);
+///         accepted: Counter = "accepted", "Connections that were accepted";
+///         open: Histogram = "open_seconds", "For how long they were open", Histogram::new([1.0, 10.0]);
 ///     }
 /// }
 ///
 /// let (metrics, mut registry) = (Metrics::default(), Registry::default());
 /// metrics.register_in(&mut registry);
-/// metrics.opened.inc();
+/// metrics.accepted.inc();
 /// metrics.open.observe(2.0);
 /// let mut text = String::new();
 /// prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
-/// assert!(text.contains("# HELP door_opened Times the door was opened.\n"), "{text}");
-/// assert!(text.contains("door_opened_total 1\n") && text.contains("le=\"10.0\"} 1\n"), "{text}");
+/// assert!(text.contains("# HELP accepted Connections that were accepted.\n"), "{text}");
+/// assert!(text.contains("accepted_total 1\n") && text.contains("le=\"10.0\"} 1\n"), "{text}");
 /// ```
 #[macro_export]
 macro_rules! metrics {

@@ -92,7 +92,7 @@ fn a_new_pod_with_the_old_address_is_the_base_again() {
     assert_eq!(
         changes.last(),
         Some(&Change::Back),
-        "a announcement for which there is a pod is not late"
+        "an announcement for which there is a pod is not late"
     );
     assert_eq!(fixture.base(A).pod, Some(pod_ref("v")));
 }
