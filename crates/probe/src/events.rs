@@ -97,5 +97,5 @@ impl EventSink for LogSink {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "api-events"))]
 mod tests;

@@ -106,6 +106,17 @@ impl<S> Watched<S> {
             opened,
         }
     }
+
+    /// What a write or a flush comes to: it succeeds until the greeting is there, whatever became of it.
+    ///
+    /// A peer that refuses us closes while we still write, so that either direction may fail first. Reading
+    /// ends as well then, and alone knows what the peer said before.
+    fn written<T>(&self, result: io::Result<T>, all: T) -> io::Result<T> {
+        match self.greeting {
+            Greeting::Done => result,
+            Greeting::Header { .. } | Greeting::Payload { .. } => Ok(result.unwrap_or(all)),
+        }
+    }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
@@ -125,6 +136,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
             bytes => self.greeting.take(bytes),
         });
         if let Err(error) = taken {
+            buffer.set_filled(before);
             self.opened
                 .set(Err(format!("error reading server preface: {}", system(&error))));
             return Poll::Ready(Err(error));
@@ -138,7 +150,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write(cx, bytes)
+        let result = ready!(Pin::new(&mut self.inner).poll_write(cx, bytes));
+        Poll::Ready(self.written(result, bytes.len()))
     }
 
     fn poll_write_vectored(
@@ -146,7 +159,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         cx: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write_vectored(cx, parts)
+        let result = ready!(Pin::new(&mut self.inner).poll_write_vectored(cx, parts));
+        Poll::Ready(self.written(result, parts.iter().map(|part| part.len()).sum()))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -154,7 +168,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_flush(cx)
+        let result = ready!(Pin::new(&mut self.inner).poll_flush(cx));
+        Poll::Ready(self.written(result, ()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -165,6 +180,42 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+
+    #[tokio::test]
+    async fn a_peer_that_hangs_up_while_we_write_is_heard_to_the_end() {
+        for (said, why) in [
+            (&b""[..], "EOF"),
+            (
+                b"HTTP/1.1 400 Bad Request\r\n",
+                "the server does not begin with HTTP/2 settings",
+            ),
+        ] {
+            let (ours, mut theirs) = duplex(64);
+            theirs.write_all(said).await.unwrap();
+            drop(theirs);
+            let opened = Opened::default();
+            let mut watched = Watched::new(ours, opened.clone());
+            watched.write_all(&[0; 100]).await.unwrap();
+            watched.flush().await.unwrap();
+            watched.read_to_end(&mut Vec::new()).await.unwrap_err();
+            let told = opened.why_not().unwrap();
+            assert!(
+                told.starts_with(&format!("error reading server preface: {why}")),
+                "{told}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn after_the_greeting_a_write_that_fails_fails() {
+        let (ours, mut theirs) = duplex(64);
+        theirs.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await.unwrap();
+        drop(theirs);
+        let mut watched = Watched::new(ours, Opened::default());
+        watched.read_exact(&mut [0; 9]).await.unwrap();
+        watched.write_all(&[0; 100]).await.unwrap_err();
+    }
 
     fn greeting(bytes: &[u8], chunk: usize) -> io::Result<bool> {
         let mut greeting = Greeting::new();
