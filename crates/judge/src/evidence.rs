@@ -117,7 +117,9 @@ impl Life {
         Some(now.since(from))
     }
 
-    /// What can be said of the Lease at `now`.
+    /// Whether the Lease is stale at `now`: not seen renewed for `stale_after` (and the patience that a
+    /// replica has which does not lead) on a watch that is proven live, or marked by the stock controller
+    /// since.
     pub fn lease(&self, leases: &WatchProof, timing: &Timing, now: Millis) -> Lease {
         let stale_after = timing.stale_after + timing.patience;
         let recent = self

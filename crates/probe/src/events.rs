@@ -97,5 +97,6 @@ impl EventSink for LogSink {
     }
 }
 
-#[cfg(all(test, feature = "api-events"))]
+#[cfg(test)]
+#[cfg(feature = "api-events")]
 mod tests;

@@ -304,7 +304,9 @@ impl Roster {
         ranked
     }
 
-    /// Who decides about `suspect`, and how many of them it takes.
+    /// Who votes on `suspect`, and how many of them must say the same. Up to [`SAMPLE`] members: all others,
+    /// and more than half of the roster, the suspect counted in it. Above: [`SAMPLE`] of the others, chosen
+    /// by a hash that everybody computes alike, and more than half of these.
     pub fn electorate(&self, suspect: MemberId) -> Electorate {
         let voters = self.others(suspect);
         if self.members.len() <= SAMPLE {

@@ -309,6 +309,7 @@ fn all_verbs() -> Vec<String> {
     ALL_VERBS.iter().map(|&verb| verb.to_owned()).collect()
 }
 
+/// The kinds of Kubernetes that the server knows from its start.
 fn builtin() -> Vec<Group> {
     let data: Vec<GroupData> = serde_json::from_str(include_str!("builtin.json"))
         .expect("builtin.json is part of this crate and tested");

@@ -71,7 +71,9 @@ fn mark_unknown(scene: &Scene<'_>, plan: &mut Plan) {
     }
 }
 
-/// The irreversible part: one node at a time under the storm guard, each write after one more look.
+/// The irreversible part, once the death is confirmed: the NoExecute taint, then the pods when they are due,
+/// each write after one more look at the node. Pods stay if they are of a DaemonSet, static, stateful, or
+/// tolerate the taint for ever. How many nodes at once is limited by the storm guard, `Ledger::admits`.
 fn evict(known: &mut Known, ledger: &mut Ledger, scene: &Scene<'_>, plan: &mut Plan) {
     let (node, now) = (scene.node, scene.now);
     stateful::record(known, scene, plan);

@@ -130,6 +130,7 @@ pub struct Worker {
     container_id: Option<Arc<str>>,
     published: Option<Reading>,
     last: Option<Reading>,
+    /// How often `last` came in a row.
     run: u32,
     /// Until there is a new container.
     on_hold: bool,
@@ -303,7 +304,8 @@ impl Worker {
         }
     }
 
-    /// The attempt has ended. What is published may change.
+    /// Counts the result of an attempt that has ended, and publishes it if it is the last of enough equal
+    /// ones in a row.
     pub fn settle(&mut self, settled: Settled, probe: &Probe, policy: &Policy) {
         let strict = policy.compat == Compat::Strict;
         let result = match settled {

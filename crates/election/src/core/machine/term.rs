@@ -131,7 +131,9 @@ impl Machine {
         }
     }
 
-    /// Ends the proof of leadership. Whether the term goes on depends on the reason.
+    /// Ends the proof of leadership: the gate closes, so that no guarded write is made any more. The term
+    /// waits for recovery only if no renewal succeeded in time ([`Loss::Deadline`]) and the configuration
+    /// does not say [`OnLoss::Stop`]; else it ends.
     pub(super) fn lose(&mut self, now: Now, loss: Loss, actions: &mut Vec<Action>) {
         if self.round.take().is_some() {
             // client-go reports a new holder when its round of attempts is over.
