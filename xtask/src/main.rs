@@ -8,11 +8,14 @@ mod manifests;
 mod markdown;
 mod outside;
 mod places;
+mod prove;
+mod real;
 mod size;
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
 use std::{
+    ffi::OsString,
     io::Write as _,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -41,6 +44,18 @@ enum Command {
     CheckDocs,
     /// Compiles programs outside the workspace that use one crate each, and counts their dependencies
     CheckOutside,
+    /// Builds Kubernetes' own control plane of its Go modules, and starts one on loopback until Ctrl-C
+    Real {
+        /// Build it, and print where the program is
+        #[arg(long)]
+        build_only: bool,
+        /// Other arguments for it than `up`: see interop/kubernetes/README.md
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
+    /// Measures on Kubernetes' own control plane what README claims, with Evenkeel and without, and writes
+    /// docs/real.md. Goes on where it was interrupted
+    Prove(prove::Args),
     /// Prints how large the tree is, crate by crate
     Size {
         /// Fail if a limit in xtask/src/size/limits.rs is broken, or could be lower
@@ -72,6 +87,8 @@ fn run(command: Command) -> anyhow::Result<()> {
             hazards::run(&root)
         }
         Command::CheckOutside => outside::run(&root),
+        Command::Prove(args) => prove::run(&root, &args),
+        Command::Real { build_only, args } => real::run(&root, build_only, args),
         Command::Size { check } => size::run(&root, check),
     }
 }

@@ -22,6 +22,8 @@ pub const REPLICA_LEASE_PREFIX: &str = "evenkeel-controller-replica-";
 pub const ZONE_LEASE_PREFIX: &str = "evenkeel-zone-";
 /// Namespace of the kubelets' Leases.
 pub const NODE_LEASE_NAMESPACE: &str = "kube-node-lease";
+/// Name of the MutatingWebhookConfiguration by which writes reach the controllers' webhook.
+pub const WEBHOOK_CONFIGURATION: &str = "evenkeel";
 
 /// Zone used for nodes without a zone label where the profile names one (the lab and the edge profile).
 pub const DEFAULT_ZONE: &str = "default";
@@ -64,6 +66,8 @@ pub mod service_accounts {
     pub const AGENT: &str = "evenkeel-agent";
     /// The controller with its webhook.
     pub const CONTROLLER: &str = "evenkeel-controller";
+    /// Virtual nodes.
+    pub const VNODE: &str = "evenkeel-vnode";
 }
 
 /// Users of the stock controllers whose writes the webhook corrects. With and without per-controller

@@ -4,11 +4,10 @@ use crate::{
     console::Console,
     control::{self, ControlError, Fault, Orders as _},
     directory::{self, DirectoryError},
-    play::{Played, play},
-    report::{Figures, Report},
+    join::{CleanError, Cluster, JoinArgs, JoinError},
     running::{Lab, Settings, SetupError},
     scenario::{
-        DEFAULT_NODES, MAX_NODES, Profile, Scenario, ScenarioError, Span, StockTimers,
+        DEFAULT_NODES, MAX_NODES, Profile, ScenarioError, Span, StockTimers,
         crash::{MAX_CONTROLLERS, Replica},
         layout::Layout,
     },
@@ -16,6 +15,7 @@ use crate::{
     switch::links::Way,
 };
 use clap::{Args, Subcommand};
+use scenario::run_scenario;
 use std::{
     io::{self, IsTerminal as _, Write as _},
     path::{Path, PathBuf},
@@ -23,6 +23,8 @@ use std::{
     time::Duration,
 };
 use tokio_util::sync::CancellationToken;
+
+mod scenario;
 
 /// A zone of simulated nodes with real agents around an embedded API server, and faults on demand.
 #[derive(Clone, Debug, Args)]
@@ -43,7 +45,13 @@ pub struct LabArgs {
     #[arg(long, value_name = "PROFILE")]
     pub profile: Option<Profile>,
     /// Port of the API server on 127.0.0.1; 0 takes a free one.
-    #[arg(long, value_name = "PORT", default_value_t = 0, global = true)]
+    #[arg(
+        long,
+        value_name = "PORT",
+        default_value_t = 0,
+        global = true,
+        conflicts_with = "join"
+    )]
     pub port: u16,
     /// Directory of the lab: kubeconfig, logs, keys.
     #[arg(long, value_name = "DIR", default_value = directory::DEFAULT, global = true, env = "EVENKEEL_LAB_DIR")]
@@ -63,6 +71,9 @@ pub struct LabArgs {
     /// Decides which datagrams are lost on lossy links.
     #[arg(long, value_name = "NUMBER", default_value_t = 1, global = true)]
     pub seed: u64,
+    /// A control plane to join.
+    #[command(flatten)]
+    pub join: JoinArgs,
 }
 
 /// What to do with a lab.
@@ -121,6 +132,14 @@ pub enum LabCommand {
         #[arg(long, value_name = "DURATION")]
         r#for: Span,
     },
+    /// Stops an agent in the running lab for a time; kubelet and containers go on.
+    RestartAgent {
+        /// The node.
+        node: String,
+        /// How long, such as 20s.
+        #[arg(long, value_name = "DURATION")]
+        r#for: Span,
+    },
     /// Kills a process in the running lab; it is started again.
     Crash {
         /// Which.
@@ -132,6 +151,8 @@ pub enum LabCommand {
         /// The node; without it everything.
         node: Option<String>,
     },
+    /// Removes what a lab left on the control plane that it joined (--join), after a `kill -9`.
+    Clean,
     /// Shows the running lab, live.
     Watch,
     /// Shows the running lab, once.
@@ -192,6 +213,11 @@ pub enum LabError {
     Usage(String),
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
+    /// The control plane that was to be joined.
+    #[error(transparent)]
+    Join(#[from] JoinError),
+    #[error(transparent)]
+    Clean(#[from] CleanError),
     /// The lab did not start.
     #[error(transparent)]
     Setup(#[from] SetupError),
@@ -228,11 +254,12 @@ impl LabError {
             Self::Usage(_)
             | Self::Scenario(_)
             | Self::Directory(_)
+            | Self::Join(_)
             | Self::Socket { .. }
             | Self::Report { .. } => true,
             Self::Setup(error) => error.is_usage(),
             Self::Control(error) => error.is_usage(),
-            Self::Output(_) | Self::Program(_) => false,
+            Self::Output(_) | Self::Program(_) | Self::Clean(_) => false,
         };
         if usage { 2 } else { 1 }
     }
@@ -241,18 +268,7 @@ impl LabError {
 /// Does what the command line says, until it is done or `shutdown`. Call [`evenkeel_net::init_crypto`]
 /// before.
 pub async fn run(args: LabArgs, shutdown: CancellationToken) -> Result<Outcome, LabError> {
-    let of_a_new_lab = [
-        ("--nodes", args.nodes.is_some()),
-        ("--zones", args.zones.is_some()),
-        ("--controllers", args.controllers.is_some()),
-        ("--profile", args.profile.is_some()),
-    ];
-    if let (Some((flag, _)), Some(_)) = (of_a_new_lab.iter().find(|(_, given)| *given), &args.command) {
-        let field = flag.trim_start_matches('-');
-        return Err(LabError::Usage(format!(
-            "{flag} goes with plain `evenkeel lab`; a scenario says it by itself (`{field}: …`), and a running lab stays as it is"
-        )));
-    }
+    check_flags(&args)?;
     let dir = args.dir.clone();
     match args.command.clone() {
         None => stay(&args, shutdown).await,
@@ -260,7 +276,16 @@ pub async fn run(args: LabArgs, shutdown: CancellationToken) -> Result<Outcome, 
             scenario,
             repeat,
             report,
-        }) => run_scenario(&args, &scenario, repeat, report.as_deref(), shutdown).await,
+        }) => {
+            Box::pin(run_scenario(
+                &args,
+                &scenario,
+                repeat,
+                report.as_deref(),
+                shutdown,
+            ))
+            .await
+        }
         Some(LabCommand::Cut {
             node,
             link,
@@ -303,11 +328,16 @@ pub async fn run(args: LabArgs, shutdown: CancellationToken) -> Result<Outcome, 
             let for_ms = r#for.millis();
             order(&dir, Fault::Stall { node, for_ms }).await
         }
+        Some(LabCommand::RestartAgent { node, r#for }) => {
+            let for_ms = r#for.millis();
+            order(&dir, Fault::RestartAgent { node, for_ms }).await
+        }
         Some(LabCommand::RestartKubelet { node, r#for }) => {
             let for_ms = r#for.millis();
             order(&dir, Fault::RestartKubelet { node, for_ms }).await
         }
         Some(LabCommand::Heal { node }) => order(&dir, Fault::Heal { node }).await,
+        Some(LabCommand::Clean) => clean(&args).await,
         Some(LabCommand::Status) => {
             print(&control::status(&dir).await?.to_string()).map_err(LabError::Output)?;
             Ok(Outcome::Success)
@@ -331,6 +361,44 @@ pub async fn run(args: LabArgs, shutdown: CancellationToken) -> Result<Outcome, 
     }
 }
 
+/// Flags that do not go with the command.
+fn check_flags(args: &LabArgs) -> Result<(), LabError> {
+    let of_a_new_lab = [
+        ("--nodes", args.nodes.is_some()),
+        ("--zones", args.zones.is_some()),
+        ("--controllers", args.controllers.is_some()),
+        ("--profile", args.profile.is_some()),
+    ];
+    if let (Some((flag, _)), Some(_)) = (of_a_new_lab.iter().find(|(_, given)| *given), &args.command) {
+        let field = flag.trim_start_matches('-');
+        return Err(LabError::Usage(format!(
+            "{flag} goes with plain `evenkeel lab`; a scenario says it by itself (`{field}: …`), and a running lab stays as it is"
+        )));
+    }
+    let joins = matches!(
+        args.command,
+        None | Some(LabCommand::Run { .. } | LabCommand::Clean)
+    );
+    if args.join.join.is_some() && !joins {
+        let why = "--join goes with plain `evenkeel lab`, `run` and `clean`; other commands find the running lab by --dir";
+        return Err(LabError::Usage(why.to_owned()));
+    }
+    Ok(())
+}
+
+async fn clean(args: &LabArgs) -> Result<Outcome, LabError> {
+    let Some(cluster) = args.join.cluster().await? else {
+        return Err(LabError::Usage("clean needs --join KUBECONFIG".to_owned()));
+    };
+    let removed = Box::pin(cluster.clean()).await?;
+    let said = match removed.join("\n") {
+        none if none.is_empty() => "nothing of a lab is there\n".to_owned(),
+        removed => format!("removed:\n{removed}\n"),
+    };
+    print(&said).map_err(LabError::Output)?;
+    Ok(Outcome::Success)
+}
+
 async fn order(dir: &Path, fault: Fault) -> Result<Outcome, LabError> {
     let said = control::inflict(dir, fault).await?;
     print(&format!("{said}\n")).map_err(LabError::Output)?;
@@ -345,7 +413,7 @@ struct Shape {
     stock: StockTimers,
 }
 
-fn settings(args: &LabArgs, shape: Shape) -> Result<Settings, LabError> {
+fn settings(args: &LabArgs, shape: Shape, join: Option<Cluster>) -> Result<Settings, LabError> {
     let program = supervise::binary().map_err(LabError::Program)?;
     Ok(Settings {
         layout: shape.layout,
@@ -359,6 +427,7 @@ fn settings(args: &LabArgs, shape: Shape) -> Result<Settings, LabError> {
         agents: !args.without_agents,
         stock: shape.stock,
         seed: args.seed,
+        join,
     })
 }
 
@@ -372,7 +441,7 @@ async fn stay(args: &LabArgs, shutdown: CancellationToken) -> Result<Outcome, La
         profile: args.profile.unwrap_or_default(),
         stock: StockTimers::default(),
     };
-    let settings = settings(args, shape)?;
+    let settings = settings(args, shape, args.join.cluster().await?)?;
     let Some(lab) = start(settings, &console, &shutdown).await? else {
         return Ok(Outcome::Success);
     };
@@ -393,107 +462,6 @@ async fn stay(args: &LabArgs, shutdown: CancellationToken) -> Result<Outcome, La
     stop(&lab, serving).await?;
     applied?;
     Ok(Outcome::Success)
-}
-
-async fn run_scenario(
-    args: &LabArgs,
-    name: &str,
-    repeat: u32,
-    report: Option<&Path>,
-    shutdown: CancellationToken,
-) -> Result<Outcome, LabError> {
-    let scenario = Scenario::load(name)?;
-    let unwritable = |path: &Path, source| LabError::Report {
-        path: path.to_owned(),
-        source,
-    };
-    if let Some(path) = report {
-        // Found out now, not after three minutes.
-        let probe = std::fs::OpenOptions::new().create(true).append(true).open(path);
-        probe.map_err(|source| unwritable(path, source))?;
-    }
-    let console = Console::new();
-    let mut runs = Vec::new();
-    for number in 0..repeat {
-        if repeat > 1 {
-            console.text(&format!("\nrun {} of {repeat}\n", number + 1));
-        }
-        let begun = console.elapsed();
-        let seed = args.seed.wrapping_add(u64::from(number));
-        let Some(played) = run_once(args, &scenario, seed, &console, &shutdown).await? else {
-            return Ok(Outcome::Interrupted);
-        };
-        let elapsed = console.elapsed().saturating_sub(begun).as_secs_f64();
-        report_outcome(&scenario.name, !args.without_agents, &played, elapsed, &console);
-        let interrupted = played.interrupted;
-        runs.push((played, elapsed));
-        if interrupted {
-            break;
-        }
-    }
-    let reports: Vec<Report<'_>> = runs
-        .iter()
-        .map(|(played, elapsed)| Report::new(&scenario.name, !args.without_agents, played, *elapsed))
-        .collect();
-    let figures = Figures::new(&reports);
-    if let Some(path) = report {
-        let written = match reports.first() {
-            Some(only) if repeat == 1 => only.write(path),
-            _ => figures.write(path),
-        };
-        written.map_err(|source| unwritable(path, source))?;
-    }
-    if repeat > 1 {
-        console.text(&format!("\n{}", figures.table()));
-    }
-    if runs.iter().any(|(played, _)| played.interrupted) {
-        return Ok(Outcome::Interrupted);
-    }
-    let passed = reports.iter().all(|report| report.passed);
-    Ok(if passed { Outcome::Success } else { Outcome::Failed })
-}
-
-/// Plays a scenario in a lab of its own; `None` if it was interrupted before that was up.
-async fn run_once(
-    args: &LabArgs,
-    scenario: &Scenario,
-    seed: u64,
-    console: &Console,
-    shutdown: &CancellationToken,
-) -> Result<Option<Played>, LabError> {
-    let shape = Shape {
-        layout: scenario.layout(),
-        controllers: scenario.controllers(),
-        profile: scenario.profile,
-        stock: scenario.stock,
-    };
-    let settings = Settings {
-        seed,
-        ..settings(args, shape)?
-    };
-    let Some(lab) = start(settings, console, shutdown).await? else {
-        return Ok(None);
-    };
-    let lab = Arc::new(lab);
-    let serving = take_orders(&lab).await?;
-    let played = play(&lab, scenario, console, shutdown).await;
-    stop(&lab, serving).await?;
-    Ok(Some(played?))
-}
-
-/// The table of one run, and its verdict.
-fn report_outcome(name: &str, agents: bool, played: &Played, elapsed: f64, console: &Console) {
-    let report = Report::new(name, agents, played, elapsed);
-    let verdict = match (&played.aborted, report.passed) {
-        (Some(reason), _) => format!("FAILED: {reason}"),
-        (None, true) => "every assertion held".to_owned(),
-        (None, false) if played.interrupted => "interrupted".to_owned(),
-        (None, false) => "FAILED: not every assertion held".to_owned(),
-    };
-    if !played.findings.is_empty() {
-        console.text(&format!("\n{}", report.table()));
-    }
-    console.text(&format!("\n{name}: {verdict} ({elapsed:.0} s)\n"));
 }
 
 /// `None`: told to end before it was up.
@@ -536,7 +504,7 @@ async fn stop(lab: &Lab, serving: tokio::task::JoinHandle<()>) -> Result<(), Lab
 
 /// What a new lab says. `args` are repeated where other commands need them to find it.
 fn welcome(lab: &Lab, args: &LabArgs) -> String {
-    let kubectl = format!("kubectl --kubeconfig {}", lab.directory().kubeconfig().display());
+    let kubectl = format!("kubectl --kubeconfig {}", lab.kubeconfig().display());
     let command = if args.dir == Path::new(directory::DEFAULT) {
         "evenkeel lab".to_owned()
     } else {

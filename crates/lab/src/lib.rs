@@ -6,6 +6,7 @@
 //! | [`running`] | a running lab, started in order and stopped in order |
 //! | [`switch`] | the network: every packet between nodes, or between a node and the cloud, crosses it |
 //! | [`cluster`] | workload controllers, and the nodes' kubelets |
+//! | [`join`] | a control plane that is not the lab's own: checks, certificates, removal |
 //! | [`supervise`] | agents, controller and stand-in as child processes that never outlive the lab |
 //! | [`directory`] | the lab's directory: one lab at a time, files that only their owner reads |
 //! | [`control`] | orders to a running lab over a Unix socket |
@@ -22,6 +23,7 @@ pub mod command;
 pub mod console;
 pub mod control;
 pub mod directory;
+pub mod join;
 pub mod observe;
 pub mod play;
 pub mod report;

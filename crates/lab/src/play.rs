@@ -184,6 +184,15 @@ impl Run<'_> {
                 let for_ms = time.millis();
                 self.strike(struck, Fault::Stall { node, for_ms }).await
             }
+            Step::RestartAgent(Timed { node, r#for: time }) => {
+                let node = node.value.clone();
+                let struck = Struck {
+                    lasts: time.0,
+                    ..Struck::node(&node, format!("agent of {node} down for {time}"))
+                };
+                let for_ms = time.millis();
+                self.strike(struck, Fault::RestartAgent { node, for_ms }).await
+            }
             Step::RestartKubelet(Timed { node, r#for: time }) => {
                 let node = node.value.clone();
                 let struck = Struck {

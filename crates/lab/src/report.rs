@@ -10,6 +10,8 @@ use std::{io, path::Path};
 pub struct Report<'a> {
     /// Name of the scenario.
     pub scenario: &'a str,
+    /// On what it was played: the lab's own API server, or a release of Kubernetes.
+    pub server: &'a str,
     /// Whether Evenkeel's agents and controller ran.
     pub agents: bool,
     /// Whether every assertion held.
@@ -34,9 +36,16 @@ pub struct StepRow<'a> {
 
 impl<'a> Report<'a> {
     /// Of one run.
-    pub fn new(scenario: &'a str, agents: bool, played: &'a Played, elapsed_seconds: f64) -> Self {
+    pub fn new(
+        scenario: &'a str,
+        server: &'a str,
+        agents: bool,
+        played: &'a Played,
+        elapsed_seconds: f64,
+    ) -> Self {
         Self {
             scenario,
+            server,
             agents,
             passed: played.passed(),
             aborted: played
@@ -232,19 +241,19 @@ mod tests {
             findings: vec![finding(true)],
             ..Played::default()
         };
-        assert!(Report::new("tour", true, &played, 1.0).passed);
+        assert!(Report::new("tour", "here", true, &played, 1.0).passed);
         played.findings.push(finding(false));
-        assert!(!Report::new("tour", true, &played, 1.0).passed);
+        assert!(!Report::new("tour", "here", true, &played, 1.0).passed);
         let aborted = Played {
             aborted: Some("step 3".to_owned()),
             ..Played::default()
         };
-        assert!(!Report::new("tour", true, &aborted, 1.0).passed);
+        assert!(!Report::new("tour", "here", true, &aborted, 1.0).passed);
         let interrupted = Played {
             interrupted: true,
             ..Played::default()
         };
-        let report = Report::new("tour", true, &interrupted, 1.0);
+        let report = Report::new("tour", "here", true, &interrupted, 1.0);
         assert!(!report.passed);
         assert_eq!(report.aborted, Some("interrupted"));
     }
@@ -255,7 +264,7 @@ mod tests {
             findings: vec![finding(true), finding(false)],
             ..Played::default()
         };
-        let table = Report::new("tour", true, &played, 1.0).table();
+        let table = Report::new("tour", "here", true, &played, 1.0).table();
         let rows: Vec<&str> = table.lines().collect();
         assert!(rows[0].contains("RECORDED"));
         assert_eq!(
@@ -278,7 +287,9 @@ mod tests {
             script: vec![(1.5, "cut".to_owned())],
             ..Played::default()
         };
-        Report::new("tour", false, &played, 12.34).write(&path).unwrap();
+        Report::new("tour", "here", false, &played, 12.34)
+            .write(&path)
+            .unwrap();
         let read: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
         assert_eq!(read["assertions"][0]["seconds"], 4.2);
         assert_eq!(read["assertions"][0]["held"], true);
@@ -288,7 +299,7 @@ mod tests {
         );
         assert_eq!(read["steps"][0]["step"], "cut");
         assert!(
-            Report::new("tour", false, &played, 1.0)
+            Report::new("tour", "here", false, &played, 1.0)
                 .write(place.path())
                 .is_err(),
             "a folder is no file"
@@ -309,7 +320,7 @@ mod tests {
         played.push(run(None));
         let reports: Vec<Report<'_>> = played
             .iter()
-            .map(|run| Report::new("x", true, run, 1.0))
+            .map(|run| Report::new("x", "here", true, run, 1.0))
             .collect();
         let figures = Figures::new(&reports);
         assert_eq!((figures.count, figures.passed), (10, 9));

@@ -14,7 +14,7 @@ use std::time::Duration;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 pub use rcgen::{ExtendedKeyUsagePurpose, KeyUsagePurpose};
-pub use request::Signing;
+pub use request::{Signing, signing_request};
 
 /// Why a certificate could not be made or read.
 #[derive(Debug, thiserror::Error)]
@@ -195,14 +195,7 @@ impl Ca {
         let make = || -> Result<Identity, rcgen::Error> {
             let key = new_key()?;
             let mut params = base_params(common_name, validity)?;
-            for name in &names.dns {
-                params
-                    .subject_alt_names
-                    .push(SanType::DnsName(name.as_str().try_into()?));
-            }
-            params
-                .subject_alt_names
-                .extend(names.ips.iter().copied().map(SanType::IpAddress));
+            params.subject_alt_names = subject_alt_names(names)?;
             params.is_ca = IsCa::ExplicitNoCa;
             params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
             params.extended_key_usages = vec![usage];
@@ -227,6 +220,15 @@ impl Ca {
             source,
         })
     }
+}
+
+fn subject_alt_names(names: &ServerNames) -> Result<Vec<SanType>, rcgen::Error> {
+    let dns = names
+        .dns
+        .iter()
+        .map(|name| Ok(SanType::DnsName(name.as_str().try_into()?)));
+    let ips = names.ips.iter().copied().map(SanType::IpAddress).map(Ok);
+    dns.chain(ips).collect()
 }
 
 /// SHA-256 of the DER of the first certificate in a PEM text, lower-case hex: the pin of a kubelet.

@@ -4,14 +4,11 @@ use super::address::WebhookAddress;
 use super::server::TIMEOUT;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use evenkeel_api::names;
+use evenkeel_api::names::{self, WEBHOOK_CONFIGURATION as CONFIGURATION};
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
-
-/// Name of the MutatingWebhookConfiguration.
-pub const CONFIGURATION: &str = "evenkeel";
 
 /// Why the API server may not know of the webhook. Worth a retry.
 #[derive(Debug, thiserror::Error)]

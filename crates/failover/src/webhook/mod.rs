@@ -20,7 +20,6 @@ mod server;
 
 pub use address::{AddressError, WebhookAddress};
 pub use certificate::CertificateError;
-pub use configuration::CONFIGURATION;
 
 use crate::clock::{self, Clock};
 use arc_swap::ArcSwap;

@@ -10,7 +10,7 @@ use evenkeel_api::names;
 use evenkeel_api::policy::ModePolicy;
 use evenkeel_election::flags::Candidacy;
 use evenkeel_failover::shell::{ControllerError, Settings, serve};
-use evenkeel_failover::webhook::{CONFIGURATION, WebhookAddress, WebhookOptions};
+use evenkeel_failover::webhook::{WebhookAddress, WebhookOptions};
 use evenkeel_failover_rules::world::Config;
 use evenkeel_judge::{Profile, Timing};
 use evenkeel_net::admin::Admin;
@@ -248,7 +248,7 @@ impl Cluster {
 
     async fn webhook_is(&self, url: &str) {
         self.until(
-            CONFIGURATION,
+            names::WEBHOOK_CONFIGURATION,
             "is registered",
             |known: &MutatingWebhookConfiguration| serde_json::to_string(known).unwrap().contains(url),
         )

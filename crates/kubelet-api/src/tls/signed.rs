@@ -11,7 +11,7 @@ pub use keep::Keep;
 
 use evenkeel_api::names::vnode as names;
 use evenkeel_net::log::causes;
-use evenkeel_net::pki::{Identity, PkiError};
+use evenkeel_net::pki::{Identity, PkiError, ServerNames, signing_request};
 use evenkeel_net::serve::ServerTls;
 use held::Held;
 use jiff::Timestamp;
@@ -23,7 +23,6 @@ use keep::KeepError;
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
 use rand::Rng as _;
-use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, PKCS_ECDSA_P256_SHA256, SanType};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -64,7 +63,7 @@ impl Settings {
 #[derive(Debug, thiserror::Error)]
 enum SigningError {
     #[error("cannot make a request for a certificate")]
-    Make(#[source] rcgen::Error),
+    Make(#[source] PkiError),
     #[error("cannot create a CertificateSigningRequest")]
     Create(#[source] kube::Error),
     #[error("CertificateSigningRequest {name} was {what}: {why}")]
@@ -172,7 +171,13 @@ impl Signed {
 
     /// Asks for a certificate, waits for it, and serves with it.
     async fn ask(&self, wanted: &BTreeSet<IpAddr>) -> Result<Held, SigningError> {
-        let (request, key) = request(&self.settings.name, wanted).map_err(SigningError::Make)?;
+        let user = format!("{}{}", names::SERVING_COMMON_NAME, self.settings.name);
+        let addresses = ServerNames {
+            ips: wanted.iter().copied().collect(),
+            ..ServerNames::default()
+        };
+        let (request, key_pem) =
+            signing_request(&user, names::SERVING_ORGANISATION, &addresses).map_err(SigningError::Make)?;
         let object = CertificateSigningRequest {
             metadata: ObjectMeta {
                 generate_name: Some("csr-".to_owned()),
@@ -212,7 +217,7 @@ impl Signed {
         };
         let identity = Identity {
             certificate_pem: String::from_utf8_lossy(&certificate).into_owned(),
-            key_pem: key.serialize_pem(),
+            key_pem,
         };
         let mut held = Held::read(identity, chance()).map_err(unusable)?;
         // Refuses a certificate for another key.
@@ -372,21 +377,4 @@ async fn changed(addresses: &mut watch::Receiver<BTreeSet<IpAddr>>) {
 
 fn refuses(condition: &CertificateSigningRequestCondition) -> bool {
     matches!(condition.type_.as_str(), "Denied" | "Failed") && condition.status != "False"
-}
-
-/// A request, PEM, and its key.
-fn request(name: &str, addresses: &BTreeSet<IpAddr>) -> Result<(String, KeyPair), rcgen::Error> {
-    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
-    let mut params = CertificateParams::default();
-    params.distinguished_name = DistinguishedName::new();
-    params
-        .distinguished_name
-        .push(DnType::OrganizationName, names::SERVING_ORGANISATION);
-    params.distinguished_name.push(
-        DnType::CommonName,
-        format!("{}{name}", names::SERVING_COMMON_NAME),
-    );
-    params.subject_alt_names = addresses.iter().copied().map(SanType::IpAddress).collect();
-    let request = params.serialize_request(&key)?.pem()?;
-    Ok((request, key))
 }

@@ -5,6 +5,7 @@
 //! is a thread with a runtime of its own, which holds every task, timer and socket of the kubelet. Power goes
 //! by dropping it: nothing is said to anybody, and nothing is left that could write.
 
+use crate::join;
 use evenkeel_api::names;
 use evenkeel_kubelet_api::{
     kubelet::{Certificate, Clients, KubeletApi, KubeletApiError},
@@ -60,6 +61,8 @@ pub struct KubeletConfig {
     pub serving: Identity,
     /// The authority of its clients' certificates, PEM.
     pub clients: String,
+    /// Whether its control plane is one that the lab joined: then its Node is marked.
+    pub joined: bool,
     /// Changes with every boot.
     pub boot_id: String,
     /// File to which it logs, after what it logged before.
@@ -306,6 +309,8 @@ fn template(config: &KubeletConfig) -> NodeTemplate {
             .clone()
             .map(|zone| (names::ZONE_LABELS[0].to_owned(), zone)),
     );
+    let mark = config.joined.then_some(join::LABEL);
+    labels.extend(mark.map(|(key, value)| (key.to_owned(), value.to_owned())));
     NodeTemplate {
         // It stands for a machine with an agent. What is labelled as a virtual node would be in no roster.
         labels,

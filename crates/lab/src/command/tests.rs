@@ -30,6 +30,9 @@ fn parse(line: &str) -> Result<LabArgs, clap::Error> {
 #[case("lab crash apiserver --for 6s --stock")]
 #[case("lab stall shore-2 --for 3s")]
 #[case("lab restart-kubelet shore-2 --for 1m30s --dir /x")]
+#[case("lab restart-agent shore-2 --for 2m")]
+#[case("lab clean --join /x/kubeconfig --yes")]
+#[case("lab run tour --join /x/kubeconfig --control-plane ctl")]
 #[case("lab heal")]
 #[case("lab heal shore-1")]
 #[case("lab watch")]
@@ -61,6 +64,9 @@ fn accepts(#[case] line: &str) {
 #[case("lab stall shore-2", "--for")]
 #[case("lab stall shore-2 --for soon", "1m30s")]
 #[case("lab restart-kubelet --for 3s", "<NODE>")]
+#[case("lab --yes", "--join")]
+#[case("lab run tour --control-plane ctl", "--join")]
+#[case("lab --join x --port 6443", "--port")]
 fn rejects(#[case] line: &str, #[case] named: &str) {
     let Err(error) = parse(line) else {
         panic!("accepted: {line}")
@@ -74,8 +80,11 @@ fn rejects(#[case] line: &str, #[case] named: &str) {
 #[case("lab --zones a=3 run tour", "`zones:")]
 #[case("lab --controllers 2 status", "--controllers")]
 #[case("lab --profile edge run tour", "`profile:")]
+#[case("lab cut shore-1 --join x", "--join")]
+#[case("lab clean", "--join")]
+#[case("lab run tour --join /nowhere/kubeconfig", "/nowhere/kubeconfig")]
 #[tokio::test]
-async fn what_a_scenario_says_by_itself_is_no_flag(#[case] line: &str, #[case] named: &str) {
+async fn what_does_not_go_with_a_command_is_refused(#[case] line: &str, #[case] named: &str) {
     let error = run(parse(line).unwrap(), CancellationToken::new())
         .await
         .unwrap_err();

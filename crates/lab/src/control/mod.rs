@@ -57,6 +57,13 @@ pub enum Fault {
         /// For how long, in milliseconds.
         for_ms: u64,
     },
+    /// An agent is stopped, and started again after a time.
+    #[serde(rename_all = "camelCase")]
+    RestartAgent {
+        node: String,
+        /// For how long, in milliseconds.
+        for_ms: u64,
+    },
     /// A kubelet is stopped, and started again after a time.
     #[serde(rename_all = "camelCase")]
     RestartKubelet {
@@ -115,6 +122,9 @@ impl fmt::Display for Fault {
                 write!(f, "the API server is down{also} for {}", Span::of_millis(*for_ms))
             }
             Self::Stall { node, for_ms } => write!(f, "{node} is frozen for {}", Span::of_millis(*for_ms)),
+            Self::RestartAgent { node, for_ms } => {
+                write!(f, "the agent of {node} is down for {}", Span::of_millis(*for_ms))
+            }
             Self::RestartKubelet { node, for_ms } => {
                 write!(
                     f,

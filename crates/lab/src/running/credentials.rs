@@ -1,18 +1,25 @@
 //! Who each process is, at the API server and to its peers.
 
+use super::Plane;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use k8s_openapi::api::{
-    authentication::v1::{TokenRequest, TokenRequestSpec},
-    core::v1::ServiceAccount,
+    authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec},
+    core::v1::{Node, ServiceAccount},
 };
 use kube::{Api, Client, api::PostParams};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// A token of the lab lives longer than any lab.
 const TOKEN_SECONDS: i64 = 30 * 24 * 3600;
 
-/// A token of a ServiceAccount, which is made where it is missing.
-pub(super) async fn token(client: &Client, namespace: &str, account: &str) -> kube::Result<String> {
+/// A token of a ServiceAccount, which is made where it is missing. With a node it says of which, as that of a
+/// pod there does.
+pub(super) async fn token(
+    client: &Client,
+    namespace: &str,
+    account: &str,
+    node: Option<&str>,
+) -> kube::Result<String> {
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
     let object = ServiceAccount {
         metadata: kube::core::ObjectMeta {
@@ -26,9 +33,22 @@ pub(super) async fn token(client: &Client, namespace: &str, account: &str) -> ku
         Err(kube::Error::Api(status)) if status.code == 409 => {}
         Err(error) => return Err(error),
     }
+    let bound = match node {
+        Some(name) => {
+            let node = Api::<Node>::all(client.clone()).get(name).await?;
+            Some(BoundObjectReference {
+                api_version: Some("v1".to_owned()),
+                kind: Some("Node".to_owned()),
+                name: Some(name.to_owned()),
+                uid: node.metadata.uid,
+            })
+        }
+        None => None,
+    };
     let request = TokenRequest {
         spec: TokenRequestSpec {
             expiration_seconds: Some(TOKEN_SECONDS),
+            bound_object_ref: bound,
             ..Default::default()
         },
         ..Default::default()
@@ -39,15 +59,19 @@ pub(super) async fn token(client: &Client, namespace: &str, account: &str) -> ku
     Ok(answer.status.map(|status| status.token).unwrap_or_default())
 }
 
-/// A kubeconfig with a bearer token.
-pub(super) fn kubeconfig(server: &str, ca_pem: &str, user: &str, token: &str) -> String {
+/// A kubeconfig with a bearer token for the lab's API server at an address.
+pub(super) fn kubeconfig(plane: &Plane, server: &str, user: &str, token: &str) -> String {
+    let mut cluster = json!({
+        "server": server, "certificate-authority-data": STANDARD.encode(plane.authority()),
+    });
+    if let Some(name) = plane.server_name() {
+        cluster["tls-server-name"] = Value::from(name);
+    }
     // JSON is YAML.
     json!({
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": "lab", "cluster": {
-            "server": server, "certificate-authority-data": STANDARD.encode(ca_pem),
-        }}],
+        "clusters": [{"name": "lab", "cluster": cluster}],
         "users": [{"name": user, "user": {"token": token}}],
         "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": user}}],
         "current-context": "lab",

@@ -84,12 +84,17 @@ pub(super) async fn inflict(lab: &Lab, fault: &Fault) -> Result<String, String> 
             Ok(fault.to_string())
         }
         Fault::CrashApiServer { for_ms, stock } => {
-            lab.begin_outage(Duration::from_millis(*for_ms), *stock)?;
+            lab.begin_outage(Duration::from_millis(*for_ms), *stock).await?;
             Ok(fault.to_string())
         }
         Fault::Stall { node, for_ms } => {
             let node = &lab.nodes[find_node(&nodes, node)?];
             lab.stall(node, Duration::from_millis(*for_ms)).await?;
+            Ok(fault.to_string())
+        }
+        Fault::RestartAgent { node, for_ms } => {
+            let node = &lab.nodes[find_node(&nodes, node)?];
+            lab.restart_agent(node, Duration::from_millis(*for_ms))?;
             Ok(fault.to_string())
         }
         Fault::RestartKubelet { node, for_ms } => {
@@ -98,39 +103,45 @@ pub(super) async fn inflict(lab: &Lab, fault: &Fault) -> Result<String, String> 
             Ok(fault.to_string())
         }
         Fault::Heal { node } => {
-            let healed: Vec<usize> = match node {
-                Some(node) => vec![find_node(&nodes, node)?],
-                None => (0..lab.nodes.len()).collect(),
-            };
-            if node.is_none() {
-                lab.end_outage();
-            }
-            for index in &healed {
-                lab.end_trouble(&lab.nodes[*index])
-                    .await
-                    .map_err(|error| error.to_string())?;
-            }
-            let links = lab.switch.links();
-            let only = node
-                .as_ref()
-                .and(healed.first())
-                .map(|index| lab.nodes[*index].index());
-            let off: Vec<usize> = healed
-                .into_iter()
-                .filter(|index| !links.is_on(End::Node(lab.nodes[*index].index())))
-                .collect();
-            lab.switch.change(|links| {
-                links.repair(only);
-                for index in &off {
-                    links.power_on(lab.nodes[*index].index());
-                }
-            });
-            for index in off {
-                lab.nodes[index].boot().await.map_err(|error| error.to_string())?;
-            }
+            heal(lab, node.as_deref()).await?;
             Ok(fault.to_string())
         }
     }
+}
+
+/// Repairs one node, or everything.
+async fn heal(lab: &Lab, node: Option<&str>) -> Result<(), String> {
+    let healed: Vec<usize> = match node {
+        Some(node) => vec![find_node(&lab.node_names(), node)?],
+        None => (0..lab.nodes.len()).collect(),
+    };
+    if node.is_none() {
+        lab.end_outage().await?;
+    }
+    for index in &healed {
+        lab.end_trouble(&lab.nodes[*index])
+            .await
+            .map_err(|error| error.to_string())?;
+    }
+    let links = lab.switch.links();
+    let only = node
+        .as_ref()
+        .and(healed.first())
+        .map(|index| lab.nodes[*index].index());
+    let off: Vec<usize> = healed
+        .into_iter()
+        .filter(|index| !links.is_on(End::Node(lab.nodes[*index].index())))
+        .collect();
+    lab.switch.change(|links| {
+        links.repair(only);
+        for index in &off {
+            links.power_on(lab.nodes[*index].index());
+        }
+    });
+    for index in off {
+        lab.nodes[index].boot().await.map_err(|error| error.to_string())?;
+    }
+    Ok(())
 }
 
 /// The controllers that a fault is about.
@@ -151,7 +162,7 @@ async fn controllers(lab: &Lab, which: Replica) -> Result<Vec<&Supervised>, Stri
                 .ok_or_else(|| format!("there is no controller {number}; this lab has {count}"))
         }
         Replica::Leader => {
-            let leases: kube::Api<Lease> = kube::Api::namespaced(lab.api.observer(), names::NAMESPACE);
+            let leases: kube::Api<Lease> = kube::Api::namespaced(lab.plane.observer(), names::NAMESPACE);
             let lease = leases.get(names::CONTROLLER_LEASE).await;
             let lease = lease.map_err(|error| format!("cannot find out which controller leads: {error}"))?;
             let holder = lease
@@ -192,6 +203,8 @@ impl Orders for Lab {
                     None => String::new(),
                     Some(TroubleKind::Frozen) => "frozen".to_owned(),
                     Some(TroubleKind::KubeletDown) => "kubelet down".to_owned(),
+                    // The agent's own column says so.
+                    Some(TroubleKind::AgentDown) => String::new(),
                 },
                 links: links
                     .faults_of(node.index())
@@ -223,8 +236,12 @@ impl Orders for Lab {
         });
         Status {
             server: self.url.clone(),
-            kubeconfig: self.directory.kubeconfig().display().to_string(),
-            api_server: if self.api.is_up() { "running" } else { "down" }.to_owned(),
+            kubeconfig: self.kubeconfig().display().to_string(),
+            api_server: match (self.is_down(), self.plane.joined()) {
+                (true, _) => "down".to_owned(),
+                (false, None) => "running".to_owned(),
+                (false, Some(cluster)) => format!("joined ({})", cluster.context()),
+            },
             controllers: self
                 .cloud
                 .controllers

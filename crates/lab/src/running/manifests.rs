@@ -39,27 +39,32 @@ fn one_line(error: &kube::Error) -> String {
     }
 }
 
-/// Creates every object of a text, in order; what exists is merge-patched.
-pub async fn apply(client: &Client, text: &str, origin: &str) -> Result<usize, ManifestError> {
-    let documents = parse(text, origin)?;
-    for object in &documents {
-        let named = format!(
-            "{} {}",
-            object
-                .types
-                .as_ref()
-                .map_or("object", |types| types.kind.as_str()),
-            object.name_any()
-        );
+/// Creates objects, in order; what exists is merge-patched. How many there are.
+pub async fn apply(client: &Client, objects: &[DynamicObject], origin: &str) -> Result<usize, ManifestError> {
+    for object in objects {
         create(client, object)
             .await
             .map_err(|source| ManifestError::Refused {
                 origin: origin.to_owned(),
-                object: named,
+                object: described(object),
                 source: Box::new(source),
             })?;
     }
-    Ok(documents.len())
+    Ok(objects.len())
+}
+
+/// Kind and name.
+pub fn described(object: &DynamicObject) -> String {
+    let kind = object
+        .types
+        .as_ref()
+        .map_or("object", |types| types.kind.as_str());
+    format!("{kind} {}", object.name_any())
+}
+
+/// The object of this kind and name as it is now.
+pub async fn get(client: &Client, object: &DynamicObject) -> kube::Result<Option<DynamicObject>> {
+    api_of(client, object).await?.get_opt(&object.name_any()).await
 }
 
 /// The objects of a text; empty documents are skipped.
@@ -92,14 +97,14 @@ pub fn parse(text: &str, origin: &str) -> Result<Vec<DynamicObject>, ManifestErr
     Ok(objects)
 }
 
-async fn create(client: &Client, object: &DynamicObject) -> kube::Result<()> {
+async fn api_of(client: &Client, object: &DynamicObject) -> kube::Result<Api<DynamicObject>> {
     let gvk = object
         .types
         .as_ref()
         .and_then(|types| GroupVersionKind::try_from(types).ok())
         .unwrap_or_else(|| GroupVersionKind::gvk("", "v1", ""));
     let (resource, capabilities) = pinned_kind(client, &gvk).await?;
-    let api: Api<DynamicObject> = if capabilities.scope == Scope::Cluster {
+    Ok(if capabilities.scope == Scope::Cluster {
         Api::all_with(client.clone(), &resource)
     } else {
         Api::namespaced_with(
@@ -107,7 +112,11 @@ async fn create(client: &Client, object: &DynamicObject) -> kube::Result<()> {
             object.namespace().as_deref().unwrap_or("default"),
             &resource,
         )
-    };
+    })
+}
+
+async fn create(client: &Client, object: &DynamicObject) -> kube::Result<()> {
+    let api = api_of(client, object).await?;
     match api.create(&PostParams::default(), object).await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.code == 409 && object.metadata.name.is_some() => api

@@ -5,6 +5,7 @@ mod faults;
 mod forwarder;
 pub mod manifests;
 mod node;
+mod plane;
 mod processes;
 mod timed;
 
@@ -12,6 +13,8 @@ use crate::{
     cluster,
     control::Fault,
     directory::{Directory, DirectoryError},
+    join,
+    join::{CleanError, Cluster},
     observe::Observer,
     scenario::{Profile, StockTimers, layout::Layout},
     supervise::{StartError, Supervised},
@@ -21,6 +24,7 @@ use evenkeel_apiserver::{ApiServer, Options, kubelet::KubeletOptions};
 use evenkeel_net::pki::{PkiError, ServerNames};
 use kube::Client;
 use node::LabNode;
+use plane::Plane;
 use processes::CloudSide;
 use std::{
     io,
@@ -29,12 +33,18 @@ use std::{
     sync::{Arc, Mutex},
     time::Duration,
 };
+use timed::Outage;
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+/// Custom resources.
 const CRDS: &str = include_str!("../../../../deploy/crds.yaml");
 /// Roles and ServiceAccounts of Evenkeel's processes.
 pub const RBAC: &str = include_str!("../../../../deploy/rbac.yaml");
+/// What virtual nodes may do.
+const VNODE: &str = include_str!("../../../../deploy/vnode.yaml");
+/// What is installed before anything runs, with the files it is from.
+pub const INSTALLATION: [(&str, &str); 3] = [(CRDS, "crds.yaml"), (RBAC, "rbac.yaml"), (VNODE, "vnode.yaml")];
 /// What the lab's own controllers need beside the roles that Kubernetes gives their namesakes.
 const LAB_RBAC: &str = include_str!("../../manifests/lab-rbac.yaml");
 
@@ -62,6 +72,18 @@ pub struct Settings {
     pub stock: StockTimers,
     /// Decides which datagrams are lost on lossy links.
     pub seed: u64,
+    /// The control plane to join, instead of one of the lab's own.
+    pub join: Option<Cluster>,
+}
+
+impl Settings {
+    /// Timers of the stock controllers: Kubernetes' own on a control plane that was joined.
+    fn stock(&self) -> StockTimers {
+        match self.join {
+            Some(_) => StockTimers::KUBERNETES,
+            None => self.stock,
+        }
+    }
 }
 
 /// Why a lab could not start.
@@ -119,6 +141,12 @@ pub enum SetupError {
     /// A node's kubelet could not start.
     #[error("cannot start the kubelet of {node}: {reason}")]
     Kubelet { node: String, reason: String },
+    /// The control plane that was joined is not as it was found.
+    #[error(transparent)]
+    Clean(#[from] CleanError),
+    /// The API server that the lab took down does not come back.
+    #[error("{0}")]
+    Outage(String),
     /// The lab was told to stop while it started.
     #[error("stopped while starting")]
     Stopped,
@@ -142,7 +170,7 @@ impl SetupError {
 pub struct Lab {
     settings: Settings,
     directory: Directory,
-    api: ApiServer,
+    plane: Plane,
     client: Client,
     url: String,
     switch: Arc<Switch>,
@@ -154,8 +182,8 @@ pub struct Lab {
     children: CancellationToken,
     /// Held by whatever changes what is broken.
     one_at_a_time: Arc<tokio::sync::Mutex<()>>,
-    /// Cancelled by whatever ends the API server's outage before its time.
-    outage: Mutex<Option<CancellationToken>>,
+    /// What the lab has taken down of the control plane.
+    outage: Arc<Mutex<Option<Outage>>>,
 }
 
 impl Lab {
@@ -187,51 +215,35 @@ impl Lab {
         let directory = Directory::claim(&settings.dir)?;
         let nodes = u8::try_from(settings.layout.len()).unwrap_or(u8::MAX);
         let plan = Plan::new(nodes, settings.subnet);
-        progress("starting the API server");
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, settings.port));
-        let listener = TcpListener::bind(address)
-            .await
-            .map_err(|source| SetupError::Port { address, source })?;
-        let address = listener
-            .local_addr()
-            .map_err(|source| SetupError::Port { address, source })?;
-        let toleration = i64::from(settings.stock.unreachable_toleration_seconds);
-        let api = ApiServer::new(Options {
-            default_not_ready_toleration_seconds: toleration,
-            default_unreachable_toleration_seconds: toleration,
-            kubelet: KubeletOptions {
-                // Where all nodes of the lab are: on loopback.
-                proxy_to_any_address: true,
-                ..KubeletOptions::default()
-            },
-            ..Options::default()
-        })
-        .map_err(|error| SetupError::ApiServer(error.to_string()))?;
-        let switch = Switch::start(plan, address, settings.seed, shutdown.clone()).await?;
-        let names = ServerNames {
-            dns: Vec::new(),
-            ips: (1..=plan.nodes)
-                .map(|node| IpAddr::V4(plan.outer(node)))
-                .collect(),
-        };
         let tasks = TaskTracker::new();
-        tasks.spawn(serve(api.clone(), listener, names, shutdown.clone()));
-        let url = format!("https://{address}");
-        directory.write_secret(
-            &directory.kubeconfig(),
-            &api.kubeconfig(&url, "kubernetes-admin", &["system:masters"])?,
-        )?;
-        let client = api.client();
-        install(&client).await?;
+        let (plane, url, address) = if let Some(cluster) = &settings.join {
+            progress(&format!("joining {} ({})", cluster.context(), cluster.url()));
+            let removed = Box::pin(cluster.clean()).await?;
+            if !removed.is_empty() {
+                progress(&format!("removed {} objects of an earlier lab", removed.len()));
+            }
+            let plane = Plane::Joined(Box::new(cluster.clone()));
+            (plane, cluster.url().to_owned(), cluster.address())
+        } else {
+            progress("starting the API server");
+            let (api, address) = own_server(&settings, plan, &tasks, &shutdown).await?;
+            (Plane::Own(api), format!("https://{address}"), address)
+        };
+        let switch = Switch::start(plan, address, settings.seed, shutdown.clone()).await?;
+        if let Plane::Own(api) = &plane {
+            let text = api.kubeconfig(&url, "kubernetes-admin", &["system:masters"])?;
+            directory.write_secret(&directory.kubeconfig(), &text)?;
+        }
+        let client = plane.client();
         // What happens while the API server is down is recorded as well.
-        let observer = Observer::start(&api.observer(), &shutdown);
-        tasks.spawn(controllers(api.clone(), shutdown.clone()));
+        let observer = Observer::start(&plane.observer(), &shutdown);
+        tasks.spawn(plane.clone().run_controllers(shutdown.clone()));
         let lab = Self {
             cloud: CloudSide::new(&settings, &directory)?,
             nodes: Vec::new(),
             settings,
             directory,
-            api,
+            plane,
             client,
             url,
             switch: Arc::new(switch),
@@ -240,24 +252,37 @@ impl Lab {
             shutdown,
             children,
             one_at_a_time: Arc::default(),
-            outage: Mutex::default(),
+            outage: Arc::default(),
         };
         guard.disarm();
         Ok(lab)
     }
 
+    /// Custom resources, namespaces, roles.
+    async fn install(&self) -> Result<(), SetupError> {
+        for (text, origin) in INSTALLATION {
+            self.apply(text, origin).await?;
+        }
+        if self.plane.joined().is_none() {
+            self.apply(LAB_RBAC, "lab-rbac.yaml").await?;
+        }
+        Ok(())
+    }
+
     async fn fill(&mut self, progress: &(dyn Fn(&str) + Sync)) -> Result<(), SetupError> {
-        let api = self.api.clone();
+        self.install().await?;
         let places = self.settings.layout.places();
         progress(&format!("starting {} nodes", places.len()));
         for (index, place) in (1..).zip(&places) {
-            let node = LabNode::new(index, place, self, &api)?;
+            let node = LabNode::new(index, place, self).await?;
             node.boot().await?;
             self.nodes.push(Arc::new(node));
         }
         self.nodes_registered().await?;
-        progress("starting the stand-in for the stock controllers");
-        self.start_stock(&api).await?;
+        if self.plane.joined().is_none() {
+            progress("starting the stand-in for the stock controllers");
+            self.start_stock().await?;
+        }
         if self.settings.agents {
             let controllers = match self.settings.controllers {
                 1 => "Evenkeel's controller".to_owned(),
@@ -270,7 +295,7 @@ impl Lab {
             progress(&format!(
                 "starting {controllers} and one agent on each node ({binary})"
             ));
-            self.start_evenkeel(&api).await?;
+            self.start_evenkeel().await?;
         }
         Ok(())
     }
@@ -297,7 +322,11 @@ impl Lab {
 
     /// Creates the objects of a manifest.
     pub async fn apply(&self, text: &str, origin: &str) -> Result<usize, SetupError> {
-        Ok(manifests::apply(&self.client, text, origin).await?)
+        let mut objects = manifests::parse(text, origin)?;
+        if self.plane.joined().is_some() {
+            objects.iter_mut().for_each(join::mark);
+        }
+        Ok(manifests::apply(&self.client, &objects, origin).await?)
     }
 
     /// What happened so far.
@@ -307,6 +336,14 @@ impl Lab {
 
     pub fn directory(&self) -> &Directory {
         &self.directory
+    }
+
+    /// The administrator's kubeconfig.
+    pub fn kubeconfig(&self) -> PathBuf {
+        match self.plane.joined() {
+            Some(cluster) => cluster.kubeconfig().to_owned(),
+            None => self.directory.kubeconfig(),
+        }
     }
 
     /// Where the API server answers.
@@ -329,10 +366,11 @@ impl Lab {
         self.nodes.iter().map(|node| node.name().to_owned()).collect()
     }
 
-    /// Stops every process and task, and removes what must not outlive the lab.
-    pub async fn stop(&self) -> Result<(), DirectoryError> {
+    /// Stops every process and task, and removes what must not outlive the lab: files, and whatever it made
+    /// on a control plane that it joined.
+    pub async fn stop(&self) -> Result<(), SetupError> {
         // Processes first: what they say goodbye to is still there.
-        self.end_outage();
+        let outage = self.end_outage().await;
         self.children.cancel();
         let agents = self.nodes.iter().filter_map(|node| node.agent());
         futures::future::join_all(self.cloud.children().chain(agents).map(Supervised::stopped)).await;
@@ -346,7 +384,12 @@ impl Lab {
             tracing::warn!("a task of the lab did not end within 10 s");
         }
         self.switch.stopped().await;
-        self.directory.clean()
+        self.directory.clean()?;
+        outage.map_err(SetupError::Outage)?;
+        if let Some(cluster) = self.plane.joined() {
+            Box::pin(cluster.clean()).await?;
+        }
+        Ok(())
     }
 
     /// Does what a fault asks for, and says what was done; the error says what is wrong with it.
@@ -369,17 +412,38 @@ async fn serve(api: ApiServer, listener: TcpListener, names: ServerNames, shutdo
     }
 }
 
-async fn controllers(api: ApiServer, shutdown: CancellationToken) {
-    let users = api.clone();
-    let client_of = move |user: &str, groups: &[&str]| users.client_as(user, groups);
-    let ca = api.ca().certificate_pem().to_owned();
-    cluster::controllers::run(api.client(), client_of, ca, shutdown).await;
-}
-
-/// Custom resources, namespaces, roles.
-async fn install(client: &Client) -> Result<(), SetupError> {
-    manifests::apply(client, CRDS, "crds.yaml").await?;
-    manifests::apply(client, RBAC, "rbac.yaml").await?;
-    manifests::apply(client, LAB_RBAC, "lab-rbac.yaml").await?;
-    Ok(())
+/// Starts the lab's own API server.
+async fn own_server(
+    settings: &Settings,
+    plan: Plan,
+    tasks: &TaskTracker,
+    shutdown: &CancellationToken,
+) -> Result<(ApiServer, SocketAddr), SetupError> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, settings.port));
+    let listener = TcpListener::bind(address)
+        .await
+        .map_err(|source| SetupError::Port { address, source })?;
+    let address = listener
+        .local_addr()
+        .map_err(|source| SetupError::Port { address, source })?;
+    let toleration = i64::from(settings.stock.unreachable_toleration_seconds);
+    let api = ApiServer::new(Options {
+        default_not_ready_toleration_seconds: toleration,
+        default_unreachable_toleration_seconds: toleration,
+        kubelet: KubeletOptions {
+            // Where all nodes of the lab are: on loopback.
+            proxy_to_any_address: true,
+            ..KubeletOptions::default()
+        },
+        ..Options::default()
+    })
+    .map_err(|error| SetupError::ApiServer(error.to_string()))?;
+    let names = ServerNames {
+        dns: Vec::new(),
+        ips: (1..=plan.nodes)
+            .map(|node| IpAddr::V4(plan.outer(node)))
+            .collect(),
+    };
+    tasks.spawn(serve(api.clone(), listener, names, shutdown.clone()));
+    Ok((api, address))
 }

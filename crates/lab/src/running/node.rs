@@ -6,8 +6,8 @@ use crate::{
     scenario::layout::Place,
     supervise::Supervised,
 };
-use evenkeel_apiserver::ApiServer;
-use evenkeel_net::pki::{ServerNames, Validity};
+use evenkeel_api::names::{NAMESPACE, service_accounts};
+use evenkeel_net::pki::ServerNames;
 use std::{
     net::IpAddr,
     path::{Path, PathBuf},
@@ -47,23 +47,25 @@ pub(super) enum TroubleKind {
     Frozen,
     /// The kubelet is down.
     KubeletDown,
+    /// The agent is down.
+    AgentDown,
 }
 
 impl LabNode {
     /// Makes the node's credentials; nothing runs yet.
-    pub(super) fn new(index: u8, place: &Place, lab: &Lab, api: &ApiServer) -> Result<Self, SetupError> {
+    pub(super) async fn new(index: u8, place: &Place, lab: &Lab) -> Result<Self, SetupError> {
         let name = place.name.clone();
         let folder = lab.directory.folder(&format!("nodes/{name}"))?;
-        let user = format!("system:node:{name}");
         let plan = lab.switch.plan();
         let link = format!("https://{}", plan.cloud_link(index));
-        let kubeconfig = folder.join("kubelet.kubeconfig");
-        lab.directory
-            .write_secret(&kubeconfig, &api.kubeconfig(&link, &user, &["system:nodes"])?)?;
         let names = ServerNames {
             dns: vec![name.clone()],
             ips: vec![plan.outer(index).into(), plan.inner(index).into()],
         };
+        let identity = lab.plane.machine(&name, &names).await?;
+        let kubeconfig = folder.join("kubelet.kubeconfig");
+        let account = (NAMESPACE, service_accounts::VNODE);
+        lab.write_kubeconfig(&kubeconfig, &link, account, None).await?;
         let pods = format!("10.244.{index}.0/24");
         let pods = pods.parse().map_err(|reason| SetupError::Kubelet {
             node: name.clone(),
@@ -75,8 +77,9 @@ impl LabNode {
             listen: (plan.inner(index), plan.kubelet_port).into(),
             address: IpAddr::V4(plan.outer(index)),
             kubeconfig,
-            serving: api.ca().issue_server(&user, &names, validity())?,
-            clients: api.ca().certificate_pem().to_owned(),
+            serving: identity.serving,
+            clients: identity.clients,
+            joined: lab.plane.joined().is_some(),
             boot_id: String::new(),
             log: lab.directory.log(&format!("kubelet-{name}")),
             name,
@@ -204,13 +207,5 @@ impl LabNode {
 
     fn kubelet(&self) -> MutexGuard<'_, Kubelet> {
         self.kubelet.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn validity() -> Validity {
-    let now = jiff::Timestamp::now().as_second();
-    Validity {
-        from: now - 3_600,
-        until: now + 365 * 24 * 3_600,
     }
 }

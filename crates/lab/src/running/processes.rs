@@ -6,7 +6,6 @@ use crate::{
     supervise::{ChildSpec, ChildState, Supervised},
 };
 use evenkeel_api::names::{DEFAULT_ZONE, NAMESPACE, service_accounts};
-use evenkeel_apiserver::ApiServer;
 use std::{
     ffi::OsString,
     net::{Ipv4Addr, SocketAddr},
@@ -84,9 +83,10 @@ impl Flags {
 
 impl Lab {
     /// The stand-in for the stock controllers.
-    pub(super) async fn start_stock(&mut self, api: &ApiServer) -> Result<(), SetupError> {
+    pub(super) async fn start_stock(&mut self) -> Result<(), SetupError> {
         let kubeconfig = self.cloud.folder.join("node-lifecycle.kubeconfig");
-        self.write_kubeconfig(api, &kubeconfig, &self.url, ("kube-system", "node-controller"))
+        let account = ("kube-system", "node-controller");
+        self.write_kubeconfig(&kubeconfig, &self.url, account, None)
             .await?;
         let (stock, admin) = (self.settings.stock, self.cloud.at(9_102));
         let flags = Flags::of("node-lifecycle")
@@ -99,10 +99,10 @@ impl Lab {
     }
 
     /// The controllers, and an agent on each node.
-    pub(super) async fn start_evenkeel(&mut self, api: &ApiServer) -> Result<(), SetupError> {
+    pub(super) async fn start_evenkeel(&mut self) -> Result<(), SetupError> {
         let kubeconfig = self.cloud.folder.join("controller.kubeconfig");
         let account = (NAMESPACE, service_accounts::CONTROLLER);
-        self.write_kubeconfig(api, &kubeconfig, &self.url, account)
+        self.write_kubeconfig(&kubeconfig, &self.url, account, None)
             .await?;
         let count = self.settings.controllers;
         let webhook = if count == 1 {
@@ -119,7 +119,7 @@ impl Lab {
             self.cloud.controllers.push(controller);
         }
         for node in &self.nodes {
-            node.set_agent(self.start_agent(api, node).await?);
+            node.set_agent(self.start_agent(node).await?);
         }
         let agents = self.nodes.iter().filter_map(|node| node.agent());
         ready(self.cloud.controllers.iter().chain(agents)).await
@@ -133,7 +133,7 @@ impl Lab {
         webhook: SocketAddr,
     ) -> Result<Supervised, SetupError> {
         let admin = self.cloud.controller_at(number, CONTROLLER_ADMIN);
-        let toleration = self.settings.stock.unreachable_toleration_seconds;
+        let stock = self.settings.stock();
         let flags = Flags::of("controller")
             .with("--kubeconfig", kubeconfig)
             .with("--profile", self.settings.profile.flag())
@@ -143,11 +143,11 @@ impl Lab {
                 self.cloud.controller_at(number, WEBHOOK).to_string(),
             )
             .with("--webhook-url", format!("https://{webhook}"))
-            .with("--default-unreachable-toleration-seconds", toleration.to_string())
             .with(
-                "--node-monitor-grace-period",
-                self.settings.stock.grace_period.to_string(),
+                "--default-unreachable-toleration-seconds",
+                stock.unreachable_toleration_seconds.to_string(),
             )
+            .with("--node-monitor-grace-period", stock.grace_period.to_string())
             .with("--admin", admin.to_string());
         let program = self.settings.program.clone();
         self.start_as(program, name, flags, admin, Some(name.to_owned()))
@@ -167,12 +167,13 @@ impl Lab {
         Ok(address)
     }
 
-    async fn start_agent(&self, api: &ApiServer, node: &LabNode) -> Result<Supervised, SetupError> {
+    async fn start_agent(&self, node: &LabNode) -> Result<Supervised, SetupError> {
         let plan = self.switch.plan();
         let (inner, outer) = (plan.inner(node.index()), plan.outer(node.index()));
         let kubeconfig = node.folder().join("agent.kubeconfig");
         let link = format!("https://{}", plan.cloud_link(node.index()));
-        self.write_kubeconfig(api, &kubeconfig, &link, (NAMESPACE, service_accounts::AGENT))
+        let account = (NAMESPACE, service_accounts::AGENT);
+        self.write_kubeconfig(&kubeconfig, &link, account, Some(node.name()))
             .await?;
         let key = node.folder().join("agent.key");
         self.generate_key(&key).await?;
@@ -232,20 +233,20 @@ impl Lab {
         )))
     }
 
-    async fn write_kubeconfig(
+    pub(super) async fn write_kubeconfig(
         &self,
-        api: &ApiServer,
         path: &Path,
         server: &str,
         (namespace, account): (&str, &str),
+        node: Option<&str>,
     ) -> Result<(), SetupError> {
-        let token = credentials::token(&self.client, namespace, account)
+        let token = credentials::token(&self.client, namespace, account, node)
             .await
             .map_err(|source| SetupError::Api {
                 what: format!("get a token for {namespace}/{account}"),
                 source: Box::new(source),
             })?;
-        let text = credentials::kubeconfig(server, api.ca().certificate_pem(), account, &token);
+        let text = credentials::kubeconfig(&self.plane, server, account, &token);
         Ok(self.directory.write_secret(path, &text)?)
     }
 

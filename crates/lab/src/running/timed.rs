@@ -2,12 +2,15 @@
 //! something else has ended it before.
 
 use super::{
-    Lab, SetupError,
+    Lab, Plane, SetupError,
     node::{LabNode, TroubleKind},
 };
-use crate::switch::{Switch, links::End};
+use crate::{
+    supervise::Supervised,
+    switch::{Switch, links::End},
+};
 use std::{
-    sync::{Arc, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 use tokio_util::sync::CancellationToken;
@@ -44,52 +47,72 @@ impl Lab {
         Ok(())
     }
 
+    /// Stops an agent for a time; kubelet and containers go on.
+    pub(super) fn restart_agent(&self, node: &Arc<LabNode>, time: Duration) -> Result<(), String> {
+        self.check_is_well(node)?;
+        let Some(agent) = node.agent() else {
+            return Err("this lab runs without agents".to_owned());
+        };
+        let over = node.begin_trouble(TroubleKind::AgentDown);
+        agent.power_off();
+        let node = Arc::clone(node);
+        self.after(time, over, async move {
+            node.end_trouble();
+            start_agent(&node);
+        });
+        Ok(())
+    }
+
     /// Ends what was wrong with a node for a time, now.
     pub(super) async fn end_trouble(&self, node: &LabNode) -> Result<(), SetupError> {
         match node.end_trouble() {
             Some(TroubleKind::Frozen) => go_on(&self.switch, node),
             Some(TroubleKind::KubeletDown) => node.start_kubelet().await?,
+            Some(TroubleKind::AgentDown) => start_agent(node),
             None => {}
         }
         Ok(())
     }
 
-    /// Takes the API server down for a time, and with it the stand-in for the stock controllers if `stock`
+    /// Takes the API server down for a time, and with it the stock controllers, or their stand-in, if `stock`
     /// says so.
-    pub(super) fn begin_outage(&self, time: Duration, stock: bool) -> Result<(), String> {
-        if !self.api.crash() {
+    pub(super) async fn begin_outage(&self, time: Duration, stock: bool) -> Result<(), String> {
+        if self.is_down() {
             return Err(
                 "the API server is down already; wait until it is back, or heal everything".to_owned(),
             );
         }
-        let stand_in = self.cloud.stock.clone().filter(|_| stock);
-        if let Some(stand_in) = &stand_in {
+        self.plane.kill(stock).await?;
+        if stock && let Some(stand_in) = &self.cloud.stock {
             stand_in.power_off();
         }
         let over = CancellationToken::new();
-        *self.outage.lock().unwrap_or_else(PoisonError::into_inner) = Some(over.clone());
-        let api = self.api.clone();
+        let begun = Outage {
+            over: over.clone(),
+            stock,
+        };
+        *self.outage.lock().unwrap_or_else(PoisonError::into_inner) = Some(begun);
+        let (outage, plane) = (Arc::clone(&self.outage), self.plane.clone());
+        let stand_in = self.cloud.stock.clone();
         self.after(time, over, async move {
-            api.come_back();
-            if let Some(stand_in) = stand_in {
-                stand_in.power_on();
+            if let Err(error) = come_back(&outage, &plane, stand_in.as_ref()).await {
+                tracing::error!(%error, "the API server did not come back; heal everything to try again");
             }
         });
         Ok(())
     }
 
+    /// Whether the lab keeps the API server down.
+    pub(super) fn is_down(&self) -> bool {
+        self.outage
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_some()
+    }
+
     /// Ends an outage of the API server now.
-    pub(super) fn end_outage(&self) {
-        let outage = self.outage.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(over) = outage {
-            over.cancel();
-        }
-        if self.api.come_back()
-            && let Some(stand_in) = &self.cloud.stock
-        {
-            // Does nothing to one that runs.
-            stand_in.power_on();
-        }
+    pub(super) async fn end_outage(&self) -> Result<(), String> {
+        come_back(&self.outage, &self.plane, self.cloud.stock.as_ref()).await
     }
 
     /// Whether nothing is wrong yet with the machine itself.
@@ -101,6 +124,9 @@ impl Lab {
             }
             None => Ok(()),
             Some(TroubleKind::Frozen) => Err(format!("{name} is frozen; heal it first, or wait")),
+            Some(TroubleKind::AgentDown) => Err(format!(
+                "the agent of {name} is down; heal the node first, or wait"
+            )),
             Some(TroubleKind::KubeletDown) => Err(format!(
                 "the kubelet of {name} is down; heal the node first, or wait"
             )),
@@ -122,6 +148,41 @@ impl Lab {
                 let _ = shutdown.run_until_cancelled(end).await;
             }
         });
+    }
+}
+
+/// An outage of the API server.
+pub(super) struct Outage {
+    /// Cancelled by whatever ends it.
+    over: CancellationToken,
+    /// Whether the stock controllers are down as well.
+    stock: bool,
+}
+
+/// Ends an outage, if there is one. One that cannot be ended stays.
+async fn come_back(
+    outage: &Mutex<Option<Outage>>,
+    plane: &Plane,
+    stand_in: Option<&Supervised>,
+) -> Result<(), String> {
+    let taken = outage.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let Some(Outage { over, stock }) = taken else {
+        return Ok(());
+    };
+    if let Err(error) = plane.start(stock).await {
+        *outage.lock().unwrap_or_else(PoisonError::into_inner) = Some(Outage { over, stock });
+        return Err(error);
+    }
+    over.cancel();
+    if stock && let Some(stand_in) = stand_in {
+        stand_in.power_on();
+    }
+    Ok(())
+}
+
+fn start_agent(node: &LabNode) {
+    if let Some(agent) = node.agent() {
+        agent.power_on();
     }
 }
 

@@ -44,7 +44,8 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), Wrong> {
         checks.step(&step.value, line)?;
         struck |= step.value.is_fault();
         if step.value.is_judged() && !struck {
-            let reason = "an assertion needs a cut, kill, crash, stall or restart-kubelet before it";
+            let reason =
+                "an assertion needs a cut, kill, crash, stall, restart-agent or restart-kubelet before it";
             return Err((line, reason.to_owned()));
         }
     }
@@ -102,6 +103,7 @@ impl Checks {
             Step::Crash(Crash::Controller(replica)) => self.replica(replica),
             Step::Crash(Crash::ApiServer(_)) => Ok(()),
             Step::Stall(stall) => self.named("stall.node", &stall.node),
+            Step::RestartAgent(restart) => self.named("restart-agent.node", &restart.node),
             Step::RestartKubelet(restart) => self.named("restart-kubelet.node", &restart.node),
             Step::Heal(heal) => match &heal.node {
                 Some(node) => self.named("heal.node", node),
@@ -217,7 +219,12 @@ impl Step {
     /// Whether assertions count from it.
     fn is_fault(&self) -> bool {
         match self {
-            Self::Cut(_) | Self::Kill(_) | Self::Crash(_) | Self::Stall(_) | Self::RestartKubelet(_) => true,
+            Self::Cut(_)
+            | Self::Kill(_)
+            | Self::Crash(_)
+            | Self::Stall(_)
+            | Self::RestartAgent(_)
+            | Self::RestartKubelet(_) => true,
             Self::Note(_) | Self::Wait(_) | Self::Heal(_) | Self::Hold(_) | Self::Expect(_) => false,
         }
     }

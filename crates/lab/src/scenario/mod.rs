@@ -21,6 +21,7 @@ mod seconds;
 pub mod step;
 mod text;
 
+use crash::Crash;
 use layout::{Layout, Zones};
 pub use seconds::Span;
 use serde::Deserialize;
@@ -165,6 +166,15 @@ pub struct StockTimers {
     pub unreachable_toleration_seconds: u32,
 }
 
+impl StockTimers {
+    /// Kubernetes' own.
+    pub const KUBERNETES: Self = Self {
+        monitor_period: Span(Duration::from_secs(5)),
+        grace_period: Span(Duration::from_secs(50)),
+        unreachable_toleration_seconds: 300,
+    };
+}
+
 impl Default for StockTimers {
     fn default() -> Self {
         Self {
@@ -226,6 +236,12 @@ impl Scenario {
     /// What happens, in order.
     pub fn steps(&self) -> impl Iterator<Item = &Step> {
         self.steps.iter().map(|step| &step.value)
+    }
+
+    /// Whether one of its steps takes the API server down.
+    pub fn stops_the_api_server(&self) -> bool {
+        self.steps()
+            .any(|step| matches!(step, Step::Crash(Crash::ApiServer(_))))
     }
 
     /// The nodes: how many, what they are called, and in which zones they are.

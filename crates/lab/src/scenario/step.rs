@@ -21,6 +21,9 @@ pub enum Step {
     Crash(Crash),
     /// Freeze a whole machine, which goes on after a time.
     Stall(Timed),
+    /// Stop a node's agent, and start it again after a time. Kubelet and containers go on.
+    #[serde(rename = "restart-agent")]
+    RestartAgent(Timed),
     /// Stop a node's kubelet, and start it again after a time. Containers and agent go on.
     #[serde(rename = "restart-kubelet")]
     RestartKubelet(Timed),

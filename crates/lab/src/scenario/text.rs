@@ -20,6 +20,13 @@ impl fmt::Display for Step {
             Self::Kill(victim) => write!(f, "power off {victim}"),
             Self::Crash(crash) => crash.fmt(f),
             Self::Stall(stall) => write!(f, "freeze {} for {}", stall.node.value, stall.r#for),
+            Self::RestartAgent(restart) => {
+                write!(
+                    f,
+                    "stop the agent of {} for {}",
+                    restart.node.value, restart.r#for
+                )
+            }
             Self::RestartKubelet(restart) => {
                 write!(
                     f,

@@ -51,6 +51,7 @@ pub(crate) fn settings(place: &Path, program: PathBuf, subnet: u8) -> Settings {
         agents: false,
         stock: StockTimers::default(),
         seed: 1,
+        join: None,
     }
 }
 

@@ -1,7 +1,10 @@
 //! Certificates for keys of others, as a signing request (RFC 2986) asks for them.
 
-use super::{Ca, PkiError, ServerNames, Validity, base_params, subject};
-use rcgen::{ExtendedKeyUsagePurpose, IsCa, KeyUsagePurpose, SanType, SubjectPublicKeyInfo};
+use super::{Ca, PkiError, ServerNames, Validity, base_params, new_key, subject, subject_alt_names};
+use rcgen::{
+    CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, KeyUsagePurpose, SanType,
+    SubjectPublicKeyInfo,
+};
 
 /// What a certificate shall say of somebody else's key.
 #[derive(Clone, Debug)]
@@ -26,6 +29,29 @@ pub struct Signing<'a> {
     pub validity: Validity,
 }
 
+/// A request for a certificate of one organisation and a new ECDSA P-256 key, both PEM: the request, the key.
+pub fn signing_request(
+    common_name: &str,
+    organisation: &str,
+    names: &ServerNames,
+) -> Result<(String, String), PkiError> {
+    let make = || -> Result<(String, String), rcgen::Error> {
+        let key = new_key()?;
+        let mut params = CertificateParams::default();
+        params.distinguished_name = DistinguishedName::new();
+        params
+            .distinguished_name
+            .push(DnType::OrganizationName, organisation);
+        params.distinguished_name.push(DnType::CommonName, common_name);
+        params.subject_alt_names = subject_alt_names(names)?;
+        Ok((params.serialize_request(&key)?.pem()?, key.serialize_pem()))
+    };
+    make().map_err(|source| PkiError::Issue {
+        subject: common_name.to_owned(),
+        source,
+    })
+}
+
 impl Ca {
     /// A certificate for somebody else's key, PEM. What it says is not questioned here.
     pub fn sign(&self, signing: &Signing<'_>) -> Result<String, PkiError> {
@@ -39,14 +65,11 @@ impl Ca {
                 .extended_key_usages
                 .clone_from(&signing.extended_key_usages);
             params.use_authority_key_identifier_extension = true;
+            params.subject_alt_names = subject_alt_names(&signing.names)?;
             let names = &mut params.subject_alt_names;
-            for name in &signing.names.dns {
-                names.push(SanType::DnsName(name.as_str().try_into()?));
-            }
             for email in &signing.emails {
                 names.push(SanType::Rfc822Name(email.as_str().try_into()?));
             }
-            names.extend(signing.names.ips.iter().copied().map(SanType::IpAddress));
             for uri in &signing.uris {
                 names.push(SanType::URI(uri.as_str().try_into()?));
             }

@@ -1,0 +1,341 @@
+//! A control plane that is not the lab's own: what must hold before the lab joins it, who the lab's processes
+//! are there, and how everything of the lab is removed from it.
+//!
+//! Whatever the lab makes there has the label [`LABEL`], and only what has it, or belongs to what has it, is
+//! ever changed or deleted. The Namespace `evenkeel-system` with the label says that the whole installation
+//! of Evenkeel is the lab's.
+
+mod args;
+mod clean;
+mod identity;
+mod outage;
+
+pub use args::JoinArgs;
+pub use clean::CleanError;
+pub use identity::MachineIdentity;
+pub use outage::{Component, Control};
+
+use crate::running::{INSTALLATION, manifests};
+use evenkeel_net::{
+    client::{ClientArgs, ClientError},
+    log::causes,
+};
+use k8s_openapi::api::core::v1::Node;
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DynamicObject, ListParams},
+    config::Kubeconfig,
+};
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::{Path, PathBuf},
+};
+
+/// Label of everything that a lab makes on a control plane that it joined: key and value.
+pub const LABEL: (&str, &str) = ("lab.evenkeel.io/joined", "true");
+
+/// Minor versions of Kubernetes that the clients of Evenkeel speak.
+const SUPPORTED: std::ops::RangeInclusive<u32> = 33..=36;
+
+/// Why a lab does not join a control plane. Nothing was touched.
+#[derive(Debug, thiserror::Error)]
+pub enum JoinError {
+    /// The kubeconfig.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The kubeconfig holds no usable certificate of an authority.
+    #[error("cannot use the certificate authority of context `{context}`: {reason}")]
+    Authority { context: String, reason: String },
+    #[error("context `{context}`: {url} does not answer as an API server should: {}", causes(.source))]
+    Refused {
+        context: String,
+        url: String,
+        #[source]
+        source: Box<kube::Error>,
+    },
+    #[error(
+        "context `{context}` is Kubernetes {found}; the lab joins 1.{} to 1.{}",
+        SUPPORTED.start(),
+        SUPPORTED.end()
+    )]
+    Version { context: String, found: String },
+    #[error(
+        "context `{context}`: {url} is not on this machine's loopback, so it cannot reach the lab's kubelets and \
+         webhook; join a control plane on 127.0.0.1"
+    )]
+    Elsewhere { context: String, url: String },
+    #[error(
+        "context `{context}` has nodes that are not a lab's ({names}), so it may be in use; join an empty control \
+         plane"
+    )]
+    ForeignNodes { context: String, names: String },
+    #[error(
+        "context `{context}` has {object}, which no lab has made, so Evenkeel may be in use there; join a control \
+         plane without it"
+    )]
+    Installed { context: String, object: String },
+    /// Nobody has said that this is the right one.
+    #[error("{0}")]
+    Unconfirmed(String),
+}
+
+/// A control plane that a lab may join.
+#[derive(Clone)]
+pub struct Cluster {
+    context: String,
+    kubeconfig: PathBuf,
+    /// As it says, `v1.36.2`.
+    version: String,
+    client: Client,
+    url: String,
+    address: SocketAddr,
+    server_name: String,
+    authority: String,
+    control: Option<Control>,
+}
+
+impl std::fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { context, url, .. } = self;
+        f.debug_struct("Cluster")
+            .field("context", context)
+            .field("url", url)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Cluster {
+    /// The control plane of a kubeconfig's current context. Only reads there.
+    pub async fn reach(kubeconfig: &Path, control: Option<Control>) -> Result<Self, JoinError> {
+        let args = ClientArgs {
+            kubeconfig: Some(kubeconfig.to_owned()),
+            ..ClientArgs::default()
+        };
+        let access = args.access().await?;
+        let (context, authority) = authority(kubeconfig)?;
+        let config = access.config();
+        let url = config.cluster_url.to_string().trim_end_matches('/').to_owned();
+        let address = local(&config.cluster_url).ok_or_else(|| JoinError::Elsewhere {
+            context: context.clone(),
+            url: url.clone(),
+        })?;
+        let host = config.cluster_url.host().unwrap_or_default();
+        let server_name = config.tls_server_name.clone().unwrap_or_else(|| host.to_owned());
+        let client = access.client("lab")?;
+        let (version, kubeconfig) = (String::new(), kubeconfig.to_owned());
+        let mut cluster = Self {
+            context,
+            kubeconfig,
+            version,
+            client,
+            url,
+            address,
+            server_name,
+            authority,
+            control,
+        };
+        cluster.version = cluster.check().await?;
+        Ok(cluster)
+    }
+
+    /// Whether it is one that the lab may use; its version.
+    async fn check(&self) -> Result<String, JoinError> {
+        let context = || self.context.clone();
+        let refused = |source| JoinError::Refused {
+            context: context(),
+            url: self.url.clone(),
+            source: Box::new(source),
+        };
+        let version = self.client.apiserver_version().await.map_err(refused)?;
+        let minor = version.minor.trim_end_matches('+').parse();
+        if version.major != "1" || !minor.is_ok_and(|minor| SUPPORTED.contains(&minor)) {
+            return Err(JoinError::Version {
+                context: context(),
+                found: version.git_version,
+            });
+        }
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let nodes = nodes.list(&ListParams::default()).await.map_err(refused)?;
+        let foreign: Vec<String> = nodes
+            .iter()
+            .filter(|node| !is_ours(*node))
+            .map(ResourceExt::name_any)
+            .collect();
+        if !foreign.is_empty() {
+            let names = match foreign.as_slice() {
+                [first, second, third, rest @ ..] if !rest.is_empty() => {
+                    format!("{first}, {second}, {third} and {} more", rest.len())
+                }
+                few => few.join(", "),
+            };
+            return Err(JoinError::ForeignNodes {
+                context: context(),
+                names,
+            });
+        }
+        let objects = INSTALLATION.map(|(text, origin)| manifests::parse(text, origin).unwrap_or_default());
+        for object in objects.into_iter().flatten() {
+            let found = manifests::get(&self.client, &object).await.map_err(refused)?;
+            if found.is_some_and(|found| !is_ours(&found)) {
+                let object = manifests::described(&object);
+                return Err(JoinError::Installed {
+                    context: context(),
+                    object,
+                });
+            }
+        }
+        Ok(version.git_version)
+    }
+
+    /// Name of the context, for people.
+    pub fn context(&self) -> &str {
+        &self.context
+    }
+
+    /// The file that it was found by.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// What it says of itself.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Where the API server answers.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The same, as an address.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The name that its certificate is checked against, whatever the address by which it is reached.
+    pub fn server_name(&self) -> &str {
+        &self.server_name
+    }
+
+    /// Certificate of the authority that its certificate is of, PEM.
+    pub fn authority(&self) -> &str {
+        &self.authority
+    }
+
+    /// The administrator's client.
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// By what its parts can be stopped.
+    pub fn control(&self) -> Option<&Control> {
+        self.control.as_ref()
+    }
+}
+
+/// Marks an object as the lab's.
+pub fn mark(object: &mut DynamicObject) {
+    object.labels_mut().insert(LABEL.0.to_owned(), LABEL.1.to_owned());
+    let claims = object.data.pointer_mut("/spec/volumeClaimTemplates");
+    for claim in claims
+        .and_then(serde_json::Value::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
+        claim["metadata"]["labels"][LABEL.0] = LABEL.1.into();
+    }
+}
+
+fn is_ours(object: &impl kube::Resource) -> bool {
+    object
+        .meta()
+        .labels
+        .as_ref()
+        .is_some_and(|labels| labels.get(LABEL.0).is_some_and(|value| value == LABEL.1))
+}
+
+/// The address of a server on this machine's loopback.
+fn local(url: &http::Uri) -> Option<SocketAddr> {
+    let host = url.host()?.trim_start_matches('[').trim_end_matches(']');
+    let address = match host {
+        "localhost" => IpAddr::from([127, 0, 0, 1]),
+        _ => host.parse().ok()?,
+    };
+    address
+        .is_loopback()
+        .then(|| SocketAddr::new(address, url.port_u16().unwrap_or(443)))
+}
+
+/// The current context's name, and the certificate of its cluster's authority, PEM.
+fn authority(kubeconfig: &Path) -> Result<(String, String), JoinError> {
+    let refused = |context: &str, reason: String| JoinError::Authority {
+        context: context.to_owned(),
+        reason,
+    };
+    let config = Kubeconfig::read_from(kubeconfig).map_err(|error| refused("", error.to_string()))?;
+    let name = config.current_context.unwrap_or_default();
+    let context = config.contexts.iter().find(|context| context.name == name);
+    let cluster = context
+        .and_then(|context| context.context.as_ref())
+        .map(|context| context.cluster.as_str());
+    let cluster = config
+        .clusters
+        .iter()
+        .find(|one| Some(one.name.as_str()) == cluster);
+    let cluster = cluster.and_then(|one| one.cluster.as_ref());
+    let text = match cluster.map(|cluster| {
+        (
+            &cluster.certificate_authority_data,
+            &cluster.certificate_authority,
+        )
+    }) {
+        Some((Some(data), _)) => base64::Engine::decode(&base64::prelude::BASE64_STANDARD, data)
+            .map_err(|error| refused(&name, error.to_string()))
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())?,
+        Some((None, Some(file))) => {
+            std::fs::read_to_string(file).map_err(|error| refused(&name, format!("{file}: {error}")))?
+        }
+        Some((None, None)) | None => {
+            let reason = "its cluster has neither certificate-authority-data nor certificate-authority";
+            return Err(refused(&name, reason.to_owned()));
+        }
+    };
+    Ok((name, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+    use serde_json::json;
+
+    #[rstest]
+    #[case("https://127.0.0.1:6443", Some("127.0.0.1:6443"))]
+    #[case("https://localhost", Some("127.0.0.1:443"))]
+    #[case("https://[::1]:6443/", Some("[::1]:6443"))]
+    #[case("https://127.9.9.9:1", Some("127.9.9.9:1"))]
+    #[case("https://10.0.0.1:6443", None)]
+    #[case("https://prod.example:443", None)]
+    fn only_a_server_on_loopback_reaches_the_lab(#[case] url: &str, #[case] at: Option<&str>) {
+        let found = local(&url.parse().unwrap());
+        assert_eq!(found, at.map(|at| at.parse().unwrap()));
+    }
+
+    #[test]
+    fn what_the_lab_makes_and_the_claims_that_are_made_of_it_are_marked() {
+        let mut object: DynamicObject = serde_json::from_value(json!({
+            "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db", "labels": {"app": "db"}},
+            "spec": {"volumeClaimTemplates": [{"metadata": {"name": "data"}}]},
+        }))
+        .unwrap();
+        assert!(!is_ours(&object));
+        mark(&mut object);
+        assert!(is_ours(&object));
+        let value = serde_json::to_value(&object).unwrap();
+        assert_eq!(value["metadata"]["labels"]["app"], "db");
+        assert_eq!(
+            value["spec"]["volumeClaimTemplates"][0]["metadata"]["labels"][LABEL.0],
+            "true"
+        );
+    }
+}

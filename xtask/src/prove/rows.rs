@@ -1,0 +1,132 @@
+//! What is measured.
+
+/// One row of the table.
+pub(super) struct Row {
+    /// Names it in files and on the command line.
+    pub(super) name: &'static str,
+    /// For the reader of the table.
+    pub(super) what: &'static str,
+    /// A file of `interop/kubernetes/scenarios`, or a built-in scenario.
+    pub(super) scenario: &'static str,
+    pub(super) runs: usize,
+    /// The scenario that is played without Evenkeel, and how often; or the row that shows what Kubernetes
+    /// does.
+    pub(super) stock: Stock,
+    /// Most seconds for half of the runs, and for 99 of 100.
+    pub(super) goals: &'static [(&'static str, f64, f64)],
+}
+
+pub(super) enum Stock {
+    Played(&'static str, usize),
+    As(&'static str),
+}
+
+pub(super) const ROWS: [Row; 13] = [
+    Row {
+        name: "cut",
+        what: "A node's cloud link is cut for 420 s",
+        scenario: "cut",
+        runs: 1,
+        stock: Stock::Played("cut", 1),
+        goals: &[],
+    },
+    Row {
+        name: "power-off",
+        what: "A machine loses its power, edge profile",
+        scenario: "power-off",
+        runs: 30,
+        stock: Stock::Played("power-off-stock", 3),
+        goals: &[
+            ("endpoints out", 4.0, 6.0),
+            ("Deployment pods ready elsewhere", 20.0, 25.0),
+        ],
+    },
+    Row {
+        name: "power-off-builtin",
+        what: "The same, built-in profile",
+        scenario: "power-off-builtin",
+        runs: 5,
+        stock: Stock::As("power-off"),
+        goals: &[],
+    },
+    Row {
+        name: "api-restart",
+        what: "A node is cut off, and the API server is down for 6 s and for 30 s, the controller manager dying with it and not",
+        scenario: "api-restart",
+        runs: 1,
+        stock: Stock::Played("api-restart", 1),
+        goals: &[],
+    },
+    Row {
+        name: "controller-killed",
+        what: "A node is cut off, and the only controller is killed before and after Kubernetes' own mark",
+        scenario: "controller-killed",
+        runs: 1,
+        stock: Stock::As("cut"),
+        goals: &[],
+    },
+    Row {
+        name: "controllers-killed",
+        what: "The same with two controllers: the leader is killed",
+        scenario: "controllers-killed",
+        runs: 1,
+        stock: Stock::As("cut"),
+        goals: &[],
+    },
+    Row {
+        name: "agents-dead",
+        what: "Two of five agents are dead, then a third machine loses its power: no majority can convict it",
+        scenario: "agents-dead",
+        runs: 1,
+        stock: Stock::As("power-off"),
+        goals: &[],
+    },
+    Row {
+        name: "zone-cut",
+        what: "A whole zone of four is cut off for 400 s with one healthy node outside; some pods tolerate 30 s only",
+        scenario: "zone-cut",
+        runs: 1,
+        stock: Stock::Played("zone-cut", 1),
+        goals: &[],
+    },
+    Row {
+        name: "split",
+        what: "The LAN breaks in two, 3\\|2, for 10 minutes",
+        scenario: "split",
+        runs: 1,
+        stock: Stock::Played("split", 1),
+        goals: &[],
+    },
+    Row {
+        name: "stall",
+        what: "A machine that is cut off stands still for 8 s",
+        scenario: "stall",
+        runs: 1,
+        stock: Stock::As("cut"),
+        goals: &[],
+    },
+    Row {
+        name: "no-majority",
+        what: "Three of five machines lose their power, and one returns while the zone has no majority",
+        scenario: "no-majority",
+        runs: 1,
+        stock: Stock::Played("no-majority", 1),
+        goals: &[],
+    },
+    Row {
+        name: "killed-in-turn",
+        what: "A node is cut off, and each process of Evenkeel gets `kill -9` in turn",
+        scenario: "killed-in-turn",
+        runs: 1,
+        stock: Stock::As("cut"),
+        goals: &[],
+    },
+    Row {
+        name: "tour",
+        what: "The tour: a cut for 60 s, then a machine without power",
+        scenario: "tour",
+        runs: 1,
+        stock: Stock::As("power-off"),
+        goals: &[],
+    },
+];
