@@ -206,6 +206,8 @@ pub mod events {
     pub const ENDPOINTS_OUT: &str = "EndpointsWithdrawn";
     /// Pods stay in endpoints: no other endpoint of a Service of theirs is ready.
     pub const ENDPOINTS_KEPT: &str = "EndpointsKept";
+    /// Stock Kubernetes had marked pods of a living node, which the webhook did not see: given back.
+    pub const MARKS_UNDONE: &str = "StockMarksUndone";
     /// A pod was evicted.
     pub const EVICTED: &str = "PodEvicted";
     /// A stateful pod stays: no fence proof.

@@ -172,6 +172,9 @@ pub enum Measure {
     Detection(u64),
     /// From Dead to the last pod of the node out of endpoints.
     EndpointsOut(u64),
+    /// So many pods of a living node were marked not ready by the stock controller: writes that passed while
+    /// no replica's webhook could correct them.
+    MarksPassed(usize),
 }
 
 /// What comes of a look at the world.

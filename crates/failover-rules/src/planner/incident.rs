@@ -44,8 +44,18 @@ impl Incident {
 
     /// The node entered a state.
     pub fn enter(&mut self, state: NodeState, reason: Reason, event: &str, now: Millis) {
+        self.enter_untold(state, now);
+        self.told(state, reason, event, now);
+    }
+
+    /// The node entered a state that may be over before it is worth a row.
+    pub fn enter_untold(&mut self, state: NodeState, now: Millis) {
         state.name().clone_into(&mut self.status.state);
         self.status.state_since = Some(time(now));
+    }
+
+    /// The row of a state.
+    pub fn told(&mut self, state: NodeState, reason: Reason, event: &str, now: Millis) {
         self.row(event, format!("{}: {reason}", state.name()), now);
     }
 
@@ -81,6 +91,14 @@ impl Incident {
         });
         let surplus = self.status.timeline.len().saturating_sub(ROWS);
         self.status.timeline.drain(..surplus);
+    }
+
+    /// A row that counts: it takes the place of the last one of its event.
+    pub fn recount(&mut self, event: &str, message: String, now: Millis) {
+        match self.status.timeline.iter_mut().rfind(|row| row.event == event) {
+            Some(row) => row.message = message,
+            None => self.row(event, message, now),
+        }
     }
 
     /// Whether a row of this event stands in the timeline.

@@ -65,6 +65,12 @@ struct Known {
     /// This leader has reported the isolation. After a hand-over the next leader reports it again, which
     /// makes no second Event, because the Event's name is made of its contents.
     isolation_reported: bool,
+    /// It was Dead before its present state.
+    was_dead: bool,
+    /// It was Dead, its peers vouch for it, and nobody was told yet that it is Disconnected.
+    returning: bool,
+    /// Pods that the stock controller had marked in this state, though the node lives.
+    passed: BTreeSet<String>,
     /// Pods whose withdrawal was asked for in this state, and those that were then seen not ready: a kubelet
     /// that restores one of these is not fought.
     withdrawing: BTreeSet<String>,

@@ -99,7 +99,7 @@ impl Planner {
         // A leader may find a node in a state that nobody has recorded yet.
         let unrecorded = known.incident.is_none() && decision.state() != NodeState::Healthy && !decision.held;
         if unrecorded || !before.same_row(decision.state()) {
-            enter(known, &scene, plan);
+            enter(known, &scene, before, plan);
         }
         record(known, &scene, &self.config);
         mirror(&scene, plan);
@@ -108,11 +108,14 @@ impl Planner {
 }
 
 /// What is told when a node enters a state.
-fn enter(known: &mut Known, scene: &Scene<'_>, plan: &mut Plan) {
+fn enter(known: &mut Known, scene: &Scene<'_>, before: NodeState, plan: &mut Plan) {
     let now = scene.now;
     known.endpoints_out = false;
     known.isolation_reported = false;
+    known.was_dead = matches!(before, NodeState::Dead(_));
+    known.returning = known.was_dead && scene.state() == NodeState::Disconnected;
     known.eviction_summed_up = false;
+    known.passed.clear();
     known.withdrawing.clear();
     known.withdrawn.clear();
     known.evicting.clear();
@@ -136,6 +139,11 @@ fn enter(known: &mut Known, scene: &Scene<'_>, plan: &mut Plan) {
                 plan.measures.push(Measure::Detection(now.since(last)));
             }
             report(known, scene, events::DEAD, plan);
+        }
+        // The agent of a machine that was switched on again is heard before its kubelet renews: see
+        // `disconnected`.
+        NodeState::Disconnected if known.returning => {
+            open(known, scene).enter_untold(NodeState::Disconnected, now);
         }
         NodeState::Disconnected => report(known, scene, events::DISCONNECTED, plan),
         NodeState::KubeletDown => report(known, scene, events::KUBELET_DOWN, plan),
@@ -243,14 +251,7 @@ fn act(known: &mut Known, ledger: &mut Ledger, scene: &Scene<'_>, plan: &mut Pla
             untaint(scene, scene.node.added.clone(), plan);
             settle(known, scene, &|_| false, plan);
         }
-        NodeState::Disconnected => {
-            untaint(scene, with_no_execute(scene), plan);
-            if scene.judged.settings.endpoints == EndpointsPolicy::Keep {
-                restore(scene, |_| true, plan);
-            } else {
-                settle(known, scene, &|_| false, plan);
-            }
-        }
+        NodeState::Disconnected => disconnected(known, scene, plan),
         NodeState::Dark => {
             let taints = if scene.judged.protection.evictions {
                 with_no_execute(scene)
@@ -404,7 +405,9 @@ pub(super) fn withdraw(
 /// cannot (hazard 37); that a pod was ready before is what such a mark says.
 ///
 /// Where the kubelet itself said Ready=False before the silence, pods were marked for good reason.
-fn restore(scene: &Scene<'_>, is_meant: impl Fn(&PodFacts) -> bool, plan: &mut Plan) {
+///
+/// Returns the UIDs of those that the stock controller had marked.
+fn restore(scene: &Scene<'_>, is_meant: impl Fn(&PodFacts) -> bool, plan: &mut Plan) -> Vec<String> {
     let ours = scene.judged.decision.gives_back(scene.now);
     let taken = |pod: &&PodFacts| {
         let by_us = [conditions::REASON_NODE_DEAD, events::ISOLATED].contains(&pod.ready_reason.as_str());
@@ -427,6 +430,57 @@ fn restore(scene: &Scene<'_>, is_meant: impl Fn(&PodFacts) -> bool, plan: &mut P
                 scene.judged.decision.reason
             ),
         });
+    }
+    let pods = scene.cluster.pods_of(&scene.node.name).filter(taken);
+    pods.filter(|pod| pod.ready_reason.is_empty())
+        .map(|pod| pod.pod.uid.clone())
+        .collect()
+}
+
+/// Counts pods that the stock controller marked though the node lives, each once in a state, and shows the
+/// number in the incident: while a single replica restarts, nobody corrects its writes.
+fn count_passed(known: &mut Known, pods: Vec<String>, now: Millis, plan: &mut Plan) {
+    let before = known.passed.len();
+    known.passed.extend(pods);
+    let (count, new) = (known.passed.len(), known.passed.len() - before);
+    if new == 0 {
+        return;
+    }
+    plan.measures.push(Measure::MarksPassed(new));
+    if let Some(incident) = &mut known.incident {
+        let message = format!(
+            "{count} pods had been marked not ready by stock Kubernetes while no webhook corrected it; given back"
+        );
+        incident.recount(events::MARKS_UNDONE, message, now);
+    }
+}
+
+/// Evicts nobody, and keeps or gives back endpoints by policy.
+///
+/// After a death that waits until its peers have vouched for the node and its kubelet for long enough, or
+/// until a kubelet that starts would have renewed: what Kubernetes knows of the pods of a machine that was
+/// switched on again is from before, and most of them do not run yet.
+fn disconnected(known: &mut Known, scene: &Scene<'_>, plan: &mut Plan) {
+    untaint(scene, with_no_execute(scene), plan);
+    if known.returning {
+        let decision = &scene.judged.decision;
+        let lasts = scene.now.since(decision.memory.since) >= ISOLATED_TOLD_MS;
+        if !lasts && !decision.gives_back(scene.now) {
+            return;
+        }
+        known.returning = false;
+        let incident = open(known, scene);
+        incident.told(scene.state(), decision.reason, events::DISCONNECTED, scene.now);
+        tell(incident, scene, events::DISCONNECTED, plan);
+    }
+    if scene.judged.settings.endpoints == EndpointsPolicy::Keep {
+        let marked = restore(scene, |_| true, plan);
+        // Nobody was to correct those of a dead node.
+        if !known.was_dead {
+            count_passed(known, marked, scene.now, plan);
+        }
+    } else {
+        settle(known, scene, &|_| false, plan);
     }
 }
 

@@ -34,6 +34,9 @@ evenkeel_net::metrics! {
             "endpoints_out_seconds",
             "From the verdict to the last pod of the node out of endpoints",
             Histogram::new(SECONDS);
+        marks_passed: Counter =
+            "stock_marks_passed",
+            "Pods of living nodes that stock Kubernetes marked not ready while no webhook corrected it";
         eviction: Histogram =
             "eviction_seconds",
             "From the verdict to the deletion of a pod of the node",
@@ -59,6 +62,9 @@ impl Metrics {
         match measure {
             Measure::Detection(millis) => self.detection.observe(seconds(millis)),
             Measure::EndpointsOut(millis) => self.endpoints_out.observe(seconds(millis)),
+            Measure::MarksPassed(pods) => {
+                self.marks_passed.inc_by(u64::try_from(pods).unwrap_or(u64::MAX));
+            }
         }
     }
 

@@ -4,6 +4,7 @@ use crate::world::facts::Access;
 use evenkeel_api::names::conditions::REASON_NODE_DEAD;
 use evenkeel_api::names::events;
 use evenkeel_api::names::taints::DEAD;
+use rstest::rstest;
 
 /// n3 of `stage` renewed last at second 10 and is convicted at second 14.
 fn killed(mut stage: Stage) -> Stage {
@@ -292,6 +293,64 @@ fn a_node_that_returns_gets_back_only_what_we_took() {
         Some(events::RECOVERED)
     );
     assert_eq!(node.mirrored, Some(true));
+}
+
+/// A machine is switched on again: its agent is heard, its kubelet does not renew yet.
+fn switched_on(kubelet: Health) -> Stage {
+    let mut stage = killed(Stage::with_nodes(3));
+    stage.pod("n3", "a");
+    stage.go(60, &["n3"]);
+    // One that the stock controller marked, before it was bound to a node known to be dead.
+    stage.pod("n3", "late").ready = Status::False;
+    stage.says("n3", Says::Alive(kubelet));
+    stage
+}
+
+#[test]
+fn a_machine_that_is_switched_on_again_is_not_taken_for_one_that_is_cut_off() {
+    let mut stage = switched_on(Health::Failing);
+    let plan = stage.go(68, &["n3"]);
+    assert_eq!(
+        stage.state("n3"),
+        NodeState::Disconnected,
+        "nothing more may be done to it"
+    );
+    assert!(!stage.has_no_execute("n3"));
+    let events = plan
+        .actions
+        .iter()
+        .filter(|action| matches!(action, Action::Event(_)));
+    assert_eq!(events.count(), 0, "{:?}", plan.actions);
+    let (a, late) = (stage.pod_now("a").ready, stage.pod_now("late").ready);
+    assert_eq!((a, late), (Status::False, Status::False), "they do not run yet");
+    stage.go(70, &[]);
+    assert_eq!(stage.state("n3"), NodeState::Healthy);
+    assert!(!stage.timeline("n3").contains(&events::DISCONNECTED.to_owned()));
+    assert_eq!(
+        stage.timeline("n3").last().map(String::as_str),
+        Some(events::RECOVERED)
+    );
+}
+
+#[rstest]
+// Its kubelet never renews.
+#[case(Health::Failing, 77)]
+// Its kubelet is well, and cannot renew.
+#[case(Health::Ok, 72)]
+fn one_that_is_cut_off_when_it_returns_is_told_and_gets_its_pods_back(
+    #[case] kubelet: Health,
+    #[case] by: u64,
+) {
+    let mut stage = switched_on(kubelet);
+    stage.go(69, &["n3"]);
+    assert!(!stage.timeline("n3").contains(&events::DISCONNECTED.to_owned()));
+    stage.go(by, &["n3"]);
+    assert_eq!(stage.state("n3"), NodeState::Disconnected);
+    assert_eq!(
+        stage.timeline("n3").last().map(String::as_str),
+        Some(events::DISCONNECTED)
+    );
+    assert_eq!(stage.pod_now("late").ready, Status::True);
 }
 
 #[test]

@@ -1,4 +1,5 @@
 use super::*;
+use crate::planner::action::Measure;
 use evenkeel_api::names::conditions::REASON_NODE_DEAD;
 use evenkeel_api::names::events;
 
@@ -74,7 +75,23 @@ fn what_slipped_through_is_repaired() {
         .get_mut("u-suspect-once")
         .expect("a pod")
         .ready_reason = REASON_NODE_DEAD.to_owned();
+    let plan = stage.look();
+    assert!(
+        plan.measures.contains(&Measure::MarksPassed(1)),
+        "{:?}",
+        plan.measures
+    );
     stage.settle();
+    // Another one, a second later, is counted with it.
+    stage.pod("n3", "late").ready = Status::False;
+    stage.settle();
+    let rows = stage.incident("n3").status.timeline.clone();
+    let rows: Vec<&str> = rows.iter().map(|row| row.message.as_str()).collect();
+    assert!(
+        rows.iter().any(|row| row.starts_with("2 pods had been marked")),
+        "{rows:?}"
+    );
+    assert!(!rows.iter().any(|row| row.starts_with("1 pods")), "{rows:?}");
     assert!(!stage.has_no_execute("n3"));
     assert!(
         stage.world.nodes["n3"].taint(UNREACHABLE, "NoSchedule").is_some(),
@@ -135,7 +152,10 @@ fn suppression_is_settled_when_the_evidence_runs_out() {
         Status::False,
         "stock would have marked it"
     );
-    assert_eq!(stage.timeline("n3"), [events::DISCONNECTED, events::UNKNOWN]);
+    assert_eq!(
+        stage.timeline("n3"),
+        [events::DISCONNECTED, events::MARKS_UNDONE, events::UNKNOWN]
+    );
 }
 
 #[test]
