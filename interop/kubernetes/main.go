@@ -1,13 +1,15 @@
-// Kubernetes is a control plane of Kubernetes' own code in one program: the peer that Evenkeel is held against.
+// Kubernetes is a control plane of Kubernetes' own code in one program: Evenkeel is tried on it and
+// compared with it.
 //
 //	kubernetes [--dir DIR] up [--port N] [--flag COMPONENT=--NAME=VALUE]...
 //	kubernetes [--dir DIR] stop|start|kill COMPONENT...
+//	kubernetes [--dir DIR] keys
 //	kubernetes COMPONENT [FLAGS]
 //
 // `up` starts one process per component on loopback, prints where the kubeconfig is as soon as everything is ready, and
 // ends with SIGINT or SIGTERM, and every component with it. The second form tells a running `up` to end components (by
-// SIGTERM or SIGKILL) or to start them again; it returns when they have ended, or are ready. The third is the component
-// itself, with the flags, logs and exit codes of the released program of that name.
+// SIGTERM or SIGKILL) or to start them again; it returns when they have ended, or are ready. `keys` prints the key of every
+// object in etcd but Events. The last form is the component itself, with the flags, logs and exit codes of the released program of that name.
 //
 // Logs go to files in DIR. Exit codes: 0 done, 1 it failed later, 2 the command line cannot be used.
 package main
@@ -43,7 +45,7 @@ const (
 // components lists them in the order in which they are started; they end in the opposite order.
 var components = []string{etcd, kubeAPIServer, controllerManager, kubeScheduler}
 
-var usage = "usage: kubernetes [--dir DIR] up|stop|start|kill|" + strings.Join(components, "|") + " [FLAGS]; see README.md"
+var usage = "usage: kubernetes [--dir DIR] up|stop|start|kill|keys|" + strings.Join(components, "|") + " [FLAGS]; see README.md"
 
 // dir is the directory of the cluster: state, keys, logs, kubeconfig.
 var dir = ".evenkeel/real"
@@ -69,6 +71,8 @@ func main() {
 		os.Exit(cli.Run(controllermanager.NewControllerManagerCommand()))
 	case kubeScheduler:
 		os.Exit(cli.Run(scheduler.NewSchedulerCommand()))
+	case "keys":
+		os.Exit(keys())
 	case "up":
 		os.Exit(up(arguments[1:]))
 	case "stop", "start", "kill":

@@ -72,7 +72,7 @@ func (o *orders) take(connection net.Conn) {
 	if err != nil {
 		answer.Error = err.Error()
 	}
-	// Who has gone does not want to know.
+	// The client may have left.
 	_ = json.NewEncoder(connection).Encode(answer)
 }
 

@@ -120,18 +120,12 @@ type supervisor struct {
 
 // serve does what orders say, and starts again what ends by itself, until it is told to end.
 func (s *supervisor) serve(ctx context.Context, orders *orders) {
-	restarts := map[string]*time.Timer{}
 	due := make(chan string)
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case order := <-orders.queue:
-			for _, component := range order.Components {
-				if timer := restarts[component]; timer != nil {
-					timer.Stop()
-				}
-			}
 			order.done <- s.obey(ctx, order)
 		case process := <-s.ended:
 			if !process.wanted || s.processes[process.component] != process {
@@ -143,7 +137,7 @@ func (s *supervisor) serve(ctx context.Context, orders *orders) {
 			}
 			fmt.Fprintf(os.Stderr, "kubernetes: %s ended (%s), and is started again in %s; its log is %s\n",
 				process.component, process.command.ProcessState, pause, process.log.Name())
-			restarts[process.component] = time.AfterFunc(pause, func() { due <- process.component })
+			time.AfterFunc(pause, func() { due <- process.component })
 		case component := <-due:
 			if process := s.processes[component]; process == nil || !process.wanted || !process.isOver() {
 				continue

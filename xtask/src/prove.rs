@@ -1,7 +1,9 @@
 //! `prove`: what README claims, measured on Kubernetes' own control plane, with Evenkeel and without it.
 //!
 //! Each result is a file in `target/prove`, so that a run that was interrupted goes on where it was. A result
-//! with Evenkeel counts for one state of the sources, one of Kubernetes alone for one state of its scenario.
+//! with Evenkeel counts for one state of the sources, and stays on the page until there is a newer one; the
+//! page says of which commits its results are. A result without Evenkeel is valid until its scenario or the
+//! release of Kubernetes changes.
 
 mod page;
 mod rows;
@@ -15,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::{
     collections::VecDeque,
+    fs::File,
     io::Write as _,
     path::{Path, PathBuf},
     process::Command,
@@ -47,8 +50,10 @@ enum Side {
 /// What a task left in its file.
 #[derive(Serialize, Deserialize)]
 struct Outcome {
-    /// The sources that it counts for.
-    state: String,
+    /// The scenario that it counts for.
+    scenario: String,
+    /// The sources that it counts for; of Kubernetes alone none.
+    sources: String,
     commit: String,
     date: String,
     /// Load of the machine, 1-minute average, at the end.
@@ -74,8 +79,10 @@ pub(crate) fn run(root: &Path, args: &Args) -> anyhow::Result<()> {
     for task in &missing {
         writeln!(out, "missing: {} ({} runs)", task.name, task.runs).context("cannot write")?;
     }
-    let mut troubles = Vec::new();
-    if !args.page && !missing.is_empty() {
+    let mut troubles: Vec<String> = Vec::new();
+    if args.page {
+        troubles.extend(missing.iter().map(|task| format!("{} is missing", task.name)));
+    } else if !missing.is_empty() {
         let tools = run::Tools::build(root)?;
         // The longest first, so that the last one does not run alone.
         missing
@@ -108,6 +115,10 @@ pub(crate) fn run(root: &Path, args: &Args) -> anyhow::Result<()> {
 struct Prover {
     root: PathBuf,
     results: PathBuf,
+    /// Held as long as this process runs.
+    _lock: File,
+    /// The release of Kubernetes.
+    release: String,
     commit: String,
     /// The sources of everything that runs, by git.
     sources: String,
@@ -115,25 +126,33 @@ struct Prover {
 
 impl Prover {
     fn new(root: &Path) -> anyhow::Result<Self> {
-        let changed = git(root, &["status", "--porcelain", "crates", "deploy", "Cargo.lock"])?;
+        const RUNS: [&str; 3] = ["crates", "deploy", "Cargo.lock"];
+        let changed = git(
+            root,
+            &[&["status", "--porcelain", "--"], RUNS.as_slice()].concat(),
+        )?;
         let mut commit = git(root, &["rev-parse", "--short", "HEAD"])?;
-        let mut sources = format!(
-            "{} {}",
-            git(root, &["rev-parse", "HEAD:crates"])?,
-            git(root, &["rev-parse", "HEAD:deploy"])?
-        );
+        let mut sources = git(root, &[&["ls-tree", "HEAD", "--"], RUNS.as_slice()].concat())?;
         if !changed.is_empty() {
             commit.push_str(", changed");
-            sources.push_str(&git(
-                root,
-                &["diff", "HEAD", "--", "crates", "deploy", "Cargo.lock"],
-            )?);
+            sources.push_str(&changed);
+            sources.push_str(&git(root, &[&["diff", "HEAD", "--"], RUNS.as_slice()].concat())?);
         }
         let results = root.join("target/prove");
         std::fs::create_dir_all(&results).with_context(|| format!("cannot make {}", results.display()))?;
+        let path = results.join("lock");
+        let lock = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
+        if lock.try_lock().is_err() {
+            bail!(
+                "another `cargo xtask prove` runs in {}; wait until it has ended",
+                results.display()
+            );
+        }
         Ok(Self {
             root: root.to_owned(),
             results,
+            _lock: lock,
+            release: real::release(root)?,
             commit,
             sources,
         })
@@ -149,16 +168,14 @@ impl Prover {
         let file = self
             .root
             .join(format!("interop/kubernetes/scenarios/{scenario}.yaml"));
-        let (scenario, text) = if file.is_file() {
-            let text = std::fs::read_to_string(&file).with_context(|| format!("{}", file.display()))?;
-            (file.display().to_string(), text)
+        let built_in = self.root.join(format!("crates/lab/scenarios/{scenario}.yaml"));
+        let (scenario, file) = if file.is_file() {
+            (file.display().to_string(), file)
         } else {
-            (scenario.to_owned(), String::new())
+            (scenario.to_owned(), built_in)
         };
-        let state = match side {
-            Side::Evenkeel => digest(&format!("{}{text}", self.sources)),
-            Side::Stock => digest(&text),
-        };
+        let text = std::fs::read_to_string(&file).with_context(|| format!("{}", file.display()))?;
+        let text = format!("{} {text}", self.release);
         let suffix = match side {
             Side::Evenkeel => "evenkeel",
             Side::Stock => "stock",
@@ -173,7 +190,7 @@ impl Prover {
                 scenario: scenario.clone(),
                 runs: batch.min(runs - number * batch),
                 agents: side == Side::Evenkeel,
-                state: state.clone(),
+                state: digest(&text),
             })
             .collect())
     }
@@ -183,7 +200,10 @@ impl Prover {
         tasks.extend(self.tasks(row, Side::Stock)?);
         Ok(tasks
             .into_iter()
-            .filter(|task| self.outcome(task).is_none())
+            .filter(|task| {
+                let outcome = self.outcome(task);
+                outcome.is_none_or(|outcome| outcome.sources != self.sources_of(task))
+            })
             .collect())
     }
 
@@ -191,11 +211,20 @@ impl Prover {
         self.results.join(format!("{}.json", task.name))
     }
 
-    /// What a task has left, if it counts.
+    /// What a result of this task depends on, beside its scenario.
+    fn sources_of(&self, task: &Task) -> String {
+        if task.agents {
+            digest(&self.sources)
+        } else {
+            String::new()
+        }
+    }
+
+    /// What a task has left of this scenario, perhaps of older sources.
     fn outcome(&self, task: &Task) -> Option<Outcome> {
         let text = std::fs::read(self.file(task)).ok()?;
         let outcome: Outcome = serde_json::from_slice(&text).ok()?;
-        (outcome.state == task.state).then_some(outcome)
+        (outcome.scenario == task.state).then_some(outcome)
     }
 
     fn play(&self, tools: &run::Tools, slot: u8, task: &Task) -> anyhow::Result<()> {
@@ -204,7 +233,8 @@ impl Prover {
         let runs = tools.play(&self.results.join(format!("slot-{slot}")), slot, task)?;
         let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
         let outcome = Outcome {
-            state: task.state.clone(),
+            scenario: task.state.clone(),
+            sources: self.sources_of(task),
             commit: self.commit.clone(),
             date: date()?,
             load: load.split_whitespace().next().unwrap_or("?").to_owned(),
@@ -233,8 +263,7 @@ impl Prover {
             };
             rows.push((row, outcomes(Side::Evenkeel)?, outcomes(Side::Stock)?));
         }
-        let release = real::release(&self.root)?;
-        let (text, troubles) = page::write(&rows, &release);
+        let (text, troubles) = page::write(&rows, &self.release);
         let file = self.root.join("docs/real.md");
         std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
         Ok(troubles)

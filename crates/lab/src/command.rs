@@ -337,7 +337,7 @@ pub async fn run(args: LabArgs, shutdown: CancellationToken) -> Result<Outcome, 
             order(&dir, Fault::RestartKubelet { node, for_ms }).await
         }
         Some(LabCommand::Heal { node }) => order(&dir, Fault::Heal { node }).await,
-        Some(LabCommand::Clean) => clean(&args).await,
+        Some(LabCommand::Clean) => clean(&args, &shutdown).await,
         Some(LabCommand::Status) => {
             print(&control::status(&dir).await?.to_string()).map_err(LabError::Output)?;
             Ok(Outcome::Success)
@@ -386,8 +386,8 @@ fn check_flags(args: &LabArgs) -> Result<(), LabError> {
     Ok(())
 }
 
-async fn clean(args: &LabArgs) -> Result<Outcome, LabError> {
-    let Some(cluster) = args.join.cluster().await? else {
+async fn clean(args: &LabArgs, shutdown: &CancellationToken) -> Result<Outcome, LabError> {
+    let Some(cluster) = args.join.cluster_to_clean(shutdown).await? else {
         return Err(LabError::Usage("clean needs --join KUBECONFIG".to_owned()));
     };
     let removed = Box::pin(cluster.clean()).await?;
@@ -441,7 +441,7 @@ async fn stay(args: &LabArgs, shutdown: CancellationToken) -> Result<Outcome, La
         profile: args.profile.unwrap_or_default(),
         stock: StockTimers::default(),
     };
-    let settings = settings(args, shape, args.join.cluster().await?)?;
+    let settings = settings(args, shape, args.join.cluster(&shutdown).await?)?;
     let Some(lab) = start(settings, &console, &shutdown).await? else {
         return Ok(Outcome::Success);
     };

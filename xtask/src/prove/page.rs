@@ -36,14 +36,22 @@ pub(super) fn write(rows: &[(&Row, Vec<Outcome>, Vec<Outcome>)], release: &str) 
             troubles.push(format!("{}: {why}", row.name));
         }
         let alone: Vec<&Value> = stock.iter().flat_map(|outcome| &outcome.runs).collect();
-        let alone = match (&row.stock, alone.is_empty()) {
-            (Stock::As(other), _) => format!("as in `{other}`"),
-            (Stock::Played(..), true) => {
-                troubles.push(format!("{}: not played without Evenkeel", row.name));
-                "not measured".to_owned()
+        let alone = match &row.stock {
+            Stock::As(other) => format!("as in `{other}`"),
+            Stock::Played(_, wanted) => {
+                if alone.len() < *wanted {
+                    let found = alone.len();
+                    troubles.push(format!("{}: {found} of {wanted} runs without Evenkeel", row.name));
+                }
+                if alone.is_empty() {
+                    "not measured".to_owned()
+                } else {
+                    summary(&alone)
+                }
             }
-            (Stock::Played(..), false) => summary(&alone),
         };
+        let commits: BTreeSet<&str> = evenkeel.iter().map(|outcome| outcome.commit.as_str()).collect();
+        let commits = commits.into_iter().collect::<Vec<_>>().join(", ");
         let _ = writeln!(
             text,
             "| {} (`{}`) | {} | {alone} | {} |",
@@ -54,28 +62,22 @@ pub(super) fn write(rows: &[(&Row, Vec<Outcome>, Vec<Outcome>)], release: &str) 
             } else {
                 summary(&runs)
             },
-            verdict.map_or_else(|why| format!("**no**: {why}"), |()| "yes".to_owned()),
+            verdict.map_or_else(|why| format!("**no**: {why}"), |()| format!("yes ({commits})")),
         );
     }
     let all = || {
         rows.iter()
             .flat_map(|(_, evenkeel, stock)| evenkeel.iter().chain(stock))
     };
-    let commits: BTreeSet<&str> = rows
-        .iter()
-        .flat_map(|(_, evenkeel, _)| evenkeel)
-        .map(|outcome| outcome.commit.as_str())
-        .collect();
     let dates = || all().map(|outcome| outcome.date.as_str());
     let loads = || all().filter_map(|outcome| outcome.load.parse::<f64>().ok());
     let _ = write!(
         text,
-        "\nPlayed from {} to {} (UTC), at commit {}; load of the machine at the end of a run between {:.1} and {:.1}, since several labs ran side by\n\
+        "\nPlayed from {} to {} (UTC), each row at the commit in its last column; load of the machine at the end of a run between {:.1} and {:.1}, since several labs ran side by\n\
          side. Times of many runs are the median, the shortest and the longest. `lost` and `moved` count endpoints and pods that were\n\
          there when the last fault struck, the most of any part of a scenario; the time is that of the first one, since that fault.\n",
         dates().min().unwrap_or("-"),
         dates().max().unwrap_or("-"),
-        commits.into_iter().collect::<Vec<_>>().join(" and "),
         loads().fold(f64::INFINITY, f64::min),
         loads().fold(0.0, f64::max),
     );

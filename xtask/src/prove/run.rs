@@ -4,11 +4,17 @@ use crate::real;
 use anyhow::{Context, bail};
 use serde_json::Value;
 use std::{
+    collections::BTreeSet,
     fs::File,
     io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    time::{Duration, Instant},
 };
+
+/// Time in which controllers have made, or removed, what follows from what was done last.
+const SETTLED_WITHIN: Duration = Duration::from_secs(90);
+const POLL: Duration = Duration::from_secs(1);
 
 /// What is to be played.
 pub(super) struct Task {
@@ -17,6 +23,7 @@ pub(super) struct Task {
     pub(super) scenario: String,
     pub(super) runs: usize,
     pub(super) agents: bool,
+    /// Hash of the scenario's text.
     pub(super) state: String,
 }
 
@@ -48,6 +55,7 @@ impl Tools {
         let _ = std::fs::remove_dir_all(folder);
         std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let plane = Plane::start(&self.kubernetes, &folder.join("plane"))?;
+        let before = self.settled(&plane)?;
         let (log, report) = (folder.join("log"), folder.join("report.json"));
         let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
         let errors = file.try_clone().context("cannot write the log")?;
@@ -77,8 +85,9 @@ impl Tools {
             );
         }
         let text = std::fs::read(&report).with_context(|| format!("the log is {}", log.display()))?;
-        let report: Value = serde_json::from_slice(&text).context("the lab's report is not JSON")?;
-        self.check_nothing_is_left(&plane)?;
+        let report: Value = serde_json::from_slice(&text)
+            .with_context(|| format!("the lab's report is not JSON; its log is {}", log.display()))?;
+        self.check_nothing_is_left(&plane, folder, &before)?;
         Ok(match report {
             Value::Object(mut many) if many.contains_key("runs") => match many.remove("runs") {
                 Some(Value::Array(runs)) => runs,
@@ -88,20 +97,70 @@ impl Tools {
         })
     }
 
-    fn check_nothing_is_left(&self, plane: &Plane) -> anyhow::Result<()> {
-        let output = Command::new(&self.evenkeel)
-            .args(["lab", "clean", "--yes", "--join"])
-            .arg(plane.kubeconfig())
-            .output()
-            .context("cannot start evenkeel")?;
-        let said = String::from_utf8_lossy(&output.stdout);
-        if said.trim() != "nothing of a lab is there" {
-            bail!(
-                "the lab left something behind: {said}{}",
-                String::from_utf8_lossy(&output.stderr)
-            );
+    /// Whether the control plane holds what it held before the lab, and no process of the lab is left.
+    fn check_nothing_is_left(
+        &self,
+        plane: &Plane,
+        folder: &Path,
+        before: &BTreeSet<String>,
+    ) -> anyhow::Result<()> {
+        let end = Instant::now() + SETTLED_WITHIN;
+        let left = loop {
+            let left: Vec<String> = self.keys(plane)?.difference(before).cloned().collect();
+            if left.is_empty() || Instant::now() > end {
+                break left;
+            }
+            std::thread::sleep(POLL);
+        };
+        if !left.is_empty() {
+            bail!("the lab left objects behind: {}", left.join(", "));
+        }
+        let lab = folder.join("lab").display().to_string();
+        let ours = std::process::id().to_string();
+        for entry in std::fs::read_dir("/proc").context("cannot read /proc")?.flatten() {
+            let pid = entry.file_name().to_string_lossy().into_owned();
+            // A process that has ended meanwhile has no command line.
+            let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            if pid != ours && String::from_utf8_lossy(&line).contains(&lab) {
+                bail!("the lab left process {pid} behind");
+            }
         }
         Ok(())
+    }
+
+    /// What is stored once the control plane has made its own objects: the same at two looks.
+    fn settled(&self, plane: &Plane) -> anyhow::Result<BTreeSet<String>> {
+        let end = Instant::now() + SETTLED_WITHIN;
+        let mut before = self.keys(plane)?;
+        loop {
+            std::thread::sleep(3 * POLL);
+            let now = self.keys(plane)?;
+            if now == before {
+                return Ok(now);
+            }
+            if Instant::now() > end {
+                bail!("the control plane does not come to rest");
+            }
+            before = now;
+        }
+    }
+
+    /// The keys of all objects but Events.
+    fn keys(&self, plane: &Plane) -> anyhow::Result<BTreeSet<String>> {
+        let output = Command::new(&self.kubernetes)
+            .arg("--dir")
+            .arg(&plane.dir)
+            .arg("keys")
+            .output()
+            .context("cannot read what is stored")?;
+        if !output.status.success() {
+            bail!(
+                "cannot read what is stored: {}",
+                String::from_utf8_lossy(&output.stderr).trim()
+            );
+        }
+        let text = String::from_utf8_lossy(&output.stdout);
+        Ok(text.lines().map(str::to_owned).collect())
     }
 }
 

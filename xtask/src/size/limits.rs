@@ -48,8 +48,8 @@ pub(super) const LIMITS: [Limit; 6] = [
     },
     Limit {
         measure: Measure::TestLines,
-        // 115,000, and `cargo xtask real` and `prove`.
-        in_force: 116_000,
+        // 115,000, and `cargo xtask real` and `prove`, and tests of the lab that joins.
+        in_force: 116_500,
         goal: 96_000,
         slack: 1_000,
     },

@@ -29,7 +29,7 @@ pub(super) async fn run_scenario(
         let probe = std::fs::OpenOptions::new().create(true).append(true).open(path);
         probe.map_err(|source| unwritable(path, source))?;
     }
-    let join = args.join.cluster().await?;
+    let join = args.join.cluster(&shutdown).await?;
     if join.as_ref().is_some_and(|cluster| cluster.control().is_none()) && scenario.stops_the_api_server() {
         let why = format!("{name} stops the API server; say with --control-plane by which command");
         return Err(LabError::Usage(why));
@@ -41,21 +41,25 @@ pub(super) async fn run_scenario(
         });
     let console = Console::new();
     let mut runs = Vec::new();
+    // What was measured is reported also where the lab could not remove everything afterwards.
+    let mut stopped = Ok(());
     for number in 0..repeat {
         if repeat > 1 {
             console.text(&format!("\nrun {} of {repeat}\n", number + 1));
         }
         let begun = console.elapsed();
         let seed = args.seed.wrapping_add(u64::from(number));
-        let Some(played) = run_once(args, &scenario, (seed, join.clone()), &console, &shutdown).await? else {
+        let once = run_once(args, &scenario, (seed, join.clone()), &console, &shutdown).await?;
+        let Some((played, end)) = once else {
             return Ok(Outcome::Interrupted);
         };
+        stopped = end;
         let elapsed = console.elapsed().saturating_sub(begun).as_secs_f64();
         let report = Report::new(&scenario.name, &server, !args.without_agents, &played, elapsed);
         report_outcome(&report, &played, &console);
         let interrupted = played.interrupted;
         runs.push((played, elapsed));
-        if interrupted {
+        if interrupted || stopped.is_err() {
             break;
         }
     }
@@ -74,6 +78,7 @@ pub(super) async fn run_scenario(
     if repeat > 1 {
         console.text(&format!("\n{}", figures.table()));
     }
+    stopped?;
     if runs.iter().any(|(played, _)| played.interrupted) {
         return Ok(Outcome::Interrupted);
     }
@@ -81,14 +86,15 @@ pub(super) async fn run_scenario(
     Ok(if passed { Outcome::Success } else { Outcome::Failed })
 }
 
-/// Plays a scenario in a lab of its own; `None` if it was interrupted before that was up.
+/// Plays a scenario in a lab of its own, and how that stopped; `None` if it was interrupted before that was
+/// up.
 async fn run_once(
     args: &LabArgs,
     scenario: &Scenario,
     (seed, join): (u64, Option<Cluster>),
     console: &Console,
     shutdown: &CancellationToken,
-) -> Result<Option<Played>, LabError> {
+) -> Result<Option<(Played, Result<(), LabError>)>, LabError> {
     let shape = Shape {
         layout: scenario.layout(),
         controllers: scenario.controllers(),
@@ -105,8 +111,8 @@ async fn run_once(
     let lab = Arc::new(lab);
     let serving = take_orders(&lab).await?;
     let played = play(&lab, scenario, console, shutdown).await;
-    stop(&lab, serving).await?;
-    Ok(Some(played?))
+    let stopped = stop(&lab, serving).await;
+    Ok(Some((played?, stopped)))
 }
 
 /// The table of one run, and its verdict.

@@ -1,11 +1,13 @@
 //! The flags by which a lab joins a control plane, and the question before it does.
 
-use super::{Cluster, Control, JoinError};
+use super::{Cluster, Component, Control, JoinError};
 use clap::Args;
 use std::{
     io::{self, IsTerminal as _, Write as _},
     path::PathBuf,
 };
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 /// Flags of `evenkeel lab` and `evenkeel lab run`.
 #[derive(Clone, Debug, Default, Args)]
@@ -24,44 +26,83 @@ pub struct JoinArgs {
 }
 
 impl JoinArgs {
-    /// The control plane that the flags name, once somebody has said that it is the right one.
-    pub async fn cluster(&self) -> Result<Option<Cluster>, JoinError> {
+    /// The control plane that the flags name, once somebody has said that it is the right one; `None` without
+    /// flags, or once `shutdown` is cancelled.
+    pub async fn cluster(&self, shutdown: &CancellationToken) -> Result<Option<Cluster>, JoinError> {
         let Some(kubeconfig) = &self.join else {
             return Ok(None);
         };
         let control = self.control_plane.clone().map(Control);
         let cluster = Cluster::reach(kubeconfig, control).await?;
-        if !self.yes {
-            confirm(cluster.context(), cluster.url())?;
-        }
+        self.confirm(
+            &cluster,
+            "makes nodes, workloads and an installation of Evenkeel",
+            shutdown,
+        )
+        .await?;
         Ok(Some(cluster))
     }
-}
 
-/// Has the user type the name of the context.
-fn confirm(context: &str, url: &str) -> Result<(), JoinError> {
-    let unconfirmed = |text: String| JoinError::Unconfirmed(text);
-    if !io::stdin().is_terminal() {
-        let text = format!(
-            "the lab would change context `{context}` ({url}); repeat the command with --yes if it may"
-        );
-        return Err(unconfirmed(text));
+    /// The same to remove what a lab left there, whatever else there is by now. What the lab has taken down
+    /// is started.
+    pub async fn cluster_to_clean(&self, shutdown: &CancellationToken) -> Result<Option<Cluster>, JoinError> {
+        let Some(kubeconfig) = &self.join else {
+            return Ok(None);
+        };
+        let control = self.control_plane.clone().map(Control);
+        let cluster = Cluster::find(kubeconfig, control).await?;
+        self.confirm(&cluster, "removes what earlier ones have made", shutdown)
+            .await?;
+        if let Some(control) = cluster.control() {
+            let both = [Component::ApiServer, Component::ControllerManager];
+            control.start(&both).await.map_err(JoinError::Control)?;
+        }
+        cluster.check_is_idle().await?;
+        Ok(Some(cluster))
     }
-    let mut line = String::new();
-    let asked = write!(
-        io::stderr(),
-        "The lab makes nodes, workloads and an installation of Evenkeel in context `{context}` ({url}), and \
-         removes them at its end.\nType the name of the context to go on: "
-    )
-    .and_then(|()| io::stdin().read_line(&mut line));
-    match asked {
-        Ok(_) if line.trim() == context => Ok(()),
-        Ok(_) => Err(unconfirmed(format!(
-            "`{}` is not `{context}`; nothing was changed",
-            line.trim()
-        ))),
-        Err(error) => Err(unconfirmed(format!(
-            "cannot ask whether context `{context}` is the right one: {error}"
-        ))),
+
+    /// Has the user type the name of the context.
+    async fn confirm(
+        &self,
+        cluster: &Cluster,
+        deed: &str,
+        shutdown: &CancellationToken,
+    ) -> Result<(), JoinError> {
+        if self.yes {
+            return Ok(());
+        }
+        let (context, url) = (cluster.context(), cluster.url());
+        let unconfirmed = |text: String| Err(JoinError::Unconfirmed(text));
+        if !io::stdin().is_terminal() {
+            return unconfirmed(format!(
+                "the lab {deed} in context `{context}` ({url}); repeat the command with --yes if it may"
+            ));
+        }
+        let asked = write!(
+            io::stderr(),
+            "The lab {deed} in context `{context}` ({url}).\nType the name of the context to go on: "
+        );
+        // On a thread that nobody waits for: it reads until a line comes, also when the lab is told to end.
+        let (said, line) = oneshot::channel();
+        std::thread::spawn(move || {
+            let mut line = String::new();
+            let read = io::stdin().read_line(&mut line);
+            // Nobody is there any more after Ctrl-C.
+            let _ = said.send(read.map(|_| line));
+        });
+        let line = tokio::select! {
+            () = shutdown.cancelled() => return unconfirmed("nothing was changed".to_owned()),
+            line = line => line,
+        };
+        match (asked, line) {
+            (Ok(()), Ok(Ok(line))) if line.trim() == context => Ok(()),
+            (Ok(()), Ok(Ok(line))) => unconfirmed(format!(
+                "`{}` is not `{context}`; nothing was changed",
+                line.trim()
+            )),
+            _ => unconfirmed(format!(
+                "cannot ask whether context `{context}` is the right one; repeat the command with --yes if it is"
+            )),
+        }
     }
 }

@@ -187,7 +187,7 @@ impl Cluster {
     }
 }
 
-fn labelled() -> ListParams {
+pub(super) fn labelled() -> ListParams {
     ListParams::default().labels(&format!("{}={}", LABEL.0, LABEL.1))
 }
 

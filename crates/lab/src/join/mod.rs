@@ -16,19 +16,26 @@ pub use identity::MachineIdentity;
 pub use outage::{Component, Control};
 
 use crate::running::{INSTALLATION, manifests};
+use evenkeel_api::names;
 use evenkeel_net::{
     client::{ClientArgs, ClientError},
     log::causes,
 };
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::{
+    admissionregistration::v1::MutatingWebhookConfiguration,
+    coordination::v1::Lease,
+    core::v1::{Namespace, Node, Pod},
+};
 use kube::{
     Api, Client, ResourceExt,
     api::{DynamicObject, ListParams},
     config::Kubeconfig,
+    core::PartialObjectMeta,
 };
 use std::{
     net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 /// Label of everything that a lab makes on a control plane that it joined: key and value.
@@ -36,6 +43,9 @@ pub const LABEL: (&str, &str) = ("lab.evenkeel.io/joined", "true");
 
 /// Minor versions of Kubernetes that the clients of Evenkeel speak.
 const SUPPORTED: std::ops::RangeInclusive<u32> = 33..=36;
+
+/// A kubelet that runs renews its Lease every 10 s.
+const RENEWED_WITHIN: Duration = Duration::from_secs(12);
 
 /// Why a lab does not join a control plane. Nothing was touched.
 #[derive(Debug, thiserror::Error)]
@@ -70,6 +80,13 @@ pub enum JoinError {
     )]
     ForeignNodes { context: String, names: String },
     #[error(
+        "context `{context}` has pods that are not a lab's ({names}), which would be scheduled onto simulated \
+         machines; join an empty control plane"
+    )]
+    ForeignPods { context: String, names: String },
+    #[error("a lab runs on context `{context}` already: node {node} renews its Lease; end that lab first")]
+    Running { context: String, node: String },
+    #[error(
         "context `{context}` has {object}, which no lab has made, so Evenkeel may be in use there; join a control \
          plane without it"
     )]
@@ -77,6 +94,9 @@ pub enum JoinError {
     /// Nobody has said that this is the right one.
     #[error("{0}")]
     Unconfirmed(String),
+    /// The command that controls the control plane.
+    #[error("{0}")]
+    Control(String),
 }
 
 /// A control plane that a lab may join.
@@ -105,8 +125,16 @@ impl std::fmt::Debug for Cluster {
 }
 
 impl Cluster {
-    /// The control plane of a kubeconfig's current context. Only reads there.
+    /// The control plane of a kubeconfig's current context, if it is one that the lab may join. Only reads
+    /// there.
     pub async fn reach(kubeconfig: &Path, control: Option<Control>) -> Result<Self, JoinError> {
+        let mut cluster = Self::find(kubeconfig, control).await?;
+        cluster.version = cluster.check().await?;
+        Ok(cluster)
+    }
+
+    /// The control plane of a kubeconfig's current context, whatever it is. No request is made.
+    pub async fn find(kubeconfig: &Path, control: Option<Control>) -> Result<Self, JoinError> {
         let args = ClientArgs {
             kubeconfig: Some(kubeconfig.to_owned()),
             ..ClientArgs::default()
@@ -123,7 +151,7 @@ impl Cluster {
         let server_name = config.tls_server_name.clone().unwrap_or_else(|| host.to_owned());
         let client = access.client("lab")?;
         let (version, kubeconfig) = (String::new(), kubeconfig.to_owned());
-        let mut cluster = Self {
+        Ok(Self {
             context,
             kubeconfig,
             version,
@@ -133,9 +161,7 @@ impl Cluster {
             server_name,
             authority,
             control,
-        };
-        cluster.version = cluster.check().await?;
-        Ok(cluster)
+        })
     }
 
     /// Whether it is one that the lab may use; its version.
@@ -147,30 +173,45 @@ impl Cluster {
             source: Box::new(source),
         };
         let version = self.client.apiserver_version().await.map_err(refused)?;
-        let minor = version.minor.trim_end_matches('+').parse();
-        if version.major != "1" || !minor.is_ok_and(|minor| SUPPORTED.contains(&minor)) {
+        if !is_supported(&version.major, &version.minor) {
             return Err(JoinError::Version {
                 context: context(),
                 found: version.git_version,
             });
         }
         let nodes: Api<Node> = Api::all(self.client.clone());
-        let nodes = nodes.list(&ListParams::default()).await.map_err(refused)?;
-        let foreign: Vec<String> = nodes
-            .iter()
-            .filter(|node| !is_ours(*node))
-            .map(ResourceExt::name_any)
-            .collect();
-        if !foreign.is_empty() {
-            let names = match foreign.as_slice() {
-                [first, second, third, rest @ ..] if !rest.is_empty() => {
-                    format!("{first}, {second}, {third} and {} more", rest.len())
-                }
-                few => few.join(", "),
-            };
+        let nodes = nodes
+            .list_metadata(&ListParams::default())
+            .await
+            .map_err(refused)?;
+        if let Some(names) = foreign(nodes.iter()) {
             return Err(JoinError::ForeignNodes {
                 context: context(),
                 names,
+            });
+        }
+        let pods: Api<Pod> = Api::all(self.client.clone());
+        let pods = pods
+            .list_metadata(&ListParams::default())
+            .await
+            .map_err(refused)?;
+        if let Some(names) = foreign(pods.iter()) {
+            return Err(JoinError::ForeignPods {
+                context: context(),
+                names,
+            });
+        }
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        let installed = namespaces.get_opt(names::NAMESPACE).await.map_err(refused)?;
+        let webhooks: Api<MutatingWebhookConfiguration> = Api::all(self.client.clone());
+        let webhook = webhooks
+            .get_opt(names::WEBHOOK_CONFIGURATION)
+            .await
+            .map_err(refused)?;
+        if webhook.is_some() && !installed.is_some_and(|namespace| is_ours(&namespace)) {
+            return Err(JoinError::Installed {
+                context: context(),
+                object: format!("MutatingWebhookConfiguration {}", names::WEBHOOK_CONFIGURATION),
             });
         }
         let objects = INSTALLATION.map(|(text, origin)| manifests::parse(text, origin).unwrap_or_default());
@@ -184,7 +225,45 @@ impl Cluster {
                 });
             }
         }
+        self.check_is_idle().await?;
         Ok(version.git_version)
+    }
+
+    /// Whether no lab runs there: the kubelets of one renew the Leases of its nodes. Takes 12 s where a lab
+    /// has left nodes.
+    pub async fn check_is_idle(&self) -> Result<(), JoinError> {
+        let refused = |source| JoinError::Refused {
+            context: self.context.clone(),
+            url: self.url.clone(),
+            source: Box::new(source),
+        };
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let nodes = nodes.list_metadata(&clean::labelled()).await.map_err(refused)?;
+        let nodes: Vec<String> = nodes.iter().map(ResourceExt::name_any).collect();
+        if nodes.is_empty() {
+            return Ok(());
+        }
+        let leases: Api<Lease> = Api::namespaced(self.client.clone(), names::NODE_LEASE_NAMESPACE);
+        let renewed = async || -> Result<Vec<(String, Option<String>)>, JoinError> {
+            let all = leases
+                .list_metadata(&ListParams::default())
+                .await
+                .map_err(refused)?;
+            let ours = all.into_iter().filter(|lease| nodes.contains(&lease.name_any()));
+            Ok(ours
+                .map(|lease| (lease.name_any(), lease.resource_version()))
+                .collect())
+        };
+        let before = renewed().await?;
+        tokio::time::sleep(RENEWED_WITHIN).await;
+        let after = renewed().await?;
+        match after.into_iter().find(|lease| !before.contains(lease)) {
+            Some((node, _)) => Err(JoinError::Running {
+                context: self.context.clone(),
+                node,
+            }),
+            None => Ok(()),
+        }
     }
 
     /// Name of the context, for people.
@@ -246,7 +325,8 @@ pub fn mark(object: &mut DynamicObject) {
     }
 }
 
-fn is_ours(object: &impl kube::Resource) -> bool {
+/// Whether a lab has made it.
+pub fn is_ours(object: &impl kube::Resource) -> bool {
     object
         .meta()
         .labels
@@ -254,12 +334,41 @@ fn is_ours(object: &impl kube::Resource) -> bool {
         .is_some_and(|labels| labels.get(LABEL.0).is_some_and(|value| value == LABEL.1))
 }
 
+/// Some vendors write a `+` behind the minor version.
+fn is_supported(major: &str, minor: &str) -> bool {
+    let minor = minor.trim_end_matches('+').parse();
+    major == "1" && minor.is_ok_and(|minor| SUPPORTED.contains(&minor))
+}
+
+/// The names of those that no lab has made; `None` if there are none.
+fn foreign<'a, K: 'a>(objects: impl Iterator<Item = &'a PartialObjectMeta<K>>) -> Option<String>
+where
+    PartialObjectMeta<K>: kube::Resource,
+{
+    let names: Vec<String> = objects
+        .filter(|object| !is_ours(*object))
+        .map(ResourceExt::name_any)
+        .collect();
+    match names.as_slice() {
+        [] => None,
+        [first, second, third, rest @ ..] if !rest.is_empty() => {
+            Some(format!("{first}, {second}, {third} and {} more", rest.len()))
+        }
+        few => Some(few.join(", ")),
+    }
+}
+
+/// Without the brackets of an IPv6 address, which belong to the URL.
+fn host(url: &http::Uri) -> &str {
+    let host = url.host().unwrap_or_default();
+    host.trim_start_matches('[').trim_end_matches(']')
+}
+
 /// The address of a server on this machine's loopback.
 fn local(url: &http::Uri) -> Option<SocketAddr> {
-    let host = url.host()?.trim_start_matches('[').trim_end_matches(']');
-    let address = match host {
+    let address = match host(url) {
         "localhost" => IpAddr::from([127, 0, 0, 1]),
-        _ => host.parse().ok()?,
+        host => host.parse().ok()?,
     };
     address
         .is_loopback()
@@ -321,11 +430,22 @@ mod tests {
         assert_eq!(found, at.map(|at| at.parse().unwrap()));
     }
 
+    #[rstest]
+    #[case("1", "32", false)]
+    #[case("1", "33", true)]
+    #[case("1", "36+", true)]
+    #[case("1", "37", false)]
+    #[case("2", "36", false)]
+    #[case("1", "", false)]
+    fn other_minor_versions_are_not_joined(#[case] major: &str, #[case] minor: &str, #[case] joined: bool) {
+        assert_eq!(is_supported(major, minor), joined);
+    }
+
     #[test]
     fn what_the_lab_makes_and_the_claims_that_are_made_of_it_are_marked() {
         let mut object: DynamicObject = serde_json::from_value(json!({
             "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db", "labels": {"app": "db"}},
-            "spec": {"volumeClaimTemplates": [{"metadata": {"name": "data"}}]},
+            "spec": {"template": {"metadata": {"labels": {"app": "db"}}}, "volumeClaimTemplates": [{"metadata": {"name": "data"}}]},
         }))
         .unwrap();
         assert!(!is_ours(&object));
@@ -333,6 +453,8 @@ mod tests {
         assert!(is_ours(&object));
         let value = serde_json::to_value(&object).unwrap();
         assert_eq!(value["metadata"]["labels"]["app"], "db");
+        let pods = &value["spec"]["template"]["metadata"]["labels"];
+        assert_eq!((&pods["app"], &pods[LABEL.0]), (&json!("db"), &json!("true")));
         assert_eq!(
             value["spec"]["volumeClaimTemplates"][0]["metadata"]["labels"][LABEL.0],
             "true"

@@ -1,5 +1,6 @@
 //! Objects from YAML, created through the API as a user's would be.
 
+use crate::join;
 use kube::{
     Api, Client, ResourceExt as _,
     api::{DynamicObject, Patch, PatchParams, PostParams},
@@ -20,6 +21,16 @@ pub enum ManifestError {
         number: usize,
         reason: String,
     },
+    /// There is one already on a control plane that the lab joined, and no lab has made it.
+    #[error(
+        "{origin}: {object} exists and is not a lab's; the lab changes nothing of others: rename it, or join another control plane"
+    )]
+    NotOurs {
+        /// Where it is from.
+        origin: String,
+        /// Kind and name.
+        object: String,
+    },
     /// The API server does not know the kind, or refused the object.
     #[error("{origin}: {object} was refused: {}", one_line(.source))]
     Refused {
@@ -39,9 +50,30 @@ fn one_line(error: &kube::Error) -> String {
     }
 }
 
-/// Creates objects, in order; what exists is merge-patched. How many there are.
-pub async fn apply(client: &Client, objects: &[DynamicObject], origin: &str) -> Result<usize, ManifestError> {
-    for object in objects {
+/// Creates objects, in order; what exists is merge-patched. On a control plane that was joined they are
+/// marked, and what exists must be marked already. How many there are.
+pub async fn apply(
+    client: &Client,
+    mut objects: Vec<DynamicObject>,
+    origin: &str,
+    joined: bool,
+) -> Result<usize, ManifestError> {
+    for object in &mut objects {
+        let refused = |source| ManifestError::Refused {
+            origin: origin.to_owned(),
+            object: described(object),
+            source: Box::new(source),
+        };
+        if joined {
+            let found = get(client, object).await.map_err(refused)?;
+            if found.is_some_and(|found| !join::is_ours(&found)) {
+                return Err(ManifestError::NotOurs {
+                    origin: origin.to_owned(),
+                    object: described(object),
+                });
+            }
+            join::mark(object);
+        }
         create(client, object)
             .await
             .map_err(|source| ManifestError::Refused {

@@ -13,7 +13,6 @@ use crate::{
     cluster,
     control::Fault,
     directory::{Directory, DirectoryError},
-    join,
     join::{CleanError, Cluster},
     observe::Observer,
     scenario::{Profile, StockTimers, layout::Layout},
@@ -145,7 +144,7 @@ pub enum SetupError {
     #[error(transparent)]
     Clean(#[from] CleanError),
     /// The API server that the lab took down does not come back.
-    #[error("{0}")]
+    #[error("{0}; once it answers, `evenkeel lab clean --join KUBECONFIG` removes what the lab left")]
     Outage(String),
     /// The lab was told to stop while it started.
     #[error("stopped while starting")]
@@ -194,7 +193,10 @@ impl Lab {
         progress: &(dyn Fn(&str) + Sync),
         interrupt: &CancellationToken,
     ) -> Result<Self, SetupError> {
-        let mut lab = Self::build(settings, progress).await?;
+        let mut lab = tokio::select! {
+            () = interrupt.cancelled() => return Err(SetupError::Stopped),
+            built = Self::build(settings, progress) => built?,
+        };
         let filled = tokio::select! {
             () = interrupt.cancelled() => Err(SetupError::Stopped),
             filled = lab.fill(progress) => filled,
@@ -202,7 +204,12 @@ impl Lab {
         match filled {
             Ok(()) => Ok(lab),
             Err(error) => {
-                lab.stop().await?;
+                if let Err(also) = lab.stop().await {
+                    tracing::error!(
+                        error = evenkeel_net::log::causes(&also),
+                        "the lab did not stop in order"
+                    );
+                }
                 Err(error)
             }
         }
@@ -218,10 +225,6 @@ impl Lab {
         let tasks = TaskTracker::new();
         let (plane, url, address) = if let Some(cluster) = &settings.join {
             progress(&format!("joining {} ({})", cluster.context(), cluster.url()));
-            let removed = Box::pin(cluster.clean()).await?;
-            if !removed.is_empty() {
-                progress(&format!("removed {} objects of an earlier lab", removed.len()));
-            }
             let plane = Plane::Joined(Box::new(cluster.clone()));
             (plane, cluster.url().to_owned(), cluster.address())
         } else {
@@ -230,6 +233,12 @@ impl Lab {
             (Plane::Own(api), format!("https://{address}"), address)
         };
         let switch = Switch::start(plan, address, settings.seed, shutdown.clone()).await?;
+        if let Some(cluster) = plane.joined() {
+            let removed = Box::pin(cluster.clean()).await?;
+            if !removed.is_empty() {
+                progress(&format!("removed {} objects of an earlier lab", removed.len()));
+            }
+        }
         if let Plane::Own(api) = &plane {
             let text = api.kubeconfig(&url, "kubernetes-admin", &["system:masters"])?;
             directory.write_secret(&directory.kubeconfig(), &text)?;
@@ -322,11 +331,9 @@ impl Lab {
 
     /// Creates the objects of a manifest.
     pub async fn apply(&self, text: &str, origin: &str) -> Result<usize, SetupError> {
-        let mut objects = manifests::parse(text, origin)?;
-        if self.plane.joined().is_some() {
-            objects.iter_mut().for_each(join::mark);
-        }
-        Ok(manifests::apply(&self.client, &objects, origin).await?)
+        let objects = manifests::parse(text, origin)?;
+        let joined = self.plane.joined().is_some();
+        Ok(manifests::apply(&self.client, objects, origin, joined).await?)
     }
 
     /// What happened so far.
@@ -370,7 +377,10 @@ impl Lab {
     /// on a control plane that it joined.
     pub async fn stop(&self) -> Result<(), SetupError> {
         // Processes first: what they say goodbye to is still there.
-        let outage = self.end_outage().await;
+        let outage = {
+            let _turn = self.one_at_a_time.lock().await;
+            self.end_outage().await
+        };
         self.children.cancel();
         let agents = self.nodes.iter().filter_map(|node| node.agent());
         futures::future::join_all(self.cloud.children().chain(agents).map(Supervised::stopped)).await;

@@ -82,16 +82,17 @@ impl Lab {
                 "the API server is down already; wait until it is back, or heal everything".to_owned(),
             );
         }
-        self.plane.kill(stock).await?;
-        if stock && let Some(stand_in) = &self.cloud.stock {
-            stand_in.power_off();
-        }
         let over = CancellationToken::new();
         let begun = Outage {
             over: over.clone(),
             stock,
         };
+        // Noted first: whoever is interrupted here, or told of a failure, may have taken it down anyway.
         *self.outage.lock().unwrap_or_else(PoisonError::into_inner) = Some(begun);
+        self.plane.kill(stock).await?;
+        if stock && let Some(stand_in) = &self.cloud.stock {
+            stand_in.power_off();
+        }
         let (outage, plane) = (Arc::clone(&self.outage), self.plane.clone());
         let stand_in = self.cloud.stock.clone();
         self.after(time, over, async move {
@@ -152,6 +153,7 @@ impl Lab {
 }
 
 /// An outage of the API server.
+#[derive(Clone)]
 pub(super) struct Outage {
     /// Cancelled by whatever ends it.
     over: CancellationToken,
@@ -165,14 +167,12 @@ async fn come_back(
     plane: &Plane,
     stand_in: Option<&Supervised>,
 ) -> Result<(), String> {
-    let taken = outage.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let Some(Outage { over, stock }) = taken else {
+    let known = outage.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let Some(Outage { over, stock }) = known else {
         return Ok(());
     };
-    if let Err(error) = plane.start(stock).await {
-        *outage.lock().unwrap_or_else(PoisonError::into_inner) = Some(Outage { over, stock });
-        return Err(error);
-    }
+    plane.start(stock).await?;
+    *outage.lock().unwrap_or_else(PoisonError::into_inner) = None;
     over.cancel();
     if stock && let Some(stand_in) = stand_in {
         stand_in.power_on();

@@ -4,6 +4,7 @@
 mod control;
 mod directory;
 mod faults;
+mod join;
 mod kubelet;
 mod running;
 mod supervise;
