@@ -24,6 +24,15 @@ use std::{
     sync::Mutex,
 };
 
+/// What the programs are made of, for git.
+const WHAT_RUNS: &[&str] = &[
+    "crates",
+    "deploy",
+    "Cargo.lock",
+    ":(exclude)crates/testkit",
+    ":(exclude,glob)crates/*/tests/**",
+    ":(exclude,glob)crates/*/benches/**",
+];
 /// Runs in one task, so that little is lost by an interruption.
 const BATCH: usize = 5;
 
@@ -126,17 +135,14 @@ struct Prover {
 
 impl Prover {
     fn new(root: &Path) -> anyhow::Result<Self> {
-        const RUNS: [&str; 3] = ["crates", "deploy", "Cargo.lock"];
-        let changed = git(
-            root,
-            &[&["status", "--porcelain", "--"], RUNS.as_slice()].concat(),
-        )?;
+        let of_what_runs = |command: &[&str]| git(root, &[command, &["--"], WHAT_RUNS].concat());
+        let changed = of_what_runs(&["status", "--porcelain"])?;
         let mut commit = git(root, &["rev-parse", "--short", "HEAD"])?;
-        let mut sources = git(root, &[&["ls-tree", "HEAD", "--"], RUNS.as_slice()].concat())?;
+        let mut sources = of_what_runs(&["ls-files", "--stage"])?;
         if !changed.is_empty() {
             commit.push_str(", changed");
             sources.push_str(&changed);
-            sources.push_str(&git(root, &[&["diff", "HEAD", "--"], RUNS.as_slice()].concat())?);
+            sources.push_str(&of_what_runs(&["diff", "HEAD"])?);
         }
         let results = root.join("target/prove");
         std::fs::create_dir_all(&results).with_context(|| format!("cannot make {}", results.display()))?;

@@ -1,7 +1,8 @@
 //! Test support: conditions awaited with a deadline, skips that are seen, tools that may be missing, a
 //! cluster of the test's own, an API server on links that can be cut, networks that lose packets, candidates
-//! of elections as processes, programs on Kubernetes' own code as peers, a container runtime, what is logged,
-//! benchmarks of many processes, and (feature `arklet`) fake Koupleless bases and an MQTT broker.
+//! of elections as processes, programs on Kubernetes' own code as peers, its control plane, a container
+//! runtime, what is logged, benchmarks of many processes, and (feature `arklet`) fake Koupleless bases and an
+//! MQTT broker.
 
 #[cfg(feature = "arklet")]
 pub mod arklet;
@@ -18,6 +19,7 @@ pub mod mqtt;
 pub mod netns;
 pub mod objects;
 mod ports;
+pub mod real;
 mod served;
 mod wait;
 

@@ -21,7 +21,7 @@ pub(super) enum Stock {
     As(&'static str),
 }
 
-pub(super) const ROWS: [Row; 13] = [
+pub(super) const ROWS: [Row; 14] = [
     Row {
         name: "cut",
         what: "A node's cloud link is cut for 420 s",
@@ -70,6 +70,14 @@ pub(super) const ROWS: [Row; 13] = [
         what: "The same with two controllers: the leader is killed",
         scenario: "controllers-killed",
         runs: 1,
+        stock: Stock::As("cut"),
+        goals: &[],
+    },
+    Row {
+        name: "restart-at-mark",
+        what: "The same, and the only controller is down while Kubernetes marks the node and its pods",
+        scenario: "restart-at-mark",
+        runs: 3,
         stock: Stock::As("cut"),
         goals: &[],
     },

@@ -12,5 +12,6 @@ mod errors;
 mod kubectl;
 mod netns;
 mod probe;
+mod real;
 mod support;
 mod vnode;

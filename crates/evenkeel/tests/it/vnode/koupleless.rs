@@ -247,7 +247,7 @@ async fn a_real_base_is_reached_through_a_real_broker() {
     assert_eq!(modules(&base).await, [activated("good:1.0.0")]);
     // A new jar for the same version: the old one goes, the new one comes.
     let jar = built.jar("good", "1.0.0");
-    let again = scene.world.api.home.path().join("again.jar");
+    let again = scene.world.home().join("again.jar");
     std::fs::copy(jar.strip_prefix("file://").expect("a file's URL"), &again).expect("the jar can be copied");
     let image = format!("file://{}", again.display());
     let patch = json!({"spec": {"containers": [{"name": "good", "image": image}]}});

@@ -123,7 +123,7 @@ fn suits(template: &Value, node: &Node) {
 async fn serve(world: &World, port: u16) -> Vnode {
     world.apply_file("koupleless.yaml").await;
     let account = world.account("evenkeel-system", "evenkeel-koupleless").await;
-    let file = world.api.home.path().join("vnode.yaml");
+    let file = world.home().join("vnode.yaml");
     let text = format!(
         "apiVersion: evenkeel.io/v1alpha1\nkind: VnodeConfiguration\nkubeconfig: {}\nheartbeat: 127.0.0.1:{port}\n\
          heartbeatFromAnywhere: true\nheal: true\n",
@@ -160,7 +160,7 @@ async fn the_sample_module_runs_by_the_sample_deployment_on_a_real_base() {
         Err(why) => return skipped(test, &why.to_string()),
     };
     let world = World::start().await;
-    let out = world.api.home.path().join("module");
+    let out = world.home().join("module");
     let Some(jar) = jar(test, &out) else { return };
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has ports");
     let port = listener.local_addr().expect("it is bound").port();

@@ -10,7 +10,7 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 
-pub(super) fn all(world: &World, test: &str) -> Vec<Kubectl> {
+pub(crate) fn all(world: &World, test: &str) -> Vec<Kubectl> {
     Kubectl::all(test, &world.kubeconfig, &[])
 }
 
@@ -22,6 +22,16 @@ async fn kubectl_reaches_into_containers() {
         return;
     };
     let _vnode = world.vnode("kubectl", 2, &[]);
+    reaches_into_containers(&world, &kubectls).await;
+    let top = first.succeeds(&["top", "nodes"]).await;
+    assert!(top.contains("vnode-0") && top.contains("vnode-1"), "{top}");
+    let top = first.succeeds(&["top", "pods", "--containers"]).await;
+    assert!(top.contains("talker") && top.contains("app"), "{top}");
+    says_why_a_pod_waits(first, &world).await;
+}
+
+/// Whatever kubectl does in containers, on two virtual nodes that a process serves.
+pub(crate) async fn reaches_into_containers(world: &World, kubectls: &[Kubectl]) {
     world.nodes_are_ready(2).await;
     let talks = json!({"annotations": {
         "simulated.evenkeel.io/log": "line {n}",
@@ -36,11 +46,11 @@ async fn kubectl_reaches_into_containers() {
     world.pod("echo", 1, echoes, reads).await;
     world.all_ready().await;
     until("the kubelet API has its certificate", async || {
-        first.output(&["logs", "talker"]).await.status.success()
+        kubectls[0].output(&["logs", "talker"]).await.status.success()
     })
     .await;
 
-    for kubectl in &kubectls {
+    for kubectl in kubectls {
         follows_logs(kubectl).await;
         runs_commands(kubectl).await;
         copies_files(kubectl).await;
@@ -48,11 +58,6 @@ async fn kubectl_reaches_into_containers() {
         attaches(kubectl).await;
         forwards_ports(kubectl).await;
     }
-    let top = first.succeeds(&["top", "nodes"]).await;
-    assert!(top.contains("vnode-0") && top.contains("vnode-1"), "{top}");
-    let top = first.succeeds(&["top", "pods", "--containers"]).await;
-    assert!(top.contains("talker") && top.contains("app"), "{top}");
-    says_why_a_pod_waits(first, &world).await;
 }
 
 async fn says_why_a_pod_waits(kubectl: &Kubectl, world: &World) {

@@ -2,8 +2,8 @@
 
 mod koupleless;
 mod koupleless_sample;
-mod kubectl;
+pub(crate) mod kubectl;
 mod outages;
 mod replicas;
 mod restart;
-mod world;
+pub(crate) mod world;

@@ -51,7 +51,10 @@ fn controller(world: &World, kubeconfig: &Path) -> Vnode {
 /// For how long the node was not Ready after the outage, at the most.
 async fn after(what: What, seconds: u64) -> Duration {
     let world = World::start().await;
-    let (own, others) = (world.api.link("own").await, world.api.link("others").await);
+    let (own, others) = (
+        world.served().link("own").await,
+        world.served().link("others").await,
+    );
     let _controller = controller(&world, others.kubeconfig());
     let mut vnode = Some(serve(&world, &own, "first"));
     world.nodes_are_ready(1).await;

@@ -132,7 +132,7 @@ async fn approve(world: &World) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_state_directory_keeps_the_certificate_for_the_next_process() {
     let world = World::start().await;
-    let directory = world.api.home.path().join("state");
+    let directory = world.home().join("state");
     let line = ["--state-dir", directory.to_str().expect("a text")];
     let vnode = world.vnode("kept", 1, &line);
     world.nodes_are_ready(1).await;
@@ -154,7 +154,7 @@ async fn a_state_directory_keeps_the_certificate_for_the_next_process() {
 #[tokio::test(flavor = "multi_thread")]
 async fn with_a_state_directory_a_killed_process_has_its_nodes_back_at_once() {
     let world = World::start().await;
-    let directory = world.api.home.path().join("state");
+    let directory = world.home().join("state");
     let line = [
         "--state-dir",
         directory.to_str().expect("a text"),

@@ -1,7 +1,9 @@
 //! An API server that is served over TLS, and processes of virtual nodes that come and go.
 
 use crate::support::evenkeel;
+use evenkeel_net::client::ClientArgs;
 pub(super) use evenkeel_testkit::objects::is_ready;
+use evenkeel_testkit::real::Kubernetes;
 use evenkeel_testkit::{Cluster, Options, ServedApi, until};
 use k8s_openapi::api::core::v1::{Node, Pod, ServiceAccount};
 use kube::api::PostParams;
@@ -11,14 +13,20 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::Deref;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Child;
 
+/// Who serves the cluster.
+enum Server {
+    Ours(ServedApi),
+    Kubernetes(Kubernetes),
+}
+
 /// The cluster.
-pub(super) struct World {
-    pub(super) api: ServedApi,
+pub(crate) struct World {
+    server: Server,
     cluster: Cluster,
-    pub(super) kubeconfig: PathBuf,
+    pub(crate) kubeconfig: PathBuf,
 }
 
 impl Deref for World {
@@ -39,9 +47,49 @@ impl World {
         let kubeconfig = api.direct("admin");
         let cluster = api.cluster("admin").await;
         Self {
-            api,
+            server: Server::Ours(api),
             cluster,
             kubeconfig,
+        }
+    }
+
+    /// The same on Kubernetes' own control plane, where nobody approves serving certificates.
+    pub(crate) async fn on(kubernetes: Kubernetes) -> Self {
+        evenkeel_net::init_crypto();
+        let kubeconfig = kubernetes.kubeconfig();
+        let args = ClientArgs {
+            kubeconfig: Some(kubeconfig.clone()),
+            ..ClientArgs::default()
+        };
+        let client = args.client("admin").await.expect("the kubeconfig is good");
+        Self {
+            server: Server::Kubernetes(kubernetes),
+            cluster: Cluster::by(client),
+            kubeconfig,
+        }
+    }
+
+    /// A place for files.
+    pub(crate) fn home(&self) -> &Path {
+        match &self.server {
+            Server::Ours(api) => api.home.path(),
+            Server::Kubernetes(kubernetes) => kubernetes.home.path(),
+        }
+    }
+
+    /// Kubernetes' own control plane, which this world must have.
+    pub(crate) fn kubernetes(&self) -> &Kubernetes {
+        match &self.server {
+            Server::Kubernetes(kubernetes) => kubernetes,
+            Server::Ours(_) => panic!("this world is on our own API server"),
+        }
+    }
+
+    /// Our own API server, which this world must have.
+    pub(super) fn served(&self) -> &ServedApi {
+        match &self.server {
+            Server::Ours(api) => api,
+            Server::Kubernetes(_) => panic!("this world is on Kubernetes' own control plane"),
         }
     }
 
@@ -60,13 +108,13 @@ impl World {
         let text = std::fs::read_to_string(&self.kubeconfig).expect("it was written");
         let mut config: Value = serde_saphyr::from_str(&text).expect("it is YAML");
         config["users"][0]["user"] = json!({"token": token});
-        let path = self.api.home.path().join(format!("{name}.kubeconfig"));
+        let path = self.home().join(format!("{name}.kubeconfig"));
         std::fs::write(&path, config.to_string()).expect("the directory is writable");
         path
     }
 
     /// A process of so many virtual nodes, called `vnode-0` and so on.
-    pub(super) fn vnode(&self, identity: &str, nodes: usize, more: &[&str]) -> Vnode {
+    pub(crate) fn vnode(&self, identity: &str, nodes: usize, more: &[&str]) -> Vnode {
         let nodes = nodes.to_string();
         let mut line = vec!["--simulated-start-delay", "10ms", "--nodes", &nodes];
         line.extend(more);
@@ -94,7 +142,7 @@ impl World {
 
     /// A process of the program under test, with an administrator's rights unless it is told otherwise.
     pub(super) fn process(&self, environment: &[(&str, &str)], name: &str, line: &[&str]) -> Vnode {
-        let log = self.api.home.path().join(format!("{name}.log"));
+        let log = self.home().join(format!("{name}.log"));
         let output = File::options()
             .create(true)
             .append(true)
@@ -112,7 +160,7 @@ impl World {
     }
 
     /// Waits until so many nodes are Ready.
-    pub(super) async fn nodes_are_ready(&self, nodes: usize) {
+    pub(crate) async fn nodes_are_ready(&self, nodes: usize) {
         until("the nodes are Ready", async || {
             self.nodes().await.values().filter(|node| is_ready(*node)).count() == nodes
         })
@@ -125,7 +173,7 @@ impl World {
     }
 
     /// Creates a pod, bound to a node.
-    pub(super) async fn pod(&self, name: &str, node: usize, metadata: Value, spec: Value) {
+    pub(crate) async fn pod(&self, name: &str, node: usize, metadata: Value, spec: Value) {
         let more = json!({"metadata": metadata, "spec": spec});
         self.cluster.pod(name, &format!("vnode-{node}"), more).await;
     }
@@ -160,7 +208,7 @@ impl World {
     }
 
     /// Waits until all pods are Ready.
-    pub(super) async fn all_ready(&self) {
+    pub(crate) async fn all_ready(&self) {
         until("all pods are ready", async || {
             let pods = self.pods().await;
             pods.values().all(is_ready)
@@ -195,7 +243,7 @@ pub(super) fn port(node: &Node) -> Option<i32> {
 }
 
 /// A process of virtual nodes; killed when it is dropped.
-pub(super) struct Vnode {
+pub(crate) struct Vnode {
     child: Child,
     pub(super) log: PathBuf,
 }

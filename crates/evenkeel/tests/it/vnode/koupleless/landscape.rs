@@ -37,7 +37,7 @@ impl Landscape {
     pub(super) async fn start(built: Built, bases: usize, flags: &[&str]) -> Self {
         let scene = Scene::start().await;
         let stop = CancellationToken::new();
-        let api = scene.world.api.server.clone();
+        let api = scene.world.served().server.clone();
         let admin = api.client();
         let ca = api.ca().certificate_pem().to_owned();
         // As an administrator: who may do what is not the matter here.

@@ -1,0 +1,180 @@
+//! On Kubernetes' own control plane, where it is built: what other tests show on ours.
+
+use crate::support::{evenkeel, outcome};
+use crate::vnode::{kubectl, world::World};
+use evenkeel_testkit::candidate::{Candidate, CandidateArgs, Timing, Told};
+use evenkeel_testkit::interop::build_clientgo;
+use evenkeel_testkit::real::Kubernetes;
+use evenkeel_testkit::{Cluster, skipped, until};
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::api::{ListParams, Patch, PatchParams};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::json;
+use std::path::Path;
+use std::time::Duration;
+
+/// What a machine with other work needs for a Lease to run out and be taken.
+const TAKEN: Duration = Duration::from_secs(60);
+
+/// One test, since a control plane takes ten seconds of two cores to start.
+#[tokio::test(flavor = "multi_thread")]
+async fn kubernetes_itself_takes_our_programs() {
+    let test = "kubernetes_itself_takes_our_programs";
+    let Some(kubernetes) = Kubernetes::start(test) else {
+        return;
+    };
+    let world = World::on(kubernetes).await;
+    match evenkeel_testkit::go() {
+        Some(go) => elect_hands_over_to_client_go_and_back(&world, &go).await,
+        None => skipped(test, "no go on PATH"),
+    }
+    the_lab_touches_nothing_where_others_have_nodes(&world).await;
+    kubectl_reaches_into_virtual_nodes(&world, test).await;
+}
+
+async fn elect_hands_over_to_client_go_and_back(world: &World, go: &Path) {
+    let program =
+        build_clientgo(go, Path::new(env!("CARGO_TARGET_TMPDIR"))).expect("it is built elsewhere, too");
+    let candidate = |identity: &str| {
+        let args = CandidateArgs {
+            kubeconfig: world.kubeconfig.clone(),
+            namespace: "default".to_owned(),
+            name: "mailer".to_owned(),
+            identity: identity.to_owned(),
+            timing: Timing::seconds(5, 3, 1),
+            release: false,
+            count: 1,
+        };
+        let mut command = tokio::process::Command::new(&program);
+        command.args(args.words());
+        Candidate::start(command, identity, &world.home().join("clientgo.log"))
+    };
+    let leads = |lines: &[_]| -> Option<()> {
+        let led = |line: &evenkeel_testkit::candidate::Line| line.event == Told::Started;
+        lines.iter().any(led).then_some(())
+    };
+    let mut theirs = candidate("theirs");
+    theirs.until("it leads", TAKEN, leads).await;
+
+    let runs = world.home().join("runs");
+    let script = format!("echo $EVENKEEL_FENCING_TOKEN >{}; exec sleep 600", runs.display());
+    let mut ours = evenkeel()
+        .args([
+            "elect",
+            "--lease",
+            "default/mailer",
+            "--identity",
+            "ours",
+            "--listen",
+            "127.0.0.1:0",
+        ])
+        .args([
+            "--lease-duration=5s",
+            "--renew-deadline=3s",
+            "--retry-period=500ms",
+        ])
+        .arg("--kubeconfig")
+        .arg(&world.kubeconfig)
+        .args(["--", "sh", "-c", &script])
+        .spawn()
+        .expect("the runner starts");
+    assert_eq!(world.holder("mailer").await, "theirs");
+    theirs.kill().await;
+    until("our command runs", async || runs.is_file()).await;
+    assert_eq!(world.holder("mailer").await, "ours");
+
+    let next = candidate("next");
+    kill(Pid::from_raw(ours.id().cast_signed()), Signal::SIGTERM).expect("the runner runs");
+    next.until("it leads", TAKEN, leads).await;
+    assert_eq!(world.holder("mailer").await, "next");
+    ours.wait().expect("it is our child");
+}
+
+async fn kubectl_reaches_into_virtual_nodes(world: &World, test: &str) {
+    let kubectls = kubectl::all(world, test);
+    let _vnode = world.vnode("kubectl", 2, &[]);
+    approve_serving_certificates(world).await;
+    if kubectls.is_empty() {
+        return world.nodes_are_ready(2).await;
+    }
+    kubectl::reaches_into_containers(world, &kubectls).await;
+}
+
+/// What an operator does: `kubectl certificate approve`.
+async fn approve_serving_certificates(cluster: &Cluster) {
+    let requests: Api<CertificateSigningRequest> = cluster.api();
+    until("the virtual nodes ask for their certificate", async || {
+        let found = requests
+            .list(&ListParams::default())
+            .await
+            .expect("requests can be listed");
+        !found.items.is_empty()
+    })
+    .await;
+    let approved = json!({"status": {"conditions": [
+        {"type": "Approved", "status": "True", "reason": "Test", "message": "it is of this test"},
+    ]}});
+    for request in requests
+        .list(&ListParams::default())
+        .await
+        .expect("requests can be listed")
+    {
+        let name = request.metadata.name.expect("it is stored");
+        let patch = (PatchParams::default(), Patch::Merge(&approved));
+        let done = requests.patch_subresource("approval", &name, &patch.0, &patch.1);
+        done.await.expect("an administrator approves");
+    }
+}
+
+async fn the_lab_touches_nothing_where_others_have_nodes(world: &World) {
+    let kubernetes = world.kubernetes();
+    world
+        .create::<Node>(json!({"metadata": {"name": "prod-7"}}))
+        .await;
+    let home = world.home().join("lab");
+    let lab = |kubeconfig: &Path, more: &[&str]| {
+        let mut command = evenkeel();
+        command
+            .args(["lab", "--dir"])
+            .arg(&home)
+            .arg("--join")
+            .arg(kubeconfig)
+            .args(more);
+        outcome(&mut command)
+    };
+    let before = kubernetes.keys();
+    let broken = world.home().join("broken");
+    std::fs::write(&broken, "clusters: 5").expect("the directory is writable");
+    let stranger = world.home().join("stranger");
+    let text = std::fs::read_to_string(&world.kubeconfig).expect("it was written");
+    let mut config: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
+    config["users"][0]["user"] = json!({"token": "stolen"});
+    std::fs::write(&stranger, config.to_string()).expect("the directory is writable");
+    for (kubeconfig, more, said) in [
+        (world.kubeconfig.as_path(), &["--yes"][..], "prod-7"),
+        (world.kubeconfig.as_path(), &["--yes", "run", "tour"], "prod-7"),
+        (broken.as_path(), &["--yes"], "broken"),
+        (stranger.as_path(), &["--yes"], "Unauthorized"),
+        (
+            Path::new("/nowhere/kubeconfig"),
+            &["--yes"],
+            "/nowhere/kubeconfig",
+        ),
+    ] {
+        let (code, error) = lab(kubeconfig, more);
+        assert_eq!(code, 2, "{more:?}: {error}");
+        assert!(
+            error.contains(said) && error.trim_end().lines().count() == 1,
+            "{more:?}: {error}"
+        );
+    }
+    world.delete::<Node>("prod-7").await;
+    let (code, error) = lab(&world.kubeconfig, &[]);
+    assert!(code == 2 && error.contains("--yes"), "{code}: {error}");
+    // Leases are renewed, and so they are written; none is new.
+    let made: Vec<String> = kubernetes.keys().difference(&before).cloned().collect();
+    assert_eq!(made, Vec::<String>::new(), "nothing was touched");
+}
