@@ -49,7 +49,7 @@ pub(super) const LIMITS: [Limit; 6] = [
     Limit {
         measure: Measure::TestLines,
         // 115,000, and `cargo xtask real` and `prove`, and tests of the lab that joins.
-        in_force: 116_500,
+        in_force: 117_000,
         goal: 96_000,
         slack: 1_000,
     },

@@ -2,6 +2,7 @@
 
 use super::action::NodeRef;
 use evenkeel_api::crd::{DecisionRecord, IncidentRow, LatchRecord, NodeIncidentSpec, NodeIncidentStatus};
+use evenkeel_api::names::events;
 use evenkeel_judge::memory::DeadLatch;
 use evenkeel_judge::state::Slow;
 use evenkeel_judge::{Latch, Memory, NodeState, Reason, Recorded};
@@ -99,6 +100,23 @@ impl Incident {
             Some(row) => row.message = message,
             None => self.row(event, message, now),
         }
+    }
+
+    /// Whether the last state that was told is a death, or the isolation that followed one.
+    pub fn last_state_row_is_of_a_death(&self) -> bool {
+        const STATES: [&str; 6] = [
+            events::DISCONNECTED,
+            events::DEAD,
+            events::DARK,
+            events::KUBELET_DOWN,
+            events::UNKNOWN,
+            events::RECOVERED,
+        ];
+        let rows = self.status.timeline.iter().rev();
+        let mut states = rows
+            .map(|row| row.event.as_str())
+            .filter(|event| STATES.contains(event));
+        states.next() == Some(events::DEAD)
     }
 
     /// Whether a row of this event stands in the timeline.

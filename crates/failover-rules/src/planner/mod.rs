@@ -65,7 +65,7 @@ struct Known {
     /// This leader has reported the isolation. After a hand-over the next leader reports it again, which
     /// makes no second Event, because the Event's name is made of its contents.
     isolation_reported: bool,
-    /// It was Dead before its present state.
+    /// It was Dead before its present state, or before it was Isolated.
     was_dead: bool,
     /// It was Dead, its peers vouch for it, and nobody was told yet that it is Disconnected.
     returning: bool,
@@ -150,6 +150,8 @@ impl Planner {
             let older = if newer {
                 known.state = NodeState::parse(&status.state).unwrap_or_default();
                 known.endpoints_out = incident.has(events::ENDPOINTS_OUT);
+                known.was_dead = incident.last_state_row_is_of_a_death();
+                known.returning = known.was_dead && known.state == NodeState::Disconnected;
                 known.incident.replace(incident)
             } else {
                 Some(incident)

@@ -112,7 +112,8 @@ fn enter(known: &mut Known, scene: &Scene<'_>, before: NodeState, plan: &mut Pla
     let now = scene.now;
     known.endpoints_out = false;
     known.isolation_reported = false;
-    known.was_dead = matches!(before, NodeState::Dead(_));
+    let after_death = known.was_dead && before == NodeState::Isolated;
+    known.was_dead = matches!(before, NodeState::Dead(_)) || after_death;
     known.returning = known.was_dead && scene.state() == NodeState::Disconnected;
     known.eviction_summed_up = false;
     known.passed.clear();
@@ -237,6 +238,9 @@ fn act(known: &mut Known, ledger: &mut Ledger, scene: &Scene<'_>, plan: &mut Pla
             // The hint how to declare the machine off must not stand beside a node that lives.
             incident.status.fence.missing.clear();
         }
+    }
+    if state == NodeState::Disconnected {
+        tell_return(known, scene, plan);
     }
     if scene.judged.settings.mode == ModePolicy::Observe {
         // First everything is settled: our taints are removed, and pods that we kept ready are marked as
@@ -406,8 +410,12 @@ pub(super) fn withdraw(
 ///
 /// Where the kubelet itself said Ready=False before the silence, pods were marked for good reason.
 ///
-/// Returns the UIDs of those that the stock controller had marked.
-fn restore(scene: &Scene<'_>, is_meant: impl Fn(&PodFacts) -> bool, plan: &mut Plan) -> Vec<String> {
+/// Returns those that the stock controller had marked.
+fn restore<'a>(
+    scene: &Scene<'a>,
+    is_meant: impl Fn(&PodFacts) -> bool,
+    plan: &mut Plan,
+) -> Vec<&'a PodFacts> {
     let ours = scene.judged.decision.gives_back(scene.now);
     let taken = |pod: &&PodFacts| {
         let by_us = [conditions::REASON_NODE_DEAD, events::ISOLATED].contains(&pod.ready_reason.as_str());
@@ -432,53 +440,76 @@ fn restore(scene: &Scene<'_>, is_meant: impl Fn(&PodFacts) -> bool, plan: &mut P
         });
     }
     let pods = scene.cluster.pods_of(&scene.node.name).filter(taken);
-    pods.filter(|pod| pod.ready_reason.is_empty())
-        .map(|pod| pod.pod.uid.clone())
-        .collect()
+    pods.filter(|pod| pod.ready_reason.is_empty()).collect()
 }
 
-/// Counts pods that the stock controller marked though the node lives, each once in a state, and shows the
-/// number in the incident: while a single replica restarts, nobody corrects its writes.
-fn count_passed(known: &mut Known, pods: Vec<String>, now: Millis, plan: &mut Plan) {
-    let before = known.passed.len();
-    known.passed.extend(pods);
-    let (count, new) = (known.passed.len(), known.passed.len() - before);
-    if new == 0 {
+/// Counts pods that the stock controller marked while the node was in its present state, each once, and shows
+/// the number in the incident: while a single replica restarts, nobody corrects its writes. Marks of our own
+/// that stand for the stock controller's are none of these.
+fn count_passed(known: &mut Known, marked: &[&PodFacts], scene: &Scene<'_>, plan: &mut Plan) {
+    // Objects hold whole seconds.
+    let since = scene.judged.decision.memory.since.0 / 1000;
+    let new: Vec<String> = marked
+        .iter()
+        .filter(|pod| {
+            let seconds = pod
+                .ready_time
+                .and_then(|time| u64::try_from(time.as_second()).ok());
+            seconds.is_some_and(|seconds| seconds >= since)
+        })
+        .map(|pod| pod.pod.uid.clone())
+        .filter(|uid| !known.withdrawing.contains(uid) && !known.withdrawn.contains(uid))
+        .filter(|uid| !known.passed.contains(uid))
+        .collect();
+    if new.is_empty() {
         return;
     }
-    plan.measures.push(Measure::MarksPassed(new));
+    plan.measures.push(Measure::MarksPassed(new.len()));
+    let first = known.passed.is_empty();
+    known.passed.extend(new);
     if let Some(incident) = &mut known.incident {
         let message = format!(
-            "{count} pods had been marked not ready by stock Kubernetes while no webhook corrected it; given back"
+            "{} pods had been marked not ready by stock Kubernetes while no webhook corrected it; they are given back",
+            known.passed.len()
         );
-        incident.recount(events::MARKS_UNDONE, message, now);
+        if first {
+            incident.row(events::MARKS_UNDONE, message, scene.now);
+        } else {
+            incident.recount(events::MARKS_UNDONE, message, scene.now);
+        }
     }
+}
+
+/// Tells that a node that was Dead is Disconnected, once that lasts: the agent of a machine that was switched
+/// on again is heard before its kubelet renews.
+fn tell_return(known: &mut Known, scene: &Scene<'_>, plan: &mut Plan) {
+    let decision = &scene.judged.decision;
+    let lasts = scene.now.since(decision.memory.since) >= ISOLATED_TOLD_MS;
+    if !known.returning || decision.held || !lasts && !decision.gives_back(scene.now) {
+        return;
+    }
+    known.returning = false;
+    let incident = open(known, scene);
+    incident.told(scene.state(), decision.reason, events::DISCONNECTED, scene.now);
+    tell(incident, scene, events::DISCONNECTED, plan);
 }
 
 /// Evicts nobody, and keeps or gives back endpoints by policy.
 ///
 /// After a death that waits until its peers have vouched for the node and its kubelet for long enough, or
-/// until a kubelet that starts would have renewed: what Kubernetes knows of the pods of a machine that was
-/// switched on again is from before, and most of them do not run yet.
+/// until a kubelet that starts would have renewed and none is called broken: what Kubernetes knows of the
+/// pods of a machine that was switched on again is from before, and most of them do not run yet.
 fn disconnected(known: &mut Known, scene: &Scene<'_>, plan: &mut Plan) {
     untaint(scene, with_no_execute(scene), plan);
-    if known.returning {
-        let decision = &scene.judged.decision;
-        let lasts = scene.now.since(decision.memory.since) >= ISOLATED_TOLD_MS;
-        if !lasts && !decision.gives_back(scene.now) {
-            return;
-        }
-        known.returning = false;
-        let incident = open(known, scene);
-        incident.told(scene.state(), decision.reason, events::DISCONNECTED, scene.now);
-        tell(incident, scene, events::DISCONNECTED, plan);
+    let decision = &scene.judged.decision;
+    let lasts = scene.now.since(decision.memory.since) >= ISOLATED_TOLD_MS;
+    let runs = decision.gives_back(scene.now) || lasts && decision.memory.broken_since.is_none();
+    if known.was_dead && (decision.held || !runs) {
+        return;
     }
     if scene.judged.settings.endpoints == EndpointsPolicy::Keep {
         let marked = restore(scene, |_| true, plan);
-        // Nobody was to correct those of a dead node.
-        if !known.was_dead {
-            count_passed(known, marked, scene.now, plan);
-        }
+        count_passed(known, &marked, scene, plan);
     } else {
         settle(known, scene, &|_| false, plan);
     }

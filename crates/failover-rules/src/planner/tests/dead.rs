@@ -4,7 +4,6 @@ use crate::world::facts::Access;
 use evenkeel_api::names::conditions::REASON_NODE_DEAD;
 use evenkeel_api::names::events;
 use evenkeel_api::names::taints::DEAD;
-use rstest::rstest;
 
 /// n3 of `stage` renewed last at second 10 and is convicted at second 14.
 fn killed(mut stage: Stage) -> Stage {
@@ -332,25 +331,62 @@ fn a_machine_that_is_switched_on_again_is_not_taken_for_one_that_is_cut_off() {
     );
 }
 
-#[rstest]
-// Its kubelet never renews.
-#[case(Health::Failing, 77)]
-// Its kubelet is well, and cannot renew.
-#[case(Health::Ok, 72)]
-fn one_that_is_cut_off_when_it_returns_is_told_and_gets_its_pods_back(
-    #[case] kubelet: Health,
-    #[case] by: u64,
-) {
-    let mut stage = switched_on(kubelet);
+#[test]
+fn one_that_is_cut_off_when_it_returns_is_told_and_gets_its_pods_back() {
+    let mut stage = switched_on(Health::Ok);
     stage.go(69, &["n3"]);
     assert!(!stage.timeline("n3").contains(&events::DISCONNECTED.to_owned()));
-    stage.go(by, &["n3"]);
-    assert_eq!(stage.state("n3"), NodeState::Disconnected);
+    stage.go(72, &["n3"]);
     assert_eq!(
         stage.timeline("n3").last().map(String::as_str),
         Some(events::DISCONNECTED)
     );
     assert_eq!(stage.pod_now("late").ready, Status::True);
+}
+
+#[test]
+fn one_whose_kubelet_does_not_start_is_told_and_gets_no_pod_back() {
+    let mut stage = switched_on(Health::Failing);
+    stage.go(77, &["n3"]);
+    assert_eq!(
+        stage.timeline("n3").last().map(String::as_str),
+        Some(events::DISCONNECTED)
+    );
+    stage.go(100, &["n3"]);
+    assert_eq!(stage.pod_now("late").ready, Status::False);
+}
+
+#[test]
+fn a_new_leader_waits_for_a_machine_that_was_switched_on_again_as_the_one_before() {
+    let mut stage = switched_on(Health::Failing);
+    stage.go(64, &["n3"]);
+    stage.restart();
+    stage.go(70, &["n3"]);
+    assert_eq!(stage.pod_now("late").ready, Status::False);
+    assert!(!stage.timeline("n3").contains(&events::DISCONNECTED.to_owned()));
+    // It has to watch the Lease for as long as tells a stale one.
+    stage.go(100, &["n3"]);
+    assert!(stage.timeline("n3").contains(&events::DISCONNECTED.to_owned()));
+    assert_eq!(stage.pod_now("late").ready, Status::False);
+}
+
+#[test]
+fn one_whose_agent_writes_before_its_peers_vouch_for_it_is_returning_as_well() {
+    let mut stage = killed(Stage::with_nodes(3));
+    stage.pod("n3", "a");
+    stage.go(60, &["n3"]);
+    stage.pod("n3", "late").ready = Status::False;
+    // A sign of life of its own; its peers do not vouch for it yet.
+    stage.says("n3", Says::Nothing(NoVerdict::NotListed));
+    stage.renew("n3");
+    stage.go(67, &["n3"]);
+    assert_eq!(stage.state("n3"), NodeState::Isolated);
+    stage.node("n3").life.stock_mark = Some(at(67));
+    stage.says("n3", Says::Alive(Health::Failing));
+    stage.go(73, &["n3"]);
+    assert_eq!(stage.state("n3"), NodeState::Disconnected);
+    assert_eq!(stage.pod_now("late").ready, Status::False);
+    assert!(!stage.timeline("n3").contains(&events::DISCONNECTED.to_owned()));
 }
 
 #[test]

@@ -33,7 +33,14 @@ fn stock_marks(stage: &mut Stage) {
         .flat_map(BTreeMap::values_mut)
     {
         pod.ready = Status::False;
+        pod.ready_time = Some(stamp(now));
     }
+}
+
+/// As objects hold it: in whole seconds.
+fn stamp(now: Millis) -> jiff::Timestamp {
+    let seconds = i64::try_from(now.0 / 1000).expect("a time of this century");
+    jiff::Timestamp::from_second(seconds).expect("a time of this century")
 }
 
 /// A node in mid-cut whose pod `web` the stock controller would have marked, and Evenkeel has kept ready.
@@ -83,8 +90,14 @@ fn what_slipped_through_is_repaired() {
     );
     stage.settle();
     // Another one, a second later, is counted with it.
-    stage.pod("n3", "late").ready = Status::False;
+    let seen = stamp(at(stage.now));
+    let late = stage.pod("n3", "late");
+    (late.ready, late.ready_time) = (Status::False, Some(seen));
+    // One that was marked before anybody vouched for the node: the webhook was not to correct it.
+    let early = stage.pod("n3", "early");
+    (early.ready, early.ready_time) = (Status::False, Some(stamp(at(20))));
     stage.settle();
+    assert_eq!(stage.pod_now("early").ready, Status::True);
     let rows = stage.incident("n3").status.timeline.clone();
     let rows: Vec<&str> = rows.iter().map(|row| row.message.as_str()).collect();
     assert!(
