@@ -147,8 +147,8 @@ impl Cluster {
             context: context.clone(),
             url: url.clone(),
         })?;
-        let host = config.cluster_url.host().unwrap_or_default();
-        let server_name = config.tls_server_name.clone().unwrap_or_else(|| host.to_owned());
+        let server_name = config.tls_server_name.clone();
+        let server_name = server_name.unwrap_or_else(|| host(&config.cluster_url).to_owned());
         let client = access.client("lab")?;
         let (version, kubeconfig) = (String::new(), kubeconfig.to_owned());
         Ok(Self {
@@ -312,9 +312,12 @@ impl Cluster {
     }
 }
 
-/// Marks an object as the lab's.
+/// Marks an object as the lab's, and what is made of it: pods, and claims of volumes.
 pub fn mark(object: &mut DynamicObject) {
     object.labels_mut().insert(LABEL.0.to_owned(), LABEL.1.to_owned());
+    if let Some(template) = object.data.pointer_mut("/spec/template") {
+        template["metadata"]["labels"][LABEL.0] = LABEL.1.into();
+    }
     let claims = object.data.pointer_mut("/spec/volumeClaimTemplates");
     for claim in claims
         .and_then(serde_json::Value::as_array_mut)
@@ -426,8 +429,9 @@ mod tests {
     #[case("https://10.0.0.1:6443", None)]
     #[case("https://prod.example:443", None)]
     fn only_a_server_on_loopback_reaches_the_lab(#[case] url: &str, #[case] at: Option<&str>) {
-        let found = local(&url.parse().unwrap());
-        assert_eq!(found, at.map(|at| at.parse().unwrap()));
+        let url = url.parse().unwrap();
+        assert_eq!(local(&url), at.map(|at| at.parse().unwrap()));
+        assert!(!host(&url).contains('['), "no TLS server is called so");
     }
 
     #[rstest]
@@ -445,7 +449,10 @@ mod tests {
     fn what_the_lab_makes_and_the_claims_that_are_made_of_it_are_marked() {
         let mut object: DynamicObject = serde_json::from_value(json!({
             "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db", "labels": {"app": "db"}},
-            "spec": {"template": {"metadata": {"labels": {"app": "db"}}}, "volumeClaimTemplates": [{"metadata": {"name": "data"}}]},
+            "spec": {
+                "template": {"metadata": {"labels": {"app": "db"}}},
+                "volumeClaimTemplates": [{"metadata": {"name": "data"}}],
+            },
         }))
         .unwrap();
         assert!(!is_ours(&object));
