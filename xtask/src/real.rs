@@ -81,10 +81,13 @@ fn is_current(source: &Path, program: &Path) -> anyhow::Result<bool> {
     let mut newest = SystemTime::UNIX_EPOCH;
     let entries = std::fs::read_dir(source).with_context(|| format!("cannot read {}", source.display()))?;
     for entry in entries {
-        let changed = entry
+        let data = entry
             .and_then(|entry| entry.metadata())
-            .and_then(|data| data.modified());
-        newest = newest.max(changed.context("cannot read interop/kubernetes")?);
+            .context("cannot read interop/kubernetes")?;
+        // Scenarios are a folder beside the sources.
+        if data.is_file() {
+            newest = newest.max(data.modified().context("cannot read interop/kubernetes")?);
+        }
     }
     Ok(newest < built)
 }
@@ -108,6 +111,8 @@ mod tests {
         assert!(!is_current(&source, &program).unwrap(), "there is none");
         write(&program, 2_000);
         assert!(is_current(&source, &program).unwrap());
+        std::fs::create_dir(source.join("scenarios")).unwrap();
+        assert!(is_current(&source, &program).unwrap(), "a folder is no source");
         write(&source.join("go.mod"), 3_000);
         assert!(!is_current(&source, &program).unwrap());
     }
