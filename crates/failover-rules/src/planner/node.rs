@@ -19,9 +19,9 @@ use evenkeel_zone::verdict::Verdict;
 /// The stock controller marks the node first and then its pods, one by one. A pod that it has not marked
 /// after this long it never will.
 const STOCK_MARKS_MS: u64 = 10_000;
-/// An Isolated node is reported after this long, because peers need up to 15 s to vouch for a node that came
-/// back.
-const ISOLATED_TOLD_MS: u64 = 15_000;
+/// A node that comes back is not told to be Isolated or Disconnected before this long: peers need up to 15 s
+/// to vouch for it, and a kubelet that starts renews within 10 s.
+const LASTS_MS: u64 = 15_000;
 /// In a Dark zone, endpoints stay until the slices were read, or for this long. Stock Kubernetes itself needs
 /// 5 s to look.
 const DARK_READS_MS: u64 = 10_000;
@@ -47,6 +47,11 @@ impl Scene<'_> {
 
     pub(super) fn zone(&self) -> &str {
         &self.judged.zone
+    }
+
+    /// Whether the state has lasted for longer than a node that comes back needs to leave it.
+    fn lasts(&self) -> bool {
+        self.now.since(self.judged.decision.memory.since) >= LASTS_MS
     }
 
     fn state(&self) -> NodeState {
@@ -427,7 +432,8 @@ fn restore<'a>(
             && !pod.terminating
             && is_meant(pod)
     };
-    for pod in scene.cluster.pods_of(&scene.node.name).filter(taken) {
+    let mut pods: Vec<&PodFacts> = scene.cluster.pods_of(&scene.node.name).filter(taken).collect();
+    for pod in &pods {
         plan.actions.push(Action::RestorePodReady {
             pod: pod.pod.clone(),
             version: pod.version.clone(),
@@ -439,8 +445,8 @@ fn restore<'a>(
             ),
         });
     }
-    let pods = scene.cluster.pods_of(&scene.node.name).filter(taken);
-    pods.filter(|pod| pod.ready_reason.is_empty()).collect()
+    pods.retain(|pod| pod.ready_reason.is_empty());
+    pods
 }
 
 /// Counts pods that the stock controller marked while the node was in its present state, each once, and shows
@@ -484,8 +490,8 @@ fn count_passed(known: &mut Known, marked: &[&PodFacts], scene: &Scene<'_>, plan
 /// on again is heard before its kubelet renews.
 fn tell_return(known: &mut Known, scene: &Scene<'_>, plan: &mut Plan) {
     let decision = &scene.judged.decision;
-    let lasts = scene.now.since(decision.memory.since) >= ISOLATED_TOLD_MS;
-    if !known.returning || decision.held || !lasts && !decision.gives_back(scene.now) {
+    let lasts = scene.lasts() || decision.gives_back(scene.now);
+    if !known.returning || decision.held || !lasts {
         return;
     }
     known.returning = false;
@@ -502,8 +508,7 @@ fn tell_return(known: &mut Known, scene: &Scene<'_>, plan: &mut Plan) {
 fn disconnected(known: &mut Known, scene: &Scene<'_>, plan: &mut Plan) {
     untaint(scene, with_no_execute(scene), plan);
     let decision = &scene.judged.decision;
-    let lasts = scene.now.since(decision.memory.since) >= ISOLATED_TOLD_MS;
-    let runs = decision.gives_back(scene.now) || lasts && decision.memory.broken_since.is_none();
+    let runs = decision.gives_back(scene.now) || scene.lasts() && decision.memory.broken_since.is_none();
     if known.was_dead && (decision.held || !runs) {
         return;
     }
@@ -525,7 +530,7 @@ fn isolated(known: &mut Known, scene: &Scene<'_>, plan: &mut Plan) {
         scene.node.added.iter().filter(kept).cloned().collect(),
         plan,
     );
-    if scene.now.since(scene.judged.decision.memory.since) < ISOLATED_TOLD_MS {
+    if !scene.lasts() {
         return;
     }
     if let Some(incident) = &known.incident

@@ -6,7 +6,7 @@ use k8s_openapi::Resource as _;
 use k8s_openapi::api::{
     admissionregistration::v1::MutatingWebhookConfiguration,
     coordination::v1::Lease,
-    core::v1::{Namespace, Node, Pod},
+    core::v1::{Node, Pod},
 };
 use kube::{
     Api, Discovery, ResourceExt,
@@ -79,12 +79,7 @@ impl Cluster {
     /// The controller makes it without a label: it is the lab's where the installation is. It goes first,
     /// since nobody answers it any more.
     async fn delete_webhook(&self, deleted: &mut BTreeSet<String>) -> Result<(), CleanError> {
-        let namespaces: Api<Namespace> = Api::all(self.client.clone());
-        let ours = namespaces
-            .get_opt(names::NAMESPACE)
-            .await
-            .map_err(api("read namespaces"))?;
-        if !ours.is_some_and(|namespace| super::is_ours(&namespace)) {
+        if !self.has_installed().await.map_err(api("read namespaces"))? {
             return Ok(());
         }
         let webhooks: Api<MutatingWebhookConfiguration> = Api::all(self.client.clone());

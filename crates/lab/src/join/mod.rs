@@ -164,14 +164,25 @@ impl Cluster {
         })
     }
 
+    fn refused(&self, source: kube::Error) -> JoinError {
+        JoinError::Refused {
+            context: self.context.clone(),
+            url: self.url.clone(),
+            source: Box::new(source),
+        }
+    }
+
+    /// Whether Evenkeel is installed there, by a lab.
+    async fn has_installed(&self) -> kube::Result<bool> {
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        let found = namespaces.get_opt(names::NAMESPACE).await?;
+        Ok(found.is_some_and(|namespace| is_ours(&namespace)))
+    }
+
     /// Whether it is one that the lab may use; its version.
     async fn check(&self) -> Result<String, JoinError> {
         let context = || self.context.clone();
-        let refused = |source| JoinError::Refused {
-            context: context(),
-            url: self.url.clone(),
-            source: Box::new(source),
-        };
+        let refused = |source| self.refused(source);
         let version = self.client.apiserver_version().await.map_err(refused)?;
         if !is_supported(&version.major, &version.minor) {
             return Err(JoinError::Version {
@@ -201,14 +212,12 @@ impl Cluster {
                 names,
             });
         }
-        let namespaces: Api<Namespace> = Api::all(self.client.clone());
-        let installed = namespaces.get_opt(names::NAMESPACE).await.map_err(refused)?;
         let webhooks: Api<MutatingWebhookConfiguration> = Api::all(self.client.clone());
         let webhook = webhooks
             .get_opt(names::WEBHOOK_CONFIGURATION)
             .await
             .map_err(refused)?;
-        if webhook.is_some() && !installed.is_some_and(|namespace| is_ours(&namespace)) {
+        if webhook.is_some() && !self.has_installed().await.map_err(refused)? {
             return Err(JoinError::Installed {
                 context: context(),
                 object: format!("MutatingWebhookConfiguration {}", names::WEBHOOK_CONFIGURATION),
@@ -232,11 +241,7 @@ impl Cluster {
     /// Whether no lab runs there: the kubelets of one renew the Leases of its nodes. Takes 12 s where a lab
     /// has left nodes.
     pub async fn check_is_idle(&self) -> Result<(), JoinError> {
-        let refused = |source| JoinError::Refused {
-            context: self.context.clone(),
-            url: self.url.clone(),
-            source: Box::new(source),
-        };
+        let refused = |source| self.refused(source);
         let nodes: Api<Node> = Api::all(self.client.clone());
         let nodes = nodes.list_metadata(&clean::labelled()).await.map_err(refused)?;
         let nodes: Vec<String> = nodes.iter().map(ResourceExt::name_any).collect();
