@@ -167,6 +167,9 @@ impl Agent {
         let (standing, stands) = watch::channel(false);
         let key = Arc::new(key);
         let memory = state.memory();
+        let first_cell = zone_object_name(&home.zone);
+        let remembered_cell = Some(memory.cell.clone()).filter(|cell| !cell.is_empty());
+        let cell = remembered_cell.unwrap_or_else(|| first_cell.clone());
         let zone_loop = ZoneLoop {
             settings: settings.clone(),
             key: key.clone(),
@@ -180,7 +183,7 @@ impl Agent {
             drafts: draft_sender,
             proofs: proof_sender,
             standing,
-            learned: learned_sender,
+            learned: learned_sender.clone(),
             admitted,
             metrics: metrics.clone(),
             kubelet: evenkeel_zone::verdict::Health::default(),
@@ -195,7 +198,10 @@ impl Agent {
         parts.start(|_| remember(state, learned));
         let link = CloudLink {
             cloud: cloud.clone(),
-            zone_object: zone_object_name(&home.zone),
+            node_uid: home.node_uid.clone(),
+            cell,
+            first_cell,
+            learned: learned_sender,
             stands,
             drafts,
             proofs,
@@ -269,7 +275,13 @@ impl Parts {
 /// What passes between the zone's loop and the API server.
 struct CloudLink {
     cloud: Cloud,
-    zone_object: String,
+    /// UID of the agent's Node.
+    node_uid: String,
+    /// Name of the ZoneHealth of the zone's first cell.
+    first_cell: String,
+    /// Name of the ZoneHealth of the agent's cell as it is remembered.
+    cell: String,
+    learned: mpsc::UnboundedSender<Learned>,
     stands: watch::Receiver<bool>,
     drafts: mpsc::Receiver<Draft>,
     proofs: mpsc::Receiver<()>,
@@ -281,7 +293,10 @@ impl CloudLink {
     fn start(self, settings: &Settings, parts: &mut Parts) {
         let Self {
             cloud,
-            zone_object,
+            node_uid,
+            first_cell,
+            cell,
+            learned,
             stands,
             drafts,
             proofs,
@@ -289,17 +304,25 @@ impl CloudLink {
             metrics,
         } = self;
         let election = settings.election.clone();
+        let (cell, own_cell) = watch::channel(cell);
         parts.start(|stop| {
-            let (cloud, zone_object) = (cloud.clone(), zone_object.clone());
-            cloud::follow(cloud, zone_object, stands.clone(), events.clone(), stop)
+            let follower = cloud::Follower {
+                cloud: cloud.clone(),
+                node_uid,
+                first_cell,
+                cell,
+                learned,
+                events: events.clone(),
+            };
+            follower.run(stands.clone(), stop)
         });
         parts.start(|stop| {
-            let (cloud, zone_object) = (cloud.clone(), zone_object.clone());
-            reporter::campaign(cloud, election, zone_object, stands, events.clone(), stop)
+            let (cloud, cell) = (cloud.clone(), own_cell.clone());
+            reporter::campaign(cloud, election, cell, stands, events.clone(), stop)
         });
         parts.start(|stop| {
             let (cloud, metrics) = (cloud.clone(), metrics.clone());
-            reporter::write(cloud, zone_object, drafts, events.clone(), metrics, stop)
+            reporter::write(cloud, own_cell, drafts, events.clone(), metrics, stop)
         });
         parts.start(|stop| cloud::prove_links(cloud, proofs, events, metrics, stop));
     }
@@ -367,6 +390,7 @@ async fn home(
         if memory.node_uid != known.node_uid || memory.zone != known.zone {
             // Another registration, or another zone: its roster is another.
             (memory.roster, memory.seen_alive) = (None, std::collections::BTreeSet::default());
+            memory.cell = String::new();
         }
         (memory.node_uid, memory.zone) = (known.node_uid, known.zone);
     })?;
@@ -410,6 +434,7 @@ async fn remember(mut state: StateDir, mut learned: mpsc::UnboundedReceiver<Lear
                         .retain(|uid| roster.members.iter().any(|member| member.uid == *uid));
                     memory.roster = Some(roster);
                 }
+                Learned::Cell(cell) => memory.cell = cell,
                 Learned::SeenAlive(uid) => {
                     memory.seen_alive.insert(uid);
                 }

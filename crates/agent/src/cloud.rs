@@ -1,4 +1,4 @@
-//! The API server as one agent uses it: its own Node, its AgentStatus, the ZoneHealth of its zone.
+//! The API server as one agent uses it: its own Node, its AgentStatus, the ZoneHealth of its cell.
 //!
 //! ZoneHealth is asked for, not watched: a watch that is half open looks like a quiet zone (hazard 20), and
 //! the same request is the proof of contact that a node's link to the cloud is judged by. Reporters ask every
@@ -6,7 +6,7 @@
 
 use crate::kubelet::OwnKubelet;
 use crate::metrics::{Metrics, Result as Outcome};
-use crate::zone::Event;
+use crate::zone::{Event, Learned};
 use evenkeel_api::crd::{AgentStatus, AgentStatusSpec, FencingOffer, ZoneHealth};
 use evenkeel_api::names;
 use evenkeel_api::zone::{RosterSpec, ZoneHealthStatus};
@@ -92,6 +92,11 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
+    /// Whether the roster lists the node of this UID.
+    fn has_member(&self, node_uid: &str) -> bool {
+        self.roster.members.iter().any(|member| member.uid == node_uid)
+    }
+
     /// Whether this is an earlier state of the same object: by resourceVersion, which grows with every write,
     /// also with the one of somebody who set the status back by hand.
     pub(crate) fn is_older_than(&self, other: &Self) -> bool {
@@ -202,8 +207,7 @@ impl Cloud {
     /// Proves that this agent's node reaches the API server: no proxy and no cache answers a write. `count`
     /// is the number of proofs as far as it is known.
     pub(crate) async fn prove_link(&self, count: &mut Option<i64>) -> Result<(), CloudError> {
-        let statuses: Api<DynamicObject> =
-            Api::all_with(self.client.clone(), &ApiResource::erase::<AgentStatus>(&()));
+        let statuses = self.agents();
         let known = match *count {
             Some(known) => known,
             None => proofs(&bounded("reading AgentStatus", statuses.get(&self.node)).await?),
@@ -223,7 +227,17 @@ impl Cloud {
             .map(drop)
     }
 
-    /// The ZoneHealth of a zone, `None` if there is none.
+    /// The name of its cell's ZoneHealth, as the controller told this agent; empty for the first cell of the
+    /// zone.
+    async fn told_cell(&self) -> Result<String, CloudError> {
+        let status = bounded("reading AgentStatus", self.agents().get_opt(&self.node)).await?;
+        let cell = status
+            .as_ref()
+            .and_then(|status| status.data.pointer("/status/cell"));
+        Ok(cell.and_then(Value::as_str).unwrap_or_default().to_owned())
+    }
+
+    /// The ZoneHealth of a cell, `None` if there is none.
     pub(crate) async fn zone_health(&self, name: &str) -> Result<Option<Seen>, CloudError> {
         let found = bounded("reading ZoneHealth", self.zones().get_opt(name)).await?;
         found.map(read).transpose()
@@ -245,6 +259,10 @@ impl Cloud {
         let merge = Patch::Merge(&patch);
         let written = zones.patch_status(name, &params, &merge);
         read(bounded("writing the status of ZoneHealth", written).await?)
+    }
+
+    fn agents(&self) -> Api<DynamicObject> {
+        Api::all_with(self.client.clone(), &ApiResource::erase::<AgentStatus>(&()))
     }
 
     /// As plain objects: one that this version cannot decode must not end the agent's sight of the others'
@@ -306,65 +324,102 @@ fn read(object: DynamicObject) -> Result<Seen, CloudError> {
     })
 }
 
-/// Asks for ZoneHealth until shutdown: the roster, what others published, and the proof of contact.
-pub(crate) async fn follow(
-    cloud: Cloud,
-    zone_object: String,
-    mut standing: watch::Receiver<bool>,
-    events: mpsc::Sender<Event>,
-    shutdown: CancellationToken,
-) {
-    let mut silent = false;
-    let mut missing = false;
-    loop {
-        let pace = if *standing.borrow_and_update() {
-            REPORTER_ASKS
-        } else {
-            MEMBER_ASKS
-        };
-        let asked = tokio::time::Instant::now();
-        let answer = tokio::select! {
-            () = shutdown.cancelled() => return,
-            answer = cloud.zone_health(&zone_object) => answer,
-        };
-        let contact = answer.as_ref().err().is_none_or(CloudError::is_contact);
-        if silent == contact {
-            silent = !contact;
-            if contact {
-                tracing::info!("the API server answers");
+/// Asks for ZoneHealth until shutdown: the roster, what others published, and the proof of contact. Follows
+/// the agent to another cell when the controller moves it there.
+pub(crate) struct Follower {
+    pub(crate) cloud: Cloud,
+    /// UID of the agent's Node.
+    pub(crate) node_uid: String,
+    /// Name of the ZoneHealth of the zone's first cell.
+    pub(crate) first_cell: String,
+    /// Name of the ZoneHealth of the agent's cell.
+    pub(crate) cell: watch::Sender<String>,
+    pub(crate) learned: mpsc::UnboundedSender<Learned>,
+    pub(crate) events: mpsc::Sender<Event>,
+}
+
+impl Follower {
+    pub(crate) async fn run(self, mut standing: watch::Receiver<bool>, shutdown: CancellationToken) {
+        let mut silent = false;
+        let mut missing = false;
+        loop {
+            let pace = if *standing.borrow_and_update() {
+                REPORTER_ASKS
             } else {
-                tracing::warn!("the API server does not answer");
+                MEMBER_ASKS
+            };
+            let asked = tokio::time::Instant::now();
+            let cell = self.cell.borrow().clone();
+            let answer = tokio::select! {
+                () = shutdown.cancelled() => return,
+                answer = self.cloud.zone_health(&cell) => answer,
+            };
+            let contact = answer.as_ref().err().is_none_or(CloudError::is_contact);
+            if silent == contact {
+                silent = !contact;
+                if contact {
+                    tracing::info!("the API server answers");
+                } else {
+                    tracing::warn!("the API server does not answer");
+                }
+            }
+            let mut next = if contact { pace } else { REPORTER_ASKS };
+            let seen = match answer {
+                Ok(found) => {
+                    if found.is_none() && !std::mem::replace(&mut missing, true) {
+                        tracing::info!(cell, "no ZoneHealth yet: the controller makes it");
+                    }
+                    if !found.as_ref().is_some_and(|seen| seen.has_member(&self.node_uid))
+                        && self.moved(&cell).await
+                    {
+                        continue;
+                    }
+                    found.map(Box::new)
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "no ZoneHealth");
+                    None
+                }
+            };
+            if seen.is_none() {
+                // Somebody is about to make it; the first roster should not take five seconds to arrive.
+                next = REPORTER_ASKS;
+            }
+            missing = missing && seen.is_none();
+            let told = [contact.then_some(Event::Contact), seen.map(Event::Seen)];
+            for event in told.into_iter().flatten() {
+                if self.events.send(event).await.is_err() {
+                    return;
+                }
+            }
+            tokio::select! {
+                () = shutdown.cancelled() => return,
+                () = tokio::time::sleep_until(asked + next) => {}
+                changed = standing.changed() => if changed.is_err() { return },
             }
         }
-        let mut next = if contact { pace } else { REPORTER_ASKS };
-        let seen = match answer {
-            Ok(found) => {
-                if found.is_none() && !std::mem::replace(&mut missing, true) {
-                    tracing::info!(zone = zone_object, "no ZoneHealth yet: the controller makes it");
-                }
-                found.map(Box::new)
-            }
+    }
+
+    /// Whether the controller has moved this agent to another cell than `cell`, to whose roster it does not
+    /// belong.
+    async fn moved(&self, cell: &str) -> bool {
+        let told = match self.cloud.told_cell().await {
+            Ok(told) if told.is_empty() => self.first_cell.clone(),
+            Ok(told) => told,
             Err(error) => {
-                tracing::debug!(%error, "no ZoneHealth");
-                None
+                tracing::debug!(%error, "it is not known which cell this agent belongs to");
+                return false;
             }
         };
-        if seen.is_none() {
-            // Somebody is about to make it; the first roster should not take five seconds to arrive.
-            next = REPORTER_ASKS;
+        if told == cell {
+            return false;
         }
-        missing = missing && seen.is_none();
-        let told = [contact.then_some(Event::Contact), seen.map(Event::Seen)];
-        for event in told.into_iter().flatten() {
-            if events.send(event).await.is_err() {
-                return;
-            }
+        tracing::info!(from = cell, to = told, "the agent belongs to another cell");
+        if self.learned.send(Learned::Cell(told.clone())).is_err() {
+            tracing::debug!("nothing is remembered any more: the agent is ending");
         }
-        tokio::select! {
-            () = shutdown.cancelled() => return,
-            () = tokio::time::sleep_until(asked + next) => {}
-            changed = standing.changed() => if changed.is_err() { return },
-        }
+        self.cell.send_replace(told);
+        true
     }
 }
 

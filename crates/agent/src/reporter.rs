@@ -1,4 +1,4 @@
-//! The zone's Lease, and the writing of ZoneHealth.
+//! The cell's Lease, and the writing of ZoneHealth.
 
 use crate::cloud::Cloud;
 use crate::metrics::{Metrics, Result as Outcome};
@@ -18,11 +18,11 @@ pub(crate) struct Draft {
     pub(crate) resource_version: String,
 }
 
-/// Stands for the zone's Lease while the engine wants to, and says whether this agent holds it.
+/// Stands for the Lease of the agent's cell while the engine wants to, and says whether this agent holds it.
 pub(crate) async fn campaign(
     cloud: Cloud,
     election: Option<Config>,
-    zone_object: String,
+    mut cell: watch::Receiver<String>,
     mut standing: watch::Receiver<bool>,
     events: mpsc::Sender<Event>,
     shutdown: CancellationToken,
@@ -30,19 +30,19 @@ pub(crate) async fn campaign(
     let Some(config) = election else {
         return without_election(standing, events, shutdown).await;
     };
-    let lease = format!("{}{zone_object}", names::ZONE_LEASE_PREFIX);
     loop {
         tokio::select! {
             () = shutdown.cancelled() => return,
             wanted = standing.wait_for(|wanted| *wanted) => if wanted.is_err() { return },
         }
+        let lease = format!("{}{}", names::ZONE_LEASE_PREFIX, *cell.borrow_and_update());
         let stop = shutdown.child_token();
         // A candidate ends with its token only, not with its handle.
         let _leaves = stop.clone().drop_guard();
         let candidate = match candidate(&cloud, &lease, &config) {
             Ok(candidate) => candidate,
             Err(error) => {
-                tracing::error!(error, lease, "cannot stand for the zone's Lease");
+                tracing::error!(error, lease, "cannot stand for the cell's Lease");
                 return;
             }
         };
@@ -56,12 +56,13 @@ pub(crate) async fn campaign(
             tokio::select! {
                 changed = state.changed() => if changed.is_err() { break },
                 _ = standing.wait_for(|wanted| !*wanted) => break,
+                moved = cell.changed() => if moved.is_err() { return } else { break },
                 () = shutdown.cancelled() => break,
             }
         }
         stop.cancel();
         let reason = election.stopped().await;
-        tracing::debug!(lease, ?reason, "no longer standing for the zone's Lease");
+        tracing::debug!(lease, ?reason, "no longer standing for the cell's Lease");
         if events.send(Event::Leading(false)).await.is_err() {
             return;
         }
@@ -101,7 +102,7 @@ fn candidate(cloud: &Cloud, lease: &str, config: &Config) -> Result<Elector, Str
 /// drafts anew on what it sees then.
 pub(crate) async fn write(
     cloud: Cloud,
-    zone_object: String,
+    cell: watch::Receiver<String>,
     mut drafts: mpsc::Receiver<Draft>,
     events: mpsc::Sender<Event>,
     metrics: Metrics,
@@ -130,10 +131,11 @@ pub(crate) async fn write(
                 node.since = Some(format!("{since:.0}"));
             }
         }
-        let result = match cloud.publish(&zone_object, &resource_version, &status).await {
+        let cell = cell.borrow().clone();
+        let result = match cloud.publish(&cell, &resource_version, &status).await {
             Ok(seen) => {
                 tracing::info!(
-                    zone = zone_object,
+                    cell,
                     sequence = status.sequence,
                     summary = status.summary,
                     "zone health written"
@@ -144,20 +146,20 @@ pub(crate) async fn write(
                 "written"
             }
             Err(error) if error.is_conflict() => {
-                tracing::debug!(zone = zone_object, "somebody else wrote first");
-                match cloud.zone_health(&zone_object).await {
+                tracing::debug!(cell, "somebody else wrote first");
+                match cloud.zone_health(&cell).await {
                     Ok(Some(seen)) => {
                         if events.send(Event::Seen(Box::new(seen))).await.is_err() {
                             return;
                         }
                     }
-                    Ok(None) => tracing::warn!(zone = zone_object, "ZoneHealth is gone"),
+                    Ok(None) => tracing::warn!(cell, "ZoneHealth is gone"),
                     Err(error) => tracing::debug!(%error, "cannot read what others wrote"),
                 }
                 "conflict"
             }
             Err(error) => {
-                tracing::warn!(zone = zone_object, %error, "zone health not written");
+                tracing::warn!(cell, %error, "zone health not written");
                 "failed"
             }
         };

@@ -24,6 +24,8 @@ pub struct Memory {
     pub node_uid: String,
     /// The zone that the node is in.
     pub zone: String,
+    /// Name of the ZoneHealth of the node's cell; empty for the first cell of the zone.
+    pub cell: String,
     pub roster: Option<RosterSpec>,
     /// UIDs of members that were seen alive.
     pub seen_alive: BTreeSet<String>,

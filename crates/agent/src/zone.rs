@@ -48,6 +48,8 @@ pub(crate) enum Event {
 #[derive(Debug)]
 pub(crate) enum Learned {
     Roster(evenkeel_api::zone::RosterSpec),
+    /// Name of the ZoneHealth of the node's cell.
+    Cell(String),
     SeenAlive(String),
     /// Statements were signed with sequences up to this one.
     Sequence(u64),

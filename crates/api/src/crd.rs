@@ -3,7 +3,7 @@
 //! | kind | written by | read by |
 //! |---|---|---|
 //! | [`ZoneHealth`] | `spec` (the roster) by the controller alone, `status` (verdicts) by the zone's reporters | agents, controller, webhook |
-//! | [`AgentStatus`] | the agent of that node | controller (to make rosters), people |
+//! | [`AgentStatus`] | `spec` by the agent of that node, `status` (its cell) by the controller | controller (to make rosters), agents, people |
 //! | [`FailoverPolicy`] | people | controller |
 //! | [`NodeIncident`] | the controller | people, the controller after a restart |
 //!
@@ -24,7 +24,8 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Health of one zone: its roster, and the nodes that are not plainly healthy with the evidence for it.
+/// Health of one cell, which is a whole zone or a part of one: its roster, and the nodes that are not plainly
+/// healthy with the evidence for it.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[cfg_attr(not(feature = "schema"), kube(schema = "disabled"))]
@@ -32,7 +33,7 @@ use serde::{Deserialize, Serialize};
     group = "evenkeel.io",
     version = "v1alpha1",
     kind = "ZoneHealth",
-    doc = "Health of one zone: its roster, and the nodes that are not plainly healthy with the evidence for it",
+    doc = "Health of one cell, which is a zone or a part of one: its roster, and the nodes that are not plainly healthy with the evidence for it",
     plural = "zonehealth",
     singular = "zonehealth",
     shortname = "zh",
@@ -40,6 +41,7 @@ use serde::{Deserialize, Serialize};
     derive = "Default",
     derive = "PartialEq",
     printcolumn = r#"{"name":"Zone","type":"string","jsonPath":".spec.zone"}"#,
+    printcolumn = r#"{"name":"Cell","type":"integer","jsonPath":".spec.cell"}"#,
     printcolumn = r#"{"name":"Members","type":"integer","jsonPath":".status.members"}"#,
     printcolumn = r#"{"name":"Unhealthy","type":"string","jsonPath":".status.summary"}"#,
     printcolumn = r#"{"name":"Reporter","type":"string","jsonPath":".status.reporter"}"#,
@@ -47,9 +49,14 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ZoneHealthSpec {
-    /// Value of the zone label; the object's name is derived from it.
+    /// Value of the zone label; the object's name is derived from it and from the cell's number.
     pub zone: String,
-    /// The nodes of the zone that run an agent.
+    /// Number of the cell in its zone. A zone of up to 64 members has one cell, number 0; a larger one is
+    /// divided.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
+    pub cell: u32,
+    /// The nodes of the cell, each of which runs an agent.
     pub roster: RosterSpec,
     /// UIDs of members about which the controller needs rounds, because they have an open incident or a
     /// latch: reporters hold rounds about them even when they look healthy, so that a node that returned is
@@ -69,6 +76,7 @@ pub struct ZoneHealthSpec {
     doc = "What one agent says of itself: how peers reach and recognise it",
     plural = "agentstatuses",
     singular = "agentstatus",
+    status = "AgentStatusStatus",
     derive = "Default",
     derive = "PartialEq",
     printcolumn = r#"{"name":"Address","type":"string","jsonPath":".spec.address"}"#,
@@ -95,6 +103,17 @@ pub struct AgentStatusSpec {
     /// Grows with every write by which a listed agent proves that its node reaches the API server.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub link_proofs: i64,
+}
+
+/// What the controller tells an agent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct AgentStatusStatus {
+    /// Name of the ZoneHealth of the agent's cell. Empty: the first cell of its zone, which is the only one of
+    /// a zone of up to 64 members.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub cell: String,
 }
 
 /// An agent that registers does not know how many proofs there were: what it leaves out stays as it is.

@@ -17,8 +17,8 @@ pub const CONTROLLER_LEASE: &str = "evenkeel-controller";
 /// replica's name in the election follows. The last one that stops knows by them that it is the last (hazard
 /// 52).
 pub const REPLICA_LEASE_PREFIX: &str = "evenkeel-controller-replica-";
-/// Prefix of the Lease of a zone's reporters, in [`NAMESPACE`]; the zone name follows. It suppresses
-/// duplicate publications and is the heartbeat of the zone; it renews no evidence.
+/// Prefix of the Lease of a cell's reporters, in [`NAMESPACE`]; the name of the cell's ZoneHealth follows. It
+/// suppresses duplicate publications and is the heartbeat of the cell; it renews no evidence.
 pub const ZONE_LEASE_PREFIX: &str = "evenkeel-zone-";
 /// Namespace of the kubelets' Leases.
 pub const NODE_LEASE_NAMESPACE: &str = "kube-node-lease";
@@ -43,6 +43,9 @@ pub fn zone_of(labels: &BTreeMap<String, String>, default_zone: Option<&str>) ->
         .or(default_zone)
         .map(str::to_owned)
 }
+/// Label that names the rack of a node: members of one rack are spread over the cells of their zone, because
+/// they may lose power together.
+pub const RACK_LABEL: &str = "evenkeel.io/rack";
 /// Label of control-plane nodes: never in a roster.
 pub const CONTROL_PLANE_LABEL: &str = "node-role.kubernetes.io/control-plane";
 /// Why a node with these labels can be in no roster, as the end of a sentence about it; `None`: it can be in

@@ -279,6 +279,9 @@ impl Case<'_> {
             Verdict::Dead(round) => Some(round),
             _ => None,
         };
+        if death.confirmed.is_none() && self.evidence.zone.may_be_split {
+            death.slow = death.slow.or(Some(Slow::SeveralCells));
+        }
         if let Some(round) = round.filter(|round| self.confirms(&death, round)) {
             death.confirmed = death.confirmed.or(Some(round.received));
         }

@@ -48,6 +48,7 @@ impl Case1 {
                     some_member_fresh: true,
                     some_member_renews: false,
                     storm: false,
+                    may_be_split: false,
                 },
                 agent: AgentWrites::default(),
             },
@@ -320,6 +321,31 @@ fn a_death_is_not_confirmed_within_15_s_of_the_last_renewal() {
     case.go(115);
     case.convict(15);
     assert_eq!(case.look().state(), CONFIRMED);
+}
+
+/// Hazard 42: the smaller side of a split zone may hold the majority of a single cell.
+#[test]
+fn a_death_is_not_confirmed_where_several_cells_convict_at_once() {
+    let mut case = Case1::silent(4);
+    case.convict(4);
+    assert_eq!(case.look().state(), ANNOUNCED);
+    let mut confirmed = case.clone();
+    case.evidence.zone.may_be_split = true;
+    for case in [&mut case, &mut confirmed] {
+        case.go(120);
+        case.convict(20);
+    }
+    assert_eq!(confirmed.look().state(), CONFIRMED);
+    assert_eq!(
+        (case.look().state(), case.look().reason),
+        (STOCK_PACE, Reason::VotedDeadSlowly(Slow::SeveralCells))
+    );
+    // The storm passes, the doubt about this death does not; and what was confirmed before stays so.
+    case.evidence.zone.may_be_split = false;
+    confirmed.evidence.zone.may_be_split = true;
+    case.go(190);
+    confirmed.go(130);
+    assert_eq!((case.state(), confirmed.state()), (STOCK_PACE, CONFIRMED));
 }
 
 /// Rounds every 4 s from second 104 on; what the state is after each.

@@ -147,7 +147,7 @@ pub enum Lease {
     Unproven,
 }
 
-/// What is known of the zone a node is in.
+/// What is known of the cell a node is in, and of its zone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ZoneEvidence {
     /// Whether anybody ever reported for the zone: a zone without agents is stock Kubernetes.
@@ -161,6 +161,9 @@ pub struct ZoneEvidence {
     pub some_member_renews: bool,
     /// More nodes of the zone died within a minute than a storm takes (hazard 24).
     pub storm: bool,
+    /// Several cells of the zone convicted so many of their members within a minute that they may have
+    /// convicted both sides of one split (hazard 42).
+    pub may_be_split: bool,
 }
 
 impl ZoneEvidence {

@@ -105,6 +105,9 @@ pub enum Slow {
     WasIsolated,
     /// Its zone has two members: one peer and this controller are no majority of the zone (hazard 13).
     Pair,
+    /// Several cells of its zone convicted members at once: the zone may be split, and each side may hold the
+    /// majority of some cell (hazard 42).
+    SeveralCells,
 }
 
 impl Slow {
@@ -114,12 +117,18 @@ impl Slow {
             Self::LeaseWasStale => "its Lease was stale already when its peers first lost it",
             Self::WasIsolated => "it was Isolated before",
             Self::Pair => "its zone has only two members",
+            Self::SeveralCells => "several cells of its zone convicted members at once, as in a split",
         }
     }
 
     /// Reads [`Slow::text`]; another text reads as the first reason, since any of them forbids the same.
     pub fn parse(text: &str) -> Option<Self> {
-        let known = [Self::LeaseWasStale, Self::WasIsolated, Self::Pair];
+        let known = [
+            Self::LeaseWasStale,
+            Self::WasIsolated,
+            Self::Pair,
+            Self::SeveralCells,
+        ];
         let exact = known.into_iter().find(|slow| slow.text() == text);
         exact.or((!text.is_empty()).then_some(Self::LeaseWasStale))
     }
@@ -242,7 +251,12 @@ mod tests {
 
     #[test]
     fn reasons_for_the_stock_pace_read_back_and_an_unknown_one_forbids_the_same() {
-        for slow in [Slow::LeaseWasStale, Slow::WasIsolated, Slow::Pair] {
+        for slow in [
+            Slow::LeaseWasStale,
+            Slow::WasIsolated,
+            Slow::Pair,
+            Slow::SeveralCells,
+        ] {
             assert_eq!(Slow::parse(slow.text()), Some(slow));
         }
         assert_eq!(Slow::parse(""), None);

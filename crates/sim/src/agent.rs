@@ -8,7 +8,7 @@ use crate::sim::Sim;
 use evenkeel_api::names::ZONE_LEASE_PREFIX;
 use evenkeel_zone::Millis;
 use evenkeel_zone::engine::{CheckResult, Config, Engine, Identity, Input, Output};
-use evenkeel_zone::roster::{MemberId, Roster, zone_object_name};
+use evenkeel_zone::roster::{MemberId, Roster};
 use evenkeel_zone::verdict::Health;
 use evenkeel_zone::wire::Nonce;
 use std::rc::Rc;
@@ -177,10 +177,10 @@ impl Sim {
     /// One step of standing for the zone's Lease.
     fn campaign(&mut self, node: usize, life: u64) {
         let now = self.now;
+        let name = format!("{ZONE_LEASE_PREFIX}{}", self.cell_of(node));
         let Some(machine) = self.machines.get_mut(node - 1) else {
             return;
         };
-        let name = format!("{ZONE_LEASE_PREFIX}{}", zone_object_name(&machine.zone));
         let Some(agent) = machine.agent_of(life) else {
             return;
         };
@@ -368,10 +368,10 @@ impl Sim {
             )
         });
         let now = self.now;
+        let name = format!("{ZONE_LEASE_PREFIX}{}", self.cell_of(node));
         let Some(machine) = self.machines.get_mut(node - 1) else {
             return;
         };
-        let name = format!("{ZONE_LEASE_PREFIX}{}", zone_object_name(&machine.zone));
         let Some(agent) = machine.agent_of(life) else {
             return;
         };

@@ -14,7 +14,7 @@ use evenkeel_failover_rules::planner::action::{Action, NodeRef};
 use evenkeel_failover_rules::planner::incident::Incident;
 use evenkeel_failover_rules::world::facts::{PodRef, TaintRef};
 use evenkeel_failover_rules::world::{Kind, LastSigns};
-use evenkeel_zone::roster::zone_object_name;
+use evenkeel_zone::roster::cell_object_name;
 use k8s_openapi::api::core::v1::{Node, NodeCondition, Taint};
 
 impl Sim {
@@ -78,13 +78,35 @@ impl Sim {
                     .remove(now, Writer::Ours, Kind::Incident, &cluster_key(name));
                 Acted::Done
             }
-            Action::PublishZone { zone, roster, wanted } => {
+            Action::PublishCell {
+                zone,
+                cell,
+                roster,
+                wanted,
+            } => {
                 let spec = ZoneHealthSpec {
                     zone: zone.clone(),
+                    cell: *cell,
                     roster: roster.clone(),
                     wanted: wanted.clone(),
                 };
-                self.publish_zone(zone, spec)
+                self.publish_cell(spec)
+            }
+            Action::DeleteCell { object, .. } => {
+                self.store
+                    .remove(now, Writer::Ours, Kind::Zone, &cluster_key(object));
+                Acted::Done
+            }
+            Action::TellCell { node, object } => {
+                let key = cluster_key(node);
+                let written = self
+                    .store
+                    .change(now, Writer::Ours, Kind::Agent, &key, None, |agent| {
+                        if let Object::Agent(agent) = agent {
+                            agent.status.get_or_insert_default().cell.clone_from(object);
+                        }
+                    });
+                Self::settled(written)
             }
             Action::SavePolicyStatus { policy, status } => {
                 let written = self.store.change(
@@ -285,8 +307,8 @@ impl Sim {
         Self::settled(written)
     }
 
-    fn publish_zone(&mut self, zone: &str, spec: ZoneHealthSpec) -> Acted {
-        let name = zone_object_name(zone);
+    fn publish_cell(&mut self, spec: ZoneHealthSpec) -> Acted {
+        let name = cell_object_name(&spec.zone, spec.cell);
         let now = self.now;
         let Some(found) = self.store.get(Kind::Zone, &cluster_key(&name)).cloned() else {
             let object = Object::Zone(Box::new(ZoneHealth::new(&name, spec)));

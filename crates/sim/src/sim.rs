@@ -1,6 +1,6 @@
 //! The run: a queue of events in virtual time over one world.
 
-use crate::api::objects::{EPOCH, Object};
+use crate::api::objects::{EPOCH, Object, cluster_key};
 use crate::api::{Store, build};
 use crate::event::{AgentDue, Call, Event, KubeletDue, ReplicaDue, Reply, Source, StockDue};
 use crate::ledger::Ledger;
@@ -11,10 +11,11 @@ use crate::script::{Fault, Script};
 use crate::stock::Stock;
 use crate::watch::Watch;
 use evenkeel_api::zone::{KubeletEndpoint, RosterMember};
+use evenkeel_failover_rules::world::Kind;
 use evenkeel_zone::Millis;
 use evenkeel_zone::keys::stand_in::StandIn;
 use evenkeel_zone::keys::{Ed25519, Signer, SigningKey, Verifier};
-use evenkeel_zone::roster::MemberId;
+use evenkeel_zone::roster::{MemberId, zone_object_name};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -369,12 +370,25 @@ impl Sim {
         }
     }
 
-    /// The zone object that a node belongs to, as it stands.
+    /// Name of the ZoneHealth of the node's cell: as its agent was told, else the zone's first.
+    pub(crate) fn cell_of(&self, node: usize) -> String {
+        let agent = self.store.get(Kind::Agent, &cluster_key(&build::node_name(node)));
+        let told = agent.and_then(|agent| match &**agent {
+            Object::Agent(agent) => agent.status.as_ref().map(|status| status.cell.clone()),
+            _ => None,
+        });
+        let zone = self
+            .machines
+            .get(node.wrapping_sub(1))
+            .map(|machine| machine.zone.as_str());
+        told.filter(|told| !told.is_empty())
+            .unwrap_or_else(|| zone_object_name(zone.unwrap_or_default()))
+    }
+
+    /// The ZoneHealth of the node's cell, as it stands.
     pub(crate) fn zone_object(&self, node: usize) -> Option<std::rc::Rc<Object>> {
-        let zone = &self.machines.get(node - 1)?.zone;
-        let key = crate::api::objects::cluster_key(&evenkeel_zone::roster::zone_object_name(zone));
         self.store
-            .get(evenkeel_failover_rules::world::Kind::Zone, &key)
+            .get(Kind::Zone, &cluster_key(&self.cell_of(node)))
             .cloned()
     }
 

@@ -10,9 +10,6 @@ use std::net::SocketAddr;
 pub const WATCHED: usize = 10;
 /// How many members may report for a zone at a time.
 pub const REPORTERS: usize = 3;
-/// Above this many members a sample votes.
-pub const SAMPLE: usize = 101;
-
 /// Name of a member in datagrams: the first 16 bytes of a digest of its node UID.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberId(pub [u8; 16]);
@@ -303,54 +300,17 @@ impl Roster {
         ranked.extend(without);
         ranked
     }
-
-    /// Who votes on `suspect`, and how many of them must say the same. Up to [`SAMPLE`] members: all others,
-    /// and more than half of the roster, the suspect counted in it. Above: [`SAMPLE`] of the others, chosen
-    /// by a hash that everybody computes alike, and more than half of these.
-    pub fn electorate(&self, suspect: MemberId) -> Electorate {
-        let voters = self.others(suspect);
-        if self.members.len() <= SAMPLE {
-            return Electorate {
-                voters,
-                threshold: self.majority(),
-                suspect_counts: true,
-            };
-        }
-        let epoch = self.reference.epoch.0;
-        let mut ranked: Vec<([u8; 32], MemberId)> = voters
-            .into_iter()
-            .map(|voter| {
-                (
-                    keys::hash("evenkeel voter", &[&epoch, &suspect.0, &voter.0]),
-                    voter,
-                )
-            })
-            .collect();
-        ranked.sort_unstable();
-        ranked.truncate(SAMPLE);
-        let voters: Vec<MemberId> = ranked.into_iter().map(|(_, voter)| voter).collect();
-        Electorate {
-            threshold: voters.len() / 2 + 1,
-            voters,
-            suspect_counts: false,
-        }
-    }
 }
 
-/// Who decides about a suspect.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Electorate {
-    /// The members that may vote; the suspect is not among them.
-    pub voters: Vec<MemberId>,
-    /// Equal votes that it takes.
-    pub threshold: usize,
-    /// Whether the suspect's own signed answer counts towards *alive*: it is a member like the others, except
-    /// where a sample votes.
-    pub suspect_counts: bool,
+/// Name of the `ZoneHealth` object of a cell, and suffix of its Lease. The first cell of a zone is named
+/// after the zone; the others have their number behind a dot, which no name of a zone holds.
+pub fn cell_object_name(zone: &str, cell: u32) -> String {
+    let name = zone_object_name(zone);
+    if cell == 0 { name } else { format!("{name}.{cell}") }
 }
 
-/// Name of the `ZoneHealth` object and suffix of the Lease of a zone: the zone label's value in lower case,
-/// with what an object name cannot hold replaced, and a digest added where something was replaced.
+/// Name of the object of a zone's first cell: the zone label's value in lower case, with what an object name
+/// cannot hold replaced, and a digest added where something was replaced.
 pub fn zone_object_name(zone: &str) -> String {
     let cleaned: String = zone
         .chars()

@@ -45,8 +45,9 @@ impl Council<'_> {
     /// authenticated answer of the suspect's agent arrived during the round, by whatever way; it vetoes
     /// *dead*.
     ///
-    /// Votes of other rounds, on other suspects, under unknown rosters, of non-members and of members outside
-    /// of the electorate do not count. A voter who says two things in one round has said nothing.
+    /// Votes of other rounds, on other suspects, under unknown rosters and of non-members do not count. A
+    /// voter who says two things in one round has said nothing. Every other member has a vote: a sample of
+    /// them could be a minority (hazard 42).
     pub fn tally(
         &self,
         suspect: MemberId,
@@ -69,13 +70,13 @@ impl Council<'_> {
             }
         }
         let own_voice = said.remove(&suspect) == Some(Answer::Yes);
-        let electorate = self.current.electorate(suspect);
+        let (voters, threshold) = (self.current.others(suspect), self.current.majority());
         let counted = |answer: Answer, of: &[MemberId]| {
             of.iter().filter(|voter| said.get(voter) == Some(&answer)).count()
         };
-        let own = usize::from(own_voice && electorate.suspect_counts);
-        let dead = counted(Answer::No, &electorate.voters) >= electorate.threshold;
-        let alive = counted(Answer::Yes, &electorate.voters) + own >= electorate.threshold;
+        let own = usize::from(own_voice);
+        let dead = counted(Answer::No, &voters) >= threshold;
+        let alive = counted(Answer::Yes, &voters) + own >= threshold;
         let (before_dead, before_alive) = self.before(suspect, own, &counted);
         match (dead && before_dead, alive && before_alive) {
             (true, false) if !own_voice && !suspect_self_yes => VerdictKind::Dead,
@@ -95,9 +96,6 @@ impl Council<'_> {
         let Some(previous) = self.previous else {
             return (true, true);
         };
-        if previous.len() > crate::roster::SAMPLE || self.current.len() > crate::roster::SAMPLE {
-            return (true, true);
-        }
         let stayed: Vec<MemberId> = previous
             .members()
             .iter()

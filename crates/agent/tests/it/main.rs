@@ -9,6 +9,7 @@
 
 mod bad_input;
 mod binary;
+mod cells;
 mod link;
 mod machine;
 mod verdicts;

@@ -82,13 +82,29 @@ pub enum Action {
         /// UID of the object.
         uid: String,
     },
-    /// Publish a zone's roster and the members about which rounds are wanted; create its ZoneHealth where it
+    /// Publish a cell's roster and the members about which rounds are wanted; create its ZoneHealth where it
     /// is missing.
-    PublishZone {
+    PublishCell {
         zone: String,
+        /// Number of the cell in its zone.
+        cell: u32,
         roster: RosterSpec,
         /// UIDs of members.
         wanted: Vec<String>,
+    },
+    /// Delete the ZoneHealth of a cell that has no member any more.
+    DeleteCell {
+        /// Name of the object.
+        object: String,
+        /// UID of the object.
+        uid: String,
+    },
+    /// Tell an agent which cell it belongs to.
+    TellCell {
+        /// Name of the agent's node.
+        node: String,
+        /// Name of the cell's ZoneHealth; empty for the first cell of the zone.
+        object: String,
     },
     /// Say in a policy's status what it selects and where it is overruled.
     SavePolicyStatus {
@@ -134,8 +150,10 @@ impl Action {
             Self::MarkNodeUnknown { .. } => 1,
             Self::Taint { .. } => 2,
             Self::Evict { .. } => 3,
-            Self::PublishZone { .. } | Self::SaveIncident(_) => 4,
-            Self::MirrorVerdict { .. }
+            Self::PublishCell { .. } | Self::SaveIncident(_) => 4,
+            Self::DeleteCell { .. }
+            | Self::TellCell { .. }
+            | Self::MirrorVerdict { .. }
             | Self::SavePolicyStatus { .. }
             | Self::DeleteIncident { .. }
             | Self::Event(_) => 5,
@@ -155,7 +173,9 @@ impl Action {
             Self::MirrorVerdict { node, .. } => format!("mirror {}", node.uid),
             Self::SaveIncident(incident) => format!("incident {}", incident.name),
             Self::DeleteIncident { uid, .. } => format!("delete incident {uid}"),
-            Self::PublishZone { zone, .. } => format!("zone {zone}"),
+            Self::PublishCell { zone, cell, .. } => format!("cell {cell} of zone {zone}"),
+            Self::DeleteCell { object, .. } => format!("delete cell {object}"),
+            Self::TellCell { node, .. } => format!("cell of {node}"),
             Self::SavePolicyStatus { policy, .. } => format!("policy {policy}"),
             Self::Event(notice) => match &notice.about {
                 About::Node(node) => format!("event {} {} {}", notice.incident, node.uid, notice.reason),
@@ -186,4 +206,6 @@ pub struct Plan {
     pub measures: Vec<Measure>,
     /// What is wrong with objects that people or agents wrote, with what to do; the same as long as it lasts.
     pub complaints: Vec<String>,
+    /// Nodes with an agent for which no cell of their zone has room: Kubernetes alone cares for them.
+    pub without_cell: usize,
 }

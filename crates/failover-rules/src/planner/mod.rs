@@ -12,9 +12,10 @@
 //! | [`action`] | what is to be done |
 //! | [`incident`] | the record of a failure |
 //! | [`storm`] | how many nodes at once |
-//! | [`roster`] | which nodes watch each other |
+//! | [`cells`], [`roster`] | which nodes watch each other |
 
 pub mod action;
+pub mod cells;
 mod dead;
 pub mod incident;
 mod node;
@@ -50,6 +51,8 @@ pub struct Planner {
     ledger: Ledger,
     closing: BTreeMap<String, (Incident, Millis)>,
     policies_looked_at: Option<Millis>,
+    /// Since when members have had an incident or a latch, by UID.
+    listed_since: BTreeMap<String, Millis>,
 }
 
 /// What is remembered of a node.
@@ -92,6 +95,7 @@ impl Planner {
             ledger: Ledger::default(),
             closing: BTreeMap::new(),
             policies_looked_at: None,
+            listed_since: BTreeMap::new(),
         }
     }
 
@@ -113,7 +117,7 @@ impl Planner {
         self.close_strays(cluster, now);
         self.save_incidents(cluster, now, &mut plan);
         drop_old_incidents(cluster, now, &mut plan);
-        self.publish_zones(cluster, &mut plan);
+        self.publish_cells(cluster, now, &mut plan);
         for policy in cluster.policies() {
             let why = refused(&policy.spec).into_iter();
             plan.complaints

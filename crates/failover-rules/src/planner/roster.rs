@@ -1,4 +1,4 @@
-//! Rosters: which nodes of a zone watch each other. Made of Nodes and AgentStatus objects by the leader
+//! Rosters: which nodes of a cell watch each other. Made of Nodes and AgentStatus objects by the leader
 //! alone.
 
 use evenkeel_api::crd::AgentStatusSpec;
@@ -39,28 +39,30 @@ pub fn member(node: &str, node_uid: &str, agent: &AgentStatusSpec) -> Result<Ros
     })
 }
 
-/// The roster to publish for `members`, if it differs from `current`: sorted by UID, its version above every
-/// version that was ever seen (`floor`: a ZoneHealth that was deleted and made again must not go back).
-///
-/// A zone that never had a member gets no roster; one that lost its last member gets an empty one.
-///
-/// A key belongs to one agent. Of several nodes that claim it, the one that has it in `current` keeps it; if
-/// none has, none of them becomes a member. Otherwise one agent would have two votes, and readers would
-/// refuse the roster.
-///
-/// A version that readers refuse, or that went back, was written by hand and is replaced.
-pub fn next(current: Option<&RosterSpec>, floor: i64, mut members: Vec<RosterMember>) -> Option<RosterSpec> {
+/// The members whose key is their own. A key belongs to one agent: of several nodes that claim it, the one
+/// that has it in a roster of `published` keeps it; if none has, none of them becomes a member. Otherwise one
+/// agent would have two votes, and readers would refuse the roster.
+pub fn with_own_keys(published: &[&RosterMember], members: &mut Vec<RosterMember>) {
     let mut claims: BTreeMap<String, usize> = BTreeMap::new();
-    for member in &members {
+    for member in &*members {
         *claims.entry(member.public_key.clone()).or_default() += 1;
     }
     let held = |member: &RosterMember| {
-        let known = current.iter().flat_map(|roster| &roster.members);
+        let known = published.iter();
         known
             .into_iter()
             .any(|known| known.uid == member.uid && known.public_key == member.public_key)
     };
     members.retain(|member| claims.get(&member.public_key) == Some(&1) || held(member));
+}
+
+/// The roster to publish for `members`, if it differs from `current`: sorted by UID, its version above every
+/// version that was ever seen (`floor`: a ZoneHealth that was deleted and made again must not go back).
+///
+/// A cell that never had a member gets no roster; one that lost its last member gets an empty one.
+///
+/// A version that readers refuse, or that went back, was written by hand and is replaced.
+pub fn next(current: Option<&RosterSpec>, floor: i64, mut members: Vec<RosterMember>) -> Option<RosterSpec> {
     members.sort_by(|a, b| a.uid.cmp(&b.uid));
     match current {
         None if members.is_empty() => None,

@@ -2,90 +2,241 @@
 
 use super::Planner;
 use super::action::{Action, Plan};
-use super::roster::{eligible, member, next};
-use crate::world::facts::Cluster;
+use super::cells::{self, MOVES_WAIT_MS, divide};
+use super::roster::{eligible, member, next, with_own_keys};
+use crate::world::facts::{CellFacts, Cluster};
 use evenkeel_api::crd::FailoverPolicyStatus;
-use evenkeel_api::names::zone_of;
+use evenkeel_api::names::{RACK_LABEL, zone_of};
 use evenkeel_api::zone::{RosterMember, RosterSpec};
 use evenkeel_judge::Latch;
 use evenkeel_judge::policy::{effective, refused, selects};
 use evenkeel_zone::Millis;
+use evenkeel_zone::roster::cell_object_name;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The status of policies is written at most this often.
 const POLICY_STATUS_MS: u64 = 10_000;
 
+/// Everybody who can be a member of a zone's cells.
+#[derive(Default)]
+struct Candidates {
+    members: Vec<RosterMember>,
+    /// By node UID.
+    racks: BTreeMap<String, String>,
+}
+
 impl Planner {
-    /// Plans a write for every zone whose published roster differs from what its nodes and agents say, or
-    /// whose published list of wanted members is out of date.
-    pub(super) fn publish_zones(&mut self, cluster: &Cluster, plan: &mut Plan) {
-        let mut members: BTreeMap<String, Vec<RosterMember>> = BTreeMap::new();
+    /// Plans a write for every cell whose published roster differs from what its nodes and agents say, or
+    /// whose published list of wanted members is out of date, and tells agents which cell they belong to.
+    pub(super) fn publish_cells(&mut self, cluster: &Cluster, now: Millis, plan: &mut Plan) {
+        let mut zones: BTreeMap<String, Candidates> = BTreeMap::new();
         for node in cluster.nodes.values().filter(|node| eligible(&node.labels)) {
             let Some(zone) = zone_of(&node.labels, self.config.default_zone.as_deref()) else {
                 continue;
             };
             let agent = cluster.agents.get(&node.name);
             match agent.map(|agent| member(&node.name, &node.uid, agent)) {
-                Some(Ok(member)) => members.entry(zone).or_default().push(member),
+                Some(Ok(member)) => {
+                    let candidates = zones.entry(zone).or_default();
+                    let rack = node.labels.get(RACK_LABEL).cloned().unwrap_or_default();
+                    candidates.racks.insert(node.uid.clone(), rack);
+                    candidates.members.push(member);
+                }
                 Some(Err(why)) => plan.complaints.push(why),
                 None => {}
             }
         }
-        for (zone, facts) in &cluster.zones {
-            members.entry(zone.clone()).or_insert_with(|| {
+        let mut published: BTreeMap<&str, BTreeMap<u32, &CellFacts>> = BTreeMap::new();
+        for facts in cluster.cells.values() {
+            let of_zone = published.entry(&facts.zone).or_default();
+            of_zone.insert(facts.number, facts);
+            zones.entry(facts.zone.clone()).or_insert_with(|| {
                 plan.complaints.push(format!(
-                    "ZoneHealth {}: no node with an agent is in zone {zone:?}; delete it if the zone is gone",
-                    facts.object
+                    "ZoneHealth {}: no node with an agent is in zone {:?}; delete it if the zone is gone",
+                    cell_object_name(&facts.zone, facts.number),
+                    facts.zone
                 ));
-                Vec::new()
+                Candidates::default()
             });
         }
-        for (zone, members) in members {
-            let current = cluster.zones.get(&zone).map(|facts| &facts.roster);
-            let readable = current.filter(|roster| roster.has_version());
-            let known = cluster.roster_floors.get(&zone).copied().unwrap_or_default();
-            let floor = readable.map_or(0, |roster| roster.version).max(known);
-            let unreadable = current.filter(|roster| !roster.has_version());
-            if let Some(roster) = unreadable.filter(|_| floor == 0) {
-                plan.complaints.push(format!(
-                    "zone {zone:?}: its roster had version {}, which nobody can follow, and no earlier one is known. \
-                     Restart the zone's agents if `evenkeel status zones` shows none of them reporting",
-                    roster.version
-                ));
-            }
-            if floor == RosterSpec::LAST_VERSION {
-                plan.complaints.push(format!(
-                    "zone {zone:?}: its roster has the largest version there is, {floor}, which somebody wrote by hand; \
-                     its members can never change again. While no node of the zone is Disconnected or Dark \
-                     (`evenkeel status`), delete its ZoneHealth, then restart the controllers and the zone's agents"
-                ));
-            }
-            let changed = next(current, floor, members);
-            let roster = changed.as_ref().or(current);
-            let wanted = roster
-                .map(|roster| self.wanted(&roster.members))
-                .unwrap_or_default();
-            let asked = cluster.zones.get(&zone).map(|facts| facts.wanted.as_slice());
-            let differs = changed.is_some() || asked.is_some_and(|asked| asked != wanted);
-            if let (Some(roster), true) = (roster.cloned(), differs) {
-                plan.actions.push(Action::PublishZone { zone, roster, wanted });
-            }
+        self.note_listed(cluster, now);
+        for (zone, candidates) in zones {
+            let published = published.remove(zone.as_str()).unwrap_or_default();
+            self.publish_zone(cluster, (&zone, candidates), &published, now, plan);
         }
     }
 
-    /// Members with an open incident or a latch. About them the reporters must hold rounds, because silence
-    /// about a member says nothing.
-    fn wanted(&self, members: &[RosterMember]) -> Vec<String> {
-        let open = |member: &&RosterMember| {
-            self.nodes
-                .get(&member.uid)
-                .is_some_and(|known| known.latch != Latch::Open || known.incident.is_some())
+    /// Remembers since when members have been listed.
+    fn note_listed(&mut self, cluster: &Cluster, now: Millis) {
+        let members = cluster.cells.values().flat_map(|facts| &facts.roster.members);
+        let listed: BTreeSet<&str> = members
+            .map(|member| member.uid.as_str())
+            .filter(|uid| self.is_listed(uid))
+            .collect();
+        let mut since = std::mem::take(&mut self.listed_since);
+        since.retain(|uid, _| listed.contains(uid.as_str()));
+        for uid in listed {
+            since.entry(uid.to_owned()).or_insert(now);
+        }
+        self.listed_since = since;
+    }
+
+    fn publish_zone(
+        &self,
+        cluster: &Cluster,
+        (zone, mut candidates): (&str, Candidates),
+        published: &BTreeMap<u32, &CellFacts>,
+        now: Millis,
+        plan: &mut Plan,
+    ) {
+        let known: Vec<&RosterMember> = published
+            .values()
+            .flat_map(|facts| &facts.roster.members)
+            .collect();
+        with_own_keys(&known, &mut candidates.members);
+        let mut members: BTreeMap<String, RosterMember> = candidates
+            .members
+            .into_iter()
+            .map(|member| (member.uid.clone(), member))
+            .collect();
+        candidates.racks.retain(|uid, _| members.contains_key(uid));
+        let division = divide(&self.state_of(published, candidates.racks, now));
+        plan.without_cell += division.without_cell.len();
+        if !division.without_cell.is_empty() {
+            plan.complaints.push(format!(
+                "zone {zone:?}: no cell has room for {} node(s) now, so that only Kubernetes cares for them; it has within {} minutes, \
+                 or when three wait",
+                division.without_cell.len(),
+                MOVES_WAIT_MS / 60_000
+            ));
+        }
+        // Who moves stands in its new cell first, so that at no time it stands in none.
+        let mut order: Vec<(bool, u32, BTreeSet<String>)> = Vec::new();
+        for (number, uids) in division.cells {
+            let before = published.get(&number).map(|facts| &facts.roster.members);
+            let loses = before
+                .into_iter()
+                .flatten()
+                .any(|member| !uids.contains(&member.uid));
+            order.push((loses, number, uids));
+        }
+        order.sort();
+        for (_, number, uids) in order {
+            let members = uids.iter().filter_map(|uid| members.remove(uid)).collect();
+            self.publish_cell(
+                cluster,
+                (zone, number),
+                published.get(&number).copied(),
+                members,
+                plan,
+            );
+        }
+    }
+
+    /// The zone's cells as they are published, with what keeps members where they are.
+    fn state_of(
+        &self,
+        published: &BTreeMap<u32, &CellFacts>,
+        present: BTreeMap<String, String>,
+        now: Millis,
+    ) -> cells::Zone {
+        let mut zone = cells::Zone {
+            present,
+            ..cells::Zone::default()
         };
-        members
-            .iter()
-            .filter(open)
-            .map(|member| member.uid.clone())
-            .collect()
+        for (number, facts) in published {
+            let uids: BTreeSet<String> = facts
+                .roster
+                .members
+                .iter()
+                .map(|member| member.uid.clone())
+                .collect();
+            for (uid, since) in uids.iter().filter_map(|uid| self.listed_since.get_key_value(uid)) {
+                zone.listed.insert(uid.clone());
+                if now.since(*since) < MOVES_WAIT_MS {
+                    zone.waiting.insert(*number);
+                }
+            }
+            zone.cells.insert(*number, uids);
+        }
+        zone
+    }
+
+    fn publish_cell(
+        &self,
+        cluster: &Cluster,
+        (zone, number): (&str, u32),
+        published: Option<&CellFacts>,
+        members: Vec<RosterMember>,
+        plan: &mut Plan,
+    ) {
+        let object = cell_object_name(zone, number);
+        let current = published.map(|facts| &facts.roster);
+        let readable = current.filter(|roster| roster.has_version());
+        let known = cluster.roster_floors.get(&object).copied().unwrap_or_default();
+        let floor = readable.map_or(0, |roster| roster.version).max(known);
+        let unreadable = current.filter(|roster| !roster.has_version());
+        if let Some(roster) = unreadable.filter(|_| floor == 0) {
+            plan.complaints.push(format!(
+                "ZoneHealth {object}: its roster had version {}, which nobody can follow, and no earlier one is known. \
+                 Restart the zone's agents if `evenkeel status zones` shows none of them reporting",
+                roster.version
+            ));
+        }
+        if floor == RosterSpec::LAST_VERSION {
+            plan.complaints.push(format!(
+                "ZoneHealth {object}: its roster has the largest version there is, {floor}, which somebody wrote by hand; \
+                 its members can never change again. While no node of the zone is Disconnected or Dark \
+                 (`evenkeel status`), delete its ZoneHealth, then restart the controllers and the zone's agents"
+            ));
+        }
+        if let Some(facts) = published.filter(|facts| number > 0 && facts.roster.members.is_empty())
+            && members.is_empty()
+        {
+            let uid = facts.uid.clone();
+            plan.actions.push(Action::DeleteCell { object, uid });
+            return;
+        }
+        // Who is published is told, so that an agent never looks for a cell that is not there yet.
+        let told_as = if number == 0 { String::new() } else { object };
+        for member in published.into_iter().flat_map(|facts| &facts.roster.members) {
+            let told = cluster.told_cells.get(&member.name);
+            let stays = members.iter().any(|wanted| wanted.uid == member.uid);
+            if stays && told.is_some_and(|told| *told != told_as) {
+                plan.actions.push(Action::TellCell {
+                    node: member.name.clone(),
+                    object: told_as.clone(),
+                });
+            }
+        }
+        let changed = next(current, floor, members);
+        let roster = changed.as_ref().or(current);
+        let wanted = roster
+            .map(|roster| self.wanted(&roster.members))
+            .unwrap_or_default();
+        let asked = published.map(|facts| facts.wanted.as_slice());
+        let differs = changed.is_some() || asked.is_some_and(|asked| asked != wanted);
+        if let (Some(roster), true) = (roster.cloned(), differs) {
+            plan.actions.push(Action::PublishCell {
+                zone: zone.to_owned(),
+                cell: number,
+                roster,
+                wanted,
+            });
+        }
+    }
+
+    /// A member with an open incident or a latch. About it the reporters must hold rounds, because silence
+    /// about a member says nothing.
+    fn is_listed(&self, uid: &str) -> bool {
+        self.nodes
+            .get(uid)
+            .is_some_and(|known| known.latch != Latch::Open || known.incident.is_some())
+    }
+
+    fn wanted(&self, members: &[RosterMember]) -> Vec<String> {
+        let uids = members.iter().map(|member| &member.uid);
+        uids.filter(|uid| self.is_listed(uid)).cloned().collect()
     }
 
     /// Plans the writes that say in a policy's status which nodes it selects and where a more cautious one

@@ -170,11 +170,15 @@ pub enum Access {
     Shared,
 }
 
-/// A zone's ZoneHealth object.
+/// A cell's ZoneHealth object.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct ZoneFacts {
-    /// Name of the object.
-    pub object: String,
+pub struct CellFacts {
+    /// UID of the object.
+    pub uid: String,
+    /// The zone that the cell is a part of.
+    pub zone: String,
+    /// Its number in the zone.
+    pub number: u32,
     /// The roster as published.
     pub roster: RosterSpec,
     /// UIDs of the members about which rounds are wanted, as published.
@@ -208,12 +212,14 @@ pub struct Cluster {
     pub pods: BTreeMap<String, BTreeMap<String, PodFacts>>,
     /// Claims by namespace and name.
     pub claims: BTreeMap<(String, String), Access>,
-    /// Zones by name.
-    pub zones: BTreeMap<String, ZoneFacts>,
-    /// Largest version of each zone's rosters that was ever seen, also of one whose object is gone.
+    /// Cells by name of their ZoneHealth.
+    pub cells: BTreeMap<String, CellFacts>,
+    /// Largest version of each cell's rosters that was ever seen, also of one whose object is gone.
     pub roster_floors: BTreeMap<String, i64>,
     /// What agents say of themselves, by node name.
     pub agents: BTreeMap<String, AgentStatusSpec>,
+    /// What agents were told of their cells, by node name: names of ZoneHealth objects.
+    pub told_cells: BTreeMap<String, String>,
     /// Policies by name.
     pub policies: BTreeMap<String, PolicyFacts>,
     /// Incidents by name.

@@ -29,6 +29,7 @@ use evenkeel_judge::{
 };
 use evenkeel_zone::Millis;
 use evenkeel_zone::keys::Verifier;
+use evenkeel_zone::verdict::{Deaths, is_storm, may_be_split};
 use facts::Cluster;
 use services::{Last, Services};
 use signs::Signs;
@@ -303,7 +304,7 @@ impl World {
                 life: node.life,
                 sight: self.sight,
                 verdict: self.zones.book().verdict(&node.uid),
-                zone: zones.evidence.get(&zone).copied().unwrap_or_default(),
+                zone: zones.evidence(&node.uid, &zone),
                 agent: self.signs.get(name).map(|signs| signs.agent).unwrap_or_default(),
             };
             let mut settings = effective(self.cluster.policies(), &node.labels, self.config.profile).0;
@@ -362,27 +363,44 @@ impl World {
 
     fn zones_of_nodes(&self, timing: &Timing, now: Millis) -> ZonesOfNodes {
         let mut zones = ZonesOfNodes::default();
-        let members = self.zones.members();
+        let cells = self.zones.look(now);
+        let mut deaths: BTreeMap<&str, Vec<Deaths>> = BTreeMap::new();
+        for (name, cell) in &cells {
+            deaths.entry(cell.zone).or_default().push(cell.deaths);
+            for uid in cell.members {
+                zones.cell_of.insert(uid.clone(), name.clone());
+            }
+        }
+        for (name, cell) in &cells {
+            let of_zone = deaths.get(cell.zone).map(Vec::as_slice).unwrap_or_default();
+            let evidence = ZoneEvidence {
+                reported: cell.reported,
+                advanced: cell.advanced,
+                some_member_fresh: false,
+                some_member_renews: false,
+                storm: is_storm(of_zone),
+                may_be_split: may_be_split(of_zone),
+            };
+            zones.of_cell.insert(name.clone(), evidence);
+            // A node of the zone that is in none of its cells: whatever any of them shows.
+            let of_zone = zones.of_zone.entry(cell.zone.to_owned()).or_insert(evidence);
+            of_zone.reported |= cell.reported;
+            of_zone.advanced = of_zone.advanced.max(cell.advanced);
+        }
         for (name, node) in &self.cluster.nodes {
             // Nodes of no zone share one ledger: they have no neighbours, but they can fail together too.
             let zone = zone_of(&node.labels, self.config.default_zone.as_deref()).unwrap_or_default();
             if eligible(&node.labels) {
                 *zones.size.entry(zone.clone()).or_default() += 1;
             }
-            let evidence = zones
-                .evidence
-                .entry(zone.clone())
-                .or_insert_with(|| ZoneEvidence {
-                    reported: self.zones.reported(&zone),
-                    advanced: self.zones.book().advanced(&zone),
-                    some_member_fresh: false,
-                    some_member_renews: false,
-                    storm: self.zones.book().storm(&zone, now),
-                });
             let lease = node.life.lease(&self.sight.leases, timing, now);
-            let is_member = members.contains(node.uid.as_str());
-            evidence.some_member_fresh |= is_member && lease != LeaseAge::Stale;
-            evidence.some_member_renews |= is_member && lease == LeaseAge::Fresh;
+            if let Some(cell) = zones.cell_of.get(&node.uid) {
+                let of_cell = zones.of_cell.get_mut(cell);
+                for evidence in of_cell.into_iter().chain(zones.of_zone.get_mut(&zone)) {
+                    evidence.some_member_fresh |= lease != LeaseAge::Stale;
+                    evidence.some_member_renews |= lease == LeaseAge::Fresh;
+                }
+            }
             zones.of_node.insert(name.clone(), zone);
         }
         zones
@@ -399,12 +417,27 @@ impl Ledgers {
     }
 }
 
-/// What the nodes of a zone have in common, gathered once per look.
+/// What the nodes of a cell, and of a zone, have in common; gathered once per look.
 #[derive(Default)]
 struct ZonesOfNodes {
+    /// Zone by node name.
     of_node: BTreeMap<String, String>,
+    /// Nodes of each zone that count for the storm guard.
     size: BTreeMap<String, usize>,
-    evidence: BTreeMap<String, ZoneEvidence>,
+    /// Cell by UID of the member.
+    cell_of: BTreeMap<String, String>,
+    of_cell: BTreeMap<String, ZoneEvidence>,
+    of_zone: BTreeMap<String, ZoneEvidence>,
+}
+
+impl ZonesOfNodes {
+    /// What is known of the node's cell; of its zone, where the node is in no cell.
+    fn evidence(&self, node_uid: &str, zone: &str) -> ZoneEvidence {
+        let cell = self.cell_of.get(node_uid).and_then(|cell| self.of_cell.get(cell));
+        cell.or_else(|| self.of_zone.get(zone))
+            .copied()
+            .unwrap_or_default()
+    }
 }
 
 #[cfg(test)]

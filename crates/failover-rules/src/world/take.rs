@@ -8,7 +8,7 @@ use evenkeel_api::crd::{AgentStatus, FailoverPolicy, NodeIncident, ZoneHealth};
 use evenkeel_api::names::{self, annotations};
 use evenkeel_api::watch::{Delta, Key, key};
 use evenkeel_zone::Millis;
-use evenkeel_zone::roster::zone_object_name;
+use evenkeel_zone::roster::cell_object_name;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolumeClaim, Pod};
 use std::collections::BTreeSet;
@@ -200,28 +200,30 @@ impl World {
                     .reports
                     .put(now, key(&*object), version_of(&object.metadata));
                 let name = object.metadata.name.clone().unwrap_or_default();
-                // Whoever else claims the zone would replace its roster.
-                if name != zone_object_name(&object.spec.zone) {
-                    let zone = object.spec.zone;
+                // Whoever else claims the cell would replace its roster.
+                if name != cell_object_name(&object.spec.zone, object.spec.cell) {
+                    let (zone, cell) = (object.spec.zone, object.spec.cell);
                     return tracing::warn!(
-                        "ZoneHealth {name} is not named after its zone {zone:?}: passed over"
+                        "ZoneHealth {name} is not named after its zone {zone:?} and its cell {cell}: passed over"
                     );
                 }
                 for (node, refusal) in self.zones.zone_health(now, &object) {
-                    tracing::warn!(zone = name, node, %refusal, "verdict refused");
+                    tracing::warn!(cell = name, node, %refusal, "verdict refused");
                 }
                 let roster = object.spec.roster;
                 if roster.has_version() {
                     let floors = &mut self.cluster.roster_floors;
-                    let floor = floors.entry(object.spec.zone.clone()).or_default();
+                    let floor = floors.entry(name.clone()).or_default();
                     *floor = roster.version.max(*floor);
                 }
-                let facts = facts::ZoneFacts {
-                    object: name,
+                let facts = facts::CellFacts {
+                    uid: object.metadata.uid.unwrap_or_default(),
+                    zone: object.spec.zone,
+                    number: object.spec.cell,
                     roster,
                     wanted: object.spec.wanted,
                 };
-                self.cluster.zones.insert(object.spec.zone, facts);
+                self.cluster.cells.insert(name, facts);
             }
             Delta::Gone(key) => {
                 self.ledgers.reports.gone(&key);
@@ -239,9 +241,8 @@ impl World {
     }
 
     fn forget_zone(&mut self, now: Millis, name: &str) {
-        if let Some(zone) = self.zones.gone(now, name) {
-            self.cluster.zones.remove(&zone);
-        }
+        self.zones.gone(now, name);
+        self.cluster.cells.remove(name);
     }
 
     fn own_lease(&mut self, now: Millis, delta: Delta<Lease>) {
@@ -276,6 +277,9 @@ impl World {
         match delta {
             Delta::Put(agent) => {
                 let name = agent.metadata.name.clone().unwrap_or_default();
+                let cell = agent.status.map(|status| status.cell).unwrap_or_default();
+                self.cluster.told_cells.insert(name.clone(), cell);
+                // What the controller tells an agent is no sign of life of the agent: only its own part is.
                 let before = self.cluster.agents.insert(name.clone(), agent.spec.clone());
                 // Every agent may write every AgentStatus: the right to one's own alone comes with an
                 // admission policy.
@@ -287,11 +291,13 @@ impl World {
             }
             Delta::Gone((_, name)) => {
                 self.cluster.agents.remove(&name);
+                self.cluster.told_cells.remove(&name);
             }
-            Delta::Listed(keys) => self
-                .cluster
-                .agents
-                .retain(|name, _| keys.contains(&cluster_key(name))),
+            Delta::Listed(keys) => {
+                let listed = |name: &String| keys.contains(&cluster_key(name));
+                self.cluster.agents.retain(|name, _| listed(name));
+                self.cluster.told_cells.retain(|name, _| listed(name));
+            }
             Delta::Broken => {}
         }
     }

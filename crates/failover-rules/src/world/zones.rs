@@ -5,22 +5,22 @@ use evenkeel_api::crd::ZoneHealth;
 use evenkeel_api::names;
 use evenkeel_zone::Millis;
 use evenkeel_zone::keys::Verifier;
-use evenkeel_zone::verdict::{ALIVE_TTL_MS, Book, Refusal};
+use evenkeel_zone::verdict::{ALIVE_TTL_MS, Book, Deaths, Refusal};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The book, and which object speaks of which zone.
+/// The book, and which object speaks of which cell.
 #[derive(Debug, Default)]
 pub(super) struct Zones {
     book: Book,
-    /// By name of the ZoneHealth: names are derived from zones, not equal to them.
+    /// Cells by name of the ZoneHealth, which is also their key in the book.
     known: BTreeMap<String, Known>,
-    /// Zones whose object is gone, and since when. What was signed before counts until it expires, because
+    /// Cells whose object is gone, and since when. What was signed before counts until it expires, because
     /// the planner makes the object again at once, and living nodes must not lose their evidence in between.
     gone: BTreeMap<String, (Known, Millis)>,
-    /// What was last seen of each zone's Lease, by name of the ZoneHealth.
+    /// What was last seen of each cell's Lease, by name of the ZoneHealth.
     heartbeats: BTreeMap<String, Heartbeat>,
 }
 
@@ -31,7 +31,7 @@ struct Known {
     roster_version: i64,
     /// UIDs of the roster's members.
     members: BTreeSet<String>,
-    /// Whether anybody ever reported for the zone.
+    /// Whether anybody ever reported for the cell.
     reported: bool,
 }
 
@@ -39,6 +39,19 @@ struct Known {
 struct Heartbeat {
     renew_time: Option<Timestamp>,
     holder: String,
+}
+
+/// What is known of a cell.
+#[derive(Debug)]
+pub(super) struct CellSeen<'a> {
+    pub(super) zone: &'a str,
+    /// UIDs of the roster's members.
+    pub(super) members: &'a BTreeSet<String>,
+    /// Whether anybody ever reported for it.
+    pub(super) reported: bool,
+    /// When it was last seen to advance.
+    pub(super) advanced: Option<Millis>,
+    pub(super) deaths: Deaths,
 }
 
 impl Zones {
@@ -60,24 +73,20 @@ impl Zones {
         let uid = &object.metadata.uid;
         let status = object.status.clone().unwrap_or_default();
         let roster_version = object.spec.roster.version;
-        if self
-            .known
-            .get(&name)
-            .is_some_and(|known| known.uid != *uid || known.zone != *zone)
-        {
+        if self.known.get(&name).is_some_and(|known| known.uid != *uid) {
             self.gone(now, &name);
         }
-        let last = self.gone.remove(zone).map(|(last, _)| last);
+        let last = self.gone.remove(&name).map(|(last, _)| last);
         if let Some(last) = &last
             && last.uid != *uid
             && last.roster_version >= roster_version
         {
-            self.book.forget(zone);
+            self.book.forget(&name);
         }
         let reported = last.is_some_and(|last| last.reported)
             || status.sequence != 0
             || self.heartbeats.contains_key(&name);
-        let known = self.known.entry(name).or_insert_with(|| Known {
+        let known = self.known.entry(name.clone()).or_insert_with(|| Known {
             zone: zone.clone(),
             uid: uid.clone(),
             roster_version,
@@ -88,23 +97,22 @@ impl Zones {
         let members = object.spec.roster.members.iter();
         known.members = members.map(|member| member.uid.clone()).collect();
         known.reported |= reported;
-        self.book.observe(now, zone, &object.spec.roster, &status)
+        self.book.observe(now, &name, &object.spec.roster, &status)
     }
 
-    /// A ZoneHealth is gone, by object name. Returns its zone.
-    pub(super) fn gone(&mut self, now: Millis, name: &str) -> Option<String> {
-        let known = self.known.remove(name)?;
-        let zone = known.zone.clone();
-        self.gone.insert(zone.clone(), (known, now));
-        Some(zone)
+    /// A ZoneHealth is gone, by object name.
+    pub(super) fn gone(&mut self, now: Millis, name: &str) {
+        if let Some(known) = self.known.remove(name) {
+            self.gone.insert(name.to_owned(), (known, now));
+        }
     }
 
-    /// Forgets zones whose object has been gone for longer than any evidence in it is worth something.
+    /// Forgets cells whose object has been gone for longer than any evidence in it is worth something.
     pub(super) fn forget_gone(&mut self, now: Millis) {
-        self.gone.retain(|zone, (_, since)| {
+        self.gone.retain(|name, (_, since)| {
             let may_hold = now.since(*since) < ALIVE_TTL_MS;
             if !may_hold {
-                self.book.forget(zone);
+                self.book.forget(name);
             }
             may_hold
         });
@@ -115,7 +123,7 @@ impl Zones {
         self.known.keys().cloned().collect()
     }
 
-    /// A Lease of Evenkeel's namespace as a watch delivered it at `now`. Leases that are no zone's, and the
+    /// A Lease of Evenkeel's namespace as a watch delivered it at `now`. Leases that are no cell's, and the
     /// same Lease again, are no heartbeat.
     pub(super) fn lease(&mut self, now: Millis, lease: &Lease) {
         let name = lease.metadata.name.as_deref().unwrap_or_default();
@@ -132,30 +140,30 @@ impl Zones {
         }
         if let Some(known) = self.known.get_mut(object) {
             known.reported = true;
-            self.book.heartbeat(now, &known.zone, node_of(&seen.holder));
+            self.book.heartbeat(now, object, node_of(&seen.holder));
         }
         self.heartbeats.insert(object.to_owned(), seen);
     }
 
-    /// The nodes of all rosters, also of those whose objects are gone for a moment.
-    pub(super) fn members(&self) -> HashSet<&str> {
-        let known = self
-            .known
-            .values()
-            .chain(self.gone.values().map(|(known, _)| known));
-        known
-            .flat_map(|known| &known.members)
-            .map(String::as_str)
-            .collect()
+    /// All cells, also those whose objects are gone for a moment.
+    fn cells(&self) -> impl Iterator<Item = (&String, &Known)> {
+        let gone = self.gone.iter().map(|(name, (known, _))| (name, known));
+        self.known.iter().chain(gone)
     }
 
-    /// Whether anybody ever reported for a zone.
-    pub(super) fn reported(&self, zone: &str) -> bool {
-        let mut known = self
-            .known
-            .values()
-            .chain(self.gone.values().map(|(known, _)| known));
-        known.any(|known| known.zone == zone && known.reported)
+    /// What is known of each cell.
+    pub(super) fn look(&self, now: Millis) -> BTreeMap<String, CellSeen<'_>> {
+        let seen = self.cells().map(|(name, known)| {
+            let seen = CellSeen {
+                zone: &known.zone,
+                members: &known.members,
+                reported: known.reported,
+                advanced: self.book.advanced(name),
+                deaths: self.book.deaths(name, now),
+            };
+            (name.clone(), seen)
+        });
+        seen.collect()
     }
 
     pub(super) fn book(&self) -> &Book {

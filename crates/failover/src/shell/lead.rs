@@ -374,6 +374,9 @@ impl Controller {
             tracing::warn!("{why}");
         }
         self.complaints = plan.complaints.into_iter().collect();
+        self.metrics
+            .without_cell
+            .set(i64::try_from(plan.without_cell).unwrap_or(i64::MAX));
         self.dispatch.prune(now);
         let mut wanted = 0;
         for action in plan.actions {

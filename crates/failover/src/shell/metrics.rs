@@ -43,6 +43,9 @@ evenkeel_net::metrics! {
             Histogram::new(SECONDS);
         actions: Family<ActionLabels, Counter> = "actions", "Writes by kind and outcome";
         nodes: Family<StateLabels, Gauge> = "nodes", "Nodes by state, as the leader sees them";
+        pub(super) without_cell: Gauge =
+            "nodes_without_cell",
+            "Nodes with an agent for which no cell of their zone has room, as the leader sees them";
         pub(super) leading: Gauge = "leading", "1 while this replica leads";
         pub(super) watch_live: Gauge =
             "lease_watch_live", "1 while the watch of node Leases is proven to deliver";

@@ -241,6 +241,8 @@ pub struct Row {
 pub struct ZoneLine {
     /// Value of the zone label.
     pub zone: String,
+    /// Number of the cell: a zone of more than 64 members has several.
+    pub cell: u32,
     /// Name of its ZoneHealth.
     pub object: String,
     /// Names of the members.

@@ -326,7 +326,7 @@ impl<'a> Scene<'a> {
 
     fn zones(&self, asked: Option<&str>) -> Subject {
         let mut lines: Vec<ZoneLine> = self.found.zones.iter().map(|zone| self.zone(zone)).collect();
-        lines.sort_by_key(|line| natural(&line.zone));
+        lines.sort_by_key(|line| (natural(&line.zone), line.cell));
         let Some(asked) = asked else {
             return Subject::Zones(lines);
         };
@@ -356,10 +356,12 @@ impl<'a> Scene<'a> {
             let labels = node.labels();
             let uid = node.metadata.uid.as_deref().unwrap_or_default();
             let here = zone_of(labels, None).as_deref() == Some(zone.spec.zone.as_str());
-            here && eligible(labels) && !self.member_of.contains_key(uid)
+            // Said once of the zone: its first cell says it.
+            here && zone.spec.cell == 0 && eligible(labels) && !self.member_of.contains_key(uid)
         });
         ZoneLine {
             zone: zone.spec.zone.clone(),
+            cell: zone.spec.cell,
             object: name(zone).to_owned(),
             members: sorted(members.iter().map(|member| member.name.clone())),
             without_agent: sorted(outside.map(|node| name(node).to_owned())),

@@ -281,8 +281,15 @@ fn zones(text: &mut String, lines: &[ZoneLine], wide: bool, now: Timestamp) {
             Some(_) if zone.silent => format!("{} (silent)", ago(zone.renewed_at, now)),
             Some(_) => ago(zone.renewed_at, now),
         };
+        let several = lines
+            .iter()
+            .any(|other| other.zone == zone.zone && other.cell != zone.cell);
         let mut row = vec![
-            zone.zone.clone(),
+            if several {
+                format!("{} (cell {})", zone.zone, zone.cell)
+            } else {
+                zone.zone.clone()
+            },
             zone.members.len().to_string(),
             or_dash(Some(&zone.reporter)),
             renewed,

@@ -71,6 +71,7 @@ pub fn zone(store: &mut Store, zone: &str, members: &[RosterMember]) {
     };
     let spec = ZoneHealthSpec {
         zone: zone.to_owned(),
+        cell: 0,
         roster,
         wanted: Vec::new(),
     };

@@ -347,12 +347,9 @@ impl Engine {
         self.request_ballots(nonce, &due, &BTreeSet::new());
     }
 
-    /// Asks everybody who has a vote on any of the suspects, the suspects too, and this agent itself.
+    /// Asks all members, the suspects and this agent itself too.
     fn request_ballots(&mut self, round: Nonce, suspects: &[MemberId], answered: &BTreeSet<MemberId>) {
-        let mut voters: BTreeSet<MemberId> = suspects.iter().copied().collect();
-        for suspect in suspects {
-            voters.extend(self.roster.electorate(*suspect).voters);
-        }
+        let voters: Vec<MemberId> = self.roster.members().iter().map(|member| member.id).collect();
         let roster = self.roster.reference();
         let request = ConfirmRequest {
             round,

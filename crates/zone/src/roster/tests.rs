@@ -130,24 +130,6 @@ fn cloud_contact_ranks_before_rendezvous() {
     assert_eq!(ranked[..4], all[1..]);
 }
 
-#[test]
-fn the_electorate_is_everybody_else_up_to_101_and_a_sample_above() {
-    let roster = Roster::from_spec(&spec(101)).unwrap();
-    let electorate = roster.electorate(MemberId::of("uid-1"));
-    assert_eq!((electorate.voters.len(), electorate.threshold), (100, 51));
-    let roster = Roster::from_spec(&spec(200)).unwrap();
-    let electorate = roster.electorate(MemberId::of("uid-1"));
-    assert_eq!(
-        (
-            electorate.voters.len(),
-            electorate.threshold,
-            electorate.suspect_counts
-        ),
-        (101, 51, false)
-    );
-    assert!(!electorate.voters.contains(&MemberId::of("uid-1")));
-}
-
 #[rstest]
 #[case("shore", "shore")]
 #[case("eu-west-1a", "eu-west-1a")]
@@ -171,4 +153,12 @@ fn other_zone_names_become_valid_and_stay_apart() {
             "{name}"
         );
     }
+}
+
+#[test]
+fn the_cells_of_a_zone_have_names_that_no_other_zone_has() {
+    let names = [("shore", 0), ("shore", 1), ("shore.1", 0), ("shore-1", 0)];
+    let names: BTreeSet<String> = names.map(|(zone, cell)| cell_object_name(zone, cell)).into();
+    assert_eq!(names.len(), 4, "{names:?}");
+    assert!(names.contains("shore") && names.contains("shore.1"), "{names:?}");
 }

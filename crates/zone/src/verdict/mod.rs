@@ -5,8 +5,8 @@
 //! anything: not what it leaves out, not who wrote it, not its own numbers. The one exception is the age of a
 //! round, which no voter signs yet; it can only make a round older than it is (`Death::requested`).
 
+mod cell;
 mod evidence;
-mod zone;
 
 pub use evidence::{Refusal, check};
 
@@ -14,10 +14,10 @@ use crate::Millis;
 use crate::keys::{Ed25519, Verifier};
 use crate::roster::MemberId;
 use crate::wire::Nonce;
+use cell::Cell;
 use evenkeel_api::zone::{RosterSpec, ZoneHealthStatus};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use zone::Zone;
 
 /// Evidence of life is worth this long after the reader received it (hazard 1).
 pub const ALIVE_TTL_MS: u64 = 15_000;
@@ -119,9 +119,41 @@ pub enum Health {
     Failing,
 }
 
-/// What a reader remembers of all zones, and what it concludes.
+/// Deaths of one cell, for what its zone adds up over its cells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Deaths {
+    /// Members that died within [`STORM_WINDOW_MS`], by signed evidence alone.
+    pub recent: usize,
+    /// All members.
+    pub members: usize,
+}
+
+/// Whether a zone with these cells is in a storm: more than max(1, 25 %) of its members died within
+/// [`STORM_WINDOW_MS`] (hazards 24 and 51).
+pub fn is_storm(cells: &[Deaths]) -> bool {
+    let sum = add_up(cells.iter());
+    sum.recent > 1 && 4 * sum.recent > sum.members
+}
+
+/// Whether cells of a zone may convict both sides of one split: two or more of them convicted members within
+/// [`STORM_WINDOW_MS`], together more than 25 % of their members. The smaller side of a zone can hold the
+/// majority of a single cell, so that none of these deaths can be told from a split (hazard 42).
+pub fn may_be_split(cells: &[Deaths]) -> bool {
+    let convicting = || cells.iter().filter(|cell| cell.recent > 0);
+    let sum = add_up(convicting());
+    convicting().count() > 1 && 4 * sum.recent > sum.members
+}
+
+fn add_up<'a>(cells: impl Iterator<Item = &'a Deaths>) -> Deaths {
+    cells.fold(Deaths::default(), |sum, cell| Deaths {
+        recent: sum.recent + cell.recent,
+        members: sum.members + cell.members,
+    })
+}
+
+/// What a reader remembers of all cells, and what it concludes.
 ///
-/// Feed it every ZoneHealth that a watch delivers and every renewal of a zone's Lease; ask it for verdicts.
+/// Feed it every ZoneHealth that a watch delivers and every renewal of a cell's Lease; ask it for verdicts.
 ///
 /// ```
 /// # use evenkeel_zone::verdict::{Book, NoVerdict, Verdict};
@@ -131,7 +163,8 @@ pub enum Health {
 #[derive(Debug)]
 pub struct Book {
     verifier: Arc<dyn Verifier>,
-    zones: BTreeMap<String, Zone>,
+    /// By name of the cell.
+    cells: BTreeMap<String, Cell>,
 }
 
 impl Default for Book {
@@ -141,7 +174,7 @@ impl Default for Book {
 }
 
 impl Book {
-    /// Knows nothing: every zone is void until it has been seen to advance once (hazard 20).
+    /// Knows nothing: every cell is void until it has been seen to advance once (hazard 20).
     pub fn new() -> Self {
         Self::verifying_with(Arc::new(Ed25519))
     }
@@ -150,57 +183,69 @@ impl Book {
     pub fn verifying_with(verifier: Arc<dyn Verifier>) -> Self {
         Self {
             verifier,
-            zones: BTreeMap::new(),
+            cells: BTreeMap::new(),
         }
     }
 
     /// Takes in a ZoneHealth as it was received at `now`. Returns what was refused in it, for logs; a refusal
     /// never changes a verdict that stands.
     ///
-    /// `zone` is the caller's key, the same as in [`Book::heartbeat`]. When the object is replaced by another
+    /// `cell` is the caller's key, the same as in [`Book::heartbeat`]. When the object is replaced by another
     /// of its name (its UID changed), call [`Book::forget`] first: versions and sequences begin anew.
     pub fn observe(
         &mut self,
         now: Millis,
-        zone: &str,
+        cell: &str,
         roster: &RosterSpec,
         status: &ZoneHealthStatus,
     ) -> Vec<(String, Refusal)> {
-        let known = self.zones.entry(zone.to_owned()).or_default();
+        let known = self.cells.entry(cell.to_owned()).or_default();
         known.observe(&*self.verifier, now, roster, status)
     }
 
-    /// Takes in a renewal of the zone's Lease (its `renewTime` or holder changed), received at `now`. A
+    /// Takes in a renewal of the cell's Lease (its `renewTime` or holder changed), received at `now`. A
     /// holder whose name no member of the roster has says nothing. The first renewal only shows where the
     /// Lease stands; the second proves that somebody renews it.
-    pub fn heartbeat(&mut self, now: Millis, zone: &str, holder: &str) {
-        self.zones
-            .entry(zone.to_owned())
+    pub fn heartbeat(&mut self, now: Millis, cell: &str, holder: &str) {
+        self.cells
+            .entry(cell.to_owned())
             .or_default()
             .heartbeat(now, holder);
     }
 
-    /// The zone's ZoneHealth is gone.
-    pub fn forget(&mut self, zone: &str) {
-        self.zones.remove(zone);
+    /// The cell's ZoneHealth is gone.
+    pub fn forget(&mut self, cell: &str) {
+        self.cells.remove(cell);
     }
 
-    /// The verdict on a node.
+    /// The verdict on a node. Of two cells that hold it, which is so for the moment in which a member moves,
+    /// the one with evidence speaks.
     pub fn verdict(&self, node_uid: &str) -> Verdict {
         let id = MemberId::of(node_uid);
-        let zone = self.zones.values().find(|zone| zone.has_member(id));
-        zone.map_or(Verdict::None(NoVerdict::NotAMember), |zone| zone.verdict(id))
+        let verdicts = self.cells.values().filter(|cell| cell.has_member(id));
+        let mut verdicts = verdicts.map(|cell| cell.verdict(id));
+        let Some(first) = verdicts.next() else {
+            return Verdict::None(NoVerdict::NotAMember);
+        };
+        match first {
+            Verdict::None(_) => verdicts
+                .find(|verdict| !matches!(verdict, Verdict::None(_)))
+                .unwrap_or(first),
+            Verdict::Alive(_) | Verdict::Dead(_) | Verdict::OneShort(_) => first,
+        }
     }
 
-    /// When the zone was last seen to advance: new signed evidence, or a renewal of its Lease by a member.
-    pub fn advanced(&self, zone: &str) -> Option<Millis> {
-        self.zones.get(zone).and_then(Zone::advanced)
+    /// When the cell was last seen to advance: new signed evidence, or a renewal of its Lease by a member.
+    pub fn advanced(&self, cell: &str) -> Option<Millis> {
+        self.cells.get(cell).and_then(Cell::advanced)
     }
 
-    /// Whether more than max(1, 25 %) of the zone's members died within [`STORM_WINDOW_MS`], by signed
-    /// evidence alone (hazards 24 and 51).
-    pub fn storm(&self, zone: &str, now: Millis) -> bool {
-        self.zones.get(zone).is_some_and(|zone| zone.storm(now))
+    /// The members of a cell that died lately, and all its members.
+    pub fn deaths(&self, cell: &str, now: Millis) -> Deaths {
+        self.cells
+            .get(cell)
+            .map(|cell| cell.deaths(now))
+            .unwrap_or_default()
     }
 }
 

@@ -274,15 +274,62 @@ fn a_storm_is_counted_from_signed_deaths_of_the_last_minute() {
     let mut reader = Reader::of(5);
     let first = reader.zone.dead(5, &[1, 2, 3], 1);
     reader.report(Millis(10_000), vec![first]);
-    assert!(!reader.book.storm("shore", Millis(10_000)), "one is no storm");
+    assert!(
+        !is_storm(&[reader.book.deaths("shore", Millis(10_000))]),
+        "one is no storm"
+    );
     let again = reader.zone.dead(5, &[1, 2, 3], 2);
     let second = reader.zone.dead(4, &[1, 2, 3], 3);
     reader.report(Millis(60_000), vec![again, second]);
-    assert!(reader.book.storm("shore", Millis(69_999)));
+    assert!(is_storm(&[reader.book.deaths("shore", Millis(69_999))]));
     assert!(
-        !reader.book.storm("shore", Millis(70_000)),
+        !is_storm(&[reader.book.deaths("shore", Millis(70_000))]),
         "the first died a minute ago"
     );
+}
+
+/// Storms are those of the zone; that cells convict in parallel is what a split looks like.
+#[rstest]
+#[case(&[], false, false)]
+#[case(&[(1, 3)], false, false)]
+#[case(&[(2, 7)], true, false)]
+#[case(&[(16, 64), (0, 64)], false, false)]
+#[case(&[(40, 64), (0, 64)], true, false)]
+#[case(&[(16, 64), (16, 64)], false, false)]
+#[case(&[(17, 64), (16, 64)], true, true)]
+#[case(&[(33, 64), (1, 64)], true, true)]
+// Only cells that convict count as sides of a split; the zone's size counts for the storm alone.
+#[case(&[(20, 64), (20, 64), (0, 64), (0, 64)], false, true)]
+fn deaths_add_up_over_the_cells_of_a_zone(
+    #[case] cells: &[(usize, usize)],
+    #[case] storm: bool,
+    #[case] split: bool,
+) {
+    let cells: Vec<Deaths> = cells
+        .iter()
+        .map(|(recent, members)| Deaths {
+            recent: *recent,
+            members: *members,
+        })
+        .collect();
+    assert_eq!((is_storm(&cells), may_be_split(&cells)), (storm, split));
+}
+
+/// A member moves by two writes: it stands in its new cell first.
+#[test]
+fn of_two_cells_that_hold_a_node_the_one_with_evidence_speaks() {
+    let mut reader = Reader::of(3);
+    let dead = reader.zone.dead(3, &[1, 2], 1);
+    reader.report(Millis(5_000), vec![dead]);
+    let other = Fixture::new(3);
+    for cell in ["a", "z"] {
+        reader
+            .book
+            .observe(Millis(6_000), cell, &other.spec(), &ZoneHealthStatus::default());
+    }
+    assert!(matches!(reader.book.verdict("uid-3"), Verdict::Dead(_)));
+    reader.book.forget("shore");
+    assert!(matches!(reader.book.verdict("uid-3"), Verdict::None(_)));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The planner on a stage: a world in memory that does what the planner asks for.
 
+mod cells;
 mod dead;
 mod disconnected;
 mod rest;
@@ -10,7 +11,7 @@ use super::action::{About, Action, NodeRef, Plan};
 use super::incident::{recorded, time};
 use super::roster::member;
 use crate::world::facts::{
-    Cluster, IncidentFacts, NodeFacts, Owner, PodFacts, PodRef, PolicyFacts, Status, TaintRef, ZoneFacts,
+    CellFacts, Cluster, IncidentFacts, NodeFacts, Owner, PodFacts, PodRef, PolicyFacts, Status, TaintRef,
 };
 use crate::world::services::{Reader, Services};
 use crate::world::{Config, Decisions, Judged};
@@ -26,6 +27,7 @@ use evenkeel_judge::{
 };
 use evenkeel_stock_rules::tolerations::NO_EXECUTE;
 use evenkeel_zone::Millis;
+use evenkeel_zone::roster::cell_object_name;
 use evenkeel_zone::verdict::{Alive, Death, Health, Link, NoVerdict, Verdict};
 use evenkeel_zone::wire::Nonce;
 use k8s_openapi::api::core::v1::{Taint, Toleration};
@@ -103,16 +105,19 @@ impl Stage {
             let agent = agent(&node.uid);
             members.push(member(&name, &node.uid, &agent).expect("a sound agent"));
             stage.world.agents.insert(name.clone(), agent);
+            stage.world.told_cells.insert(name.clone(), String::new());
             stage.world.nodes.insert(name.clone(), node);
             stage.renew(&name);
         }
         let roster = RosterSpec { version: 1, members };
-        let zone = ZoneFacts {
-            object: "default".to_owned(),
+        let cell = CellFacts {
+            uid: "u-default".to_owned(),
+            zone: "default".to_owned(),
+            number: 0,
             roster,
             wanted: Vec::new(),
         };
-        stage.world.zones.insert("default".to_owned(), zone);
+        stage.world.cells.insert("default".to_owned(), cell);
         stage
     }
 
@@ -272,6 +277,7 @@ impl Stage {
                     some_member_fresh,
                     some_member_renews: some_member_fresh,
                     storm: self.storm,
+                    may_be_split: false,
                 },
                 agent: AgentWrites::default(),
             };
@@ -426,9 +432,24 @@ impl Stage {
             Action::DeleteIncident { name, .. } => {
                 self.world.incidents.remove(name);
             }
-            Action::PublishZone { zone, roster, wanted } => {
-                let facts = self.world.zones.entry(zone.clone()).or_default();
+            Action::PublishCell {
+                zone,
+                cell,
+                roster,
+                wanted,
+            } => {
+                let object = cell_object_name(zone, *cell);
+                let facts = self.world.cells.entry(object.clone()).or_default();
+                facts.uid = format!("u-{object}");
+                (facts.zone, facts.number) = (zone.clone(), *cell);
                 (facts.roster, facts.wanted) = (roster.clone(), wanted.clone());
+            }
+            Action::DeleteCell { object, uid } => {
+                assert_eq!(self.world.cells.get(object).map(|facts| &facts.uid), Some(uid));
+                self.world.cells.remove(object);
+            }
+            Action::TellCell { node, object } => {
+                self.world.told_cells.insert(node.clone(), object.clone());
             }
             Action::SavePolicyStatus { policy, status } => {
                 self.world

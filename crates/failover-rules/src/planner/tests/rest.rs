@@ -5,7 +5,7 @@ use evenkeel_api::policy::IsolatedPolicy;
 use evenkeel_api::zone::RosterSpec;
 
 /// n3 of `stage` is condemned by its peers and renews all the same.
-fn isolate(mut stage: Stage) -> Stage {
+pub(super) fn isolate(mut stage: Stage) -> Stage {
     stage.go(10, &[]);
     stage.convict("n3");
     for second in (11..40).step_by(4) {
@@ -196,7 +196,7 @@ fn kubelet_down_and_unknown_are_stock() {
                 Action::SaveIncident(_)
                     | Action::Event(_)
                     | Action::MirrorVerdict { .. }
-                    | Action::PublishZone { .. }
+                    | Action::PublishCell { .. }
             )
         });
         assert!(!acted, "{:?}", stage.log);
@@ -207,7 +207,7 @@ fn kubelet_down_and_unknown_are_stock() {
 #[test]
 fn the_last_version_of_a_roster_is_complained_about() {
     let mut stage = Stage::with_nodes(3);
-    let zone = stage.world.zones.get_mut("default").unwrap();
+    let zone = stage.world.cells.get_mut("default").unwrap();
     zone.roster.version = RosterSpec::LAST_VERSION;
     zone.roster.members.pop();
     let plan = stage.go(1, &[]);
@@ -226,16 +226,16 @@ fn a_roster_that_went_back_before_this_term_is_replaced() {
     let mut stage = Stage::with_nodes(3);
     stage.world.roster_floors.insert("default".to_owned(), 7);
     stage.go(1, &[]);
-    assert_eq!(stage.world.zones["default"].roster.version, 8);
+    assert_eq!(stage.world.cells["default"].roster.version, 8);
 }
 
 #[test]
 fn a_version_that_nobody_can_follow_is_replaced_and_told_of() {
     let mut stage = Stage::with_nodes(3);
     stage.go(1, &[]);
-    stage.world.zones.get_mut("default").unwrap().roster.version = 0;
+    stage.world.cells.get_mut("default").unwrap().roster.version = 0;
     let plan = stage.look();
-    assert_eq!(stage.world.zones["default"].roster.version, 1);
+    assert_eq!(stage.world.cells["default"].roster.version, 1);
     let told = |why: &String| why.contains("had version 0");
     assert!(plan.complaints.iter().any(told), "{:?}", plan.complaints);
 }
@@ -243,7 +243,7 @@ fn a_version_that_nobody_can_follow_is_replaced_and_told_of() {
 #[test]
 fn rosters_follow_nodes_and_agents() {
     let mut stage = Stage::with_nodes(3);
-    stage.world.zones.clear();
+    stage.world.cells.clear();
     for name in ["n1", "n2"] {
         stage
             .world
@@ -257,7 +257,7 @@ fn rosters_follow_nodes_and_agents() {
         "{:?}",
         plan.complaints
     );
-    let roster = &stage.world.zones["default"].roster;
+    let roster = &stage.world.cells["default"].roster;
     assert_eq!(roster.version, 1);
     assert_eq!(
         roster
@@ -269,7 +269,7 @@ fn rosters_follow_nodes_and_agents() {
     );
     stage.go(2, &[]);
     assert_eq!(
-        stage.world.zones["default"].roster.version, 1,
+        stage.world.cells["default"].roster.version, 1,
         "no change, no version"
     );
     stage
@@ -277,14 +277,14 @@ fn rosters_follow_nodes_and_agents() {
         .labels
         .insert("topology.kubernetes.io/zone".to_owned(), "pier".to_owned());
     stage.go(3, &[]);
-    assert_eq!(stage.world.zones["default"].roster.version, 2);
-    assert_eq!(stage.world.zones["pier"].roster.members.len(), 1);
+    assert_eq!(stage.world.cells["default"].roster.version, 2);
+    assert_eq!(stage.world.cells["pier"].roster.members.len(), 1);
 }
 
 #[test]
 fn a_dead_node_stays_in_its_roster() {
     let mut stage = Stage::with_nodes(3);
-    stage.world.zones.clear();
+    stage.world.cells.clear();
     for name in ["n1", "n2", "n3"] {
         stage
             .world
@@ -295,8 +295,8 @@ fn a_dead_node_stays_in_its_roster() {
     stage.go(14, &["n3"]);
     stage.convict("n3");
     stage.go(100, &["n3"]);
-    assert_eq!(stage.world.zones["default"].roster.members.len(), 3);
-    assert_eq!(stage.world.zones["default"].roster.version, 1);
+    assert_eq!(stage.world.cells["default"].roster.members.len(), 3);
+    assert_eq!(stage.world.cells["default"].roster.version, 1);
 }
 
 #[test]
@@ -469,7 +469,7 @@ fn who_only_observes_settles_decides_and_records() {
             Action::SaveIncident(_)
                 | Action::Event(_)
                 | Action::SavePolicyStatus { .. }
-                | Action::PublishZone { .. }
+                | Action::PublishCell { .. }
         )
     });
     let changed: Vec<&Action> = changed.collect();
@@ -511,10 +511,10 @@ fn what_a_kubelet_wrote_after_the_mark_is_its_word() {
 #[test]
 fn rounds_are_wanted_about_members_with_an_open_incident_or_a_latch() {
     let stage = isolate(Stage::with_nodes(3));
-    assert_eq!(stage.world.zones["default"].wanted, ["u-n3"]);
+    assert_eq!(stage.world.cells["default"].wanted, ["u-n3"]);
     let mut stage = stage;
     stage.says("n3", cut_off());
     stage.go(60, &[]);
     stage.settle();
-    assert_eq!(stage.world.zones["default"].wanted, Vec::<String>::new());
+    assert_eq!(stage.world.cells["default"].wanted, Vec::<String>::new());
 }

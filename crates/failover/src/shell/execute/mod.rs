@@ -171,7 +171,14 @@ impl Executor {
             Action::MirrorVerdict { node, healthy } => self.mirror(node, *healthy).await,
             Action::SaveIncident(incident) => self.save_incident(incident).await,
             Action::DeleteIncident { name, uid } => self.delete_incident(name, uid).await,
-            Action::PublishZone { zone, roster, wanted } => self.publish_zone(zone, roster, wanted).await,
+            Action::PublishCell {
+                zone,
+                cell,
+                roster,
+                wanted,
+            } => self.publish_cell(zone, *cell, roster, wanted).await,
+            Action::DeleteCell { object, uid } => self.delete_cell(object, uid).await,
+            Action::TellCell { node, object } => self.tell_cell(node, object).await,
             Action::SavePolicyStatus { policy, status } => self.save_policy_status(policy, status).await,
             Action::Event(notice) => self.event(notice).await,
         }
@@ -220,7 +227,9 @@ pub(super) fn kind(action: &Action) -> &'static str {
         Action::MirrorVerdict { .. } => "mirror-verdict",
         Action::SaveIncident(_) => "save-incident",
         Action::DeleteIncident { .. } => "delete-incident",
-        Action::PublishZone { .. } => "publish-zone",
+        Action::PublishCell { .. } => "publish-cell",
+        Action::DeleteCell { .. } => "delete-cell",
+        Action::TellCell { .. } => "tell-cell",
         Action::SavePolicyStatus { .. } => "save-policy-status",
         Action::Event(_) => "event",
     }

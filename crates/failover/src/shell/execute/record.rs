@@ -2,11 +2,13 @@
 
 use super::{ActionError, Executor, Outcome, Result, params, settled};
 use crate::clock::wall;
-use evenkeel_api::crd::{FailoverPolicy, FailoverPolicyStatus, NodeIncident, ZoneHealth, ZoneHealthSpec};
+use evenkeel_api::crd::{
+    AgentStatus, FailoverPolicy, FailoverPolicyStatus, NodeIncident, ZoneHealth, ZoneHealthSpec,
+};
 use evenkeel_api::zone::RosterSpec;
 use evenkeel_failover_rules::planner::action::{About, Notice};
 use evenkeel_failover_rules::planner::incident::Incident;
-use evenkeel_zone::roster::zone_object_name;
+use evenkeel_zone::roster::cell_object_name;
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Api;
@@ -43,29 +45,21 @@ impl Executor {
 
     pub(super) async fn delete_incident(&self, name: &str, uid: &str) -> Result<Outcome> {
         let api: Api<NodeIncident> = Api::all(self.client.clone());
-        let params = DeleteParams {
-            preconditions: Some(Preconditions {
-                uid: Some(uid.to_owned()),
-                resource_version: None,
-            }),
-            ..DeleteParams::default()
-        };
-        settled(
-            format!("delete NodeIncident {name}"),
-            api.delete(name, &params).await,
-        )
+        let answer = api.delete(name, &only(uid)).await;
+        settled(format!("delete NodeIncident {name}"), answer)
     }
 
     /// The roster has one writer and a version that only grows: an object that is ahead is left alone.
-    pub(super) async fn publish_zone(
+    pub(super) async fn publish_cell(
         &self,
         zone: &str,
+        cell: u32,
         roster: &RosterSpec,
         wanted: &[String],
     ) -> Result<Outcome> {
         let api: Api<ZoneHealth> = Api::all(self.client.clone());
-        let name = zone_object_name(zone);
-        let what = || format!("publish zone {zone} in ZoneHealth {name}");
+        let name = cell_object_name(zone, cell);
+        let what = || format!("publish cell {cell} of zone {zone} in ZoneHealth {name}");
         let found = api
             .get_opt(&name)
             .await
@@ -76,6 +70,7 @@ impl Executor {
         let Some(found) = found else {
             let spec = ZoneHealthSpec {
                 zone: zone.to_owned(),
+                cell,
                 roster: roster.clone(),
                 wanted: wanted.to_vec(),
             };
@@ -90,9 +85,25 @@ impl Executor {
         }
         let patch = json!({
             "metadata": { "resourceVersion": found.metadata.resource_version },
-            "spec": { "zone": zone, "roster": roster, "wanted": wanted },
+            "spec": { "zone": zone, "cell": cell, "roster": roster, "wanted": wanted },
         });
         settled(what(), api.patch(&name, &params(), &Patch::Merge(patch)).await)
+    }
+
+    pub(super) async fn delete_cell(&self, object: &str, uid: &str) -> Result<Outcome> {
+        let api: Api<ZoneHealth> = Api::all(self.client.clone());
+        let answer = api.delete(object, &only(uid)).await;
+        settled(format!("delete ZoneHealth {object}"), answer)
+    }
+
+    pub(super) async fn tell_cell(&self, node: &str, object: &str) -> Result<Outcome> {
+        let api: Api<AgentStatus> = Api::all(self.client.clone());
+        let patch = Patch::Merge(json!({ "status": { "cell": object } }));
+        let answer = api.patch_status(node, &params(), &patch).await;
+        settled(
+            format!("write the cell to the status of AgentStatus {node}"),
+            answer,
+        )
     }
 
     pub(super) async fn save_policy_status(
@@ -181,6 +192,17 @@ fn wanted(incident: &Incident) -> Result<Value> {
         }
     }
     Ok(status)
+}
+
+/// Deletes the object of this UID and no later one of its name.
+fn only(uid: &str) -> DeleteParams {
+    DeleteParams {
+        preconditions: Some(Preconditions {
+            uid: Some(uid.to_owned()),
+            resource_version: None,
+        }),
+        ..DeleteParams::default()
+    }
 }
 
 fn reference(kind: &str, namespace: Option<&str>, name: &str, uid: &str) -> ObjectReference {

@@ -3,7 +3,7 @@
 use super::net::{Net, ZONE};
 use crate::Millis;
 use crate::fixture::Fixture;
-use crate::verdict::{Health, Link, NoVerdict, Verdict};
+use crate::verdict::{Health, Link, NoVerdict, Verdict, is_storm};
 use crate::wire::Facts;
 use rstest::rstest;
 
@@ -55,11 +55,11 @@ fn two_at_once_are_found_in_one_go() {
     net.kill(5);
     net.until("both are dead", 6_500, |net| net.is_dead(2) && net.is_dead(5));
     assert!(
-        net.book.storm(ZONE, Millis(net.now)),
+        is_storm(&[net.book.deaths(ZONE, Millis(net.now))]),
         "two of seven within a minute, by signed evidence, are a storm"
     );
     net.run(75_000);
-    assert!(!net.book.storm(ZONE, Millis(net.now)) && net.is_dead(2) && net.is_dead(5));
+    assert!(!is_storm(&[net.book.deaths(ZONE, Millis(net.now))]) && net.is_dead(2) && net.is_dead(5));
 }
 
 #[rstest]

@@ -1,7 +1,7 @@
-//! What a reader holds of one zone.
+//! What a reader holds of one cell.
 
 use super::evidence::{Checked, Refusal, check};
-use super::{ALIVE_TTL_MS, Alive, Death, NoVerdict, ROSTER_SETTLE_MS, STORM_WINDOW_MS, Verdict};
+use super::{ALIVE_TTL_MS, Alive, Death, Deaths, NoVerdict, ROSTER_SETTLE_MS, STORM_WINDOW_MS, Verdict};
 use crate::Millis;
 use crate::keys::Verifier;
 use crate::roster::{MemberId, Roster};
@@ -10,9 +10,9 @@ use crate::wire::{Answer, Nonce};
 use evenkeel_api::zone::{NodeVerdict, RosterSpec, VerdictKind, ZoneHealthStatus};
 use std::collections::BTreeMap;
 
-/// What a reader remembers of one zone.
+/// What a reader remembers of one cell.
 #[derive(Debug, Default)]
-pub(super) struct Zone {
+pub(super) struct Cell {
     roster: Option<Roster>,
     /// The roster before, and when the present one was first seen.
     previous: Option<(Roster, Millis)>,
@@ -60,7 +60,7 @@ impl Conclusion {
     }
 }
 
-impl Zone {
+impl Cell {
     pub(super) fn has_member(&self, id: MemberId) -> bool {
         self.roster.as_ref().is_some_and(|roster| roster.contains(id))
     }
@@ -69,11 +69,12 @@ impl Zone {
         self.advanced
     }
 
-    pub(super) fn storm(&self, now: Millis) -> bool {
+    pub(super) fn deaths(&self, now: Millis) -> Deaths {
         let recent = |held: &&Held| held.died.is_some_and(|died| now.since(died) < STORM_WINDOW_MS);
-        let count = self.nodes.values().filter(recent).count();
-        let members = self.roster.as_ref().map_or(0, Roster::len);
-        count > 1 && 4 * count > members
+        Deaths {
+            recent: self.nodes.values().filter(recent).count(),
+            members: self.roster.as_ref().map_or(0, Roster::len),
+        }
     }
 
     pub(super) fn heartbeat(&mut self, now: Millis, holder: &str) {
@@ -194,11 +195,11 @@ impl Zone {
         let conclusion = match node.verdict {
             VerdictKind::None => one_short(now, council, id, round_age, &checked).map(Conclusion::OneShort),
             VerdictKind::Dead => {
-                let needed = council.current.electorate(id).threshold;
+                let needed = council.current.majority();
                 Some(Conclusion::Dead(death(now, round_age, needed, &checked)))
             }
             VerdictKind::Alive => {
-                let needed = council.current.electorate(id).threshold;
+                let needed = council.current.majority();
                 Some(Conclusion::Alive(
                     checked.round,
                     alive(now, round_age, needed, &checked),

@@ -1,0 +1,66 @@
+//! An agent follows to the cell that the controller gives it.
+
+use crate::zone::{ZONE, Zone};
+use evenkeel_api::crd::{AgentStatus, ZoneHealth, ZoneHealthSpec};
+use evenkeel_api::names;
+use evenkeel_api::zone::RosterSpec;
+use evenkeel_testkit::eventually;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::json;
+use std::time::Duration;
+
+const SECOND_CELL: &str = "shore.1";
+
+/// The holder of the second cell's Lease, once it is another than `before`.
+async fn next_holder(zone: &Zone, before: &str) -> String {
+    let home = zone.cluster.namespaced(names::NAMESPACE);
+    let name = format!("{}{SECOND_CELL}", names::ZONE_LEASE_PREFIX);
+    eventually(
+        "the second cell's Lease changes hands",
+        Duration::from_secs(60),
+        || async {
+            let lease: Option<Lease> = home.find(&name).await;
+            let holder = lease.and_then(|lease| lease.spec?.holder_identity)?;
+            (!holder.is_empty() && holder != before).then_some(holder)
+        },
+    )
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_goes_to_the_cell_that_it_is_told_and_is_there_after_a_restart_too() {
+    let mut zone = Zone::of(3).await;
+    let (mut roster, _) = zone.zone_health().await;
+    let moves = zone.machines[2].name.clone();
+    let (there, here) = roster
+        .members
+        .into_iter()
+        .partition(|member| member.name == moves);
+    roster.members = here;
+    let second = ZoneHealthSpec {
+        zone: ZONE.into(),
+        cell: 1,
+        roster: RosterSpec {
+            version: 1,
+            members: there,
+        },
+        ..ZoneHealthSpec::default()
+    };
+    zone.cluster.add(&ZoneHealth::new(SECOND_CELL, second)).await;
+    let agents: Api<AgentStatus> = Api::all(zone.cluster.client.clone());
+    let told = Patch::Merge(json!({ "status": { "cell": SECOND_CELL } }));
+    agents
+        .patch_status(&moves, &PatchParams::default(), &told)
+        .await
+        .unwrap();
+    let left = json!({ "spec": { "roster": { "version": 2, "members": roster.members } } });
+    zone.cluster.merge::<ZoneHealth>(ZONE, left).await;
+
+    let first_life = next_holder(&zone, "").await;
+    assert!(first_life.starts_with(&format!("{moves}_")), "{first_life}");
+    zone.machines[2].kill_agent();
+    zone.machines[2].start_agent();
+    let second_life = next_holder(&zone, &first_life).await;
+    assert!(second_life.starts_with(&format!("{moves}_")), "{second_life}");
+}

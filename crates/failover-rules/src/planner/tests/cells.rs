@@ -1,0 +1,127 @@
+//! Zones of more than one cell: who is published where, in which order, and who is told so.
+
+use super::rest::isolate;
+use super::*;
+
+fn sizes(stage: &Stage) -> Vec<(&str, usize)> {
+    let cells = stage.world.cells.iter();
+    cells
+        .map(|(name, facts)| (name.as_str(), facts.roster.members.len()))
+        .collect()
+}
+
+/// Nodes `n66` and so on come, with agents that have registered.
+fn grow(stage: &mut Stage, until: usize) {
+    for number in stage.world.nodes.len() + 1..=until {
+        let name = format!("n{number}");
+        let node = NodeFacts {
+            uid: format!("u-{name}"),
+            name: name.clone(),
+            ready: Status::True,
+            ..NodeFacts::default()
+        };
+        stage.world.agents.insert(name.clone(), agent(&node.uid));
+        stage.world.told_cells.insert(name.clone(), String::new());
+        stage.world.nodes.insert(name.clone(), node);
+        stage.renew(&name);
+    }
+}
+
+fn told(stage: &Stage, cell: &str) -> usize {
+    stage
+        .world
+        .told_cells
+        .values()
+        .filter(|told| *told == cell)
+        .count()
+}
+
+#[test]
+fn a_zone_that_outgrows_a_cell_is_divided_and_the_agents_that_move_are_told() {
+    let mut stage = Stage::with_nodes(64);
+    grow(&mut stage, 64);
+    stage.go(1, &[]);
+    assert_eq!(sizes(&stage), [("default", 64)]);
+    grow(&mut stage, 65);
+    let plan = stage.look();
+    let published: Vec<u32> = plan
+        .actions
+        .iter()
+        .filter_map(|action| match action {
+            Action::PublishCell { cell, .. } => Some(*cell),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(
+        published,
+        [1, 0],
+        "who moves is in its new cell before it leaves the old one"
+    );
+    assert_eq!(sizes(&stage), [("default", 33), ("default.1", 32)]);
+    assert_eq!(
+        told(&stage, "default.1"),
+        0,
+        "nobody is told of a cell that is not seen yet"
+    );
+    stage.look();
+    assert_eq!(told(&stage, "default.1"), 32);
+    stage.look();
+    let settled = stage.look();
+    assert_eq!(settled.actions, [], "nothing is left to do");
+}
+
+#[test]
+fn a_cell_that_ends_is_deleted_when_its_members_are_in_another() {
+    let mut stage = Stage::with_nodes(64);
+    grow(&mut stage, 65);
+    for second in 1..4 {
+        stage.go(second, &[]);
+    }
+    let small: Vec<String> = stage.world.cells["default.1"]
+        .roster
+        .members
+        .iter()
+        .map(|member| member.name.clone())
+        .collect();
+    for name in &small[10..] {
+        stage.world.nodes.remove(name);
+    }
+    stage.look();
+    assert_eq!(sizes(&stage), [("default", 43), ("default.1", 0)]);
+    stage.look();
+    stage.look();
+    assert_eq!(sizes(&stage), [("default", 43)]);
+    assert_eq!(
+        small[..10]
+            .iter()
+            .filter(|name| stage.world.told_cells[*name].is_empty())
+            .count(),
+        10,
+        "who moved back is told"
+    );
+}
+
+/// The listed member keeps its neighbours, and newcomers wait for stock Kubernetes alone.
+#[test]
+fn while_a_node_is_listed_its_cell_stays_as_it_is_for_ten_minutes() {
+    let mut stage = isolate(Stage::with_nodes(64));
+    let since = stage.planner.listed_since["u-n3"].0 / 1_000 - at(0).0 / 1_000;
+    grow(&mut stage, 65);
+    let plan = stage.look();
+    assert_eq!(sizes(&stage), [("default", 64)]);
+    assert_eq!(plan.without_cell, 1);
+    assert!(
+        plan.complaints.iter().any(|why| why.contains("no cell has room")),
+        "{:?}",
+        plan.complaints
+    );
+    stage.go(since + 599, &["n3"]);
+    assert_eq!(sizes(&stage), [("default", 64)]);
+    stage.go(since + 601, &["n3"]);
+    assert_eq!(sizes(&stage), [("default", 33), ("default.1", 32)]);
+    let home = &stage.world.cells["default"].roster.members;
+    assert!(
+        home.iter().any(|member| member.name == "n3"),
+        "the listed member stays"
+    );
+}
