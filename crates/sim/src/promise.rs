@@ -21,7 +21,7 @@ const RENEWED: u64 = 15 * SECOND;
 
 /// A machine that is switched on says so with the first renewal of its kubelet; the stock controllers look
 /// every 5 s.
-const BACK_ON: u64 = 12 * SECOND;
+pub(crate) const BACK_ON: u64 = 12 * SECOND;
 
 /// What happens to one node by the script.
 #[derive(Clone, Debug, Default)]
@@ -47,13 +47,19 @@ impl Fate {
         for step in &script.steps {
             let span = (step.at, step.ends());
             match &step.fault {
-                Fault::PowerOff(other) if *other == node => fate.dead.push(span),
+                Fault::PowerOff(other) | Fault::DiskLost(other) if *other == node => fate.dead.push(span),
                 Fault::Stall(other) if *other == node && step.lasts > STALL_IS_DEATH => fate.dead.push(span),
                 Fault::Stall(other) if *other == node => fate.stalls.push(span),
                 Fault::CutCloud(other) if *other == node => fate.cut.push(span),
-                Fault::KubeletDown(other) if *other == node => fate.kubelet.push(span),
+                Fault::KubeletDown(other) | Fault::SlowKubelet(other, _) if *other == node => {
+                    fate.kubelet.push(span);
+                }
                 Fault::ApiDown { .. } => fate.api.push(span),
                 Fault::SplitLan(few) if few.contains(&node) => fate.split.push(span),
+                Fault::CutOneWay(from, to) if from.contains(&node) || to.contains(&node) => {
+                    fate.split.push(span);
+                }
+                Fault::CutPair(one, other) if *one == node || *other == node => fate.split.push(span),
                 _ => {}
             }
         }

@@ -2,7 +2,7 @@
 
 use crate::groups::script;
 use crate::ledger::{Broken, Ledger, Numbers};
-use crate::script::{Fault, Group, SECOND, Script, WARM_UP};
+use crate::script::{Fault, Group, Level, SECOND, Script, WARM_UP};
 use crate::sim::Sim;
 use std::fmt;
 
@@ -44,7 +44,7 @@ pub fn run(group: Group, seed: u64) -> Outcome {
 /// Plays a script. Where the script promises to be no worse than stock Kubernetes, it is played a second time
 /// without our parts, and the two runs are compared.
 pub fn play(script: &Script) -> Outcome {
-    let (mut ledger, _) = Sim::new(script.clone(), true).play();
+    let (mut ledger, _) = Sim::new(script.clone(), script.group.level()).play();
     if !ledger.is_broken() && is_compared(script.group) {
         let (stock, _) = control(script);
         ledger.compare(&stock);
@@ -57,7 +57,7 @@ pub fn play(script: &Script) -> Outcome {
 
 /// The run of a script with its trace.
 pub fn trace(script: &Script) -> Vec<String> {
-    Sim::new(script.clone(), true).traced().play().1
+    Sim::new(script.clone(), script.group.level()).traced().play().1
 }
 
 fn is_compared(group: Group) -> bool {
@@ -69,7 +69,7 @@ fn is_compared(group: Group) -> bool {
 
 /// The same faults with stock Kubernetes alone.
 fn control(script: &Script) -> (Ledger, Vec<String>) {
-    let mut sim = Sim::new(script.clone(), false);
+    let mut sim = Sim::new(script.clone(), Level::Stock);
     sim.ledger.promises_nothing();
     sim.play()
 }

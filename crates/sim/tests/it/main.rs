@@ -145,6 +145,46 @@ fn agents_that_restart_during_a_cut() {
 }
 
 #[test]
+fn one_dies_or_two_do() {
+    keeps_its_promises(Group::Kills);
+}
+
+#[test]
+fn a_rack_dies() {
+    keeps_its_promises(Group::Racks);
+}
+
+#[test]
+fn any_links_of_up_to_four_nodes_are_cut() {
+    keeps_its_promises(Group::Matrices);
+}
+
+#[test]
+fn a_roster_changes_while_a_node_is_cut_off() {
+    keeps_its_promises(Group::Rosters);
+}
+
+#[test]
+fn a_reporter_on_the_smaller_side_or_stopped_or_lying() {
+    keeps_its_promises(Group::Reporters);
+}
+
+#[test]
+fn somebody_else_answers_for_a_kubelet() {
+    keeps_its_promises(Group::Addresses);
+}
+
+#[test]
+fn faults_of_any_kind_overlap() {
+    keeps_its_promises(Group::Random);
+}
+
+#[test]
+fn faults_of_any_kind_overlap_in_large_zones() {
+    keeps_its_promises(Group::RandomZones);
+}
+
+#[test]
 fn the_same_seed_plays_the_same_run() {
     for group in Group::ALL {
         let script = script(group, 3);

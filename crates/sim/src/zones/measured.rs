@@ -1,0 +1,48 @@
+//! Runs of zones that measure instead of asking whether promises are kept.
+
+use crate::measure::{Measured, Meter, Window};
+use crate::run::Outcome;
+use crate::script::{Level, Script};
+use crate::sim::Sim;
+use crate::zones::Rules;
+
+/// Plays a script on the level of zones with rules of a test.
+pub fn play_by(script: &Script, rules: Rules) -> Outcome {
+    let mut sim = Sim::new(script.clone(), Level::Zones);
+    sim.reader.rules = rules;
+    let (ledger, _) = sim.play();
+    Outcome {
+        broken: ledger.broken.first().cloned(),
+        numbers: ledger.numbers(),
+    }
+}
+
+/// Plays a script on the level of zones to the end of the window. False deaths are counted.
+pub fn measure(script: &Script, window: Window) -> Measured {
+    let mut sim = Sim::new(script.clone(), Level::Zones);
+    sim.reader.counts = true;
+    sim.play_until(window.from);
+    for machine in &mut sim.machines {
+        machine.meter = Meter::default();
+    }
+    sim.reader.changes.clear();
+    sim.play_until(window.until);
+    let of_first = || {
+        sim.machines
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| sim.script.zone_of(index + 1) == 0)
+            .map(|(_, machine)| machine)
+    };
+    Measured {
+        meters: sim.machines.iter().map(|machine| machine.meter.clone()).collect(),
+        deaths: sim.reader.deaths.clone(),
+        changes: sim.reader.changes.clone(),
+        largest_report: sim.largest_report,
+        standing: of_first()
+            .filter(|machine| machine.agent.as_ref().is_some_and(|agent| agent.standing))
+            .count(),
+        stands: of_first().map(|machine| machine.meter.stands).sum(),
+        false_deaths: sim.reader.false_deaths,
+    }
+}
