@@ -1,8 +1,8 @@
 //! What agents do: the shipping engine in a model of their shell.
 
+use crate::api::objects::EPOCH;
 use crate::api::objects::Object;
 use crate::candidate::Candidate;
-use crate::api::objects::EPOCH;
 use crate::event::{AgentDue, Call, Event, LeaseTry, Reply, Source};
 use crate::machine::Agent;
 use crate::script::Level;
@@ -311,7 +311,11 @@ impl Sim {
     fn roster_of(&mut self, zone: &ZoneHealth) -> Option<Roster> {
         let name = zone.metadata.name.clone().unwrap_or_default();
         let version = u64::try_from(zone.spec.roster.version).unwrap_or_default();
-        if let Some(known) = self.rosters.get(&name).filter(|known| known.reference().version == version) {
+        if let Some(known) = self
+            .rosters
+            .get(&name)
+            .filter(|known| known.reference().version == version)
+        {
             return Some(known.clone());
         }
         let roster = Roster::from_spec(&zone.spec.roster).ok()?;
@@ -465,7 +469,9 @@ impl Sim {
             let member = agent.engine.roster().get(suspect)?;
             member.kubelet.as_ref()?.address.parse().ok()
         });
-        let other = address.and_then(|address| self.node_at(&address)).unwrap_or_default();
+        let other = address
+            .and_then(|address| self.node_at(&address))
+            .unwrap_or_default();
         let open = self.links.passes(node, other) && self.links.passes(other, node);
         let machine = self.machines.get(other.wrapping_sub(1)).filter(|_| open);
         let stranger = machine.is_some_and(|machine| machine.stranger);

@@ -41,7 +41,11 @@ mod tests {
     #[test]
     fn a_deadline_of_the_boot_clock_is_never_early_and_never_a_millisecond_late() {
         for rate in [-200, -1, 0, 1, 200] {
-            let clock = Clock { boot: 77, rate, wall: 0 };
+            let clock = Clock {
+                boot: 77,
+                rate,
+                wall: 0,
+            };
             for local in (77..2_000_000).step_by(997) {
                 let at = clock.truly(local);
                 assert!(clock.local(at) >= local, "{rate} {local} {at}");

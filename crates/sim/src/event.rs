@@ -48,6 +48,8 @@ pub(crate) enum Event {
     Connect { watch: usize, epoch: u64 },
     /// The keeper of rosters publishes a zone's roster, in a run of zones alone.
     Roster { zone: usize },
+    /// The reader asks for rounds about the members of a zone that it holds dead, in a run of zones alone.
+    Wanted { zone: usize },
     /// Somebody looks whether all promises are kept.
     Check,
 }

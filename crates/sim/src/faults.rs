@@ -38,7 +38,9 @@ impl Sim {
             Fault::StaleReads(by) => Self::set(&mut self.stale_reads, index, by, begins),
             Fault::ApiDown { stock_dies } => self.api_server(begins, stock_dies),
             Fault::HalfOpen(replica, kind) => self.half_open(replica, kind, begins),
-            Fault::ReplicaDown(replica) if self.level == Level::System => self.replica_power(replica, !begins),
+            Fault::ReplicaDown(replica) if self.level == Level::System => {
+                self.replica_power(replica, !begins)
+            }
             Fault::ReplicaDown(_) => {}
             Fault::StockDown if self.level == Level::Zones => {}
             Fault::StockDown => {
@@ -97,7 +99,7 @@ impl Sim {
                     Fault::SlowKubelet(_, by) => machine.kubelet_slow = if begins { by } else { 0 },
                     Fault::StrangeKubelet(_) => machine.stranger = begins,
                     Fault::SlowAgent(_, by) => machine.slow = if begins { by } else { 0 },
-                    Fault::WallClock(_, by) => machine.clock.wall += if begins { by } else { -by },
+                    Fault::WallClock(_, by) if begins => machine.clock.wall += by,
                     _ => {}
                 }
             }

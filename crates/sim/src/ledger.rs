@@ -5,8 +5,8 @@ use crate::api::objects::{Object, is_endpoint, node_of};
 use crate::api::{Change, Store, Writer};
 use crate::promise::{BACK_ON, Fate, Promise};
 use crate::script::{Group, Level, SECOND, Script};
-use evenkeel_api::names::{annotations, taints};
 use crate::sight::may_be_convicted;
+use evenkeel_api::names::{annotations, taints};
 use evenkeel_api::zone::VerdictKind;
 use evenkeel_failover_rules::world::Kind;
 use evenkeel_judge::NodeState;
@@ -372,7 +372,10 @@ impl Ledger {
     pub(crate) fn finish(&mut self, now: u64, store: &Store) {
         self.end = now;
         let since = self.script.last_fault_ends();
-        let asked = self.script.group.level() == Level::System && self.promise.converges && self.broken.is_empty() && now >= since + CONVERGED;
+        let asked = self.script.group.level() == Level::System
+            && self.promise.converges
+            && self.broken.is_empty()
+            && now >= since + CONVERGED;
         if asked && self.clean_since.is_none_or(|clean| clean > since + CONVERGED) {
             let what = leftovers(store);
             let text = match self.clean_since {

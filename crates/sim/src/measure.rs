@@ -29,8 +29,8 @@ impl Meter {
 pub struct Measured {
     /// By node, since [`Window::from`] and until its end.
     pub meters: Vec<Meter>,
-    /// First verdict of death that the reader took in, by node: when.
-    pub deaths: BTreeMap<usize, u64>,
+    /// Every time that the reader began to hold a node dead: when, and which node.
+    pub deaths: Vec<(u64, usize)>,
     /// Changes of the reader's verdict by node: `dead` or not.
     pub changes: BTreeMap<usize, u64>,
     /// Size of the largest report that was written, as JSON.

@@ -114,7 +114,10 @@ impl Links {
     }
 
     fn copy(&mut self, from: usize, to: usize, now: u64, rng: &mut Rng) -> Option<Way> {
-        let bad = self.network.bursts.filter(|bursts| self.is_bad(from, to, now, *bursts, rng));
+        let bad = self
+            .network
+            .bursts
+            .filter(|bursts| self.is_bad(from, to, now, *bursts, rng));
         let further = self.losses.values().max().copied().unwrap_or_default();
         let lost = self
             .network
@@ -179,7 +182,11 @@ mod tests {
 
     fn delays(links: &mut Links, from: usize, to: usize) -> (u64, u64) {
         let mut rng = Rng::new(1);
-        let mut delay = || links.carry(from, to, 0, &mut rng)[0].map(|way| way.delay).unwrap();
+        let mut delay = || {
+            links.carry(from, to, 0, &mut rng)[0]
+                .map(|way| way.delay)
+                .unwrap()
+        };
         let all: Vec<u64> = (0..500).map(|_| delay()).collect();
         (*all.iter().min().unwrap(), *all.iter().max().unwrap())
     }
@@ -190,7 +197,11 @@ mod tests {
         let found: Vec<_> = [(1, 2), (2, 1), (1, 3), (3, 1)]
             .map(|(from, to)| delays(&mut links, from, to))
             .into();
-        assert!(found.iter().all(|(low, high)| *low >= 5 && *high <= 25 && high - low == 10));
+        assert!(
+            found
+                .iter()
+                .all(|(low, high)| *low >= 5 && *high <= 25 && high - low == 10)
+        );
         assert!(found.windows(2).any(|pair| pair[0] != pair[1]), "{found:?}");
     }
 
@@ -230,7 +241,10 @@ mod tests {
         let lost = there.iter().filter(|arrived| !**arrived).count();
         assert!((200..600).contains(&lost), "a fifth of 2,000, roughly: {lost}");
         let changes = there.windows(2).filter(|pair| pair[0] != pair[1]).count();
-        assert!(changes < 150, "independent losses would change 640 times: {changes}");
+        assert!(
+            changes < 150,
+            "independent losses would change 640 times: {changes}"
+        );
         assert_ne!(there, back);
     }
 }

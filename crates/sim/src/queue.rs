@@ -214,8 +214,15 @@ mod tests {
                 };
                 let event = match rng.below(3) {
                     0 => Event::Datagram { to: id, payload: 0 },
-                    1 => Event::Agent { node: id, life: 1, due: AgentDue::Tick },
-                    _ => Event::Step { index: id, begins: true },
+                    1 => Event::Agent {
+                        node: id,
+                        life: 1,
+                        due: AgentDue::Tick,
+                    },
+                    _ => Event::Step {
+                        index: id,
+                        begins: true,
+                    },
                 };
                 pushed.push((now + ahead, id));
                 queue.push(now + ahead, event);

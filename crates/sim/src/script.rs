@@ -39,7 +39,7 @@ pub enum Fault {
     StrangeKubelet(usize),
     /// The agent gets to each of its events up to so many milliseconds late.
     SlowAgent(usize, u64),
-    /// Somebody sets the node's wall clock by so many milliseconds, and back at the end.
+    /// Somebody sets the node's wall clock by so many milliseconds.
     WallClock(usize, i64),
     /// The node joins its zone; before, it was not there.
     Join(usize),

@@ -19,14 +19,17 @@ const TOO_SLOW: u64 = 400;
 pub fn may_be_convicted(script: &Script, node: usize, at: u64) -> bool {
     let zone = script.zone_of(node);
     let members = |since: u64| {
-        (1..=script.nodes()).filter(move |other| script.zone_of(*other) == zone && !is_to_join(script, *other, since))
+        (1..=script.nodes())
+            .filter(move |other| script.zone_of(*other) == zone && !is_to_join(script, *other, since))
     };
     let silent = is_silent(script, node, at);
     let misses = |voter: &usize| {
         *voter != node && !was_off(script, *voter, at) && (silent || is_apart(script, *voter, node, at))
     };
     let can = members(at).filter(misses).count();
-    let count = members(at).count().min(members(at.saturating_sub(SETTLES)).count());
+    let count = members(at)
+        .count()
+        .min(members(at.saturating_sub(SETTLES)).count());
     can > count / 2
 }
 
@@ -42,9 +45,18 @@ fn is_to_join(script: &Script, node: usize, at: u64) -> bool {
 /// Whether neither agent nor kubelet answers. One of them alone suffices for a yes.
 fn is_silent(script: &Script, node: usize, at: u64) -> bool {
     let agent_is_out = script.faults_of(node).any(|step| {
+        // Who lost its disk has no roster until it reads one from the API server, since peers pass none on yet.
+        // Without one it hears nobody.
+        if step.at <= at && matches!(step.fault, Fault::DiskLost(_)) {
+            return true;
+        }
         let is_out = matches!(
             step.fault,
-            Fault::PauseAgent(_) | Fault::AgentDown(_) | Fault::AgentUpgrade(_) | Fault::NewKey(_) | Fault::Join(_)
+            Fault::PauseAgent(_)
+                | Fault::AgentDown(_)
+                | Fault::AgentUpgrade(_)
+                | Fault::NewKey(_)
+                | Fault::Join(_)
         );
         is_out && lately(step, at, SETTLES)
     });
@@ -62,7 +74,11 @@ fn was_off(script: &Script, node: usize, at: u64) -> bool {
     let off = |step: &Step| {
         let off = matches!(
             step.fault,
-            Fault::PowerOff(_) | Fault::DiskLost(_) | Fault::Stall(_) | Fault::PauseAgent(_) | Fault::AgentDown(_)
+            Fault::PowerOff(_)
+                | Fault::DiskLost(_)
+                | Fault::Stall(_)
+                | Fault::PauseAgent(_)
+                | Fault::AgentDown(_)
         );
         off && step.at + LOOKS_BACK <= at && step.ends() >= at
     };

@@ -116,11 +116,13 @@ impl Sim {
                 node += 1;
                 let clock = Clock {
                     boot: self.rng.below(1 << 30),
-                    rate: i64::try_from(self.rng.below(2 * self.script.drift + 1)).unwrap_or_default() - drift,
+                    rate: i64::try_from(self.rng.below(2 * self.script.drift + 1)).unwrap_or_default()
+                        - drift,
                     wall: 0,
                 };
                 let signer = self.signer(node);
-                self.machines.push(Machine::new(&build::zone_name(zone), signer, clock));
+                self.machines
+                    .push(Machine::new(&build::zone_name(zone), signer, clock));
                 if !later.contains(&node) {
                     members.push(self.member(node));
                 }
@@ -270,7 +272,11 @@ impl Sim {
         // A stalled machine does nothing until it goes on; some of what its network card gets meanwhile is lost.
         if let Some(until) = machine.stalled_until {
             let lost = matches!(event, Event::Datagram { .. }) && self.rng.in_thousand(500);
-            return Some(if lost { Held::Lost } else { Held::Until(until.max(now + 1)) });
+            return Some(if lost {
+                Held::Lost
+            } else {
+                Held::Until(until.max(now + 1))
+            });
         }
         if !of_agent {
             return None;
@@ -294,6 +300,7 @@ impl Sim {
             Event::Datagram { to, payload } => self.agent_hears(to, payload),
             Event::Late(event) => self.do_now(*event),
             Event::Roster { zone } => self.keep_roster(zone),
+            Event::Wanted { zone } => self.keep_wanted(zone),
             Event::Agent { node, life, due } => self.agent_due(node, life, due),
             Event::Kubelet { node, life, due } => self.kubelet_due(node, life, due),
             Event::Replica { replica, life, due } => self.replica_due(replica, life, due),
@@ -346,7 +353,10 @@ impl Sim {
                 }
             }
             Source::Kubelet(node, _) => {
-                let slow = self.machines.get(node - 1).map_or(0, |machine| machine.kubelet_slow);
+                let slow = self
+                    .machines
+                    .get(node - 1)
+                    .map_or(0, |machine| machine.kubelet_slow);
                 if slow > 0 {
                     delay += self.rng.below(slow + 1);
                 }

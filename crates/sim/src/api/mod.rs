@@ -171,7 +171,10 @@ impl Store {
 
     /// Forgets changes that were delivered, all but those of the last while: nobody will ask for them.
     pub fn forget(&mut self, before: u64) {
-        let old = self.log.partition_point(|change| change.at < before).min(self.told);
+        let old = self
+            .log
+            .partition_point(|change| change.at < before)
+            .min(self.told);
         self.log.drain(..old);
         self.told -= old;
     }

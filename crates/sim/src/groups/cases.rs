@@ -23,13 +23,11 @@ pub(super) fn kills(script: &mut Script, rng: &mut Rng) {
 pub(super) fn racks(script: &mut Script, rng: &mut Rng) {
     let (nodes, dead) = match rng.below(3) {
         0 => (5, 3),
-        1 => {
-            let nodes = rng.between(8, 40);
-            (nodes, nodes / 4)
-        }
-        _ => {
-            let nodes = rng.between(8, 40);
-            (nodes, 2 * nodes / 5)
+        share => {
+            // Large zones cost most of the time.
+            let most = if rng.in_thousand(100) { 40 } else { 16 };
+            let nodes = rng.between(8, most);
+            (nodes, if share == 1 { nodes / 4 } else { 2 * nodes / 5 })
         }
     };
     let nodes = usize::try_from(nodes).unwrap_or(5);
@@ -44,7 +42,11 @@ pub(super) fn racks(script: &mut Script, rng: &mut Rng) {
     // Some are vouched for before they die: what was said of them must not outlive them.
     if rng.in_thousand(500) {
         for node in rack.iter().take(2) {
-            script.add(WARM_UP - 10 * SECOND, at + lasts - WARM_UP + 10 * SECOND, Fault::CutCloud(*node));
+            script.add(
+                WARM_UP - 10 * SECOND,
+                at + lasts - WARM_UP + 10 * SECOND,
+                Fault::CutCloud(*node),
+            );
         }
     }
     for (index, node) in rack.iter().enumerate() {
@@ -150,7 +152,11 @@ pub(super) fn reporters(script: &mut Script, rng: &mut Rng) {
         1 => {
             // Writes take long, so that it is stopped in the middle of one.
             script.add(then, 70 * SECOND, Fault::SlowWrites(600));
-            script.add(then + rng.below(5 * SECOND), 60 * SECOND, Fault::PauseAgent(other));
+            script.add(
+                then + rng.below(5 * SECOND),
+                60 * SECOND,
+                Fault::PauseAgent(other),
+            );
         }
         _ => {
             for _ in 0..rng.between(1, 5) {

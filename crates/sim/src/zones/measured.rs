@@ -1,10 +1,13 @@
 //! Runs of zones that measure instead of asking whether promises are kept.
 
+use crate::api::build::node_of_uid;
+use crate::api::objects::Object;
 use crate::measure::{Measured, Meter, Window};
 use crate::run::Outcome;
 use crate::script::{Level, Script};
 use crate::sim::Sim;
 use crate::zones::Rules;
+use evenkeel_zone::roster::Roster;
 
 /// Plays a script on the level of zones with rules of a test.
 pub fn play_by(script: &Script, rules: Rules) -> Outcome {
@@ -15,6 +18,25 @@ pub fn play_by(script: &Script, rules: Rules) -> Outcome {
         broken: ledger.broken.first().cloned(),
         numbers: ledger.numbers(),
     }
+}
+
+/// Members of the first zone in their order as reporters, while all have their link to the cloud.
+pub fn reporters(script: &Script) -> Vec<usize> {
+    let sim = Sim::new(script.clone(), Level::Zones);
+    let Some(object) = sim.zone_object(1, 0) else {
+        return Vec::new();
+    };
+    let Object::Zone(zone) = &*object else {
+        return Vec::new();
+    };
+    let Ok(roster) = Roster::from_spec(&zone.spec.roster) else {
+        return Vec::new();
+    };
+    roster
+        .reporters_by_rank(|_| true)
+        .into_iter()
+        .filter_map(|id| node_of_uid(&roster.get(id)?.uid))
+        .collect()
 }
 
 /// Plays a script on the level of zones to the end of the window. False deaths are counted.

@@ -6,7 +6,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `reader` | what a reader concludes from reports, and what is promised about that |
-//! | `rosters` | the keeper of rosters, by the planner's own rule |
+//! | `rosters` | what the controller writes: rosters, and whom rounds are wanted about |
 //! | [`rules`] | deliberately broken rules, which tests play to see that they are caught |
 //! | [`measured`] | runs that measure |
 

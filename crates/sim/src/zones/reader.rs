@@ -3,7 +3,7 @@
 use super::rules::{self, Rules};
 use crate::api::build::{node_of_uid, node_uid};
 use crate::api::objects::{Object, renew_time};
-use crate::event::Delivery;
+use crate::event::{Delivery, Event};
 use crate::ledger::MINORITY;
 use crate::promise::Fate;
 use crate::script::SECOND;
@@ -30,6 +30,8 @@ const ACQUITTED: u64 = 45 * SECOND;
 /// A node that came back may be seen alive this long before the script says that it is back: never. This long
 /// after, its death may still stand, or be told by votes that were cast before.
 const JUST_BACK: u64 = 10 * SECOND;
+/// A planner takes this long from a report to its own write.
+const ASKS_AFTER: u64 = 150;
 /// What was written this long ago is needed by nobody.
 const FORGETS: u64 = 120 * SECOND;
 
@@ -41,8 +43,8 @@ pub(crate) struct Reader {
     dead: BTreeMap<usize, Nonce>,
     /// By Lease: what was seen of it last.
     leases: BTreeMap<String, Option<Timestamp>>,
-    /// When each node was first found dead, and how often the word on it changed since the last reset.
-    pub(crate) deaths: BTreeMap<usize, u64>,
+    /// When it began to hold which node dead, and how often its word on each changed since the last reset.
+    pub(crate) deaths: Vec<(u64, usize)>,
     pub(crate) changes: BTreeMap<usize, u64>,
     /// Verdicts that no majority can have reached; counted where the run goes on after them.
     pub(crate) false_deaths: u64,
@@ -57,11 +59,16 @@ impl Reader {
             rules: Rules::default(),
             dead: BTreeMap::new(),
             leases: BTreeMap::new(),
-            deaths: BTreeMap::new(),
+            deaths: Vec::new(),
             changes: BTreeMap::new(),
             false_deaths: 0,
             counts: false,
         }
+    }
+
+    /// Nodes that it holds dead.
+    pub(crate) fn held_dead(&self) -> impl Iterator<Item = usize> {
+        self.dead.keys().copied()
     }
 
     fn vouches(&self, node: usize, now: u64) -> bool {
@@ -109,8 +116,16 @@ impl Sim {
         }
         let now = Millis(self.now);
         self.reader.book.observe(now, &name, &zone.spec.roster, &status);
-        let of_zone = |node: &usize| self.machines.get(node - 1).is_some_and(|machine| machine.zone == zone.spec.zone);
-        let listed: BTreeSet<usize> = status.nodes.iter().filter_map(|node| node_of_uid(&node.uid)).collect();
+        let of_zone = |node: &usize| {
+            self.machines
+                .get(node - 1)
+                .is_some_and(|machine| machine.zone == zone.spec.zone)
+        };
+        let listed: BTreeSet<usize> = status
+            .nodes
+            .iter()
+            .filter_map(|node| node_of_uid(&node.uid))
+            .collect();
         let held: Vec<usize> = self.reader.dead.keys().copied().filter(of_zone).collect();
         for node in listed.iter().copied().chain(held) {
             let believed = self.reader.rules.omission_is_health && !listed.contains(&node);
@@ -132,10 +147,17 @@ impl Sim {
         };
         if round.is_some() != before.is_some() {
             *self.reader.changes.entry(node).or_default() += 1;
-            self.note(|| format!("reader: node {node} is {}", if round.is_some() { "dead" } else { "not dead" }));
+            let zone = self.script.zone_of(node);
+            self.after(ASKS_AFTER, Event::Wanted { zone });
+            self.note(|| {
+                format!(
+                    "reader: node {node} is {}",
+                    if round.is_some() { "dead" } else { "not dead" }
+                )
+            });
         }
         if round.is_some() && before.is_none() {
-            self.reader.deaths.entry(node).or_insert(now);
+            self.reader.deaths.push((now, node));
             if !may_be_convicted(&self.script, node, now) {
                 if self.reader.counts {
                     self.reader.false_deaths += 1;
@@ -148,7 +170,11 @@ impl Sim {
         if round.is_none() && before.is_some() && !self.reader.counts {
             let is_dead = fate.death_before(now).is_some_and(|died| died + JUST_BACK < now);
             if is_dead {
-                self.ledger.breaks(now, "40: a death is dropped without evidence of life", format!("node {node}"));
+                self.ledger.breaks(
+                    now,
+                    "40: a death is dropped without evidence of life",
+                    format!("node {node}"),
+                );
             }
         }
     }
@@ -168,8 +194,12 @@ impl Sim {
             .filter(off)
             .find(|node| self.reader.vouches(*node, now));
         if let Some(node) = outlived {
-            let text = format!("node {node} has been off for longer than {} s", LIFE_ENDS / SECOND);
-            self.ledger.breaks(now, "1: evidence of life outlives its node", text);
+            let text = format!(
+                "node {node} has been off for longer than {} s",
+                LIFE_ENDS / SECOND
+            );
+            self.ledger
+                .breaks(now, "1: evidence of life outlives its node", text);
         }
     }
 
@@ -180,10 +210,16 @@ impl Sim {
         if self.level != crate::script::Level::Zones || self.ledger.is_broken() || now < since + ACQUITTED {
             return;
         }
-        let dead = self.reader.dead.keys().copied().find(|node| !Fate::of(&self.script, *node).is_dead(now));
+        let dead = self
+            .reader
+            .dead
+            .keys()
+            .copied()
+            .find(|node| !Fate::of(&self.script, *node).is_dead(now));
         if let Some(node) = dead {
             let text = format!("node {node} lives and is held dead");
-            self.ledger.breaks(now, "L1: not converged after the last fault", text);
+            self.ledger
+                .breaks(now, "L1: not converged after the last fault", text);
         }
     }
 }

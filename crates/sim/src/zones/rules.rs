@@ -52,7 +52,11 @@ pub(crate) fn forge(
             continue;
         }
         let spoke = |id: MemberId| against.iter().any(|(vote, _)| vote.voter == id);
-        let Some(silent) = roster.members().iter().find(|member| member.id != suspect && !spoke(member.id)) else {
+        let Some(silent) = roster
+            .members()
+            .iter()
+            .find(|member| member.id != suspect && !spoke(member.id))
+        else {
             continue;
         };
         let number = crate::api::build::node_of_uid(&silent.uid).unwrap_or_default();

@@ -14,6 +14,8 @@ use evenkeel_failover_rules::world::Config;
 use evenkeel_judge::Profile;
 use evenkeel_sim::agreement::{self, History};
 use evenkeel_sim::groups::script;
+use evenkeel_sim::zones::Rules;
+use evenkeel_sim::zones::measured::play_by;
 use evenkeel_sim::{Group, run};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -182,6 +184,52 @@ fn faults_of_any_kind_overlap() {
 #[test]
 fn faults_of_any_kind_overlap_in_large_zones() {
     keeps_its_promises(Group::RandomZones);
+}
+
+/// Plays the groups of zones with rules that are broken on purpose, for the share of seeds that CI plays, until a
+/// promise breaks.
+fn is_caught(rules: Rules, promise: &str) {
+    let share = 2_000 / Group::ALL.len() as u64;
+    let groups = [Group::Matrices, Group::Racks, Group::RandomZones];
+    let mut seen = Vec::new();
+    for group in groups {
+        for seed in 0..share {
+            if let Some(broken) = play_by(&script(group, seed), rules).broken {
+                if broken.promise.starts_with(promise) {
+                    return;
+                }
+                seen.push(broken.promise);
+            }
+        }
+    }
+    panic!("{rules:?} breaks nothing of \"{promise}\" in {share} seeds of each group; seen: {seen:?}");
+}
+
+#[test]
+fn a_minority_that_is_believed_is_caught() {
+    let rules = Rules {
+        one_vote_less: true,
+        ..Rules::default()
+    };
+    is_caught(rules, "S4");
+}
+
+#[test]
+fn evidence_of_life_that_never_ends_is_caught() {
+    let rules = Rules {
+        life_never_ends: true,
+        ..Rules::default()
+    };
+    is_caught(rules, "1: evidence of life");
+}
+
+#[test]
+fn an_omission_that_is_believed_is_caught() {
+    let rules = Rules {
+        omission_is_health: true,
+        ..Rules::default()
+    };
+    is_caught(rules, "40: a death is dropped");
 }
 
 #[test]
