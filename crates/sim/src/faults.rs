@@ -39,7 +39,7 @@ impl Sim {
             Fault::ApiDown { stock_dies } => self.api_server(begins, stock_dies),
             Fault::HalfOpen(replica, kind) => self.half_open(replica, kind, begins),
             Fault::ReplicaDown(replica) if self.level == Level::System => {
-                self.replica_power(replica, !begins)
+                self.replica_power(replica, !begins);
             }
             Fault::ReplicaDown(_) => {}
             Fault::StockDown if self.level == Level::Zones => {}
