@@ -3,6 +3,7 @@
 //! `cargo run --profile dist -p evenkeel-sim --example soak -- [--seeds N] [--first N] [--group NAME]`
 //!
 //! `--group NAME --trace SEED` prints one run, with `--small` the smallest script that fails as it does.
+//! `--matrices` plays all 65,536 matrices of links between four nodes and links to the cloud.
 //! `--histories N` plays histories of two replicas and counts disagreements by the states that they are in.
 #![allow(clippy::print_stdout, reason = "a table for people")]
 #![allow(
@@ -11,7 +12,7 @@
 )]
 
 use evenkeel_sim::agreement::History;
-use evenkeel_sim::groups::script;
+use evenkeel_sim::groups::{matrix, script};
 use evenkeel_sim::{Group, run};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -42,6 +43,9 @@ fn main() {
         }
         println!("{:?}", run::play(&script).broken);
         return;
+    }
+    if arguments.iter().any(|argument| argument == "--matrices") {
+        return matrices();
     }
     if let Some(histories) = value("--histories").and_then(|text| text.parse::<u64>().ok()) {
         return agreement(first, histories);
@@ -123,6 +127,29 @@ fn main() {
             );
         }
     }
+}
+
+/// Every matrix of four nodes.
+fn matrices() {
+    let like = script(Group::Matrices, 0);
+    let next = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= 1 << 16 {
+                        return;
+                    }
+                    let script = matrix(&like, 4, number >> 4, number & 15);
+                    if let Some(broken) = run::play(&script).broken {
+                        println!("{broken}\n{script}");
+                    }
+                }
+            });
+        }
+    });
+    println!("65,536 matrices played");
 }
 
 /// Disagreements of two replicas, by what they are about.

@@ -1,16 +1,20 @@
 //! What agents do: the shipping engine in a model of their shell.
 
+use crate::api::objects::EPOCH;
 use crate::api::objects::Object;
 use crate::candidate::Candidate;
 use crate::event::{AgentDue, Call, Event, LeaseTry, Reply, Source};
 use crate::machine::Agent;
+use crate::script::Level;
 use crate::sim::Sim;
+use evenkeel_api::crd::ZoneHealth;
 use evenkeel_api::names::ZONE_LEASE_PREFIX;
 use evenkeel_zone::Millis;
 use evenkeel_zone::engine::{CheckResult, Config, Engine, Identity, Input, Output};
 use evenkeel_zone::roster::{MemberId, Roster};
 use evenkeel_zone::verdict::Health;
 use evenkeel_zone::wire::Nonce;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -18,7 +22,9 @@ const REPORTER_ASKS: u64 = 1_000;
 const MEMBER_ASKS: u64 = 5_000;
 /// The agent looks at its own kubelet this often, and calls it failing after so many failures.
 const OWN_KUBELET_EVERY: u64 = 2_000;
+const OWN_KUBELET_WITHIN: u64 = 1_000;
 const KUBELET_FAILURES: u32 = 3;
+const REGISTER_AGAIN: u64 = 2_000;
 const RETRY_LEASE: u64 = 1_000;
 /// A life of an agent begins this many bits above the last one.
 const SEQUENCE_BLOCK_BITS: u32 = 20;
@@ -27,6 +33,7 @@ impl Sim {
     pub(crate) fn stop_agent(&mut self, node: usize) {
         if let Some(machine) = self.machines.get_mut(node - 1) {
             machine.agent_life += 1;
+            machine.paused_until = None;
             if let Some(agent) = machine.agent.take() {
                 machine.sequence = agent.engine.sequence();
                 machine.roster = agent.engine.roster().clone();
@@ -35,7 +42,7 @@ impl Sim {
     }
 
     pub(crate) fn start_agent(&mut self, node: usize) {
-        if !self.ours {
+        if self.level == Level::Stock {
             return;
         }
         let delay = self.rng.between(200, 1_500);
@@ -60,11 +67,11 @@ impl Sim {
             uid: crate::api::build::node_uid(node),
             key: Arc::clone(&machine.signer),
             incarnation,
-            sequence_base: ((machine.sequence >> SEQUENCE_BLOCK_BITS) + 1) << SEQUENCE_BLOCK_BITS,
+            sequence_base: sequence_base(machine.sequence, EPOCH + machine.clock.of_day(now)),
             seed,
             seen_alive: machine.seen_alive.clone(),
         };
-        let clock = Millis(machine.boot + now);
+        let clock = Millis(machine.clock.local(now));
         let engine =
             Engine::new(Config::default(), identity, machine.roster.clone(), clock).verifying_with(verifier);
         // As the agent names itself in its zone's Lease: another candidate in each life.
@@ -83,7 +90,7 @@ impl Sim {
             proofs: None,
             failures: 0,
         });
-        let (life, version) = (machine.agent_life, machine.version);
+        let life = machine.agent_life;
         let poll = self.rng.between(10, 400);
         self.poll_later(node, life, poll);
         self.agent_later(node, life, 100, AgentDue::OwnKubelet);
@@ -95,12 +102,13 @@ impl Sim {
         {
             agent.tick_at = now + 1;
         }
-        self.request(Source::Agent(node, life), Call::SetVersion(version.to_string()));
+        self.request(Source::Agent(node, life), Call::Register);
     }
 
-    pub(crate) fn agent_hears(&mut self, node: usize, bytes: &[u8]) {
-        if let Some(life) = self.machines.get(node - 1).map(|machine| machine.agent_life) {
-            self.feed(node, life, Input::Datagram(bytes));
+    pub(crate) fn agent_hears(&mut self, node: usize, payload: u32) {
+        let life = self.machines.get(node - 1).map(|machine| machine.agent_life);
+        if let (Some(life), Some(bytes)) = (life, self.payloads.take(payload)) {
+            self.feed(node, life, Input::Datagram(&bytes));
         }
     }
 
@@ -116,7 +124,8 @@ impl Sim {
         if matches!(due, AgentDue::Start) {
             return self.begin_agent(node);
         }
-        let kubelet_up = machine.kubelet_up;
+        let slow = machine.kubelet_slow;
+        let answers = machine.kubelet_up && (slow == 0 || self.rng.below(slow + 1) < OWN_KUBELET_WITHIN);
         let Some(agent) = machine.agent.as_mut() else {
             return;
         };
@@ -134,7 +143,7 @@ impl Sim {
                 }
             }
             AgentDue::OwnKubelet => {
-                agent.failures = if kubelet_up { 0 } else { agent.failures + 1 };
+                agent.failures = if answers { 0 } else { agent.failures + 1 };
                 let kubelet = match agent.failures {
                     0 => Some(Health::Ok),
                     failures if failures >= KUBELET_FAILURES => Some(Health::Failing),
@@ -146,6 +155,7 @@ impl Sim {
                     self.feed(node, life, Input::Facts { kubelet, runtime });
                 }
             }
+            AgentDue::Register => self.request(Source::Agent(node, life), Call::Register),
             AgentDue::Lease => self.campaign(node, life),
             AgentDue::Checked(round, suspect, result) => {
                 self.feed(
@@ -262,6 +272,7 @@ impl Sim {
                 self.feed(node, life, Input::LinkProof { written: false });
             }
             Call::Lease(_) => agent.lease.lost(),
+            Call::Register => self.agent_later(node, life, REGISTER_AGAIN, AgentDue::Register),
             _ => {}
         }
     }
@@ -284,7 +295,7 @@ impl Sim {
         let Object::Zone(zone) = &*object else {
             return;
         };
-        if let Ok(roster) = Roster::from_spec(&zone.spec.roster) {
+        if let Some(roster) = self.roster_of(zone) {
             self.feed(node, life, Input::Roster(roster));
         }
         let wanted = zone.spec.wanted.iter().map(|uid| MemberId::of(uid)).collect();
@@ -296,18 +307,34 @@ impl Sim {
         );
     }
 
+    /// The roster of a zone object. It is read once for all agents.
+    fn roster_of(&mut self, zone: &ZoneHealth) -> Option<Roster> {
+        let name = zone.metadata.name.clone().unwrap_or_default();
+        let version = u64::try_from(zone.spec.roster.version).unwrap_or_default();
+        if let Some(known) = self
+            .rosters
+            .get(&name)
+            .filter(|known| known.reference().version == version)
+        {
+            return Some(known.clone());
+        }
+        let roster = Roster::from_spec(&zone.spec.roster).ok()?;
+        self.rosters.insert(name, roster.clone());
+        Some(roster)
+    }
+
+    /// The one place where an engine is driven.
     fn feed(&mut self, node: usize, life: u64, input: Input<'_>) {
         let now = self.now;
         let Some(machine) = self.machines.get_mut(node - 1) else {
             return;
         };
-        let clock = machine.boot + now;
-        let boot = machine.boot;
+        let clock = machine.clock;
         let Some(agent) = machine.agent_of(life) else {
             return;
         };
-        let outputs = agent.engine.handle(Millis(clock), input);
-        let deadline = agent.engine.deadline().0.saturating_sub(boot).max(now + 1);
+        let outputs = agent.engine.handle(Millis(clock.local(now)), input);
+        let deadline = clock.truly(agent.engine.deadline().0).max(now + 1);
         if deadline < agent.tick_at {
             agent.tick_at = deadline;
             self.at(
@@ -326,7 +353,7 @@ impl Sim {
 
     fn agent_does(&mut self, node: usize, life: u64, output: Output) {
         match output {
-            Output::Send { to, bytes, .. } => self.send(node, to, &bytes),
+            Output::Send { address, bytes, .. } => self.send(node, &address, bytes),
             Output::Check {
                 round,
                 suspect,
@@ -376,6 +403,10 @@ impl Sim {
             return;
         };
         agent.standing = stand;
+        machine.meter.stands += 1;
+        let Some(agent) = machine.agent_of(life) else {
+            return;
+        };
         if stand {
             let polling = agent.polling;
             if !std::mem::replace(&mut agent.lease.campaigning, true) {
@@ -404,40 +435,65 @@ impl Sim {
         }
     }
 
-    fn send(&mut self, from: usize, to: MemberId, bytes: &[u8]) {
-        let Some(to) = self.by_id.get(&to).copied().filter(|to| self.reaches(from, *to)) else {
+    fn send(&mut self, from: usize, address: &SocketAddr, bytes: Vec<u8>) {
+        if let Some(machine) = self.machines.get_mut(from - 1) {
+            machine.meter.sent(bytes.len());
+        }
+        let Some(to) = self.node_at(address) else {
             return;
         };
-        let network = self.script.network;
-        let bytes: Rc<[u8]> = Rc::from(bytes);
-        let copies = if self.rng.in_thousand(network.doubled) {
-            2
-        } else {
-            1
-        };
-        for _ in 0..copies {
-            if self.rng.in_thousand(network.lost) {
-                continue;
+        let ways = self.links.carry(from, to, self.now, &mut self.rng);
+        for way in ways.iter().flatten().filter(|way| way.corrupted) {
+            let mut changed = bytes.clone();
+            let at = usize::try_from(self.rng.below(bytes.len() as u64)).unwrap_or_default();
+            if let Some(byte) = changed.get_mut(at) {
+                *byte ^= 1 << self.rng.below(8);
             }
-            let delay = self.rng.between(network.latency.0, network.latency.1);
-            let bytes = Rc::clone(&bytes);
-            self.after(delay, Event::Datagram { to, bytes });
+            let payload = self.payloads.put(changed, 1);
+            self.after(way.delay, Event::Datagram { to, payload });
+        }
+        let whole = || ways.iter().flatten().filter(|way| !way.corrupted);
+        let copies = u32::try_from(whole().count()).unwrap_or_default();
+        if copies > 0 {
+            let payload = self.payloads.put(bytes, copies);
+            for way in whole() {
+                self.after(way.delay, Event::Datagram { to, payload });
+            }
         }
     }
 
-    /// A check of a suspect's kubelet. A machine that is up refuses connections to a kubelet that is down.
+    /// A check of a suspect's kubelet, where the agent's roster has it. A machine that is up refuses connections
+    /// to a kubelet that is down.
     fn check_kubelet(&mut self, node: usize, life: u64, round: Nonce, suspect: MemberId, within: u64) {
-        let other = self.by_id.get(&suspect).copied().unwrap_or_default();
-        let machine = self.machines.get(other.wrapping_sub(1));
-        let open = self.reaches(node, other) && machine.is_some_and(|machine| machine.powered);
+        let address = self.agent_of(node, life).and_then(|agent| {
+            let member = agent.engine.roster().get(suspect)?;
+            member.kubelet.as_ref()?.address.parse().ok()
+        });
+        let other = address
+            .and_then(|address| self.node_at(&address))
+            .unwrap_or_default();
+        let open = self.links.passes(node, other) && self.links.passes(other, node);
+        let machine = self.machines.get(other.wrapping_sub(1)).filter(|_| open);
+        let stranger = machine.is_some_and(|machine| machine.stranger);
         let stalled = machine.and_then(|machine| machine.stalled_until);
+        let stalled = stalled.map_or(0, |until| until.saturating_sub(self.now));
+        let powered = machine.is_some_and(|machine| machine.powered);
         let up = machine.is_some_and(|machine| machine.kubelet_up);
-        let late = stalled.map_or(0, |until| until.saturating_sub(self.now));
-        let (delay, result) = match (open && late + 30 < within, up) {
-            (true, true) => (late + 30, CheckResult::Identity),
-            (true, false) => (late + 5, CheckResult::Inconclusive),
-            (false, _) => (within, CheckResult::Failed),
+        let slow = machine.map_or(0, |machine| machine.kubelet_slow);
+        let late = stalled + if slow > 0 { self.rng.below(slow + 1) } else { 0 };
+        let (delay, result) = match (stranger, powered && late + 30 < within, up) {
+            (true, ..) => (35, CheckResult::Inconclusive),
+            (_, true, true) => (late + 30, CheckResult::Identity),
+            (_, true, false) => (stalled + 5, CheckResult::Inconclusive),
+            (_, false, _) => (within, CheckResult::Failed),
         };
         self.agent_later(node, life, delay, AgentDue::Checked(round, suspect, result));
     }
+}
+
+/// Where the sequences of a life begin: a block above what is remembered, and no lower than the wall clock says,
+/// as `evenkeel_agent::state::StateDir::open` has it.
+fn sequence_base(remembered: u64, unix_ms: u64) -> u64 {
+    let next = (remembered >> SEQUENCE_BLOCK_BITS) + 1;
+    next.max(unix_ms.min(u64::MAX >> (SEQUENCE_BLOCK_BITS + 1))) << SEQUENCE_BLOCK_BITS
 }

@@ -220,6 +220,7 @@ impl Sim {
                 self.replica_sees(replica, seen);
             }
             Client::Stock => self.stock_sees(kind, delivery),
+            Client::Reader => self.reader_sees(delivery),
         }
     }
 }

@@ -19,7 +19,9 @@ pub(crate) enum Event {
     /// A step of the script begins or ends.
     Step { index: usize, begins: bool },
     /// A datagram arrives.
-    Datagram { to: usize, bytes: Rc<[u8]> },
+    Datagram { to: usize, payload: u32 },
+    /// An event of an agent that is slow: it is its turn now.
+    Late(Box<Event>),
     /// Something of an agent is due.
     Agent { node: usize, life: u64, due: AgentDue },
     /// Something of a kubelet is due.
@@ -44,6 +46,10 @@ pub(crate) enum Event {
     },
     /// A watch is begun anew.
     Connect { watch: usize, epoch: u64 },
+    /// The keeper of rosters publishes a zone's roster, in a run of zones alone.
+    Roster { zone: usize },
+    /// The reader asks for rounds about the members of a zone that it holds dead, in a run of zones alone.
+    Wanted { zone: usize },
     /// Somebody looks whether all promises are kept.
     Check,
 }
@@ -54,6 +60,7 @@ pub(crate) enum AgentDue {
     Poll,
     Lease,
     OwnKubelet,
+    Register,
     Checked(Nonce, MemberId, CheckResult),
     Start,
 }
@@ -133,7 +140,8 @@ pub(crate) enum Call {
     ProveLink {
         count: Option<i64>,
     },
-    SetVersion(String),
+    /// Says who the agent is: version, address and key.
+    Register,
     Lease(LeaseTry),
     RenewNodeLease,
     PostStatus,
@@ -194,7 +202,7 @@ impl Call {
                 status: Box::default(),
             },
             Self::ProveLink { count } => Self::ProveLink { count: *count },
-            Self::SetVersion(version) => Self::SetVersion(version.clone()),
+            Self::Register => Self::Register,
             Self::Lease(attempt) => Self::Lease(attempt.clone()),
             Self::RenewNodeLease => Self::RenewNodeLease,
             Self::PostStatus => Self::PostStatus,

@@ -6,6 +6,7 @@
 
 use crate::event::{Call, KubeletDue, Reply, Source};
 use crate::machine::Machine;
+use crate::script::Level;
 use crate::sim::Sim;
 
 const RENEW_EVERY: u64 = 10_000;
@@ -46,6 +47,9 @@ impl Sim {
             KubeletDue::Start => {
                 machine.kubelet_up = true;
                 machine.kubelet_failures = 0;
+                if self.level == Level::Zones {
+                    return;
+                }
                 let (status, pods) = (self.rng.between(10, 3_000), self.rng.between(500, 4_000));
                 self.kubelet_later(node, life, 0, KubeletDue::Renew);
                 self.kubelet_later(node, life, status, KubeletDue::Status);

@@ -1,15 +1,18 @@
 //! What happened to pods and nodes, and which promises were broken.
 
-use crate::api::build::node_number;
+use crate::api::build::{node_number, node_of_uid};
 use crate::api::objects::{Object, is_endpoint, node_of};
 use crate::api::{Change, Store, Writer};
-use crate::promise::{Fate, Promise};
-use crate::script::{Group, SECOND, Script};
+use crate::promise::{BACK_ON, Fate, Promise};
+use crate::script::{Group, Level, SECOND, Script};
+use crate::sight::may_be_convicted;
 use evenkeel_api::names::{annotations, taints};
+use evenkeel_api::zone::VerdictKind;
 use evenkeel_failover_rules::world::Kind;
 use evenkeel_judge::NodeState;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::rc::Rc;
 
 /// Window of the storm limits.
 const WINDOW: u64 = 600 * SECOND;
@@ -24,6 +27,8 @@ const ENDPOINTS_OUT: u64 = 10 * SECOND;
 /// And pods are evicted, by the profile: goals of 25 s and 47 s, and as much again as a missed round costs.
 const EVICTED_EDGE: u64 = 35 * SECOND;
 const EVICTED_BUILT_IN: u64 = 65 * SECOND;
+
+pub(crate) const MINORITY: &str = "S4: a node that no majority can have missed is voted dead";
 
 /// A broken promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,7 +131,7 @@ impl Ledger {
         self.silent = true;
     }
 
-    fn breaks(&mut self, at: u64, promise: &'static str, text: String) {
+    pub(crate) fn breaks(&mut self, at: u64, promise: &'static str, text: String) {
         if !self.silent {
             self.broken.push(Broken { at, promise, text });
         }
@@ -141,7 +146,28 @@ impl Ledger {
         match change.kind {
             Kind::Pod => self.pod(change),
             Kind::Node if change.writer == Writer::Ours => self.taint(change),
+            Kind::Zone if change.writer == Writer::Agent => self.report(change),
             _ => {}
+        }
+    }
+
+    /// A verdict of death in a report needs a majority that can have missed the node (S4).
+    fn report(&mut self, change: &Change) {
+        let dead = |object: &Option<Rc<Object>>| -> Vec<usize> {
+            let Some(Object::Zone(zone)) = object.as_deref() else {
+                return Vec::new();
+            };
+            let nodes = zone.status.iter().flat_map(|status| &status.nodes);
+            nodes
+                .filter(|node| node.verdict == VerdictKind::Dead)
+                .filter_map(|node| node_of_uid(&node.uid))
+                .collect()
+        };
+        let before = dead(&change.before);
+        for node in dead(&change.object) {
+            if !before.contains(&node) && !may_be_convicted(&self.script, node, change.at) {
+                self.breaks(change.at, MINORITY, format!("node {node}"));
+            }
         }
     }
 
@@ -180,7 +206,7 @@ impl Ledger {
                 return;
             };
             let early = self.promise.eviction_is_early(fate, change.at, change.writer);
-            if let Some(why) = early {
+            if let Some(why) = early.filter(|_| !self.is_lost(node, change.at)) {
                 self.breaks(
                     change.at,
                     "S1: a living node's pod is evicted",
@@ -222,7 +248,7 @@ impl Ledger {
         {
             self.begins(change.at, node);
             let fate = self.fates.get(node.wrapping_sub(1));
-            if fate.is_some_and(|fate| !fate.seems_dead(change.at)) {
+            if fate.is_some_and(|fate| !fate.seems_dead(change.at)) && !self.is_lost(node, change.at) {
                 self.breaks(
                     change.at,
                     "S1: a living node is tainted NoExecute by us",
@@ -230,6 +256,13 @@ impl Ledger {
                 );
             }
         }
+    }
+
+    /// Whether a living node is one that a majority may have missed, so that nobody can vouch for it: S1 is
+    /// promised to the others. In groups with one fault after the other this never excuses anything.
+    fn is_lost(&self, node: usize, at: u64) -> bool {
+        let lost = |at| may_be_convicted(&self.script, node, at);
+        self.script.group == Group::Random && (lost(at) || lost(at.saturating_sub(BACK_ON)))
     }
 
     /// Irreversible action of ours on a node begins (S5).
@@ -300,10 +333,7 @@ impl Ledger {
     }
 
     /// Looks at the whole.
-    pub(crate) fn look(&mut self, now: u64, store: &Store, ours: bool) {
-        if !ours {
-            return;
-        }
+    pub(crate) fn look(&mut self, now: u64, store: &Store) {
         if now >= self.script.last_fault_ends() {
             let clean = leftovers(store).is_empty();
             self.clean_since = if clean {
@@ -342,7 +372,10 @@ impl Ledger {
     pub(crate) fn finish(&mut self, now: u64, store: &Store) {
         self.end = now;
         let since = self.script.last_fault_ends();
-        let asked = self.promise.converges && self.broken.is_empty() && now >= since + CONVERGED;
+        let asked = self.script.group.level() == Level::System
+            && self.promise.converges
+            && self.broken.is_empty()
+            && now >= since + CONVERGED;
         if asked && self.clean_since.is_none_or(|clean| clean > since + CONVERGED) {
             let what = leftovers(store);
             let text = match self.clean_since {

@@ -8,12 +8,15 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`script`], [`groups`] | scenarios as data, and how a seed becomes one |
-//! | `sim`, `event` | the queue of events, the network, faults |
+//! | `sim`, `event`, `queue` | the run and its queue of events |
+//! | `network`, `faults`, `clock` | links between nodes, what a step of a script does, clocks of machines |
 //! | `machine`, `agent`, `kubelet` | a node |
 //! | `replica`, `dispatch`, `execute` | the controller |
 //! | `stock` | the stock controllers |
 //! | [`api`], `serve`, `watch`, `delivery` | the API server |
 //! | [`promise`], [`ledger`] | what is promised, what happened, and which promise was broken |
+//! | [`sight`] | who can honestly find whom silent, by the script alone |
+//! | [`zones`], [`measure`] | zones alone, for thousands of nodes: a reader, its promises, and numbers |
 //! | [`agreement`] | whether two replicas agree |
 //! | [`run`](mod@run) | playing a script, and making a failing one small |
 //!
@@ -32,25 +35,32 @@ mod agent;
 pub mod agreement;
 pub mod api;
 mod candidate;
+mod clock;
 mod delivery;
 mod dispatch;
 mod event;
 mod execute;
+mod faults;
 pub mod groups;
 mod kubelet;
 pub mod ledger;
 mod machine;
+pub mod measure;
+mod network;
 pub mod promise;
+mod queue;
 mod replica;
 pub mod rng;
 pub mod run;
 pub mod script;
 mod serve;
+pub mod sight;
 mod sim;
 mod stock;
 mod trace;
 mod watch;
+pub mod zones;
 
 pub use run::{Failure, Outcome};
-pub use script::{Fault, Group, Script, Step};
+pub use script::{Fault, Group, Level, Script, Step};
 pub use sim::Sim;

@@ -2,6 +2,8 @@
 
 use crate::api::objects::Object;
 use crate::candidate::Candidate;
+use crate::clock::Clock;
+use crate::measure::Meter;
 use evenkeel_zone::engine::Engine;
 use evenkeel_zone::keys::Signer;
 use evenkeel_zone::roster::{MemberId, Roster};
@@ -13,12 +15,23 @@ pub(crate) struct Machine {
     pub(crate) zone: String,
     pub(crate) powered: bool,
     pub(crate) stalled_until: Option<u64>,
-    /// Its boot clock at the start of the run.
-    pub(crate) boot: u64,
+    /// The agent's process alone is stopped until then.
+    pub(crate) paused_until: Option<u64>,
+    /// The agent gets to each event up to so many milliseconds late, and keeps their order.
+    pub(crate) slow: u64,
+    pub(crate) slow_until: u64,
+    pub(crate) clock: Clock,
+    /// How often the node moved to another address, and how often its agent got another key.
+    pub(crate) moves: u8,
+    pub(crate) keys: u8,
     pub(crate) version: u64,
     pub(crate) kubelet_up: bool,
     pub(crate) kubelet_life: u64,
     pub(crate) kubelet_failures: u32,
+    /// Whatever is asked of the kubelet, or asks by it, takes up to so many milliseconds longer.
+    pub(crate) kubelet_slow: u64,
+    /// Somebody else answers on its port.
+    pub(crate) stranger: bool,
     pub(crate) agent_life: u64,
     pub(crate) signer: Arc<dyn Signer>,
     pub(crate) agent: Option<Agent>,
@@ -26,6 +39,7 @@ pub(crate) struct Machine {
     pub(crate) seen_alive: BTreeSet<MemberId>,
     pub(crate) roster: Roster,
     pub(crate) sequence: u64,
+    pub(crate) meter: Meter,
 }
 
 /// An agent's process, from its start to its end.
@@ -46,23 +60,38 @@ pub(crate) struct Agent {
 }
 
 impl Machine {
-    pub(crate) fn new(zone: &str, signer: Arc<dyn Signer>, boot: u64) -> Self {
+    pub(crate) fn new(zone: &str, signer: Arc<dyn Signer>, clock: Clock) -> Self {
         Self {
             zone: zone.to_owned(),
             powered: false,
             stalled_until: None,
-            boot,
+            paused_until: None,
+            slow: 0,
+            slow_until: 0,
+            clock,
+            moves: 0,
+            keys: 0,
             version: 1,
             kubelet_up: false,
             kubelet_life: 0,
             kubelet_failures: 0,
+            kubelet_slow: 0,
+            stranger: false,
             agent_life: 0,
             signer,
             agent: None,
             seen_alive: BTreeSet::new(),
             roster: Roster::none(),
             sequence: 0,
+            meter: Meter::default(),
         }
+    }
+
+    /// The disk is lost, and with it what the agent remembered.
+    pub(crate) fn lose_disk(&mut self) {
+        self.seen_alive.clear();
+        self.roster = Roster::none();
+        self.sequence = 0;
     }
 
     /// The agent, if it is still the process of this life.

@@ -19,9 +19,12 @@ const TOO_LONG_DOWN: u64 = 40 * SECOND;
 /// By when after an outage a kubelet has renewed its Lease.
 const RENEWED: u64 = 15 * SECOND;
 
+/// By when a kubelet that starts, or has its link again, has looked at its pods and written their status.
+const WRITES_WITHIN: u64 = 6 * SECOND;
+
 /// A machine that is switched on says so with the first renewal of its kubelet; the stock controllers look
 /// every 5 s.
-const BACK_ON: u64 = 12 * SECOND;
+pub(crate) const BACK_ON: u64 = 12 * SECOND;
 
 /// What happens to one node by the script.
 #[derive(Clone, Debug, Default)]
@@ -47,13 +50,19 @@ impl Fate {
         for step in &script.steps {
             let span = (step.at, step.ends());
             match &step.fault {
-                Fault::PowerOff(other) if *other == node => fate.dead.push(span),
+                Fault::PowerOff(other) | Fault::DiskLost(other) if *other == node => fate.dead.push(span),
                 Fault::Stall(other) if *other == node && step.lasts > STALL_IS_DEATH => fate.dead.push(span),
                 Fault::Stall(other) if *other == node => fate.stalls.push(span),
                 Fault::CutCloud(other) if *other == node => fate.cut.push(span),
-                Fault::KubeletDown(other) if *other == node => fate.kubelet.push(span),
+                Fault::KubeletDown(other) | Fault::SlowKubelet(other, _) if *other == node => {
+                    fate.kubelet.push(span);
+                }
                 Fault::ApiDown { .. } => fate.api.push(span),
                 Fault::SplitLan(few) if few.contains(&node) => fate.split.push(span),
+                Fault::CutOneWay(from, to) if from.contains(&node) || to.contains(&node) => {
+                    fate.split.push(span);
+                }
+                Fault::CutPair(one, other) if *one == node || *other == node => fate.split.push(span),
                 _ => {}
             }
         }
@@ -100,6 +109,20 @@ impl Fate {
             .iter()
             .find(|(from, to)| to - from >= 400 * SECOND)
             .map(|(from, _)| *from)
+    }
+
+    /// When the cuts are over that leave the kubelet no time to write after `at`. Cuts that follow each other
+    /// without giving it that time are one.
+    fn cut_around(&self, at: u64) -> Option<u64> {
+        let mut cuts = self.cut.clone();
+        cuts.sort_unstable();
+        let mut until = None;
+        for (from, to) in cuts {
+            if to > at && from < until.unwrap_or(at) + WRITES_WITHIN {
+                until = until.max(Some(to));
+            }
+        }
+        until
     }
 
     /// Since when nothing has kept the node and its kubelet from writing, and nothing stalls.
@@ -220,11 +243,10 @@ impl Promise {
         {
             return None;
         }
-        let cut_off = fate.cut.iter().find(|(from, to)| *from <= free && free < *to);
-        match cut_off {
+        match fate.cut_around(free) {
             // The kubelet can write.
             None => Some(free + 15 * SECOND),
-            Some((_, until)) => {
+            Some(until) => {
                 // Only we can give it back, once we see, and its peers vouch for it.
                 let seen = guarded_since?;
                 let promised = (free + 30 * SECOND).max(seen + 45 * SECOND);
@@ -256,6 +278,28 @@ impl Promise {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cuts_between_which_no_kubelet_can_write_are_one() {
+        for (cuts, at, expected) in [
+            (vec![(42, 111), (111, 153)], 92, Some(153)),
+            (vec![(111, 153), (42, 111)], 92, Some(153)),
+            (vec![(42, 111), (120, 153)], 92, Some(111)),
+            (vec![(73, 84)], 70, Some(84)),
+            (vec![(77, 84)], 70, None),
+            (vec![(50, 60)], 70, None),
+        ] {
+            let fate = Fate {
+                cut: cuts
+                    .iter()
+                    .map(|(from, to)| (from * SECOND, to * SECOND))
+                    .collect(),
+                ..Fate::default()
+            };
+            let found = fate.cut_around(at * SECOND).map(|until| until / SECOND);
+            assert_eq!(found, expected, "{cuts:?} at {at} s");
+        }
+    }
 
     /// Outages of the API server by their beginning and length in seconds, an instant, and the outage that
     /// was too long.

@@ -53,6 +53,17 @@ impl Rng {
         list.get(usize::try_from(self.below(list.len() as u64)).unwrap_or_default())
     }
 
+    /// A time from an exponential distribution of this mean. Of a table, because a logarithm need not be the same
+    /// on every machine: the quantiles -ln(1 - (i + 1/2)/32), in thousandths.
+    pub fn exponential(&mut self, mean: u64) -> u64 {
+        const QUANTILES: [u64; 32] = [
+            16, 48, 81, 116, 152, 189, 227, 267, 309, 352, 398, 445, 495, 548, 604, 662, 725, 792, 863, 940,
+            1_023, 1_114, 1_214, 1_326, 1_451, 1_594, 1_761, 1_962, 2_213, 2_549, 3_060, 4_159,
+        ];
+        let quantile = self.pick(&QUANTILES).copied().unwrap_or(1_000);
+        mean * quantile / 1_000
+    }
+
     /// 32 random bytes.
     pub fn bytes(&mut self) -> [u8; 32] {
         let mut bytes = [0; 32];
@@ -73,5 +84,12 @@ mod tests {
         assert_eq!(one.draw(), again.draw());
         assert_ne!(one.fork("a").draw(), one.fork("b").draw());
         assert!((0..1000).all(|_| (3..=5).contains(&one.between(3, 5))));
+    }
+
+    #[test]
+    fn exponential_times_have_their_mean() {
+        let mut rng = Rng::new(9);
+        let mean = (0..10_000).map(|_| rng.exponential(1_000)).sum::<u64>() / 10_000;
+        assert!((950..1_050).contains(&mean), "{mean}");
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::groups::script;
 use crate::ledger::{Broken, Ledger, Numbers};
-use crate::script::{Fault, Group, SECOND, Script, WARM_UP};
+use crate::script::{Fault, Group, Level, Network, SECOND, Script, WARM_UP};
 use crate::sim::Sim;
 use std::fmt;
 
@@ -44,7 +44,7 @@ pub fn run(group: Group, seed: u64) -> Outcome {
 /// Plays a script. Where the script promises to be no worse than stock Kubernetes, it is played a second time
 /// without our parts, and the two runs are compared.
 pub fn play(script: &Script) -> Outcome {
-    let (mut ledger, _) = Sim::new(script.clone(), true).play();
+    let (mut ledger, _) = Sim::new(script.clone(), script.group.level()).play();
     if !ledger.is_broken() && is_compared(script.group) {
         let (stock, _) = control(script);
         ledger.compare(&stock);
@@ -57,7 +57,7 @@ pub fn play(script: &Script) -> Outcome {
 
 /// The run of a script with its trace.
 pub fn trace(script: &Script) -> Vec<String> {
-    Sim::new(script.clone(), true).traced().play().1
+    Sim::new(script.clone(), script.group.level()).traced().play().1
 }
 
 fn is_compared(group: Group) -> bool {
@@ -69,7 +69,7 @@ fn is_compared(group: Group) -> bool {
 
 /// The same faults with stock Kubernetes alone.
 fn control(script: &Script) -> (Ledger, Vec<String>) {
-    let mut sim = Sim::new(script.clone(), false);
+    let mut sim = Sim::new(script.clone(), Level::Stock);
     sim.ledger.promises_nothing();
     sim.play()
 }
@@ -99,6 +99,67 @@ pub fn shrink(script: &Script) -> Option<Failure> {
     Some(best)
 }
 
+/// The same with a better network, better clocks, or with a fault that touches fewer nodes.
+fn calmer(script: &Script) -> Vec<Script> {
+    let mut list = Vec::new();
+    let mut with = |change: fn(&mut Script)| {
+        let mut one = script.clone();
+        change(&mut one);
+        if one != *script {
+            list.push(one);
+        }
+    };
+    with(|script| {
+        script.network = Network {
+            latency: script.network.latency,
+            ..Network::default()
+        };
+    });
+    with(|script| script.network.lost = 0);
+    with(|script| (script.network.doubled, script.network.delayed) = (0, 0));
+    with(|script| script.network.corrupted = 0);
+    with(|script| script.network.bursts = None);
+    with(|script| script.network.latency = (1, 5));
+    with(|script| script.drift = 0);
+    for (index, step) in script.steps.iter().enumerate() {
+        for fault in smaller(&step.fault) {
+            let mut one = script.clone();
+            if let Some(step) = one.steps.get_mut(index) {
+                step.fault = fault;
+            }
+            list.push(one);
+        }
+    }
+    list
+}
+
+/// The fault with one node less on either side.
+fn smaller(fault: &Fault) -> Vec<Fault> {
+    let without = |nodes: &[usize]| -> Vec<Vec<usize>> {
+        let all = |skip: usize| nodes.iter().copied().filter(|node| *node != skip).collect();
+        if nodes.len() < 2 {
+            return Vec::new();
+        }
+        nodes.iter().map(|node| all(*node)).collect()
+    };
+    match fault {
+        Fault::SplitLan(few) => without(few).into_iter().map(Fault::SplitLan).collect(),
+        Fault::CutOneWay(from, to) => {
+            let fewer = without(from)
+                .into_iter()
+                .map(|from| Fault::CutOneWay(from, to.clone()));
+            fewer
+                .chain(
+                    without(to)
+                        .into_iter()
+                        .map(|to| Fault::CutOneWay(from.clone(), to)),
+                )
+                .collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
 fn candidates(script: &Script) -> Vec<Script> {
     let mut list = Vec::new();
     for index in 0..script.steps.len() {
@@ -106,11 +167,7 @@ fn candidates(script: &Script) -> Vec<Script> {
         one.steps.remove(index);
         list.push(one);
     }
-    if script.network.lost > 0 || script.network.doubled > 0 {
-        let mut one = script.clone();
-        (one.network.lost, one.network.doubled) = (0, 0);
-        list.push(one);
-    }
+    list.extend(calmer(script));
     for index in 0..script.steps.len() {
         let Some(step) = script.steps.get(index) else {
             continue;

@@ -18,10 +18,35 @@ pub enum Fault {
     PowerOff(usize),
     /// Nothing of the node runs or answers; then it goes on where it was.
     Stall(usize),
+    /// The node loses power and its disk: what its agent remembered is gone when it comes back.
+    DiskLost(usize),
+    /// The agent's process alone is stopped, and goes on where it was (SIGSTOP, SIGCONT).
+    PauseAgent(usize),
     /// These nodes and all others do not reach each other; the cloud is reached by all.
     SplitLan(Vec<usize>),
+    /// Nothing gets from the first nodes to the second ones; the other direction works.
+    CutOneWay(Vec<usize>, Vec<usize>),
+    /// Two nodes do not reach each other; all others reach both.
+    CutPair(usize, usize),
+    /// So many of a thousand datagrams are lost, where the network does not lose more.
+    LossyLan(u64),
     /// The kubelet is down; pods go on.
     KubeletDown(usize),
+    /// Whatever is asked of the kubelet, or asks by it, takes up to so many milliseconds longer.
+    SlowKubelet(usize, u64),
+    /// On the node's kubelet port somebody answers without proving to be this kubelet: another kubelet has the
+    /// address, or the door is locked (401) and there is no certificate to compare with.
+    StrangeKubelet(usize),
+    /// The agent gets to each of its events up to so many milliseconds late.
+    SlowAgent(usize, u64),
+    /// Somebody sets the node's wall clock by so many milliseconds.
+    WallClock(usize, i64),
+    /// The node joins its zone; before, it was not there.
+    Join(usize),
+    /// The node has another address from now on.
+    NewAddress(usize),
+    /// The node's agent starts anew with another key.
+    NewKey(usize),
     /// The agent is down, and comes back as another life of it.
     AgentDown(usize),
     /// The same, and the next life is of another version.
@@ -35,6 +60,10 @@ pub enum Fault {
     HalfOpen(usize, Kind),
     /// Every write takes so many milliseconds longer.
     SlowWrites(u64),
+    /// Reads that need not be consistent return the state of so many milliseconds ago.
+    StaleReads(u64),
+    /// Somebody who may write it empties the report of this zone, counted from 0, once.
+    EmptiedReport(usize),
     /// A replica of the controller is down; its memory is lost.
     ReplicaDown(usize),
     /// The stock controllers are down; their memory is lost.
@@ -61,12 +90,30 @@ impl Step {
 /// How datagrams travel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Network {
-    /// Shortest and longest way in milliseconds; different ways reorder datagrams.
+    /// Shortest and longest way in milliseconds. Each directed pair of nodes has a base within the lower half,
+    /// and jitter on top.
     pub latency: (u64, u64),
     /// Datagrams lost in a thousand.
     pub lost: u64,
     /// Datagrams that arrive twice in a thousand.
     pub doubled: u64,
+    /// Datagrams in a thousand that come so late that others overtake them.
+    pub delayed: u64,
+    /// Datagrams in a thousand of which a byte is changed.
+    pub corrupted: u64,
+    /// Losses in bursts, each directed link by itself.
+    pub bursts: Option<Bursts>,
+}
+
+/// Losses in bursts. Times are means in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bursts {
+    /// How long a link is good between two bursts.
+    pub every: u64,
+    /// How long it is bad.
+    pub lasts: u64,
+    /// Datagrams lost in a thousand meanwhile.
+    pub lost: u64,
 }
 
 /// A whole run.
@@ -81,11 +128,25 @@ pub struct Script {
     /// Defaults of the edge profile rather than the built-in ones.
     pub edge: bool,
     pub network: Network,
+    /// By how many millionths clocks of machines run too fast or too slowly, at most.
+    pub drift: u64,
     /// Real Ed25519 rather than the stand-in.
     pub ed25519: bool,
     pub steps: Vec<Step>,
     /// How long the run goes on after the last fault.
     pub rest: u64,
+}
+
+/// What of the system a run plays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// Everything.
+    System,
+    /// Stock Kubernetes alone, to compare with.
+    Stock,
+    /// The zones alone: agents, the API server with reports and Leases, and a reader. There are no pods, stock
+    /// controllers and planners, so it is fast enough for thousands of nodes.
+    Zones,
 }
 
 /// A group of scenarios. The numbers are those of docs/hazards.md, "Scenarios".
@@ -95,6 +156,14 @@ pub enum Group {
     PowerOff,
     /// A node is cut off from the cloud, nothing else.
     CutOff,
+    /// 1: one node of three to seven dies, a second one while the first stays dead, or two at once.
+    Kills,
+    /// 2: a rack of 25 or 40 % of a zone dies, or three of five, on the level of zones; a node of it returns.
+    Racks,
+    /// 4: any directed links between up to four nodes are cut, and any of their links to the cloud.
+    Matrices,
+    /// 6: a node joins, moves, or changes its key, or a zone grows from three to seven, while one is cut off.
+    Rosters,
     /// 9: all agents or all our parts are down, then a node loses power.
     NeverLaterThanStock,
     /// 10: an API outage of 60 s and half-open watches with an Isolated node, the controller killed at any
@@ -102,8 +171,13 @@ pub enum Group {
     ApiOutageIsolated,
     /// 11: Isolated for long, then dead.
     IsolatedThenDead,
+    /// 12: a reporter is on the smaller side of a split, stopped in the middle of a write, or lies by leaving
+    /// nodes out.
+    Reporters,
     /// 13: the replicas that guard a cut-off node restart, or are down for up to 4 minutes.
     GuardRestarts,
+    /// 14: somebody else answers on a kubelet's port, of a node that lives or of one that is off.
+    Addresses,
     /// 16: a node stalls for 2 to 10 s, healthy, cut off or isolated, once or again and again.
     Stalls,
     /// 17: a LAN split 3|2 with the cloud whole, kubelets restarted meanwhile.
@@ -116,23 +190,35 @@ pub enum Group {
     ReturnWithoutMajority,
     /// 25: agents restart while a node is cut off.
     AgentRestarts,
+    /// Two or more faults of any kind at the same time, for 3 minutes and longer.
+    Random,
+    /// The same on the level of zones, with up to 60 nodes in a zone.
+    RandomZones,
 }
 
 impl Group {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 20] = [
         Self::PowerOff,
         Self::CutOff,
+        Self::Kills,
+        Self::Racks,
+        Self::Matrices,
+        Self::Rosters,
         Self::NeverLaterThanStock,
         Self::ApiOutageIsolated,
         Self::IsolatedThenDead,
+        Self::Reporters,
         Self::GuardRestarts,
+        Self::Addresses,
         Self::Stalls,
         Self::LanSplit,
         Self::ThreeZones,
         Self::ApiRestart,
         Self::ReturnWithoutMajority,
         Self::AgentRestarts,
+        Self::Random,
+        Self::RandomZones,
     ];
 
     /// The name on a command line.
@@ -140,16 +226,32 @@ impl Group {
         match self {
             Self::PowerOff => "power-off",
             Self::CutOff => "cut-off",
+            Self::Kills => "1-kills",
+            Self::Racks => "2-racks",
+            Self::Matrices => "4-matrices",
+            Self::Rosters => "6-rosters",
             Self::NeverLaterThanStock => "9-never-later-than-stock",
             Self::ApiOutageIsolated => "10-api-outage-isolated",
             Self::IsolatedThenDead => "11-isolated-then-dead",
+            Self::Reporters => "12-reporters",
             Self::GuardRestarts => "13-guard-restarts",
+            Self::Addresses => "14-addresses",
             Self::Stalls => "16-stalls",
             Self::LanSplit => "17-lan-split",
             Self::ThreeZones => "18-three-zones",
             Self::ApiRestart => "23-api-restart",
             Self::ReturnWithoutMajority => "24-return-without-majority",
             Self::AgentRestarts => "25-agent-restarts",
+            Self::Random => "random",
+            Self::RandomZones => "random-zones",
+        }
+    }
+
+    /// What its scripts play.
+    pub fn level(self) -> Level {
+        match self {
+            Self::Racks | Self::Matrices | Self::RandomZones => Level::Zones,
+            _ => Level::System,
         }
     }
 
@@ -197,8 +299,17 @@ impl Fault {
         match self {
             Self::CutCloud(node)
             | Self::PowerOff(node)
+            | Self::DiskLost(node)
+            | Self::PauseAgent(node)
             | Self::Stall(node)
             | Self::KubeletDown(node)
+            | Self::SlowKubelet(node, _)
+            | Self::StrangeKubelet(node)
+            | Self::SlowAgent(node, _)
+            | Self::WallClock(node, _)
+            | Self::Join(node)
+            | Self::NewAddress(node)
+            | Self::NewKey(node)
             | Self::AgentDown(node)
             | Self::AgentUpgrade(node) => Some(*node),
             _ => None,
@@ -212,6 +323,18 @@ impl fmt::Display for Fault {
             Self::CutCloud(node) => write!(f, "cut the cloud link of node {node}"),
             Self::PowerOff(node) => write!(f, "power off node {node}"),
             Self::Stall(node) => write!(f, "stall node {node}"),
+            Self::DiskLost(node) => write!(f, "power off node {node}, whose disk is lost"),
+            Self::PauseAgent(node) => write!(f, "pause the agent of node {node}"),
+            Self::CutOneWay(from, to) => write!(f, "let nothing pass from nodes {from:?} to nodes {to:?}"),
+            Self::CutPair(one, other) => write!(f, "cut nodes {one} and {other} from each other"),
+            Self::LossyLan(lost) => write!(f, "lose {lost}/1000 datagrams"),
+            Self::SlowKubelet(node, by) => write!(f, "kubelet of node {node} up to {by} ms slower"),
+            Self::StrangeKubelet(node) => write!(f, "somebody else answers for the kubelet of node {node}"),
+            Self::SlowAgent(node, by) => write!(f, "agent of node {node} up to {by} ms slower"),
+            Self::WallClock(node, by) => write!(f, "set the wall clock of node {node} by {by} ms"),
+            Self::Join(node) => write!(f, "node {node} joins"),
+            Self::NewAddress(node) => write!(f, "node {node} moves to another address"),
+            Self::NewKey(node) => write!(f, "the agent of node {node} begins anew with another key"),
             Self::SplitLan(nodes) => write!(f, "split nodes {nodes:?} from the LAN"),
             Self::KubeletDown(node) => write!(f, "stop the kubelet of node {node}"),
             Self::AgentDown(node) => write!(f, "stop the agent of node {node}"),
@@ -221,6 +344,8 @@ impl fmt::Display for Fault {
             Self::HalfOpen(replica, kind) => {
                 write!(f, "half-open watch of {} at replica {replica}", kind.name())
             }
+            Self::StaleReads(by) => write!(f, "reads {by} ms old"),
+            Self::EmptiedReport(zone) => write!(f, "empty the report of zone {}", zone + 1),
             Self::SlowWrites(by) => write!(f, "writes {by} ms slower"),
             Self::ReplicaDown(replica) => write!(f, "kill controller replica {replica}"),
             Self::StockDown => f.write_str("kill the stock controllers"),
@@ -239,14 +364,30 @@ impl fmt::Display for Step {
     }
 }
 
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (low, high) = self.latency;
+        write!(f, "LAN {low} to {high} ms")?;
+        for (of_thousand, what) in [
+            (self.lost, "lost"),
+            (self.doubled, "doubled"),
+            (self.delayed, "delayed"),
+            (self.corrupted, "corrupted"),
+        ] {
+            if of_thousand > 0 {
+                write!(f, ", {of_thousand}/1000 {what}")?;
+            }
+        }
+        if let Some(Bursts { every, lasts, lost }) = self.bursts {
+            write!(f, ", {lost}/1000 lost for {lasts} ms after every {every} ms")?;
+        }
+        Ok(())
+    }
+}
+
 impl fmt::Display for Script {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let profile = if self.edge { "edge" } else { "built-in" };
-        let Network {
-            latency,
-            lost,
-            doubled,
-        } = self.network;
         writeln!(
             f,
             "group {} seed {}: zones of {:?} nodes, {profile} profile",
@@ -254,11 +395,11 @@ impl fmt::Display for Script {
             self.seed,
             self.zones
         )?;
-        writeln!(
-            f,
-            "LAN {} to {} ms, {lost}/1000 lost, {doubled}/1000 doubled",
-            latency.0, latency.1
-        )?;
+        write!(f, "{}", self.network)?;
+        if self.drift > 0 {
+            write!(f, "; clocks up to {} millionths off", self.drift)?;
+        }
+        writeln!(f)?;
         for step in &self.steps {
             writeln!(f, "  {step}")?;
         }

@@ -5,7 +5,8 @@ use crate::api::objects::{
     set_pod_condition, stamp, time,
 };
 use crate::api::{Refused, Writer, build};
-use crate::event::{Call, LeaseSeen, LeaseTry, Reply, Source};
+use crate::event::{Call, Event, LeaseSeen, LeaseTry, Reply, Source};
+use crate::script::Level;
 use crate::sim::Sim;
 use evenkeel_api::names::{NAMESPACE, NODE_LEASE_NAMESPACE};
 use evenkeel_failover_rules::world::Kind;
@@ -17,11 +18,18 @@ const STATUS_AT_LEAST: u64 = 300_000;
 impl Sim {
     pub(crate) fn serve(&mut self, from: Source, call: Call, sent: u64) -> Reply {
         match (call, from) {
-            (Call::ReadZone, Source::Agent(node, _)) => Reply::Zone(self.zone_object(node)),
+            (Call::ReadZone, Source::Agent(node, _)) => {
+                let age = self.stale_reads.values().max().copied().unwrap_or_default();
+                Reply::Zone(self.zone_object(node, age))
+            }
             (Call::Publish { version, status }, Source::Agent(node, _)) => {
-                let Some(zone) = self.zone_object(node) else {
+                let Some(zone) = self.zone_object(node, 0) else {
                     return Reply::NotPublished;
                 };
+                if self.level == Level::Zones {
+                    let size = serde_json::to_vec(&status).map_or(0, |bytes| bytes.len());
+                    self.largest_report = self.largest_report.max(size);
+                }
                 let written = self.store.change(
                     self.now,
                     Writer::Agent,
@@ -37,24 +45,18 @@ impl Sim {
                 written.map_or(Reply::NotPublished, Reply::Published)
             }
             (Call::ProveLink { count }, Source::Agent(node, _)) => self.prove_link(node, count),
-            (Call::SetVersion(version), Source::Agent(node, _)) => {
-                let key = cluster_key(&build::node_name(node));
-                let _ = self
-                    .store
-                    .change(self.now, Writer::Agent, Kind::Agent, &key, None, |object| {
-                        if let Object::Agent(agent) = object {
-                            agent.spec.version = version;
-                        }
-                    });
+            (Call::Register, Source::Agent(node, _)) => {
+                self.register(node);
                 Reply::Done("registered")
             }
             (Call::Lease(attempt), Source::Agent(..)) => self.lease(Writer::Agent, attempt, sent),
             (Call::Lease(attempt), Source::Replica(..)) => self.lease(Writer::Ours, attempt, sent),
             (Call::RenewNodeLease, Source::Kubelet(node, _)) => {
                 let name = build::node_name(node);
-                build::renew(
+                let of_day = self.of_day(node);
+                build::renew_at(
                     &mut self.store,
-                    self.now,
+                    (self.now, of_day),
                     Writer::Kubelet,
                     NODE_LEASE_NAMESPACE,
                     &name,
@@ -79,7 +81,42 @@ impl Sim {
         }
     }
 
+    /// The time of day by the node's own clock, in the run's own milliseconds.
+    fn of_day(&self, node: usize) -> u64 {
+        let machine = self.machines.get(node - 1);
+        machine.map_or(self.now, |machine| machine.clock.of_day(self.now))
+    }
+
+    /// The agent says who it is.
+    fn register(&mut self, node: usize) {
+        let member = self.member(node);
+        let Some(machine) = self.machines.get(node - 1) else {
+            return;
+        };
+        if self.level == Level::Zones {
+            // Rosters are made of what agents say of themselves; the keeper gathers that for a while.
+            let zone = self.script.zone_of(node);
+            let delay = self.rng.between(500, 3_000);
+            return self.after(delay, Event::Roster { zone });
+        }
+        let version = machine.version.to_string();
+        let key = cluster_key(&build::node_name(node));
+        let _ = self
+            .store
+            .change(self.now, Writer::Agent, Kind::Agent, &key, None, |object| {
+                if let Object::Agent(agent) = object {
+                    agent.spec.version = version;
+                    agent.spec.address = member.address;
+                    agent.spec.public_key = member.public_key;
+                    agent.spec.kubelet = member.kubelet;
+                }
+            });
+    }
+
     fn prove_link(&mut self, node: usize, count: Option<i64>) -> Reply {
+        if self.level == Level::Zones {
+            return Reply::Proven(count.unwrap_or_default() + 1);
+        }
         let key = cluster_key(&build::node_name(node));
         let mut proven = 1;
         let written = self
@@ -141,7 +178,8 @@ impl Sim {
         let posted = posted
             .and_then(|posted| u64::try_from(posted).ok())
             .unwrap_or_default();
-        let recent = (EPOCH + self.now).saturating_sub(posted) < STATUS_AT_LEAST;
+        let of_day = self.of_day(node);
+        let recent = (EPOCH + of_day).abs_diff(posted) < STATUS_AT_LEAST;
         let as_it_should = ready.is_some_and(|ready| ready.status == "True");
         if recent && as_it_should {
             return;
@@ -153,8 +191,8 @@ impl Sim {
             type_: "Ready".to_owned(),
             status: "True".to_owned(),
             reason: Some("KubeletReady".to_owned()),
-            last_heartbeat_time: Some(time(self.now)),
-            last_transition_time: since.or_else(|| Some(time(self.now))),
+            last_heartbeat_time: Some(time(of_day)),
+            last_transition_time: since.or_else(|| Some(time(of_day))),
             ..NodeCondition::default()
         };
         let _ = self.store.change(

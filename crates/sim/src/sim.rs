@@ -2,21 +2,26 @@
 
 use crate::api::objects::{EPOCH, Object, cluster_key};
 use crate::api::{Store, build};
-use crate::event::{AgentDue, Call, Event, KubeletDue, ReplicaDue, Reply, Source, StockDue};
+use crate::clock::Clock;
+use crate::event::{AgentDue, Call, Event, KubeletDue, ReplicaDue, Reply, Source};
 use crate::ledger::Ledger;
 use crate::machine::Machine;
+use crate::network::Links;
+use crate::queue::{Payloads, Queue};
 use crate::replica::Replica;
 use crate::rng::Rng;
-use crate::script::{Fault, Script};
+use crate::script::{Fault, Level, Script};
 use crate::stock::Stock;
 use crate::watch::Watch;
+use crate::zones::Reader;
 use evenkeel_api::zone::{KubeletEndpoint, RosterMember};
 use evenkeel_failover_rules::world::Kind;
 use evenkeel_zone::Millis;
 use evenkeel_zone::keys::stand_in::StandIn;
 use evenkeel_zone::keys::{Ed25519, Signer, SigningKey, Verifier};
-use evenkeel_zone::roster::{MemberId, zone_object_name};
-use std::collections::{BTreeMap, BTreeSet};
+use evenkeel_zone::roster::{Roster, zone_object_name};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// Promises are looked at this often.
@@ -26,34 +31,39 @@ const REQUEST_MS: u64 = 2_000;
 
 pub struct Sim {
     pub(crate) now: u64,
-    /// Boxed, because a tree moves its entries around.
-    queue: BTreeMap<(u64, u64), Box<Event>>,
-    arrivals: u64,
+    queue: Queue,
+    pub(crate) payloads: Payloads,
     pub(crate) rng: Rng,
     pub(crate) script: Script,
-    /// Whether our parts run. Without them this is stock Kubernetes.
-    pub(crate) ours: bool,
+    pub(crate) level: Level,
+    pub(crate) links: Links,
     pub(crate) store: Store,
     pub(crate) machines: Vec<Machine>,
-    pub(crate) by_id: BTreeMap<MemberId, usize>,
     pub(crate) replicas: Vec<Replica>,
+    /// Who reads reports where there are no replicas.
+    pub(crate) reader: Reader,
+    /// By zone object: its roster as it was read last. Hundreds of agents read the same one.
+    pub(crate) rosters: BTreeMap<String, Roster>,
+    scheme: StandIn,
+    /// Bytes of the largest report that was written, as JSON; in a run of zones alone.
+    pub(crate) largest_report: usize,
     pub(crate) stock: Stock,
     pub(crate) watches: Vec<Watch>,
     pub(crate) verifier: Arc<dyn Verifier>,
     pub(crate) ledger: Ledger,
-    splits: BTreeMap<usize, BTreeSet<usize>>,
-    cuts: BTreeMap<usize, usize>,
+    pub(crate) cuts: BTreeMap<usize, usize>,
     pub(crate) api_down: usize,
     /// The stock controllers died with the API server, and begin anew with it.
-    stock_died: bool,
-    slow_writes: BTreeMap<usize, u64>,
+    pub(crate) stock_died: bool,
+    pub(crate) slow_writes: BTreeMap<usize, u64>,
+    pub(crate) stale_reads: BTreeMap<usize, u64>,
     pub(crate) tracing: bool,
     pub(crate) trace: Vec<String>,
 }
 
 impl Sim {
-    /// A run of a script. `ours`: with our parts; without them it is stock Kubernetes.
-    pub fn new(script: Script, ours: bool) -> Self {
+    /// A run of a script.
+    pub fn new(script: Script, level: Level) -> Self {
         let rng = Rng::new(script.seed).fork("run");
         let scheme = StandIn::new([7; 32]);
         let verifier: Arc<dyn Verifier> = if script.ed25519 {
@@ -63,59 +73,67 @@ impl Sim {
         };
         let mut sim = Self {
             now: 0,
-            queue: BTreeMap::new(),
-            arrivals: 0,
+            queue: Queue::default(),
+            payloads: Payloads::default(),
             rng,
-            ours,
+            level,
+            links: Links::new(script.network, script.seed),
             store: Store::default(),
             machines: Vec::new(),
-            by_id: BTreeMap::new(),
             replicas: Vec::new(),
+            reader: Reader::new(Arc::clone(&verifier)),
+            rosters: BTreeMap::new(),
+            scheme,
+            largest_report: 0,
             stock: Stock::default(),
             watches: Vec::new(),
             verifier,
             ledger: Ledger::new(&script),
-            splits: BTreeMap::new(),
             cuts: BTreeMap::new(),
             api_down: 0,
             stock_died: false,
             slow_writes: BTreeMap::new(),
+            stale_reads: BTreeMap::new(),
             tracing: false,
             trace: Vec::new(),
             script,
         };
-        sim.build(&scheme);
+        sim.build();
         sim
     }
 
-    fn build(&mut self, scheme: &StandIn) {
+    fn build(&mut self) {
         build::home(&mut self.store);
+        let joins = |step: &crate::script::Step| match step.fault {
+            Fault::Join(node) => Some(node),
+            _ => None,
+        };
+        let later: Vec<usize> = self.script.steps.iter().filter_map(joins).collect();
+        let drift = i64::try_from(self.script.drift).unwrap_or_default();
         let mut node = 0;
         for (zone, count) in self.script.zones.clone().into_iter().enumerate() {
-            let name = format!("zone-{}", zone + 1);
             let mut members = Vec::new();
             for _ in 0..count {
                 node += 1;
-                let seed = [u8::try_from(node).unwrap_or(u8::MAX); 32];
-                let signer: Arc<dyn Signer> = match SigningKey::from_seed(&seed) {
-                    Ok(key) if self.script.ed25519 => Arc::new(key),
-                    _ => Arc::new(scheme.signer(&seed)),
+                let clock = Clock {
+                    boot: self.rng.below(1 << 30),
+                    rate: i64::try_from(self.rng.below(2 * self.script.drift + 1)).unwrap_or_default()
+                        - drift,
+                    wall: 0,
                 };
-                members.push(RosterMember {
-                    name: build::node_name(node),
-                    uid: build::node_uid(node),
-                    address: format!("127.77.0.{node}:7946"),
-                    public_key: signer.public().to_base64(),
-                    kubelet: Some(KubeletEndpoint {
-                        address: format!("127.77.0.{node}:10250"),
-                        certificate_sha256: "00".to_owned(),
-                    }),
-                });
-                self.by_id.insert(MemberId::of(&build::node_uid(node)), node);
-                let boot = self.rng.below(1 << 30);
-                self.machines.push(Machine::new(&name, signer, boot));
+                let signer = self.signer(node);
+                self.machines
+                    .push(Machine::new(&build::zone_name(zone), signer, clock));
+                if !later.contains(&node) {
+                    members.push(self.member(node));
+                }
             }
-            build::zone(&mut self.store, &name, &members);
+            if self.level != Level::Zones {
+                for member in &members {
+                    build::node(&mut self.store, 0, &build::zone_name(zone), member);
+                }
+            }
+            build::zone(&mut self.store, &build::zone_name(zone), members);
         }
         for index in 0..self.script.steps.len() {
             let Some((at, ends)) = self.script.steps.get(index).map(|step| (step.at, step.ends())) else {
@@ -124,15 +142,62 @@ impl Sim {
             self.at(at, Event::Step { index, begins: true });
             self.at(ends, Event::Step { index, begins: false });
         }
-        self.begin_stock();
-        for node in 1..=self.machines.len() {
+        if self.level == Level::Zones {
+            self.begin_reader();
+        } else {
+            self.begin_stock();
+        }
+        for node in (1..=self.machines.len()).filter(|node| !later.contains(node)) {
             self.power_on(node);
         }
-        if self.ours {
+        if self.level == Level::System {
             self.begin_replicas();
         }
         let _ = self.store.news();
         self.at(CHECK_EVERY, Event::Check);
+    }
+
+    /// The key that the agent of a node signs with now.
+    pub(crate) fn signer(&self, node: usize) -> Arc<dyn Signer> {
+        let keys = self.machines.get(node - 1).map_or(0, |machine| machine.keys);
+        let mut seed = [keys; 32];
+        let bytes = (node as u64).to_be_bytes();
+        for (to, from) in seed.iter_mut().zip(bytes) {
+            *to = from;
+        }
+        match SigningKey::from_seed(&seed) {
+            Ok(key) if self.script.ed25519 => Arc::new(key),
+            _ => Arc::new(self.scheme.signer(&seed)),
+        }
+    }
+
+    /// A node as a roster has it, by what its agent says of itself now.
+    pub(crate) fn member(&self, node: usize) -> RosterMember {
+        let machine = self.machines.get(node - 1);
+        let moves = machine.map_or(0, |machine| machine.moves);
+        let key = machine.map(|machine| machine.signer.public().to_base64());
+        let host = format!("10.{moves}.{}.{}", node / 256, node % 256);
+        RosterMember {
+            name: build::node_name(node),
+            uid: build::node_uid(node),
+            address: format!("{host}:7946"),
+            public_key: key.unwrap_or_default(),
+            kubelet: Some(KubeletEndpoint {
+                address: format!("{host}:10250"),
+                certificate_sha256: "00".to_owned(),
+            }),
+        }
+    }
+
+    /// The node that has an address; none has an address that its node has left.
+    pub(crate) fn node_at(&self, address: &SocketAddr) -> Option<usize> {
+        let SocketAddr::V4(address) = address else {
+            return None;
+        };
+        let [_, moves, high, low] = address.ip().octets();
+        let node = usize::from(high) * 256 + usize::from(low);
+        let machine = self.machines.get(node.checked_sub(1)?)?;
+        (machine.moves == moves).then_some(node)
     }
 
     /// Keeps a readable trace.
@@ -144,19 +209,26 @@ impl Sim {
 
     /// Plays to the end, or to the first broken promise; returns what was noted.
     pub fn play(mut self) -> (Ledger, Vec<String>) {
-        let end = self.script.end();
+        self.play_until(self.script.end());
+        self.ledger.finish(self.now, &self.store);
+        self.finish_reader();
+        (self.ledger, self.trace)
+    }
+
+    /// Plays to an instant, or to the first broken promise.
+    pub(crate) fn play_until(&mut self, end: u64) {
         while self.now < end && !self.ledger.is_broken() {
-            let Some(((at, _), event)) = self.queue.pop_first() else {
+            let Some((at, event)) = self.queue.pop() else {
                 break;
             };
             self.now = at.max(self.now);
-            self.happen(*event);
-            let ready = self.replicas.iter().filter(|replica| replica.is_ready()).count();
-            self.ledger.guarded(self.now, ready);
+            self.happen(event);
+            if self.level == Level::System {
+                let ready = self.replicas.iter().filter(|replica| replica.is_ready()).count();
+                self.ledger.guarded(self.now, ready);
+            }
             self.notify_watches();
         }
-        self.ledger.finish(self.now, &self.store);
-        (self.ledger, self.trace)
     }
 
     /// The wall clock, which is the same for all controllers.
@@ -172,9 +244,7 @@ impl Sim {
     }
 
     pub(crate) fn at(&mut self, at: u64, event: Event) {
-        self.arrivals += 1;
-        self.queue
-            .insert((at.max(self.now), self.arrivals), Box::new(event));
+        self.queue.push(at.max(self.now), event);
     }
 
     pub(crate) fn after(&mut self, delay: u64, event: Event) {
@@ -182,23 +252,56 @@ impl Sim {
     }
 
     fn happen(&mut self, event: Event) {
-        // A stalled machine does nothing until it goes on; some of what its network card gets meanwhile is
-        // lost.
-        if let Some(node) = target(&event)
-            && let Some(until) = self
-                .machines
-                .get(node - 1)
-                .and_then(|machine| machine.stalled_until)
-        {
-            let lost = matches!(event, Event::Datagram { .. }) && self.rng.in_thousand(500);
-            if !lost {
-                self.at(until.max(self.now + 1), event);
-            }
-            return;
+        let held = target(&event).and_then(|target| self.held(target, &event));
+        match (held, event) {
+            (None, event) => self.do_now(event),
+            (Some(Held::Until(at)), event) => self.at(at, event),
+            (Some(Held::Late(at)), event) => self.at(at, Event::Late(Box::new(event))),
+            (Some(Held::Lost), Event::Datagram { payload, .. }) => drop(self.payloads.take(payload)),
+            (Some(Held::Lost), _) => {}
         }
+    }
+
+    /// What keeps the machine of an event from seeing to it now.
+    fn held(&mut self, target: Target, event: &Event) -> Option<Held> {
+        let now = self.now;
+        let (node, of_agent) = match target {
+            Target::Agent(node) => (node, true),
+            Target::Machine(node) => (node, false),
+        };
+        let machine = self.machines.get_mut(node - 1)?;
+        // A stalled machine does nothing until it goes on; some of what its network card gets meanwhile is lost.
+        if let Some(until) = machine.stalled_until {
+            let lost = matches!(event, Event::Datagram { .. }) && self.rng.in_thousand(500);
+            return Some(if lost {
+                Held::Lost
+            } else {
+                Held::Until(until.max(now + 1))
+            });
+        }
+        if !of_agent {
+            return None;
+        }
+        // What a stopped process does not read waits in its sockets.
+        if let Some(until) = machine.paused_until {
+            return Some(Held::Until(until.max(now + 1)));
+        }
+        if machine.slow == 0 || matches!(event, Event::Late(_)) {
+            return None;
+        }
+        // A slow agent keeps the order of its events.
+        let at = (now + self.rng.below(machine.slow + 1)).max(machine.slow_until);
+        machine.slow_until = at;
+        Some(Held::Late(at))
+    }
+
+    fn do_now(&mut self, event: Event) {
         match event {
             Event::Step { index, begins } => self.step(index, begins),
-            Event::Datagram { to, bytes } => self.agent_hears(to, &bytes),
+            Event::Datagram { to, payload } => self.agent_hears(to, payload),
+            Event::Late(event) => self.do_now(*event),
+            Event::Roster { zone } => self.keep_roster(zone),
+            Event::Wanted { zone } => self.keep_wanted(zone),
             Event::Agent { node, life, due } => self.agent_due(node, life, due),
             Event::Kubelet { node, life, due } => self.kubelet_due(node, life, due),
             Event::Replica { replica, life, due } => self.replica_due(replica, life, due),
@@ -219,99 +322,11 @@ impl Sim {
     }
 
     fn check(&mut self) {
-        self.ledger.look(self.now, &self.store, self.ours);
-    }
-
-    fn step(&mut self, index: usize, begins: bool) {
-        let Some(fault) = self.script.steps.get(index).map(|step| step.fault.clone()) else {
-            return;
-        };
-        let ends = self.script.steps.get(index).map_or(0, crate::script::Step::ends);
-        self.note(|| format!("{} {fault}", if begins { "begins:" } else { "ends:  " }));
-        match fault {
-            Fault::CutCloud(node) => {
-                let count = self.cuts.entry(node).or_default();
-                *count = if begins {
-                    *count + 1
-                } else {
-                    count.saturating_sub(1)
-                };
-            }
-            Fault::SplitLan(nodes) => {
-                if begins {
-                    self.splits.insert(index, nodes.into_iter().collect());
-                } else {
-                    self.splits.remove(&index);
-                }
-            }
-            Fault::SlowWrites(by) => {
-                if begins {
-                    self.slow_writes.insert(index, by);
-                } else {
-                    self.slow_writes.remove(&index);
-                }
-            }
-            Fault::PowerOff(node) if begins => self.power_off(node),
-            Fault::PowerOff(node) => self.power_on(node),
-            Fault::Stall(node) => {
-                let machine = self.machines.get_mut(node - 1);
-                if let Some(machine) = machine.filter(|machine| machine.powered) {
-                    machine.stalled_until = begins.then_some(ends);
-                }
-            }
-            Fault::KubeletDown(node) if begins => self.stop_kubelet(node),
-            Fault::KubeletDown(node) => self.start_kubelet(node),
-            Fault::AgentDown(node) | Fault::AgentUpgrade(node) if begins => self.stop_agent(node),
-            Fault::AgentDown(node) => self.start_agent(node),
-            Fault::AgentUpgrade(node) => {
-                if let Some(machine) = self.machines.get_mut(node - 1) {
-                    machine.version += 1;
-                }
-                self.start_agent(node);
-            }
-            Fault::ApiDown { stock_dies } => self.api_server(begins, stock_dies),
-            Fault::HalfOpen(replica, kind) => self.half_open(replica, kind, begins),
-            Fault::ReplicaDown(replica) if self.ours => self.replica_power(replica, !begins),
-            Fault::ReplicaDown(_) => {}
-            Fault::StockDown => {
-                self.stop_stock();
-                if !begins {
-                    self.begin_stock();
-                }
-            }
+        match self.level {
+            Level::System => self.ledger.look(self.now, &self.store),
+            Level::Stock => {}
+            Level::Zones => self.look_at_reader(),
         }
-    }
-
-    fn api_server(&mut self, begins: bool, stock_dies: bool) {
-        if begins {
-            self.api_down += 1;
-            self.break_all_watches();
-            if stock_dies {
-                self.stop_stock();
-                self.stock_died = true;
-            }
-        } else {
-            self.api_down = self.api_down.saturating_sub(1);
-            if self.api_down == 0 && std::mem::take(&mut self.stock_died) {
-                let life = self.stock.life;
-                let delay = self.rng.between(1_000, 15_000);
-                self.after(
-                    delay,
-                    Event::Stock {
-                        life,
-                        due: StockDue::Start,
-                    },
-                );
-            }
-        }
-    }
-
-    /// Whether a datagram or a connection gets from one node to another.
-    pub(crate) fn reaches(&self, from: usize, to: usize) -> bool {
-        !self
-            .splits
-            .values()
-            .any(|few| few.contains(&from) != few.contains(&to))
     }
 
     /// Whether the node reaches the cloud.
@@ -331,6 +346,23 @@ impl Sim {
         let mut delay = self.rng.between(2, 40);
         if call.is_write() {
             delay += self.slow_writes.values().max().copied().unwrap_or_default();
+        }
+        match from {
+            Source::Agent(node, _) => {
+                if let Some(machine) = self.machines.get_mut(node - 1) {
+                    machine.meter.requests += 1;
+                }
+            }
+            Source::Kubelet(node, _) => {
+                let slow = self
+                    .machines
+                    .get(node - 1)
+                    .map_or(0, |machine| machine.kubelet_slow);
+                if slow > 0 {
+                    delay += self.rng.below(slow + 1);
+                }
+            }
+            Source::Replica(..) => {}
         }
         let sent = self.now;
         if self.has_way(from) {
@@ -385,29 +417,13 @@ impl Sim {
             .unwrap_or_else(|| zone_object_name(zone.unwrap_or_default()))
     }
 
-    /// The ZoneHealth of the node's cell, as it stands.
-    pub(crate) fn zone_object(&self, node: usize) -> Option<std::rc::Rc<Object>> {
-        self.store
-            .get(Kind::Zone, &cluster_key(&self.cell_of(node)))
-            .cloned()
-    }
-
-    fn power_on(&mut self, node: usize) {
-        if let Some(machine) = self.machines.get_mut(node - 1) {
-            machine.powered = true;
-            machine.stalled_until = None;
+    /// The ZoneHealth of the node's cell, as it stands or stood a while ago.
+    pub(crate) fn zone_object(&self, node: usize, age: u64) -> Option<std::rc::Rc<Object>> {
+        let key = cluster_key(&self.cell_of(node));
+        if age > 0 {
+            return self.store.as_of(Kind::Zone, &key, self.now.saturating_sub(age));
         }
-        self.start_agent(node);
-        self.start_kubelet(node);
-    }
-
-    fn power_off(&mut self, node: usize) {
-        if let Some(machine) = self.machines.get_mut(node - 1) {
-            machine.powered = false;
-            machine.stalled_until = None;
-        }
-        self.stop_agent(node);
-        self.stop_kubelet(node);
+        self.store.get(Kind::Zone, &key).cloned()
     }
 
     /// Schedules what a process does again and again.
@@ -424,16 +440,36 @@ impl Sim {
     }
 }
 
-/// The machine that an event needs in order to happen.
-fn target(event: &Event) -> Option<usize> {
+/// Why an event does not happen now.
+enum Held {
+    /// Its machine or process stands still until then.
+    Until(u64),
+    /// Its agent is slow, and gets to it then.
+    Late(u64),
+    /// It never happens.
+    Lost,
+}
+
+/// The machine that an event needs in order to happen, and whether its agent has to run.
+enum Target {
+    Agent(usize),
+    Machine(usize),
+}
+
+fn target(event: &Event) -> Option<Target> {
     match event {
         Event::Datagram { to: node, .. }
         | Event::Agent { node, .. }
-        | Event::Kubelet { node, .. }
         | Event::Answer {
-            to: Source::Agent(node, _) | Source::Kubelet(node, _),
+            to: Source::Agent(node, _),
             ..
-        } => Some(*node),
+        } => Some(Target::Agent(*node)),
+        Event::Kubelet { node, .. }
+        | Event::Answer {
+            to: Source::Kubelet(node, _),
+            ..
+        } => Some(Target::Machine(*node)),
+        Event::Late(event) => target(event),
         _ => None,
     }
 }

@@ -7,6 +7,8 @@ use evenkeel_failover_rules::world::Kind;
 pub(crate) enum Client {
     Replica(usize),
     Stock,
+    /// Who reads reports in a run of zones alone.
+    Reader,
 }
 
 #[derive(Debug)]

@@ -89,7 +89,10 @@ impl<'a> Game<'a> {
         let zone = Fixture::stand_in(u8::try_from(history.nodes).unwrap_or(3));
         let mut store = Store::default();
         build::home(&mut store);
-        build::zone(&mut store, "shore", &zone.spec().members);
+        for member in &zone.spec().members {
+            build::node(&mut store, 0, "shore", member);
+        }
+        build::zone(&mut store, "shore", zone.spec().members);
         build::renew(&mut store, 0, Writer::Ours, NAMESPACE, CONTROLLER_LEASE, LEADER);
         let _ = store.news();
         let sides = configs

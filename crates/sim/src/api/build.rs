@@ -23,7 +23,17 @@ pub fn node_name(node: usize) -> String {
 
 /// UID of node `i`; ordered as nodes are.
 pub fn node_uid(node: usize) -> String {
-    format!("uid-{node:03}")
+    format!("uid-{node:05}")
+}
+
+/// Name of a zone, counted from 0.
+pub fn zone_name(zone: usize) -> String {
+    format!("zone-{}", zone + 1)
+}
+
+/// Number of the node of a UID.
+pub fn node_of_uid(uid: &str) -> Option<usize> {
+    uid.strip_prefix("uid-")?.parse().ok()
 }
 
 /// Number of the node of a name.
@@ -49,7 +59,19 @@ pub fn lease(namespace: &str, name: &str, holder: &str, now: u64) -> Object {
 
 /// Renews a Lease, or makes it.
 pub fn renew(store: &mut Store, now: u64, writer: Writer, namespace: &str, name: &str, holder: &str) {
-    let fresh = lease(namespace, name, holder, now);
+    renew_at(store, (now, now), writer, namespace, name, holder);
+}
+
+/// The same by a holder whose clock says something else: the true time, and that of the holder.
+pub fn renew_at(
+    store: &mut Store,
+    (now, of_day): (u64, u64),
+    writer: Writer,
+    namespace: &str,
+    name: &str,
+    holder: &str,
+) {
+    let fresh = lease(namespace, name, holder, of_day);
     let renewed = store.change(now, writer, fresh.kind(), &fresh.key(), None, |object| {
         if let (Object::Lease(known), Object::Lease(fresh)) = (object, &fresh) {
             known.spec.clone_from(&fresh.spec);
@@ -60,15 +82,9 @@ pub fn renew(store: &mut Store, now: u64, writer: Writer, namespace: &str, name:
     }
 }
 
-/// A zone with its nodes, as the controller of a former life left them.
-pub fn zone(store: &mut Store, zone: &str, members: &[RosterMember]) {
-    for member in members {
-        node(store, zone, member);
-    }
-    let roster = RosterSpec {
-        version: 1,
-        members: members.to_vec(),
-    };
+/// A zone, as the controller of a former life left them.
+pub fn zone(store: &mut Store, zone: &str, members: Vec<RosterMember>) {
+    let roster = RosterSpec { version: 1, members };
     let spec = ZoneHealthSpec {
         zone: zone.to_owned(),
         cell: 0,
@@ -91,13 +107,14 @@ pub fn home(store: &mut Store) {
     let _ = store.create(0, Writer::Ours, Object::Home(Box::new(home)));
 }
 
-fn node(store: &mut Store, zone: &str, member: &RosterMember) {
+/// A node with its Lease, its AgentStatus and its pods.
+pub fn node(store: &mut Store, now: u64, zone: &str, member: &RosterMember) {
     let ready = NodeCondition {
         type_: "Ready".to_owned(),
         status: "True".to_owned(),
         reason: Some("KubeletReady".to_owned()),
-        last_heartbeat_time: Some(time(0)),
-        last_transition_time: Some(time(0)),
+        last_heartbeat_time: Some(time(now)),
+        last_transition_time: Some(time(now)),
         ..NodeCondition::default()
     };
     let node = Node {
@@ -113,11 +130,11 @@ fn node(store: &mut Store, zone: &str, member: &RosterMember) {
             ..NodeStatus::default()
         }),
     };
-    let _ = store.create(0, Writer::Kubelet, Object::Node(Box::new(node)));
+    let _ = store.create(now, Writer::Kubelet, Object::Node(Box::new(node)));
     let _ = store.create(
-        0,
+        now,
         Writer::Kubelet,
-        lease(NODE_LEASE_NAMESPACE, &member.name, &member.name, 0),
+        lease(NODE_LEASE_NAMESPACE, &member.name, &member.name, now),
     );
     let agent = AgentStatusSpec {
         node_uid: member.uid.clone(),
@@ -129,7 +146,7 @@ fn node(store: &mut Store, zone: &str, member: &RosterMember) {
         link_proofs: 0,
     };
     let agent = AgentStatus::new(&member.name, agent);
-    let _ = store.create(0, Writer::Agent, Object::Agent(Box::new(agent)));
+    let _ = store.create(now, Writer::Agent, Object::Agent(Box::new(agent)));
     for (name, owner, tolerations) in [
         (
             "web",
@@ -162,7 +179,7 @@ fn node(store: &mut Store, zone: &str, member: &RosterMember) {
             owner,
             tolerations,
         );
-        let _ = store.create(0, Writer::Kubelet, Object::Pod(Box::new(pod)));
+        let _ = store.create(now, Writer::Kubelet, Object::Pod(Box::new(pod)));
     }
 }
 

@@ -159,6 +159,26 @@ impl Store {
         object
     }
 
+    /// An object as it was at an instant.
+    pub fn as_of(&self, kind: Kind, key: &Key, at: u64) -> Option<Rc<Object>> {
+        let later = self.log.partition_point(|change| change.at <= at);
+        let mut changes = self.log.get(later..).unwrap_or_default().iter();
+        match changes.find(|change| change.kind == kind && change.key == *key) {
+            Some(change) => change.before.clone(),
+            None => self.get(kind, key).cloned(),
+        }
+    }
+
+    /// Forgets changes that were delivered, all but those of the last while: nobody will ask for them.
+    pub fn forget(&mut self, before: u64) {
+        let old = self
+            .log
+            .partition_point(|change| change.at < before)
+            .min(self.told);
+        self.log.drain(..old);
+        self.told -= old;
+    }
+
     /// Changes that no watch has got yet.
     pub fn news(&mut self) -> Vec<Change> {
         let news = self.log.get(self.told..).unwrap_or_default().to_vec();

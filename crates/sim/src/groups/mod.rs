@@ -1,5 +1,10 @@
 //! The groups of scenarios: from a seed to a script. One function per group.
 
+mod cases;
+mod random;
+
+pub use cases::matrix;
+
 use crate::rng::Rng;
 use crate::script::{Fault, Group, Network, SECOND, Script, Step, WARM_UP};
 use evenkeel_failover_rules::world::Kind;
@@ -13,6 +18,7 @@ pub fn script(group: Group, seed: u64) -> Script {
         zones: vec![usize::try_from(rng.between(3, 6)).unwrap_or(5)],
         edge: rng.in_thousand(500),
         network: network(&mut rng),
+        drift: 0,
         ed25519: rng.in_thousand(10),
         steps: Vec::new(),
         rest: 60 * SECOND,
@@ -30,6 +36,13 @@ pub fn script(group: Group, seed: u64) -> Script {
         Group::ApiRestart => api_restart(&mut script, &mut rng),
         Group::ReturnWithoutMajority => return_without_majority(&mut script, &mut rng),
         Group::AgentRestarts => agent_restarts(&mut script, &mut rng),
+        Group::Kills => cases::kills(&mut script, &mut rng),
+        Group::Racks => cases::racks(&mut script, &mut rng),
+        Group::Matrices => cases::matrices(&mut script, &mut rng),
+        Group::Rosters => cases::rosters(&mut script, &mut rng),
+        Group::Reporters => cases::reporters(&mut script, &mut rng),
+        Group::Addresses => cases::addresses(&mut script, &mut rng),
+        Group::Random | Group::RandomZones => random::random(&mut script, &mut rng),
     }
     script.steps.sort_by_key(|step| step.at);
     script
@@ -50,18 +63,19 @@ fn network(rng: &mut Rng) -> Network {
     match rng.below(3) {
         0 => Network {
             latency: (1, 5),
-            lost: 0,
-            doubled: 0,
+            ..Network::default()
         },
         1 => Network {
             latency: (5, 60),
             lost: 5,
             doubled: 5,
+            ..Network::default()
         },
         _ => Network {
             latency: (1, 30),
             lost: 30,
             doubled: 10,
+            ..Network::default()
         },
     }
 }

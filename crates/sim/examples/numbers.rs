@@ -1,0 +1,386 @@
+//! Measures zones with the shipping core and prints the numbers beside the goals.
+//!
+//! `cargo run --release -p evenkeel-sim --example numbers -- [--rows LIST] [--sizes LIST] [--deaths N] [--hours N]`
+//!
+//! Rows: `detection`, `reporter`, `loss`, `traffic`, `reports`, `changes`, `reporters`, `false`; all by default.
+//! Sizes: of a zone; by default 3,5,7,11,16,20,32,64. `5000` stands for 79 zones of 64, which is how a zone that
+//! large has to be divided: with one agent's knowledge of each of 5,000 others, one zone of 5,000 does not fit into
+//! memory. `--hours` are node-hours of the row `false`, for each size and loss.
+#![allow(clippy::print_stdout, reason = "a table for people")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "measures how long runs take; the simulator itself has no clock"
+)]
+
+use evenkeel_sim::measure::{Measured, Window};
+use evenkeel_sim::rng::Rng;
+use evenkeel_sim::script::{Bursts, Network, SECOND};
+use evenkeel_sim::zones::measured::{measure, reporters};
+use evenkeel_sim::{Fault, Group, Script, Step};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Zones of a fleet of 5,000.
+const FLEET: (usize, usize) = (79, 64);
+/// A victim is off for this long, and on for this long before the next one is chosen.
+const OFF: u64 = 25 * SECOND;
+const ON: u64 = 45 * SECOND;
+
+struct Settings {
+    rows: Vec<String>,
+    sizes: Vec<usize>,
+    deaths: u64,
+    hours: u64,
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    let value = |name: &str| {
+        let at = arguments.iter().position(|argument| argument == name)?;
+        arguments.get(at + 1).cloned()
+    };
+    let list = |name: &str, default: &str| -> Vec<String> {
+        let text = value(name).unwrap_or_else(|| default.to_owned());
+        text.split(',').map(str::to_owned).collect()
+    };
+    let number = |name: &str, default: u64| value(name).and_then(|text| text.parse().ok()).unwrap_or(default);
+    let settings = Settings {
+        rows: list(
+            "--rows",
+            "detection,reporter,loss,traffic,reports,changes,reporters,false",
+        ),
+        sizes: list("--sizes", "3,5,7,11,16,20,32,64")
+            .iter()
+            .filter_map(|size| size.parse().ok())
+            .collect(),
+        deaths: number("--deaths", 100),
+        hours: number("--hours", 10),
+    };
+    println!(
+        "{:<10} {:>5}  {:<84} {:<34} {:>6}",
+        "row", "N", "measured", "goal", "took"
+    );
+    for row in &settings.rows {
+        for size in &settings.sizes {
+            let began = Instant::now();
+            for (measured, goal) in measured(row, *size, &settings) {
+                println!(
+                    "{row:<10} {size:>5}  {measured:<84} {goal:<34} {:>5.1}s",
+                    began.elapsed().as_secs_f64()
+                );
+            }
+        }
+    }
+}
+
+fn measured(row: &str, size: usize, settings: &Settings) -> Vec<(String, &'static str)> {
+    let loss = Network {
+        lost: 300,
+        ..network()
+    };
+    match row {
+        "detection" => vec![(
+            detection(size, settings.deaths, network(), false),
+            "p50 <= 4 s, p99 <= 6 s",
+        )],
+        "reporter" => vec![(
+            detection(size, settings.deaths, network(), true),
+            "p50 <= 4 s, p99 <= 6 s",
+        )],
+        "loss" => vec![(
+            detection(size, settings.deaths, loss, false),
+            "p99 <= 8 s at 30 % loss",
+        )],
+        "traffic" => traffic(size),
+        "reports" => reports(size),
+        "changes" => changes(size),
+        "reporters" => vec![(standing(size), "<= 3 stand, 0 changes")],
+        "false" => [0, 100, 200, 300]
+            .map(|lost| (false_deaths(size, lost, settings.hours), "0"))
+            .into(),
+        other => vec![(format!("there is no row {other}"), "")],
+    }
+}
+
+fn network() -> Network {
+    Network {
+        latency: (1, 10),
+        ..Network::default()
+    }
+}
+
+fn script(size: usize, seed: u64, network: Network) -> Script {
+    let zones = if size == 5_000 {
+        vec![FLEET.1; FLEET.0]
+    } else {
+        vec![size]
+    };
+    Script {
+        group: Group::RandomZones,
+        seed,
+        zones,
+        edge: false,
+        network,
+        drift: 50,
+        ed25519: false,
+        steps: Vec::new(),
+        rest: 0,
+    }
+}
+
+/// Until everybody has met everybody: above 11 members one stranger is met in each period of 2 s.
+fn warm_up(size: usize) -> u64 {
+    let size = if size == 5_000 { FLEET.1 } else { size };
+    (40 + if size > 11 { 2 * size as u64 } else { 0 }) * SECOND
+}
+
+/// Runs for each seed on two threads.
+fn each<T: Send>(seeds: u64, run: impl Fn(u64) -> T + Sync) -> Vec<T> {
+    let next = AtomicU64::new(0);
+    let done = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds {
+                        return;
+                    }
+                    let result = run(seed);
+                    if let Ok(mut done) = done.lock() {
+                        done.push((seed, result));
+                    }
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_default();
+    done.sort_by_key(|(seed, _)| *seed);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Victims die one after the other; times from the power-off to the reader's verdict.
+fn detection(size: usize, deaths: u64, network: Network, reporter: bool) -> String {
+    let of_one_run = 10;
+    let runs = each(deaths.div_ceil(of_one_run), |seed| {
+        let mut script = script(size, seed, network);
+        let mut rng = Rng::new(seed).fork("victims");
+        let first = reporters(&script).first().copied().unwrap_or(1);
+        let mut at = warm_up(size);
+        for _ in 0..of_one_run {
+            at += rng.below(4 * SECOND);
+            let any = 1 + usize::try_from(rng.below(script.nodes() as u64)).unwrap_or_default();
+            script.steps.push(Step {
+                at,
+                lasts: OFF,
+                fault: Fault::PowerOff(if reporter { first } else { any }),
+            });
+            at += OFF + ON;
+        }
+        let window = Window { from: 0, until: at };
+        (measure(&script, window), script)
+    });
+    let mut times = Vec::new();
+    let mut missed = 0;
+    for (run, script) in &runs {
+        for step in &script.steps {
+            let found = run
+                .deaths
+                .iter()
+                .find(|(at, node)| Some(*node) == step.fault.node() && *at >= step.at && *at <= step.ends());
+            match found {
+                Some((at, _)) => times.push(at - step.at),
+                None => missed += 1,
+            }
+        }
+    }
+    let wrong: u64 = runs.iter().map(|(run, _)| run.false_deaths).sum();
+    times.sort_unstable();
+    let quantile = |of_hundred: usize| {
+        let index = (times.len() * of_hundred).div_ceil(100).saturating_sub(1);
+        times.get(index).copied().unwrap_or_default() as f64 / 1000.0
+    };
+    format!(
+        "p50 {:.2} s, p99 {:.2} s, max {:.2} s of {} deaths; {missed} without a verdict in {} s; {wrong} false",
+        quantile(50),
+        quantile(99),
+        quantile(100),
+        times.len(),
+        OFF / SECOND
+    )
+}
+
+fn calm(size: usize, seconds: u64) -> (Measured, u64) {
+    let script = script(size, 1, network());
+    let from = warm_up(size);
+    let until = from + seconds * SECOND;
+    (measure(&script, Window { from, until }), seconds)
+}
+
+fn traffic(size: usize) -> Vec<(String, &'static str)> {
+    let (run, seconds) = calm(size, 120);
+    let per_second = |sum: u64, count: usize| sum as f64 / seconds as f64 / count as f64;
+    let nodes = run.meters.len();
+    let bytes: u64 = run.meters.iter().map(|meter| meter.bytes).sum();
+    let most = run
+        .meters
+        .iter()
+        .map(|meter| meter.bytes)
+        .max()
+        .unwrap_or_default();
+    let datagrams: u64 = run.meters.iter().map(|meter| meter.datagrams).sum();
+    let requests: u64 = run.meters.iter().map(|meter| meter.requests).sum();
+    vec![
+        (
+            format!(
+                "to peers {:.0} B/s mean, {:.0} B/s most, {:.1} datagrams/s",
+                per_second(bytes, nodes),
+                per_second(most, 1),
+                per_second(datagrams, nodes)
+            ),
+            "<= 2,000 B/s for every member",
+        ),
+        (
+            format!(
+                "{:.3} API requests/s and node, the controller's not counted",
+                per_second(requests, nodes)
+            ),
+            "<= 0.1/s",
+        ),
+    ]
+}
+
+/// One member listed, because it is cut off; and all, because their kubelets are down.
+fn reports(size: usize) -> Vec<(String, &'static str)> {
+    let listed = |faults: Vec<Fault>| {
+        let mut script = script(size, 1, network());
+        let at = warm_up(size);
+        let lasts = 60 * SECOND;
+        script.steps = faults
+            .into_iter()
+            .map(|fault| Step { at, lasts, fault })
+            .collect();
+        let window = Window {
+            from: at,
+            until: at + lasts,
+        };
+        measure(&script, window).largest_report
+    };
+    let members = if size == 5_000 { FLEET.1 } else { size };
+    let all = (1..=members).map(Fault::KubeletDown).collect();
+    vec![(
+        format!(
+            "{} bytes with one member listed, {} with all {members}",
+            listed(vec![Fault::CutCloud(1)]),
+            listed(all)
+        ),
+        "<= 40 KB with all",
+    )]
+}
+
+/// One node is off for 8 minutes of 10, and another is out of reach of a third one, in one direction.
+fn changes(size: usize) -> Vec<(String, &'static str)> {
+    let lossy = Network {
+        lost: 10,
+        ..network()
+    };
+    let mut script = script(size, 1, lossy);
+    let at = warm_up(size);
+    let step = |fault: Fault| Step {
+        at: at + 30 * SECOND,
+        lasts: 480 * SECOND,
+        fault,
+    };
+    script.steps = vec![step(Fault::PowerOff(1))];
+    // Of three both others have to agree, so the reporter of the two could not be told.
+    if size > 3 {
+        script.steps.push(step(Fault::CutOneWay(vec![2], vec![3])));
+    }
+    let window = Window {
+        from: at,
+        until: at + 600 * SECOND,
+    };
+    let run = measure(&script, window);
+    let of = |node: usize| run.changes.get(&node).copied().unwrap_or_default();
+    let healthy: u64 = run
+        .changes
+        .iter()
+        .filter(|(node, _)| **node != 1)
+        .map(|(_, count)| *count)
+        .sum();
+    vec![(
+        format!(
+            "{} changes of the faulty node, {healthy} of all others, in 10 minutes",
+            of(1)
+        ),
+        "<= 2 faulty, 0 healthy",
+    )]
+}
+
+fn standing(size: usize) -> String {
+    let (run, seconds) = calm(size, 600);
+    format!(
+        "{} stand at the end, {} changes in {} calm minutes",
+        run.standing,
+        run.stands,
+        seconds / 60
+    )
+}
+
+/// One-way faults between random pairs, a twentieth of the nodes slow, bursts on top of the loss.
+fn false_deaths(size: usize, lost: u64, hours: u64) -> String {
+    let nodes = if size == 5_000 { FLEET.0 * FLEET.1 } else { size } as u64;
+    let minutes = (hours * 60).div_ceil(nodes).max(1);
+    // Runs of half an hour.
+    let runs = minutes.div_ceil(30);
+    let results = each(runs, |seed| {
+        let bursts = Bursts {
+            every: 30 * SECOND,
+            lasts: 500,
+            lost: 900,
+        };
+        let network = Network {
+            lost,
+            bursts: Some(bursts),
+            ..network()
+        };
+        let mut script = script(size, seed, network);
+        let mut rng = Rng::new(seed).fork("one-way faults");
+        let from = warm_up(size);
+        let until = from + minutes.min(30) * 60 * SECOND;
+        let mut any = || 1 + usize::try_from(rng.below(nodes)).unwrap_or_default();
+        let mut at = from;
+        while at < until {
+            script.steps.push(Step {
+                at,
+                lasts: 50 * SECOND,
+                fault: Fault::CutOneWay(vec![any()], vec![any()]),
+            });
+            at += 60 * SECOND;
+        }
+        for _ in 0..nodes.div_ceil(20) {
+            script.steps.push(Step {
+                at: 0,
+                lasts: until,
+                fault: Fault::SlowAgent(any(), 300),
+            });
+        }
+        (
+            measure(&script, Window { from, until }).false_deaths,
+            (until - from) / SECOND,
+        )
+    });
+    let found: u64 = results.iter().map(|(found, _)| *found).sum();
+    let seconds: u64 = results.iter().map(|(_, seconds)| *seconds).sum();
+    let hours = (seconds * nodes) as f64 / 3600.0;
+    // With no event in `hours`, the rate is below 3/hours with 95 % confidence.
+    let bound = (found as f64 + 3.0) / hours;
+    format!(
+        "{found} false deaths in {hours:.0} node-hours at {} % loss; fewer than {bound:.4} per node-hour at 95 %",
+        lost / 10
+    )
+}

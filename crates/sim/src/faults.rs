@@ -1,0 +1,190 @@
+//! What a step of a script does when it begins and when it ends.
+
+use crate::api::objects::Object;
+use crate::api::{Writer, build};
+use crate::event::{Event, StockDue};
+use crate::network::Cut;
+use crate::script::{Fault, Level, Step};
+use crate::sim::Sim;
+use evenkeel_failover_rules::world::Kind;
+
+impl Sim {
+    pub(crate) fn step(&mut self, index: usize, begins: bool) {
+        let Some(step) = self.script.steps.get(index).cloned() else {
+            return;
+        };
+        self.note(|| format!("{} {}", if begins { "begins:" } else { "ends:  " }, step.fault));
+        if let Some(cut) = Cut::of(&step.fault) {
+            if begins {
+                self.links.cut(index, cut);
+            } else {
+                self.links.mend(index);
+            }
+            return;
+        }
+        match step.fault {
+            Fault::SplitLan(_) | Fault::CutOneWay(..) | Fault::CutPair(..) => {}
+            Fault::LossyLan(lost) if begins => self.links.lose(index, lost),
+            Fault::LossyLan(_) => self.links.mend(index),
+            Fault::CutCloud(node) => {
+                let count = self.cuts.entry(node).or_default();
+                *count = if begins {
+                    *count + 1
+                } else {
+                    count.saturating_sub(1)
+                };
+            }
+            Fault::SlowWrites(by) => Self::set(&mut self.slow_writes, index, by, begins),
+            Fault::StaleReads(by) => Self::set(&mut self.stale_reads, index, by, begins),
+            Fault::ApiDown { stock_dies } => self.api_server(begins, stock_dies),
+            Fault::HalfOpen(replica, kind) => self.half_open(replica, kind, begins),
+            Fault::ReplicaDown(replica) if self.level == Level::System => {
+                self.replica_power(replica, !begins);
+            }
+            Fault::ReplicaDown(_) => {}
+            Fault::StockDown if self.level == Level::Zones => {}
+            Fault::StockDown => {
+                self.stop_stock();
+                if !begins {
+                    self.begin_stock();
+                }
+            }
+            Fault::EmptiedReport(zone) if begins => self.empty_report(zone),
+            Fault::EmptiedReport(_) => {}
+            _ => self.step_of_node(&step, begins),
+        }
+    }
+
+    fn set(values: &mut std::collections::BTreeMap<usize, u64>, index: usize, by: u64, begins: bool) {
+        if begins {
+            values.insert(index, by);
+        } else {
+            values.remove(&index);
+        }
+    }
+
+    fn step_of_node(&mut self, step: &Step, begins: bool) {
+        let ends = step.ends();
+        let Some(node) = step.fault.node() else {
+            return;
+        };
+        match step.fault {
+            Fault::PowerOff(_) | Fault::DiskLost(_) if begins => self.power_off(node),
+            Fault::PowerOff(_) => self.power_on(node),
+            Fault::DiskLost(_) => {
+                if let Some(machine) = self.machines.get_mut(node - 1) {
+                    machine.lose_disk();
+                }
+                self.power_on(node);
+            }
+            Fault::KubeletDown(_) if begins => self.stop_kubelet(node),
+            Fault::KubeletDown(_) => self.start_kubelet(node),
+            Fault::AgentDown(_) | Fault::AgentUpgrade(_) if begins => self.stop_agent(node),
+            Fault::AgentDown(_) => self.start_agent(node),
+            Fault::AgentUpgrade(_) => {
+                if let Some(machine) = self.machines.get_mut(node - 1) {
+                    machine.version += 1;
+                }
+                self.start_agent(node);
+            }
+            Fault::Join(_) if begins => self.join(node),
+            Fault::NewAddress(_) | Fault::NewKey(_) if begins => self.change_identity(node, &step.fault),
+            _ => {
+                let Some(machine) = self.machines.get_mut(node - 1) else {
+                    return;
+                };
+                match step.fault {
+                    Fault::Stall(_) if machine.powered => machine.stalled_until = begins.then_some(ends),
+                    Fault::PauseAgent(_) if machine.powered => machine.paused_until = begins.then_some(ends),
+                    Fault::SlowKubelet(_, by) => machine.kubelet_slow = if begins { by } else { 0 },
+                    Fault::StrangeKubelet(_) => machine.stranger = begins,
+                    Fault::SlowAgent(_, by) => machine.slow = if begins { by } else { 0 },
+                    Fault::WallClock(_, by) if begins => machine.clock.wall += by,
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// A node with a name that was not known before.
+    fn join(&mut self, node: usize) {
+        let member = self.member(node);
+        let zone = self.machines.get(node - 1).map(|machine| machine.zone.clone());
+        if let (Level::System | Level::Stock, Some(zone)) = (self.level, zone) {
+            build::node(&mut self.store, self.now, &zone, &member);
+        }
+        self.power_on(node);
+    }
+
+    /// The agent ends and begins anew, somewhere else or with another key.
+    fn change_identity(&mut self, node: usize, fault: &Fault) {
+        self.stop_agent(node);
+        if let Some(machine) = self.machines.get_mut(node - 1) {
+            match fault {
+                Fault::NewAddress(_) => machine.moves += 1,
+                _ => machine.keys += 1,
+            }
+        }
+        let signer = self.signer(node);
+        if let Some(machine) = self.machines.get_mut(node - 1) {
+            machine.signer = signer;
+        }
+        self.start_agent(node);
+    }
+
+    /// Somebody who may write it leaves everybody out of a report.
+    fn empty_report(&mut self, zone: usize) {
+        let key = crate::api::objects::cluster_key(&build::zone_name(zone));
+        let _ = self
+            .store
+            .change(self.now, Writer::Agent, Kind::Zone, &key, None, |object| {
+                if let Object::Zone(zone) = object {
+                    let status = zone.status.get_or_insert_default();
+                    status.nodes.clear();
+                    status.sequence = status.sequence.wrapping_add(1);
+                }
+            });
+    }
+
+    fn api_server(&mut self, begins: bool, stock_dies: bool) {
+        if begins {
+            self.api_down += 1;
+            self.break_all_watches();
+            if stock_dies && self.level != Level::Zones {
+                self.stop_stock();
+                self.stock_died = true;
+            }
+        } else {
+            self.api_down = self.api_down.saturating_sub(1);
+            if self.api_down == 0 && std::mem::take(&mut self.stock_died) {
+                let life = self.stock.life;
+                let delay = self.rng.between(1_000, 15_000);
+                self.after(
+                    delay,
+                    Event::Stock {
+                        life,
+                        due: StockDue::Start,
+                    },
+                );
+            }
+        }
+    }
+
+    pub(crate) fn power_on(&mut self, node: usize) {
+        if let Some(machine) = self.machines.get_mut(node - 1) {
+            machine.powered = true;
+            (machine.stalled_until, machine.paused_until) = (None, None);
+        }
+        self.start_agent(node);
+        self.start_kubelet(node);
+    }
+
+    fn power_off(&mut self, node: usize) {
+        if let Some(machine) = self.machines.get_mut(node - 1) {
+            machine.powered = false;
+            (machine.stalled_until, machine.paused_until) = (None, None);
+        }
+        self.stop_agent(node);
+        self.stop_kubelet(node);
+    }
+}

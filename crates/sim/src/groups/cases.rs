@@ -1,0 +1,180 @@
+//! Named scenarios about zones: who dies, who is cut off from whom, who reports, who is a member.
+
+use super::soon;
+use crate::rng::Rng;
+use crate::script::{Fault, Network, SECOND, Script, WARM_UP};
+
+/// One node dies, or a second one while the first stays dead, or two at once.
+pub(super) fn kills(script: &mut Script, rng: &mut Rng) {
+    script.zones = vec![usize::try_from(rng.between(3, 7)).unwrap_or(3)];
+    let first = script.any_node(rng);
+    let second = 1 + first % script.nodes();
+    let at = soon(rng);
+    let lasts = rng.between(60, 200) * SECOND;
+    script.add(at, lasts, Fault::PowerOff(first));
+    match rng.below(3) {
+        0 => {}
+        1 => script.add(at + rng.below(500), lasts, Fault::PowerOff(second)),
+        _ => script.add(at + rng.between(5, 50) * SECOND, lasts, Fault::PowerOff(second)),
+    }
+}
+
+/// A rack of a large zone dies, or three of five. One node of it returns before the others do.
+pub(super) fn racks(script: &mut Script, rng: &mut Rng) {
+    let (nodes, dead) = match rng.below(3) {
+        0 => (5, 3),
+        share => {
+            // Large zones cost most of the time.
+            let most = if rng.in_thousand(100) { 40 } else { 16 };
+            let nodes = rng.between(8, most);
+            (nodes, if share == 1 { nodes / 4 } else { 2 * nodes / 5 })
+        }
+    };
+    let nodes = usize::try_from(nodes).unwrap_or(5);
+    script.zones = vec![nodes];
+    let mut rack: Vec<usize> = (1..=nodes).collect();
+    while rack.len() > usize::try_from(dead).unwrap_or(3) {
+        let spared = usize::try_from(rng.below(rack.len() as u64)).unwrap_or_default();
+        rack.swap_remove(spared);
+    }
+    let at = soon(rng);
+    let lasts = rng.between(40, 90) * SECOND;
+    // Some are vouched for before they die: what was said of them must not outlive them.
+    if rng.in_thousand(500) {
+        for node in rack.iter().take(2) {
+            script.add(
+                WARM_UP - 10 * SECOND,
+                at + lasts - WARM_UP + 10 * SECOND,
+                Fault::CutCloud(*node),
+            );
+        }
+    }
+    for (index, node) in rack.iter().enumerate() {
+        let back = if index == 0 { lasts / 2 } else { lasts };
+        script.add(at + rng.below(SECOND), back, Fault::PowerOff(*node));
+    }
+    if rng.in_thousand(500) {
+        script.add(at + 15 * SECOND, SECOND, Fault::EmptiedReport(0));
+    }
+}
+
+/// A zone whose directed links and links to the cloud are cut as the bits of a number say.
+pub(super) fn matrices(script: &mut Script, rng: &mut Rng) {
+    let nodes = usize::try_from(rng.between(2, 4)).unwrap_or(4);
+    let links = rng.draw();
+    let clouds = rng.below(1 << nodes);
+    *script = matrix(script, nodes, links, clouds);
+}
+
+/// The matrix of these bits: `links` has one for every ordered pair of nodes, `clouds` one for every node. A bit
+/// that is set is a cut.
+pub fn matrix(like: &Script, nodes: usize, links: u64, clouds: u64) -> Script {
+    let mut script = Script {
+        zones: vec![nodes],
+        network: Network {
+            latency: (1, 5),
+            ..Network::default()
+        },
+        steps: Vec::new(),
+        rest: 10 * SECOND,
+        ..like.clone()
+    };
+    // Agents have met after 12 s; a death and the rounds that follow it take 20 s.
+    let (at, lasts) = (12 * SECOND, 20 * SECOND);
+    let pairs = (1..=nodes).flat_map(|from| (1..=nodes).map(move |to| (from, to)));
+    for (bit, (from, to)) in pairs.filter(|(from, to)| from != to).enumerate() {
+        if (links >> bit) & 1 == 1 {
+            script.add(at, lasts, Fault::CutOneWay(vec![from], vec![to]));
+        }
+    }
+    for node in (1..=nodes).filter(|node| (clouds >> (node - 1)) & 1 == 1) {
+        script.add(at, lasts, Fault::CutCloud(node));
+    }
+    script
+}
+
+/// A node joins, moves or changes its key, or four join, while another one is cut off.
+pub(super) fn rosters(script: &mut Script, rng: &mut Rng) {
+    script.zones = vec![usize::try_from(rng.between(3, 5)).unwrap_or(3)];
+    let cut = script.any_node(rng);
+    let at = soon(rng);
+    let lasts = rng.between(100, 250) * SECOND;
+    let change = at + rng.between(10, 40) * SECOND;
+    match rng.below(3) {
+        0 => {
+            // From three to seven, across a split: those who join are on one side of it, or on both.
+            script.zones = vec![7];
+            let cut = 1 + usize::try_from(rng.below(3)).unwrap_or_default();
+            script.add(at, lasts, Fault::CutCloud(cut));
+            if rng.in_thousand(500) {
+                script.add(change, lasts / 2, Fault::SplitLan(vec![cut, 4, 5]));
+            }
+            for node in 4..=7 {
+                script.add(change + rng.below(20 * SECOND), SECOND, Fault::Join(node));
+            }
+        }
+        1 => {
+            let joins = script.nodes() + 1;
+            script.zones = vec![joins];
+            script.add(at, lasts, Fault::CutCloud(cut));
+            script.add(change, SECOND, Fault::Join(joins));
+        }
+        _ => {
+            let changes = 1 + cut % script.nodes();
+            script.add(at, lasts, Fault::CutCloud(cut));
+            let fault = if rng.in_thousand(500) {
+                Fault::NewKey(changes)
+            } else {
+                Fault::NewAddress(changes)
+            };
+            script.add(change, SECOND, fault);
+        }
+    }
+}
+
+/// A node is cut off or dead, and reporters are on the smaller side of a split, stopped in the middle of a write,
+/// or leave everybody out of the report.
+pub(super) fn reporters(script: &mut Script, rng: &mut Rng) {
+    script.zones = vec![5];
+    let node = script.any_node(rng);
+    let at = soon(rng);
+    let lasts = rng.between(100, 200) * SECOND;
+    let fault = if rng.in_thousand(500) {
+        Fault::CutCloud(node)
+    } else {
+        Fault::PowerOff(node)
+    };
+    script.add(at, lasts, fault);
+    let other = 1 + node % 5;
+    let then = at + rng.below(30 * SECOND);
+    match rng.below(3) {
+        0 => script.add(then, rng.between(20, 60) * SECOND, Fault::SplitLan(vec![other])),
+        1 => {
+            // Writes take long, so that it is stopped in the middle of one.
+            script.add(then, 70 * SECOND, Fault::SlowWrites(600));
+            script.add(
+                then + rng.below(5 * SECOND),
+                60 * SECOND,
+                Fault::PauseAgent(other),
+            );
+        }
+        _ => {
+            for _ in 0..rng.between(1, 5) {
+                script.add(then + rng.below(60 * SECOND), SECOND, Fault::EmptiedReport(0));
+            }
+        }
+    }
+}
+
+/// Somebody else answers on a kubelet's port.
+pub(super) fn addresses(script: &mut Script, rng: &mut Rng) {
+    let node = script.any_node(rng);
+    let at = soon(rng);
+    let lasts = rng.between(60, 200) * SECOND;
+    script.add(at, lasts, Fault::StrangeKubelet(node));
+    match rng.below(3) {
+        0 => script.add(at + rng.below(10 * SECOND), lasts, Fault::PowerOff(node)),
+        1 => script.add(at + rng.below(10 * SECOND), lasts / 2, Fault::AgentDown(node)),
+        _ => script.add(at + rng.below(10 * SECOND), lasts, Fault::CutCloud(node)),
+    }
+}

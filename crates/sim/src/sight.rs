@@ -1,0 +1,141 @@
+//! Who can honestly find whom silent, by the script alone (S4).
+
+use crate::network::Cut;
+use crate::script::{Fault, Script, Step};
+
+/// Evidence that is published at an instant rests on what voters heard up to this long before: they miss a node
+/// for a heartbeat period and its grace (2.25 s), a round takes 1 s, a failed round is repeated within 5 s, and
+/// the rest is for writing.
+const LOOKS_BACK: u64 = 10_000;
+/// After a change of a roster votes are bound to the one before for 15 s, and agents that are not listed read
+/// it every 5 s. A member that has moved is looked for at its former address as long as that.
+const SETTLES: u64 = 60_000;
+/// A kubelet that takes so much longer may miss the 550 ms that a voter gives it.
+const TOO_SLOW: u64 = 400;
+
+/// Whether a verdict of death on a node, taken in at `at`, was carried by a majority that can have found it
+/// silent: because the node was, or because nothing passed between the two, in one direction at least. A voter
+/// that was off or did not run is none of them.
+pub fn may_be_convicted(script: &Script, node: usize, at: u64) -> bool {
+    let zone = script.zone_of(node);
+    let members = |since: u64| {
+        (1..=script.nodes())
+            .filter(move |other| script.zone_of(*other) == zone && !is_to_join(script, *other, since))
+    };
+    let silent = is_silent(script, node, at);
+    let misses = |voter: &usize| {
+        *voter != node && !was_off(script, *voter, at) && (silent || is_apart(script, *voter, node, at))
+    };
+    let can = members(at).filter(misses).count();
+    let count = members(at)
+        .count()
+        .min(members(at.saturating_sub(SETTLES)).count());
+    can > count / 2
+}
+
+fn lately(step: &Step, at: u64, after: u64) -> bool {
+    step.at <= at && step.ends().saturating_add(after).saturating_add(LOOKS_BACK) >= at
+}
+
+fn is_to_join(script: &Script, node: usize, at: u64) -> bool {
+    let joins = |step: &Step| step.fault == Fault::Join(node) && step.at > at;
+    script.steps.iter().any(joins)
+}
+
+/// Whether neither agent nor kubelet answers. One of them alone suffices for a yes.
+fn is_silent(script: &Script, node: usize, at: u64) -> bool {
+    let agent_is_out = script.faults_of(node).any(|step| {
+        // Who lost its disk has no roster until it reads one from the API server, since peers pass none on yet.
+        // Without one it hears nobody.
+        if step.at <= at && matches!(step.fault, Fault::DiskLost(_)) {
+            return true;
+        }
+        let is_out = matches!(
+            step.fault,
+            Fault::PauseAgent(_)
+                | Fault::AgentDown(_)
+                | Fault::AgentUpgrade(_)
+                | Fault::NewKey(_)
+                | Fault::Join(_)
+        );
+        is_out && lately(step, at, SETTLES)
+    });
+    script.faults_of(node).any(|step| match step.fault {
+        Fault::PowerOff(_) | Fault::DiskLost(_) | Fault::Stall(_) => lately(step, at, 0),
+        // Agents that are cut off from the cloud look for it at its former address until they are not (53).
+        Fault::NewAddress(_) => step.at <= at,
+        Fault::SlowKubelet(_, by) => by >= TOO_SLOW && agent_is_out && lately(step, at, 0),
+        _ => false,
+    })
+}
+
+/// Whether the node could not vote: for all of the time that a verdict looks back.
+fn was_off(script: &Script, node: usize, at: u64) -> bool {
+    let off = |step: &Step| {
+        let off = matches!(
+            step.fault,
+            Fault::PowerOff(_)
+                | Fault::DiskLost(_)
+                | Fault::Stall(_)
+                | Fault::PauseAgent(_)
+                | Fault::AgentDown(_)
+        );
+        off && step.at + LOOKS_BACK <= at && step.ends() >= at
+    };
+    script.faults_of(node).any(off)
+}
+
+fn is_apart(script: &Script, one: usize, other: usize, at: u64) -> bool {
+    let apart = |step: &Step| {
+        let cut = Cut::of(&step.fault);
+        lately(step, at, 0) && cut.is_some_and(|cut| cut.stops(one, other) || cut.stops(other, one))
+    };
+    script.steps.iter().any(apart)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::groups::script;
+    use crate::script::{Group, SECOND};
+
+    fn of(nodes: usize, faults: &[Fault]) -> Script {
+        let step = |fault: &Fault| Step {
+            at: 40 * SECOND,
+            lasts: 60 * SECOND,
+            fault: fault.clone(),
+        };
+        Script {
+            zones: vec![nodes],
+            steps: faults.iter().map(step).collect(),
+            ..script(Group::PowerOff, 1)
+        }
+    }
+
+    fn may(nodes: usize, faults: &[Fault], node: usize) -> bool {
+        may_be_convicted(&of(nodes, faults), node, 50 * SECOND)
+    }
+
+    #[test]
+    fn a_node_may_be_convicted_by_more_than_half_of_its_zone_that_miss_it() {
+        use Fault::{AgentDown, CutOneWay, CutPair, PowerOff, SplitLan, Stall};
+        for (nodes, faults, node, expected) in [
+            (3, vec![], 1, false),
+            (3, vec![PowerOff(1)], 1, true),
+            (3, vec![Stall(1)], 1, true),
+            (3, vec![PowerOff(1)], 2, false),
+            (3, vec![AgentDown(1)], 1, false),
+            (4, vec![SplitLan(vec![1, 2])], 1, false),
+            (5, vec![SplitLan(vec![1, 2])], 1, true),
+            (5, vec![SplitLan(vec![1, 2])], 3, false),
+            (3, vec![CutPair(1, 2)], 1, false),
+            (3, vec![CutOneWay(vec![1], vec![2, 3])], 1, true),
+            (4, vec![CutOneWay(vec![2, 3], vec![1])], 1, false),
+            (5, vec![PowerOff(2), PowerOff(3), SplitLan(vec![1])], 1, false),
+            (5, vec![PowerOff(2), SplitLan(vec![1])], 1, true),
+            (2, vec![PowerOff(1)], 1, false),
+        ] {
+            assert_eq!(may(nodes, &faults, node), expected, "{nodes} {faults:?} {node}");
+        }
+    }
+}

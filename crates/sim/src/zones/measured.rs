@@ -1,0 +1,70 @@
+//! Runs of zones that measure instead of asking whether promises are kept.
+
+use crate::api::build::node_of_uid;
+use crate::api::objects::Object;
+use crate::measure::{Measured, Meter, Window};
+use crate::run::Outcome;
+use crate::script::{Level, Script};
+use crate::sim::Sim;
+use crate::zones::Rules;
+use evenkeel_zone::roster::Roster;
+
+/// Plays a script on the level of zones with rules of a test.
+pub fn play_by(script: &Script, rules: Rules) -> Outcome {
+    let mut sim = Sim::new(script.clone(), Level::Zones);
+    sim.reader.rules = rules;
+    let (ledger, _) = sim.play();
+    Outcome {
+        broken: ledger.broken.first().cloned(),
+        numbers: ledger.numbers(),
+    }
+}
+
+/// Members of the first zone in their order as reporters, while all have their link to the cloud.
+pub fn reporters(script: &Script) -> Vec<usize> {
+    let sim = Sim::new(script.clone(), Level::Zones);
+    let Some(object) = sim.zone_object(1, 0) else {
+        return Vec::new();
+    };
+    let Object::Zone(zone) = &*object else {
+        return Vec::new();
+    };
+    let Ok(roster) = Roster::from_spec(&zone.spec.roster) else {
+        return Vec::new();
+    };
+    roster
+        .reporters_by_rank(|_| true)
+        .into_iter()
+        .filter_map(|id| node_of_uid(&roster.get(id)?.uid))
+        .collect()
+}
+
+/// Plays a script on the level of zones to the end of the window. False deaths are counted.
+pub fn measure(script: &Script, window: Window) -> Measured {
+    let mut sim = Sim::new(script.clone(), Level::Zones);
+    sim.reader.counts = true;
+    sim.play_until(window.from);
+    for machine in &mut sim.machines {
+        machine.meter = Meter::default();
+    }
+    sim.reader.changes.clear();
+    sim.play_until(window.until);
+    let of_first = || {
+        sim.machines
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| sim.script.zone_of(index + 1) == 0)
+            .map(|(_, machine)| machine)
+    };
+    Measured {
+        meters: sim.machines.iter().map(|machine| machine.meter.clone()).collect(),
+        deaths: sim.reader.deaths.clone(),
+        changes: sim.reader.changes.clone(),
+        largest_report: sim.largest_report,
+        standing: of_first()
+            .filter(|machine| machine.agent.as_ref().is_some_and(|agent| agent.standing))
+            .count(),
+        stands: of_first().map(|machine| machine.meter.stands).sum(),
+        false_deaths: sim.reader.false_deaths,
+    }
+}

@@ -1,0 +1,225 @@
+//! What a reader concludes from the reports of zones, and which promises about that are looked at.
+
+use super::rules::{self, Rules};
+use crate::api::build::{node_of_uid, node_uid};
+use crate::api::objects::{Object, renew_time};
+use crate::event::{Delivery, Event};
+use crate::ledger::MINORITY;
+use crate::promise::Fate;
+use crate::script::SECOND;
+use crate::sight::may_be_convicted;
+use crate::sim::Sim;
+use crate::watch::Client;
+use evenkeel_api::crd::ZoneHealth;
+use evenkeel_api::names::ZONE_LEASE_PREFIX;
+use evenkeel_failover_rules::world::Kind;
+use evenkeel_zone::Millis;
+use evenkeel_zone::keys::Verifier;
+use evenkeel_zone::verdict::{Book, Verdict};
+use evenkeel_zone::wire::Nonce;
+use jiff::Timestamp;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Evidence of life is worth 15 s after its contacts. The rest is for a contact that is late because datagrams
+/// are, and for looking.
+const LIFE_ENDS: u64 = 18 * SECOND;
+/// After the last fault no living node is held dead for longer than this: acquittal takes 15 s of health, and a
+/// change of reporters and slow writes come on top.
+const ACQUITTED: u64 = 45 * SECOND;
+/// A node that came back may be seen alive this long before the script says that it is back: never. This long
+/// after, its death may still stand, or be told by votes that were cast before.
+const JUST_BACK: u64 = 10 * SECOND;
+/// A planner takes this long from a report to its own write.
+const ASKS_AFTER: u64 = 150;
+/// What was written this long ago is needed by nobody.
+const FORGETS: u64 = 120 * SECOND;
+
+/// A reader of all zones, with what it concluded.
+pub(crate) struct Reader {
+    book: Book,
+    pub(crate) rules: Rules,
+    /// Nodes held dead, with the round that says so.
+    dead: BTreeMap<usize, Nonce>,
+    /// By Lease: what was seen of it last.
+    leases: BTreeMap<String, Option<Timestamp>>,
+    /// When it began to hold which node dead, and how often its word on each changed since the last reset.
+    pub(crate) deaths: Vec<(u64, usize)>,
+    pub(crate) changes: BTreeMap<usize, u64>,
+    /// Verdicts that no majority can have reached; counted where the run goes on after them.
+    pub(crate) false_deaths: u64,
+    /// A false death is counted, and the run goes on.
+    pub(crate) counts: bool,
+}
+
+impl Reader {
+    pub(crate) fn new(verifier: Arc<dyn Verifier>) -> Self {
+        Self {
+            book: Book::verifying_with(verifier),
+            rules: Rules::default(),
+            dead: BTreeMap::new(),
+            leases: BTreeMap::new(),
+            deaths: Vec::new(),
+            changes: BTreeMap::new(),
+            false_deaths: 0,
+            counts: false,
+        }
+    }
+
+    /// Nodes that it holds dead.
+    pub(crate) fn held_dead(&self) -> impl Iterator<Item = usize> {
+        self.dead.keys().copied()
+    }
+
+    fn vouches(&self, node: usize, now: u64) -> bool {
+        match self.book.verdict(&node_uid(node)) {
+            Verdict::Alive(alive) => self.rules.life_never_ends || alive.until > Millis(now),
+            _ => false,
+        }
+    }
+}
+
+impl Sim {
+    pub(crate) fn begin_reader(&mut self) {
+        self.open_watches(Client::Reader, &[Kind::Zone, Kind::OwnLease]);
+    }
+
+    pub(crate) fn reader_sees(&mut self, delivery: Delivery) {
+        let Delivery::Put(_, object) = delivery else {
+            return;
+        };
+        match &*object {
+            Object::Zone(zone) => self.reader_takes(zone),
+            Object::Lease(lease) => {
+                let name = lease.metadata.name.clone().unwrap_or_default();
+                let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
+                let Some(zone) = name.strip_prefix(ZONE_LEASE_PREFIX).map(str::to_owned) else {
+                    return;
+                };
+                let renewed = renew_time(&object);
+                if self.reader.leases.insert(name, renewed) != Some(renewed) {
+                    // A candidate's name is that of its node with a random end.
+                    let holder = holder.unwrap_or_default();
+                    let node = holder.split('_').next().unwrap_or_default();
+                    self.reader.book.heartbeat(Millis(self.now), &zone, node);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn reader_takes(&mut self, zone: &ZoneHealth) {
+        let name = zone.metadata.name.clone().unwrap_or_default();
+        let mut status = zone.status.clone().unwrap_or_default();
+        if self.reader.rules.one_vote_less {
+            rules::forge(&mut status, &zone.spec.roster, &self.machines, &*self.verifier);
+        }
+        let now = Millis(self.now);
+        self.reader.book.observe(now, &name, &zone.spec.roster, &status);
+        let of_zone = |node: &usize| {
+            self.machines
+                .get(node - 1)
+                .is_some_and(|machine| machine.zone == zone.spec.zone)
+        };
+        let listed: BTreeSet<usize> = status
+            .nodes
+            .iter()
+            .filter_map(|node| node_of_uid(&node.uid))
+            .collect();
+        let held: Vec<usize> = self.reader.dead.keys().copied().filter(of_zone).collect();
+        for node in listed.iter().copied().chain(held) {
+            let believed = self.reader.rules.omission_is_health && !listed.contains(&node);
+            self.reader_concludes(node, believed);
+        }
+    }
+
+    /// The word on one node changed, or not.
+    fn reader_concludes(&mut self, node: usize, omission: bool) {
+        let now = self.now;
+        let round = match self.reader.book.verdict(&node_uid(node)) {
+            Verdict::Dead(death) if !omission => Some(death.round),
+            _ => None,
+        };
+        let before = self.reader.dead.get(&node).copied();
+        match round {
+            Some(round) => self.reader.dead.insert(node, round),
+            None => self.reader.dead.remove(&node),
+        };
+        if round.is_some() != before.is_some() {
+            *self.reader.changes.entry(node).or_default() += 1;
+            let zone = self.script.zone_of(node);
+            self.after(ASKS_AFTER, Event::Wanted { zone });
+            self.note(|| {
+                format!(
+                    "reader: node {node} is {}",
+                    if round.is_some() { "dead" } else { "not dead" }
+                )
+            });
+        }
+        if round.is_some() && before.is_none() {
+            self.reader.deaths.push((now, node));
+            if !may_be_convicted(&self.script, node, now) {
+                if self.reader.counts {
+                    self.reader.false_deaths += 1;
+                } else {
+                    self.ledger.breaks(now, MINORITY, format!("node {node}"));
+                }
+            }
+        }
+        let fate = Fate::of(&self.script, node);
+        if round.is_none() && before.is_some() && !self.reader.counts {
+            let is_dead = fate.death_before(now).is_some_and(|died| died + JUST_BACK < now);
+            if is_dead {
+                self.ledger.breaks(
+                    now,
+                    "40: a death is dropped without evidence of life",
+                    format!("node {node}"),
+                );
+            }
+        }
+    }
+
+    /// Looks at what the reader holds.
+    pub(crate) fn look_at_reader(&mut self) {
+        let now = self.now;
+        self.store.forget(now.saturating_sub(FORGETS));
+        if self.reader.counts {
+            return;
+        }
+        let off = |node: &usize| {
+            let fate = Fate::of(&self.script, *node);
+            fate.death_before(now).is_some_and(|died| died + LIFE_ENDS < now)
+        };
+        let outlived = (1..=self.machines.len())
+            .filter(off)
+            .find(|node| self.reader.vouches(*node, now));
+        if let Some(node) = outlived {
+            let text = format!(
+                "node {node} has been off for longer than {} s",
+                LIFE_ENDS / SECOND
+            );
+            self.ledger
+                .breaks(now, "1: evidence of life outlives its node", text);
+        }
+    }
+
+    /// The run is over: nobody who lives is held dead.
+    pub(crate) fn finish_reader(&mut self) {
+        let now = self.now;
+        let since = self.script.last_fault_ends();
+        if self.level != crate::script::Level::Zones || self.ledger.is_broken() || now < since + ACQUITTED {
+            return;
+        }
+        let dead = self
+            .reader
+            .dead
+            .keys()
+            .copied()
+            .find(|node| !Fate::of(&self.script, *node).is_dead(now));
+        if let Some(node) = dead {
+            let text = format!("node {node} lives and is held dead");
+            self.ledger
+                .breaks(now, "L1: not converged after the last fault", text);
+        }
+    }
+}

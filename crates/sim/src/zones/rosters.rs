@@ -1,0 +1,67 @@
+//! What the controller writes into ZoneHealth: rosters, by the planner's own rule over what agents say of
+//! themselves, and the members about which rounds are wanted.
+
+use crate::api::objects::{Object, cluster_key};
+use crate::api::{Writer, build};
+use crate::sim::Sim;
+use evenkeel_failover_rules::planner::roster::next;
+use evenkeel_failover_rules::world::Kind;
+
+impl Sim {
+    /// Asks for rounds about whom the reader holds dead, as the planner does while an incident is open: who returns
+    /// is acquitted by a round, never because a report leaves it out.
+    pub(crate) fn keep_wanted(&mut self, zone: usize) {
+        let key = cluster_key(&build::zone_name(zone));
+        let held = self
+            .reader
+            .held_dead()
+            .filter(|node| self.script.zone_of(*node) == zone);
+        let wanted: Vec<String> = held.map(build::node_uid).collect();
+        let _ = self
+            .store
+            .change(self.now, Writer::Ours, Kind::Zone, &key, None, |object| {
+                if let Object::Zone(zone) = object {
+                    zone.spec.wanted = wanted;
+                }
+            });
+    }
+
+    /// Publishes the roster of a zone, if it changed. Who never came up has not said who it is.
+    pub(crate) fn keep_roster(&mut self, zone: usize) {
+        let key = cluster_key(&build::zone_name(zone));
+        let Some(Object::Zone(found)) = self.store.get(Kind::Zone, &key).map(|object| (**object).clone())
+        else {
+            return;
+        };
+        let known = found.spec.roster;
+        let members: Vec<_> = (1..=self.machines.len())
+            .filter(|node| self.script.zone_of(*node) == zone)
+            .filter_map(|node| {
+                let is_known = known
+                    .members
+                    .iter()
+                    .find(|member| member.uid == build::node_uid(node));
+                let registers = self
+                    .machines
+                    .get(node - 1)
+                    .is_some_and(|machine| machine.agent.is_some())
+                    && self.has_link(node);
+                if registers {
+                    Some(self.member(node))
+                } else {
+                    is_known.cloned()
+                }
+            })
+            .collect();
+        let Some(roster) = next(Some(&known), known.version, members) else {
+            return;
+        };
+        let _ = self
+            .store
+            .change(self.now, Writer::Ours, Kind::Zone, &key, None, |object| {
+                if let Object::Zone(zone) = object {
+                    zone.spec.roster = roster;
+                }
+            });
+    }
+}
