@@ -308,7 +308,7 @@ impl CloudLink {
         parts.start(|stop| {
             let follower = cloud::Follower {
                 cloud: cloud.clone(),
-                node_uid,
+                node_uid: node_uid.clone(),
                 first_cell,
                 cell,
                 learned,
@@ -317,12 +317,19 @@ impl CloudLink {
             follower.run(stands.clone(), stop)
         });
         parts.start(|stop| {
-            let (cloud, cell) = (cloud.clone(), own_cell.clone());
-            reporter::campaign(cloud, election, cell, stands, events.clone(), stop)
+            let cloud = cloud.clone();
+            reporter::campaign(cloud, election, own_cell, stands, events.clone(), stop)
         });
         parts.start(|stop| {
             let (cloud, metrics) = (cloud.clone(), metrics.clone());
-            reporter::write(cloud, own_cell, drafts, events.clone(), metrics, stop)
+            reporter::write(
+                cloud,
+                (settings.node.clone(), node_uid.clone()),
+                drafts,
+                events.clone(),
+                metrics,
+                stop,
+            )
         });
         parts.start(|stop| cloud::prove_links(cloud, proofs, events, metrics, stop));
     }
@@ -344,16 +351,17 @@ fn start_kubelet(
 }
 
 /// The roster of before a restart, so that the agent can work while it is cut off.
-fn remembered_roster(memory: &Memory) -> Roster {
+fn remembered_roster(memory: &Memory) -> Arc<Roster> {
     let roster = memory.roster.as_ref().map(Roster::from_spec);
-    match roster {
+    let roster = match roster {
         Some(Ok(roster)) => roster,
         Some(Err(error)) => {
             tracing::warn!(%error, "the remembered roster is not used");
             Roster::none()
         }
         None => Roster::none(),
-    }
+    };
+    Arc::new(roster)
 }
 
 /// Where the agent belongs: as remembered, so that it can start while cut off; else as the API server says.

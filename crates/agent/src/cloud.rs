@@ -7,14 +7,14 @@
 use crate::kubelet::OwnKubelet;
 use crate::metrics::{Metrics, Result as Outcome};
 use crate::zone::{Event, Learned};
-use evenkeel_api::crd::{AgentStatus, AgentStatusSpec, FencingOffer, ZoneHealth};
+use evenkeel_api::crd::{AgentStatus, AgentStatusSpec, FencingOffer, ZoneHealth, ZoneReport, ZoneReportSpec};
 use evenkeel_api::names;
-use evenkeel_api::zone::{RosterSpec, ZoneHealthStatus};
-use evenkeel_zone::verdict::is_newer_report;
+use evenkeel_api::zone::RosterSpec;
+use evenkeel_zone::roster::report_object_name;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::ApiResource;
-use kube::{Client, ResourceExt as _};
+use kube::{Client, Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -55,6 +55,11 @@ pub(crate) enum CloudError {
 }
 
 impl CloudError {
+    /// There is no such object.
+    fn is_missing(&self) -> bool {
+        matches!(self, Self::Request { source, .. } if matches!(&**source, kube::Error::Api(status) if status.code == 404))
+    }
+
     /// The API server answered, though not with what was wanted. A 5xx can be a gateway's word on a server
     /// that it cannot reach.
     fn is_contact(&self) -> bool {
@@ -65,11 +70,6 @@ impl CloudError {
             Self::Timeout { .. } => false,
             Self::Odd { .. } | Self::NoUid(_) | Self::NoZone(_) => true,
         }
-    }
-
-    /// Somebody else wrote first.
-    pub(crate) fn is_conflict(&self) -> bool {
-        matches!(self, Self::Request { source, .. } if matches!(&**source, kube::Error::Api(status) if status.code == 409))
     }
 }
 
@@ -85,10 +85,12 @@ pub(crate) struct Home {
 pub(crate) struct Seen {
     pub(crate) uid: String,
     pub(crate) resource_version: String,
+    pub(crate) zone: String,
+    /// Number of the cell in its zone.
+    pub(crate) cell: u32,
     pub(crate) roster: RosterSpec,
     /// Node UIDs of the members about which the controller needs rounds.
     pub(crate) wanted: BTreeSet<String>,
-    pub(crate) status: ZoneHealthStatus,
 }
 
 impl Seen {
@@ -97,8 +99,7 @@ impl Seen {
         self.roster.members.iter().any(|member| member.uid == node_uid)
     }
 
-    /// Whether this is an earlier state of the same object: by resourceVersion, which grows with every write,
-    /// also with the one of somebody who set the status back by hand.
+    /// Whether this is an earlier state of the same object: by resourceVersion, which grows with every write.
     pub(crate) fn is_older_than(&self, other: &Self) -> bool {
         let version = |seen: &Self| seen.resource_version.parse::<u64>();
         if self.uid != other.uid {
@@ -106,10 +107,7 @@ impl Seen {
         }
         match (version(self), version(other)) {
             (Ok(own), Ok(others)) => own < others,
-            _ => {
-                is_newer_report(other.status.sequence, self.status.sequence)
-                    || self.roster.version < other.roster.version
-            }
+            _ => self.roster.version < other.roster.version,
         }
     }
 }
@@ -175,7 +173,7 @@ impl Cloud {
         let statuses: Api<AgentStatus> = Api::all(self.client.clone());
         let metadata = json!({
             "name": self.node,
-            "ownerReferences": [{ "apiVersion": "v1", "kind": "Node", "name": self.node, "uid": spec.node_uid }],
+            "ownerReferences": [owner(&self.node, &spec.node_uid)],
         });
         let mut wanted = json!({ "metadata": metadata, "spec": spec });
         if spec.kubelet.is_none() {
@@ -189,8 +187,7 @@ impl Cloud {
         };
         let patched = bounded(what, statuses.patch(&self.node, &patch, &Patch::Merge(&wanted))).await;
         match patched {
-            Err(CloudError::Request { source, .. }) if matches!(&*source, kube::Error::Api(status) if status.code == 404) =>
-            {
+            Err(error) if error.is_missing() => {
                 let mut fresh = AgentStatus::new(&self.node, spec.clone());
                 fresh.metadata.owner_references =
                     serde_json::from_value(wanted["metadata"]["ownerReferences"].take()).ok();
@@ -243,22 +240,36 @@ impl Cloud {
         found.map(read).transpose()
     }
 
-    /// Writes the status, if nobody else wrote since `resource_version`.
-    pub(crate) async fn publish(
-        &self,
-        name: &str,
-        resource_version: &str,
-        status: &ZoneHealthStatus,
-    ) -> Result<Seen, CloudError> {
-        let patch = json!({ "metadata": { "resourceVersion": resource_version }, "status": status });
+    /// Writes this agent's own report, whatever stands there.
+    pub(crate) async fn report(&self, spec: &ZoneReportSpec, node_uid: &str) -> Result<(), CloudError> {
+        let reports: Api<DynamicObject> =
+            Api::all_with(self.client.clone(), &ApiResource::erase::<ZoneReport>(&()));
+        let name = report_object_name(&spec.zone, spec.cell, &spec.reporter);
+        let what = "writing ZoneReport";
         let params = PatchParams {
             field_manager: Some(FIELD_MANAGER.into()),
             ..PatchParams::default()
         };
-        let zones = self.zones();
-        let merge = Patch::Merge(&patch);
-        let written = zones.patch_status(name, &params, &merge);
-        read(bounded("writing the status of ZoneHealth", written).await?)
+        let merge = Patch::Merge(json!({ "spec": spec }));
+        match bounded(what, reports.patch_metadata(&name, &params, &merge)).await {
+            Err(error) if error.is_missing() => {}
+            other => return other.map(drop),
+        }
+        let fresh = json!({
+            "apiVersion": ZoneReport::api_version(&()),
+            "kind": ZoneReport::kind(&()),
+            "metadata": { "name": name, "ownerReferences": [owner(&self.node, node_uid)] },
+            "spec": spec,
+        });
+        let fresh = serde_json::from_value(fresh).map_err(|source| CloudError::Odd {
+            name: name.clone(),
+            source,
+        })?;
+        let post = PostParams {
+            field_manager: Some(FIELD_MANAGER.into()),
+            ..PostParams::default()
+        };
+        bounded(what, reports.create(&post, &fresh)).await.map(drop)
     }
 
     fn agents(&self) -> Api<DynamicObject> {
@@ -270,6 +281,11 @@ impl Cloud {
     fn zones(&self) -> Api<DynamicObject> {
         Api::all_with(self.client.clone(), &ApiResource::erase::<ZoneHealth>(&()))
     }
+}
+
+/// The Node as the owner of what its agent writes: with the Node it is gone.
+fn owner(node: &str, uid: &str) -> Value {
+    json!({ "apiVersion": "v1", "kind": "Node", "name": node, "uid": uid })
 }
 
 /// How many proofs of its link an AgentStatus counts.
@@ -300,14 +316,13 @@ fn read(object: DynamicObject) -> Result<Seen, CloudError> {
     };
     let roster = object.data.pointer("/spec/roster").cloned().unwrap_or_default();
     let wanted = object.data.pointer("/spec/wanted").and_then(Value::as_array);
-    let status = object
-        .data
-        .get("status")
-        .cloned()
-        .filter(|status| !status.is_null());
+    let zone = object.data.pointer("/spec/zone").and_then(Value::as_str);
+    let cell = object.data.pointer("/spec/cell").and_then(Value::as_u64);
     Ok(Seen {
         uid: object.uid().unwrap_or_default(),
         resource_version: object.resource_version().unwrap_or_default(),
+        zone: zone.unwrap_or_default().to_owned(),
+        cell: cell.and_then(|cell| u32::try_from(cell).ok()).unwrap_or_default(),
         roster: serde_json::from_value(roster).map_err(odd)?,
         // What is no UID names nobody, and is no reason to pass over the rest of the object.
         wanted: wanted
@@ -316,16 +331,11 @@ fn read(object: DynamicObject) -> Result<Seen, CloudError> {
             .filter_map(Value::as_str)
             .map(str::to_owned)
             .collect(),
-        status: status
-            .map(serde_json::from_value)
-            .transpose()
-            .map_err(odd)?
-            .unwrap_or_default(),
     })
 }
 
-/// Asks for ZoneHealth until shutdown: the roster, what others published, and the proof of contact. Follows
-/// the agent to another cell when the controller moves it there.
+/// Asks for ZoneHealth until shutdown: the roster, the wanted rounds, and the proof of contact. Follows the
+/// agent to another cell when the controller moves it there.
 pub(crate) struct Follower {
     pub(crate) cloud: Cloud,
     /// UID of the agent's Node.
@@ -562,40 +572,37 @@ pub(crate) async fn find_home(
 mod tests {
     use super::*;
 
-    fn seen(resource_version: &str, sequence: i64, roster: i64) -> Seen {
+    fn seen(resource_version: &str, roster: i64) -> Seen {
         Seen {
             uid: "u".into(),
             resource_version: resource_version.into(),
+            zone: "shore".into(),
+            cell: 0,
             roster: RosterSpec {
                 version: roster,
                 members: vec![],
             },
             wanted: BTreeSet::new(),
-            status: ZoneHealthStatus {
-                sequence,
-                ..ZoneHealthStatus::default()
-            },
         }
     }
 
     #[test]
-    fn a_status_set_back_by_hand_is_news_and_a_late_answer_is_not() {
+    fn a_roster_set_back_by_hand_is_news_and_a_late_answer_is_not() {
         let table = [
-            ("an earlier answer", seen("9", 7, 1), true),
-            ("the same", seen("10", 8, 1), false),
-            ("set back by hand", seen("11", 0, 1), false),
-            ("earlier, versions are words", seen("a", 7, 1), true),
-            ("earlier roster, versions are words", seen("a", 8, 0), true),
-            ("later, versions are words", seen("a", 9, 1), false),
+            ("an earlier answer", seen("9", 1), true),
+            ("the same", seen("10", 1), false),
+            ("set back by hand", seen("11", 0), false),
+            ("earlier roster, versions are words", seen("a", 0), true),
+            ("later, versions are words", seen("a", 1), false),
         ];
         for (what, candidate, older) in table {
-            assert_eq!(candidate.is_older_than(&seen("10", 8, 1)), older, "{what}");
+            assert_eq!(candidate.is_older_than(&seen("10", 1)), older, "{what}");
         }
         let anew = Seen {
             uid: "v".into(),
-            ..seen("9", 0, 0)
+            ..seen("9", 0)
         };
-        assert!(!anew.is_older_than(&seen("10", 8, 1)), "another object");
+        assert!(!anew.is_older_than(&seen("10", 1)), "another object");
     }
 
     #[test]

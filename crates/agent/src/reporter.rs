@@ -1,21 +1,24 @@
-//! The cell's Lease, and the writing of ZoneHealth.
+//! The cell's Lease, and the writing of reports.
 
 use crate::cloud::Cloud;
 use crate::metrics::{Metrics, Result as Outcome};
 use crate::zone::Event;
+use evenkeel_api::crd::ZoneReportSpec;
 use evenkeel_api::names;
 use evenkeel_election::lock::LeaseLock;
 use evenkeel_election::{Config, Elector, unique_identity_of};
-use evenkeel_zone::engine::ZoneReport;
+use evenkeel_zone::engine::ReportDraft;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-/// A report with the state of the object that it was drafted on.
+/// A report, and the cell that it is about.
 #[derive(Debug)]
 pub(crate) struct Draft {
-    pub(crate) report: Box<ZoneReport>,
-    pub(crate) resource_version: String,
+    pub(crate) contents: ReportDraft,
+    pub(crate) zone: String,
+    /// Number of the cell in its zone.
+    pub(crate) cell: u32,
 }
 
 /// Stands for the Lease of the agent's cell while the engine wants to, and says whether this agent holds it.
@@ -70,7 +73,7 @@ pub(crate) async fn campaign(
 }
 
 /// Leads whenever the engine wants to. Several agents of a zone may then write at once, which costs writes
-/// and nothing else: a report carries its proof, and is written by compare-and-swap.
+/// and nothing else: a report carries its proof, and each has an object of its own.
 async fn without_election(
     mut standing: watch::Receiver<bool>,
     events: mpsc::Sender<Event>,
@@ -98,11 +101,11 @@ fn candidate(cloud: &Cloud, lease: &str, config: &Config) -> Result<Elector, Str
     Elector::new(lock, config).map_err(|error| error.to_string())
 }
 
-/// Writes reports, one at a time, by compare-and-swap. A write that failed is not repeated here: the engine
-/// drafts anew on what it sees then.
+/// Writes reports to this agent's own object, one at a time. A write that failed is not repeated here: the
+/// engine drafts anew on what it sees then.
 pub(crate) async fn write(
     cloud: Cloud,
-    cell: watch::Receiver<String>,
+    (node, node_uid): (String, String),
     mut drafts: mpsc::Receiver<Draft>,
     events: mpsc::Sender<Event>,
     metrics: Metrics,
@@ -113,56 +116,42 @@ pub(crate) async fn write(
             () = shutdown.cancelled() => return,
             draft = drafts.recv() => draft,
         };
-        let Some(Draft {
-            report,
-            resource_version,
-        }) = draft
-        else {
+        let Some(Draft { contents, zone, cell }) = draft else {
             return;
         };
-        let ZoneReport {
-            mut status,
+        let ReportDraft {
+            mut report,
             held_for_ms,
-        } = *report;
-        for node in &mut status.nodes {
-            if let Some(held) = held_for_ms.get(&node.uid) {
-                let since =
-                    Timestamp::now() - SignedDuration::from_millis(i64::try_from(*held).unwrap_or_default());
-                node.since = Some(format!("{since:.0}"));
-            }
+        } = contents;
+        let wall = Timestamp::now();
+        report.written_at = Some(format!("{wall:.0}"));
+        for node in &mut report.nodes {
+            let held = held_for_ms.get(&node.uid).copied().unwrap_or_default();
+            let since = wall - SignedDuration::from_millis(i64::try_from(held).unwrap_or_default());
+            node.since = Some(format!("{since:.0}"));
         }
-        let cell = cell.borrow().clone();
-        let result = match cloud.publish(&cell, &resource_version, &status).await {
-            Ok(seen) => {
-                tracing::info!(
-                    cell,
-                    sequence = status.sequence,
-                    summary = status.summary,
-                    "zone health written"
-                );
-                if events.send(Event::Seen(Box::new(seen))).await.is_err() {
-                    return;
-                }
+        let spec = ZoneReportSpec {
+            zone,
+            cell,
+            reporter: node.clone(),
+            report,
+        };
+        let answer = cloud.report(&spec, &node_uid).await;
+        let (zone, sequence, summary) = (&spec.zone, spec.report.sequence, &spec.report.summary);
+        let result = match &answer {
+            Ok(()) => {
+                tracing::info!(zone, cell, sequence, summary, "report written");
                 "written"
             }
-            Err(error) if error.is_conflict() => {
-                tracing::debug!(cell, "somebody else wrote first");
-                match cloud.zone_health(&cell).await {
-                    Ok(Some(seen)) => {
-                        if events.send(Event::Seen(Box::new(seen))).await.is_err() {
-                            return;
-                        }
-                    }
-                    Ok(None) => tracing::warn!(cell, "ZoneHealth is gone"),
-                    Err(error) => tracing::debug!(%error, "cannot read what others wrote"),
-                }
-                "conflict"
-            }
             Err(error) => {
-                tracing::warn!(cell, %error, "zone health not written");
+                tracing::warn!(zone, cell, %error, "report not written");
                 "failed"
             }
         };
         metrics.reports.get_or_create(&Outcome { result }).inc();
+        let written = answer.is_ok();
+        if events.send(Event::ReportWritten { written }).await.is_err() {
+            return;
+        }
     }
 }

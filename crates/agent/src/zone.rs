@@ -8,7 +8,7 @@ use crate::reporter::Draft;
 use crate::state::SEQUENCE_BLOCK_BITS;
 use evenkeel_election::clock::{Clock as _, SystemClock};
 use evenkeel_zone::Millis;
-use evenkeel_zone::engine::{CheckResult, Config, Engine, Identity, Input, Note, Output};
+use evenkeel_zone::engine::{CheckResult, Config, Engine, Identity, Input, Note, Output, ReportDraft};
 use evenkeel_zone::keys::SigningKey;
 use evenkeel_zone::roster::{MemberId, Roster};
 use evenkeel_zone::verdict::Health;
@@ -22,8 +22,12 @@ use tokio::net::UdpSocket;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-/// Checks that run at the same time; more are answered with "unavailable".
-const MOST_CHECKS: usize = 64;
+/// Checks that run at the same time; more are answered with "unavailable". Three reporters may ask about a
+/// whole cell of 64 at once.
+const MOST_CHECKS: usize = 256;
+
+/// The longest wait for the engine's deadline. An engine that waits for nothing has one for ever ahead.
+const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
 
 /// Something that the loop should know.
 #[derive(Debug)]
@@ -37,6 +41,11 @@ pub(crate) enum Event {
     Checked(Nonce, MemberId, CheckResult),
     /// Whether this agent holds the zone's Lease.
     Leading(bool),
+    /// A write of the report ended.
+    ReportWritten {
+        /// The API server took it.
+        written: bool,
+    },
     /// A write that was to prove the link ended.
     LinkProof {
         /// The API server took it.
@@ -60,7 +69,7 @@ pub(crate) struct ZoneLoop {
     pub(crate) settings: Settings,
     pub(crate) key: Arc<SigningKey>,
     pub(crate) node_uid: String,
-    pub(crate) roster: Roster,
+    pub(crate) roster: Arc<Roster>,
     pub(crate) seen_alive: BTreeSet<MemberId>,
     pub(crate) sequence_base: u64,
     pub(crate) socket: UdpSocket,
@@ -89,27 +98,29 @@ impl ZoneLoop {
         let checks = Arc::new(Semaphore::new(MOST_CHECKS));
         // One byte more than any datagram of ours: a longer one is cut there, and refused for its length.
         let mut buffer = [0; MAX_FRAME + 1];
+        let mut outputs = Vec::new();
         loop {
-            let wait = Duration::from_millis(engine.deadline().since(now()));
-            let outputs = tokio::select! {
+            let wait = Duration::from_millis(engine.deadline().since(now())).min(LONGEST_WAIT);
+            tokio::select! {
                 () = shutdown.cancelled() => return Ok(()),
                 received = self.socket.recv_from(&mut buffer) => match received {
                     Ok((length, _)) => {
                         self.metrics.received.inc();
-                        engine.handle(now(), Input::Datagram(buffer.get(..length).unwrap_or_default()))
+                        let datagram = buffer.get(..length).unwrap_or_default();
+                        engine.handle(now(), Input::Datagram(datagram), &mut outputs);
                     }
                     // On Linux, an ICMP error to an earlier datagram shows up here; it says nothing that
                     // counts.
-                    Err(error) if is_of_a_peer(&error) => Vec::new(),
+                    Err(error) if is_of_a_peer(&error) => {}
                     Err(error) => return Err(error),
                 },
                 event = self.events.recv() => match event {
-                    Some(event) => self.take(&mut engine, &mut current, event),
+                    Some(event) => self.take(&mut engine, &mut current, event, &mut outputs),
                     None => return Ok(()),
                 },
-                () = tokio::time::sleep(wait) => engine.handle(now(), Input::Tick),
-            };
-            for output in outputs {
+                () = tokio::time::sleep(wait) => engine.handle(now(), Input::Tick, &mut outputs),
+            }
+            for output in outputs.drain(..) {
                 self.carry_out(&engine, current.as_ref(), &checks, output);
             }
             // The next life begins a block above what is remembered: each block that this life enters is
@@ -122,7 +133,7 @@ impl ZoneLoop {
         }
     }
 
-    fn engine(&self, roster: Roster, sequence_base: u64) -> Engine {
+    fn engine(&self, roster: Arc<Roster>, sequence_base: u64) -> Engine {
         let identity = Identity {
             uid: self.node_uid.clone(),
             key: self.key.clone(),
@@ -138,28 +149,33 @@ impl ZoneLoop {
         Engine::new(config, identity, roster, now())
     }
 
-    fn take(&mut self, engine: &mut Engine, current: &mut Option<Seen>, event: Event) -> Vec<Output> {
-        match event {
-            Event::Contact => engine.handle(now(), Input::CloudContact),
+    fn take(
+        &mut self,
+        engine: &mut Engine,
+        current: &mut Option<Seen>,
+        event: Event,
+        outputs: &mut Vec<Output>,
+    ) {
+        let input = match event {
+            Event::Contact => Input::CloudContact,
             Event::Kubelet(kubelet) => {
                 self.kubelet = kubelet;
-                engine.handle(now(), self.facts())
+                self.facts()
             }
-            Event::Checked(round, suspect, result) => engine.handle(
-                now(),
-                Input::Checked {
-                    round,
-                    suspect,
-                    result,
-                },
-            ),
+            Event::Checked(round, suspect, result) => Input::Checked {
+                round,
+                suspect,
+                result,
+            },
             Event::Leading(leading) => {
                 self.metrics.leading.set(i64::from(leading));
-                engine.handle(now(), Input::Leading(leading))
+                Input::Leading(leading)
             }
-            Event::LinkProof { written } => engine.handle(now(), Input::LinkProof { written }),
-            Event::Seen(seen) => self.take_zone_health(engine, current, *seen),
-        }
+            Event::ReportWritten { written } => Input::ReportWritten { written },
+            Event::LinkProof { written } => Input::LinkProof { written },
+            Event::Seen(seen) => return self.take_zone_health(engine, current, *seen, outputs),
+        };
+        engine.handle(now(), input, outputs);
     }
 
     /// What this agent knows of its own node.
@@ -175,16 +191,16 @@ impl ZoneLoop {
         engine: &mut Engine,
         current: &mut Option<Seen>,
         seen: Seen,
-    ) -> Vec<Output> {
+        outputs: &mut Vec<Output>,
+    ) {
         let replaced = current.as_ref().is_some_and(|current| current.uid != seen.uid);
         let older = current
             .as_ref()
             .is_some_and(|current| seen.is_older_than(current));
         if older || current.as_ref() == Some(&seen) {
-            return Vec::new();
+            return;
         }
-        let mut outputs = Vec::new();
-        match Roster::from_spec(&seen.roster) {
+        match Roster::from_spec(&seen.roster).map(Arc::new) {
             Ok(roster) => {
                 // A remembered roster that is not older than this one, and another: of a former ZoneHealth.
                 let (new, known) = (roster.reference(), engine.roster().reference());
@@ -194,27 +210,25 @@ impl ZoneLoop {
                         ?roster,
                         "ZoneHealth was made anew: beginning anew with its roster"
                     );
-                    *engine = self.engine(roster.clone(), engine.sequence());
+                    *engine = self.engine(Arc::clone(&roster), engine.sequence());
                     // What is told only when it changes.
-                    outputs.extend(engine.handle(now(), self.facts()));
+                    engine.handle(now(), self.facts(), outputs);
                     if self.standing.send_replace(false) {
-                        outputs.extend(engine.handle(now(), Input::Leading(false)));
+                        engine.handle(now(), Input::Leading(false), outputs);
                     }
                 }
                 if roster.reference() != self.roster.reference() {
                     tracing::info!(?roster, "roster");
                     self.learn(Learned::Roster(seen.roster.clone()));
-                    self.roster = roster.clone();
+                    self.roster = Arc::clone(&roster);
                 }
-                outputs.extend(engine.handle(now(), Input::Roster(roster)));
+                engine.handle(now(), Input::Roster(roster), outputs);
             }
             Err(error) => tracing::warn!(%error, "the roster in ZoneHealth is refused"),
         }
         let wanted = seen.wanted.iter().map(|uid| MemberId::of(uid)).collect();
-        outputs.extend(engine.handle(now(), Input::Wanted(wanted)));
-        outputs.extend(engine.handle(now(), Input::Published(&seen.status)));
+        engine.handle(now(), Input::Wanted(wanted), outputs);
         *current = Some(seen);
-        outputs
     }
 
     fn carry_out(
@@ -241,16 +255,7 @@ impl ZoneLoop {
                 suspect,
                 within_ms,
             } => self.check(engine, checks, round, suspect, within_ms),
-            Output::Report(report) => {
-                let Some(current) = current else { return };
-                let draft = Draft {
-                    report,
-                    resource_version: current.resource_version.clone(),
-                };
-                if let Err(error) = self.drafts.try_send(draft) {
-                    tracing::debug!(%error, "a report is being written already");
-                }
-            }
+            Output::Report(draft) => self.write_report(current, *draft),
             Output::ProveLink => {
                 if self.proofs.try_send(()).is_err() {
                     tracing::debug!("a proof of the link is being written already");
@@ -270,6 +275,25 @@ impl ZoneLoop {
             Output::Refused(reason) => {
                 self.metrics.refused.get_or_create(&Reason { reason }).inc();
             }
+        }
+    }
+
+    /// Has a report written. What cannot be written now is told to the engine, which tries again.
+    fn write_report(&self, current: Option<&Seen>, draft: ReportDraft) {
+        let handed_over = current.is_some_and(|seen| {
+            let draft = Draft {
+                contents: draft,
+                zone: seen.zone.clone(),
+                cell: seen.cell,
+            };
+            self.drafts.try_send(draft).is_ok()
+        });
+        if handed_over {
+            return;
+        }
+        tracing::debug!("a report has to wait: the cell is not known yet, or one is being written");
+        if let Err(error) = self.own_events.try_send(Event::ReportWritten { written: false }) {
+            tracing::debug!(%error, "the engine gives the report up by itself");
         }
     }
 

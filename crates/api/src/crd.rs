@@ -2,7 +2,8 @@
 //!
 //! | kind | written by | read by |
 //! |---|---|---|
-//! | [`ZoneHealth`] | `spec` (the roster) by the controller alone, `status` (verdicts) by the zone's reporters | agents, controller, webhook |
+//! | [`ZoneHealth`] | the controller alone: the roster of a cell | agents, controller, webhook |
+//! | [`ZoneReport`] | one reporter of a cell each: the rounds of votes that it held | controller, webhook |
 //! | [`AgentStatus`] | `spec` by the agent of that node, `status` (its cell) by the controller | controller (to make rosters), agents, people |
 //! | [`FailoverPolicy`] | people | controller |
 //! | [`NodeIncident`] | the controller | people, the controller after a restart |
@@ -17,15 +18,15 @@
 pub use crate::policy::{
     EndpointsPolicy, FailoverPolicy, FailoverPolicySpec, FencingPolicy, IsolatedPolicy, ModePolicy,
 };
-use crate::zone::{KubeletEndpoint, RosterSpec, ZoneHealthStatus};
+use crate::zone::{KubeletEndpoint, Report, RosterSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::CustomResource;
 #[cfg(feature = "schema")]
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Health of one cell, which is a whole zone or a part of one: its roster, and the nodes that are not plainly
-/// healthy with the evidence for it.
+/// One cell, which is a whole zone or a part of one: its roster, and the members about which rounds are
+/// wanted.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[cfg_attr(not(feature = "schema"), kube(schema = "disabled"))]
@@ -33,18 +34,16 @@ use serde::{Deserialize, Serialize};
     group = "evenkeel.io",
     version = "v1alpha1",
     kind = "ZoneHealth",
-    doc = "Health of one cell, which is a zone or a part of one: its roster, and the nodes that are not plainly healthy with the evidence for it",
+    doc = "One cell, which is a zone or a part of one: its roster, and the members about which rounds of votes are wanted",
     plural = "zonehealth",
     singular = "zonehealth",
     shortname = "zh",
-    status = "ZoneHealthStatus",
     derive = "Default",
     derive = "PartialEq",
     printcolumn = r#"{"name":"Zone","type":"string","jsonPath":".spec.zone"}"#,
     printcolumn = r#"{"name":"Cell","type":"integer","jsonPath":".spec.cell"}"#,
-    printcolumn = r#"{"name":"Members","type":"integer","jsonPath":".status.members"}"#,
-    printcolumn = r#"{"name":"Unhealthy","type":"string","jsonPath":".status.summary"}"#,
-    printcolumn = r#"{"name":"Reporter","type":"string","jsonPath":".status.reporter"}"#,
+    printcolumn = r#"{"name":"Roster","type":"integer","jsonPath":".spec.roster.version"}"#,
+    printcolumn = r#"{"name":"Wanted","type":"string","jsonPath":".spec.wanted"}"#,
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
@@ -63,6 +62,46 @@ pub struct ZoneHealthSpec {
     /// acquitted by signed votes and never by silence.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wanted: Vec<String>,
+}
+
+/// What one reporter of a cell found: the members that are not plainly healthy, with the evidence. Each
+/// reporter has an object of its own, so that nobody overwrites what another one says; readers merge them
+/// (hazards 40 and 57).
+///
+/// Written when it changes, and every few seconds while a member is kept alive by fresh rounds. A report that
+/// omits a member says nothing about it.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
+#[cfg_attr(not(feature = "schema"), kube(schema = "disabled"))]
+#[kube(
+    group = "evenkeel.io",
+    version = "v1alpha1",
+    kind = "ZoneReport",
+    doc = "What one reporter of a cell found: the members that are not plainly healthy, with signed evidence",
+    plural = "zonereports",
+    singular = "zonereport",
+    shortname = "zr",
+    derive = "Default",
+    derive = "PartialEq",
+    printcolumn = r#"{"name":"Zone","type":"string","jsonPath":".spec.zone"}"#,
+    printcolumn = r#"{"name":"Reporter","type":"string","jsonPath":".spec.reporter"}"#,
+    printcolumn = r#"{"name":"Members","type":"integer","jsonPath":".spec.members"}"#,
+    printcolumn = r#"{"name":"Listed","type":"string","jsonPath":".spec.summary"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+)]
+#[serde(rename_all = "camelCase")]
+pub struct ZoneReportSpec {
+    /// Value of the zone label.
+    pub zone: String,
+    /// Number of the cell in its zone.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
+    pub cell: u32,
+    /// Name of the reporter's node; the object's name is made of zone, cell and this.
+    pub reporter: String,
+    /// What it found.
+    #[serde(flatten)]
+    pub report: Report,
 }
 
 /// What one agent says of itself: how peers reach and recognise it.
@@ -110,8 +149,8 @@ pub struct AgentStatusSpec {
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct AgentStatusStatus {
-    /// Name of the ZoneHealth of the agent's cell. Empty: the first cell of its zone, which is the only one of
-    /// a zone of up to 64 members.
+    /// Name of the ZoneHealth of the agent's cell. Empty: the first cell of its zone, which is the only one
+    /// of a zone of up to 64 members.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub cell: String,
 }

@@ -17,6 +17,6 @@ pub mod zone;
 #[cfg(feature = "crd")]
 pub use crd::{
     AgentStatus, AgentStatusSpec, FailoverPolicy, FailoverPolicySpec, NodeIncident, NodeIncidentSpec,
-    ZoneHealth, ZoneHealthSpec,
+    ZoneHealth, ZoneHealthSpec, ZoneReport, ZoneReportSpec,
 };
-pub use zone::{KubeletEndpoint, NodeVerdict, RosterMember, RosterSpec, VerdictKind, ZoneHealthStatus};
+pub use zone::{KubeletEndpoint, ListedNode, Report, RosterMember, RosterSpec, SignedRound, VerdictKind};

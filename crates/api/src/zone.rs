@@ -1,4 +1,5 @@
-//! The data of [`ZoneHealth`](crate::crd::ZoneHealth): plain values that the pure cores read and write.
+//! The data of [`ZoneHealth`](crate::crd::ZoneHealth) and [`ZoneReport`](crate::crd::ZoneReport): plain
+//! values that the pure cores read and write.
 
 use serde::{Deserialize, Serialize};
 
@@ -53,59 +54,67 @@ pub struct KubeletEndpoint {
     pub certificate_sha256: String,
 }
 
-/// What the reporters of a zone found. Written on change, and every few seconds while a node is kept alive by
-/// fresh attestations; the heartbeat is the zone's Lease.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// What one reporter of a cell found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-pub struct ZoneHealthStatus {
-    /// Node name of the reporter that wrote this.
-    #[serde(default)]
-    pub reporter: String,
-    /// Roster version the verdicts were made under.
+pub struct Report {
+    /// Version of the reporter's roster.
     #[serde(default)]
     pub roster_version: i64,
-    /// First 8 bytes of the roster's SHA-256, hex: two rosters of one version never pass for each other.
-    #[serde(default)]
-    pub epoch: String,
-    /// Grows with every write of a zone; readers ignore what does not grow.
+    /// Grows with every report of one life of the reporter's agent.
     #[serde(default)]
     pub sequence: i64,
-    /// Number of roster members.
+    /// When this was written, by the reporter's clock, RFC 3339; for people only, never compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub written_at: Option<String>,
+    /// Number of members in the reporter's roster.
     #[serde(default)]
     pub members: i32,
     /// For people: `shore-2 alive (cloud link down), shore-3 dead`.
     #[serde(default)]
     pub summary: String,
-    /// The nodes that are not plainly healthy, by name.
+    /// The members that are not plainly healthy, by name, for people.
     #[serde(default)]
-    pub nodes: Vec<NodeVerdict>,
+    pub nodes: Vec<ListedNode>,
+    /// The evidence: for each listed member the newest round that decided something.
+    #[serde(default)]
+    pub rounds: Vec<SignedRound>,
 }
 
-/// The verdict on one node with its evidence.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// A round of votes with the ballots that it brought: all evidence there is. Readers check the signatures
+/// themselves and count; nothing else in a report decides anything.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-pub struct NodeVerdict {
+pub struct SignedRound {
+    /// Milliseconds between the start of the round and this write. Nobody signs it; a reader only uses it to
+    /// take a round for older than its own receipt.
+    pub age_ms: i64,
+    /// The request that the voters answered, base64: the round's random name, the roster, the suspects.
+    pub request: String,
+    /// The signed ballots, base64, at most one of each voter; each covers all suspects of the request.
+    #[serde(default)]
+    pub ballots: Vec<String>,
+}
+
+/// A node that its cell lists, for people: readers count the ballots.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ListedNode {
     /// Node name.
     pub name: String,
     /// Node UID.
     pub uid: String,
     /// What the majority says.
     pub verdict: VerdictKind,
-    /// One line for people: why.
+    /// One line: why.
     #[serde(default)]
     pub reason: String,
-    /// When the reporter first held this verdict, by its own clock, RFC 3339; for people only, never
-    /// compared.
+    /// When the reporter first held this verdict, by its own clock, RFC 3339; never compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
-    /// Milliseconds between the start of the confirm round and this write (dead only).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub round_age_ms: Option<i64>,
-    /// Signed statements: ballots (dead) or attestations (alive), base64.
-    #[serde(default)]
-    pub evidence: Vec<String>,
 }
 
 /// What a verdict can say.
@@ -119,18 +128,4 @@ pub enum VerdictKind {
     Alive,
     /// A majority voted no in a confirm round.
     Dead,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_status_of_an_earlier_version_with_its_storm_bit_is_read() {
-        let text = r#"{"reporter":"shore-1","sequence":7,"storm":true,"nodes":[]}"#;
-        let status: ZoneHealthStatus = serde_json::from_str(text).unwrap();
-        assert_eq!((status.reporter.as_str(), status.sequence), ("shore-1", 7));
-        let written = serde_json::to_value(&status).unwrap();
-        assert_eq!(written.get("storm"), None);
-    }
 }

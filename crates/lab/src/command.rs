@@ -517,7 +517,7 @@ fn welcome(lab: &Lab, args: &LabArgs) -> String {
     );
     let rows = [
         (
-            format!("{kubectl} get nodes,pods,endpointslices,zonehealth -A -o wide"),
+            format!("{kubectl} get nodes,pods,endpointslices,zonehealth,zonereports -A -o wide"),
             "",
         ),
         (format!("{kubectl} apply -f your-app.yaml"), ""),

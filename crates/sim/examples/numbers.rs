@@ -1,11 +1,12 @@
 //! Measures zones with the shipping core and prints the numbers beside the goals.
 //!
-//! `cargo run --release -p evenkeel-sim --example numbers -- [--rows LIST] [--sizes LIST] [--deaths N] [--hours N]`
+//! `cargo run --release -p evenkeel-sim --example numbers -- [--rows LIST] [--sizes LIST] [--deaths N]
+//! [--hours N]`
 //!
-//! Rows: `detection`, `reporter`, `loss`, `traffic`, `reports`, `changes`, `reporters`, `false`; all by default.
-//! Sizes: of a zone; by default 3,5,7,11,16,20,32,64. `5000` stands for 79 zones of 64, which is how a zone that
-//! large has to be divided: with one agent's knowledge of each of 5,000 others, one zone of 5,000 does not fit into
-//! memory. `--hours` are node-hours of the row `false`, for each size and loss.
+//! Rows: `detection`, `reporter`, `loss`, `traffic`, `reports`, `changes`, `reporters`, `false`; all by
+//! default. Sizes: of a zone; by default 3,5,7,11,16,20,32,64. `5000` stands for 79 zones of 64, which is how
+//! a zone that large has to be divided: with one agent's knowledge of each of 5,000 others, one zone of 5,000
+//! does not fit into memory. `--hours` are node-hours of the row `false`, for each size and loss.
 #![allow(clippy::print_stdout, reason = "a table for people")]
 #![allow(
     clippy::disallowed_methods,

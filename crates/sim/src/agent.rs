@@ -227,17 +227,9 @@ impl Sim {
                     self.agent_reads(node, life, object);
                 }
             }
-            Reply::Published(object) => {
+            Reply::Published => {
                 agent.publishing = false;
-                self.agent_reads(node, life, object);
-            }
-            Reply::NotPublished => {
-                agent.publishing = false;
-                // What others wrote is read at once.
-                if !agent.polling {
-                    agent.polling = true;
-                    self.request(Source::Agent(node, life), Call::ReadZone);
-                }
+                self.feed(node, life, Input::ReportWritten { written: true });
             }
             Reply::Proven(count) => {
                 agent.proving = false;
@@ -265,7 +257,10 @@ impl Sim {
                 agent.polling = false;
                 self.poll_later(node, life, REPORTER_ASKS);
             }
-            Call::Publish { .. } => agent.publishing = false,
+            Call::Publish(_) => {
+                agent.publishing = false;
+                self.feed(node, life, Input::ReportWritten { written: false });
+            }
             Call::ProveLink { .. } => {
                 agent.proving = false;
                 agent.proofs = agent.proofs.map(|count| count + 1);
@@ -300,15 +295,10 @@ impl Sim {
         }
         let wanted = zone.spec.wanted.iter().map(|uid| MemberId::of(uid)).collect();
         self.feed(node, life, Input::Wanted(wanted));
-        self.feed(
-            node,
-            life,
-            Input::Published(&zone.status.clone().unwrap_or_default()),
-        );
     }
 
     /// The roster of a zone object. It is read once for all agents.
-    fn roster_of(&mut self, zone: &ZoneHealth) -> Option<Roster> {
+    fn roster_of(&mut self, zone: &ZoneHealth) -> Option<Arc<Roster>> {
         let name = zone.metadata.name.clone().unwrap_or_default();
         let version = u64::try_from(zone.spec.roster.version).unwrap_or_default();
         if let Some(known) = self
@@ -316,10 +306,10 @@ impl Sim {
             .get(&name)
             .filter(|known| known.reference().version == version)
         {
-            return Some(known.clone());
+            return Some(Arc::clone(known));
         }
-        let roster = Roster::from_spec(&zone.spec.roster).ok()?;
-        self.rosters.insert(name, roster.clone());
+        let roster = Arc::new(Roster::from_spec(&zone.spec.roster).ok()?);
+        self.rosters.insert(name, Arc::clone(&roster));
         Some(roster)
     }
 
@@ -333,7 +323,8 @@ impl Sim {
         let Some(agent) = machine.agent_of(life) else {
             return;
         };
-        let outputs = agent.engine.handle(Millis(clock.local(now)), input);
+        let mut outputs = Vec::new();
+        agent.engine.handle(Millis(clock.local(now)), input, &mut outputs);
         let deadline = clock.truly(agent.engine.deadline().0).max(now + 1);
         if deadline < agent.tick_at {
             agent.tick_at = deadline;
@@ -353,7 +344,7 @@ impl Sim {
 
     fn agent_does(&mut self, node: usize, life: u64, output: Output) {
         match output {
-            Output::Send { address, bytes, .. } => self.send(node, &address, bytes),
+            Output::Send { address, bytes, .. } => self.send(node, &address, bytes.to_vec()),
             Output::Check {
                 round,
                 suspect,
@@ -366,14 +357,11 @@ impl Sim {
             }
             Output::Note(note) => self.note(|| format!("agent {node}: {note}")),
             Output::Refused(why) => self.note(|| format!("agent {node}: datagram refused: {why}")),
-            Output::Report(report) => {
-                if let Some(agent) = self.agent_of(node, life).filter(|agent| !agent.publishing)
-                    && let Some((version, _)) = &agent.current
-                {
-                    let version = version.to_string();
+            Output::Report(draft) => {
+                if let Some(agent) = self.agent_of(node, life).filter(|agent| !agent.publishing) {
                     agent.publishing = true;
-                    let status = Box::new(report.status);
-                    self.request(Source::Agent(node, life), Call::Publish { version, status });
+                    let report = Box::new(draft.report);
+                    self.request(Source::Agent(node, life), Call::Publish(report));
                 }
             }
             Output::ProveLink => {
@@ -462,8 +450,8 @@ impl Sim {
         }
     }
 
-    /// A check of a suspect's kubelet, where the agent's roster has it. A machine that is up refuses connections
-    /// to a kubelet that is down.
+    /// A check of a suspect's kubelet, where the agent's roster has it. A machine that is up refuses
+    /// connections to a kubelet that is down.
     fn check_kubelet(&mut self, node: usize, life: u64, round: Nonce, suspect: MemberId, within: u64) {
         let address = self.agent_of(node, life).and_then(|agent| {
             let member = agent.engine.roster().get(suspect)?;
@@ -491,8 +479,8 @@ impl Sim {
     }
 }
 
-/// Where the sequences of a life begin: a block above what is remembered, and no lower than the wall clock says,
-/// as `evenkeel_agent::state::StateDir::open` has it.
+/// Where the sequences of a life begin: a block above what is remembered, and no lower than the wall clock
+/// says, as `evenkeel_agent::state::StateDir::open` has it.
 fn sequence_base(remembered: u64, unix_ms: u64) -> u64 {
     let next = (remembered >> SEQUENCE_BLOCK_BITS) + 1;
     next.max(unix_ms.min(u64::MAX >> (SEQUENCE_BLOCK_BITS + 1))) << SEQUENCE_BLOCK_BITS

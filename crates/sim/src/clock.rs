@@ -1,7 +1,7 @@
 //! The clocks of a machine.
 
-/// What a machine's own clocks say. Everything of it that measures time runs by the boot clock, which cannot be
-/// set but runs at a rate of its own. Times of day come from the wall clock, which somebody may set.
+/// What a machine's own clocks say. Everything of it that measures time runs by the boot clock, which cannot
+/// be set but runs at a rate of its own. Times of day come from the wall clock, which somebody may set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Clock {
     /// The boot clock at the start of the run.

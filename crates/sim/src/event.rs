@@ -2,7 +2,7 @@
 
 use crate::api::objects::Object;
 use evenkeel_api::watch::Key;
-use evenkeel_api::zone::ZoneHealthStatus;
+use evenkeel_api::zone::Report;
 use evenkeel_failover_rules::planner::action::Action;
 use evenkeel_failover_rules::world::{Kind, LastSigns};
 use evenkeel_zone::engine::CheckResult;
@@ -133,10 +133,7 @@ pub(crate) enum Phase {
 #[derive(Debug)]
 pub(crate) enum Call {
     ReadZone,
-    Publish {
-        version: String,
-        status: Box<ZoneHealthStatus>,
-    },
+    Publish(Box<Report>),
     ProveLink {
         count: Option<i64>,
     },
@@ -155,9 +152,7 @@ pub(crate) enum Reply {
     /// ZoneHealth as it stands.
     Zone(Option<Rc<Object>>),
     /// A report was written.
-    Published(Rc<Object>),
-    /// A report met a newer one.
-    NotPublished,
+    Published,
     Proven(i64),
     Lease {
         held: bool,
@@ -197,10 +192,7 @@ impl Call {
     pub(crate) fn husk(&self) -> Self {
         match self {
             Self::ReadZone => Self::ReadZone,
-            Self::Publish { version, .. } => Self::Publish {
-                version: version.clone(),
-                status: Box::default(),
-            },
+            Self::Publish(_) => Self::Publish(Box::default()),
             Self::ProveLink { count } => Self::ProveLink { count: *count },
             Self::Register => Self::Register,
             Self::Lease(attempt) => Self::Lease(attempt.clone()),

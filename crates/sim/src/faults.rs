@@ -134,16 +134,24 @@ impl Sim {
 
     /// Somebody who may write it leaves everybody out of a report.
     fn empty_report(&mut self, zone: usize) {
-        let key = crate::api::objects::cluster_key(&build::zone_name(zone));
-        let _ = self
-            .store
-            .change(self.now, Writer::Agent, Kind::Zone, &key, None, |object| {
-                if let Object::Zone(zone) = object {
-                    let status = zone.status.get_or_insert_default();
-                    status.nodes.clear();
-                    status.sequence = status.sequence.wrapping_add(1);
-                }
-            });
+        let of_zone = |object: &Object| matches!(object, Object::Report(report) if report.spec.zone == build::zone_name(zone));
+        let reports = self.store.list(Kind::Report);
+        let keys: Vec<_> = reports
+            .filter(|(_, object)| of_zone(object))
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in keys {
+            let _ = self
+                .store
+                .change(self.now, Writer::Agent, Kind::Report, &key, None, |object| {
+                    if let Object::Report(object) = object {
+                        let report = &mut object.spec.report;
+                        report.nodes.clear();
+                        report.rounds.clear();
+                        report.sequence = report.sequence.wrapping_add(1);
+                    }
+                });
+        }
     }
 
     fn api_server(&mut self, begins: bool, stock_dies: bool) {

@@ -146,7 +146,7 @@ impl Ledger {
         match change.kind {
             Kind::Pod => self.pod(change),
             Kind::Node if change.writer == Writer::Ours => self.taint(change),
-            Kind::Zone if change.writer == Writer::Agent => self.report(change),
+            Kind::Report => self.report(change),
             _ => {}
         }
     }
@@ -154,10 +154,10 @@ impl Ledger {
     /// A verdict of death in a report needs a majority that can have missed the node (S4).
     fn report(&mut self, change: &Change) {
         let dead = |object: &Option<Rc<Object>>| -> Vec<usize> {
-            let Some(Object::Zone(zone)) = object.as_deref() else {
+            let Some(Object::Report(report)) = object.as_deref() else {
                 return Vec::new();
             };
-            let nodes = zone.status.iter().flat_map(|status| &status.nodes);
+            let nodes = report.spec.report.nodes.iter();
             nodes
                 .filter(|node| node.verdict == VerdictKind::Dead)
                 .filter_map(|node| node_of_uid(&node.uid))

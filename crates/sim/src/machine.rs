@@ -37,7 +37,7 @@ pub(crate) struct Machine {
     pub(crate) agent: Option<Agent>,
     /// On its disk: who was seen alive, the last roster, the sequences used.
     pub(crate) seen_alive: BTreeSet<MemberId>,
-    pub(crate) roster: Roster,
+    pub(crate) roster: Arc<Roster>,
     pub(crate) sequence: u64,
     pub(crate) meter: Meter,
 }
@@ -81,7 +81,7 @@ impl Machine {
             signer,
             agent: None,
             seen_alive: BTreeSet::new(),
-            roster: Roster::none(),
+            roster: Arc::new(Roster::none()),
             sequence: 0,
             meter: Meter::default(),
         }
@@ -90,7 +90,7 @@ impl Machine {
     /// The disk is lost, and with it what the agent remembered.
     pub(crate) fn lose_disk(&mut self) {
         self.seen_alive.clear();
-        self.roster = Roster::none();
+        self.roster = Arc::new(Roster::none());
         self.sequence = 0;
     }
 

@@ -1,9 +1,9 @@
 //! The network between nodes: how long a datagram takes, and what becomes of it.
 //!
-//! Every directed pair of nodes is a link with a latency of its own, which the seed decides. On top come jitter,
-//! losses that are independent of each other, and bursts: a link is good or bad for a random time, independently
-//! of all others, and a bad one loses most of what it carries (Gilbert and Elliott's model, in time instead of in
-//! datagrams, because heartbeats are rare).
+//! Every directed pair of nodes is a link with a latency of its own, which the seed decides. On top come
+//! jitter, losses that are independent of each other, and bursts: a link is good or bad for a random time,
+//! independently of all others, and a bad one loses most of what it carries (Gilbert and Elliott's model, in
+//! time instead of in datagrams, because heartbeats are rare).
 
 use crate::rng::Rng;
 use crate::script::{Bursts, Fault, Network};
@@ -147,8 +147,8 @@ impl Links {
         Rng::new(self.seed ^ pair.wrapping_mul(0x9e37_79b9_7f4a_7c15)).draw()
     }
 
-    /// Whether the link is in a bad spell. It is looked at only when something is sent, so the spells up to now
-    /// are drawn then.
+    /// Whether the link is in a bad spell. It is looked at only when something is sent, so the spells up to
+    /// now are drawn then.
     fn is_bad(&mut self, from: usize, to: usize, now: u64, bursts: Bursts, rng: &mut Rng) -> bool {
         let pair = (
             u32::try_from(from).unwrap_or(u32::MAX),

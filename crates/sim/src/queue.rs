@@ -1,12 +1,12 @@
 //! The queue of events: a calendar with one page per millisecond.
 //!
 //! Times are whole milliseconds, and nearly everything lies less than eight seconds ahead. A ring of pages
-//! therefore takes an event in and gives it out without comparing anything. What lies further ahead waits in a
-//! map, and is moved to its page at the moment at which the ring reaches that far. Events of one millisecond
-//! come out in the order in which they went in.
+//! therefore takes an event in and gives it out without comparing anything. What lies further ahead waits in
+//! a map, and is moved to its page at the moment at which the ring reaches that far. Events of one
+//! millisecond come out in the order in which they went in.
 //!
-//! Entries are small and are copied. The two frequent events, a datagram and an agent's tick, are entries as they
-//! stand; others lie in a slab. The bytes of a datagram lie in another slab, once for all its copies.
+//! Entries are small and are copied. The two frequent events, a datagram and an agent's tick, are entries as
+//! they stand; others lie in a slab. The bytes of a datagram lie in another slab, once for all its copies.
 
 use crate::event::{AgentDue, Event};
 use std::collections::BTreeMap;

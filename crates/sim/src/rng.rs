@@ -53,8 +53,8 @@ impl Rng {
         list.get(usize::try_from(self.below(list.len() as u64)).unwrap_or_default())
     }
 
-    /// A time from an exponential distribution of this mean. Of a table, because a logarithm need not be the same
-    /// on every machine: the quantiles -ln(1 - (i + 1/2)/32), in thousandths.
+    /// A time from an exponential distribution of this mean. Of a table, because a logarithm need not be the
+    /// same on every machine: the quantiles -ln(1 - (i + 1/2)/32), in thousandths.
     pub fn exponential(&mut self, mean: u64) -> u64 {
         const QUANTILES: [u64; 32] = [
             16, 48, 81, 116, 152, 189, 227, 267, 309, 352, 398, 445, 495, 548, 604, 662, 725, 792, 863, 940,

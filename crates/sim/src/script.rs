@@ -34,8 +34,8 @@ pub enum Fault {
     KubeletDown(usize),
     /// Whatever is asked of the kubelet, or asks by it, takes up to so many milliseconds longer.
     SlowKubelet(usize, u64),
-    /// On the node's kubelet port somebody answers without proving to be this kubelet: another kubelet has the
-    /// address, or the door is locked (401) and there is no certificate to compare with.
+    /// On the node's kubelet port somebody answers without proving to be this kubelet: another kubelet has
+    /// the address, or the door is locked (401) and there is no certificate to compare with.
     StrangeKubelet(usize),
     /// The agent gets to each of its events up to so many milliseconds late.
     SlowAgent(usize, u64),
@@ -90,8 +90,8 @@ impl Step {
 /// How datagrams travel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Network {
-    /// Shortest and longest way in milliseconds. Each directed pair of nodes has a base within the lower half,
-    /// and jitter on top.
+    /// Shortest and longest way in milliseconds. Each directed pair of nodes has a base within the lower
+    /// half, and jitter on top.
     pub latency: (u64, u64),
     /// Datagrams lost in a thousand.
     pub lost: u64,
@@ -144,8 +144,8 @@ pub enum Level {
     System,
     /// Stock Kubernetes alone, to compare with.
     Stock,
-    /// The zones alone: agents, the API server with reports and Leases, and a reader. There are no pods, stock
-    /// controllers and planners, so it is fast enough for thousands of nodes.
+    /// The zones alone: agents, the API server with reports and Leases, and a reader. There are no pods,
+    /// stock controllers and planners, so it is fast enough for thousands of nodes.
     Zones,
 }
 

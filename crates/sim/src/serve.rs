@@ -8,8 +8,11 @@ use crate::api::{Refused, Writer, build};
 use crate::event::{Call, Event, LeaseSeen, LeaseTry, Reply, Source};
 use crate::script::Level;
 use crate::sim::Sim;
+use evenkeel_api::crd::{ZoneReport, ZoneReportSpec};
 use evenkeel_api::names::{NAMESPACE, NODE_LEASE_NAMESPACE};
+use evenkeel_api::zone::Report;
 use evenkeel_failover_rules::world::Kind;
+use evenkeel_zone::roster::report_object_name;
 use k8s_openapi::api::core::v1::NodeCondition;
 
 /// The kubelet posts its node's status at least this often.
@@ -22,27 +25,9 @@ impl Sim {
                 let age = self.stale_reads.values().max().copied().unwrap_or_default();
                 Reply::Zone(self.zone_object(node, age))
             }
-            (Call::Publish { version, status }, Source::Agent(node, _)) => {
-                let Some(zone) = self.zone_object(node, 0) else {
-                    return Reply::NotPublished;
-                };
-                if self.level == Level::Zones {
-                    let size = serde_json::to_vec(&status).map_or(0, |bytes| bytes.len());
-                    self.largest_report = self.largest_report.max(size);
-                }
-                let written = self.store.change(
-                    self.now,
-                    Writer::Agent,
-                    Kind::Zone,
-                    &zone.key(),
-                    Some(&version),
-                    |object| {
-                        if let Object::Zone(zone) = object {
-                            zone.status = Some(*status);
-                        }
-                    },
-                );
-                written.map_or(Reply::NotPublished, Reply::Published)
+            (Call::Publish(report), Source::Agent(node, _)) => {
+                self.publish(node, *report);
+                Reply::Published
             }
             (Call::ProveLink { count }, Source::Agent(node, _)) => self.prove_link(node, count),
             (Call::Register, Source::Agent(node, _)) => {
@@ -78,6 +63,36 @@ impl Sim {
                 Reply::Acted(act, acted)
             }
             (call, _) => Reply::Lost(Box::new(call)),
+        }
+    }
+
+    /// A reporter writes its own object, whatever stands there.
+    fn publish(&mut self, node: usize, report: Report) {
+        if self.level == Level::Zones {
+            let size = serde_json::to_vec(&report).map_or(0, |bytes| bytes.len());
+            self.largest_report = self.largest_report.max(size);
+        }
+        let Some(Object::Zone(cell)) = self.zone_object(node, 0).as_deref().cloned() else {
+            return;
+        };
+        let spec = ZoneReportSpec {
+            zone: cell.spec.zone,
+            cell: cell.spec.cell,
+            reporter: build::node_name(node),
+            report,
+        };
+        let name = report_object_name(&spec.zone, spec.cell, &spec.reporter);
+        let (now, key) = (self.now, cluster_key(&name));
+        let written = self
+            .store
+            .change(now, Writer::Agent, Kind::Report, &key, None, |object| {
+                if let Object::Report(known) = object {
+                    known.spec = spec.clone();
+                }
+            });
+        if written.is_err() {
+            let fresh = Object::Report(Box::new(ZoneReport::new(&name, spec)));
+            let _ = self.store.create(now, Writer::Agent, fresh);
         }
     }
 

@@ -3,9 +3,9 @@
 use crate::network::Cut;
 use crate::script::{Fault, Script, Step};
 
-/// Evidence that is published at an instant rests on what voters heard up to this long before: they miss a node
-/// for a heartbeat period and its grace (2.25 s), a round takes 1 s, a failed round is repeated within 5 s, and
-/// the rest is for writing.
+/// Evidence that is published at an instant rests on what voters heard up to this long before: they miss a
+/// node for a heartbeat period and its grace (2.25 s), a round takes 1 s, a failed round is repeated within 5
+/// s, and the rest is for writing.
 const LOOKS_BACK: u64 = 10_000;
 /// After a change of a roster votes are bound to the one before for 15 s, and agents that are not listed read
 /// it every 5 s. A member that has moved is looked for at its former address as long as that.
@@ -14,8 +14,8 @@ const SETTLES: u64 = 60_000;
 const TOO_SLOW: u64 = 400;
 
 /// Whether a verdict of death on a node, taken in at `at`, was carried by a majority that can have found it
-/// silent: because the node was, or because nothing passed between the two, in one direction at least. A voter
-/// that was off or did not run is none of them.
+/// silent: because the node was, or because nothing passed between the two, in one direction at least. A
+/// voter that was off or did not run is none of them.
 pub fn may_be_convicted(script: &Script, node: usize, at: u64) -> bool {
     let zone = script.zone_of(node);
     let members = |since: u64| {
@@ -45,8 +45,8 @@ fn is_to_join(script: &Script, node: usize, at: u64) -> bool {
 /// Whether neither agent nor kubelet answers. One of them alone suffices for a yes.
 fn is_silent(script: &Script, node: usize, at: u64) -> bool {
     let agent_is_out = script.faults_of(node).any(|step| {
-        // Who lost its disk has no roster until it reads one from the API server, since peers pass none on yet.
-        // Without one it hears nobody.
+        // Who lost its disk has no roster until it reads one from the API server, since peers pass none on
+        // yet. Without one it hears nobody.
         if step.at <= at && matches!(step.fault, Fault::DiskLost(_)) {
             return true;
         }

@@ -43,7 +43,7 @@ pub struct Sim {
     /// Who reads reports where there are no replicas.
     pub(crate) reader: Reader,
     /// By zone object: its roster as it was read last. Hundreds of agents read the same one.
-    pub(crate) rosters: BTreeMap<String, Roster>,
+    pub(crate) rosters: BTreeMap<String, Arc<Roster>>,
     scheme: StandIn,
     /// Bytes of the largest report that was written, as JSON; in a run of zones alone.
     pub(crate) largest_report: usize,
@@ -270,7 +270,8 @@ impl Sim {
             Target::Machine(node) => (node, false),
         };
         let machine = self.machines.get_mut(node - 1)?;
-        // A stalled machine does nothing until it goes on; some of what its network card gets meanwhile is lost.
+        // A stalled machine does nothing until it goes on; some of what its network card gets meanwhile is
+        // lost.
         if let Some(until) = machine.stalled_until {
             let lost = matches!(event, Event::Datagram { .. }) && self.rng.in_thousand(500);
             return Some(if lost {

@@ -1,7 +1,7 @@
 //! What a person reads of a run.
 
+use crate::api::Change;
 use crate::api::objects::{Object, is_endpoint, node_condition};
-use crate::api::{Change, Writer};
 use crate::sim::Sim;
 
 impl Sim {
@@ -20,11 +20,10 @@ impl Sim {
                 let deleted = object.meta().deletion_timestamp.is_some() || change.object.is_none();
                 format!("endpoint ready={} deleted={deleted}", is_endpoint(object))
             }
-            Some(Object::Zone(zone)) if change.writer == Writer::Agent => {
-                let status = zone.status.clone().unwrap_or_default();
+            Some(Object::Report(report)) => {
                 format!(
-                    "report {} of {}: {}",
-                    status.sequence, status.reporter, status.summary
+                    "report {}: {}",
+                    report.spec.report.sequence, report.spec.report.summary
                 )
             }
             Some(Object::Zone(zone)) => format!("wanted {:?}", zone.spec.wanted),

@@ -8,8 +8,8 @@ use crate::keys::stand_in::StandIn;
 use crate::keys::{Ed25519, Signer, SigningKey, Verifier};
 use crate::roster::{MemberId, Roster};
 use crate::vote::Vote;
-use crate::wire::{self, Answer, Ballot, Body, Facts, Header, Message, Nonce};
-use evenkeel_api::zone::{NodeVerdict, RosterMember, RosterSpec, VerdictKind, ZoneHealthStatus};
+use crate::wire::{self, Answer, Ballot, Body, ConfirmRequest, Facts, Header, Message, Nonce, Said};
+use evenkeel_api::zone::{ListedNode, Report, RosterMember, RosterSpec, SignedRound};
 use std::sync::Arc;
 
 /// A zone of nodes `node-1`, `node-2`, … with UIDs `uid-1`, … and the keys of their agents.
@@ -120,91 +120,119 @@ impl Fixture {
     }
 
     /// A vote of `voter` on `suspect`, bound to the present roster, resting on a contact just now.
-    pub fn vote(&self, voter: usize, suspect: usize, round: u8, answer: Answer) -> Vote {
-        let ballot = Ballot {
-            round: Nonce([round; 16]),
+    pub fn vote(&self, voter: usize, suspect: usize, answer: Answer) -> Vote {
+        Vote {
+            voter: Self::id(voter),
             suspect: Self::id(suspect),
             roster: self.roster().reference(),
             answer,
             contact_age: if answer == Answer::Yes { 0 } else { u32::MAX },
-            ..Ballot::default()
-        };
-        Vote {
-            voter: Self::id(voter),
-            ballot,
+            facts: Facts::default(),
         }
     }
 
-    /// The vote signed by its voter with the next sequence, as evidence.
-    pub fn sign(&mut self, voter: usize, vote: Vote) -> String {
+    /// A request for votes on these nodes; `round` names it.
+    pub fn request(&self, suspects: &[usize], round: u8) -> ConfirmRequest {
+        ConfirmRequest {
+            round: Nonce([round; 16]),
+            roster: self.roster().reference(),
+            budget: 1_000,
+            suspects: suspects.iter().map(|suspect| Self::id(*suspect)).collect(),
+        }
+    }
+
+    /// The ballot of `voter` with these votes, signed with its next sequence, as evidence.
+    pub fn sign(&mut self, voter: usize, request: &ConfirmRequest, votes: &[Vote]) -> String {
         self.sequence += 1;
         let header = Header {
-            from: vote.voter,
+            from: Self::id(voter),
             sequence: self.sequence,
             ..Header::default()
         };
+        let said = votes.iter().map(|vote| {
+            let index = request
+                .suspects
+                .iter()
+                .position(|suspect| *suspect == vote.suspect);
+            Said {
+                index: u8::try_from(index.unwrap_or(usize::from(u8::MAX))).unwrap(),
+                answer: vote.answer,
+                contact_age: vote.contact_age,
+                facts: vote.facts,
+            }
+        });
+        let ballot = Ballot {
+            request: request.digest(),
+            roster: votes
+                .first()
+                .map_or_else(|| self.roster().reference(), |vote| vote.roster),
+            said: said.collect(),
+        };
         let message = Message {
             header,
-            body: Body::Ballot(vote.ballot),
+            body: Body::Ballot(ballot),
         };
         wire::to_evidence(&wire::seal(&message, self.key(voter)))
     }
 
-    /// A verdict that `node` is dead, signed by `voters`.
-    pub fn dead(&mut self, node: usize, voters: &[usize], round: u8) -> NodeVerdict {
-        let sign = |voter: &usize| {
-            let vote = self.vote(*voter, node, round, Answer::No);
-            self.sign(*voter, vote)
-        };
-        let evidence = voters.iter().map(sign).collect();
-        listing(node, VerdictKind::Dead, Some(1000), evidence)
-    }
-
-    /// A verdict that `node` lives, signed by `voters`, with what they say of it.
-    pub fn alive(&mut self, node: usize, voters: &[usize], round: u8, facts: Facts) -> NodeVerdict {
-        let sign = |voter: &usize| {
-            let mut vote = self.vote(*voter, node, round, Answer::Yes);
-            vote.ballot.facts = facts;
-            self.sign(*voter, vote)
-        };
-        let evidence = voters.iter().map(sign).collect();
-        listing(node, VerdictKind::Alive, Some(0), evidence)
-    }
-
-    /// A verdict that there is none.
-    pub fn undecided(node: usize) -> NodeVerdict {
-        listing(node, VerdictKind::None, None, Vec::new())
-    }
-
-    /// The next report of the zone.
-    pub fn report(&mut self, nodes: Vec<NodeVerdict>) -> ZoneHealthStatus {
-        self.report += 1;
-        let reference = self.roster().reference();
-        ZoneHealthStatus {
-            reporter: "node-1".into(),
-            roster_version: self.version,
-            epoch: reference.epoch.to_string(),
-            sequence: self.report,
-            members: i32::try_from(self.keys.len()).unwrap(),
-            nodes,
-            ..ZoneHealthStatus::default()
+    /// A round as a report carries it, asked for `age_ms` ago: each voter with what it says of the suspects.
+    pub fn round(
+        &mut self,
+        request: &ConfirmRequest,
+        age_ms: i64,
+        votes: &[(usize, Vec<Vote>)],
+    ) -> SignedRound {
+        SignedRound {
+            age_ms,
+            request: wire::to_evidence(&request.to_bytes()),
+            ballots: votes
+                .iter()
+                .map(|(voter, votes)| self.sign(*voter, request, votes))
+                .collect(),
         }
     }
-}
 
-fn listing(
-    node: usize,
-    verdict: VerdictKind,
-    round_age_ms: Option<i64>,
-    evidence: Vec<String>,
-) -> NodeVerdict {
-    let (name, uid) = (format!("node-{node}"), Fixture::uid(node));
-    NodeVerdict {
-        name,
-        uid,
-        verdict,
-        round_age_ms,
-        evidence,
-        ..NodeVerdict::default()
+    /// A round asked for a second ago, in which `voters` say that `node` is dead.
+    pub fn dead(&mut self, node: usize, voters: &[usize], round: u8) -> SignedRound {
+        let request = self.request(&[node], round);
+        let votes: Vec<_> = voters
+            .iter()
+            .map(|voter| (*voter, vec![self.vote(*voter, node, Answer::No)]))
+            .collect();
+        self.round(&request, 1_000, &votes)
+    }
+
+    /// A round just now, in which `voters` say that `node` lives, with what they say of it.
+    pub fn alive(&mut self, node: usize, voters: &[usize], round: u8, facts: Facts) -> SignedRound {
+        let request = self.request(&[node], round);
+        let votes: Vec<_> = voters
+            .iter()
+            .map(|voter| {
+                let vote = self.vote(*voter, node, Answer::Yes);
+                (*voter, vec![Vote { facts, ..vote }])
+            })
+            .collect();
+        self.round(&request, 0, &votes)
+    }
+
+    /// The listing of a node about which no majority exists.
+    pub fn undecided(node: usize) -> ListedNode {
+        ListedNode {
+            name: format!("node-{node}"),
+            uid: Self::uid(node),
+            ..ListedNode::default()
+        }
+    }
+
+    /// The next report of a reporter.
+    pub fn report(&mut self, rounds: Vec<SignedRound>) -> Report {
+        self.report += 1;
+        Report {
+            roster_version: self.version,
+            sequence: self.report,
+            members: i32::try_from(self.keys.len()).unwrap(),
+            rounds,
+            ..Report::default()
+        }
     }
 }

@@ -213,6 +213,15 @@ pub(crate) fn prefix<const N: usize>(digest: &[u8; 32]) -> [u8; N] {
     out
 }
 
+/// The first eight bytes of a name.
+pub(crate) fn first_eight(name: &[u8; 16]) -> [u8; 8] {
+    let mut out = [0; 8];
+    for (to, from) in out.iter_mut().zip(name) {
+        *to = *from;
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

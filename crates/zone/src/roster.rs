@@ -2,7 +2,7 @@
 
 use crate::keys::{self, KeyError, PublicKey};
 use evenkeel_api::zone::{KubeletEndpoint, RosterMember, RosterSpec};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::SocketAddr;
 
@@ -27,6 +27,18 @@ impl MemberId {
 impl fmt::Debug for MemberId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().take(4).try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// Position of a member in one roster, whose members are sorted by UID. In another roster the same member may
+/// have another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MemberIndex(pub u16);
+
+impl MemberIndex {
+    /// The position as an index of lists that are ordered as the members are.
+    pub fn at(self) -> usize {
+        usize::from(self.0)
     }
 }
 
@@ -78,6 +90,9 @@ pub enum RosterError {
     /// Versions go from 1 to [`RosterSpec::LAST_VERSION`].
     #[error("roster version {0} is not between 1 and {last}", last = RosterSpec::LAST_VERSION)]
     Version(i64),
+    /// More members than there are positions.
+    #[error("{0} members are more than {most}", most = u16::MAX)]
+    TooMany(usize),
     /// A member without a name or a UID.
     #[error("member {0} has no name or no UID")]
     Unnamed(usize),
@@ -118,14 +133,14 @@ pub enum RosterError {
 pub struct Roster {
     reference: RosterRef,
     members: Vec<Member>,
-    index: BTreeMap<MemberId, usize>,
-    /// By member: whom it watches. Empty in all-pairs zones.
-    watches: Vec<Vec<usize>>,
+    positions: Positions,
+    /// By member: whom it watches.
+    subjects: Vec<Vec<MemberIndex>>,
     /// The same the other way round: by member, who watches it.
-    watched_by: Vec<Vec<usize>>,
+    observers: Vec<Vec<MemberIndex>>,
     /// All members in their order as reporters. It depends on nothing but them, so it is hashed once per
-    /// roster and not at each tick.
-    rendezvous: Vec<MemberId>,
+    /// roster.
+    rendezvous: Vec<MemberIndex>,
 }
 
 impl fmt::Debug for Roster {
@@ -149,10 +164,14 @@ impl Roster {
             members.push(read_member(position, member)?);
         }
         members.sort_by(|a, b| a.uid.cmp(&b.uid));
-        let mut index = BTreeMap::new();
+        if members.len() > usize::from(u16::MAX) {
+            return Err(RosterError::TooMany(members.len()));
+        }
         let mut keys_seen = BTreeSet::new();
         for (position, member) in members.iter().enumerate() {
-            if index.insert(member.id, position).is_some() {
+            // Members are sorted by UID, and equal UIDs stand side by side.
+            let before = position.checked_sub(1).and_then(|before| members.get(before));
+            if before.is_some_and(|before| before.uid == member.uid) {
                 return Err(RosterError::SharedUid {
                     name: member.name.clone(),
                     uid: member.uid.clone(),
@@ -164,24 +183,25 @@ impl Roster {
                 });
             }
         }
-        let watches = rings(&members);
-        let mut watched_by = vec![Vec::new(); watches.len()];
-        for (observer, subjects) in watches.iter().enumerate() {
-            for subject in subjects {
-                if let Some(observers) = watched_by.get_mut(*subject) {
-                    observers.push(observer);
-                }
-            }
-        }
+        let (subjects, observers) = neighbours(&members);
         let epoch = epoch(version, &members);
-        let mut rendezvous: Vec<MemberId> = members.iter().map(|member| member.id).collect();
-        rendezvous.sort_by_cached_key(|id| (keys::hash("evenkeel reporter", &[&id.0]), *id));
+        let mut rendezvous: Vec<MemberIndex> = indices(members.len()).collect();
+        let id_of = |index: &MemberIndex| {
+            members
+                .get(index.at())
+                .map(|member| member.id)
+                .unwrap_or_default()
+        };
+        rendezvous.sort_by_cached_key(|index| {
+            let id = id_of(index);
+            (keys::hash("evenkeel reporter", &[&id.0]), id)
+        });
         Ok(Self {
             reference: RosterRef { version, epoch },
+            positions: Positions::of(&members),
             members,
-            index,
-            watches,
-            watched_by,
+            subjects,
+            observers,
             rendezvous,
         })
     }
@@ -191,9 +211,9 @@ impl Roster {
         Self {
             reference: RosterRef::default(),
             members: Vec::new(),
-            index: BTreeMap::new(),
-            watches: Vec::new(),
-            watched_by: Vec::new(),
+            positions: Positions::of(&[]),
+            subjects: Vec::new(),
+            observers: Vec::new(),
             rendezvous: Vec::new(),
         }
     }
@@ -233,16 +253,29 @@ impl Roster {
         &self.members
     }
 
+    /// Position of the member with this name in datagrams.
+    pub fn position(&self, id: MemberId) -> Option<MemberIndex> {
+        self.positions.find(&self.members, id)
+    }
+
+    /// The member at a position.
+    pub fn member(&self, index: MemberIndex) -> Option<&Member> {
+        self.members.get(index.at())
+    }
+
+    /// All positions, in order.
+    pub fn positions(&self) -> impl DoubleEndedIterator<Item = MemberIndex> + use<> {
+        indices(self.members.len())
+    }
+
     /// The member with this name in datagrams.
     pub fn get(&self, id: MemberId) -> Option<&Member> {
-        self.index
-            .get(&id)
-            .and_then(|position| self.members.get(*position))
+        self.member(self.position(id)?)
     }
 
     /// Whether it is a member.
     pub fn contains(&self, id: MemberId) -> bool {
-        self.index.contains_key(&id)
+        self.position(id).is_some()
     }
 
     /// More than half of all members, a suspect counted in.
@@ -256,33 +289,13 @@ impl Roster {
     }
 
     /// Whom `observer` watches: K = min(10, N-1) members.
-    pub fn subjects_of(&self, observer: MemberId) -> Vec<MemberId> {
-        let Some(position) = self.index.get(&observer) else {
-            return Vec::new();
-        };
-        if self.all_pairs() {
-            return self.others(observer);
-        }
-        let watched = self.watches.get(*position).into_iter().flatten();
-        watched
-            .filter_map(|subject| self.members.get(*subject))
-            .map(|member| member.id)
-            .collect()
+    pub fn subjects_of(&self, observer: MemberIndex) -> &[MemberIndex] {
+        self.subjects.get(observer.at()).map_or(&[], Vec::as_slice)
     }
 
     /// Who watches `subject`.
-    pub fn observers_of(&self, subject: MemberId) -> Vec<MemberId> {
-        let Some(position) = self.index.get(&subject) else {
-            return Vec::new();
-        };
-        if self.all_pairs() {
-            return self.others(subject);
-        }
-        let watching = self.watched_by.get(*position).into_iter().flatten();
-        watching
-            .filter_map(|observer| self.members.get(*observer))
-            .map(|member| member.id)
-            .collect()
+    pub fn observers_of(&self, subject: MemberIndex) -> &[MemberIndex] {
+        self.observers.get(subject.at()).map_or(&[], Vec::as_slice)
     }
 
     /// All members but this one.
@@ -294,11 +307,28 @@ impl Roster {
             .collect()
     }
 
-    /// All members as candidates for reporting, best first: cloud contact as one bit, then rendezvous.
-    pub fn reporters_by_rank(&self, has_cloud: impl Fn(MemberId) -> bool) -> Vec<MemberId> {
-        let (mut ranked, without): (Vec<_>, Vec<_>) = self.rendezvous.iter().partition(|id| has_cloud(**id));
-        ranked.extend(without);
-        ranked
+    /// All members in their order as reporters, of those that do not differ in their contact with the cloud.
+    pub fn rendezvous(&self) -> &[MemberIndex] {
+        &self.rendezvous
+    }
+
+    /// All members as candidates for reporting, best first: cloud contact as one bit, then rendezvous. Nobody
+    /// is looked at before it is needed.
+    pub fn reporters_by_rank(
+        &self,
+        has_cloud: impl Fn(MemberIndex) -> bool + Copy,
+    ) -> impl Iterator<Item = MemberIndex> {
+        let with = self
+            .rendezvous
+            .iter()
+            .copied()
+            .filter(move |index| has_cloud(*index));
+        let without = self
+            .rendezvous
+            .iter()
+            .copied()
+            .filter(move |index| !has_cloud(*index));
+        with.chain(without)
     }
 }
 
@@ -307,6 +337,12 @@ impl Roster {
 pub fn cell_object_name(zone: &str, cell: u32) -> String {
     let name = zone_object_name(zone);
     if cell == 0 { name } else { format!("{name}.{cell}") }
+}
+
+/// Name of the `ZoneReport` object of a reporter. Always with the number of the cell, so that name and zone
+/// of a node can be told apart, whatever dots the node's name holds.
+pub fn report_object_name(zone: &str, cell: u32, node: &str) -> String {
+    format!("{}.{cell}.{node}", zone_object_name(zone))
 }
 
 /// Name of the object of a zone's first cell: the zone label's value in lower case, with what an object name
@@ -384,43 +420,97 @@ fn epoch(version: u64, members: &[Member]) -> Epoch {
     Epoch(keys::prefix(&keys::hash("evenkeel roster", &parts)))
 }
 
-/// On each of K rings, ordered by a hash of (ring, member), a node watches its next neighbour that it does
-/// not watch already. The rings do not depend on the epoch: a change of one member moves few edges.
-fn rings(members: &[Member]) -> Vec<Vec<usize>> {
+/// A table from names in datagrams to positions. Names are digests, so their first bytes are as good as any
+/// hash of them; of members with the same first bytes each stands in the next free place.
+#[derive(Clone, PartialEq)]
+struct Positions {
+    /// At least twice as many places as members, and a power of two. The empty places are what ends a search.
+    places: Box<[u16]>,
+}
+
+/// No member has this position, see [`RosterError::TooMany`].
+const EMPTY: u16 = u16::MAX;
+
+impl Positions {
+    fn of(members: &[Member]) -> Self {
+        let places = (2 * members.len()).next_power_of_two();
+        let mut table = Self {
+            places: vec![EMPTY; places].into(),
+        };
+        for (position, member) in members.iter().enumerate() {
+            let free = table
+                .search(member.id)
+                .find(|place| table.places.get(*place) == Some(&EMPTY));
+            if let Some(place) = free.and_then(|place| table.places.get_mut(place)) {
+                *place = position as u16;
+            }
+        }
+        table
+    }
+
+    /// The places in which a member may stand, in the order of preference.
+    fn search(&self, id: MemberId) -> impl Iterator<Item = usize> + use<> {
+        let first = u64::from_le_bytes(keys::first_eight(&id.0)) as usize;
+        let last = self.places.len() - 1;
+        (0..=last).map(move |step| first.wrapping_add(step) & last)
+    }
+
+    fn find(&self, members: &[Member], id: MemberId) -> Option<MemberIndex> {
+        for place in self.search(id) {
+            let position = *self.places.get(place)?;
+            let member = members.get(usize::from(position))?;
+            if member.id == id {
+                return Some(MemberIndex(position));
+            }
+        }
+        None
+    }
+}
+
+fn indices(count: usize) -> impl DoubleEndedIterator<Item = MemberIndex> + use<> {
+    (0..count as u16).map(MemberIndex)
+}
+
+/// By member, whom it watches and who watches it.
+///
+/// Up to K + 1 members everybody watches everybody. Above, there are K rings, ordered by a hash of (ring,
+/// member), and on each of them a node watches its next neighbour that it does not watch already. The rings
+/// do not depend on the epoch: a change of one member moves few edges.
+fn neighbours(members: &[Member]) -> (Vec<Vec<MemberIndex>>, Vec<Vec<MemberIndex>>) {
     let count = members.len();
     if count <= WATCHED + 1 {
-        return Vec::new();
+        let others = |index| indices(count).filter(move |other| *other != index).collect();
+        let all: Vec<Vec<MemberIndex>> = indices(count).map(others).collect();
+        return (all.clone(), all);
     }
-    let mut watches = vec![Vec::with_capacity(WATCHED); count];
+    let mut subjects = vec![Vec::with_capacity(WATCHED); count];
     for ring in 0..WATCHED as u64 {
-        let mut order: Vec<([u8; 32], usize)> = members
-            .iter()
-            .enumerate()
-            .map(|(position, member)| {
-                (
-                    keys::hash("evenkeel ring", &[&ring.to_be_bytes(), &member.id.0]),
-                    position,
-                )
-            })
-            .collect();
+        let place = |(member, index): (&Member, MemberIndex)| {
+            let hash = keys::hash("evenkeel ring", &[&ring.to_be_bytes(), &member.id.0]);
+            (hash, index)
+        };
+        let mut order: Vec<([u8; 32], MemberIndex)> = members.iter().zip(indices(count)).map(place).collect();
         order.sort_unstable();
         for (place, (_, observer)) in order.iter().enumerate() {
-            let next = order
-                .iter()
-                .cycle()
-                .skip(place + 1)
-                .take(count - 1)
-                .map(|(_, subject)| *subject);
-            let Some(list) = watches.get_mut(*observer) else {
+            let after = order.iter().cycle().skip(place + 1).take(count - 1);
+            let Some(list) = subjects.get_mut(observer.at()) else {
                 continue;
             };
-            let mut next = next;
-            if let Some(subject) = next.find(|subject| !list.contains(subject)) {
-                list.push(subject);
+            let next = after
+                .map(|(_, subject)| *subject)
+                .find(|subject| !list.contains(subject));
+            list.extend(next);
+        }
+    }
+    let mut observers = vec![Vec::new(); count];
+    for (list, observer) in subjects.iter().zip(indices(count)) {
+        for subject in list {
+            if let Some(observers) = observers.get_mut(subject.at()) {
+                observers.push(observer);
             }
         }
     }
-    watches
+    (subjects, observers)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The vote: from signed ballots of one round to an outcome. No minority ever decides anything.
 
 use crate::roster::{MemberId, Roster, RosterRef};
-use crate::wire::{Answer, Ballot, Nonce};
+use crate::wire::{Answer, Facts};
 use evenkeel_api::zone::VerdictKind;
 use std::collections::BTreeMap;
 
@@ -20,13 +20,21 @@ pub struct Council<'a> {
     pub previous: Option<&'a Roster>,
 }
 
-/// A signed ballot with its signer.
+/// What a voter says of one suspect: a part of its ballot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vote {
-    /// Who signed it; the signature has been checked.
+    /// Who signed the ballot; the signature has been checked.
     pub voter: MemberId,
-    /// What the voter signed.
-    pub ballot: Ballot,
+    /// The member that is voted on.
+    pub suspect: MemberId,
+    /// The roster that the voter has.
+    pub roster: RosterRef,
+    /// The vote.
+    pub answer: Answer,
+    /// As in [`Said::contact_age`](crate::wire::Said::contact_age).
+    pub contact_age: u32,
+    /// What the suspect says of itself, and the voter's check of its kubelet.
+    pub facts: Facts,
 }
 
 impl Council<'_> {
@@ -39,31 +47,23 @@ impl Council<'_> {
         reference == current || (1..current.version).contains(&reference.version)
     }
 
-    /// What the votes of a round say of a suspect: *dead* if more than half of the roster, the suspect
+    /// What votes of one round say of a suspect: *dead* if more than half of the roster, the suspect
     /// counted in, says no and the suspect is silent; *alive* if more than half says yes; in all other cases
     /// there is no majority, which is [`VerdictKind::None`] and never "as before". `suspect_self_yes`: an
     /// authenticated answer of the suspect's agent arrived during the round, by whatever way; it vetoes
     /// *dead*.
     ///
-    /// Votes of other rounds, on other suspects, under unknown rosters and of non-members do not count. A
-    /// voter who says two things in one round has said nothing. Every other member has a vote: a sample of
+    /// Votes on other suspects, under unknown rosters and of non-members do not count. A voter who says two
+    /// things in one round has said nothing. Every other member has a vote: a sample of
     /// them could be a minority (hazard 42).
-    pub fn tally(
-        &self,
-        suspect: MemberId,
-        round: Nonce,
-        votes: &[Vote],
-        suspect_self_yes: bool,
-    ) -> VerdictKind {
+    pub fn tally(&self, suspect: MemberId, votes: &[Vote], suspect_self_yes: bool) -> VerdictKind {
         if self.current.len() < 2 || !self.current.contains(suspect) {
             return VerdictKind::None;
         }
         let mut said: BTreeMap<MemberId, Answer> = BTreeMap::new();
-        let valid = |vote: &&Vote| {
-            vote.ballot.suspect == suspect && vote.ballot.round == round && self.knows(vote.ballot.roster)
-        };
+        let valid = |vote: &&Vote| vote.suspect == suspect && self.knows(vote.roster);
         for vote in votes.iter().filter(valid) {
-            let answer = effective(&vote.ballot, vote.voter == suspect);
+            let answer = effective(vote);
             let entry = said.entry(vote.voter).or_insert(answer);
             if *entry != answer {
                 *entry = Answer::Abstain;
@@ -118,23 +118,18 @@ impl Council<'_> {
 }
 
 /// One roster alone, without a predecessor: see [`Council::tally`].
-pub fn tally(
-    roster: &Roster,
-    suspect: MemberId,
-    round: Nonce,
-    votes: &[Vote],
-    suspect_self_yes: bool,
-) -> VerdictKind {
+pub fn tally(roster: &Roster, suspect: MemberId, votes: &[Vote], suspect_self_yes: bool) -> VerdictKind {
     Council {
         current: roster,
         previous: None,
     }
-    .tally(suspect, round, votes, suspect_self_yes)
+    .tally(suspect, votes, suspect_self_yes)
 }
 
-fn effective(ballot: &Ballot, by_suspect: bool) -> Answer {
-    match ballot.answer {
-        Answer::Yes if by_suspect || ballot.contact_age <= FRESH_CONTACT_MS => Answer::Yes,
+fn effective(vote: &Vote) -> Answer {
+    let by_suspect = vote.voter == vote.suspect;
+    match vote.answer {
+        Answer::Yes if by_suspect || vote.contact_age <= FRESH_CONTACT_MS => Answer::Yes,
         Answer::No if !by_suspect => Answer::No,
         _ => Answer::Abstain,
     }

@@ -41,15 +41,16 @@ pub(super) struct Limit {
 pub(super) const LIMITS: [Limit; 6] = [
     Limit {
         measure: Measure::ProductLines,
-        // 143,500, and the lab that joins a control plane.
-        in_force: 145_000,
+        // 145,000; cells, reports of their own, the parts of the zone's engine, and the simulator's network,
+        // faults and rules that are broken on purpose.
+        in_force: 150_500,
         goal: 118_000,
         slack: 1_000,
     },
     Limit {
         measure: Measure::TestLines,
-        // 115,000, and `cargo xtask real` and `prove`, and tests of the lab that joins.
-        in_force: 117_000,
+        // 117,000, and the tests of these.
+        in_force: 119_000,
         goal: 96_000,
         slack: 1_000,
     },

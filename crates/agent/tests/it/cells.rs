@@ -31,7 +31,7 @@ async fn next_holder(zone: &Zone, before: &str) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_goes_to_the_cell_that_it_is_told_and_is_there_after_a_restart_too() {
     let mut zone = Zone::of(3).await;
-    let (mut roster, _) = zone.zone_health().await;
+    let mut roster = zone.roster().await;
     let moves = zone.machines[2].name.clone();
     let (there, here) = roster
         .members

@@ -21,14 +21,17 @@ async fn a_machine_without_power_is_dead_with_evidence_that_a_reader_checks() {
     let victim = zone.leader().await;
     zone.machines[victim].power_off();
     zone.becomes(victim, "the victim is dead", 20, is_dead).await;
-    let (_, status) = zone.zone_health().await;
     let name = zone.machines[victim].name.clone();
-    let listed = status.nodes.iter().find(|node| node.name == name).unwrap();
+    let report = zone.report_on(victim).await.unwrap();
+    let listed = report.nodes.iter().find(|node| node.name == name).unwrap();
     assert_eq!(
-        (listed.evidence.len(), status.members),
-        (2, 3),
-        "{}",
-        status.summary
+        (
+            report.rounds.len(),
+            report.rounds[0].ballots.len(),
+            report.members
+        ),
+        (1, 2, 3),
+        "{report:?}"
     );
     assert!(
         listed.since.as_ref().is_some_and(|since| since.ends_with('Z')),
@@ -36,24 +39,19 @@ async fn a_machine_without_power_is_dead_with_evidence_that_a_reader_checks() {
         listed.since
     );
     assert!(
-        status.summary.contains(&format!("{name} dead")),
+        report.summary.contains(&format!("{name} dead")),
         "{}",
-        status.summary
+        report.summary
     );
     // A new roster and a restarted agent do not forget the dead.
     zone.reissue_roster().await;
     let survivor = (victim + 1) % 3;
     zone.machines[survivor].kill_agent();
     zone.machines[survivor].start_agent();
-    let round = listed.evidence.clone();
     evenkeel_testkit::until("the death is confirmed again", async || {
         assert!(is_dead(&zone.verdict(victim).await));
-        let (_, status) = zone.zone_health().await;
-        let again = status
-            .nodes
-            .iter()
-            .any(|node| node.name == name && node.evidence != round);
-        again && status.roster_version == 2
+        let again = zone.report_on(victim).await;
+        again.is_some_and(|again| again.rounds != report.rounds && again.roster_version == 2)
     })
     .await;
     assert!(is_dead(&zone.verdict(victim).await));
@@ -74,12 +72,11 @@ async fn a_machine_cut_from_the_cloud_is_alive_also_when_its_agent_restarts_mean
     // It starts again with nothing but what it remembers.
     zone.machines[cut].kill_agent();
     zone.machines[cut].start_agent();
-    let (_, before) = zone.zone_health().await;
+    let before = zone.report_on(cut).await;
     evenkeel_testkit::until("it is vouched for again", async || {
         let verdict = zone.verdict(cut).await;
         assert!(!is_dead(&verdict));
-        let (_, status) = zone.zone_health().await;
-        is_cut_off(&verdict) && status.sequence > before.sequence + 1
+        is_cut_off(&verdict) && zone.report_on(cut).await != before
     })
     .await;
     zone.machines[cut].cut_cloud(false);

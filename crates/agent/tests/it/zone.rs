@@ -1,9 +1,9 @@
 //! A zone of machines, the controller's part of it, and a reader of its verdicts.
 
 use crate::machine::Machine;
-use evenkeel_api::crd::{AgentStatus, ZoneHealth, ZoneHealthSpec};
+use evenkeel_api::crd::{AgentStatus, ZoneHealth, ZoneHealthSpec, ZoneReport};
 use evenkeel_api::names;
-use evenkeel_api::zone::{RosterMember, RosterSpec, ZoneHealthStatus};
+use evenkeel_api::zone::{Report, RosterMember, RosterSpec};
 use evenkeel_testkit::{Cluster, eventually, until_within};
 use evenkeel_zone::Millis;
 use evenkeel_zone::verdict::{Book, Verdict};
@@ -11,6 +11,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use kube::{Client, ResourceExt as _};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -93,25 +94,47 @@ impl Zone {
         self.cluster.add(&ZoneHealth::new(ZONE, spec)).await;
     }
 
-    pub(crate) async fn zone_health(&self) -> (RosterSpec, ZoneHealthStatus) {
+    pub(crate) async fn roster(&self) -> RosterSpec {
         let object: ZoneHealth = self.cluster.get(ZONE).await;
-        (object.spec.roster, object.status.unwrap_or_default())
+        object.spec.roster
+    }
+
+    /// What each reporter has written, by its name.
+    pub(crate) async fn reports(&self) -> BTreeMap<String, Report> {
+        let reports: Vec<ZoneReport> = self.cluster.list().await;
+        let of = |report: ZoneReport| (report.spec.reporter, report.spec.report);
+        reports.into_iter().map(of).collect()
+    }
+
+    /// The newest report of a reporter that lists a machine.
+    pub(crate) async fn report_on(&self, machine: usize) -> Option<Report> {
+        let name = &self.machines[machine].name;
+        let reports = self.reports().await.into_values();
+        let mut listing: Vec<Report> = reports
+            .filter(|report| report.nodes.iter().any(|node| node.name == *name))
+            .collect();
+        listing.sort_by(|a, b| a.written_at.cmp(&b.written_at));
+        listing.pop()
     }
 
     /// One look of a reader: ZoneHealth and the zone's Lease.
     async fn look(&self) {
-        let (roster, status) = self.zone_health().await;
+        let (roster, reports) = (self.roster().await, self.reports().await);
         let home = self.cluster.namespaced(names::NAMESPACE);
         let lease: Option<Lease> = home.find(&zone_lease()).await;
         let spec = lease.and_then(|lease| lease.spec).unwrap_or_default();
         let holder = spec.holder_identity.unwrap_or_default();
         let renewed = spec.renew_time.map(|time| format!("{time:?} {holder}"));
         let mut reader = self.reader.lock().unwrap();
-        let refused = reader.book.observe(now(), ZONE, &roster, &status);
-        // Two reporters may cross each other; the test that asks for a verdict would fail if that went on.
+        let mut refused = reader.book.roster(now(), ZONE, &roster);
+        for (reporter, report) in &reports {
+            refused.extend(reader.book.report(now(), ZONE, reporter, report));
+        }
+        // A round of before a change may be refused after it; the test that asks for a verdict would fail if
+        // that went on.
         #[expect(clippy::print_stderr, reason = "shown with the test that fails")]
-        for (what, why) in refused {
-            eprintln!("refused: {what}: {why}");
+        for why in refused {
+            eprintln!("refused: {why}");
         }
         if renewed.is_some() && renewed != reader.renewed {
             reader.renewed = renewed;
@@ -150,10 +173,8 @@ impl Zone {
 
     /// Waits until the reporters do not list a machine.
     pub(crate) async fn is_off_the_list(&self, machine: usize, within: u64) {
-        let name = &self.machines[machine].name;
         until_within("it is off the list", Duration::from_secs(within), async || {
-            let (_, status) = self.zone_health().await;
-            !status.nodes.iter().any(|node| node.name == *name)
+            self.report_on(machine).await.is_none()
         })
         .await;
     }

@@ -96,28 +96,33 @@ impl Lab {
                     .iter()
                     .filter(|node| is_ready(node))
                     .count();
-                let members = self.zone().await?["status"]["members"].as_u64()?;
-                (ready == nodes && members == nodes as u64).then_some(())
+                let reports = self.reports().await;
+                let reported = reports.iter().any(|report| report["spec"]["members"] == nodes);
+                (ready == nodes && reported).then_some(())
             },
         )
         .await;
     }
 
-    /// The zone's ZoneHealth.
-    pub(crate) async fn zone(&self) -> Option<Value> {
+    /// The ZoneReports.
+    async fn reports(&self) -> Vec<Value> {
         let kind = ApiResource::from_gvk_with_plural(
-            &GroupVersionKind::gvk("evenkeel.io", "v1alpha1", "ZoneHealth"),
-            "zonehealth",
+            &GroupVersionKind::gvk("evenkeel.io", "v1alpha1", "ZoneReport"),
+            "zonereports",
         );
-        let zones: Api<DynamicObject> = Api::all_with(self.client.clone(), &kind);
-        zones.get("default").await.ok().map(|zone| zone.data)
+        let reports: Api<DynamicObject> = Api::all_with(self.client.clone(), &kind);
+        let list = reports.list(&ListParams::default()).await;
+        let list = list.map(|list| list.items).unwrap_or_default();
+        list.into_iter().map(|report| report.data).collect()
     }
 
     /// Verdict on a node as published; `None` if it is not listed.
     pub(crate) async fn verdict(&self, node: &str) -> Option<String> {
-        let zone = self.zone().await?;
-        let nodes = zone["status"]["nodes"].as_array()?.clone();
-        let listed = nodes.iter().find(|entry| entry["name"] == node)?;
+        let reports = self.reports().await;
+        let nodes = reports
+            .iter()
+            .filter_map(|report| report["spec"]["nodes"].as_array());
+        let listed = nodes.flatten().find(|entry| entry["name"] == node)?;
         listed["verdict"].as_str().map(str::to_owned)
     }
 

@@ -258,7 +258,7 @@ impl World {
         } = self;
         for (kind, ledger, proof) in [
             (Kind::NodeLease, &mut ledgers.leases, &mut sight.leases),
-            (Kind::Zone, &mut ledgers.reports, &mut sight.reports),
+            (Kind::Report, &mut ledgers.reports, &mut sight.reports),
         ] {
             match ledger.look(now) {
                 Proof::None => {}
@@ -411,7 +411,7 @@ impl Ledgers {
     fn of(&mut self, kind: Kind) -> Option<&mut Ledger> {
         match kind {
             Kind::NodeLease => Some(&mut self.leases),
-            Kind::Zone => Some(&mut self.reports),
+            Kind::Report => Some(&mut self.reports),
             _ => None,
         }
     }

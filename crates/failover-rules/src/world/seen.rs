@@ -1,6 +1,6 @@
 //! The kinds that are watched.
 
-use evenkeel_api::crd::{AgentStatus, FailoverPolicy, NodeIncident, ZoneHealth};
+use evenkeel_api::crd::{AgentStatus, FailoverPolicy, NodeIncident, ZoneHealth, ZoneReport};
 use evenkeel_api::watch::Delta;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolumeClaim, Pod};
@@ -14,8 +14,10 @@ pub enum Seen {
     /// A pod that is bound to a node.
     Pod(Delta<Pod>),
     Claim(Delta<PersistentVolumeClaim>),
-    /// A zone's roster and report.
+    /// A cell's roster.
     Zone(Delta<ZoneHealth>),
+    /// What a reporter of a cell found.
+    Report(Delta<ZoneReport>),
     /// A Lease of Evenkeel's own namespace.
     OwnLease(Delta<Lease>),
     /// What an agent says of itself.
@@ -35,6 +37,7 @@ pub enum Kind {
     Pod,
     Claim,
     Zone,
+    Report,
     OwnLease,
     Agent,
     Policy,
@@ -44,12 +47,13 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Node,
         Self::NodeLease,
         Self::Pod,
         Self::Claim,
         Self::Zone,
+        Self::Report,
         Self::OwnLease,
         Self::Agent,
         Self::Policy,
@@ -65,6 +69,7 @@ impl Kind {
             Self::Pod => "Pod",
             Self::Claim => "PersistentVolumeClaim",
             Self::Zone => "ZoneHealth",
+            Self::Report => "ZoneReport",
             Self::OwnLease => "Lease in evenkeel-system",
             Self::Agent => "AgentStatus",
             Self::Policy => "FailoverPolicy",
@@ -102,6 +107,7 @@ impl Seen {
             Self::Pod(delta) => (Kind::Pod, of(delta)),
             Self::Claim(delta) => (Kind::Claim, of(delta)),
             Self::Zone(delta) => (Kind::Zone, of(delta)),
+            Self::Report(delta) => (Kind::Report, of(delta)),
             Self::OwnLease(delta) => (Kind::OwnLease, of(delta)),
             Self::Agent(delta) => (Kind::Agent, of(delta)),
             Self::Policy(delta) => (Kind::Policy, of(delta)),

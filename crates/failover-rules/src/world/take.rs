@@ -4,11 +4,11 @@ use super::facts::{self, Status};
 use super::seen::Progress;
 use super::{Kind, Seen, World, read};
 use crate::planner::incident::recorded;
-use evenkeel_api::crd::{AgentStatus, FailoverPolicy, NodeIncident, ZoneHealth};
+use evenkeel_api::crd::{AgentStatus, FailoverPolicy, NodeIncident, ZoneHealth, ZoneReport};
 use evenkeel_api::names::{self, annotations};
 use evenkeel_api::watch::{Delta, Key, key};
 use evenkeel_zone::Millis;
-use evenkeel_zone::roster::cell_object_name;
+use evenkeel_zone::roster::{cell_object_name, report_object_name};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolumeClaim, Pod};
 use std::collections::BTreeSet;
@@ -24,20 +24,21 @@ impl World {
             Seen::Pod(delta) => self.pod(now, delta),
             Seen::Claim(delta) => self.claim(delta),
             Seen::Zone(delta) => self.zone(now, delta),
+            Seen::Report(delta) => self.report(now, delta),
             Seen::OwnLease(delta) => self.own_lease(now, delta),
             Seen::Agent(delta) => self.agent(now, delta),
             Seen::Policy(delta) => self.policy(delta),
             Seen::Incident(delta) => self.incident(now, delta),
             Seen::Home(delta) => self.home(delta),
         }
-        kind == Kind::Zone
+        kind == Kind::Report
     }
 
     /// What a change proves of its watch.
     fn proves(&mut self, now: Millis, kind: Kind, progress: &Progress) {
         let proof = match kind {
             Kind::NodeLease => Some(&mut self.sight.leases),
-            Kind::Zone => Some(&mut self.sight.reports),
+            Kind::Report => Some(&mut self.sight.reports),
             _ => None,
         };
         match progress {
@@ -196,9 +197,6 @@ impl World {
     fn zone(&mut self, now: Millis, delta: Delta<ZoneHealth>) {
         match delta {
             Delta::Put(object) => {
-                self.ledgers
-                    .reports
-                    .put(now, key(&*object), version_of(&object.metadata));
                 let name = object.metadata.name.clone().unwrap_or_default();
                 // Whoever else claims the cell would replace its roster.
                 if name != cell_object_name(&object.spec.zone, object.spec.cell) {
@@ -207,8 +205,8 @@ impl World {
                         "ZoneHealth {name} is not named after its zone {zone:?} and its cell {cell}: passed over"
                     );
                 }
-                for (node, refusal) in self.zones.zone_health(now, &object) {
-                    tracing::warn!(cell = name, node, %refusal, "verdict refused");
+                for refusal in self.zones.zone_health(now, &object) {
+                    tracing::warn!(cell = name, %refusal, "roster or evidence refused");
                 }
                 let roster = object.spec.roster;
                 if roster.has_version() {
@@ -225,16 +223,46 @@ impl World {
                 };
                 self.cluster.cells.insert(name, facts);
             }
-            Delta::Gone(key) => {
-                self.ledgers.reports.gone(&key);
-                self.forget_zone(now, &key.1);
-            }
+            Delta::Gone(key) => self.forget_zone(now, &key.1),
             Delta::Listed(keys) => {
-                self.ledgers.reports.listed(&keys);
                 let names = self.zones.names();
                 for name in names.iter().filter(|name| !keys.contains(&cluster_key(name))) {
                     self.forget_zone(now, name);
                 }
+            }
+            Delta::Broken => {}
+        }
+    }
+
+    fn report(&mut self, now: Millis, delta: Delta<ZoneReport>) {
+        match delta {
+            Delta::Put(object) => {
+                self.ledgers
+                    .reports
+                    .put(now, key(&*object), version_of(&object.metadata));
+                let name = object.metadata.name.clone().unwrap_or_default();
+                let spec = &object.spec;
+                // Whoever else writes in a reporter's name must not have its report passed over.
+                if name != report_object_name(&spec.zone, spec.cell, &spec.reporter) {
+                    return tracing::warn!(
+                        "ZoneReport {name} is not named after its zone {:?}, its cell {} and its reporter {:?}: passed over",
+                        spec.zone,
+                        spec.cell,
+                        spec.reporter
+                    );
+                }
+                for refusal in self.zones.report(now, &name, spec) {
+                    tracing::warn!(report = name, %refusal, "evidence refused");
+                }
+            }
+            Delta::Gone(key) => {
+                self.ledgers.reports.gone(&key);
+                self.zones.report_gone(&key.1);
+            }
+            Delta::Listed(keys) => {
+                self.ledgers.reports.listed(&keys);
+                self.zones
+                    .reports_listed(|name| keys.contains(&cluster_key(name)));
             }
             Delta::Broken => self.ledgers.reports.begins(now),
         }

@@ -75,6 +75,7 @@ fn with_node() -> World {
         Seen::Pod(Delta::Listed(BTreeSet::new())),
         Seen::Claim(Delta::Listed(BTreeSet::new())),
         Seen::Zone(Delta::Listed(BTreeSet::new())),
+        Seen::Report(Delta::Listed(BTreeSet::new())),
         Seen::OwnLease(Delta::Listed(BTreeSet::new())),
         Seen::Agent(Delta::Listed(BTreeSet::new())),
         Seen::Policy(Delta::Listed(BTreeSet::new())),
@@ -252,11 +253,11 @@ fn a_quiet_watch_is_audited_and_one_that_does_not_deliver_is_begun_anew() {
     let wants = world.look(second(1), Role::Leads);
     assert_eq!(wants, Wants::default(), "both have just been listed");
     let wants = world.look(second(3), Role::Leads);
-    assert_eq!(wants.audits, [Kind::NodeLease, Kind::Zone]);
+    assert_eq!(wants.audits, [Kind::NodeLease, Kind::Report]);
     let key = ("kube-node-lease".to_owned(), "n1".to_owned());
     let found = BTreeMap::from([(key.clone(), "0".to_owned())]);
     world.audited(second(3), Kind::NodeLease, Some(&found));
-    world.audited(second(3), Kind::Zone, Some(&BTreeMap::new()));
+    world.audited(second(3), Kind::Report, Some(&BTreeMap::new()));
     world.look(second(4), Role::Leads);
     assert_eq!(world.sight().at(second(7)), View::Full);
     // The watch does not show a renewal that the read shows.
@@ -301,18 +302,26 @@ impl Shore {
 
     fn report(&mut self, at: u64, alive: bool) {
         self.round = self.round.wrapping_add(1);
-        let verdict = if alive {
+        let round = if alive {
             self.zone.alive(3, &[1, 2], self.round, CUT)
         } else {
             self.zone.dead(3, &[1, 2], self.round)
         };
-        let status = self.zone.report(vec![verdict]);
+        let report = self.zone.report(vec![round]);
         let object = json!({
-            "metadata": {"name": "shore", "uid": "z", "resourceVersion": at.to_string()},
-            "spec": {"zone": "shore", "roster": self.zone.spec()}, "status": status,
+            "metadata": {"name": "shore", "uid": "z", "resourceVersion": "1"},
+            "spec": {"zone": "shore", "roster": self.zone.spec()},
+        });
+        self.world.take(second(at), Seen::Zone(put(object)));
+        let mut spec = serde_json::to_value(report).unwrap();
+        spec["zone"] = json!("shore");
+        spec["reporter"] = json!("node-1");
+        let object = json!({
+            "metadata": {"name": "shore.0.node-1", "uid": "r", "resourceVersion": at.to_string()},
+            "spec": spec,
         });
         assert!(
-            self.world.take(second(at), Seen::Zone(put(object))),
+            self.world.take(second(at), Seen::Report(put(object))),
             "a report is urgent"
         );
     }
@@ -411,7 +420,7 @@ fn a_replica_that_starts_in_mid_cut_starts_from_the_incident() {
         let _ = shore.world.look(second(at), Role::Leads);
         shore
             .world
-            .audited(second(at), Kind::Zone, Some(&BTreeMap::new()));
+            .audited(second(at), Kind::Report, Some(&BTreeMap::new()));
     }
     assert_eq!(shore.judged().decision.state(), NodeState::Disconnected);
     assert!(shore.judged().protection.readiness);

@@ -1,10 +1,11 @@
 //! The book of verdicts, fed with the objects that carry them.
 
 use super::read::renew_time;
-use evenkeel_api::crd::ZoneHealth;
+use evenkeel_api::crd::{ZoneHealth, ZoneReportSpec};
 use evenkeel_api::names;
 use evenkeel_zone::Millis;
 use evenkeel_zone::keys::Verifier;
+use evenkeel_zone::roster::cell_object_name;
 use evenkeel_zone::verdict::{ALIVE_TTL_MS, Book, Deaths, Refusal};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -20,6 +21,8 @@ pub(super) struct Zones {
     /// Cells whose object is gone, and since when. What was signed before counts until it expires, because
     /// the planner makes the object again at once, and living nodes must not lose their evidence in between.
     gone: BTreeMap<String, (Known, Millis)>,
+    /// Reports by object name: their cell, by name of its ZoneHealth, and their reporter.
+    reports: BTreeMap<String, (String, String)>,
     /// What was last seen of each cell's Lease, by name of the ZoneHealth.
     heartbeats: BTreeMap<String, Heartbeat>,
 }
@@ -62,16 +65,14 @@ impl Zones {
         }
     }
 
-    /// A ZoneHealth as a watch delivered it at `now`. Returns what was refused in it, node by node, for the
-    /// log.
+    /// A ZoneHealth as a watch delivered it at `now`. Returns what was refused, for the log.
     ///
     /// An object that was made again goes on where the last one ended, if its roster is a newer one. Else
     /// whoever made it did not know the last one, and everything begins anew.
-    pub(super) fn zone_health(&mut self, now: Millis, object: &ZoneHealth) -> Vec<(String, Refusal)> {
+    pub(super) fn zone_health(&mut self, now: Millis, object: &ZoneHealth) -> Vec<Refusal> {
         let zone = &object.spec.zone;
         let name = object.metadata.name.clone().unwrap_or_default();
         let uid = &object.metadata.uid;
-        let status = object.status.clone().unwrap_or_default();
         let roster_version = object.spec.roster.version;
         if self.known.get(&name).is_some_and(|known| known.uid != *uid) {
             self.gone(now, &name);
@@ -84,7 +85,7 @@ impl Zones {
             self.book.forget(&name);
         }
         let reported = last.is_some_and(|last| last.reported)
-            || status.sequence != 0
+            || self.reports.values().any(|(cell, _)| *cell == name)
             || self.heartbeats.contains_key(&name);
         let known = self.known.entry(name.clone()).or_insert_with(|| Known {
             zone: zone.clone(),
@@ -97,7 +98,39 @@ impl Zones {
         let members = object.spec.roster.members.iter();
         known.members = members.map(|member| member.uid.clone()).collect();
         known.reported |= reported;
-        self.book.observe(now, &name, &object.spec.roster, &status)
+        self.book.roster(now, &name, &object.spec.roster)
+    }
+
+    /// A ZoneReport of that name as a watch delivered it at `now`. Returns what was refused in it, for the
+    /// log.
+    pub(super) fn report(&mut self, now: Millis, name: &str, spec: &ZoneReportSpec) -> Vec<Refusal> {
+        let cell = cell_object_name(&spec.zone, spec.cell);
+        if let Some(known) = self.known.get_mut(&cell) {
+            known.reported = true;
+        }
+        let of = (cell.clone(), spec.reporter.clone());
+        self.reports.insert(name.to_owned(), of);
+        self.book.report(now, &cell, &spec.reporter, &spec.report)
+    }
+
+    /// A ZoneReport is gone, by object name.
+    pub(super) fn report_gone(&mut self, name: &str) {
+        if let Some((cell, reporter)) = self.reports.remove(name) {
+            self.book.forget_report(&cell, &reporter);
+        }
+    }
+
+    /// All ZoneReports there are: of the others is known that they are gone.
+    pub(super) fn reports_listed(&mut self, is_there: impl Fn(&str) -> bool) {
+        let gone: Vec<String> = self
+            .reports
+            .keys()
+            .filter(|name| !is_there(name))
+            .cloned()
+            .collect();
+        for name in gone {
+            self.report_gone(&name);
+        }
     }
 
     /// A ZoneHealth is gone, by object name.

@@ -1,12 +1,12 @@
 use super::*;
-use evenkeel_api::zone::RosterSpec;
 use evenkeel_zone::fixture::Fixture;
 use evenkeel_zone::verdict::{Health, Link, NoVerdict, Verdict};
 use evenkeel_zone::wire::Facts;
 use rstest::rstest;
 use serde_json::json;
 
-const OBJECT: &str = "shore-0a1b2c3d";
+const ZONE: &str = "Shore";
+const REPORT: &str = "a report";
 
 const CUT: Facts = Facts {
     cloud: Link::Down,
@@ -14,17 +14,33 @@ const CUT: Facts = Facts {
     runtime: Health::Ok,
 };
 
-/// `round` names the round of the votes, which is another one with each report.
-fn zone_health(zone: &mut Fixture, uid: &str, round: u8) -> ZoneHealth {
-    let spec: RosterSpec = zone.spec();
-    let verdict = zone.alive(2, &[1, 3], round, CUT);
-    let status = zone.report(vec![verdict]);
+/// Name of the ZoneHealth.
+fn object() -> String {
+    cell_object_name(ZONE, 0)
+}
+
+fn zone_health(zone: &Fixture, uid: &str) -> ZoneHealth {
     serde_json::from_value(json!({
         "apiVersion": "evenkeel.io/v1alpha1", "kind": "ZoneHealth",
-        "metadata": {"name": OBJECT, "uid": uid},
-        "spec": {"zone": "Shore", "roster": spec}, "status": status,
+        "metadata": {"name": object(), "uid": uid},
+        "spec": {"zone": ZONE, "roster": zone.spec()},
     }))
     .unwrap()
+}
+
+/// The watches deliver the roster and a report; `round` names the round of the votes, which is another one
+/// with each report.
+fn see(zones: &mut Zones, now: u64, zone: &mut Fixture, uid: &str, round: u8) -> Vec<Refusal> {
+    let mut refused = zones.zone_health(Millis(now), &zone_health(zone, uid));
+    let alive = zone.alive(2, &[1, 3], round, CUT);
+    let spec = ZoneReportSpec {
+        zone: ZONE.to_owned(),
+        cell: 0,
+        reporter: "node-1".to_owned(),
+        report: zone.report(vec![alive]),
+    };
+    refused.extend(zones.report(Millis(now), REPORT, &spec));
+    refused
 }
 
 fn lease(name: &str, second: i64, holder: &str) -> Lease {
@@ -43,25 +59,25 @@ fn is_cut(zones: &Zones) -> bool {
 #[test]
 fn a_zone_counts_once_it_is_seen_to_advance() {
     let (mut zone, mut zones) = (Fixture::new(3), Zones::default());
-    assert_eq!(zones.zone_health(Millis(0), &zone_health(&mut zone, "1", 0)), []);
+    assert_eq!(see(&mut zones, 0, &mut zone, "1", 0), []);
     assert_eq!(zones.book().verdict("uid-2"), Verdict::None(NoVerdict::Void));
-    zones.zone_health(Millis(1), &zone_health(&mut zone, "1", 1));
+    see(&mut zones, 1, &mut zone, "1", 1);
     assert!(is_cut(&zones));
 }
 
 #[test]
 fn renewals_of_the_zones_lease_prove_it_too_by_the_name_of_its_object() {
     let (mut zone, mut zones) = (Fixture::new(3), Zones::default());
-    zones.zone_health(Millis(0), &zone_health(&mut zone, "1", 0));
-    let name = "evenkeel-zone-shore-0a1b2c3d";
+    see(&mut zones, 0, &mut zone, "1", 0);
+    let name = &format!("evenkeel-zone-{}", object());
     zones.lease(Millis(1), &lease(name, 1, "node-1_0123456789abcdef"));
     // The same Lease again, and other Leases, are no heartbeat.
     zones.lease(Millis(2), &lease(name, 1, "node-1_0123456789abcdef"));
     zones.lease(Millis(3), &lease("evenkeel-controller", 2, "a"));
     zones.lease(Millis(3), &lease(name, 9, "a stranger"));
-    assert_eq!(zones.book().advanced(OBJECT), None);
+    assert_eq!(zones.book().advanced(&object()), None);
     zones.lease(Millis(4), &lease(name, 2, "node-1_0123456789abcdef"));
-    assert_eq!(zones.book().advanced(OBJECT), Some(Millis(4)));
+    assert_eq!(zones.book().advanced(&object()), Some(Millis(4)));
 }
 
 /// The planner makes it again with the next version of the roster. One with the same version, or an older
@@ -75,15 +91,14 @@ fn a_zone_health_that_was_made_again_goes_on_with_a_newer_roster_and_else_begins
     #[values(true, false)] seen_gone: bool,
 ) {
     let (mut zone, mut zones) = (Fixture::new(3), Zones::default());
-    zones.zone_health(Millis(0), &zone_health(&mut zone, "1", 0));
-    zones.zone_health(Millis(1), &zone_health(&mut zone, "1", 1));
+    see(&mut zones, 0, &mut zone, "1", 0);
+    see(&mut zones, 1, &mut zone, "1", 1);
     assert!(is_cut(&zones));
     if seen_gone {
-        zones.gone(Millis(2), OBJECT);
+        zones.gone(Millis(2), &object());
     }
-    let mut again = zone_health(&mut zone, "2", 2);
+    let mut again = zone_health(&zone, "2");
     again.spec.roster.version += newer;
-    again.status = None;
     zones.zone_health(Millis(3), &again);
     zones.forget_gone(Millis(60_000));
     assert_eq!(is_cut(&zones), goes_on);
@@ -93,13 +108,10 @@ fn a_zone_health_that_was_made_again_goes_on_with_a_newer_roster_and_else_begins
 fn a_zone_health_that_is_gone_for_good_takes_its_verdicts_along_when_they_have_run_out() {
     let (mut zone, mut zones) = (Fixture::new(3), Zones::default());
     for now in 0..2 {
-        zones.zone_health(
-            Millis(now),
-            &zone_health(&mut zone, "1", u8::try_from(now).unwrap()),
-        );
+        see(&mut zones, now, &mut zone, "1", u8::try_from(now).unwrap());
     }
     assert!(is_cut(&zones));
-    zones.gone(Millis(10), OBJECT);
+    zones.gone(Millis(10), &object());
     zones.forget_gone(Millis(10 + ALIVE_TTL_MS - 1));
     assert!(is_cut(&zones));
     zones.forget_gone(Millis(10 + ALIVE_TTL_MS));
@@ -107,4 +119,29 @@ fn a_zone_health_that_is_gone_for_good_takes_its_verdicts_along_when_they_have_r
         zones.book().verdict("uid-2"),
         Verdict::None(NoVerdict::NotAMember)
     );
+}
+
+/// Rosters and reports come on watches of their own: a zone whose roster comes late has reported all the
+/// same.
+#[test]
+fn a_report_that_comes_first_is_counted_with_its_roster() {
+    let (mut zone, mut zones) = (Fixture::new(3), Zones::default());
+    for round in [0, 1] {
+        let alive = zone.alive(2, &[1, 3], round, CUT);
+        let spec = ZoneReportSpec {
+            zone: ZONE.to_owned(),
+            cell: 0,
+            reporter: "node-1".to_owned(),
+            report: zone.report(vec![alive]),
+        };
+        zones.report(Millis(u64::from(round)), REPORT, &spec);
+    }
+    assert!(!is_cut(&zones));
+    zones.zone_health(Millis(2), &zone_health(&zone, "1"));
+    let seen = zones.look(Millis(2));
+    assert!(seen.values().all(|cell| cell.reported), "{seen:?}");
+    see(&mut zones, 3, &mut zone, "1", 3);
+    assert!(is_cut(&zones));
+    zones.reports_listed(|_| false);
+    assert!(is_cut(&zones), "until it runs out");
 }

@@ -9,7 +9,7 @@ use super::reads::{services, versions};
 use super::watch::{self, Restarts};
 use crate::clock::instant;
 use crate::webhook::Source;
-use evenkeel_api::crd::ZoneHealth;
+use evenkeel_api::crd::ZoneReport;
 use evenkeel_api::names;
 use evenkeel_election::{self as election, State};
 use evenkeel_failover_rules::admission::View;
@@ -444,7 +444,7 @@ impl Controller {
                 tracing::error!(%error, "a task of the controller died");
                 // Nobody knows which; everything that is still wanted may be tried again.
                 self.dispatch.reset();
-                for kind in [Kind::NodeLease, Kind::Zone] {
+                for kind in [Kind::NodeLease, Kind::Report] {
                     self.world.audited(now, kind, None);
                 }
             }
@@ -475,7 +475,7 @@ impl Controller {
                     Kind::NodeLease => {
                         versions::<Lease>(&Api::namespaced(client, names::NODE_LEASE_NAMESPACE)).await
                     }
-                    _ => versions::<ZoneHealth>(&Api::all(client)).await,
+                    _ => versions::<ZoneReport>(&Api::all(client)).await,
                 }
             };
             let found = match tokio::time::timeout(AUDIT_WITHIN, read).await {

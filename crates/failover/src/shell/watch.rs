@@ -18,14 +18,14 @@ use tokio::sync::Notify;
 #[derive(Clone, Default)]
 pub(super) struct Restarts {
     leases: Arc<Notify>,
-    zones: Arc<Notify>,
+    reports: Arc<Notify>,
 }
 
 impl Restarts {
     pub(super) fn begin_anew(&self, kind: Kind) {
         match kind {
             Kind::NodeLease => self.leases.notify_one(),
-            Kind::Zone => self.zones.notify_one(),
+            Kind::Report => self.reports.notify_one(),
             _ => {}
         }
     }
@@ -44,16 +44,19 @@ pub(super) fn all(client: &Client, restarts: &Restarts) -> SelectAll<BoxStream<'
             follow(Kind::NodeLease, api, plain())
         }
     };
-    let zones = {
+    let reports = {
         let client = client.clone();
-        move || follow(Kind::Zone, Api::all(client.clone()), plain())
+        move || follow(Kind::Report, Api::all(client.clone()), plain())
     };
     let own = Api::namespaced(client.clone(), names::NAMESPACE);
     select_all([
         restartable(Arc::clone(&restarts.leases), leases)
             .map(Seen::NodeLease)
             .boxed(),
-        restartable(Arc::clone(&restarts.zones), zones)
+        restartable(Arc::clone(&restarts.reports), reports)
+            .map(Seen::Report)
+            .boxed(),
+        follow(Kind::Zone, Api::all(client.clone()), plain())
             .map(Seen::Zone)
             .boxed(),
         follow(Kind::Node, Api::all(client.clone()), plain())

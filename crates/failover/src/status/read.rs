@@ -16,17 +16,22 @@ use std::fmt::Debug;
 pub(super) async fn found(client: &Client) -> Result<Found, StatusError> {
     let own = Api::namespaced(client.clone(), names::NAMESPACE);
     let homes: Api<Namespace> = Api::all(client.clone());
-    let (nodes, incidents, leases, zones, policies, home) = tokio::join!(
+    let (nodes, incidents, leases, zones, reports, policies, home) = tokio::join!(
         list("nodes", Api::all(client.clone())),
         list("nodeincidents.evenkeel.io", Api::all(client.clone())),
         list("leases in namespace evenkeel-system", own),
         list("zonehealth.evenkeel.io", Api::all(client.clone())),
+        list("zonereports.evenkeel.io", Api::all(client.clone())),
         list("failoverpolicies.evenkeel.io", Api::all(client.clone())),
         homes.get_opt(names::NAMESPACE),
     );
     let mut troubles = Vec::new();
     let mut optional = |error: StatusError| troubles.push(error.told());
     let zones = zones.unwrap_or_else(|error| {
+        optional(error);
+        Listed::default()
+    });
+    let reports = reports.unwrap_or_else(|error| {
         optional(error);
         Listed::default()
     });
@@ -46,12 +51,14 @@ pub(super) async fn found(client: &Client) -> Result<Found, StatusError> {
     troubles.extend(incidents.broken);
     troubles.extend(leases.broken);
     troubles.extend(zones.broken);
+    troubles.extend(reports.broken);
     troubles.extend(policies.broken);
     Ok(Found {
         now: wall(),
         nodes: nodes.good,
         incidents: incidents.good,
         zones: zones.good,
+        reports: reports.good,
         policies: policies.good,
         leases: leases.good,
         pause: home.and_then(|home| home.metadata.annotations?.get(annotations::PAUSE).cloned()),

@@ -4,7 +4,7 @@
 //! Nothing is decided here. What is told is what the leading controller has published in the NodeIncidents; a
 //! node without an open incident is Healthy as far as the leader says.
 
-use evenkeel_api::crd::{FailoverPolicy, NodeIncident, ZoneHealth};
+use evenkeel_api::crd::{FailoverPolicy, NodeIncident, ZoneHealth, ZoneReport};
 use evenkeel_failover_rules::world::LEADER_SEEN_MS;
 use evenkeel_judge::NodeState;
 use jiff::Timestamp;
@@ -16,6 +16,9 @@ use serde::Serialize;
 pub const LEADER_SILENT_SECONDS: i64 = LEADER_SEEN_MS.cast_signed() / 1000;
 /// A zone whose Lease was not renewed for this long is silent, unless its reports go on.
 pub const ZONE_SILENT_SECONDS: i64 = 30;
+/// What a report lists is shown for this long: reporters repeat rounds about listed members every 10 s at
+/// most.
+pub const REPORT_SILENT_SECONDS: i64 = 60;
 /// Closed incidents that are shown beside the open ones.
 pub const RECENT: usize = 20;
 
@@ -27,6 +30,7 @@ pub struct Found {
     pub nodes: Vec<Node>,
     pub incidents: Vec<NodeIncident>,
     pub zones: Vec<ZoneHealth>,
+    pub reports: Vec<ZoneReport>,
     pub policies: Vec<FailoverPolicy>,
     /// The Leases of namespace `evenkeel-system`.
     pub leases: Vec<Lease>,
@@ -251,9 +255,9 @@ pub struct ZoneLine {
     pub without_agent: Vec<String>,
     /// Version of the roster.
     pub roster_version: i64,
-    /// The member whose report stands in the object.
-    pub reporter: String,
-    /// Members that are not plainly healthy, as their neighbours see them.
+    /// The members that have reports.
+    pub reporters: Vec<String>,
+    /// Members that are not plainly healthy, as the newest report that lists them says.
     pub listed: Vec<Listed>,
     /// Members about which the controller wants rounds of votes.
     pub wanted: Vec<String>,

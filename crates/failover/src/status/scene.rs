@@ -3,9 +3,10 @@
 use super::near::nearest;
 use super::report::{
     Controller, Found, IncidentLine, LEADER_SILENT_SECONDS, Leader, Listed, Mode, NodeLine, Question, RECENT,
-    Report, Row, Setting, Story, Subject, Term, Unknown, ZONE_SILENT_SECONDS, ZoneLine,
+    REPORT_SILENT_SECONDS, Report, Row, Setting, Story, Subject, Term, Unknown, ZONE_SILENT_SECONDS,
+    ZoneLine,
 };
-use evenkeel_api::crd::{LatchRecord, NodeIncident, ZoneHealth};
+use evenkeel_api::crd::{LatchRecord, NodeIncident, ZoneHealth, ZoneReport};
 use evenkeel_api::names::{self, annotations, zone_of};
 use evenkeel_api::policy::ModePolicy;
 use evenkeel_failover_rules::planner::roster::eligible;
@@ -343,7 +344,33 @@ impl<'a> Scene<'a> {
     }
 
     fn zone(&self, zone: &ZoneHealth) -> ZoneLine {
-        let status = zone.status.clone().unwrap_or_default();
+        let of_cell =
+            |report: &&ZoneReport| (&report.spec.zone, report.spec.cell) == (&zone.spec.zone, zone.spec.cell);
+        let mut reports: Vec<&ZoneReport> = self.found.reports.iter().filter(of_cell).collect();
+        // The newest first: resourceVersions grow with every write.
+        let version = |report: &ZoneReport| report.metadata.resource_version.as_ref()?.parse::<u64>().ok();
+        reports.sort_by_key(|report| Reverse(version(report)));
+        let mut listed: BTreeMap<&str, Listed> = BTreeMap::new();
+        let is_recent = |report: &&&ZoneReport| {
+            let written: Option<Timestamp> = report
+                .spec
+                .report
+                .written_at
+                .as_ref()
+                .and_then(|at| at.parse().ok());
+            written.is_none_or(|at| self.found.now.as_second() - at.as_second() < REPORT_SILENT_SECONDS)
+        };
+        for node in reports
+            .iter()
+            .filter(is_recent)
+            .flat_map(|report| &report.spec.report.nodes)
+        {
+            listed.entry(&node.name).or_insert_with(|| Listed {
+                name: node.name.clone(),
+                verdict: format!("{:?}", node.verdict),
+                reason: node.reason.clone(),
+            });
+        }
         let lease_name = format!("{}{}", names::ZONE_LEASE_PREFIX, name(zone));
         let lease = self.found.leases.iter().find(|lease| name(*lease) == lease_name);
         let renewed = lease.and_then(read::renew_time);
@@ -366,16 +393,8 @@ impl<'a> Scene<'a> {
             members: sorted(members.iter().map(|member| member.name.clone())),
             without_agent: sorted(outside.map(|node| name(node).to_owned())),
             roster_version: zone.spec.roster.version,
-            reporter: status.reporter,
-            listed: status
-                .nodes
-                .iter()
-                .map(|listed| Listed {
-                    name: listed.name.clone(),
-                    verdict: format!("{:?}", listed.verdict),
-                    reason: listed.reason.clone(),
-                })
-                .collect(),
+            reporters: sorted(reports.iter().map(|report| report.spec.reporter.clone())),
+            listed: listed.into_values().collect(),
             wanted: sorted(zone.spec.wanted.iter().map(called)),
             holder: lease.map(holder).unwrap_or_default(),
             renewed_at: renewed,

@@ -3,7 +3,7 @@ use super::scene::report;
 use super::text::text;
 use super::*;
 use clap::Parser;
-use evenkeel_api::crd::{FailoverPolicy, NodeIncident, ZoneHealth};
+use evenkeel_api::crd::{FailoverPolicy, NodeIncident, ZoneHealth, ZoneReport};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
@@ -82,12 +82,17 @@ fn found() -> Found {
             "zone": "bay", "wanted": ["uid-shore-2", "uid-gone"],
             "roster": {"version": 7, "members": [member("shore-1"), member("shore-2")]},
         },
-        "status": {
-            "reporter": "shore-1", "sequence": 9,
+    }));
+    let report: ZoneReport = read(json!({
+        "apiVersion": "evenkeel.io/v1alpha1", "kind": "ZoneReport",
+        "metadata": {"name": "bay.0.shore-1", "resourceVersion": "9"},
+        "spec": {
+            "zone": "bay", "reporter": "shore-1", "sequence": 9, "writtenAt": NOW,
             "nodes": [{"name": "shore-2", "uid": "uid-shore-2", "verdict": "Alive", "reason": "cloud link down"}],
         },
     }));
     Found {
+        reports: vec![report],
         now: NOW.parse().unwrap(),
         nodes: vec![node("shore-10"), node("shore-2"), node("shore-1")],
         incidents: vec![incident(
@@ -226,8 +231,8 @@ fn zones_show_who_reports_who_is_listed_and_who_is_wanted() {
     assert_eq!(
         text(&report, true).lines().skip(1).collect::<Vec<_>>().join("\n"),
         "\
-ZONE  MEMBERS  REPORTER  RENEWED  LISTED         WANTED                 ROSTER     LEASE HELD BY  WITHOUT AGENT  MEMBER NAMES
-bay   2        shore-1   6s       shore-2 alive  UID uid-gone, shore-2  version 7  shore-1_x      shore-10       shore-1, shore-2"
+ZONE  MEMBERS  REPORTERS  RENEWED  LISTED         WANTED                 ROSTER     LEASE HELD BY  WITHOUT AGENT  MEMBER NAMES
+bay   2        shore-1    6s       shore-2 alive  UID uid-gone, shore-2  version 7  shore-1_x      shore-10       shore-1, shore-2"
     );
 }
 

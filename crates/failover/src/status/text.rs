@@ -261,7 +261,12 @@ fn timeline(text: &mut String, rows: &[Row], title: &str) {
 
 fn zones(text: &mut String, lines: &[ZoneLine], wide: bool, now: Timestamp) {
     let mut rows = vec![cells(&[
-        "ZONE", "MEMBERS", "REPORTER", "RENEWED", "LISTED", "WANTED",
+        "ZONE",
+        "MEMBERS",
+        "REPORTERS",
+        "RENEWED",
+        "LISTED",
+        "WANTED",
     ])];
     if wide {
         rows[0].extend(cells(&[
@@ -291,7 +296,7 @@ fn zones(text: &mut String, lines: &[ZoneLine], wide: bool, now: Timestamp) {
                 zone.zone.clone()
             },
             zone.members.len().to_string(),
-            or_dash(Some(&zone.reporter)),
+            some(zone.reporters.clone(), wide),
             renewed,
             some(listed.collect(), wide),
             some(zone.wanted.clone(), wide),

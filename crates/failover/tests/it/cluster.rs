@@ -4,7 +4,7 @@ use super::traffic::Traffic;
 use super::zone::{Outside, key};
 use evenkeel_api::crd::{
     AgentStatus, AgentStatusSpec, FailoverPolicy, FailoverPolicySpec, NodeIncident, NodeIncidentStatus,
-    ZoneHealth,
+    ZoneHealth, ZoneReport,
 };
 use evenkeel_api::names;
 use evenkeel_api::policy::ModePolicy;
@@ -16,6 +16,7 @@ use evenkeel_judge::{Profile, Timing};
 use evenkeel_net::admin::Admin;
 pub(crate) use evenkeel_testkit::objects::{has_taint, is_leaving, is_ready, pod_condition as condition};
 use evenkeel_testkit::{SOON, ServedApi, cluster, eventually, until};
+use evenkeel_zone::roster::report_object_name;
 use futures::StreamExt as _;
 use jiff::Timestamp;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
@@ -355,14 +356,14 @@ impl Cluster {
 
     /// Waits until the roster holds all nodes and the zone reports.
     pub(crate) async fn reports(&self) {
-        self.until(
-            names::DEFAULT_ZONE,
-            "has all nodes and reports",
-            |zone: &ZoneHealth| {
-                let reported = zone.status.as_ref().is_some_and(|status| status.sequence > 1);
-                zone.spec.roster.members.len() == NODES.len() && reported
-            },
-        )
+        self.until(names::DEFAULT_ZONE, "has all nodes", |zone: &ZoneHealth| {
+            zone.spec.roster.members.len() == NODES.len()
+        })
+        .await;
+        let report = report_object_name(names::DEFAULT_ZONE, 0, "n1");
+        self.until(&report, "is written again", |report: &ZoneReport| {
+            report.spec.report.sequence > 1
+        })
         .await;
     }
 

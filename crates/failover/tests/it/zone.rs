@@ -2,14 +2,16 @@
 //! wants them to say, in a new round each time.
 
 use super::cluster::NODES;
-use evenkeel_api::crd::ZoneHealth;
+use evenkeel_api::crd::{ZoneHealth, ZoneReport, ZoneReportSpec};
 use evenkeel_api::names;
-use evenkeel_api::zone::{NodeVerdict, VerdictKind, ZoneHealthStatus};
+use evenkeel_api::zone::{Report, SignedRound};
 use evenkeel_testkit::Cluster;
 use evenkeel_zone::keys::SigningKey;
-use evenkeel_zone::roster::{MemberId, Roster};
+use evenkeel_zone::roster::{MemberId, Roster, report_object_name};
 use evenkeel_zone::verdict::{Health, Link};
-use evenkeel_zone::wire::{self, Answer, Ballot, Body, Facts, Header, Message, Nonce};
+use evenkeel_zone::wire::{
+    self, Answer, Ballot, Body, ConfirmRequest, Facts, Header, Message, Nonce, Said as Vote,
+};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -139,6 +141,7 @@ async fn kubelets(cluster: Cluster, outside: Outside, stop: CancellationToken) {
 /// Reports what is said, signed by the other two, and renews the Lease of the zone.
 async fn reporter(cluster: Cluster, outside: Outside, stop: CancellationToken) {
     let zones = cluster.api::<ZoneHealth>();
+    let reports = cluster.api::<ZoneReport>();
     let home = cluster.namespaced(names::NAMESPACE);
     let mut tick = tokio::time::interval(REPORTS);
     let mut sequence = 0_u64;
@@ -160,32 +163,41 @@ async fn reporter(cluster: Cluster, outside: Outside, stop: CancellationToken) {
         sequence += 1;
         let said = outside.said(&wanted);
         let known = |node: &String| roster.members().iter().any(|member| member.name == *node);
-        let nodes = said
+        let rounds = said
             .iter()
             .filter(|(node, _)| known(node))
-            .map(|(node, said)| verdict(&roster, node, *said, sequence))
+            .map(|(node, said)| round(&roster, node, *said, sequence))
             .collect();
-        let status = ZoneHealthStatus {
+        let spec = ZoneReportSpec {
+            zone: names::DEFAULT_ZONE.to_owned(),
+            cell: 0,
             reporter: "n1".to_owned(),
-            roster_version: zone.spec.roster.version,
-            epoch: roster.reference().epoch.to_string(),
-            sequence: i64::try_from(sequence).unwrap(),
-            members: 3,
-            nodes,
-            ..Default::default()
+            report: Report {
+                roster_version: zone.spec.roster.version,
+                sequence: i64::try_from(sequence).unwrap(),
+                members: 3,
+                rounds,
+                ..Report::default()
+            },
         };
-        let patch = Patch::Merge(json!({"status": status}));
-        // Refused where somebody deleted the zone meanwhile: the next report finds the new one.
-        let _ = zones
-            .patch_status(names::DEFAULT_ZONE, &PatchParams::default(), &patch)
-            .await;
+        let name = report_object_name(&spec.zone, spec.cell, &spec.reporter);
+        let patch = Patch::Merge(json!({"spec": &spec}));
+        if reports
+            .patch(&name, &PatchParams::default(), &patch)
+            .await
+            .is_err()
+        {
+            let fresh = ZoneReport::new(&name, spec);
+            // Refused while the API server is away: the next report finds it again.
+            let _ = reports.create(&kube::api::PostParams::default(), &fresh).await;
+        }
         let lease = format!("{}{}", names::ZONE_LEASE_PREFIX, names::DEFAULT_ZONE);
         home.renew(&lease, "n1").await;
     }
 }
 
-/// A verdict of a new round; without anything said: that the node is well.
-fn verdict(roster: &Roster, node: &str, said: Option<Said>, sequence: u64) -> NodeVerdict {
+/// A new round; without anything said: that the node is well.
+fn round(roster: &Roster, node: &str, said: Option<Said>, sequence: u64) -> SignedRound {
     let member = |name: &str| {
         roster
             .members()
@@ -194,26 +206,33 @@ fn verdict(roster: &Roster, node: &str, said: Option<Said>, sequence: u64) -> No
             .unwrap()
     };
     let uid = member(node).uid.clone();
-    let mut round = [0; 16];
-    round[..8].copy_from_slice(&sequence.to_be_bytes());
-    let (kind, answer, contact_age, cloud) = match said {
-        Some(Said::Dead) => (VerdictKind::Dead, Answer::No, u32::MAX, Link::Down),
-        Some(Said::CutOff) => (VerdictKind::Alive, Answer::Yes, 0, Link::Down),
-        None => (VerdictKind::Alive, Answer::Yes, 0, Link::Up),
+    let mut nonce = [0; 16];
+    nonce[..8].copy_from_slice(&sequence.to_be_bytes());
+    let (answer, contact_age, cloud) = match said {
+        Some(Said::Dead) => (Answer::No, u32::MAX, Link::Down),
+        Some(Said::CutOff) => (Answer::Yes, 0, Link::Down),
+        None => (Answer::Yes, 0, Link::Up),
+    };
+    let request = ConfirmRequest {
+        round: Nonce(nonce),
+        roster: roster.reference(),
+        budget: 1_000,
+        suspects: vec![MemberId::of(&uid)],
     };
     let sign = |voter: &&str| {
         let ballot = Ballot {
-            round: Nonce(round),
-            suspect: MemberId::of(&uid),
+            request: request.digest(),
             roster: roster.reference(),
-            answer,
-            contact_age,
-            facts: Facts {
-                cloud,
-                kubelet: Health::Ok,
-                runtime: Health::Ok,
-            },
-            ..Ballot::default()
+            said: vec![Vote {
+                index: 0,
+                answer,
+                contact_age,
+                facts: Facts {
+                    cloud,
+                    kubelet: Health::Ok,
+                    runtime: Health::Ok,
+                },
+            }],
         };
         let header = Header {
             from: member(voter).id,
@@ -226,12 +245,9 @@ fn verdict(roster: &Roster, node: &str, said: Option<Said>, sequence: u64) -> No
         };
         wire::to_evidence(&wire::seal(&message, &key(voter)))
     };
-    NodeVerdict {
-        name: node.to_owned(),
-        uid: uid.clone(),
-        verdict: kind,
-        round_age_ms: Some(20),
-        evidence: NODES.iter().filter(|voter| **voter != node).map(sign).collect(),
-        ..Default::default()
+    SignedRound {
+        age_ms: 20,
+        request: wire::to_evidence(&request.to_bytes()),
+        ballots: NODES.iter().filter(|voter| **voter != node).map(sign).collect(),
     }
 }

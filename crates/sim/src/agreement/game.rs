@@ -7,15 +7,17 @@ use crate::api::{Store, Writer};
 use crate::rng::Rng;
 use crate::script::SECOND;
 use evenkeel_api::crd::{EndpointsPolicy, FailoverPolicy, FailoverPolicySpec};
+use evenkeel_api::crd::{ZoneReport, ZoneReportSpec};
 use evenkeel_api::names::{CONTROLLER_LEASE, NAMESPACE, NODE_LEASE_NAMESPACE, conditions};
 use evenkeel_api::watch::{Delta, Key, key};
-use evenkeel_api::zone::NodeVerdict;
+use evenkeel_api::zone::SignedRound;
 use evenkeel_failover_rules::planner::Planner;
 use evenkeel_failover_rules::planner::action::Action;
 use evenkeel_failover_rules::world::{Config, Kind, Role, Seen, World};
 use evenkeel_judge::{Decision, NodeState, Protection, Reason, Timing};
 use evenkeel_zone::Millis;
 use evenkeel_zone::fixture::Fixture;
+use evenkeel_zone::roster::report_object_name;
 use evenkeel_zone::verdict::{Health, Link};
 use evenkeel_zone::wire::Facts;
 use k8s_openapi::api::core::v1::NodeCondition;
@@ -47,8 +49,8 @@ impl Side {
             Seen::NodeLease(Delta::Put(lease)) => {
                 shown.insert(key(&**lease), version(&lease.metadata));
             }
-            Seen::Zone(Delta::Put(zone)) => {
-                shown.insert(key(&**zone), version(&zone.metadata));
+            Seen::Report(Delta::Put(report)) => {
+                shown.insert(key(&**report), version(&report.metadata));
             }
             _ => {}
         }
@@ -68,7 +70,7 @@ pub(super) struct Game<'a> {
     queue: BTreeMap<(u64, u64), (usize, u64, Seen)>,
     sent: u64,
     silent: BTreeMap<usize, bool>,
-    reports: BTreeMap<usize, NodeVerdict>,
+    reports: BTreeMap<usize, SignedRound>,
     rounds: u8,
     /// By node: what the leader protects and in which state, and since when.
     held: BTreeMap<String, (Protection, NodeState, u64)>,
@@ -258,17 +260,27 @@ impl<'a> Game<'a> {
         own.into_iter().chain(others).take(majority).collect()
     }
 
-    fn report(&mut self, node: usize, verdict: NodeVerdict) {
-        self.reports.insert(node, verdict);
-        let status = self.zone.report(self.reports.values().cloned().collect());
-        let key = cluster_key(&evenkeel_zone::roster::zone_object_name("shore"));
-        let _ = self
+    fn report(&mut self, node: usize, round: SignedRound) {
+        self.reports.insert(node, round);
+        let spec = ZoneReportSpec {
+            zone: "shore".to_owned(),
+            cell: 0,
+            reporter: "node-1".to_owned(),
+            report: self.zone.report(self.reports.values().cloned().collect()),
+        };
+        let name = report_object_name(&spec.zone, spec.cell, &spec.reporter);
+        let key = cluster_key(&name);
+        let written = self
             .store
-            .change(self.now, Writer::Agent, Kind::Zone, &key, None, |object| {
-                if let Object::Zone(zone) = object {
-                    zone.status = Some(status);
+            .change(self.now, Writer::Agent, Kind::Report, &key, None, |object| {
+                if let Object::Report(report) = object {
+                    report.spec = spec.clone();
                 }
             });
+        if written.is_err() {
+            let fresh = Object::Report(Box::new(ZoneReport::new(&name, spec)));
+            let _ = self.store.create(self.now, Writer::Agent, fresh);
+        }
     }
 
     fn ready(&mut self, node: usize, status: &str, reason: &str, heartbeat: bool) {

@@ -1,6 +1,6 @@
 //! Objects of all kinds in one type, and what is read of them.
 
-use evenkeel_api::crd::{AgentStatus, FailoverPolicy, NodeIncident, ZoneHealth};
+use evenkeel_api::crd::{AgentStatus, FailoverPolicy, NodeIncident, ZoneHealth, ZoneReport};
 use evenkeel_api::names;
 use evenkeel_api::watch::{Delta, Key};
 use evenkeel_failover_rules::world::{Kind, Seen};
@@ -20,6 +20,7 @@ pub enum Object {
     Lease(Box<Lease>),
     Pod(Box<Pod>),
     Zone(Box<ZoneHealth>),
+    Report(Box<ZoneReport>),
     Agent(Box<AgentStatus>),
     Policy(Box<FailoverPolicy>),
     Incident(Box<NodeIncident>),
@@ -38,6 +39,7 @@ impl Object {
             Self::Lease(_) => Kind::NodeLease,
             Self::Pod(_) => Kind::Pod,
             Self::Zone(_) => Kind::Zone,
+            Self::Report(_) => Kind::Report,
             Self::Agent(_) => Kind::Agent,
             Self::Policy(_) => Kind::Policy,
             Self::Incident(_) => Kind::Incident,
@@ -51,6 +53,7 @@ impl Object {
             Self::Lease(object) => &object.metadata,
             Self::Pod(object) => &object.metadata,
             Self::Zone(object) => &object.metadata,
+            Self::Report(object) => &object.metadata,
             Self::Agent(object) => &object.metadata,
             Self::Policy(object) => &object.metadata,
             Self::Incident(object) => &object.metadata,
@@ -65,6 +68,7 @@ impl Object {
             Self::Lease(object) => &mut object.metadata,
             Self::Pod(object) => &mut object.metadata,
             Self::Zone(object) => &mut object.metadata,
+            Self::Report(object) => &mut object.metadata,
             Self::Agent(object) => &mut object.metadata,
             Self::Policy(object) => &mut object.metadata,
             Self::Incident(object) => &mut object.metadata,
@@ -89,6 +93,7 @@ impl Object {
             Self::Lease(object) => Seen::NodeLease(Delta::Put(object)),
             Self::Pod(object) => Seen::Pod(Delta::Put(object)),
             Self::Zone(object) => Seen::Zone(Delta::Put(object)),
+            Self::Report(object) => Seen::Report(Delta::Put(object)),
             Self::Agent(object) => Seen::Agent(Delta::Put(object)),
             Self::Policy(object) => Seen::Policy(Delta::Put(object)),
             Self::Incident(object) => Seen::Incident(Delta::Put(object)),
@@ -123,6 +128,7 @@ pub fn seen(kind: Kind, notice: Notice) -> Seen {
         Kind::Pod => Seen::Pod(delta(notice)),
         Kind::Claim => Seen::Claim(delta(notice)),
         Kind::Zone => Seen::Zone(delta(notice)),
+        Kind::Report => Seen::Report(delta(notice)),
         Kind::OwnLease => Seen::OwnLease(delta(notice)),
         Kind::Agent => Seen::Agent(delta(notice)),
         Kind::Policy => Seen::Policy(delta(notice)),

@@ -66,8 +66,8 @@ pub(super) fn matrices(script: &mut Script, rng: &mut Rng) {
     *script = matrix(script, nodes, links, clouds);
 }
 
-/// The matrix of these bits: `links` has one for every ordered pair of nodes, `clouds` one for every node. A bit
-/// that is set is a cut.
+/// The matrix of these bits: `links` has one for every ordered pair of nodes, `clouds` one for every node. A
+/// bit that is set is a cut.
 pub fn matrix(like: &Script, nodes: usize, links: u64, clouds: u64) -> Script {
     let mut script = Script {
         zones: vec![nodes],
@@ -132,8 +132,8 @@ pub(super) fn rosters(script: &mut Script, rng: &mut Rng) {
     }
 }
 
-/// A node is cut off or dead, and reporters are on the smaller side of a split, stopped in the middle of a write,
-/// or leave everybody out of the report.
+/// A node is cut off or dead, and reporters are on the smaller side of a split, stopped in the middle of a
+/// write, or leave everybody out of the report.
 pub(super) fn reporters(script: &mut Script, rng: &mut Rng) {
     script.zones = vec![5];
     let node = script.any_node(rng);

@@ -66,8 +66,9 @@ fn fault(script: &Script, rng: &mut Rng) -> Fault {
         14 => Fault::SlowKubelet(node, *rng.pick(&[200, 1_000, 3_000]).unwrap_or(&200)),
         15 => Fault::StrangeKubelet(node),
         16 => Fault::SlowAgent(node, rng.between(20, 300)),
-        // Not back, where there are kubelets: the stock controller takes a Lease whose renewTime went back by an
-        // hour for one that nobody renews for an hour, and marks the node whenever the grace period is over.
+        // Not back, where there are kubelets: the stock controller takes a Lease whose renewTime went back by
+        // an hour for one that nobody renews for an hour, and marks the node whenever the grace period is
+        // over.
         17 if forward && script.group == Group::RandomZones => Fault::WallClock(node, -3_600_000),
         17 => Fault::WallClock(node, 3_600_000),
         18 => Fault::AgentDown(node),

@@ -32,11 +32,9 @@ pub fn reporters(script: &Script) -> Vec<usize> {
     let Ok(roster) = Roster::from_spec(&zone.spec.roster) else {
         return Vec::new();
     };
-    roster
-        .reporters_by_rank(|_| true)
-        .into_iter()
-        .filter_map(|id| node_of_uid(&roster.get(id)?.uid))
-        .collect()
+    let ranked = roster.reporters_by_rank(|_| true);
+    let members = ranked.into_iter().filter_map(|index| roster.member(index));
+    members.filter_map(|member| node_of_uid(&member.uid)).collect()
 }
 
 /// Plays a script on the level of zones to the end of the window. False deaths are counted.

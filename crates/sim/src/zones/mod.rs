@@ -1,7 +1,7 @@
-//! Zones alone: agents with the shipping engine, the API server with reports and Leases, and a reader with the
-//! shipping book of verdicts. There are no kubelets that write, no pods, planners and stock controllers, so a run
-//! of thousands of nodes takes seconds. Network, clocks, faults, scripts and the model of an agent's shell are
-//! those of the whole system.
+//! Zones alone: agents with the shipping engine, the API server with reports and Leases, and a reader with
+//! the shipping book of verdicts. There are no kubelets that write, no pods, planners and stock controllers,
+//! so a run of thousands of nodes takes seconds. Network, clocks, faults, scripts and the model of an agent's
+//! shell are those of the whole system.
 //!
 //! | module | what it holds |
 //! |---|---|

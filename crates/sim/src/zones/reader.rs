@@ -2,7 +2,7 @@
 
 use super::rules::{self, Rules};
 use crate::api::build::{node_of_uid, node_uid};
-use crate::api::objects::{Object, renew_time};
+use crate::api::objects::{Object, cluster_key, renew_time};
 use crate::event::{Delivery, Event};
 use crate::ledger::MINORITY;
 use crate::promise::Fate;
@@ -10,22 +10,23 @@ use crate::script::SECOND;
 use crate::sight::may_be_convicted;
 use crate::sim::Sim;
 use crate::watch::Client;
-use evenkeel_api::crd::ZoneHealth;
+use evenkeel_api::crd::ZoneReport;
 use evenkeel_api::names::ZONE_LEASE_PREFIX;
 use evenkeel_failover_rules::world::Kind;
 use evenkeel_zone::Millis;
 use evenkeel_zone::keys::Verifier;
+use evenkeel_zone::roster::cell_object_name;
 use evenkeel_zone::verdict::{Book, Verdict};
 use evenkeel_zone::wire::Nonce;
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Evidence of life is worth 15 s after its contacts. The rest is for a contact that is late because datagrams
-/// are, and for looking.
+/// Evidence of life is worth 15 s after its contacts. The rest is for a contact that is late because
+/// datagrams are, and for looking.
 const LIFE_ENDS: u64 = 18 * SECOND;
-/// After the last fault no living node is held dead for longer than this: acquittal takes 15 s of health, and a
-/// change of reporters and slow writes come on top.
+/// After the last fault no living node is held dead for longer than this: acquittal takes 15 s of health, and
+/// a change of reporters and slow writes come on top.
 const ACQUITTED: u64 = 45 * SECOND;
 /// A node that came back may be seen alive this long before the script says that it is back: never. This long
 /// after, its death may still stand, or be told by votes that were cast before.
@@ -81,7 +82,7 @@ impl Reader {
 
 impl Sim {
     pub(crate) fn begin_reader(&mut self) {
-        self.open_watches(Client::Reader, &[Kind::Zone, Kind::OwnLease]);
+        self.open_watches(Client::Reader, &[Kind::Zone, Kind::Report, Kind::OwnLease]);
     }
 
     pub(crate) fn reader_sees(&mut self, delivery: Delivery) {
@@ -89,7 +90,12 @@ impl Sim {
             return;
         };
         match &*object {
-            Object::Zone(zone) => self.reader_takes(zone),
+            Object::Zone(zone) => {
+                let name = zone.metadata.name.clone().unwrap_or_default();
+                let now = Millis(self.now);
+                self.reader.book.roster(now, &name, &zone.spec.roster);
+            }
+            Object::Report(report) => self.reader_takes(report),
             Object::Lease(lease) => {
                 let name = lease.metadata.name.clone().unwrap_or_default();
                 let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
@@ -108,20 +114,26 @@ impl Sim {
         }
     }
 
-    fn reader_takes(&mut self, zone: &ZoneHealth) {
-        let name = zone.metadata.name.clone().unwrap_or_default();
-        let mut status = zone.status.clone().unwrap_or_default();
-        if self.reader.rules.one_vote_less {
-            rules::forge(&mut status, &zone.spec.roster, &self.machines, &*self.verifier);
+    fn reader_takes(&mut self, object: &ZoneReport) {
+        let spec = &object.spec;
+        let cell = cell_object_name(&spec.zone, spec.cell);
+        let mut report = spec.report.clone();
+        if self.reader.rules.one_vote_less
+            && let Some(Object::Zone(zone)) = self
+                .store
+                .get(Kind::Zone, &cluster_key(&cell))
+                .map(|zone| &**zone)
+        {
+            rules::forge(&mut report, &zone.spec.roster, &self.machines);
         }
         let now = Millis(self.now);
-        self.reader.book.observe(now, &name, &zone.spec.roster, &status);
+        self.reader.book.report(now, &cell, &spec.reporter, &report);
         let of_zone = |node: &usize| {
             self.machines
                 .get(node - 1)
-                .is_some_and(|machine| machine.zone == zone.spec.zone)
+                .is_some_and(|machine| machine.zone == spec.zone)
         };
-        let listed: BTreeSet<usize> = status
+        let listed: BTreeSet<usize> = report
             .nodes
             .iter()
             .filter_map(|node| node_of_uid(&node.uid))

@@ -8,8 +8,8 @@ use evenkeel_failover_rules::planner::roster::next;
 use evenkeel_failover_rules::world::Kind;
 
 impl Sim {
-    /// Asks for rounds about whom the reader holds dead, as the planner does while an incident is open: who returns
-    /// is acquitted by a round, never because a report leaves it out.
+    /// Asks for rounds about whom the reader holds dead, as the planner does while an incident is open: who
+    /// returns is acquitted by a round, never because a report leaves it out.
     pub(crate) fn keep_wanted(&mut self, zone: usize) {
         let key = cluster_key(&build::zone_name(zone));
         let held = self

@@ -1,15 +1,13 @@
 //! Rules that are broken on purpose. Tests play scenarios with each of them and demand that a promise breaks:
 //! what no test can break is not looked at.
 //!
-//! Nothing of the product is changed for that. The simulator forges what the reader sees, or concludes what the
-//! reader's book does not say.
+//! Nothing of the product is changed for that. The simulator forges what the reader sees, or concludes what
+//! the reader's book does not say.
 
 use crate::machine::Machine;
-use evenkeel_api::zone::{RosterSpec, VerdictKind, ZoneHealthStatus};
-use evenkeel_zone::keys::Verifier;
-use evenkeel_zone::roster::{MemberId, Roster};
-use evenkeel_zone::vote::Vote;
-use evenkeel_zone::wire::{self, Answer, Body, Frame, Header, Message};
+use evenkeel_api::zone::{Report, RosterSpec, SignedRound, VerdictKind};
+use evenkeel_zone::roster::{Member, MemberId, Roster};
+use evenkeel_zone::wire::{self, Answer, Ballot, Body, ConfirmRequest, Header, Message, Nonce, Said};
 
 /// Which rules are broken. By default none is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,73 +20,70 @@ pub struct Rules {
     pub omission_is_health: bool,
 }
 
-/// Makes a death of every verdict for which one vote was missing, with a vote in the name of somebody who did not
-/// give it.
-pub(crate) fn forge(
-    status: &mut ZoneHealthStatus,
-    roster: &RosterSpec,
-    machines: &[Machine],
-    verifier: &dyn Verifier,
-) {
+/// Makes a death of every listing for which one no was missing and nobody said yes, by a round with votes of
+/// a majority in which one is of somebody who did not give it.
+pub(crate) fn forge(report: &mut Report, roster: &RosterSpec, machines: &[Machine]) {
     let Ok(roster) = Roster::from_spec(roster) else {
         return;
     };
-    for node in &mut status.nodes {
-        if node.verdict != VerdictKind::None {
+    for node in &mut report.nodes {
+        let Some((0, no)) = votes_in(&node.reason).filter(|_| node.verdict == VerdictKind::None) else {
+            continue;
+        };
+        if no == 0 || no + 1 != roster.majority() {
             continue;
         }
         let suspect = MemberId::of(&node.uid);
-        let votes: Vec<(Vote, String)> = node
-            .evidence
-            .iter()
-            .filter_map(|text| Some((open(text, &roster, verifier)?, text.clone())))
+        let request = ConfirmRequest {
+            round: Nonce(suspect.0.map(|byte| byte ^ report.sequence.to_be_bytes()[7])),
+            roster: roster.reference(),
+            budget: 0,
+            suspects: vec![suspect],
+        };
+        let voters = roster.members().iter().filter(|member| member.id != suspect);
+        let ballots = voters
+            .take(roster.majority())
+            .filter_map(|voter| ballot(&request, voter, machines))
             .collect();
-        let against: Vec<&(Vote, String)> = votes
-            .iter()
-            .filter(|(vote, _)| vote.ballot.answer == Answer::No)
-            .collect();
-        let told = votes.iter().any(|(vote, _)| vote.voter == suspect);
-        if told || against.is_empty() || against.len() + 1 != roster.majority() {
-            continue;
-        }
-        let spoke = |id: MemberId| against.iter().any(|(vote, _)| vote.voter == id);
-        let Some(silent) = roster
-            .members()
-            .iter()
-            .find(|member| member.id != suspect && !spoke(member.id))
-        else {
-            continue;
-        };
-        let number = crate::api::build::node_of_uid(&silent.uid).unwrap_or_default();
-        let (Some(machine), Some((vote, _))) = (machines.get(number.wrapping_sub(1)), against.first()) else {
-            continue;
-        };
-        let said = machine.agent.as_ref().map(|agent| agent.engine.sequence());
-        let message = Message {
-            header: Header {
-                from: silent.id,
-                sequence: said.unwrap_or(machine.sequence),
-                ..Header::default()
-            },
-            body: Body::Ballot(vote.ballot),
-        };
-        let mut evidence: Vec<String> = against.iter().map(|(_, text)| text.clone()).collect();
-        evidence.push(wire::to_evidence(&wire::seal(&message, &*machine.signer)));
-        node.evidence = evidence;
+        report.rounds.push(SignedRound {
+            age_ms: 0,
+            request: wire::to_evidence(&request.to_bytes()),
+            ballots,
+        });
         node.verdict = VerdictKind::Dead;
     }
 }
 
-fn open(text: &str, roster: &Roster, verifier: &dyn Verifier) -> Option<Vote> {
-    let bytes = wire::from_evidence(text).ok()?;
-    let frame = Frame::parse(&bytes).ok()?;
-    let member = roster.get(frame.from())?;
-    let message = frame.open_with(&member.key, verifier).ok()?;
-    match message.body {
-        Body::Ballot(ballot) => Some(Vote {
-            voter: message.header.from,
-            ballot,
+/// Votes yes and no in the reason of a listing without a majority.
+fn votes_in(reason: &str) -> Option<(usize, usize)> {
+    let (_, counts) = reason.split_once(": ")?;
+    let count = |word: &str| {
+        let part = counts.split(", ").find(|part| part.ends_with(word))?;
+        part.split(' ').next()?.parse().ok()
+    };
+    Some((count(" yes")?, count(" no")?))
+}
+
+fn ballot(request: &ConfirmRequest, voter: &Member, machines: &[Machine]) -> Option<String> {
+    let number = crate::api::build::node_of_uid(&voter.uid)?;
+    let machine = machines.get(number.checked_sub(1)?)?;
+    let said = machine.agent.as_ref().map(|agent| agent.engine.sequence());
+    let message = Message {
+        header: Header {
+            from: voter.id,
+            sequence: said.unwrap_or(machine.sequence),
+            ..Header::default()
+        },
+        body: Body::Ballot(Ballot {
+            request: request.digest(),
+            roster: request.roster,
+            said: vec![Said {
+                index: 0,
+                answer: Answer::No,
+                contact_age: u32::MAX,
+                ..Said::default()
+            }],
         }),
-        _ => None,
-    }
+    };
+    Some(wire::to_evidence(&wire::seal(&message, &*machine.signer)))
 }

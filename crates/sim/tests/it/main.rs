@@ -161,9 +161,9 @@ fn any_links_of_up_to_four_nodes_are_cut() {
     keeps_its_promises(Group::Matrices);
 }
 
-/// All matrices of two and three nodes with all links to the cloud; of four nodes one of each class of matrices
-/// that differ by the names of nodes alone (218 of 4,096), again with all links to the cloud. The example `soak`
-/// plays all 65,536 of four nodes.
+/// All matrices of two and three nodes with all links to the cloud; of four nodes one of each class of
+/// matrices that differ by the names of nodes alone (218 of 4,096), again with all links to the cloud. The
+/// example `soak` plays all 65,536 of four nodes.
 #[test]
 fn every_matrix_of_links_of_up_to_four_nodes() {
     let like = script(Group::Matrices, 0);
@@ -241,8 +241,8 @@ fn faults_of_any_kind_overlap_in_large_zones() {
     keeps_its_promises(Group::RandomZones);
 }
 
-/// Plays the groups of zones with rules that are broken on purpose, for the share of seeds that CI plays, until a
-/// promise breaks.
+/// Plays the groups of zones with rules that are broken on purpose, for the share of seeds that CI plays,
+/// until a promise breaks.
 fn is_caught(rules: Rules, promise: &str) {
     let share = 2_000 / Group::ALL.len() as u64;
     let groups = [Group::Matrices, Group::Racks, Group::RandomZones];

@@ -2,18 +2,19 @@
 
 use crate::roster::{MemberId, Roster};
 use crate::verdict::Health;
-use crate::wire::{EdgeState, Nonce};
-use evenkeel_api::zone::ZoneHealthStatus;
+use crate::wire::{Datagram, EdgeState, Nonce};
+use evenkeel_api::zone::Report;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// What the caller reports to the engine.
 #[derive(Debug)]
 pub enum Input<'a> {
     /// A datagram arrived.
     Datagram(&'a [u8]),
-    /// The deadline is reached.
+    /// The deadline is reached. A call that comes too early does nothing.
     Tick,
     /// State of the node's own kubelet and runtime.
     Facts {
@@ -34,12 +35,15 @@ pub enum Input<'a> {
         result: CheckResult,
     },
     /// A roster, from the API server or from the cache of a former life.
-    Roster(Roster),
+    Roster(Arc<Roster>),
     /// The members about which the controller needs rounds, in full: this replaces what was wanted before.
     Wanted(BTreeSet<MemberId>),
-    /// ZoneHealth as it stands at the API server.
-    Published(&'a ZoneHealthStatus),
-    /// Whether this agent holds the zone's Lease.
+    /// What became of an [`Output::Report`].
+    ReportWritten {
+        /// The API server took the write.
+        written: bool,
+    },
+    /// Whether this agent holds the cell's Lease.
     Leading(bool),
     /// What became of an [`Output::ProveLink`].
     LinkProof {
@@ -72,7 +76,7 @@ pub enum Output {
         /// The member's published address.
         address: SocketAddr,
         /// The signed datagram.
-        bytes: Vec<u8>,
+        bytes: Datagram,
     },
     /// Run the check plugins against a member and come back with [`Input::Checked`].
     Check {
@@ -83,12 +87,13 @@ pub enum Output {
         /// Milliseconds after which the result is of no use.
         within_ms: u64,
     },
-    /// Write this to ZoneHealth, by compare-and-swap on what [`Input::Published`] said last.
-    Report(Box<ZoneReport>),
+    /// Write this to the agent's own ZoneReport, whatever stands there, and come back with
+    /// [`Input::ReportWritten`].
+    Report(Box<ReportDraft>),
     /// Write this agent's own AgentStatus, past any cache and so that the object changes, and come back with
     /// [`Input::LinkProof`].
     ProveLink,
-    /// Stand for the zone's Lease, or release it.
+    /// Stand for the cell's Lease, or release it.
     Stand(bool),
     /// Remember across restarts that this member was seen alive.
     SeenAlive(MemberId),
@@ -100,9 +105,9 @@ pub enum Output {
 
 /// A report to be written.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ZoneReport {
+pub struct ReportDraft {
     /// Everything but the wall-clock times.
-    pub status: ZoneHealthStatus,
+    pub report: Report,
     /// By node UID: for how many milliseconds the verdict has been held.
     pub held_for_ms: BTreeMap<String, u64>,
 }

@@ -3,48 +3,69 @@
 //! It takes datagrams, facts and the time, and returns datagrams and things to do. Nothing in it waits: the
 //! caller comes back at [`Engine::deadline`] at the latest.
 //!
-//! | what | who | where |
-//! |---|---|---|
-//! | heartbeats, acks, relays, replay windows | every member | `contact` |
-//! | edges: up, degraded, one-way, down | every observer | `watch` |
-//! | ballots | every voter | `voter` |
-//! | tally, suspects, confirm rounds | the three reporters | `reporter` |
-//! | what ZoneHealth shall say | the three reporters, the Lease's holder first | `report` |
-//! | writes that prove the link to the API server | every listed member | `link` |
+//! An engine is made of parts. Each has its own state, takes what it needs of the others as arguments, and
+//! says by its `deadline` when it has to be looked at again if nothing happens. Between deadlines the engine
+//! does nothing but take in what it is told.
 //!
-//! What goes in and comes out is in `event`.
+//! | part | what it does | who has it |
+//! |---|---|---|
+//! | [`own`] | what the agent says of its node; whether it trusts its view | every member |
+//! | [`contacts`] | heartbeats, acks, relays, lives, replay windows | every member |
+//! | [`watches`] | edges: up, degraded, one-way, down | every observer |
+//! | [`edges`] | what observers report to each other | every observer |
+//! | [`voter`] | ballots | every voter |
+//! | [`reporter`] | tally, suspects, confirm rounds | the three reporters |
+//! | [`publication`] | what ZoneHealth shall say | the three reporters, the Lease's holder first |
+//! | [`proof`] | writes that prove the link to the API server | every listed member |
+//!
+//! They share a [`context`]; [`reach`] is what contacts and watches say together. What goes in and comes out
+//! is in [`event`].
 
-mod contact;
+mod contacts;
+mod context;
+mod due;
+mod edges;
 mod event;
-mod link;
-mod peer;
-mod report;
+mod own;
+mod proof;
+mod publication;
+mod reach;
 mod reporter;
 mod voter;
-mod watch;
+mod watches;
 
-pub use event::{CheckResult, Input, Note, Output, ZoneReport};
+pub use event::{CheckResult, Input, Note, Output, ReportDraft};
 
 use crate::Millis;
-use crate::keys::{self, Ed25519, Signer, Verifier};
-use crate::roster::{Member, MemberId, REPORTERS, Roster};
-use crate::verdict::{Link, ROSTER_SETTLE_MS};
-use crate::vote::Council;
-use crate::wire::{self, Body, EdgeState, Facts, Header, Message};
-use peer::Peer;
-use std::collections::{BTreeMap, BTreeSet};
+use crate::keys::{Ed25519, Signer, Verifier};
+use crate::roster::{MemberId, MemberIndex, Roster};
+use crate::wire::{Body, ConfirmRequest, EdgeState, Facts};
+use contacts::{Change, Contacts};
+use context::Context;
+use edges::EdgeReports;
+use own::Own;
+use proof::LinkProof;
+use publication::Publication;
+use reach::Reach;
+use reporter::{Reporter, View};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
+use voter::{Sight, Voter};
+use watches::Watches;
 
-/// A gap between two calls longer than this is a pause of this process: its view is stale.
+/// A gap between two calls longer than this is a pause of this process: its view is stale. The process did
+/// not run if it also missed its deadline, by more than this. An engine with a period of 2 s or less always
+/// has a deadline within 2 s of each call, so that no pause is taken for a time in which nothing was to be
+/// done.
 pub const PAUSE_MS: u64 = 3_000;
-/// A shorter gap, but far longer than between two ticks: what was under way has to be looked at again.
+const LATE_BY_A_PAUSE_MS: u64 = 1_000;
+/// A shorter gap, but far longer than it takes to be called: what was under way has to be looked at again.
+/// While anything is under way, deadlines are at most 250 ms apart, the time between two probes.
 const STALL_MS: u64 = 500;
+const LATE_BY_A_STALL_MS: u64 = 250;
 /// How long an agent's votes have no weight after a pause, at least.
 const PAUSE_PENALTY_MS: u64 = 5_000;
-/// Longest time between two calls while nothing is under way, and while something is.
-const IDLE_MS: u64 = 200;
-const BUSY_MS: u64 = 50;
 
 /// Settings of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,402 +104,354 @@ pub struct Identity {
 
 /// The agent's state machine.
 pub struct Engine {
-    config: Config,
-    identity: Identity,
-    verifier: Arc<dyn Verifier>,
-    me: MemberId,
-    roster: Roster,
-    previous: Option<(Roster, Millis)>,
-    now: Millis,
-    started: Millis,
-    ticked: Millis,
-    sequence: u64,
-    draws: u64,
-    peers: BTreeMap<MemberId, Peer>,
-    sent: BTreeMap<u64, contact::Sent>,
-    facts: Facts,
-    cloud_contact: Option<Millis>,
-    weightless_until: Millis,
-    doubting: bool,
-    /// It reaches half of those it watches or fewer, so it reports nothing.
-    on_smaller_side: bool,
-    /// It may be on the smaller side; `within` is how many it reached when it last looked.
-    may_be_smaller: bool,
-    within: usize,
-    within_reach_since: Option<Millis>,
-    edges: watch::Outbox,
-    census_due: Millis,
-    census: usize,
-    /// Members about which the controller needs rounds; some of them may have left the roster.
-    wanted: BTreeSet<MemberId>,
-    proof: link::Proof,
-    /// Writes that this agent still makes without being listed, to prove its link.
-    unasked: u8,
-    /// When such a series of writes last began.
-    unasked_since: Option<Millis>,
-    voter: voter::Voter,
-    reporter: reporter::Reporter,
-    out: Vec<Output>,
+    cx: Context,
+    own: Own,
+    contacts: Contacts,
+    watches: Watches,
+    edges: EdgeReports,
+    voter: Voter,
+    reporter: Reporter,
+    publication: Publication,
+    proof: LinkProof,
+    /// What the caller was asked for with the last call.
+    deadline: Millis,
 }
 
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Engine({} in {:?})", self.identity.uid, self.roster)
+        write!(f, "Engine({} in {:?})", self.cx.uid(), self.cx.roster())
     }
 }
 
 impl Engine {
     /// A new life of an agent. Members sign with Ed25519; see [`Engine::verifying_with`].
-    pub fn new(config: Config, identity: Identity, roster: Roster, now: Millis) -> Self {
-        let me = MemberId::of(&identity.uid);
+    pub fn new(config: Config, mut identity: Identity, roster: Arc<Roster>, now: Millis) -> Self {
         let config = Config {
             period_ms: config.period_ms.clamp(500, 60_000),
             ..config
         };
-        let mut engine = Self {
-            config,
-            sequence: identity.sequence_base,
-            identity,
-            verifier: Arc::new(Ed25519),
-            me,
-            roster,
-            previous: None,
-            now,
-            started: now,
-            ticked: now,
-            draws: 0,
-            peers: BTreeMap::new(),
-            sent: BTreeMap::new(),
-            facts: Facts::default(),
-            cloud_contact: None,
-            weightless_until: Millis(0),
-            doubting: true,
-            on_smaller_side: true,
-            may_be_smaller: true,
-            within: 0,
-            within_reach_since: None,
-            edges: watch::Outbox::default(),
-            census_due: now,
-            census: 0,
-            wanted: BTreeSet::new(),
-            proof: link::Proof::default(),
-            unasked: 0,
-            unasked_since: None,
-            voter: voter::Voter::default(),
-            reporter: reporter::Reporter::default(),
-            out: Vec::new(),
-        };
-        engine.meet();
-        engine
+        let remembered = std::mem::take(&mut identity.seen_alive);
+        let mut cx = Context::new(config, identity, Arc::new(Ed25519), roster, now);
+        Self {
+            own: Own::new(now),
+            contacts: Contacts::new(&cx, remembered),
+            watches: Watches::new(&mut cx),
+            edges: EdgeReports::new(&cx),
+            voter: Voter::default(),
+            reporter: Reporter::new(now),
+            publication: Publication::new(now),
+            proof: LinkProof::new(),
+            deadline: now,
+            cx,
+        }
     }
 
     /// The same engine in a zone whose members sign by another scheme. The agent's own key must be of that
     /// scheme.
     #[must_use]
     pub fn verifying_with(mut self, verifier: Arc<dyn Verifier>) -> Self {
-        self.verifier = verifier;
+        self.cx.verify_with(verifier);
         self
     }
 
-    /// Takes in what happened at `now` and returns what is to be done, in order. `now` never runs backwards;
-    /// if it does, it counts as standing still.
-    pub fn handle(&mut self, now: Millis, input: Input<'_>) -> Vec<Output> {
-        let gap = now.since(self.now);
-        self.now = now.max(self.now);
-        if gap > PAUSE_MS {
+    /// Takes in what happened at `now`, and appends to `out` what is to be done, in order. `now` never runs
+    /// backwards; if it does, it counts as standing still.
+    pub fn handle(&mut self, now: Millis, input: Input<'_>, out: &mut Vec<Output>) {
+        let (gap, late) = (now.since(self.cx.now()), now.since(self.deadline));
+        self.cx.advance(now);
+        self.cx.swap_outputs(out);
+        if gap > PAUSE_MS && late > LATE_BY_A_PAUSE_MS {
             self.resume(gap);
-        } else if gap > STALL_MS {
+        } else if gap > STALL_MS && late > LATE_BY_A_STALL_MS {
             self.stumble();
         }
+        self.take(input);
+        self.deadline = self.next_deadline().max(self.cx.now());
+        self.cx.swap_outputs(out);
+    }
+
+    fn take(&mut self, input: Input<'_>) {
         match input {
             Input::Datagram(bytes) => self.receive(bytes),
-            Input::Tick => self.tick(),
+            Input::Tick => self.step(),
             Input::Facts { kubelet, runtime } => {
-                let before = self.facts;
-                (self.facts.kubelet, self.facts.runtime) = (kubelet, runtime);
-                self.report_if_changed(before);
+                if self.own.take_health(kubelet, runtime) {
+                    self.tell_facts();
+                }
             }
             Input::CloudContact => {
-                let before = self.facts;
-                self.cloud_contact = Some(self.now);
-                self.facts.cloud = Link::Up;
-                self.report_if_changed(before);
+                if self.own.take_cloud_contact(self.cx.now()) {
+                    self.tell_facts();
+                }
             }
             Input::Checked {
                 round,
                 suspect,
                 result,
-            } => self.checked(round, suspect, result),
+            } => {
+                if let Some(index) = self.cx.roster().position(suspect)
+                    && result == CheckResult::Identity
+                {
+                    self.contacts.kubelet_proved(index, self.cx.now());
+                }
+                let question = (round, suspect);
+                self.voter
+                    .checked(&mut self.cx, &self.own, &self.contacts, question, result);
+                self.count_own_ballots();
+            }
             Input::Roster(roster) => self.take_roster(roster),
-            Input::Wanted(wanted) => self.wanted = wanted,
-            Input::Published(status) => self.take_published(status),
-            Input::Leading(leading) => self.reporter.leading = leading,
-            Input::LinkProof { written } => self.take_proof(written),
+            Input::Wanted(wanted) => {
+                let wanted_me = wanted.contains(&self.cx.me());
+                self.reporter.want(&self.cx, wanted);
+                self.proof.take_wanted(&mut self.cx, wanted_me);
+            }
+            Input::ReportWritten { written } => {
+                let reporters = self.reporters();
+                self.publication.take_written(&mut self.cx, &reporters, written);
+            }
+            Input::Leading(leading) => self.publication.lead(&self.cx, leading),
+            Input::LinkProof { written } => self.proof.take(&mut self.cx, written),
         }
-        std::mem::take(&mut self.out)
     }
 
-    /// When to come back with [`Input::Tick`] at the latest.
+    /// When to come back with [`Input::Tick`] at the latest. It may be the time of the last call.
     pub fn deadline(&self) -> Millis {
-        let busy = self.voter.is_busy() || self.reporter.is_busy() || self.peers.values().any(Peer::is_busy);
-        // From the last tick, not from the last datagram: traffic must not put it off.
-        let latest = self.ticked.plus(if busy { BUSY_MS } else { IDLE_MS });
-        self.reporter
-            .next_dead_round_after(self.ticked)
-            .map_or(latest, |at| at.min(latest))
+        self.deadline
     }
 
     /// The roster in force.
-    pub fn roster(&self) -> &Roster {
-        &self.roster
+    pub fn roster(&self) -> &Arc<Roster> {
+        self.cx.roster()
     }
 
     /// The highest sequence used so far: a following life must begin above it.
     pub fn sequence(&self) -> u64 {
-        self.sequence
+        self.cx.sequence()
     }
 
     /// What this agent says of its node.
     pub fn facts(&self) -> Facts {
-        self.facts
+        self.own.facts()
     }
 
-    /// Peers with a recent contact, and all.
+    /// Watched members with a recent contact, and all watched members.
     pub fn reach(&self) -> (usize, usize) {
-        let watched = self.peers.values().filter(|peer| peer.watch.is_some());
-        let within = watched.clone().filter(|peer| self.is_live(peer)).count();
-        (within, watched.count())
+        let (within, watched, _) = self.see().count();
+        (within, watched)
     }
 
-    fn tick(&mut self) {
-        self.ticked = self.now;
-        self.sent
-            .retain(|_, sent| self.now.since(sent.at) < contact::FORGET_SENT_MS);
-        if self
-            .previous
-            .as_ref()
-            .is_some_and(|(_, since)| self.now.since(*since) > ROSTER_SETTLE_MS)
-        {
-            self.previous = None;
+    fn see(&self) -> Reach<'_> {
+        Reach::new(&self.cx, &self.contacts, &self.watches)
+    }
+
+    fn next_deadline(&self) -> Millis {
+        self.watches
+            .deadline(&self.cx)
+            .min(self.own.deadline(&self.cx))
+            .min(self.edges.deadline(&self.watches))
+            .min(self.voter.deadline())
+            .min(self.reporter.deadline())
+            .min(self.publication.deadline())
+            .min(self.proof.deadline())
+    }
+
+    /// Does what is due. A part of which nothing is due does nothing.
+    fn step(&mut self) {
+        if self.own.look_at_link(&self.cx) {
+            self.tell_facts();
         }
-        let before = self.facts;
-        self.facts.cloud = self.cloud_link();
-        self.report_if_changed(before);
-        self.tick_watches();
+        let before = self.watches.changes();
+        self.watches.step(&mut self.cx, &mut self.contacts, &self.own);
+        self.look_at_changes(before);
         self.judge_myself();
-        self.tick_votes();
-        self.tick_reporter();
-        self.tick_edges();
-        self.tick_link();
+        let mut sight = Sight {
+            own: &self.own,
+            contacts: &mut self.contacts,
+            watches: &self.watches,
+        };
+        self.voter.step(&mut self.cx, &mut sight);
+        self.count_own_ballots();
+        self.report();
+        self.edges
+            .step(&mut self.cx, &self.own, &self.contacts, &self.watches);
+        self.proof.step(&mut self.cx);
+    }
+
+    fn judge_myself(&mut self) {
+        let reach = Reach::new(&self.cx, &self.contacts, &self.watches);
+        // The look needs the context for its note while contacts and watches are read.
+        let turn = self.own.judge_myself(&mut self.cx, reach);
+        if turn.endangered {
+            self.proof.prove_unrequested(&mut self.cx);
+        }
+        if turn.changed {
+            self.reporter.look_again(&self.cx);
+            self.publication.look_again(&self.cx);
+        }
+    }
+
+    fn report(&mut self) {
+        let view = View {
+            own: &self.own,
+            contacts: &self.contacts,
+            watches: &self.watches,
+            edges: &self.edges,
+        };
+        let (looked, requests) = self.reporter.step(&mut self.cx, view);
+        for request in requests {
+            self.take_request(self.cx.me(), &request);
+        }
+        if looked {
+            self.publication.look_again(&self.cx);
+        }
+        self.publication.step(&mut self.cx, &self.own, &self.reporter);
     }
 
     /// After a pause everything under way is stale, and this agent's view worth nothing for a while.
     fn resume(&mut self, gap: u64) {
-        self.out.push(Output::Note(Note::Paused(gap)));
-        self.weightless_until = self.now.plus(PAUSE_PENALTY_MS.max(2 * self.config.period_ms));
-        self.sent.clear();
+        self.cx.note(Note::Paused(gap));
+        self.own.pause(&self.cx);
+        self.contacts.forget_sent();
         self.voter.clear();
         self.reporter.drop_rounds();
-        self.schedule_watches();
+        self.watches.begin_anew(&mut self.cx);
     }
 
     /// During a stall this process could not hear what arrived, so silence in that time accuses nobody.
     fn stumble(&mut self) {
         self.voter.distrust_silence();
-        for watch in self.peers.values_mut().filter_map(|peer| peer.watch.as_mut()) {
-            if let peer::Phase::Probing { since, sent } = &mut watch.phase {
-                (*since, *sent) = (self.now, 0);
-            }
-        }
+        self.watches.distrust_silence(&self.cx);
     }
 
-    /// Finds out whether this agent may accuse anybody. It may not while it reaches half of those it watches
-    /// or fewer, for a while after a pause, and before it has met a majority in this life.
-    ///
-    /// Above all-pairs size those it watches are a sample: with 40 % of the zone dead, every sixth sample of
-    /// ten is for the greater part dead. There a voter doubts itself when three quarters are out of reach,
-    /// and the majority of all votes stands against a smaller side; who reports still needs more than half.
-    fn judge_myself(&mut self) {
-        let (within, watched) = self.reach();
-        // Of two members one is never more than half. They never reach a verdict, and their report only says
-        // so.
-        let in_reach = if self.roster.len() == 2 {
-            self.peers.values().any(|peer| peer.seen_alive)
-        } else {
-            (within + 1) * 2 > watched + 1
+    fn take_roster(&mut self, roster: Arc<Roster>) {
+        let Some(before) = self.cx.take_roster(roster) else {
+            return;
         };
-        // With a sample, half of the zone may be out of reach when a third of the sample is.
-        let may_be_smaller = !in_reach || !self.roster.all_pairs() && within * 3 < watched * 2;
-        let loses_more = within < std::mem::replace(&mut self.within, within);
-        if may_be_smaller && (loses_more || !self.may_be_smaller) {
-            self.prove_unrequested();
-        }
-        self.may_be_smaller = may_be_smaller;
-        self.on_smaller_side = !in_reach;
-        match (in_reach, self.within_reach_since) {
-            (true, None) => self.within_reach_since = Some(self.now),
-            (false, Some(_)) => self.within_reach_since = None,
+        self.contacts.take_roster(&self.cx, &before);
+        self.watches.take_roster(&mut self.cx, &before);
+        self.edges.take_roster(&self.cx, &before);
+        self.reporter.take_roster(&self.cx);
+        self.own.count_again(&self.cx);
+    }
+
+    fn receive(&mut self, bytes: &[u8]) {
+        let (from, message) = match self.cx.open(bytes) {
+            Ok(opened) => opened,
+            Err(reason) => return self.cx.put(Output::Refused(reason)),
+        };
+        let header = &message.header;
+        match &message.body {
+            Body::Ack(ack) => {
+                if let Some(proof) = self.contacts.take_ack(&mut self.cx, from, header, ack) {
+                    self.take_proof(from, header.from, proof);
+                }
+                return;
+            }
+            Body::Heartbeat(heartbeat) => Contacts::answer(&mut self.cx, &self.own, header, heartbeat),
             _ => {}
         }
-        let hears_enough = in_reach || (!self.roster.all_pairs() && (within + 1) * 4 > watched + 1);
-        let doubting = !hears_enough || self.now < self.weightless_until;
-        if doubting != self.doubting {
-            self.doubting = doubting;
-            self.out.push(Output::Note(Note::Doubt(doubting)));
-        }
-    }
-
-    /// Whether this agent has reached a majority for long enough to have an opinion of every member.
-    fn is_settled(&self) -> bool {
-        !self.doubting
-            && self
-                .within_reach_since
-                .is_some_and(|since| self.now.since(since) >= 2 * self.config.period_ms)
-    }
-
-    fn cloud_link(&self) -> Link {
-        match self.cloud_contact {
-            Some(at) if self.now.since(at) <= self.config.cloud_down_after_ms => Link::Up,
-            Some(_) => Link::Down,
-            None if self.now.since(self.started) <= self.config.cloud_down_after_ms => Link::Unknown,
-            None => Link::Down,
-        }
-    }
-
-    fn cloud_age(&self) -> u16 {
-        let age = self.cloud_contact.map_or(u64::MAX, |at| self.now.since(at) / 100);
-        u16::try_from(age).unwrap_or(u16::MAX)
-    }
-
-    fn council(&self) -> Council<'_> {
-        Council {
-            current: &self.roster,
-            previous: self.previous.as_ref().map(|(roster, _)| roster),
-        }
-    }
-
-    fn take_roster(&mut self, roster: Roster) {
-        if roster.reference().version <= self.roster.reference().version {
+        let Some(mut change) = self.contacts.take(&mut self.cx, &self.own, from, header) else {
             return;
-        }
-        let before = std::mem::replace(&mut self.roster, roster);
-        for member in self.roster.members() {
-            // A member with another key is another agent, and nothing that was known of the former one holds
-            // for it.
-            if before.get(member.id).is_some_and(|old| old.key != member.key) {
-                self.peers.remove(&member.id);
+        };
+        match &message.body {
+            Body::Heartbeat(body) => {
+                let doubt = body.doubt > 0;
+                change.facts = self
+                    .contacts
+                    .learn(&mut self.cx, from, body.facts, doubt, body.roster);
             }
-        }
-        self.previous = Some((before, self.now));
-        self.reporter.drop_rounds();
-        self.meet();
-    }
-
-    /// Makes peers of the roster's members and forgets those who left.
-    fn meet(&mut self) {
-        let Self {
-            peers,
-            roster,
-            reporter,
-            me,
-            identity,
-            now,
-            ..
-        } = self;
-        peers.retain(|id, _| roster.contains(*id));
-        reporter.retain(roster);
-        for id in roster.others(*me) {
-            peers
-                .entry(id)
-                .or_insert_with(|| Peer::new(identity.seen_alive.contains(&id), *now));
-        }
-        let subjects: BTreeSet<MemberId> = roster.subjects_of(*me).into_iter().collect();
-        for (id, peer) in peers.iter_mut() {
-            if !subjects.contains(id) {
-                peer.watch = None;
-            }
-        }
-        for id in subjects {
-            if self.peers.get(&id).is_some_and(|peer| peer.watch.is_none()) {
-                let due = self.now.plus(self.draw(self.config.period_ms / 2));
-                if let Some(peer) = self.peers.get_mut(&id) {
-                    peer.watch = Some(peer::Watch::new(due));
+            Body::Relay(relay) => self.contacts.pass_on(&mut self.cx, from, header, relay),
+            Body::Edges(edges) => {
+                change.facts = self.contacts.learn_doubt(from, edges.doubt > 0);
+                change.facts |= self.edges.take(&self.cx, from, edges);
+                let lost = edges.edges.iter().filter(|edge| edge.state == EdgeState::Down);
+                // Who doubts its own view alarms nobody.
+                for edge in lost.filter(|_| edges.doubt == 0) {
+                    self.watches.alarm(&self.cx, &self.contacts, edge.subject);
                 }
             }
+            Body::Confirm(request) => self.take_request(header.from, request),
+            Body::Ballot(ballot) => self.reporter.take_ballot(&self.cx, header.from, ballot, bytes),
+            Body::Published(published) => self.publication.take_told(&self.cx, published),
+            Body::Ack(_) => {}
         }
+        self.take_change(from, change);
     }
 
-    /// Whether the peer counts as alive: contact within three periods, and its edge is not down.
-    fn is_live(&self, peer: &Peer) -> bool {
-        let down = peer
-            .watch
-            .as_ref()
-            .is_some_and(|watch| watch.state == EdgeState::Down);
-        !down
-            && peer
-                .contact
-                .is_some_and(|at| self.now.since(at) <= 3 * self.config.period_ms)
+    fn take_proof(&mut self, from: MemberIndex, id: MemberId, proof: contacts::Proof) {
+        if proof.new_life {
+            self.edges.forget(from);
+        }
+        if proof.direct {
+            let before = self.watches.changes();
+            self.watches.answered(&mut self.cx, from);
+            self.look_at_changes(before);
+        }
+        self.voter.heard(&mut self.cx, &self.own, &self.contacts, id);
+        self.count_own_ballots();
+        self.reporter.member_proved(&self.cx, id);
+        self.take_change(from, proof.change);
     }
 
-    /// The members that report, best first.
-    fn reporters(&self) -> Vec<MemberId> {
-        let has_cloud = |id: MemberId| {
-            if id == self.me {
-                return self.facts.cloud == Link::Up;
+    fn take_change(&mut self, from: MemberIndex, change: Change) {
+        if change.returned {
+            if self.watches.is_watched(from) {
+                self.own.count_again(&self.cx);
             }
-            self.peers
-                .get(&id)
-                .is_some_and(|peer| self.is_live(peer) && peer.facts.cloud == Link::Up)
-        };
-        let mut ranked = self.roster.reporters_by_rank(has_cloud);
-        ranked.truncate(REPORTERS);
-        ranked
-    }
-
-    /// A number below `bound` (0 for 0), from the seed: the same seed and inputs give the same run.
-    fn draw(&mut self, bound: u64) -> u64 {
-        let bytes: [u8; 8] = keys::prefix(&self.random());
-        u64::from_be_bytes(bytes).checked_rem(bound).unwrap_or_default()
-    }
-
-    fn random(&mut self) -> [u8; 32] {
-        self.draws += 1;
-        keys::hash("evenkeel draw", &[&self.identity.seed, &self.draws.to_be_bytes()])
-    }
-
-    fn seal(&mut self, to: MemberId, body: Body) -> (u64, Vec<u8>) {
-        self.sequence += 1;
-        let header = Header {
-            from: self.me,
-            to,
-            incarnation: self.identity.incarnation,
-            sequence: self.sequence,
-        };
-        (
-            self.sequence,
-            wire::seal(&Message { header, body }, &*self.identity.key),
-        )
-    }
-
-    fn send_bytes(&mut self, to: MemberId, bytes: Vec<u8>) {
-        if let Some(Member { address, .. }) = self.roster.get(to) {
-            self.out.push(Output::Send {
-                to,
-                address: *address,
-                bytes,
-            });
+            let view = View {
+                own: &self.own,
+                contacts: &self.contacts,
+                watches: &self.watches,
+                edges: &self.edges,
+            };
+            self.reporter.member_returned(&self.cx, view, from);
+        }
+        if change.facts {
+            self.edges.look_again(&self.cx);
+            self.reporter.look_again(&self.cx);
         }
     }
 
-    fn send(&mut self, to: MemberId, body: Body) {
-        let (_, bytes) = self.seal(to, body);
-        self.send_bytes(to, bytes);
+    /// Edges that changed concern the own view and the reporters.
+    fn look_at_changes(&mut self, before: u64) {
+        if self.watches.changes() != before {
+            self.own.count_again(&self.cx);
+            self.reporter.look_again(&self.cx);
+        }
     }
 
-    fn name(&self, id: MemberId) -> String {
-        self.roster
-            .get(id)
-            .map_or_else(|| format!("{id:?}"), |member| member.name.clone())
+    fn take_request(&mut self, asker: MemberId, request: &ConfirmRequest) {
+        let mut sight = Sight {
+            own: &self.own,
+            contacts: &mut self.contacts,
+            watches: &self.watches,
+        };
+        if self.voter.take_request(&mut self.cx, &mut sight, asker, request) {
+            self.proof.prove_when_requested(&mut self.cx);
+        }
+        self.count_own_ballots();
+    }
+
+    fn count_own_ballots(&mut self) {
+        for (ballot, bytes) in self.voter.take_own_ballots() {
+            self.reporter.take_ballot(&self.cx, self.cx.me(), &ballot, &bytes);
+        }
+    }
+
+    /// The facts about this agent's node have changed.
+    fn tell_facts(&mut self) {
+        let reporters = self.see().reporters(self.cx.roster(), self.cx.place(), &self.own);
+        self.contacts.tell_facts(&mut self.cx, &self.own, &reporters);
+        self.reporter.look_again(&self.cx);
+        self.publication.look_again(&self.cx);
+    }
+
+    /// The members that report, as this agent sees it.
+    fn reporters(&self) -> Vec<MemberId> {
+        let roster = self.cx.roster();
+        let reporters = self.see().reporters(roster, self.cx.place(), &self.own);
+        let ids = reporters.iter().filter_map(|index| roster.member(*index));
+        ids.map(|member| member.id).collect()
     }
 }
 

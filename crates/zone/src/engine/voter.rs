@@ -1,13 +1,17 @@
-//! A voter's answer to a confirm request: yes on proof of identity, no on silence of everything, else an
-//! abstention.
+//! A voter's answer to a confirm request: about each suspect yes on proof of identity, no on silence of
+//! everything, else an abstention; about all of them in one ballot.
 
-use super::watch::PERIOD_GRACE_MS;
-use super::{CheckResult, Engine, Output};
+use super::contacts::Contacts;
+use super::context::{Context, NEVER};
+use super::own::Own;
+use super::reach::Reach;
+use super::watches::Watches;
+use super::{CheckResult, Output};
 use crate::Millis;
 use crate::roster::MemberId;
 use crate::verdict::{Health, Link};
-use crate::wire::{Answer, Ballot, Body, ConfirmRequest, Facts, Nonce};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::wire::{Answer, Ballot, Body, ConfirmRequest, Datagram, Facts, Nonce, RequestDigest, Said};
+use std::collections::BTreeMap;
 
 /// A voter answers at the latest this long after the request, whatever budget it names.
 const ANSWER_WITHIN_MS: u64 = 800;
@@ -24,44 +28,168 @@ const LEAST_LOOK_MS: u64 = 600;
 /// For this long the vote waits for the suspect's agent although its kubelet has answered, because only the
 /// agent knows its link to the cloud. It is the time that the probes take.
 const AGENT_FIRST_MS: u64 = PROBES as u64 * PROBE_EVERY_MS;
-/// At most this many questions are open at a time, in all and of one asker; more are left to the next round.
-/// No single member can use up what the others need.
-const MAX_OPEN: usize = 256;
-const MAX_OPEN_OF_ONE: usize = 64;
+/// At most this many suspects are looked for at a time, in all and for one asker; requests for more are left
+/// to their repetition. No single member can use up what the others need. One asker may hold two rounds about
+/// a whole cell.
+const MAX_OPEN: usize = 512;
+const MAX_OPEN_OF_ONE: usize = 128;
 /// At most this many answers are kept.
-const MAX_GIVEN: usize = 1024;
+const MAX_GIVEN: usize = 256;
 
-type Question = (Nonce, MemberId);
-
-/// Open questions and given answers.
-#[derive(Debug, Default)]
+/// Open requests and given answers.
+#[derive(Default)]
 pub(super) struct Voter {
-    open: BTreeMap<Question, Open>,
-    given: BTreeMap<Question, Given>,
+    open: BTreeMap<Nonce, Open>,
+    given: BTreeMap<RequestDigest, Given>,
+    /// When the first of the open requests has to be looked at; never later than that.
+    due: Millis,
+    /// Ballots for which this agent asked itself.
+    own: Vec<(Ballot, Datagram)>,
 }
 
-#[derive(Debug)]
+/// A request that is not answered yet.
 struct Open {
     asker: MemberId,
+    digest: RequestDigest,
     since: Millis,
     deadline: Millis,
     probes: u8,
-    check: Option<CheckResult>,
     /// The look is long enough, and this process ran all the time. Only then does silence mean something.
     whole: bool,
+    /// In the order of the request.
+    looks: Vec<Look>,
 }
 
-#[derive(Debug)]
+/// The look for one suspect.
+enum Look {
+    /// Nothing is decided yet.
+    Open {
+        suspect: MemberId,
+        check: Option<CheckResult>,
+    },
+    /// What the ballot will say.
+    Said(Said),
+}
+
 struct Given {
     at: Millis,
-    bytes: Vec<u8>,
+    bytes: Datagram,
+}
+
+/// What a voter needs to know and to use in order to look for a suspect.
+pub(super) struct Sight<'a> {
+    pub(super) own: &'a Own,
+    pub(super) contacts: &'a mut Contacts,
+    pub(super) watches: &'a Watches,
+}
+
+impl Open {
+    /// A look at the suspects is due as often as a probe is, also when all are sent, so that a stall of this
+    /// process is noticed, and at the latest when the vote is.
+    fn due(&self, now: Millis) -> Millis {
+        let looks = now.since(self.since) / PROBE_EVERY_MS + 1;
+        let missed = u64::from(self.probes) < looks.min(u64::from(PROBES));
+        let next = if missed {
+            now
+        } else {
+            self.since.plus(looks * PROBE_EVERY_MS)
+        };
+        next.min(self.deadline)
+    }
+
+    /// Suspects about whom nothing is decided yet.
+    fn undecided(&self) -> impl Iterator<Item = MemberId> {
+        self.looks.iter().filter_map(|look| match look {
+            Look::Open { suspect, .. } => Some(*suspect),
+            Look::Said(_) => None,
+        })
+    }
+
+    /// What the ballot says, once everything is decided.
+    fn said(&self) -> Option<Vec<Said>> {
+        let said = self.looks.iter().map(|look| match look {
+            Look::Said(said) => Some(*said),
+            Look::Open { .. } => None,
+        });
+        said.collect()
+    }
+
+    /// Decides about the suspects for whom that is possible by now.
+    fn decide(&mut self, cx: &Context, own: &Own, contacts: &Contacts) {
+        for index in 0..self.looks.len() {
+            let Some(Look::Open { suspect, check }) = self.looks.get(index) else {
+                continue;
+            };
+            if let Some((answer, facts, age)) = self.vote_on(cx, own, contacts, *suspect, *check)
+                && let Some(look) = self.looks.get_mut(index)
+            {
+                *look = Look::Said(Said {
+                    index: index as u8,
+                    answer,
+                    contact_age: u32::try_from(age).unwrap_or(u32::MAX),
+                    facts,
+                });
+            }
+        }
+    }
+
+    /// The vote on a suspect with the age of the last contact, if it is time for one.
+    fn vote_on(
+        &self,
+        cx: &Context,
+        own: &Own,
+        contacts: &Contacts,
+        suspect: MemberId,
+        check: Option<CheckResult>,
+    ) -> Option<(Answer, Facts, u64)> {
+        if suspect == cx.me() {
+            return Some((Answer::Yes, own.facts(), 0));
+        }
+        let index = cx.roster().position(suspect);
+        let Some(peer) = index.and_then(|index| contacts.peer(index)) else {
+            return Some((Answer::Abstain, Facts::default(), 0));
+        };
+        let now = cx.now();
+        if let Some(at) = peer.proved().filter(|at| *at >= self.since) {
+            return Some((Answer::Yes, peer.facts(), now.since(at)));
+        }
+        let silent = peer.is_quiet(now, cx.period_ms());
+        let over = now >= self.deadline;
+        if check == Some(CheckResult::Identity) {
+            if !silent {
+                return Some((Answer::Yes, peer.facts(), 0));
+            }
+            // The machine and its kubelet live, its agent is silent: nothing is known of its link to the
+            // cloud.
+            let facts = Facts {
+                cloud: Link::Unknown,
+                kubelet: Health::Ok,
+                runtime: Health::Unknown,
+            };
+            let waited = over || now >= self.since.plus(AGENT_FIRST_MS);
+            return waited.then_some((Answer::Yes, facts, 0));
+        }
+        if !over {
+            return None;
+        }
+        let heard_nothing = silent && self.whole && check == Some(CheckResult::Failed);
+        let no = heard_nothing && peer.seen_alive() && !own.doubts();
+        let kubelet = if check == Some(CheckResult::Failed) {
+            Health::Failing
+        } else {
+            Health::Unknown
+        };
+        let facts = Facts {
+            kubelet,
+            ..Facts::default()
+        };
+        let answer = if no { Answer::No } else { Answer::Abstain };
+        Some((answer, facts, peer.silent_for(now)))
+    }
 }
 
 impl Voter {
-    pub(super) fn is_busy(&self) -> bool {
-        !self.open.is_empty()
-    }
-
+    /// Drops all open requests.
     pub(super) fn clear(&mut self) {
         self.open.clear();
     }
@@ -72,206 +200,182 @@ impl Voter {
             open.whole = false;
         }
     }
-}
 
-impl Engine {
-    pub(super) fn take_request(&mut self, asker: MemberId, request: &ConfirmRequest) {
-        let suspects: BTreeSet<MemberId> = request.suspects.iter().copied().collect();
-        for suspect in suspects {
-            self.take_question(asker, request.round, suspect, request.budget);
-        }
+    pub(super) fn deadline(&self) -> Millis {
+        if self.open.is_empty() { NEVER } else { self.due }
     }
 
-    fn take_question(&mut self, asker: MemberId, round: Nonce, suspect: MemberId, budget: u16) {
-        let question = (round, suspect);
-        if let Some(given) = self.voter.given.get(&question) {
-            // The asker repeats its question because it has not received the answer. An answer to ourselves
+    /// The ballots for which this agent asked itself since the last call.
+    pub(super) fn take_own_ballots(&mut self) -> Vec<(Ballot, Datagram)> {
+        std::mem::take(&mut self.own)
+    }
+
+    /// Somebody asks for votes. Returns whether the request is new and one of the suspects is this agent's
+    /// node.
+    pub(super) fn take_request(
+        &mut self,
+        cx: &mut Context,
+        sight: &mut Sight<'_>,
+        asker: MemberId,
+        request: &ConfirmRequest,
+    ) -> bool {
+        let (now, digest) = (cx.now(), request.digest());
+        let kept = |given: &&Given| now.since(given.at) < KEEP_ANSWER_MS;
+        if let Some(given) = self.given.get(&digest).filter(kept) {
+            // The asker repeats its request because it has not received the answer. An answer to ourselves
             // is never lost.
-            if asker != self.me {
-                let bytes = given.bytes.clone();
-                self.send_bytes(asker, bytes);
+            if asker != cx.me() {
+                cx.send_bytes(asker, given.bytes.clone());
             }
-            return;
+            return false;
         }
-        if !self.roster.contains(suspect) || self.voter.open.contains_key(&question) {
-            return;
+        let looked_for = |open: &Open| open.looks.len();
+        let of_asker = self.open.values().filter(|open| open.asker == asker);
+        let more = request.suspects.len();
+        if self.open.contains_key(&request.round)
+            || of_asker.map(looked_for).sum::<usize>() + more > MAX_OPEN_OF_ONE
+            || self.open.values().map(looked_for).sum::<usize>() + more > MAX_OPEN
+        {
+            return false;
         }
-        if suspect == self.me {
-            self.prove_when_requested();
-            let facts = self.facts;
-            self.cast(question, asker, Answer::Yes, facts, 0);
-            return;
-        }
-        let of_asker = self.voter.open.values().filter(|open| open.asker == asker);
-        if self.voter.open.len() >= MAX_OPEN || of_asker.count() >= MAX_OPEN_OF_ONE {
-            return;
-        }
-        let within = u64::from(budget)
+        let within = u64::from(request.budget)
             .saturating_sub(WAY_BACK_MS)
             .min(ANSWER_WITHIN_MS);
-        let deadline = self.now.plus(within);
-        self.voter.open.insert(
-            question,
-            Open {
-                asker,
-                since: self.now,
-                deadline,
-                probes: 0,
-                check: None,
-                whole: within >= LEAST_LOOK_MS,
-            },
-        );
-        self.out.push(Output::Check {
-            round,
-            suspect,
-            within_ms: within.saturating_sub(50),
+        let looks = request.suspects.iter().map(|suspect| Look::Open {
+            suspect: *suspect,
+            check: None,
         });
-        self.probe_suspect(question);
+        let mut open = Open {
+            asker,
+            digest,
+            since: now,
+            deadline: now.plus(within),
+            probes: 0,
+            whole: within >= LEAST_LOOK_MS,
+            looks: looks.collect(),
+        };
+        open.decide(cx, sight.own, sight.contacts);
+        for suspect in open.undecided() {
+            cx.put(Output::Check {
+                round: request.round,
+                suspect,
+                within_ms: within.saturating_sub(50),
+            });
+        }
+        probe(&mut open, cx, sight);
+        self.open.insert(request.round, open);
+        self.answer(cx, request.round);
+        self.schedule(now);
+        request.suspects.contains(&cx.me())
     }
 
     /// The suspect's agent proved its life.
-    pub(super) fn voter_heard(&mut self, suspect: MemberId) {
-        let questions: Vec<Question> = self
-            .voter
+    pub(super) fn heard(&mut self, cx: &mut Context, own: &Own, contacts: &Contacts, suspect: MemberId) {
+        let about = |open: &Open| open.undecided().any(|other| other == suspect);
+        let rounds = self.open.iter().filter(|(_, open)| about(open));
+        let rounds: Vec<Nonce> = rounds.map(|(round, _)| *round).collect();
+        for round in rounds {
+            self.decide(cx, own, contacts, round);
+        }
+    }
+
+    /// The check plugins have an answer.
+    pub(super) fn checked(
+        &mut self,
+        cx: &mut Context,
+        own: &Own,
+        contacts: &Contacts,
+        (round, checked): (Nonce, MemberId),
+        result: CheckResult,
+    ) {
+        let looks = self.open.get_mut(&round).map(|open| open.looks.iter_mut());
+        for look in looks.into_iter().flatten() {
+            if let Look::Open { suspect, check } = look
+                && *suspect == checked
+            {
+                *check = Some(result);
+            }
+        }
+        self.decide(cx, own, contacts, round);
+    }
+
+    /// Sends the probes that are due, and votes where it is time.
+    pub(super) fn step(&mut self, cx: &mut Context, sight: &mut Sight<'_>) {
+        let now = cx.now();
+        self.given.retain(|_, given| now.since(given.at) < KEEP_ANSWER_MS);
+        if now < self.deadline() {
+            return;
+        }
+        let rounds: Vec<Nonce> = self.open.keys().copied().collect();
+        for round in rounds {
+            if let Some(open) = self.open.get_mut(&round) {
+                probe(open, cx, sight);
+            }
+            self.decide(cx, sight.own, sight.contacts, round);
+        }
+        self.schedule(now);
+    }
+
+    fn schedule(&mut self, now: Millis) {
+        self.due = self
             .open
-            .keys()
-            .filter(|question| question.1 == suspect)
-            .copied()
-            .collect();
-        for question in questions {
-            self.decide(question);
+            .values()
+            .map(|open| open.due(now))
+            .min()
+            .unwrap_or(NEVER);
+    }
+
+    fn decide(&mut self, cx: &mut Context, own: &Own, contacts: &Contacts, round: Nonce) {
+        if let Some(open) = self.open.get_mut(&round) {
+            open.decide(cx, own, contacts);
+            self.answer(cx, round);
         }
     }
 
-    pub(super) fn checked(&mut self, round: Nonce, suspect: MemberId, result: CheckResult) {
-        if result == CheckResult::Identity
-            && let Some(peer) = self.peers.get_mut(&suspect)
-        {
-            peer.kubelet_proved = Some(self.now);
-        }
-        if let Some(open) = self.voter.open.get_mut(&(round, suspect)) {
-            open.check = Some(result);
-            self.decide((round, suspect));
-        }
-    }
-
-    pub(super) fn tick_votes(&mut self) {
-        let now = self.now;
-        self.voter
-            .given
-            .retain(|_, given| now.since(given.at) < KEEP_ANSWER_MS);
-        let questions: Vec<Question> = self.voter.open.keys().copied().collect();
-        for question in questions {
-            self.probe_suspect(question);
-            self.decide(question);
-        }
-    }
-
-    fn probe_suspect(&mut self, question: Question) {
-        let now = self.now;
-        let Some(open) = self.voter.open.get_mut(&question) else {
+    /// Sends the ballot if everything is decided.
+    fn answer(&mut self, cx: &mut Context, round: Nonce) {
+        let Some(said) = self.open.get(&round).and_then(Open::said) else {
             return;
         };
-        if open.probes >= PROBES || now < open.since.plus(u64::from(open.probes) * PROBE_EVERY_MS) {
-            return;
-        }
-        open.probes += 1;
-        let suspect = question.1;
-        self.send_heartbeat(suspect, None);
-        let relay = self.relay_for(suspect);
-        if relay.is_some() {
-            self.send_heartbeat(suspect, relay);
-        }
-    }
-
-    fn decide(&mut self, question: Question) {
-        let suspect = question.1;
-        let Some(open) = self.voter.open.get(&question) else {
+        let Some(open) = self.open.remove(&round) else {
             return;
         };
-        let Some(peer) = self.peers.get(&suspect) else {
-            self.voter.open.remove(&question);
-            return;
-        };
-        let asker = open.asker;
-        if let Some(at) = peer.proved.filter(|at| *at >= open.since) {
-            let (facts, age) = (peer.facts, self.now.since(at));
-            return self.cast(question, asker, Answer::Yes, facts, age);
-        }
-        let silent = peer
-            .contact
-            .is_none_or(|at| self.now.since(at) > self.config.period_ms + PERIOD_GRACE_MS);
-        let over = self.now >= open.deadline;
-        if open.check == Some(CheckResult::Identity) {
-            let facts = if !silent {
-                peer.facts
-            } else if over || self.now >= open.since.plus(AGENT_FIRST_MS) {
-                // The machine and its kubelet live, its agent is silent: nothing is known of its link to the
-                // cloud.
-                Facts {
-                    cloud: Link::Unknown,
-                    kubelet: Health::Ok,
-                    runtime: Health::Unknown,
-                }
-            } else {
-                return;
-            };
-            return self.cast(question, asker, Answer::Yes, facts, 0);
-        }
-        if !over {
-            return;
-        }
-        let heard_nothing = silent && open.whole && open.check == Some(CheckResult::Failed);
-        let no = heard_nothing && peer.seen_alive && !self.doubting;
-        let age = peer.silent_for(self.now);
-        let kubelet = if open.check == Some(CheckResult::Failed) {
-            Health::Failing
-        } else {
-            Health::Unknown
-        };
-        let facts = Facts {
-            kubelet,
-            ..Facts::default()
-        };
-        self.cast(
-            question,
-            asker,
-            if no { Answer::No } else { Answer::Abstain },
-            facts,
-            age,
-        );
-    }
-
-    fn cast(&mut self, question: Question, asker: MemberId, answer: Answer, facts: Facts, age: u64) {
-        let (round, suspect) = question;
-        self.voter.open.remove(&question);
-        let life = self.peers.get(&suspect).and_then(|peer| peer.life.as_ref());
-        let incarnation = life.map_or(0, |life| life.incarnation);
         let ballot = Ballot {
-            round,
-            suspect,
-            suspect_incarnation: if suspect == self.me {
-                self.identity.incarnation
-            } else {
-                incarnation
-            },
-            roster: self.roster.reference(),
-            answer,
-            contact_age: u32::try_from(age).unwrap_or(u32::MAX),
-            facts,
+            request: open.digest,
+            roster: cx.roster().reference(),
+            said,
         };
-        let (_, bytes) = self.seal(asker, Body::Ballot(ballot));
-        if self.voter.given.len() < MAX_GIVEN {
+        let (_, bytes) = cx.seal(open.asker, &Body::Ballot(ballot.clone()));
+        if self.given.len() < MAX_GIVEN {
             let given = Given {
-                at: self.now,
+                at: cx.now(),
                 bytes: bytes.clone(),
             };
-            self.voter.given.insert(question, given);
+            self.given.insert(open.digest, given);
         }
-        if asker == self.me {
-            self.take_ballot(self.me, ballot, &bytes);
+        if open.asker == cx.me() {
+            self.own.push((ballot, bytes));
         } else {
-            self.send_bytes(asker, bytes);
+            cx.send_bytes(open.asker, bytes);
+        }
+    }
+}
+
+/// Sends the next probe, directly and through another member, to each suspect about whom nothing is decided.
+fn probe(open: &mut Open, cx: &mut Context, sight: &mut Sight<'_>) {
+    let due = open.since.plus(u64::from(open.probes) * PROBE_EVERY_MS);
+    if open.probes >= PROBES || cx.now() < due {
+        return;
+    }
+    open.probes += 1;
+    for suspect in open.undecided() {
+        let Some(index) = cx.roster().position(suspect) else {
+            continue;
+        };
+        sight.contacts.send_heartbeat(cx, sight.own, suspect, None);
+        let relay = Reach::new(cx, sight.contacts, sight.watches).relay_for(cx, index);
+        if relay.is_some() {
+            sight.contacts.send_heartbeat(cx, sight.own, suspect, relay);
         }
     }
 }

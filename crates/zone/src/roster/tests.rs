@@ -68,12 +68,32 @@ fn what_is_wrong_with_a_roster_is_named(#[case] spoil: fn(&mut RosterSpec), #[ca
 }
 
 #[test]
+fn members_are_found_by_name_wherever_they_stand_and_strangers_are_not() {
+    for count in [0, 1, 2, 3, 16, 64, 200] {
+        let roster = Roster::from_spec(&spec(count)).unwrap();
+        for index in roster.positions() {
+            let id = roster.member(index).unwrap().id;
+            assert_eq!(roster.position(id), Some(index));
+        }
+        for stranger in 0..1_000 {
+            assert_eq!(
+                roster.position(MemberId::of(&format!("stranger-{stranger}"))),
+                None
+            );
+        }
+        assert_eq!(roster.position(MemberId::NOBODY), None);
+    }
+}
+
+#[test]
 fn small_zones_are_all_pairs() {
     for count in 1..=11 {
         let roster = Roster::from_spec(&spec(count)).unwrap();
-        for member in roster.members() {
-            assert_eq!(roster.subjects_of(member.id).len(), usize::from(count) - 1);
-            assert_eq!(roster.observers_of(member.id), roster.others(member.id));
+        for index in roster.positions() {
+            let others: Vec<MemberIndex> = roster.positions().filter(|other| *other != index).collect();
+            assert_eq!(others.len(), usize::from(count) - 1);
+            assert_eq!(roster.subjects_of(index), others);
+            assert_eq!(roster.observers_of(index), others);
         }
     }
 }
@@ -81,12 +101,12 @@ fn small_zones_are_all_pairs() {
 #[test]
 fn large_zones_give_every_node_ten_subjects_and_enough_observers() {
     let roster = Roster::from_spec(&spec(200)).unwrap();
-    for member in roster.members() {
-        let subjects = roster.subjects_of(member.id);
+    for index in roster.positions() {
+        let subjects = roster.subjects_of(index);
         let distinct: BTreeSet<_> = subjects.iter().collect();
         assert_eq!((subjects.len(), distinct.len()), (10, 10));
-        assert!(!subjects.contains(&member.id));
-        let observers = roster.observers_of(member.id);
+        assert!(!subjects.contains(&index));
+        let observers = roster.observers_of(index);
         assert!(
             (7..=13).contains(&observers.len()),
             "{} observers",
@@ -95,7 +115,7 @@ fn large_zones_give_every_node_ten_subjects_and_enough_observers() {
         assert!(
             observers
                 .iter()
-                .all(|observer| roster.subjects_of(*observer).contains(&member.id))
+                .all(|observer| roster.subjects_of(*observer).contains(&index))
         );
     }
 }
@@ -107,14 +127,14 @@ fn one_member_more_moves_few_edges() {
         Roster::from_spec(&spec(51)).unwrap(),
     );
     let edges = |roster: &Roster| -> BTreeSet<(MemberId, MemberId)> {
-        let of = |member: &Member| {
-            roster
-                .subjects_of(member.id)
-                .into_iter()
-                .map(|subject| (member.id, subject))
+        let id = |index: MemberIndex| roster.member(index).unwrap().id;
+        let of = |observer: MemberIndex| {
+            let subjects = roster.subjects_of(observer).iter();
+            subjects
+                .map(|subject| (id(observer), id(*subject)))
                 .collect::<Vec<_>>()
         };
-        roster.members().iter().flat_map(of).collect()
+        roster.positions().flat_map(of).collect()
     };
     let kept = edges(&small).intersection(&edges(&large)).count();
     assert!(kept > 450, "{kept} of 500 edges kept");
@@ -123,9 +143,9 @@ fn one_member_more_moves_few_edges() {
 #[test]
 fn cloud_contact_ranks_before_rendezvous() {
     let roster = Roster::from_spec(&spec(5)).unwrap();
-    let all = roster.reporters_by_rank(|_| true);
+    let all: Vec<MemberIndex> = roster.reporters_by_rank(|_| true).collect();
     let cut = all[0];
-    let ranked = roster.reporters_by_rank(|id| id != cut);
+    let ranked: Vec<MemberIndex> = roster.reporters_by_rank(|index| index != cut).collect();
     assert_eq!(ranked[4], cut);
     assert_eq!(ranked[..4], all[1..]);
 }

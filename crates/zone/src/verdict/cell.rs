@@ -1,14 +1,14 @@
 //! What a reader holds of one cell.
 
-use super::evidence::{Checked, Refusal, check};
+use super::evidence::{Refusal, Round};
 use super::{ALIVE_TTL_MS, Alive, Death, Deaths, NoVerdict, ROSTER_SETTLE_MS, STORM_WINDOW_MS, Verdict};
 use crate::Millis;
 use crate::keys::Verifier;
 use crate::roster::{MemberId, Roster};
 use crate::vote::{Council, Vote};
 use crate::wire::{Answer, Nonce};
-use evenkeel_api::zone::{NodeVerdict, RosterSpec, VerdictKind, ZoneHealthStatus};
-use std::collections::BTreeMap;
+use evenkeel_api::zone::{Report, RosterSpec, SignedRound, VerdictKind};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a reader remembers of one cell.
 #[derive(Debug, Default)]
@@ -16,8 +16,11 @@ pub(super) struct Cell {
     roster: Option<Roster>,
     /// The roster before, and when the present one was first seen.
     previous: Option<(Roster, Millis)>,
-    /// Whether a report was taken in at all: how old the first one is, nobody knows.
-    reported: bool,
+    /// The newest report of each reporter, with the time of its receipt. It is looked at again when the
+    /// roster changes: rosters and reports come on watches of their own, in any order.
+    reports: BTreeMap<String, (Millis, Report)>,
+    /// Reporters of whom a report was counted: how old the first one of each is, nobody knows.
+    counted: BTreeSet<String>,
     /// Whether a heartbeat was seen at all.
     lease_seen: bool,
     /// Last time that signed evidence or the Lease were seen to advance.
@@ -31,13 +34,11 @@ pub(super) struct Cell {
 #[derive(Debug, Default)]
 struct Held {
     conclusion: Conclusion,
-    /// The statements that the word rests on, as published.
-    accepted: Vec<String>,
     /// When this death began, for storms.
     died: Option<Millis>,
-    /// The newest statement about it was refused; for people, where there is no evidence.
+    /// The newest round about it was refused; for people, where there is no evidence.
     refused: bool,
-    /// The reporters say that no majority exists; for people, likewise.
+    /// Reporters say that no majority exists; for people, likewise.
     undecided: bool,
 }
 
@@ -105,16 +106,56 @@ impl Cell {
         }
     }
 
-    pub(super) fn observe(
+    /// Takes in what a reporter published. Returns what was refused.
+    pub(super) fn report(
         &mut self,
         verifier: &dyn Verifier,
         now: Millis,
-        spec: &RosterSpec,
-        status: &ZoneHealthStatus,
-    ) -> Vec<(String, Refusal)> {
-        if let Err(refusal) = self.take_roster(now, spec) {
-            return vec![(String::from("roster"), refusal)];
+        reporter: &str,
+        report: &Report,
+    ) -> Vec<Refusal> {
+        let before = self.reports.insert(reporter.to_owned(), (now, report.clone()));
+        let before = before.map(|(_, report)| report.rounds).unwrap_or_default();
+        // What was checked once is not checked again; its age alone makes it no other round.
+        let is_known = |round: &SignedRound| {
+            let same =
+                |known: &SignedRound| (&known.request, &known.ballots) == (&round.request, &round.ballots);
+            before.iter().any(same)
+        };
+        self.count(verifier, now, (reporter, report, 0), is_known)
+    }
+
+    /// A reporter's object is gone. What it has published stands until it runs out.
+    pub(super) fn forget_report(&mut self, reporter: &str) {
+        self.reports.remove(reporter);
+        self.counted.remove(reporter);
+    }
+
+    /// Takes in a roster, and counts again what was published. Returns what was refused.
+    pub(super) fn roster(&mut self, verifier: &dyn Verifier, now: Millis, spec: &RosterSpec) -> Vec<Refusal> {
+        match self.take_roster(now, spec) {
+            Ok(false) => return Vec::new(),
+            Ok(true) => {}
+            Err(refusal) => return vec![refusal],
         }
+        let reports = std::mem::take(&mut self.reports);
+        let mut refusals = Vec::new();
+        for (reporter, (received, report)) in &reports {
+            let waited = now.since(*received);
+            refusals.extend(self.count(verifier, now, (reporter, report, waited), |_| false));
+        }
+        self.reports = reports;
+        refusals
+    }
+
+    /// Counts the rounds of a report that has been here for `waited` milliseconds.
+    fn count(
+        &mut self,
+        verifier: &dyn Verifier,
+        now: Millis,
+        (reporter, report, waited): (&str, &Report, u64),
+        is_known: impl Fn(&SignedRound) -> bool,
+    ) -> Vec<Refusal> {
         let Some(roster) = self.roster.take() else {
             return Vec::new();
         };
@@ -126,33 +167,39 @@ impl Cell {
             current: &roster,
             previous: settling.map(|(roster, _)| roster),
         };
-        let mut refusals = Vec::new();
-        for node in &status.nodes {
+        for node in report
+            .nodes
+            .iter()
+            .filter(|node| node.verdict == VerdictKind::None)
+        {
             let id = MemberId::of(&node.uid);
-            // What was verified once is not verified again.
-            let known = |held: &Held| held.accepted == node.evidence && !node.evidence.is_empty();
-            if self.nodes.get(&id).is_some_and(known) {
-                continue;
-            }
-            if let Err(refusal) = self.take_node(verifier, now, &council, node) {
-                if roster.contains(id) {
-                    self.nodes.entry(id).or_default().refused = true;
-                }
-                refusals.push((node.name.clone(), refusal));
+            if roster.contains(id) {
+                self.nodes.entry(id).or_default().undecided = true;
             }
         }
-        self.reported = true;
+        // Without having seen an earlier report of this reporter, nobody knows when this one was written: as
+        // old as can be.
+        let first = self.counted.insert(reporter.to_owned());
+        let mut refusals = Vec::new();
+        for round in report.rounds.iter().filter(|round| !is_known(round)) {
+            let stated = u64::try_from(round.age_ms).ok().filter(|_| !first);
+            let age = stated.map_or(u64::MAX, |age| age.saturating_add(waited));
+            match Round::open(verifier, &roster, round) {
+                Ok(opened) => self.take_round(now, &council, age, &opened, &mut refusals),
+                Err(refusal) => refusals.push(refusal),
+            }
+        }
         self.roster = Some(roster);
         self.previous = previous;
         refusals
     }
 
-    fn take_roster(&mut self, now: Millis, spec: &RosterSpec) -> Result<(), Refusal> {
+    fn take_roster(&mut self, now: Millis, spec: &RosterSpec) -> Result<bool, Refusal> {
         let roster = Roster::from_spec(spec).map_err(Refusal::Roster)?;
         if let Some(current) = &self.roster {
             let (seen, known) = (roster.reference(), current.reference());
             if seen.version < known.version || seen == known {
-                return Ok(());
+                return Ok(false);
             }
             if seen.version == known.version {
                 return Err(Refusal::TwoRosters(seen.version));
@@ -169,74 +216,110 @@ impl Cell {
             .retain(|(voter, subject), _| same_key(*voter) && roster.contains(*subject));
         self.previous = before.map(|before| (before, now));
         self.roster = Some(roster);
-        Ok(())
+        Ok(true)
     }
 
-    fn take_node(
+    fn take_round(
         &mut self,
-        verifier: &dyn Verifier,
         now: Millis,
         council: &Council<'_>,
-        node: &NodeVerdict,
-    ) -> Result<(), Refusal> {
-        let first = !self.reported;
-        let id = MemberId::of(&node.uid);
-        let standing = self.nodes.get(&id).and_then(|held| held.conclusion.round());
-        let newest = &self.newest;
-        // Newer than anything seen of this voter about this node, or part of the very evidence that stands.
-        let fresh = |voter: MemberId, sequence: u64, round: Nonce| {
-            let seen = newest.get(&(voter, id)).copied();
-            seen.is_none_or(|seen| sequence > seen || (sequence == seen && Some(round) == standing))
-        };
-        let checked = check(verifier, council, node, fresh)?;
-        // Without having seen the report before, nobody knows when it was written: as old as can be.
-        let stated = node.round_age_ms.and_then(|age| u64::try_from(age).ok());
-        let round_age = stated.filter(|_| !first).unwrap_or(u64::MAX);
-        let conclusion = match node.verdict {
-            VerdictKind::None => one_short(now, council, id, round_age, &checked).map(Conclusion::OneShort),
-            VerdictKind::Dead => {
-                let needed = council.current.majority();
-                Some(Conclusion::Dead(death(now, round_age, needed, &checked)))
+        age: u64,
+        round: &Round,
+        refusals: &mut Vec<Refusal>,
+    ) {
+        for suspect in &round.request.suspects {
+            let Some(member) = council.current.get(*suspect) else {
+                refusals.push(Refusal::NotAMember(format!("{suspect:?}")));
+                continue;
+            };
+            let taken = self.take_suspect(now, council, age, round, *suspect);
+            let held = self.nodes.entry(*suspect).or_default();
+            match taken {
+                Taken::Concluded => {
+                    (held.refused, held.undecided) = (false, false);
+                    if age < u64::MAX {
+                        self.advanced = Some(now);
+                    }
+                }
+                Taken::Known | Taken::Superseded => {}
+                Taken::Nothing(valid) => {
+                    held.refused = true;
+                    refusals.push(round.no_majority(&member.name, valid));
+                }
             }
-            VerdictKind::Alive => {
-                let needed = council.current.majority();
-                Some(Conclusion::Alive(
-                    checked.round,
-                    alive(now, round_age, needed, &checked),
-                ))
-            }
-        };
-        let held = self.nodes.entry(id).or_default();
-        held.refused = false;
-        held.undecided = node.verdict == VerdictKind::None;
-        let Some(conclusion) = conclusion else {
-            return Ok(());
-        };
-        if standing == Some(checked.round) {
-            return Ok(());
         }
+    }
+
+    /// What a round says of one suspect. A round decides about it if a majority of new enough votes agrees.
+    fn take_suspect(
+        &mut self,
+        now: Millis,
+        council: &Council<'_>,
+        age: u64,
+        round: &Round,
+        suspect: MemberId,
+    ) -> Taken {
+        let name = round.request.round;
+        let standing = self.nodes.get(&suspect).and_then(|held| held.conclusion.round());
+        if standing == Some(name) {
+            return Taken::Known;
+        }
+        // Newer than anything seen of this voter about this member.
+        let newest = &self.newest;
+        let fresh = |voter: MemberId, sequence: u64| {
+            newest.get(&(voter, suspect)).is_none_or(|seen| sequence > *seen)
+        };
+        let ballots = round.votes_on(suspect, fresh);
+        let votes: Vec<Vote> = ballots.values().map(|(_, vote)| *vote).collect();
+        let needed = council.current.majority();
+        let conclusion = match council.tally(suspect, &votes, false) {
+            VerdictKind::Dead => Conclusion::Dead(death(now, age, needed, name, &votes)),
+            VerdictKind::Alive => Conclusion::Alive(name, alive(now, age, needed, &votes)),
+            VerdictKind::None => {
+                let Some(death) = one_short(now, council, suspect, age, name, &votes) else {
+                    let all = round.votes_on(suspect, |_, _| true);
+                    let all: Vec<Vote> = all.into_values().map(|(_, vote)| vote).collect();
+                    let decided = council.tally(suspect, &all, false) != VerdictKind::None;
+                    return if decided {
+                        Taken::Superseded
+                    } else {
+                        Taken::Nothing(votes.len())
+                    };
+                };
+                Conclusion::OneShort(death)
+            }
+        };
+        let held = self.nodes.entry(suspect).or_default();
         held.died = match conclusion {
             Conclusion::Dead(_) => held.died.or(Some(now)),
             _ => None,
         };
         held.conclusion = conclusion;
-        held.accepted.clone_from(&node.evidence);
-        let sequences = checked.votes.iter();
+        let sequences = ballots.iter();
         self.newest
-            .extend(sequences.map(|(voter, (sequence, _))| ((*voter, id), *sequence)));
-        if !first {
-            self.advanced = Some(now);
-        }
-        Ok(())
+            .extend(sequences.map(|(voter, (sequence, _))| ((*voter, suspect), *sequence)));
+        Taken::Concluded
     }
 }
 
-fn death(now: Millis, round_age: u64, needed: usize, checked: &Checked) -> Death {
+/// What became of a round as far as it concerns one suspect.
+enum Taken {
+    /// It decided.
+    Concluded,
+    /// It has decided before.
+    Known,
+    /// Newer ballots of the same voters are known: another reporter's round was published sooner.
+    Superseded,
+    /// It decides nothing, with so many votes that count.
+    Nothing(usize),
+}
+
+fn death(now: Millis, round_age: u64, needed: usize, round: Nonce, votes: &[Vote]) -> Death {
     Death {
-        round: checked.round,
+        round,
         requested: Millis(now.0.saturating_sub(round_age)),
         received: now,
-        silence_ms: shared_age(checked, Answer::No, needed, std::cmp::Reverse).unwrap_or_default(),
+        silence_ms: shared_age(votes, Answer::No, needed, std::cmp::Reverse).unwrap_or_default(),
     }
 }
 
@@ -246,46 +329,34 @@ fn one_short(
     council: &Council<'_>,
     suspect: MemberId,
     round_age: u64,
-    checked: &Checked,
+    round: Nonce,
+    votes: &[Vote],
 ) -> Option<Death> {
-    let peers_no = checked
-        .votes
+    let peers_no = votes
         .iter()
-        .all(|(voter, (_, vote))| *voter != suspect && vote.ballot.answer == Answer::No);
-    let pair = council.current.len() == 2 && !checked.votes.is_empty();
-    (pair && peers_no).then(|| death(now, round_age, 1, checked))
+        .all(|vote| vote.voter != suspect && vote.answer == Answer::No);
+    let pair = council.current.len() == 2 && !votes.is_empty();
+    (pair && peers_no).then(|| death(now, round_age, 1, round, votes))
 }
 
-fn alive(now: Millis, round_age: u64, needed: usize, checked: &Checked) -> Alive {
-    let votes = checked.votes();
-    let yes: Vec<&Vote> = votes
-        .iter()
-        .filter(|vote| vote.ballot.answer == Answer::Yes)
-        .collect();
+fn alive(now: Millis, round_age: u64, needed: usize, votes: &[Vote]) -> Alive {
+    let yes: Vec<&Vote> = votes.iter().filter(|vote| vote.answer == Answer::Yes).collect();
     // A majority is fresh as long as the `needed`-th best of the contacts is.
-    let age = shared_age(checked, Answer::Yes, needed, |age| age).unwrap_or(ALIVE_TTL_MS);
+    let age = shared_age(votes, Answer::Yes, needed, |age| age).unwrap_or(ALIVE_TTL_MS);
     let left = ALIVE_TTL_MS.saturating_sub(age).saturating_sub(round_age);
     Alive {
         received: now,
         until: now.plus(left),
-        cloud: most(yes.iter().map(|vote| vote.ballot.facts.cloud)),
-        kubelet: most(yes.iter().map(|vote| vote.ballot.facts.kubelet)),
-        runtime: most(yes.iter().map(|vote| vote.ballot.facts.runtime)),
+        cloud: most(yes.iter().map(|vote| vote.facts.cloud)),
+        kubelet: most(yes.iter().map(|vote| vote.facts.kubelet)),
+        runtime: most(yes.iter().map(|vote| vote.facts.runtime)),
     }
 }
 
 /// The `needed`-th of the ages of contact of those who gave this answer, in the order of `key`.
-fn shared_age<K: Ord>(
-    checked: &Checked,
-    answer: Answer,
-    needed: usize,
-    key: impl Fn(u64) -> K,
-) -> Option<u64> {
-    let votes = checked.votes.values();
-    let mut ages: Vec<u64> = votes
-        .filter(|(_, vote)| vote.ballot.answer == answer)
-        .map(|(_, vote)| u64::from(vote.ballot.contact_age))
-        .collect();
+fn shared_age<K: Ord>(votes: &[Vote], answer: Answer, needed: usize, key: impl Fn(u64) -> K) -> Option<u64> {
+    let votes = votes.iter().filter(|vote| vote.answer == answer);
+    let mut ages: Vec<u64> = votes.map(|vote| u64::from(vote.contact_age)).collect();
     ages.sort_unstable_by_key(|age| key(*age));
     ages.get(needed.checked_sub(1)?).copied()
 }

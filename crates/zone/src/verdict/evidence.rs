@@ -1,13 +1,13 @@
-//! Checks the signed statements behind one published verdict.
+//! Reads published rounds and checks the signatures of their ballots.
 
 use crate::keys::Verifier;
 use crate::roster::{MemberId, Roster};
-use crate::vote::{Council, Vote};
-use crate::wire::{self, Body, Frame, Nonce, WireError};
-use evenkeel_api::zone::{NodeVerdict, VerdictKind};
+use crate::vote::Vote;
+use crate::wire::{self, Body, ConfirmRequest, Frame, WireError};
+use evenkeel_api::zone::SignedRound;
 use std::collections::BTreeMap;
 
-/// Why a published verdict was refused.
+/// Why evidence was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The roster in the object does not hold together.
@@ -16,108 +16,111 @@ pub enum Refusal {
     /// Two rosters of one version.
     #[error("a different roster of version {0} was seen before")]
     TwoRosters(u64),
-    /// The node is not in the roster.
-    #[error("node {0} is not a member of the zone")]
+    /// The request cannot be read, so that no ballot can belong to it.
+    #[error("the request of a round cannot be read: {0}")]
+    Request(WireError),
+    /// A suspect of the round is not in the roster.
+    #[error("a round speaks of {0}, who is not a member of the cell")]
     NotAMember(String),
-    /// The statements are no majority for what the report says.
-    #[error("{valid} valid statements ({refused} refused, last: {last}) do not carry the verdict")]
+    /// The ballots are no majority for anything, or older than what is known already.
+    #[error("{valid} valid ballots ({refused} refused, last: {last}) decide nothing about {node}")]
     NoMajority {
-        /// How many statements count.
+        /// Name of the member.
+        node: String,
+        /// How many ballots count.
         valid: usize,
-        /// How many statements do not count.
+        /// How many ballots do not count.
         refused: usize,
         /// Why the last of those does not count.
         last: String,
     },
 }
 
-/// Statements of one round that hold, with the round.
-#[derive(Clone, Debug, Default)]
-pub struct Checked {
-    /// The round of all of them.
-    pub round: Nonce,
-    /// Sequence and vote by voter.
-    pub votes: BTreeMap<MemberId, (u64, Vote)>,
+/// A round with the ballots that hold. A ballot is checked once, however many suspects it speaks of.
+#[derive(Clone, Debug)]
+pub(super) struct Round {
+    pub(super) request: ConfirmRequest,
+    /// By voter: the ballot's sequence, and what it says of each suspect in the order of the request.
+    ballots: BTreeMap<MemberId, (u64, Vec<Vote>)>,
+    refused: usize,
+    last: String,
 }
 
-impl Checked {
-    /// The votes without their sequences.
-    pub fn votes(&self) -> Vec<Vote> {
-        self.votes.values().map(|(_, vote)| *vote).collect()
-    }
-}
-
-/// Opens the statements behind a verdict and checks that they carry it. `fresh` decides by voter and sequence
-/// whether a statement is new enough to count.
-pub fn check(
-    verifier: &dyn Verifier,
-    council: &Council<'_>,
-    verdict: &NodeVerdict,
-    fresh: impl Fn(MemberId, u64, Nonce) -> bool,
-) -> Result<Checked, Refusal> {
-    let suspect = MemberId::of(&verdict.uid);
-    if !council.current.contains(suspect) {
-        return Err(Refusal::NotAMember(verdict.name.clone()));
-    }
-    let mut checked = Checked::default();
-    let mut refused = 0;
-    let mut last = String::from("none");
-    // A verdict never needs more statements than there are members.
-    for text in verdict.evidence.iter().take(council.current.len()) {
-        match open(verifier, council.current, text) {
-            Ok((sequence, vote)) if vote.ballot.suspect != suspect => {
-                refused += 1;
-                last = format!("statement {sequence} speaks of another node");
-            }
-            Ok((sequence, vote)) if !fresh(vote.voter, sequence, vote.ballot.round) => {
-                refused += 1;
-                last = format!("statement {sequence} is older than one seen before");
-            }
-            Ok((sequence, vote)) if !checked.votes.is_empty() && vote.ballot.round != checked.round => {
-                refused += 1;
-                last = format!("statement {sequence} is of another round");
-            }
-            Ok((sequence, vote)) => {
-                if checked.votes.is_empty() {
-                    checked.round = vote.ballot.round;
+impl Round {
+    /// Reads a round and checks each ballot's signature. Of a voter with several ballots only the first
+    /// counts.
+    pub(super) fn open(
+        verifier: &dyn Verifier,
+        roster: &Roster,
+        round: &SignedRound,
+    ) -> Result<Self, Refusal> {
+        let bytes = wire::from_evidence(&round.request).map_err(Refusal::Request)?;
+        let request = ConfirmRequest::read(&bytes).map_err(Refusal::Request)?;
+        let mut opened = Self {
+            request,
+            ballots: BTreeMap::new(),
+            refused: 0,
+            last: String::from("none"),
+        };
+        // A round never has more ballots than there are members.
+        for text in round.ballots.iter().take(roster.len()) {
+            match opened.ballot(verifier, roster, text) {
+                Ok((voter, sequence, votes)) => {
+                    opened.ballots.entry(voter).or_insert((sequence, votes));
                 }
-                checked.votes.insert(vote.voter, (sequence, vote));
-            }
-            Err(error) => {
-                refused += 1;
-                last = error;
+                Err(why) => {
+                    opened.refused += 1;
+                    opened.last = why;
+                }
             }
         }
+        Ok(opened)
     }
-    let outcome = council.tally(suspect, checked.round, &checked.votes(), false);
-    let carried = verdict.verdict == VerdictKind::None || verdict.verdict == outcome;
-    if carried {
-        Ok(checked)
-    } else {
-        Err(Refusal::NoMajority {
-            valid: checked.votes.len(),
-            refused,
-            last,
-        })
-    }
-}
 
-fn open(verifier: &dyn Verifier, roster: &Roster, text: &str) -> Result<(u64, Vote), String> {
-    let say = |error: WireError| error.to_string();
-    let bytes = wire::from_evidence(text).map_err(say)?;
-    let frame = Frame::parse(&bytes).map_err(say)?;
-    let member = roster
-        .get(frame.from())
-        .ok_or("signed by somebody who is not a member")?;
-    let message = frame.open_with(&member.key, verifier).map_err(say)?;
-    match message.body {
-        Body::Ballot(ballot) => Ok((
-            message.header.sequence,
-            Vote {
-                voter: message.header.from,
-                ballot,
-            },
-        )),
-        other => Err(format!("{} is not a statement about a node", other.name())),
+    fn ballot(
+        &self,
+        verifier: &dyn Verifier,
+        roster: &Roster,
+        text: &str,
+    ) -> Result<(MemberId, u64, Vec<Vote>), String> {
+        let say = |error: WireError| error.to_string();
+        let bytes = wire::from_evidence(text).map_err(say)?;
+        let frame = Frame::parse(&bytes).map_err(say)?;
+        let member = roster
+            .get(frame.from())
+            .ok_or("signed by somebody who is not a member")?;
+        let message = frame.open_with(&member.key, verifier).map_err(say)?;
+        let Body::Ballot(ballot) = message.body else {
+            return Err(format!("{} is not a ballot", message.body.name()));
+        };
+        if ballot.request != self.request.digest() {
+            return Err(format!("ballot {} is of another round", message.header.sequence));
+        }
+        let votes = ballot.votes(member.id, &self.request);
+        Ok((member.id, message.header.sequence, votes))
+    }
+
+    /// The votes on a suspect that are new enough to count, by voter, with the ballots' sequences. `fresh`
+    /// decides that by voter and sequence.
+    pub(super) fn votes_on(
+        &self,
+        suspect: MemberId,
+        fresh: impl Fn(MemberId, u64) -> bool,
+    ) -> BTreeMap<MemberId, (u64, Vote)> {
+        let of_ballot = |(voter, (sequence, votes)): (&MemberId, &(u64, Vec<Vote>))| {
+            let vote = votes.iter().find(|vote| vote.suspect == suspect)?;
+            fresh(*voter, *sequence).then_some((*voter, (*sequence, *vote)))
+        };
+        self.ballots.iter().filter_map(of_ballot).collect()
+    }
+
+    /// Why nothing follows from it for a member.
+    pub(super) fn no_majority(&self, node: &str, valid: usize) -> Refusal {
+        Refusal::NoMajority {
+            node: node.to_owned(),
+            valid,
+            refused: self.refused,
+            last: self.last.clone(),
+        }
     }
 }

@@ -8,14 +8,14 @@
 mod cell;
 mod evidence;
 
-pub use evidence::{Refusal, check};
+pub use evidence::Refusal;
 
 use crate::Millis;
 use crate::keys::{Ed25519, Verifier};
 use crate::roster::MemberId;
 use crate::wire::Nonce;
 use cell::Cell;
-use evenkeel_api::zone::{RosterSpec, ZoneHealthStatus};
+use evenkeel_api::zone::{Report, RosterSpec};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -26,12 +26,6 @@ pub const ALIVE_TTL_MS: u64 = 15_000;
 pub const ROSTER_SETTLE_MS: u64 = 15_000;
 /// Deaths that began within this time count for a storm (hazard 24).
 pub const STORM_WINDOW_MS: u64 = 60_000;
-
-/// Whether a report's sequence is newer than another's. It goes on from the other end when numbers run out,
-/// so that one report with the highest of all numbers does not silence the zone for ever.
-pub fn is_newer_report(sequence: i64, than: i64) -> bool {
-    sequence.wrapping_sub(than) > 0
-}
 
 /// What the signed evidence says of a node: the newest that was received, however long ago. Whether it still
 /// counts is for the judge to say, which knows the time and how far the watches can be trusted.
@@ -153,7 +147,8 @@ fn add_up<'a>(cells: impl Iterator<Item = &'a Deaths>) -> Deaths {
 
 /// What a reader remembers of all cells, and what it concludes.
 ///
-/// Feed it every ZoneHealth that a watch delivers and every renewal of a cell's Lease; ask it for verdicts.
+/// Feed it every roster and report that watches deliver and every renewal of a cell's Lease; ask it for
+/// verdicts.
 ///
 /// ```
 /// # use evenkeel_zone::verdict::{Book, NoVerdict, Verdict};
@@ -187,20 +182,32 @@ impl Book {
         }
     }
 
-    /// Takes in a ZoneHealth as it was received at `now`. Returns what was refused in it, for logs; a refusal
-    /// never changes a verdict that stands.
+    /// Takes in a cell's roster as it was received at `now`, and counts again what was published under it.
+    /// Returns what was refused, for logs. A roster that is refused changes nothing.
     ///
-    /// `cell` is the caller's key, the same as in [`Book::heartbeat`]. When the object is replaced by another
-    /// of its name (its UID changed), call [`Book::forget`] first: versions and sequences begin anew.
-    pub fn observe(
-        &mut self,
-        now: Millis,
-        cell: &str,
-        roster: &RosterSpec,
-        status: &ZoneHealthStatus,
-    ) -> Vec<(String, Refusal)> {
-        let known = self.cells.entry(cell.to_owned()).or_default();
-        known.observe(&*self.verifier, now, roster, status)
+    /// `cell` is the caller's key, the same in all calls. When the object that carries the roster is replaced
+    /// by another of its name (its UID changed), call [`Book::forget`] first: versions and sequences begin
+    /// anew.
+    pub fn roster(&mut self, now: Millis, cell: &str, roster: &RosterSpec) -> Vec<Refusal> {
+        let Self { cells, verifier } = self;
+        let cell = cells.entry(cell.to_owned()).or_default();
+        cell.roster(&**verifier, now, roster)
+    }
+
+    /// Takes in what one reporter of a cell published, as it was received at `now`. Reports of different
+    /// reporters are merged: the newest signed evidence counts, whoever published it. Returns what was
+    /// refused, for logs; a refusal never changes a verdict that stands.
+    pub fn report(&mut self, now: Millis, cell: &str, reporter: &str, report: &Report) -> Vec<Refusal> {
+        let Self { cells, verifier } = self;
+        let cell = cells.entry(cell.to_owned()).or_default();
+        cell.report(&**verifier, now, reporter, report)
+    }
+
+    /// A reporter's object is gone. What it published stands until it runs out.
+    pub fn forget_report(&mut self, cell: &str, reporter: &str) {
+        if let Some(cell) = self.cells.get_mut(cell) {
+            cell.forget_report(reporter);
+        }
     }
 
     /// Takes in a renewal of the cell's Lease (its `renewTime` or holder changed), received at `now`. A

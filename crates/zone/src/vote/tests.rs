@@ -2,8 +2,6 @@ use super::*;
 use crate::fixture::Fixture;
 use rstest::rstest;
 
-const ROUND: u8 = 9;
-
 /// `votes`: one letter per member beginning with node 1, `y`es, `n`o, `a`bstain, `.` silent. The suspect is
 /// the last node, its letter is its own voice.
 fn outcome(votes: &str, self_yes: bool) -> VerdictKind {
@@ -14,13 +12,7 @@ fn outcome(votes: &str, self_yes: bool) -> VerdictKind {
         .enumerate()
         .filter_map(|(i, letter)| cast(&zone, i + 1, count, letter))
         .collect();
-    tally(
-        &zone.roster(),
-        Fixture::id(count),
-        Nonce([ROUND; 16]),
-        &cast,
-        self_yes,
-    )
+    tally(&zone.roster(), Fixture::id(count), &cast, self_yes)
 }
 
 fn cast(zone: &Fixture, voter: usize, suspect: usize, letter: char) -> Option<Vote> {
@@ -30,7 +22,7 @@ fn cast(zone: &Fixture, voter: usize, suspect: usize, letter: char) -> Option<Vo
         'a' => Answer::Abstain,
         _ => return None,
     };
-    Some(zone.vote(voter, suspect, ROUND, answer))
+    Some(zone.vote(voter, suspect, answer))
 }
 
 #[rstest]
@@ -115,7 +107,7 @@ fn every_combination_up_to_seven_follows_the_rule() {
                 } else {
                     VerdictKind::None
                 };
-                let got = tally(&roster, suspect, Nonce([ROUND; 16]), &votes, self_yes);
+                let got = tally(&roster, suspect, &votes, self_yes);
                 assert_eq!(got, expected, "N = {count}, votes {code:#o}, self_yes {self_yes}");
             }
         }
@@ -134,15 +126,15 @@ fn an_authenticated_answer_of_the_suspect_vetoes_dead(#[case] votes: &str) {
 #[test]
 fn a_voter_counts_once_and_contradicting_itself_not_at_all() {
     let zone = Fixture::new(5);
-    let no = |voter| zone.vote(voter, 5, ROUND, Answer::No);
+    let no = |voter| zone.vote(voter, 5, Answer::No);
     let twice = [no(1), no(1), no(1)];
     assert_eq!(
-        tally(&zone.roster(), Fixture::id(5), Nonce([ROUND; 16]), &twice, false),
+        tally(&zone.roster(), Fixture::id(5), &twice, false),
         VerdictKind::None
     );
-    let torn = [no(1), no(2), no(3), zone.vote(3, 5, ROUND, Answer::Yes)];
+    let torn = [no(1), no(2), no(3), zone.vote(3, 5, Answer::Yes)];
     assert_eq!(
-        tally(&zone.roster(), Fixture::id(5), Nonce([ROUND; 16]), &torn, false),
+        tally(&zone.roster(), Fixture::id(5), &torn, false),
         VerdictKind::None
     );
 }
@@ -150,18 +142,15 @@ fn a_voter_counts_once_and_contradicting_itself_not_at_all() {
 #[test]
 fn votes_of_another_round_subject_roster_or_stranger_do_not_count() {
     let zone = Fixture::new(5);
-    let base: Vec<Vote> = (1..=3)
-        .map(|voter| zone.vote(voter, 5, ROUND, Answer::No))
-        .collect();
-    let decide = |votes: &[Vote]| tally(&zone.roster(), Fixture::id(5), Nonce([ROUND; 16]), votes, false);
+    let base: Vec<Vote> = (1..=3).map(|voter| zone.vote(voter, 5, Answer::No)).collect();
+    let decide = |votes: &[Vote]| tally(&zone.roster(), Fixture::id(5), votes, false);
     assert_eq!(decide(&base), VerdictKind::Dead);
     let mut newer = Fixture::new(5);
     newer.reissue();
-    let spoilt: [(&str, Vote); 4] = [
-        ("replayed round", zone.vote(3, 5, ROUND - 1, Answer::No)),
-        ("another suspect", zone.vote(3, 4, ROUND, Answer::No)),
-        ("foreign roster", newer.vote(3, 5, ROUND, Answer::No)),
-        ("stranger", zone.vote(6, 5, ROUND, Answer::No)),
+    let spoilt: [(&str, Vote); 3] = [
+        ("another suspect", zone.vote(3, 4, Answer::No)),
+        ("foreign roster", newer.vote(3, 5, Answer::No)),
+        ("stranger", zone.vote(6, 5, Answer::No)),
     ];
     for (what, vote) in spoilt {
         assert_eq!(decide(&[base[0], base[1], vote]), VerdictKind::None, "{what}");
@@ -171,14 +160,11 @@ fn votes_of_another_round_subject_roster_or_stranger_do_not_count() {
 #[test]
 fn a_yes_resting_on_an_old_contact_has_expired() {
     let zone = Fixture::new(3);
-    let mut votes = [
-        zone.vote(1, 3, ROUND, Answer::Yes),
-        zone.vote(2, 3, ROUND, Answer::Yes),
-    ];
-    let decide = |votes: &[Vote]| tally(&zone.roster(), Fixture::id(3), Nonce([ROUND; 16]), votes, false);
-    votes[1].ballot.contact_age = FRESH_CONTACT_MS;
+    let mut votes = [zone.vote(1, 3, Answer::Yes), zone.vote(2, 3, Answer::Yes)];
+    let decide = |votes: &[Vote]| tally(&zone.roster(), Fixture::id(3), votes, false);
+    votes[1].contact_age = FRESH_CONTACT_MS;
     assert_eq!(decide(&votes), VerdictKind::Alive);
-    votes[1].ballot.contact_age = FRESH_CONTACT_MS + 1;
+    votes[1].contact_age = FRESH_CONTACT_MS + 1;
     assert_eq!(decide(&votes), VerdictKind::None);
 }
 
@@ -197,10 +183,10 @@ fn those_who_joined_across_a_split_cannot_outvote_those_who_were_there() {
     let votes = |voters: &[usize]| -> Vec<Vote> {
         voters
             .iter()
-            .map(|voter| zone.vote(*voter, 1, ROUND, Answer::No))
+            .map(|voter| zone.vote(*voter, 1, Answer::No))
             .collect()
     };
-    let decide = |votes: &[Vote]| joint.tally(Fixture::id(1), Nonce([ROUND; 16]), votes, false);
+    let decide = |votes: &[Vote]| joint.tally(Fixture::id(1), votes, false);
     assert_eq!(decide(&votes(&[4, 5, 6, 7])), VerdictKind::None);
     assert_eq!(decide(&votes(&[2, 4, 5, 6, 7])), VerdictKind::None);
     assert_eq!(decide(&votes(&[2, 3, 5, 6])), VerdictKind::Dead);
@@ -209,7 +195,7 @@ fn those_who_joined_across_a_split_cannot_outvote_those_who_were_there() {
         previous: None,
     };
     assert_eq!(
-        alone.tally(Fixture::id(1), Nonce([ROUND; 16]), &votes(&[4, 5, 6, 7]), false),
+        alone.tally(Fixture::id(1), &votes(&[4, 5, 6, 7]), false),
         VerdictKind::Dead
     );
 }
@@ -217,24 +203,22 @@ fn those_who_joined_across_a_split_cannot_outvote_those_who_were_there() {
 #[test]
 fn a_vote_bound_to_an_older_roster_counts_among_the_members_of_the_present_one() {
     let mut zone = Fixture::new(3);
-    let old = |zone: &Fixture, voter| zone.vote(voter, 3, ROUND, Answer::No);
+    let old = |zone: &Fixture, voter| zone.vote(voter, 3, Answer::No);
     let votes = [old(&zone, 1), old(&zone, 2)];
-    let decide = |zone: &Fixture, votes: &[Vote]| {
-        tally(&zone.roster(), Fixture::id(3), Nonce([ROUND; 16]), votes, false)
-    };
+    let decide = |zone: &Fixture, votes: &[Vote]| tally(&zone.roster(), Fixture::id(3), votes, false);
     assert_eq!(decide(&zone, &votes), VerdictKind::Dead);
     zone.grow();
     // Two of three then, two of four now.
     assert_eq!(decide(&zone, &votes), VerdictKind::None);
-    let with_new = [votes[0], votes[1], zone.vote(4, 3, ROUND, Answer::No)];
+    let with_new = [votes[0], votes[1], zone.vote(4, 3, Answer::No)];
     assert_eq!(decide(&zone, &with_new), VerdictKind::Dead);
     zone.grow();
     assert_eq!(decide(&zone, &with_new), VerdictKind::Dead);
     // Two rosters of one version: one of them is not ours.
     let mut forged = with_new;
-    forged[0].ballot.roster = crate::roster::RosterRef {
+    forged[0].roster = crate::roster::RosterRef {
         version: 3,
-        ..forged[0].ballot.roster
+        ..forged[0].roster
     };
     assert_eq!(decide(&zone, &forged), VerdictKind::None);
 }
@@ -243,11 +227,9 @@ fn a_vote_bound_to_an_older_roster_counts_among_the_members_of_the_present_one()
 #[test]
 fn no_sample_decides_whatever_the_size() {
     let zone = Fixture::new(201);
-    let votes: Vec<Vote> = (1..=101)
-        .map(|voter| zone.vote(voter, 201, ROUND, Answer::No))
-        .collect();
+    let votes: Vec<Vote> = (1..=101).map(|voter| zone.vote(voter, 201, Answer::No)).collect();
     let roster = zone.roster();
-    let decide = |votes: &[Vote]| tally(&roster, Fixture::id(201), Nonce([ROUND; 16]), votes, false);
+    let decide = |votes: &[Vote]| tally(&roster, Fixture::id(201), votes, false);
     assert_eq!(decide(&votes[..100]), VerdictKind::None);
     assert_eq!(decide(&votes), VerdictKind::Dead);
 }

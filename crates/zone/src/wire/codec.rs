@@ -3,10 +3,9 @@
 use super::WireError;
 
 /// Appends fields to bytes.
-#[derive(Default)]
-pub(super) struct Writer(pub(super) Vec<u8>);
+pub(super) struct Writer<'a>(pub(super) &'a mut Vec<u8>);
 
-impl Writer {
+impl Writer<'_> {
     pub(super) fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
         self.0.extend_from_slice(bytes);
         self
@@ -15,9 +14,6 @@ impl Writer {
         self.bytes(&[value])
     }
     pub(super) fn u16(&mut self, value: u16) -> &mut Self {
-        self.bytes(&value.to_be_bytes())
-    }
-    pub(super) fn u32(&mut self, value: u32) -> &mut Self {
         self.bytes(&value.to_be_bytes())
     }
     pub(super) fn u64(&mut self, value: u64) -> &mut Self {
@@ -42,9 +38,6 @@ impl<'a> Reader<'a> {
     }
     pub(super) fn u16(&mut self) -> Result<u16, WireError> {
         Ok(u16::from_be_bytes(self.array()?))
-    }
-    pub(super) fn u32(&mut self) -> Result<u32, WireError> {
-        Ok(u32::from_be_bytes(self.array()?))
     }
     pub(super) fn u64(&mut self) -> Result<u64, WireError> {
         Ok(u64::from_be_bytes(self.array()?))

@@ -2,11 +2,14 @@
 
 use super::WireError;
 use super::codec::{Reader, Writer};
+use crate::keys;
 use crate::roster::{Epoch, MemberId, RosterRef};
 use crate::verdict::{Health, Link};
+use crate::vote::Vote;
+use evenkeel_api::zone::VerdictKind;
 
 /// Longest list in a datagram; longer ones are refused.
-pub const MAX_LIST: usize = 60;
+pub const MAX_LIST: usize = 64;
 
 /// Random number that names a round of votes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,8 +50,10 @@ pub enum Body {
     Edges(Edges),
     /// 5: asks a member for its votes on suspects.
     Confirm(ConfirmRequest),
-    /// 6: one vote; the signed datagram is the evidence that readers check.
+    /// 6: answers a request; the signed datagram is the evidence that readers check.
     Ballot(Ballot),
+    /// 7: tells the other reporters what the sender has written to its report.
+    Published(Published),
 }
 
 /// What an agent says of its own node.
@@ -166,26 +171,103 @@ pub enum Answer {
     No,
 }
 
-/// A vote on one suspect in one round.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// A voter's answer to one request: about all suspects, under one signature. The signed datagram is the
+/// evidence that readers check.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ballot {
-    /// Name of the round.
-    pub round: Nonce,
-    /// The member that is voted on.
-    pub suspect: MemberId,
-    /// Last incarnation of the suspect's agent that the voter knows; 0: none.
-    pub suspect_incarnation: u64,
-    /// Roster the vote is bound to.
+    /// Digest of the request that it answers.
+    pub request: RequestDigest,
+    /// Roster of the voter.
     pub roster: RosterRef,
+    /// At most one of each suspect.
+    pub said: Vec<Said>,
+}
+
+/// What a ballot says of one suspect: 4 bytes on the wire.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// Position of the suspect in the request.
+    pub index: u8,
     /// The vote.
     pub answer: Answer,
     /// Milliseconds between the last contact that proved the suspect's identity (its agent's signature or its
     /// kubelet's pinned certificate) and this vote. A voter whose present life had no such contact states for
     /// how long it has been listening for one, which is at most the time since its agent started. 0 in the
-    /// suspect's own voice.
+    /// suspect's own voice. The wire carries tenths of a second up to 109 minutes, rounded so that nothing
+    /// follows that was not so: up with a yes, which a fresh contact makes count, and down else.
     pub contact_age: u32,
     /// What the suspect says of itself, and the voter's check of its kubelet.
     pub facts: Facts,
+}
+
+/// What a reporter has written to its report.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Published {
+    /// At most [`MAX_LIST`].
+    pub verdicts: Vec<PublishedVerdict>,
+}
+
+/// What a reporter has written about one member.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PublishedVerdict {
+    /// The member.
+    pub subject: MemberId,
+    /// What is written.
+    pub kind: VerdictKind,
+}
+
+/// Digest of a request: what a ballot is bound to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestDigest(pub [u8; 32]);
+
+impl ConfirmRequest {
+    /// Digest of the request as it is asked and published.
+    pub fn digest(&self) -> RequestDigest {
+        RequestDigest(keys::hash("evenkeel round", &[&self.to_bytes()]))
+    }
+
+    /// The request as bytes, as a report carries it.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        write_request(&mut Writer(&mut bytes), self);
+        bytes
+    }
+
+    /// Reads what [`ConfirmRequest::to_bytes`] wrote.
+    pub fn read(bytes: &[u8]) -> Result<Self, WireError> {
+        let mut input = Reader(bytes);
+        let request = read_request(&mut input)?;
+        if input.0.is_empty() {
+            Ok(request)
+        } else {
+            Err(WireError::Truncated)
+        }
+    }
+}
+
+impl Ballot {
+    /// The single votes of a ballot that `voter` signed as its answer to `request`.
+    pub fn votes(&self, voter: MemberId, request: &ConfirmRequest) -> Vec<Vote> {
+        let vote = |said: &Said| {
+            let suspect = request.suspects.get(usize::from(said.index))?;
+            Some(Vote {
+                voter,
+                suspect: *suspect,
+                roster: self.roster,
+                answer: said.answer,
+                contact_age: said.contact_age,
+                facts: said.facts,
+            })
+        };
+        self.said.iter().filter_map(vote).collect()
+    }
+}
+
+impl Facts {
+    /// Nothing is known to be wrong.
+    pub fn are_plain(self) -> bool {
+        self.cloud != Link::Down && self.kubelet != Health::Failing && self.runtime != Health::Failing
+    }
 }
 
 impl Body {
@@ -197,6 +279,7 @@ impl Body {
             Self::Edges(_) => 4,
             Self::Confirm(_) => 5,
             Self::Ballot(_) => 6,
+            Self::Published(_) => 7,
         }
     }
 
@@ -209,20 +292,19 @@ impl Body {
             Self::Edges(_) => "edges",
             Self::Confirm(_) => "confirm",
             Self::Ballot(_) => "ballot",
+            Self::Published(_) => "published",
         }
     }
 }
 
-pub(super) fn encode(message: &Message) -> Vec<u8> {
-    let mut out = Writer::default();
-    let header = &message.header;
+pub(super) fn encode(out: &mut Writer<'_>, header: &Header, body: &Body) {
     out.bytes(&header.from.0)
         .bytes(&header.to.0)
         .u64(header.incarnation)
         .u64(header.sequence);
-    match &message.body {
+    match body {
         Body::Heartbeat(body) => {
-            roster(&mut out, body.roster);
+            roster(out, body.roster);
             out.u8(body.doubt)
                 .u8(facts_byte(body.facts))
                 .u16(body.cloud_age)
@@ -230,7 +312,7 @@ pub(super) fn encode(message: &Message) -> Vec<u8> {
         }
         Body::Ack(body) => {
             out.u64(body.echo_incarnation).u64(body.echo_sequence);
-            roster(&mut out, body.roster);
+            roster(out, body.roster);
             out.u8(body.doubt).u8(facts_byte(body.facts)).u16(body.cloud_age);
         }
         Body::Relay(body) => {
@@ -239,7 +321,7 @@ pub(super) fn encode(message: &Message) -> Vec<u8> {
                 .bytes(&body.inner);
         }
         Body::Edges(body) => {
-            roster(&mut out, body.roster);
+            roster(out, body.roster);
             out.u8(body.doubt)
                 .u8(body.edges.len().min(MAX_LIST) as u8)
                 .u8(EDGE_LEN);
@@ -250,26 +332,53 @@ pub(super) fn encode(message: &Message) -> Vec<u8> {
                     .u16(edge.age);
             }
         }
-        Body::Confirm(body) => {
-            out.bytes(&body.round.0);
-            roster(&mut out, body.roster);
-            out.u16(body.budget).u8(body.suspects.len().min(MAX_LIST) as u8);
-            for suspect in body.suspects.iter().take(MAX_LIST) {
-                out.bytes(&suspect.0);
+        Body::Confirm(body) => write_request(out, body),
+        Body::Published(body) => {
+            out.u8(body.verdicts.len().min(MAX_LIST) as u8).u8(VERDICT_LEN);
+            for verdict in body.verdicts.iter().take(MAX_LIST) {
+                out.bytes(&verdict.subject.0).u8(match verdict.kind {
+                    VerdictKind::None => 0,
+                    VerdictKind::Alive => 1,
+                    VerdictKind::Dead => 2,
+                });
             }
         }
         Body::Ballot(body) => {
-            out.bytes(&body.round.0)
-                .bytes(&body.suspect.0)
-                .u64(body.suspect_incarnation);
-            roster(&mut out, body.roster);
-            out.u8(body.answer as u8)
-                .u32(body.contact_age)
-                .u8(facts_byte(body.facts));
+            out.bytes(&body.request.0);
+            roster(out, body.roster);
+            out.u8(body.said.len().min(MAX_LIST) as u8).u8(SAID_LEN);
+            for said in body.said.iter().take(MAX_LIST) {
+                out.u8(said.index)
+                    .u8(facts_byte(said.facts) | (said.answer as u8) << 6)
+                    .u16(age_on_the_wire(said));
+            }
         }
     }
-    out.0
 }
+
+fn write_request(out: &mut Writer<'_>, body: &ConfirmRequest) {
+    out.bytes(&body.round.0);
+    roster(out, body.roster);
+    out.u16(body.budget).u8(body.suspects.len().min(MAX_LIST) as u8);
+    for suspect in body.suspects.iter().take(MAX_LIST) {
+        out.bytes(&suspect.0);
+    }
+}
+
+/// Tenths of a second; see [`Said::contact_age`].
+fn age_on_the_wire(said: &Said) -> u16 {
+    let tenths = match said.answer {
+        Answer::Yes => said.contact_age.div_ceil(100),
+        Answer::No | Answer::Abstain => said.contact_age / 100,
+    };
+    u16::try_from(tenths).unwrap_or(u16::MAX)
+}
+
+/// Bytes of a published verdict, written before the list, likewise.
+const VERDICT_LEN: u8 = 17;
+/// Bytes of what a ballot says of one suspect, written before the list: a later minor version may append
+/// fields to each.
+const SAID_LEN: u8 = 4;
 
 /// Bytes of one edge, written before the list: a later minor version may append fields to each.
 const EDGE_LEN: u8 = 20;
@@ -308,35 +417,71 @@ pub(super) fn decode(kind: u8, bytes: &[u8]) -> Result<Message, WireError> {
             })
         }
         4 => Body::Edges(read_edges(input)?),
-        5 => {
-            let (round, roster, budget) = (Nonce(input.array()?), read_roster(input)?, input.u16()?);
-            let suspects = (0..list_len(input)?)
-                .map(|_| input.array().map(MemberId))
-                .collect::<Result<_, _>>()?;
-            Body::Confirm(ConfirmRequest {
-                round,
-                roster,
-                budget,
-                suspects,
-            })
-        }
-        6 => Body::Ballot(Ballot {
-            round: Nonce(input.array()?),
-            suspect: MemberId(input.array()?),
-            suspect_incarnation: input.u64()?,
-            roster: read_roster(input)?,
-            answer: match input.u8()? {
+        5 => Body::Confirm(read_request(input)?),
+        6 => Body::Ballot(read_ballot(input)?),
+        7 => Body::Published(read_published(input)?),
+        other => return Err(WireError::Kind(other)),
+    };
+    Ok(Message { header, body })
+}
+
+fn read_request(input: &mut Reader<'_>) -> Result<ConfirmRequest, WireError> {
+    let (round, roster, budget) = (Nonce(input.array()?), read_roster(input)?, input.u16()?);
+    let suspects = (0..list_len(input)?)
+        .map(|_| input.array().map(MemberId))
+        .collect::<Result<_, _>>()?;
+    Ok(ConfirmRequest {
+        round,
+        roster,
+        budget,
+        suspects,
+    })
+}
+
+fn read_ballot(input: &mut Reader<'_>) -> Result<Ballot, WireError> {
+    let (request, roster) = (RequestDigest(input.array()?), read_roster(input)?);
+    let count = list_len(input)?;
+    let length = usize::from(input.u8()?);
+    let mut said = Vec::with_capacity(count);
+    for _ in 0..count {
+        let mut entry = Reader(input.bytes(length)?);
+        let index = entry.u8()?;
+        let bits = entry.u8()?;
+        said.push(Said {
+            index,
+            answer: match bits >> 6 {
                 0 => Answer::Abstain,
                 1 => Answer::Yes,
                 2 => Answer::No,
                 _ => return Err(WireError::Field("answer")),
             },
-            contact_age: input.u32()?,
-            facts: read_facts(input.u8()?)?,
-        }),
-        other => return Err(WireError::Kind(other)),
-    };
-    Ok(Message { header, body })
+            facts: read_facts(bits)?,
+            contact_age: u32::from(entry.u16()?) * 100,
+        });
+    }
+    Ok(Ballot {
+        request,
+        roster,
+        said,
+    })
+}
+
+fn read_published(input: &mut Reader<'_>) -> Result<Published, WireError> {
+    let count = list_len(input)?;
+    let length = usize::from(input.u8()?);
+    let mut verdicts = Vec::with_capacity(count);
+    for _ in 0..count {
+        let mut entry = Reader(input.bytes(length)?);
+        let subject = MemberId(entry.array()?);
+        let kind = match entry.u8()? {
+            0 => VerdictKind::None,
+            1 => VerdictKind::Alive,
+            2 => VerdictKind::Dead,
+            _ => return Err(WireError::Field("verdict")),
+        };
+        verdicts.push(PublishedVerdict { subject, kind });
+    }
+    Ok(Published { verdicts })
 }
 
 fn read_edges(input: &mut Reader<'_>) -> Result<Edges, WireError> {
@@ -373,7 +518,7 @@ fn list_len(input: &mut Reader<'_>) -> Result<usize, WireError> {
     }
 }
 
-fn roster(out: &mut Writer, reference: RosterRef) {
+fn roster(out: &mut Writer<'_>, reference: RosterRef) {
     out.u64(reference.version).bytes(&reference.epoch.0);
 }
 

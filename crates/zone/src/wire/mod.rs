@@ -11,11 +11,13 @@
 //! in the order of encoding.
 
 mod codec;
+mod datagram;
 mod message;
 
+pub use datagram::Datagram;
 pub use message::{
     Ack, Answer, Ballot, Body, ConfirmRequest, Edge, EdgeState, Edges, Facts, Header, Heartbeat, MAX_LIST,
-    Message, Nonce, Relay,
+    Message, Nonce, Published, PublishedVerdict, Relay, RequestDigest, Said,
 };
 
 use crate::keys::{Ed25519, PublicKey, SIGNATURE_LEN, Signer, Verifier};
@@ -24,7 +26,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 /// Major version spoken here.
-pub const MAJOR: u8 = 1;
+pub const MAJOR: u8 = 2;
 /// Minor version spoken here.
 pub const MINOR: u8 = 0;
 /// No datagram of ours is longer.
@@ -32,7 +34,7 @@ pub const MAX_FRAME: usize = 1400;
 
 const MAGIC: [u8; 2] = *b"EK";
 const HEAD: usize = 7;
-const CONTEXT: &[u8] = b"evenkeel zone datagram 1\0";
+const CONTEXT: &[u8] = b"evenkeel zone datagram 2\0";
 
 /// Why bytes were refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -132,7 +134,21 @@ impl<'a> Frame<'a> {
 
     /// The same, with the signature scheme of `verifier`.
     pub fn open_with(&self, key: &PublicKey, verifier: &dyn Verifier) -> Result<Message, WireError> {
-        if !verifier.verifies(key, &signed(self.covered), self.signature) {
+        self.open_in(&mut Vec::new(), key, verifier)
+    }
+
+    /// The same. The signed text is put together in `buffer`, so that who opens many datagrams allocates
+    /// nothing.
+    pub(crate) fn open_in(
+        &self,
+        buffer: &mut Vec<u8>,
+        key: &PublicKey,
+        verifier: &dyn Verifier,
+    ) -> Result<Message, WireError> {
+        buffer.clear();
+        buffer.extend_from_slice(CONTEXT);
+        buffer.extend_from_slice(self.covered);
+        if !verifier.verifies(key, buffer, self.signature) {
             return Err(WireError::Signature);
         }
         message::decode(self.kind, self.body)
@@ -141,21 +157,51 @@ impl<'a> Frame<'a> {
 
 /// Encodes a message and signs it.
 pub fn seal(message: &Message, key: &dyn Signer) -> Vec<u8> {
-    seal_body(message.body.kind(), &message::encode(message), key)
+    seal_in(&mut Vec::new(), &message.header, &message.body, key).to_vec()
+}
+
+/// The same; returns the datagram as a part of `buffer`, so that who seals many datagrams allocates nothing.
+pub(crate) fn seal_in<'a>(
+    buffer: &'a mut Vec<u8>,
+    header: &Header,
+    body: &Body,
+    key: &dyn Signer,
+) -> &'a [u8] {
+    frame(buffer, body.kind(), key, |out| message::encode(out, header, body))
 }
 
 /// Frames and signs the bytes of a body, also of one that means nothing.
+#[cfg(test)]
 pub(crate) fn seal_body(kind: u8, body: &[u8], key: &dyn Signer) -> Vec<u8> {
-    let mut out = codec::Writer(Vec::with_capacity(HEAD + body.len() + SIGNATURE_LEN));
-    out.bytes(&MAGIC)
+    let write = |out: &mut codec::Writer<'_>| {
+        out.bytes(body);
+    };
+    frame(&mut Vec::new(), kind, key, write).to_vec()
+}
+
+fn frame<'a>(
+    buffer: &'a mut Vec<u8>,
+    kind: u8,
+    key: &dyn Signer,
+    write: impl FnOnce(&mut codec::Writer<'_>),
+) -> &'a [u8] {
+    buffer.clear();
+    let mut out = codec::Writer(buffer);
+    out.bytes(CONTEXT)
+        .bytes(&MAGIC)
         .u8(MAJOR)
         .u8(MINOR)
         .u8(kind)
-        .u16(body.len() as u16)
-        .bytes(body);
-    let signature = key.sign(&signed(&out.0));
+        .u16(0);
+    let before = out.0.len();
+    write(&mut out);
+    let length = (out.0.len() - before) as u16;
+    if let Some(place) = out.0.get_mut(before - 2..before) {
+        place.copy_from_slice(&length.to_be_bytes());
+    }
+    let signature = key.sign(out.0);
     out.bytes(&signature);
-    out.0
+    buffer.get(CONTEXT.len()..).unwrap_or_default()
 }
 
 /// Text of a signed datagram, as a report carries it.
@@ -170,10 +216,6 @@ pub fn from_evidence(text: &str) -> Result<Vec<u8>, WireError> {
         return Err(WireError::Truncated);
     }
     STANDARD.decode(text).map_err(|_| WireError::Base64)
-}
-
-fn signed(covered: &[u8]) -> Vec<u8> {
-    [CONTEXT, covered].concat()
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use crate::keys::SigningKey;
 use crate::keys::stand_in::StandIn;
 use crate::roster::{Epoch, RosterRef};
 use crate::verdict::{Health, Link};
+use evenkeel_api::zone::VerdictKind;
 use proptest::prelude::*;
 
 fn key() -> SigningKey {
@@ -67,13 +68,26 @@ fn all() -> Vec<Message> {
             suspects: vec![Fixture::id(3); 3],
         }),
         Body::Ballot(Ballot {
-            round: Nonce([4; 16]),
-            suspect: Fixture::id(3),
-            suspect_incarnation: 4,
+            request: RequestDigest([4; 32]),
             roster,
-            answer: Answer::No,
-            contact_age: 12_345,
-            facts: facts(),
+            said: [Answer::No, Answer::Yes, Answer::Abstain]
+                .into_iter()
+                .zip(0..)
+                .map(|(answer, index)| Said {
+                    index,
+                    answer,
+                    contact_age: 12_300,
+                    facts: facts(),
+                })
+                .collect(),
+        }),
+        Body::Published(Published {
+            verdicts: [VerdictKind::None, VerdictKind::Alive, VerdictKind::Dead]
+                .map(|kind| PublishedVerdict {
+                    subject: Fixture::id(3),
+                    kind,
+                })
+                .into(),
         }),
     ];
     bodies.into_iter().map(|body| Message { header, body }).collect()
@@ -166,22 +180,29 @@ fn the_stand_in_speaks_the_same_format_and_refuses_what_is_forged() {
     }
 }
 
+fn encoded(message: &Message) -> Vec<u8> {
+    let mut out = Vec::new();
+    message::encode(&mut codec::Writer(&mut out), &message.header, &message.body);
+    out
+}
+
 #[test]
 fn a_later_minor_version_is_read_as_far_as_it_is_known_and_another_major_is_not() {
     for message in all() {
-        let mut body = message::encode(&message);
+        let mut body = encoded(&message);
         body.extend_from_slice(b"appended by a later version");
         let framed = |major: u8| {
-            let mut out = codec::Writer::default();
-            out.bytes(&MAGIC)
+            let mut out = CONTEXT.to_vec();
+            codec::Writer(&mut out)
+                .bytes(&MAGIC)
                 .u8(major)
                 .u8(MINOR + 3)
                 .u8(message.body.kind())
                 .u16(body.len() as u16)
                 .bytes(&body);
-            let signature = key().sign(&signed(&out.0));
-            out.bytes(&signature);
-            out.0
+            let signature = key().sign(&out);
+            out.extend_from_slice(&signature);
+            out.split_off(CONTEXT.len())
         };
         let newer = framed(MAJOR);
         assert_eq!(
@@ -203,17 +224,62 @@ proptest! {
 
     #[test]
     fn arbitrary_signed_bodies_never_panic(kind in 0_u8..10, body in proptest::collection::vec(any::<u8>(), 0..400)) {
-        let mut out = codec::Writer::default();
-        out.bytes(&MAGIC).u8(MAJOR).u8(MINOR).u8(kind).u16(body.len() as u16).bytes(&body);
-        let signature = key().sign(&signed(&out.0));
-        out.bytes(&signature);
-        if let Ok(message) = Frame::parse(&out.0).and_then(|frame| frame.open(key().public())) {
+        let bytes = seal_body(kind, &body, &key());
+        if let Ok(message) = Frame::parse(&bytes).and_then(|frame| frame.open(key().public())) {
             // What was read is written again as the front of what came.
-            let again = message::encode(&message);
+            let again = encoded(&message);
             if !matches!(message.body, Body::Edges(_)) {
                 let facts_bits = again.iter().zip(&body).filter(|(a, b)| a != b).count();
                 prop_assert!(facts_bits <= 1, "only reserved bits of the facts may differ");
             }
         }
+    }
+}
+
+/// A yes counts while its contact is fresh, and a no for as long as there was none: neither may become
+/// stronger on its way.
+#[test]
+fn ages_are_rounded_against_the_answer_and_saturate() {
+    let sent = |answer, contact_age| {
+        let ballot = Ballot {
+            said: vec![Said {
+                answer,
+                contact_age,
+                ..Said::default()
+            }],
+            ..Ballot::default()
+        };
+        let message = Message {
+            header: Header::default(),
+            body: Body::Ballot(ballot),
+        };
+        let bytes = seal(&message, &key());
+        let Body::Ballot(read) = Frame::parse(&bytes).unwrap().open(key().public()).unwrap().body else {
+            panic!("a ballot");
+        };
+        read.said[0].contact_age
+    };
+    assert_eq!(
+        [sent(Answer::Yes, 4_901), sent(Answer::No, 4_999)],
+        [5_000, 4_900]
+    );
+    assert_eq!(
+        [sent(Answer::Yes, u32::MAX), sent(Answer::No, u32::MAX)],
+        [6_553_500; 2]
+    );
+}
+
+#[test]
+fn a_request_reads_back_from_a_report_and_nothing_else_does() {
+    let request = ConfirmRequest {
+        round: Nonce([4; 16]),
+        suspects: vec![Fixture::id(1); MAX_LIST],
+        ..ConfirmRequest::default()
+    };
+    let bytes = request.to_bytes();
+    assert_eq!(ConfirmRequest::read(&bytes), Ok(request));
+    assert!(ConfirmRequest::read(&[&bytes[..], &[0]].concat()).is_err());
+    for length in 0..bytes.len() {
+        assert!(ConfirmRequest::read(&bytes[..length]).is_err(), "{length} bytes");
     }
 }

@@ -8,6 +8,7 @@ use crate::roster::MemberId;
 use crate::wire::{self, Ack, Body, Frame, Header, Heartbeat, Message};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 const NOW: Millis = Millis(50_000);
 
@@ -25,7 +26,7 @@ fn engine_in(zone: &Fixture) -> Engine {
         seed: [5; 32],
         seen_alive: BTreeSet::new(),
     };
-    Engine::new(Config::default(), identity, zone.roster(), NOW).verifying_with(zone.verifier())
+    Engine::new(Config::default(), identity, Arc::new(zone.roster()), NOW).verifying_with(zone.verifier())
 }
 
 fn datagram(from: usize, to: usize, incarnation: u64, sequence: u64, body: Body) -> Vec<u8> {
@@ -77,7 +78,7 @@ fn refused(outputs: &[Output]) -> Vec<&'static str> {
 
 /// Node 2 answers the engine's challenge.
 fn introduce(engine: &mut Engine, incarnation: u64) {
-    let outputs = engine.handle(NOW, Input::Datagram(&heartbeat(incarnation, 1)));
+    let outputs = engine.on(NOW, Input::Datagram(&heartbeat(incarnation, 1)));
     let challenge = sent(&outputs)
         .into_iter()
         .find(|message| matches!(message.body, Body::Heartbeat(_)))
@@ -87,7 +88,7 @@ fn introduce(engine: &mut Engine, incarnation: u64) {
         echo_sequence: challenge.header.sequence,
         ..Ack::default()
     };
-    let outputs = engine.handle(
+    let outputs = engine.on(
         NOW,
         Input::Datagram(&datagram(2, 1, incarnation, 2, Body::Ack(ack))),
     );
@@ -100,7 +101,7 @@ fn introduce(engine: &mut Engine, incarnation: u64) {
 #[test]
 fn a_heartbeat_of_an_unproven_life_is_answered_and_does_not_count() {
     let mut engine = engine();
-    let outputs = engine.handle(NOW, Input::Datagram(&heartbeat(9, 1)));
+    let outputs = engine.on(NOW, Input::Datagram(&heartbeat(9, 1)));
     let bodies: Vec<&str> = sent(&outputs).iter().map(|message| message.body.name()).collect();
     assert_eq!(
         (bodies, refused(&outputs)),
@@ -115,11 +116,11 @@ fn a_proven_life_counts_each_datagram_once() {
     introduce(&mut engine, 9);
     assert_eq!(engine.reach(), (1, 2));
     assert_eq!(
-        refused(&engine.handle(NOW, Input::Datagram(&heartbeat(9, 3)))),
+        refused(&engine.on(NOW, Input::Datagram(&heartbeat(9, 3)))),
         Vec::<&str>::new()
     );
     assert_eq!(
-        refused(&engine.handle(NOW, Input::Datagram(&heartbeat(9, 3)))),
+        refused(&engine.on(NOW, Input::Datagram(&heartbeat(9, 3)))),
         vec!["replay"]
     );
 }
@@ -129,13 +130,13 @@ fn a_replayed_life_does_not_come_back() {
     let mut engine = engine();
     introduce(&mut engine, 9);
     introduce_again(&mut engine, 10);
-    let outputs = engine.handle(NOW, Input::Datagram(&heartbeat(9, 50)));
+    let outputs = engine.on(NOW, Input::Datagram(&heartbeat(9, 50)));
     assert_eq!(refused(&outputs), vec!["replay"]);
 }
 
 fn introduce_again(engine: &mut Engine, incarnation: u64) {
     let later = NOW.plus(500);
-    let outputs = engine.handle(later, Input::Datagram(&heartbeat(incarnation, 1)));
+    let outputs = engine.on(later, Input::Datagram(&heartbeat(incarnation, 1)));
     let challenge = sent(&outputs)
         .into_iter()
         .find(|message| matches!(message.body, Body::Heartbeat(_)))
@@ -145,7 +146,7 @@ fn introduce_again(engine: &mut Engine, incarnation: u64) {
         echo_sequence: challenge.header.sequence,
         ..Ack::default()
     };
-    let outputs = engine.handle(
+    let outputs = engine.on(
         later,
         Input::Datagram(&datagram(2, 1, incarnation, 2, Body::Ack(ack))),
     );
@@ -155,7 +156,7 @@ fn introduce_again(engine: &mut Engine, incarnation: u64) {
 #[test]
 fn an_ack_must_echo_a_fresh_number_of_ours_and_once() {
     let mut engine = engine();
-    let outputs = engine.handle(NOW, Input::Datagram(&heartbeat(9, 1)));
+    let outputs = engine.on(NOW, Input::Datagram(&heartbeat(9, 1)));
     let asked = sent(&outputs)
         .into_iter()
         .find(|message| matches!(message.body, Body::Heartbeat(_)))
@@ -175,18 +176,18 @@ fn an_ack_must_echo_a_fresh_number_of_ours_and_once() {
     ];
     for (what, bytes) in wrong {
         assert_eq!(
-            refused(&engine.handle(NOW, Input::Datagram(&bytes))),
+            refused(&engine.on(NOW, Input::Datagram(&bytes))),
             vec!["stale-ack"],
             "{what}"
         );
     }
     let good = datagram(2, 1, 9, 2, ack(77, right));
     assert_eq!(
-        refused(&engine.handle(NOW, Input::Datagram(&good))),
+        refused(&engine.on(NOW, Input::Datagram(&good))),
         Vec::<&str>::new()
     );
     assert_eq!(
-        refused(&engine.handle(NOW, Input::Datagram(&good))),
+        refused(&engine.on(NOW, Input::Datagram(&good))),
         vec!["stale-ack"]
     );
 }
@@ -218,7 +219,7 @@ fn strangers_forgers_and_misaddressed_datagrams_are_refused() {
         (elsewhere, "addressee"),
         (own, "own"),
     ] {
-        let outputs = engine.handle(NOW, Input::Datagram(&bytes));
+        let outputs = engine.on(NOW, Input::Datagram(&bytes));
         assert_eq!((outputs.len(), refused(&outputs)), (1, vec![reason]));
     }
 }
@@ -230,7 +231,7 @@ fn an_engine_of_a_simulation_checks_tags_of_the_stand_in_as_strictly() {
     let mut say = |key: &dyn Signer| {
         let body = Body::Heartbeat(Heartbeat::default());
         let bytes = signed_by(key, 2, 1, 9, 1, body);
-        engine.handle(NOW, Input::Datagram(&bytes))
+        engine.on(NOW, Input::Datagram(&bytes))
     };
     let answered = say(zone.key(2));
     let answers = answered.iter().filter_map(|output| match output {
@@ -265,11 +266,11 @@ fn only_the_words_of_the_asker_itself_are_passed_on() {
         )
     };
     let own_words = datagram(2, 3, 9, 30, Body::Heartbeat(Heartbeat::default()));
-    let outputs = engine.handle(NOW, Input::Datagram(&relay(own_words.clone(), 3, 31)));
+    let outputs = engine.on(NOW, Input::Datagram(&relay(own_words.clone(), 3, 31)));
     let passed = Output::Send {
         to: Fixture::id(3),
         address: "127.77.0.3:7946".parse().unwrap(),
-        bytes: own_words.clone(),
+        bytes: own_words.clone().into(),
     };
     assert_eq!(outputs, vec![passed]);
     let others_words = datagram(3, 2, 9, 30, Body::Heartbeat(Heartbeat::default()));
@@ -279,10 +280,7 @@ fn only_the_words_of_the_asker_itself_are_passed_on() {
         relay(own_words, 2, 34),
     ];
     for bytes in spoilt {
-        assert_eq!(
-            refused(&engine.handle(NOW, Input::Datagram(&bytes))),
-            vec!["relay"]
-        );
+        assert_eq!(refused(&engine.on(NOW, Input::Datagram(&bytes))), vec!["relay"]);
     }
 }
 
@@ -290,7 +288,7 @@ proptest! {
     #[test]
     fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300), later in 0_u64..100_000) {
         let mut engine = engine();
-        engine.handle(NOW.plus(later), Input::Datagram(&bytes));
-        engine.handle(NOW.plus(later), Input::Tick);
+        engine.on(NOW.plus(later), Input::Datagram(&bytes));
+        engine.on(NOW.plus(later), Input::Tick);
     }
 }

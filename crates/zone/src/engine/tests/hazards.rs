@@ -31,10 +31,10 @@ fn the_first_lost_edge_makes_all_observers_probe_at_once(
         net.notes.iter().any(|(_, _, note)| is_loss(note))
     });
     net.run(ONE_PROBE_MS);
-    let observers = net.roster().observers_of(Fixture::id(victim));
+    let observers = net.observers_of(victim);
     // Who has sent nothing since the victim died was waiting for its next heartbeat to be due.
     let waiting: Vec<usize> = (1..=net.count())
-        .filter(|i| observers.contains(&Fixture::id(*i)))
+        .filter(|i| observers.contains(i))
         .filter(|i| net.heartbeats.get(&(*i, victim)).is_none_or(|at| *at < killed_at))
         .collect();
     assert_eq!(waiting, Vec::<usize>::new(), "observers that did not look");

@@ -7,3 +7,15 @@ mod net;
 mod properties;
 mod scenarios;
 mod votes;
+
+use super::{Engine, Input, Output};
+use crate::Millis;
+
+impl Engine {
+    /// What is to be done on this input.
+    fn on(&mut self, now: Millis, input: Input<'_>) -> Vec<Output> {
+        let mut out = Vec::new();
+        self.handle(now, input, &mut out);
+        out
+    }
+}

@@ -6,8 +6,8 @@ use crate::fixture::Fixture;
 use crate::keys::{self, SigningKey};
 use crate::roster::{MemberId, Roster};
 use crate::verdict::{Book, Health, Verdict};
-use crate::wire::{Body, Facts, Frame, Nonce};
-use evenkeel_api::zone::{KubeletEndpoint, RosterSpec, ZoneHealthStatus};
+use crate::wire::{Body, Datagram, Facts, Frame, Nonce};
+use evenkeel_api::zone::{KubeletEndpoint, ListedNode, Report, RosterSpec};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -28,7 +28,10 @@ pub(super) struct Net {
     pub(super) engines: Vec<Option<Engine>>,
     pub(super) spec: RosterSpec,
     pub(super) book: Book,
-    pub(super) published: ZoneHealthStatus,
+    /// What stands in the object of each reporter.
+    pub(super) published: BTreeMap<usize, Report>,
+    /// When who wrote its report, and what it says.
+    pub(super) written: Vec<(u64, usize, String)>,
     /// Directed links that lose everything, 1-based; `(i, 0)` is node i's cloud link.
     pub(super) cut: BTreeSet<(usize, usize)>,
     pub(super) loss_percent: u64,
@@ -53,13 +56,14 @@ pub(super) struct Net {
     memory: BTreeMap<usize, BTreeSet<MemberId>>,
     pub(super) standing: BTreeSet<usize>,
     lease: Option<(usize, u64)>,
-    told: BTreeMap<usize, i64>,
+    told: BTreeSet<usize>,
 }
 
 enum Event {
-    Datagram(Vec<u8>),
+    Datagram(Datagram),
     Checked(Nonce, MemberId, CheckResult),
-    Write(ZoneHealthStatus),
+    Write(Box<Report>),
+    Written(bool),
 }
 
 impl Net {
@@ -93,7 +97,8 @@ impl Net {
             engines: all.iter().map(|_| None).collect(),
             spec,
             book: Book::new(),
-            published: ZoneHealthStatus::default(),
+            published: BTreeMap::new(),
+            written: Vec::new(),
             cut: BTreeSet::new(),
             loss_percent: 0,
             kubelets: all.clone(),
@@ -112,7 +117,7 @@ impl Net {
             memory: BTreeMap::new(),
             standing: BTreeSet::new(),
             lease: None,
-            told: BTreeMap::new(),
+            told: BTreeSet::new(),
         };
         for i in all {
             net.start(i);
@@ -129,7 +134,7 @@ impl Net {
 
     /// One node learns a roster.
     pub(super) fn teach(&mut self, i: usize, roster: Roster) {
-        self.feed(i, Input::Roster(roster));
+        self.feed(i, Input::Roster(Arc::new(roster)));
     }
 
     pub(super) fn count(&self) -> usize {
@@ -138,6 +143,17 @@ impl Net {
 
     pub(super) fn roster(&self) -> Roster {
         Roster::from_spec(&self.spec).unwrap()
+    }
+
+    /// The nodes that watch node `i`.
+    pub(super) fn observers_of(&self, i: usize) -> Vec<usize> {
+        let roster = self.roster();
+        let subject = roster.position(Fixture::id(i)).unwrap();
+        let ids = roster
+            .observers_of(subject)
+            .iter()
+            .map(|index| roster.member(*index).unwrap().id);
+        ids.map(|id| self.index(id)).collect()
     }
 
     /// A new life of the agent of node `i`.
@@ -151,7 +167,7 @@ impl Net {
             seed: keys::hash("test", &[&self.seed.to_be_bytes(), &self.lives.to_be_bytes()]),
             seen_alive: self.memory.get(&i).cloned().unwrap_or_default(),
         };
-        let engine = Engine::new(self.config, identity, self.roster(), Millis(self.now));
+        let engine = Engine::new(self.config, identity, Arc::new(self.roster()), Millis(self.now));
         self.engines[i - 1] = Some(engine);
         self.told.remove(&i);
         // A new process holds no Lease.
@@ -219,10 +235,7 @@ impl Net {
 
     /// Whether the reporters list a node.
     pub(super) fn is_listed(&self, i: usize) -> bool {
-        self.published
-            .nodes
-            .iter()
-            .any(|node| node.uid == Fixture::uid(i))
+        self.listed().contains_key(&format!("node-{i}"))
     }
 
     pub(super) fn leader(&self) -> usize {
@@ -243,7 +256,7 @@ impl Net {
                     "not within {within} ms: {what} (seed {})\n{}\n{:?}",
                     self.seed,
                     story.join("\n"),
-                    self.published.summary
+                    self.summary()
                 );
             }
             self.step();
@@ -301,7 +314,8 @@ impl Net {
                         result,
                     },
                 ),
-                Event::Write(status) => self.write(i, status),
+                Event::Write(report) => self.write(i, *report),
+                Event::Written(written) => self.feed(i, Input::ReportWritten { written }),
             }
         }
         for i in 1..=self.count() {
@@ -338,11 +352,9 @@ impl Net {
                     },
                 );
             }
-            if self.told.insert(i, self.published.sequence) != Some(self.published.sequence) {
+            if self.told.insert(i) {
                 let wanted = self.wanted.iter().map(|node| Fixture::id(*node)).collect();
                 self.feed(i, Input::Wanted(wanted));
-                let status = self.published.clone();
-                self.feed(i, Input::Published(&status));
             }
         }
         // The Lease: 5 s to live, renewed every second by a holder that stands and reaches the cloud.
@@ -372,7 +384,7 @@ impl Net {
         let Some(engine) = self.engines[i - 1].as_mut() else {
             return;
         };
-        let outputs = engine.handle(Millis(self.now), input);
+        let outputs = engine.on(Millis(self.now), input);
         for output in outputs {
             self.carry_out(i, output);
         }
@@ -409,9 +421,7 @@ impl Net {
             }
             Output::Report(report) => {
                 self.reports.push((self.now, i));
-                if self.reaches_cloud(i) {
-                    self.after(20, i, Event::Write(report.status));
-                }
+                self.after(20, i, Event::Write(Box::new(report.report)));
             }
             // The links of these nodes are judged by what their agents say, not by their writes.
             Output::ProveLink => {
@@ -460,17 +470,39 @@ impl Net {
         }
     }
 
-    fn write(&mut self, i: usize, status: ZoneHealthStatus) {
-        // Compare-and-swap: the report was drafted on what is published now.
-        if !self.reaches_cloud(i) || status.sequence != self.published.sequence + 1 || self.lying.contains(&i)
-        {
+    fn write(&mut self, i: usize, report: Report) {
+        let written = self.reaches_cloud(i) && !self.lying.contains(&i);
+        // A liar's agent says that it has written, and the API server never sees it.
+        let says = self.reaches_cloud(i);
+        self.after(20, i, Event::Written(says));
+        if !written {
             return;
         }
-        self.published = status;
-        let refused = self
-            .book
-            .observe(Millis(self.now), ZONE, &self.spec, &self.published);
+        self.written.push((self.now, i, report.summary.clone()));
+        let mut refused = self.book.roster(Millis(self.now), ZONE, &self.spec);
+        refused.extend(
+            self.book
+                .report(Millis(self.now), ZONE, &format!("node-{i}"), &report),
+        );
         assert_eq!(refused, vec![], "an honest report is believed");
+        self.published.insert(i, report);
+    }
+
+    /// What the reports list, of each node what was written about it last.
+    pub(super) fn listed(&self) -> BTreeMap<String, ListedNode> {
+        let nodes = self.published.values().flat_map(|report| &report.nodes);
+        nodes.map(|node| (node.name.clone(), node.clone())).collect()
+    }
+
+    /// The reports in words.
+    pub(super) fn summary(&self) -> String {
+        format!(
+            "{:?}",
+            self.published
+                .values()
+                .map(|report| &report.summary)
+                .collect::<Vec<_>>()
+        )
     }
 
     fn after(&mut self, delay: u64, i: usize, event: Event) {

@@ -7,12 +7,14 @@ use crate::roster::{MemberId, RosterRef};
 use crate::verdict::{Health, Link};
 use crate::wire::{
     self, Ack, Answer, Ballot, Body, ConfirmRequest, Edge, EdgeState, Edges, Facts, Frame, Header, Heartbeat,
-    MAX_FRAME, MAX_LIST, Message, Nonce, Relay,
+    MAX_FRAME, MAX_LIST, Message, Nonce, Published, PublishedVerdict, Relay, RequestDigest, Said,
 };
+use evenkeel_api::zone::VerdictKind;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// Members of the zone; the engine is node 1.
 const MEMBERS: usize = 4;
@@ -36,7 +38,7 @@ enum Step {
     Roster(i64),
     Wanted(Vec<MemberId>),
     /// Nodes that the report lists: dead, with these voters.
-    Published(usize, Vec<usize>),
+    ReportWritten(bool),
     Leading(bool),
     LinkProof(bool),
 }
@@ -97,8 +99,9 @@ fn edge() -> impl Strategy<Value = Edge> {
 fn body() -> impl Strategy<Value = Body> {
     let heartbeat = (roster(), any::<u8>(), facts(), any::<u16>(), member());
     let ack = (number(), number(), roster(), any::<u8>(), facts());
-    let ballot = (nonce(), member(), number(), roster(), any::<u32>(), facts());
     let answer = select(vec![Answer::Abstain, Answer::Yes, Answer::No]);
+    let said = (any::<u8>(), answer, any::<u32>(), facts());
+    let kind = select(vec![VerdictKind::None, VerdictKind::Alive, VerdictKind::Dead]);
     prop_oneof![
         heartbeat.prop_map(
             |(roster, doubt, facts, cloud_age, via)| Body::Heartbeat(Heartbeat {
@@ -130,19 +133,27 @@ fn body() -> impl Strategy<Value = Body> {
                 suspects,
             })
         ),
-        (ballot, answer).prop_map(
-            |((round, suspect, suspect_incarnation, roster, contact_age, facts), answer)| Body::Ballot(
-                Ballot {
-                    round,
-                    suspect,
-                    suspect_incarnation,
-                    roster,
-                    answer,
-                    contact_age,
-                    facts,
-                }
-            )
-        ),
+        (any::<[u8; 32]>(), roster(), vec(said, 0..=MAX_LIST)).prop_map(|(digest, roster, said)| {
+            let said = said.into_iter().map(|(index, answer, contact_age, facts)| Said {
+                index,
+                answer,
+                contact_age,
+                facts,
+            });
+            Body::Ballot(Ballot {
+                request: RequestDigest(digest),
+                roster,
+                said: said.collect(),
+            })
+        }),
+        vec((member(), kind), 0..=MAX_LIST).prop_map(|verdicts| {
+            let verdicts = verdicts
+                .into_iter()
+                .map(|(subject, kind)| PublishedVerdict { subject, kind });
+            Body::Published(Published {
+                verdicts: verdicts.collect(),
+            })
+        }),
     ]
 }
 
@@ -176,7 +187,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (nonce(), member(), result).prop_map(|(round, suspect, result)| Step::Checked(round, suspect, result)),
         1 => (1_i64..6).prop_map(Step::Roster),
         1 => vec(member(), 0..4).prop_map(Step::Wanted),
-        1 => (1..=MEMBERS, vec(1..=MEMBERS, 0..4)).prop_map(|(node, voters)| Step::Published(node, voters)),
+        1 => any::<bool>().prop_map(Step::ReportWritten),
         1 => any::<bool>().prop_map(Step::Leading),
         1 => any::<bool>().prop_map(Step::LinkProof),
     ]
@@ -210,7 +221,12 @@ impl Stage {
             seed: [5; 32],
             seen_alive: BTreeSet::new(),
         };
-        let engine = Engine::new(Config::default(), identity, zone.roster(), Millis(50_000));
+        let engine = Engine::new(
+            Config::default(),
+            identity,
+            Arc::new(zone.roster()),
+            Millis(50_000),
+        );
         Self {
             engine: engine.verifying_with(zone.verifier()),
             zone,
@@ -248,21 +264,17 @@ impl Stage {
             Step::Roster(version) => {
                 let mut zone = zone();
                 (1..version).for_each(|_| zone.reissue());
-                self.feed(Input::Roster(zone.roster()));
+                self.feed(Input::Roster(Arc::new(zone.roster())));
             }
             Step::Wanted(wanted) => self.feed(Input::Wanted(wanted.into_iter().collect())),
-            Step::Published(node, voters) => {
-                let verdict = self.zone.dead(node, &voters, 1);
-                let status = self.zone.report(vec![verdict]);
-                self.feed(Input::Published(&status));
-            }
+            Step::ReportWritten(written) => self.feed(Input::ReportWritten { written }),
             Step::Leading(leading) => self.feed(Input::Leading(leading)),
             Step::LinkProof(written) => self.feed(Input::LinkProof { written }),
         }
     }
 
     fn feed(&mut self, input: Input<'_>) {
-        let outputs = self.engine.handle(Millis(self.now), input);
+        let outputs = self.engine.on(Millis(self.now), input);
         self.engine.deadline();
         for output in outputs {
             let Output::Send { to, bytes, .. } = output else {

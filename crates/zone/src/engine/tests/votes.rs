@@ -7,12 +7,13 @@ use crate::roster::MemberId;
 use crate::verdict::{Health, Link};
 use crate::wire::{
     self, Ack, Answer, Ballot, Body, ConfirmRequest, Edge, EdgeState, Edges, Facts, Frame, Header, Heartbeat,
-    Message, Nonce,
+    Message, Nonce, Said,
 };
 use proptest::prelude::*;
 use proptest::sample::select;
 use rstest::rstest;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 const START: u64 = 50_000;
 const SUSPECT: usize = 3;
@@ -57,7 +58,12 @@ impl Voter {
             seed: [5; 32],
             seen_alive,
         };
-        let engine = Engine::new(Config::default(), identity, zone.roster(), Millis(START));
+        let engine = Engine::new(
+            Config::default(),
+            identity,
+            Arc::new(zone.roster()),
+            Millis(START),
+        );
         Self {
             engine,
             now: START,
@@ -76,7 +82,7 @@ impl Voter {
     }
 
     fn feed(&mut self, input: Input<'_>, living: &[usize]) -> Vec<Ballot> {
-        let outputs = self.engine.handle(Millis(self.now), input);
+        let outputs = self.engine.on(Millis(self.now), input);
         self.answer(&outputs, living)
     }
 
@@ -126,7 +132,7 @@ impl Voter {
             suspects,
         };
         let bytes = self.say(ASKER, Body::Confirm(request));
-        self.engine.handle(Millis(self.now), Input::Datagram(&bytes))
+        self.engine.on(Millis(self.now), Input::Datagram(&bytes))
     }
 
     fn checked(&mut self, round: u8, result: CheckResult, living: &[usize]) -> Vec<Ballot> {
@@ -149,7 +155,7 @@ fn sent(outputs: &[Output]) -> Vec<Message> {
 }
 
 fn answers(ballots: &[Ballot]) -> Vec<Answer> {
-    ballots.iter().map(|ballot| ballot.answer).collect()
+    ballots.iter().map(|ballot| ballot.said[0].answer).collect()
 }
 
 #[rstest]
@@ -159,8 +165,9 @@ fn answers(ballots: &[Ballot]) -> Vec<Answer> {
 fn silence_is_a_no_only_after_a_long_look(#[case] budget: u16, #[case] expected: Answer) {
     let mut voter = Voter::new();
     voter.run(4_000, &[ASKER]);
-    voter.ask(1, vec![Fixture::id(SUSPECT)], budget);
-    let mut ballots = voter.checked(1, CheckResult::Failed, &[ASKER]);
+    let outputs = voter.ask(1, vec![Fixture::id(SUSPECT)], budget);
+    let mut ballots = voter.answer(&outputs, &[ASKER]);
+    ballots.extend(voter.checked(1, CheckResult::Failed, &[ASKER]));
     ballots.extend(voter.run(1_000, &[ASKER]));
     assert_eq!(answers(&ballots), vec![expected]);
 }
@@ -177,12 +184,12 @@ fn a_voter_that_stalled_while_it_looked_accuses_nobody() {
 }
 
 /// The one ballot of a round in which neither agent nor kubelet of the suspect answers.
-fn after_silence(voter: &mut Voter, round: u8) -> Ballot {
+fn after_silence(voter: &mut Voter, round: u8) -> Said {
     voter.ask(round, vec![Fixture::id(SUSPECT)], 1_000);
     let mut ballots = voter.checked(round, CheckResult::Failed, &[ASKER]);
     ballots.extend(voter.run(1_000, &[ASKER]));
     assert_eq!(ballots.len(), 1);
-    ballots[0]
+    ballots[0].said[0]
 }
 
 #[rstest]
@@ -210,7 +217,7 @@ fn a_new_key_of_the_suspect_starts_its_contact_age_anew() {
     rekeyed.reissue();
     voter
         .engine
-        .handle(Millis(voter.now), Input::Roster(rekeyed.roster()));
+        .on(Millis(voter.now), Input::Roster(Arc::new(rekeyed.roster())));
     let rekeyed_at = voter.now;
     voter.run(5_000, &[ASKER]);
     let age = u64::from(after_silence(&mut voter, 1).contact_age);
@@ -274,7 +281,7 @@ fn an_observer_that_is_told_of_a_lost_edge_probes_at_once_directly_and_through_o
     let mut quiet_for = 0;
     while quiet_for < 600 {
         voter.now += 50;
-        let outputs = voter.engine.handle(Millis(voter.now), Input::Tick);
+        let outputs = voter.engine.on(Millis(voter.now), Input::Tick);
         quiet_for = if probes(&outputs) == (0, 0) {
             quiet_for + 50
         } else {
@@ -294,10 +301,10 @@ fn an_observer_that_is_told_of_a_lost_edge_probes_at_once_directly_and_through_o
             ..Edges::default()
         }),
     );
-    voter.engine.handle(Millis(voter.now), Input::Datagram(&told));
+    voter.engine.on(Millis(voter.now), Input::Datagram(&told));
     assert!(voter.engine.deadline() <= Millis(voter.now + 50));
     voter.now += 50;
-    let outputs = voter.engine.handle(Millis(voter.now), Input::Tick);
+    let outputs = voter.engine.on(Millis(voter.now), Input::Tick);
     assert_eq!(probes(&outputs), (1, 1));
 }
 
@@ -337,7 +344,7 @@ fn datagrams_of_a_former_or_unproven_life_keep_no_dead_member_alive() {
         ballots.extend(voter.run(50, &[ASKER]));
     }
     assert_eq!(answers(&ballots), vec![Answer::No]);
-    let age = u64::from(ballots[0].contact_age);
+    let age = u64::from(ballots[0].said[0].contact_age);
     assert!(age > 7_000 && age <= voter.now - died, "{age} ms");
 }
 
@@ -396,7 +403,10 @@ fn a_kubelet_that_answers_first_does_not_hide_what_the_agent_says() {
     let mut voter = Voter::new();
     voter.ask(1, vec![Fixture::id(SUSPECT)], 1_000);
     let ballots = voter.checked(1, CheckResult::Identity, &[]);
-    assert_eq!((ballots[0].answer, ballots[0].facts), (Answer::Yes, FACTS));
+    assert_eq!(
+        (ballots[0].said[0].answer, ballots[0].said[0].facts),
+        (Answer::Yes, FACTS)
+    );
 
     // Not heard of for a while: its agent gets the time of three probes to speak for itself.
     let mut voter = Voter::new();
@@ -404,7 +414,10 @@ fn a_kubelet_that_answers_first_does_not_hide_what_the_agent_says() {
     voter.ask(1, vec![Fixture::id(SUSPECT)], 1_000);
     assert_eq!(voter.checked(1, CheckResult::Identity, &[ASKER]), vec![]);
     let ballots = voter.run(250, &[ASKER, SUSPECT]);
-    assert_eq!((ballots[0].answer, ballots[0].facts), (Answer::Yes, FACTS));
+    assert_eq!(
+        (ballots[0].said[0].answer, ballots[0].said[0].facts),
+        (Answer::Yes, FACTS)
+    );
 }
 
 #[test]
@@ -415,7 +428,7 @@ fn a_kubelet_alone_speaks_for_a_silent_agent_in_time() {
     voter.checked(1, CheckResult::Identity, &[ASKER]);
     let ballots = voter.run(700, &[ASKER]);
     assert_eq!(
-        (ballots[0].answer, ballots[0].facts.cloud),
+        (ballots[0].said[0].answer, ballots[0].said[0].facts.cloud),
         (Answer::Yes, Link::Unknown)
     );
 }
@@ -430,17 +443,40 @@ fn one_asker_cannot_use_up_the_places_of_the_others() {
             .filter(|output| matches!(output, Output::Check { .. }))
             .count()
     };
+    let others: Vec<MemberId> = [SUSPECT; 60].map(Fixture::id).into();
     let asked: usize = (0..250)
         .map(|round| {
-            let outputs = voter.ask(round, vec![Fixture::id(SUSPECT); 60], 1_000);
+            let outputs = voter.ask(round, others.clone(), 1_000);
             checks(&outputs)
         })
         .sum();
-    assert_eq!(asked, 64);
+    assert_eq!(asked, 120, "two rounds about a whole cell");
+}
+
+/// Hazard 44.
+#[test]
+fn one_ballot_answers_for_all_suspects_of_a_request_and_again_when_asked_again() {
+    let mut voter = Voter::among(5);
+    voter.run(4_000, &[2, 4]);
+    let suspects: Vec<MemberId> = [1, SUSPECT, 4].map(Fixture::id).into();
+    let outputs = voter.ask(1, suspects.clone(), 1_000);
+    let mut ballots = voter.answer(&outputs, &[2, 4]);
+    ballots.extend(voter.checked(1, CheckResult::Failed, &[2, 4]));
+    assert_eq!(ballots, vec![], "one of the three is still looked for");
+    ballots.extend(voter.run(1_000, &[2, 4]));
+    let said: Vec<(u8, Answer)> = ballots[0]
+        .said
+        .iter()
+        .map(|said| (said.index, said.answer))
+        .collect();
+    assert_eq!(said, [(0, Answer::Yes), (1, Answer::No), (2, Answer::Yes)]);
+    assert_eq!(ballots.len(), 1);
+    let outputs = voter.ask(1, suspects, 1_000);
+    assert_eq!(voter.answer(&outputs, &[]), ballots, "the same words");
 }
 
 #[test]
-fn the_same_question_sixty_times_is_one_question() {
+fn the_same_question_sixty_times_is_one_answer() {
     let mut voter = Voter::new();
     let outputs = voter.ask(1, vec![Fixture::id(1); 60], 1_000);
     assert_eq!(sent(&outputs).len(), 1);

@@ -1,13 +1,15 @@
 //! What an agent knows of one peer.
 
 use crate::Millis;
-use crate::roster::{MemberId, RosterRef};
-use crate::wire::{EdgeState, Facts};
-use std::collections::BTreeMap;
+use crate::roster::RosterRef;
+use crate::wire::Facts;
+
+/// On top of a period, before a peer that sends on its own counts as silent.
+const PERIOD_GRACE_MS: u64 = 250;
 
 /// Another member of the zone, as this agent knows it.
 #[derive(Debug)]
-pub(super) struct Peer {
+pub(in crate::engine) struct Peer {
     /// Its present life, proven by an ack to a fresh heartbeat of ours.
     pub(super) life: Option<Life>,
     /// Whether this agent, in this or a former life, had proof of its life.
@@ -26,25 +28,14 @@ pub(super) struct Peer {
     pub(super) facts: Facts,
     /// It doubts its own view.
     pub(super) doubt: bool,
-    /// The roster it has.
-    pub(super) roster: RosterRef,
+    /// The last roster newer than ours that it has.
+    pub(super) newer_roster: RosterRef,
     /// Smoothed round-trip time.
     pub(super) rtt_ms: Option<u64>,
     /// Last heartbeat sent to learn its incarnation.
     pub(super) challenged: Option<Millis>,
     /// Datagrams relayed for it since, to bound what it can make us send.
     pub(super) relayed: (Millis, u32),
-    /// What we see of it, if it is one of our subjects.
-    pub(super) watch: Option<Watch>,
-    /// What it sees of its subjects, and when it said so.
-    pub(super) reported: Option<Reported>,
-}
-
-/// A peer's view of its subjects.
-#[derive(Debug)]
-pub(super) struct Reported {
-    pub(super) at: Millis,
-    pub(super) edges: BTreeMap<MemberId, (EdgeState, Facts)>,
 }
 
 /// One life of a peer's agent.
@@ -66,36 +57,88 @@ impl Peer {
             proved: None,
             facts: Facts::default(),
             doubt: false,
-            roster: RosterRef::default(),
+            newer_roster: RosterRef::default(),
             rtt_ms: None,
             challenged: None,
             relayed: (Millis(0), 0),
-            watch: None,
-            reported: None,
         }
+    }
+
+    pub(in crate::engine) fn facts(&self) -> Facts {
+        self.facts
+    }
+
+    pub(in crate::engine) fn doubts(&self) -> bool {
+        self.doubt
+    }
+
+    pub(in crate::engine) fn seen_alive(&self) -> bool {
+        self.seen_alive
+    }
+
+    pub(in crate::engine) fn contact(&self) -> Option<Millis> {
+        self.contact
+    }
+
+    pub(in crate::engine) fn answered(&self) -> Option<Millis> {
+        self.answered
+    }
+
+    pub(in crate::engine) fn proved(&self) -> Option<Millis> {
+        self.proved
+    }
+
+    /// The incarnation of its present life, if one is proven.
+    pub(in crate::engine) fn incarnation(&self) -> Option<u64> {
+        self.life.as_ref().map(|life| life.incarnation)
     }
 
     /// For how many milliseconds neither agent nor kubelet has proved its identity, as far as this life can
     /// vouch for it: without any contact that is the time for which it has been listening.
-    pub(super) fn silent_for(&self, now: Millis) -> u64 {
+    pub(in crate::engine) fn silent_for(&self, now: Millis) -> u64 {
         now.since(self.contact.max(self.kubelet_proved).unwrap_or(self.known_since))
     }
 
-    /// Waiting for an answer of it.
-    pub(super) fn is_busy(&self) -> bool {
-        self.watch
-            .as_ref()
-            .is_some_and(|watch| !matches!(watch.phase, Phase::Waiting { .. }))
+    /// From when on its silence means something: a living peer sends something in every period, and the grace
+    /// is for the way. `None` if there was no contact.
+    pub(in crate::engine) fn quiet_from(&self, period_ms: u64) -> Option<Millis> {
+        self.contact.map(|at| at.plus(period_ms + PERIOD_GRACE_MS + 1))
+    }
+
+    /// Whether its silence means something by now.
+    pub(in crate::engine) fn is_quiet(&self, now: Millis, period_ms: u64) -> bool {
+        self.quiet_from(period_ms).is_none_or(|from| now >= from)
+    }
+
+    /// Until when its last contact counts as life: three periods.
+    pub(in crate::engine) fn live_until(&self, period_ms: u64) -> Option<Millis> {
+        self.contact.map(|at| at.plus(3 * period_ms + 1))
+    }
+
+    pub(super) fn is_fresh(&self, now: Millis, period_ms: u64) -> bool {
+        self.live_until(period_ms).is_some_and(|until| now < until)
     }
 
     /// How long to wait for an answer: four round trips, within bounds.
-    pub(super) fn timeout_ms(&self, period_ms: u64) -> u64 {
+    pub(in crate::engine) fn timeout_ms(&self, period_ms: u64) -> u64 {
         let most = (period_ms / 2).clamp(200, 500);
         self.rtt_ms.map_or(most, |rtt| (4 * rtt).clamp(200, most))
     }
 
     pub(super) fn measured(&mut self, rtt_ms: u64) {
         self.rtt_ms = Some(self.rtt_ms.map_or(rtt_ms, |old| (7 * old + rtt_ms) / 8));
+    }
+
+    /// The life with this incarnation is proven. Returns whether it is another one than before.
+    pub(super) fn begin_life(&mut self, incarnation: u64) -> bool {
+        let new = self.incarnation() != Some(incarnation);
+        if new {
+            self.life = Some(Life {
+                incarnation,
+                window: Window::default(),
+            });
+        }
+        new
     }
 
     /// At most 30 datagrams a second are passed on for a peer.
@@ -106,38 +149,6 @@ impl Peer {
         }
         *count += 1;
         *count <= 30
-    }
-}
-
-/// The edge to a subject.
-#[derive(Debug)]
-pub(super) struct Watch {
-    /// What the last look at the subject concluded.
-    pub(super) state: EdgeState,
-    pub(super) phase: Phase,
-}
-
-/// Where the present look at a subject stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
-    /// The next heartbeat is due at this time.
-    Waiting { due: Millis },
-    /// A heartbeat was sent, its ack is awaited.
-    Asked { sent: Millis, deadline: Millis },
-    /// The ack did not come, or somebody else lost the subject: three probes directly and three relayed.
-    Probing {
-        since: Millis,
-        /// Probes sent so far.
-        sent: u8,
-    },
-}
-
-impl Watch {
-    pub(super) fn new(due: Millis) -> Self {
-        Self {
-            state: EdgeState::Up,
-            phase: Phase::Waiting { due },
-        }
     }
 }
 

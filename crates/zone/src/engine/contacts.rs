@@ -1,0 +1,319 @@
+//! Contacts with the other members: heartbeats, acks, relays, lives and replay windows.
+//!
+//! A peer's life counts only once it is proven by an ack that echoes a fresh number of ours; from then on
+//! each of its datagrams counts once.
+
+mod peer;
+
+pub(super) use peer::Peer;
+
+use super::context::Context;
+use super::own::Own;
+use super::{Note, Output};
+use crate::Millis;
+use crate::roster::{Member, MemberId, MemberIndex, Roster, RosterRef};
+use crate::wire::{Ack, Body, Datagram, Facts, Frame, Header, Heartbeat, Relay};
+use std::collections::{BTreeSet, VecDeque};
+
+/// An unanswered heartbeat is forgotten after this time: a later echo proves nothing fresh.
+const FORGET_SENT_MS: u64 = 3_000;
+/// A peer of unknown life is asked at most this often.
+const CHALLENGE_EVERY_MS: u64 = 200;
+
+/// All that is known of the other members from their own datagrams.
+pub(super) struct Contacts {
+    /// By position in the roster. At this agent's own place stands one that is never heard of.
+    peers: Vec<Peer>,
+    /// Heartbeats that wait for an ack, oldest first.
+    sent: VecDeque<Sent>,
+    /// Members that former lives of this agent have seen alive.
+    remembered: BTreeSet<MemberId>,
+}
+
+/// A heartbeat under way.
+#[derive(Clone, Copy)]
+struct Sent {
+    sequence: u64,
+    at: Millis,
+    to: MemberIndex,
+    relayed: bool,
+}
+
+/// What a datagram changed in what is known of its sender.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Change {
+    /// It counted as silent before.
+    pub(super) returned: bool,
+    /// It says something else of its node or its view.
+    pub(super) facts: bool,
+}
+
+/// What an ack proves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Proof {
+    /// It came directly and not through a relay.
+    pub(super) direct: bool,
+    /// What the peer's former life said of others is void.
+    pub(super) new_life: bool,
+    pub(super) change: Change,
+}
+
+impl Contacts {
+    pub(super) fn new(cx: &Context, remembered: BTreeSet<MemberId>) -> Self {
+        let mut contacts = Self {
+            peers: Vec::new(),
+            sent: VecDeque::new(),
+            remembered,
+        };
+        contacts.take_roster(cx, &Roster::none());
+        contacts
+    }
+
+    /// Makes peers of the members of a new roster and forgets those who left.
+    pub(super) fn take_roster(&mut self, cx: &Context, before: &Roster) {
+        let mut old: Vec<Option<Peer>> = std::mem::take(&mut self.peers).into_iter().map(Some).collect();
+        let stays = |id: MemberId, member: &Member| {
+            let index = before.position(id)?;
+            // A member with another key is another agent, and nothing that was known of the former one holds
+            // for it.
+            before
+                .member(index)
+                .filter(|old| old.key == member.key)
+                .map(|_| index)
+        };
+        for member in cx.roster().members() {
+            let known = stays(member.id, member)
+                .and_then(|index| old.get_mut(index.at()))
+                .and_then(Option::take);
+            let new = || Peer::new(self.remembered.contains(&member.id), cx.now());
+            self.peers.push(known.unwrap_or_else(new));
+        }
+        self.sent.retain_mut(|sent| {
+            let id = before.member(sent.to).map(|member| member.id);
+            let to = id.and_then(|id| cx.roster().position(id));
+            sent.to = to.unwrap_or(sent.to);
+            to.is_some()
+        });
+    }
+
+    pub(super) fn peer(&self, index: MemberIndex) -> Option<&Peer> {
+        self.peers.get(index.at())
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (MemberIndex, &Peer)> {
+        (0..).map(MemberIndex).zip(&self.peers)
+    }
+
+    /// After a pause, acks of the time before it prove nothing.
+    pub(super) fn forget_sent(&mut self) {
+        self.sent.clear();
+    }
+
+    /// A voter's check found the kubelet with its pinned certificate.
+    pub(super) fn kubelet_proved(&mut self, index: MemberIndex, now: Millis) {
+        if let Some(peer) = self.peers.get_mut(index.at()) {
+            peer.kubelet_proved = Some(now);
+        }
+    }
+
+    /// Whether the datagram belongs to the sender's proven life and was not seen before; if so, it is a
+    /// contact. A sender of another life is asked for proof.
+    pub(super) fn take(
+        &mut self,
+        cx: &mut Context,
+        own: &Own,
+        from: MemberIndex,
+        header: &Header,
+    ) -> Option<Change> {
+        let (now, period) = (cx.now(), cx.period_ms());
+        let peer = self.peers.get_mut(from.at())?;
+        if let Some(life) = peer
+            .life
+            .as_mut()
+            .filter(|life| life.incarnation == header.incarnation)
+        {
+            if life.window.accept(header.sequence) {
+                let returned = !peer.is_fresh(now, period);
+                peer.contact = Some(now);
+                return Some(Change {
+                    returned,
+                    facts: false,
+                });
+            }
+        } else if peer
+            .challenged
+            .is_none_or(|at| now.since(at) >= CHALLENGE_EVERY_MS)
+        {
+            peer.challenged = Some(now);
+            self.send_heartbeat(cx, own, header.from, None);
+        }
+        cx.put(Output::Refused("replay"));
+        None
+    }
+
+    /// What a heartbeat or an ack says of its sender's node. Returns whether that is news.
+    pub(super) fn learn(
+        &mut self,
+        cx: &mut Context,
+        from: MemberIndex,
+        facts: Facts,
+        doubt: bool,
+        roster: RosterRef,
+    ) -> bool {
+        let Some(peer) = self.peers.get_mut(from.at()) else {
+            return false;
+        };
+        if roster.version > cx.roster().reference().version
+            && std::mem::replace(&mut peer.newer_roster, roster) != roster
+        {
+            cx.note(Note::NewerRoster(roster.version));
+        }
+        let before = (peer.facts, peer.doubt);
+        (peer.facts, peer.doubt) = (facts, doubt);
+        before != (facts, doubt)
+    }
+
+    /// It doubts its own view, or ceases to. Returns whether that is news.
+    pub(super) fn learn_doubt(&mut self, from: MemberIndex, doubt: bool) -> bool {
+        let peer = self.peers.get_mut(from.at());
+        peer.is_some_and(|peer| std::mem::replace(&mut peer.doubt, doubt) != doubt)
+    }
+
+    /// An ack counts once, for a heartbeat of this life that was sent to its sender lately.
+    pub(super) fn take_ack(
+        &mut self,
+        cx: &mut Context,
+        from: MemberIndex,
+        header: &Header,
+        ack: &Ack,
+    ) -> Option<Proof> {
+        let Some(sent) = self.take_sent(cx, from, ack) else {
+            cx.put(Output::Refused("stale-ack"));
+            return None;
+        };
+        let (now, period) = (cx.now(), cx.period_ms());
+        let peer = self.peers.get_mut(from.at())?;
+        let returned = !peer.is_fresh(now, period) || !peer.seen_alive;
+        let new_life = peer.begin_life(header.incarnation);
+        if let Some(life) = peer.life.as_mut() {
+            life.window.accept(header.sequence);
+        }
+        (peer.contact, peer.proved) = (Some(now), Some(now));
+        let direct = !sent.relayed;
+        if direct {
+            peer.answered = Some(now);
+            peer.measured(now.since(sent.at));
+        }
+        if !std::mem::replace(&mut peer.seen_alive, true) {
+            cx.put(Output::SeenAlive(header.from));
+        }
+        let facts = self.learn(cx, from, ack.facts, ack.doubt > 0, ack.roster);
+        Some(Proof {
+            direct,
+            new_life,
+            change: Change { returned, facts },
+        })
+    }
+
+    fn take_sent(&mut self, cx: &Context, from: MemberIndex, ack: &Ack) -> Option<Sent> {
+        while self
+            .sent
+            .front()
+            .is_some_and(|sent| cx.now().since(sent.at) >= FORGET_SENT_MS)
+        {
+            self.sent.pop_front();
+        }
+        let place = self
+            .sent
+            .binary_search_by_key(&ack.echo_sequence, |sent| sent.sequence);
+        let place = place.ok().filter(|_| ack.echo_incarnation == cx.incarnation())?;
+        self.sent.get(place).filter(|sent| sent.to == from)?;
+        self.sent.remove(place)
+    }
+
+    /// Answers a heartbeat, even before it is known to be new: by the answer the asker learns this agent's
+    /// present life.
+    pub(super) fn answer(cx: &mut Context, own: &Own, header: &Header, heartbeat: &Heartbeat) {
+        let ack = Body::Ack(Ack {
+            echo_incarnation: header.incarnation,
+            echo_sequence: header.sequence,
+            roster: cx.roster().reference(),
+            doubt: u8::from(own.doubts()),
+            facts: own.facts(),
+            cloud_age: own.cloud_age(cx.now()),
+        });
+        let (_, bytes) = cx.seal(header.from, &ack);
+        let direct = heartbeat.via == MemberId::NOBODY || heartbeat.via == cx.me();
+        dispatch(cx, header.from, bytes, Some(heartbeat.via).filter(|_| !direct));
+    }
+
+    /// Sends a heartbeat, directly or through a relay.
+    pub(super) fn send_heartbeat(
+        &mut self,
+        cx: &mut Context,
+        own: &Own,
+        to: MemberId,
+        via: Option<MemberId>,
+    ) {
+        let Some(index) = cx.roster().position(to) else {
+            return;
+        };
+        let heartbeat = Body::Heartbeat(Heartbeat {
+            roster: cx.roster().reference(),
+            doubt: u8::from(own.doubts()),
+            facts: own.facts(),
+            cloud_age: own.cloud_age(cx.now()),
+            via: via.unwrap_or(MemberId::NOBODY),
+        });
+        let (sequence, bytes) = cx.seal(to, &heartbeat);
+        self.sent.push_back(Sent {
+            sequence,
+            at: cx.now(),
+            to: index,
+            relayed: via.is_some(),
+        });
+        dispatch(cx, to, bytes, via);
+    }
+
+    /// Sends heartbeats at once when the facts about this agent's node change, so that observers and
+    /// reporters know of a cut cloud link within milliseconds and not after a period.
+    pub(super) fn tell_facts(&mut self, cx: &mut Context, own: &Own, reporters: &[MemberIndex]) {
+        let Some(me) = cx.place() else { return };
+        let mut hearers = cx.roster().observers_of(me).to_vec();
+        hearers.extend(reporters.iter().filter(|reporter| **reporter != me));
+        hearers.sort_unstable();
+        hearers.dedup();
+        for hearer in hearers {
+            if let Some(id) = cx.roster().member(hearer).map(|member| member.id) {
+                self.send_heartbeat(cx, own, id, None);
+            }
+        }
+    }
+
+    /// Passes on what a peer signed to somebody else.
+    pub(super) fn pass_on(&mut self, cx: &mut Context, from: MemberIndex, header: &Header, relay: &Relay) {
+        let now = cx.now();
+        let allowed = self
+            .peers
+            .get_mut(from.at())
+            .is_some_and(|peer| peer.may_relay(now));
+        let own_words = Frame::parse(&relay.inner).is_ok_and(|frame| frame.from() == header.from);
+        if allowed && own_words && relay.target != cx.me() && relay.target != header.from {
+            cx.send_bytes(relay.target, Datagram::from(relay.inner.as_slice()));
+        } else {
+            cx.put(Output::Refused("relay"));
+        }
+    }
+}
+
+/// Sends a signed datagram, directly or through a relay.
+fn dispatch(cx: &mut Context, to: MemberId, bytes: Datagram, via: Option<MemberId>) {
+    let Some(via) = via else {
+        return cx.send_bytes(to, bytes);
+    };
+    let relay = Relay {
+        target: to,
+        inner: bytes.to_vec(),
+    };
+    cx.send(via, &Body::Relay(relay));
+}

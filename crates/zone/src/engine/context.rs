@@ -1,0 +1,232 @@
+//! What all parts of an engine share: who it is, the time, the roster, random draws, and what is to be done.
+
+use super::{Config, Identity, Note, Output};
+use crate::Millis;
+use crate::keys::{self, Signer, Verifier};
+use crate::roster::{Member, MemberId, MemberIndex, Roster};
+use crate::verdict::ROSTER_SETTLE_MS;
+use crate::vote::Council;
+use crate::wire::{self, Body, Datagram, Frame, Header, Message};
+use std::sync::Arc;
+
+/// Of a part that waits for no time.
+pub(super) const NEVER: Millis = Millis(u64::MAX);
+
+/// What the parts of an engine share.
+pub(super) struct Context {
+    config: Config,
+    now: Millis,
+    me: MemberId,
+    uid: String,
+    key: Arc<dyn Signer>,
+    verifier: Arc<dyn Verifier>,
+    incarnation: u64,
+    sequence: u64,
+    seed: [u8; 32],
+    nonces: u64,
+    draws: SplitMix64,
+    roster: Arc<Roster>,
+    /// Position of this agent's node; `None` if the roster does not hold it.
+    place: Option<MemberIndex>,
+    /// The roster before, and until when verdicts need its majority as well.
+    previous: Option<(Arc<Roster>, Millis)>,
+    /// Datagrams are put together here.
+    buffer: Vec<u8>,
+    out: Vec<Output>,
+}
+
+impl Context {
+    pub(super) fn new(
+        config: Config,
+        identity: Identity,
+        verifier: Arc<dyn Verifier>,
+        roster: Arc<Roster>,
+        now: Millis,
+    ) -> Self {
+        let me = MemberId::of(&identity.uid);
+        let draws: [u8; 8] = keys::prefix(&keys::hash("evenkeel draw", &[&identity.seed]));
+        Self {
+            config,
+            now,
+            me,
+            place: roster.position(me),
+            uid: identity.uid,
+            key: identity.key,
+            verifier,
+            incarnation: identity.incarnation,
+            sequence: identity.sequence_base,
+            seed: identity.seed,
+            nonces: 0,
+            draws: SplitMix64(u64::from_be_bytes(draws)),
+            roster,
+            previous: None,
+            buffer: Vec::new(),
+            out: Vec::new(),
+        }
+    }
+
+    pub(super) fn verify_with(&mut self, verifier: Arc<dyn Verifier>) {
+        self.verifier = verifier;
+    }
+
+    /// The time never runs backwards: if the caller's does, it stands still.
+    pub(super) fn advance(&mut self, now: Millis) {
+        self.now = now.max(self.now);
+        if self
+            .previous
+            .as_ref()
+            .is_some_and(|(_, until)| self.now >= *until)
+        {
+            self.previous = None;
+        }
+    }
+
+    /// Exchanges the list of what is to be done for the caller's.
+    pub(super) fn swap_outputs(&mut self, out: &mut Vec<Output>) {
+        std::mem::swap(&mut self.out, out);
+    }
+
+    /// A newer roster is in force from now on. Returns the one before, or `None` if this one is not newer.
+    pub(super) fn take_roster(&mut self, roster: Arc<Roster>) -> Option<Arc<Roster>> {
+        if roster.reference().version <= self.roster.reference().version {
+            return None;
+        }
+        self.place = roster.position(self.me);
+        let before = std::mem::replace(&mut self.roster, roster);
+        let until = self.now.plus(ROSTER_SETTLE_MS + 1);
+        self.previous = Some((Arc::clone(&before), until));
+        Some(before)
+    }
+
+    pub(super) fn now(&self) -> Millis {
+        self.now
+    }
+
+    /// The heartbeat period T.
+    pub(super) fn period_ms(&self) -> u64 {
+        self.config.period_ms
+    }
+
+    pub(super) fn cloud_down_after_ms(&self) -> u64 {
+        self.config.cloud_down_after_ms
+    }
+
+    pub(super) fn me(&self) -> MemberId {
+        self.me
+    }
+
+    pub(super) fn uid(&self) -> &str {
+        &self.uid
+    }
+
+    pub(super) fn place(&self) -> Option<MemberIndex> {
+        self.place
+    }
+
+    pub(super) fn is_me(&self, index: MemberIndex) -> bool {
+        self.place == Some(index)
+    }
+
+    pub(super) fn incarnation(&self) -> u64 {
+        self.incarnation
+    }
+
+    pub(super) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    pub(super) fn roster(&self) -> &Arc<Roster> {
+        &self.roster
+    }
+
+    pub(super) fn council(&self) -> Council<'_> {
+        Council {
+            current: &self.roster,
+            previous: self.previous.as_ref().map(|(roster, _)| &**roster),
+        }
+    }
+
+    /// Name of a member's node.
+    pub(super) fn name(&self, id: MemberId) -> String {
+        let member = self.roster.get(id);
+        member.map_or_else(|| format!("{id:?}"), |member| member.name.clone())
+    }
+
+    /// A number below `bound` (0 for 0), from the seed: the same seed and inputs give the same run. It is for
+    /// jitter and choices, and may be guessed.
+    pub(super) fn draw(&mut self, bound: u64) -> u64 {
+        self.draws.next().checked_rem(bound).unwrap_or_default()
+    }
+
+    /// A number that nobody guesses who does not know the secret seed.
+    pub(super) fn nonce(&mut self) -> [u8; 16] {
+        self.nonces += 1;
+        keys::prefix(&keys::hash(
+            "evenkeel nonce",
+            &[&self.seed, &self.nonces.to_be_bytes()],
+        ))
+    }
+
+    /// Reads a datagram that a member signed for this agent. Refuses it with a reason for metrics.
+    pub(super) fn open(&mut self, bytes: &[u8]) -> Result<(MemberIndex, Message), &'static str> {
+        let frame = Frame::parse(bytes).map_err(wire::WireError::reason)?;
+        if frame.from() == self.me {
+            return Err("own");
+        }
+        let from = self.roster.position(frame.from()).ok_or("stranger")?;
+        let member = self.roster.member(from).ok_or("stranger")?;
+        let message = frame
+            .open_in(&mut self.buffer, &member.key, &*self.verifier)
+            .map_err(wire::WireError::reason)?;
+        if message.header.to != self.me {
+            return Err("addressee");
+        }
+        Ok((from, message))
+    }
+
+    /// Signs a datagram for a member; returns its sequence as well.
+    pub(super) fn seal(&mut self, to: MemberId, body: &Body) -> (u64, Datagram) {
+        self.sequence += 1;
+        let header = Header {
+            from: self.me,
+            to,
+            incarnation: self.incarnation,
+            sequence: self.sequence,
+        };
+        let bytes = wire::seal_in(&mut self.buffer, &header, body, &*self.key);
+        (self.sequence, Datagram::from(bytes))
+    }
+
+    /// Signs a datagram and sends it.
+    pub(super) fn send(&mut self, to: MemberId, body: &Body) {
+        let (_, bytes) = self.seal(to, body);
+        self.send_bytes(to, bytes);
+    }
+
+    pub(super) fn send_bytes(&mut self, to: MemberId, bytes: Datagram) {
+        if let Some(Member { address, .. }) = self.roster.get(to) {
+            let address = *address;
+            self.out.push(Output::Send { to, address, bytes });
+        }
+    }
+
+    pub(super) fn put(&mut self, output: Output) {
+        self.out.push(output);
+    }
+
+    pub(super) fn note(&mut self, note: Note) {
+        self.out.push(Output::Note(note));
+    }
+}
+
+/// The generator of Steele, Lea and Flood (OOPSLA 2014): one addition and one mix per number.
+struct SplitMix64(u64);
+
+impl SplitMix64 {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}

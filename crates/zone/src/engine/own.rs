@@ -1,0 +1,189 @@
+//! What an agent says of its own node, and whether it trusts its own view of the zone.
+
+use super::context::{Context, NEVER};
+use super::reach::Reach;
+use super::{Note, PAUSE_PENALTY_MS};
+use crate::Millis;
+use crate::verdict::{Health, Link};
+use crate::wire::Facts;
+
+/// This agent's own node and view.
+pub(super) struct Own {
+    facts: Facts,
+    started: Millis,
+    cloud_contact: Option<Millis>,
+    /// After a pause its votes have no weight until this time.
+    weightless_until: Millis,
+    doubting: bool,
+    /// It reaches half of those it watches or fewer, so it reports nothing.
+    on_smaller_side: bool,
+    /// It may be on the smaller side; `within` is how many it reached when it last looked.
+    may_be_smaller: bool,
+    within: usize,
+    within_reach_since: Option<Millis>,
+    /// Who is within reach has to be counted again at this time.
+    count_at: Millis,
+}
+
+/// What came of a look at the own view.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Turn {
+    /// It began or ceased to doubt, or to report.
+    pub(super) changed: bool,
+    /// It may be voted dead soon: it lost so much of its zone, or more of it than before.
+    pub(super) endangered: bool,
+}
+
+impl Own {
+    pub(super) fn new(now: Millis) -> Self {
+        Self {
+            facts: Facts::default(),
+            started: now,
+            cloud_contact: None,
+            weightless_until: Millis(0),
+            doubting: true,
+            on_smaller_side: true,
+            may_be_smaller: true,
+            within: 0,
+            within_reach_since: None,
+            count_at: now,
+        }
+    }
+
+    pub(super) fn facts(&self) -> Facts {
+        self.facts
+    }
+
+    /// Whether it doubts its own view, so that it may accuse nobody. That is so while it reaches half of
+    /// those it watches or fewer, for a while after a pause, and before it has met a majority in this life.
+    pub(super) fn doubts(&self) -> bool {
+        self.doubting
+    }
+
+    /// Whether it may report on the zone.
+    pub(super) fn sees_the_zone(&self) -> bool {
+        !self.doubting && !self.on_smaller_side
+    }
+
+    /// Since when this agent has reached a majority, plus the time that it takes to have an opinion of every
+    /// member: two periods.
+    pub(super) fn settles_at(&self, period_ms: u64) -> Millis {
+        let since = self.within_reach_since.filter(|_| !self.doubting);
+        since.map_or(NEVER, |since| since.plus(2 * period_ms))
+    }
+
+    /// Tenths of a second since the API server last answered.
+    pub(super) fn cloud_age(&self, now: Millis) -> u16 {
+        let age = self.cloud_contact.map_or(u64::MAX, |at| now.since(at) / 100);
+        u16::try_from(age).unwrap_or(u16::MAX)
+    }
+
+    /// State of the node's own kubelet and runtime. Returns whether that is news.
+    pub(super) fn take_health(&mut self, kubelet: Health, runtime: Health) -> bool {
+        self.say(Facts {
+            kubelet,
+            runtime,
+            ..self.facts
+        })
+    }
+
+    /// The API server answered. Returns whether that is news.
+    pub(super) fn take_cloud_contact(&mut self, now: Millis) -> bool {
+        self.cloud_contact = Some(now);
+        self.say(Facts {
+            cloud: Link::Up,
+            ..self.facts
+        })
+    }
+
+    /// Looks whether the link to the API server is down by now. Returns whether that is news.
+    pub(super) fn look_at_link(&mut self, cx: &Context) -> bool {
+        let down = cx.now() >= self.link_down_at(cx);
+        let cloud = match self.cloud_contact {
+            _ if down => Link::Down,
+            Some(_) => Link::Up,
+            None => Link::Unknown,
+        };
+        self.say(Facts { cloud, ..self.facts })
+    }
+
+    fn link_down_at(&self, cx: &Context) -> Millis {
+        let last = self.cloud_contact.unwrap_or(self.started);
+        last.plus(cx.cloud_down_after_ms() + 1)
+    }
+
+    fn say(&mut self, facts: Facts) -> bool {
+        std::mem::replace(&mut self.facts, facts) != facts
+    }
+
+    /// This process did not run for a while: its view is worth nothing for some time.
+    pub(super) fn pause(&mut self, cx: &Context) {
+        let penalty = PAUSE_PENALTY_MS.max(2 * cx.period_ms());
+        self.weightless_until = cx.now().plus(penalty);
+        self.count_at = cx.now();
+    }
+
+    /// Somebody came within reach or was lost.
+    pub(super) fn count_again(&mut self, cx: &Context) {
+        self.count_at = cx.now();
+    }
+
+    pub(super) fn deadline(&self, cx: &Context) -> Millis {
+        let link = if self.facts.cloud == Link::Down {
+            NEVER
+        } else {
+            self.link_down_at(cx)
+        };
+        link.min(self.count_at)
+    }
+
+    /// Finds out whether this agent may accuse anybody, when that is due. A look may come a period early:
+    /// heartbeats are due more often than that, and so nobody wakes up for this alone in a calm zone.
+    ///
+    /// Above all-pairs size those it watches are a sample: with 40 % of the zone dead, every sixth sample of
+    /// ten is for the greater part dead. There a voter doubts itself when three quarters are out of reach,
+    /// and the majority of all votes stands against a smaller side; who reports still needs more than half.
+    pub(super) fn judge_myself(&mut self, cx: &mut Context, reach: Reach<'_>) -> Turn {
+        let now = cx.now();
+        if now.plus(cx.period_ms()) < self.count_at {
+            return Turn::default();
+        }
+        let (within, watched, first_loss) = reach.count();
+        let all_pairs = cx.roster().all_pairs();
+        // Of two members one is never more than half. They never reach a verdict, and their report only says
+        // so.
+        let in_reach = if cx.roster().len() == 2 {
+            reach.has_met_anybody()
+        } else {
+            (within + 1) * 2 > watched + 1
+        };
+        // With a sample, half of the zone may be out of reach when a third of the sample is.
+        let may_be_smaller = !in_reach || !all_pairs && within * 3 < watched * 2;
+        let loses_more = within < std::mem::replace(&mut self.within, within);
+        let endangered = may_be_smaller && (loses_more || !self.may_be_smaller);
+        self.may_be_smaller = may_be_smaller;
+        let saw = self.sees_the_zone();
+        self.on_smaller_side = !in_reach;
+        match (in_reach, self.within_reach_since) {
+            (true, None) => self.within_reach_since = Some(now),
+            (false, Some(_)) => self.within_reach_since = None,
+            _ => {}
+        }
+        let hears_enough = in_reach || (!all_pairs && (within + 1) * 4 > watched + 1);
+        let weightless = now < self.weightless_until;
+        let doubting = !hears_enough || weightless;
+        let turned = std::mem::replace(&mut self.doubting, doubting) != doubting;
+        if turned {
+            cx.note(Note::Doubt(doubting));
+        }
+        self.count_at = if weightless {
+            first_loss.min(self.weightless_until)
+        } else {
+            first_loss
+        };
+        Turn {
+            changed: turned || saw != self.sees_the_zone(),
+            endangered,
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! How a listed agent proves that its node reaches the API server: by writes that readers see (hazard 47).
+//!
+//! Proxies and edge caches answer pings and reads in the API server's place; only a write gets through to it.
+//! The engine decides when a write is due, the caller makes it and says what became of it.
+
+use super::Output;
+use super::context::{Context, NEVER};
+use crate::Millis;
+
+/// The first write comes at a random time within this, so that in a zone that is listed as a whole not
+/// everybody writes at the same moment.
+const JITTER_MS: u64 = 3_000;
+/// From the start of one write to the next. Readers believe a link for 30 s after a write: two writes may be
+/// lost.
+const EVERY_MS: u64 = 10_000;
+/// An agent that loses half of its zone may be voted dead two periods later, and if it stalls then, it hears
+/// of the vote too late to prove anything. So it proves its link without being asked, this many times and
+/// this often: one of the writes is younger than that vote. The first one comes after a short random time, so
+/// that in a zone that falls apart not everybody writes at the same moment.
+const UNASKED: u8 = 3;
+const UNASKED_EVERY_MS: u64 = 1_500;
+const UNASKED_JITTER_MS: u64 = 500;
+/// An agent that is asked whether it lives proves its link as well, at most this often: the question arrived,
+/// but the answer may get lost.
+const ASKED_EVERY_MS: u64 = 10_000;
+/// A member is listed for this long after it was asked: reporters hold a round about a listed member every
+/// 4.5 s, of which two may be lost.
+const LISTED_MS: u64 = 15_000;
+/// Longest wait after the first, second, … write that failed; the last value repeats. Half of it is random.
+const BACK_OFF_MS: [u64; 4] = [1_000, 2_000, 4_000, 5_000];
+/// A write of which nothing is heard for this long has failed.
+const GIVE_UP_MS: u64 = 10_000;
+
+/// How this agent proves its link.
+pub(super) struct LinkProof {
+    state: State,
+    /// The controller wants rounds about this agent's node.
+    wanted: bool,
+    /// When reporters last asked for votes about this agent's node: they list it.
+    asked: Option<Millis>,
+    /// Writes that this agent still makes without being listed.
+    unasked: u8,
+    /// When such a series of writes last began.
+    unasked_since: Option<Millis>,
+}
+
+/// Where the proof of the link stands.
+enum State {
+    /// This agent owes nobody a proof.
+    NotOwed,
+    /// The next write is due at this time.
+    Due {
+        at: Millis,
+        /// Writes that failed since the last one that did not.
+        failures: usize,
+    },
+    /// A write is under way.
+    Writing { since: Millis, failures: usize },
+}
+
+impl LinkProof {
+    pub(super) fn new() -> Self {
+        Self {
+            state: State::NotOwed,
+            wanted: false,
+            asked: None,
+            unasked: 0,
+            unasked_since: None,
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Millis {
+        match self.state {
+            State::NotOwed => NEVER,
+            State::Due { at, .. } => at,
+            State::Writing { since, .. } => since.plus(GIVE_UP_MS),
+        }
+    }
+
+    /// Whether the controller wants rounds about this agent's node.
+    pub(super) fn take_wanted(&mut self, cx: &mut Context, wanted: bool) {
+        self.wanted = wanted;
+        match self.state {
+            State::NotOwed if wanted => {
+                let at = cx.now().plus(cx.draw(JITTER_MS));
+                self.state = State::Due { at, failures: 0 };
+            }
+            _ => self.rest_if_not_owed(cx.now()),
+        }
+    }
+
+    fn rest_if_not_owed(&mut self, now: Millis) {
+        let listed = self.asked.is_some_and(|at| now.since(at) < LISTED_MS);
+        if !self.wanted && !listed && self.unasked == 0 {
+            self.state = State::NotOwed;
+        }
+    }
+
+    /// Asks for the write that is due, or gives up the one that is under way.
+    pub(super) fn step(&mut self, cx: &mut Context) {
+        let now = cx.now();
+        match self.state {
+            State::Due { at, failures } if now >= at => {
+                self.rest_if_not_owed(now);
+                if matches!(self.state, State::NotOwed) {
+                    return;
+                }
+                self.state = State::Writing { since: now, failures };
+                cx.put(Output::ProveLink);
+            }
+            State::Writing { since, .. } if now.since(since) >= GIVE_UP_MS => self.take(cx, false),
+            State::NotOwed | State::Due { .. } | State::Writing { .. } => {}
+        }
+    }
+
+    /// This agent may be voted dead soon: it lost so much of its zone, or more of it than before. A write
+    /// that failed keeps its back-off.
+    pub(super) fn prove_unrequested(&mut self, cx: &mut Context) {
+        self.unasked = UNASKED;
+        self.unasked_since = Some(cx.now());
+        let waits = match self.state {
+            State::NotOwed | State::Due { failures: 0, .. } => false,
+            State::Due { .. } | State::Writing { .. } => true,
+        };
+        if !waits {
+            let at = cx.now().plus(cx.draw(UNASKED_JITTER_MS));
+            self.state = State::Due { at, failures: 0 };
+        }
+    }
+
+    /// This agent is asked whether it lives.
+    pub(super) fn prove_when_requested(&mut self, cx: &mut Context) {
+        self.asked = Some(cx.now());
+        let lately = |since| cx.now().since(since) < ASKED_EVERY_MS;
+        if !self.unasked_since.is_some_and(lately) {
+            self.prove_unrequested(cx);
+        }
+    }
+
+    /// What became of the write that is under way. Of any other nothing follows.
+    pub(super) fn take(&mut self, cx: &mut Context, written: bool) {
+        let State::Writing { since, failures } = self.state else {
+            return;
+        };
+        self.state = if written {
+            self.unasked = self.unasked.saturating_sub(1);
+            let next = if self.unasked > 0 {
+                UNASKED_EVERY_MS
+            } else {
+                EVERY_MS
+            };
+            State::Due {
+                at: since.plus(next),
+                failures: 0,
+            }
+        } else {
+            let longest = BACK_OFF_MS.get(failures).copied().unwrap_or(BACK_OFF_MS[3]);
+            let wait = longest / 2 + cx.draw(longest / 2);
+            State::Due {
+                at: cx.now().plus(wait),
+                failures: failures.saturating_add(1),
+            }
+        };
+        self.rest_if_not_owed(cx.now());
+    }
+}

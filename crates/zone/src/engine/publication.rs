@@ -1,0 +1,329 @@
+//! What this agent reports, and when.
+//!
+//! Each reporter has an object of its own, so that nobody overwrites what another one says, and readers merge
+//! the reports of all. The holder of the cell's Lease writes what it holds at once, and tells the other
+//! reporters what it has written. They write what a majority signed after as many seconds as their rank says,
+//! and three later if they were told that it is written; what they have written themselves they renew seldom.
+//! So the death of the holder costs a second, one that lies keeps a verdict back for three more, and three
+//! reporters cost hardly more than one. A holder that has just come within reach of a majority has no opinion
+//! of every member yet, and writes like a reporter that is not the holder. If it waited instead, evidence of
+//! life would run out wherever all agents restart at once, because they would wait for one another.
+
+use super::context::{Context, NEVER};
+use super::due::Due;
+use super::own::Own;
+use super::reporter::{Evidence, Held, Reporter};
+use super::{Output, ReportDraft};
+use crate::Millis;
+use crate::roster::MemberId;
+use crate::verdict::Link;
+use crate::wire::{Body, Published, PublishedVerdict};
+use evenkeel_api::zone::{ListedNode, Report, SignedRound, VerdictKind};
+use std::collections::BTreeMap;
+
+/// How much longer each rank waits before it writes what the holder should have written.
+const STEP_MS: u64 = 1_000;
+/// How much longer they wait for what the holder says that it has written: nobody but a reader knows whether
+/// that is true.
+const TOLD_MS: u64 = 3_000;
+/// For so long such a word counts: the holder writes about a listed member every 4.5 s.
+const TOLD_COUNTS_MS: u64 = 8_000;
+/// Who does not hold the Lease renews what it has written after this time. Evidence of life counts for 15 s.
+const RENEW_MS: u64 = 8_000;
+/// A write that failed is tried again after this time.
+const TRY_AGAIN_MS: u64 = 1_000;
+/// A write of which nothing is heard for this long has failed.
+const GIVE_UP_MS: u64 = 10_000;
+
+/// What this agent writes, and what it was told that others have written.
+pub(super) struct Publication {
+    /// It holds the cell's Lease.
+    leading: bool,
+    standing: bool,
+    /// It has stood for the Lease before in this life.
+    stood: bool,
+    write: Write,
+    /// What stands in this agent's object, as far as it knows; nothing before the first write of this life.
+    written: Option<(Contents, Millis)>,
+    /// By member: the newest word of another reporter on what it has written.
+    told: BTreeMap<MemberId, (VerdictKind, Millis)>,
+    /// Number of the last report.
+    sequence: i64,
+    due: Millis,
+}
+
+/// A write of the report.
+enum Write {
+    /// None is under way; the next may begin at this time.
+    Idle {
+        from: Millis,
+    },
+    UnderWay {
+        since: Millis,
+        contents: Contents,
+    },
+}
+
+/// What a report says, but for ages.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Contents {
+    roster_version: u64,
+    listed: BTreeMap<MemberId, Listed>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Listed {
+    kind: VerdictKind,
+    reason: String,
+    since: Millis,
+    evidence: Option<Evidence>,
+}
+
+impl Contents {
+    /// What this agent holds of the members.
+    fn of(cx: &Context, reporter: &Reporter) -> Self {
+        let listed = reporter.held().map(|(id, held)| {
+            let listed = Listed {
+                kind: held.kind,
+                reason: held.reason.clone(),
+                since: held.since,
+                evidence: held.evidence.clone(),
+            };
+            (id, listed)
+        });
+        Self {
+            roster_version: cx.roster().reference().version,
+            listed: listed.collect(),
+        }
+    }
+}
+
+impl Publication {
+    pub(super) fn new(now: Millis) -> Self {
+        Self {
+            leading: false,
+            standing: false,
+            stood: false,
+            write: Write::Idle { from: now },
+            written: None,
+            told: BTreeMap::new(),
+            sequence: 0,
+            due: now,
+        }
+    }
+
+    /// This agent holds the cell's Lease from now on, or no longer.
+    pub(super) fn lead(&mut self, cx: &Context, leading: bool) {
+        self.leading = leading;
+        self.look_again(cx);
+    }
+
+    /// Something that decides about a report has changed.
+    pub(super) fn look_again(&mut self, cx: &Context) {
+        self.due = cx.now();
+    }
+
+    pub(super) fn deadline(&self) -> Millis {
+        self.due
+    }
+
+    /// What became of the write that is under way.
+    pub(super) fn take_written(&mut self, cx: &mut Context, reporters: &[MemberId], written: bool) {
+        let now = cx.now();
+        let after = std::mem::replace(&mut self.write, Write::Idle { from: now });
+        let Write::UnderWay { contents, .. } = after else {
+            self.write = after;
+            return;
+        };
+        if written {
+            let verdicts = contents.listed.iter().map(|(id, listed)| PublishedVerdict {
+                subject: *id,
+                kind: listed.kind,
+            });
+            let body = Body::Published(Published {
+                verdicts: verdicts.collect(),
+            });
+            let me = cx.me();
+            for reporter in reporters.iter().filter(|reporter| **reporter != me) {
+                cx.send(*reporter, &body);
+            }
+            self.written = Some((contents, now));
+        } else {
+            self.write = Write::Idle {
+                from: now.plus(TRY_AGAIN_MS),
+            };
+        }
+        self.look_again(cx);
+    }
+
+    /// Another reporter says what it has written.
+    pub(super) fn take_told(&mut self, cx: &Context, published: &Published) {
+        for verdict in &published.verdicts {
+            self.told.insert(verdict.subject, (verdict.kind, cx.now()));
+        }
+        self.look_again(cx);
+    }
+
+    /// Stands for the Lease or releases it, and writes a report, as far as that is due.
+    pub(super) fn step(&mut self, cx: &mut Context, own: &Own, reporter: &Reporter) {
+        if cx.now() < self.due {
+            return;
+        }
+        let mut due = Due::never();
+        self.told.retain(|id, _| cx.roster().contains(*id));
+        self.stand(cx, own, reporter.rank(), &mut due);
+        self.publish(cx, own, reporter, &mut due);
+        self.due = due.at();
+    }
+
+    fn stand(&mut self, cx: &mut Context, own: &Own, rank: Option<usize>, due: &mut Due) {
+        // The first time in a life an agent stands at once. Later it waits until it is settled, so that the
+        // cell's Lease does not change hands each time a link flickers.
+        let may_stand = self.standing || !self.stood || is_settled(cx, own, due);
+        let stands = rank.is_some() && own.sees_the_zone() && may_stand && own.facts().cloud == Link::Up;
+        self.stood |= stands;
+        if stands != self.standing {
+            self.standing = stands;
+            cx.put(Output::Stand(stands));
+        }
+    }
+
+    fn publish(&mut self, cx: &mut Context, own: &Own, reporter: &Reporter, due: &mut Due) {
+        let now = cx.now();
+        match &self.write {
+            Write::Idle { from } if now < *from => return due.by(*from),
+            Write::Idle { .. } => {}
+            Write::UnderWay { since, .. } if now < since.plus(GIVE_UP_MS) => {
+                return due.by(since.plus(GIVE_UP_MS));
+            }
+            Write::UnderWay { .. } => self.write = Write::Idle { from: now },
+        }
+        let contents = Contents::of(cx, reporter);
+        if !self.is_to_be_written(cx, own, reporter, &contents, due) {
+            return;
+        }
+        self.sequence = self.sequence.saturating_add(1);
+        cx.put(Output::Report(Box::new(draft(cx, &contents, self.sequence))));
+        due.by(now.plus(GIVE_UP_MS));
+        self.write = Write::UnderWay { since: now, contents };
+    }
+
+    fn is_to_be_written(
+        &self,
+        cx: &Context,
+        own: &Own,
+        reporter: &Reporter,
+        contents: &Contents,
+        due: &mut Due,
+    ) -> bool {
+        let Some((written, _)) = &self.written else {
+            // The first report of a life comes before there is anything to say, so that readers know how old
+            // the next one can be, and replaces what a former life left.
+            return self.standing;
+        };
+        if *written == *contents {
+            return false;
+        }
+        // What is over is taken back by whoever has written it.
+        if contents.listed.is_empty() && own.sees_the_zone() && own.facts().cloud == Link::Up {
+            return true;
+        }
+        if !self.standing {
+            return false;
+        }
+        if self.leading && is_settled(cx, own, due) {
+            return true;
+        }
+        let patience = STEP_MS * (reporter.rank().unwrap_or_default() as u64).max(1);
+        let mut overdue = false;
+        for (id, held) in reporter.held().filter(|(_, held)| held.kind != VerdictKind::None) {
+            let at = self.late_at(cx, id, held).plus(patience);
+            overdue |= cx.now() >= at;
+            if cx.now() < at {
+                due.by(at);
+            }
+        }
+        overdue
+    }
+
+    /// From when on this agent writes what it holds of a member, though it does not hold the Lease.
+    fn late_at(&self, cx: &Context, id: MemberId, held: &Held) -> Millis {
+        let own = self.written.as_ref();
+        let own = own.and_then(|(written, at)| Some((written.listed.get(&id)?, *at)));
+        match own.filter(|(own, _)| own.kind == held.kind) {
+            Some((own, _)) if own.evidence == held.evidence => NEVER,
+            Some((_, at)) => at.plus(RENEW_MS),
+            None => {
+                let is_told = self
+                    .told
+                    .get(&id)
+                    .is_some_and(|(kind, at)| *kind == held.kind && cx.now().since(*at) < TOLD_COUNTS_MS);
+                held.since.plus(if is_told { TOLD_MS } else { 0 })
+            }
+        }
+    }
+}
+
+/// Whether this agent has reached a majority for long enough to have an opinion of every member.
+fn is_settled(cx: &Context, own: &Own, due: &mut Due) -> bool {
+    let at = own.settles_at(cx.period_ms());
+    if cx.now() < at {
+        due.by(at);
+    }
+    cx.now() >= at && at != NEVER
+}
+
+fn draft(cx: &Context, contents: &Contents, sequence: i64) -> ReportDraft {
+    let mut held_for_ms = BTreeMap::new();
+    let mut nodes = Vec::new();
+    // Rounds are shared: each is shown once, with the ballots that any of its members needs.
+    let mut rounds: BTreeMap<_, Evidence> = BTreeMap::new();
+    for (id, listed) in &contents.listed {
+        let Some(member) = cx.roster().get(*id) else {
+            continue;
+        };
+        held_for_ms.insert(member.uid.clone(), cx.now().since(listed.since));
+        nodes.push(ListedNode {
+            name: member.name.clone(),
+            uid: member.uid.clone(),
+            verdict: listed.kind,
+            reason: listed.reason.clone(),
+            since: None,
+        });
+        if let Some(evidence) = &listed.evidence {
+            let shown = rounds.entry(evidence.round).or_insert_with(|| evidence.clone());
+            let ballots = evidence.ballots.iter();
+            shown
+                .ballots
+                .extend(ballots.map(|(voter, text)| (*voter, text.clone())));
+        }
+    }
+    nodes.sort_by(|a, b| a.name.cmp(&b.name));
+    let rounds = rounds.into_values().map(|evidence| SignedRound {
+        age_ms: i64::try_from(cx.now().since(evidence.began)).unwrap_or(i64::MAX),
+        request: evidence.request.to_string(),
+        ballots: evidence.ballots.values().map(ToString::to_string).collect(),
+    });
+    let report = Report {
+        roster_version: contents.roster_version as i64,
+        sequence,
+        written_at: None,
+        members: cx.roster().len() as i32,
+        summary: summary(&nodes),
+        rounds: rounds.collect(),
+        nodes,
+    };
+    ReportDraft { report, held_for_ms }
+}
+
+fn summary(nodes: &[ListedNode]) -> String {
+    let word = |node: &ListedNode| {
+        let kind = match node.verdict {
+            VerdictKind::None => "undecided",
+            VerdictKind::Alive => "alive",
+            VerdictKind::Dead => return format!("{} dead", node.name),
+        };
+        format!("{} {kind} ({})", node.name, node.reason)
+    };
+    nodes.iter().map(word).collect::<Vec<_>>().join(", ")
+}

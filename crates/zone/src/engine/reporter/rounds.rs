@@ -1,0 +1,265 @@
+//! Confirm rounds: who was asked, who answered, what came of it.
+
+use crate::Millis;
+use crate::engine::contacts::Contacts;
+use crate::engine::context::Context;
+use crate::engine::due::Due;
+use crate::roster::MemberId;
+use crate::verdict::{Health, Link};
+use crate::vote::Vote;
+use crate::wire::{self, Answer, Ballot, ConfirmRequest, Facts, Nonce, RequestDigest};
+use evenkeel_api::zone::VerdictKind;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// A confirm round is over after this time.
+const ROUND_MS: u64 = 1_000;
+/// Members that have not answered are asked again after each such interval of a round.
+const ASK_AGAIN_MS: u64 = 300;
+
+/// The rounds under way.
+#[derive(Default)]
+pub(super) struct Rounds(Vec<Round>);
+
+struct Round {
+    request: ConfirmRequest,
+    digest: RequestDigest,
+    /// The request as a report carries it.
+    text: Arc<str>,
+    began: Millis,
+    requested: Millis,
+    /// Suspects about whom nothing is decided yet.
+    open: BTreeSet<MemberId>,
+    /// By voter: what it says of each suspect, and the signed datagram as text.
+    ballots: BTreeMap<MemberId, (Vec<Vote>, Arc<str>)>,
+    /// A ballot came since they were last counted.
+    uncounted: bool,
+}
+
+/// What a round says of one suspect.
+pub(super) struct Outcome {
+    pub(super) suspect: MemberId,
+    pub(super) kind: VerdictKind,
+    pub(super) began: Millis,
+    round: Nonce,
+    text: Arc<str>,
+    votes: BTreeMap<MemberId, (Vote, Arc<str>)>,
+}
+
+/// The ballots of a round that carry a verdict, as a report shows them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::engine) struct Evidence {
+    pub(in crate::engine) round: Nonce,
+    /// The request.
+    pub(in crate::engine) request: Arc<str>,
+    pub(in crate::engine) began: Millis,
+    /// By voter.
+    pub(in crate::engine) ballots: BTreeMap<MemberId, Arc<str>>,
+}
+
+impl Rounds {
+    pub(super) fn drop_all(&mut self) {
+        self.0.clear();
+    }
+
+    /// Whether a round about this suspect is under way.
+    pub(super) fn has(&self, suspect: MemberId) -> bool {
+        self.0.iter().any(|round| round.open.contains(&suspect))
+    }
+
+    /// Begins a round and returns what the voters are to be asked.
+    pub(super) fn begin(&mut self, cx: &mut Context, suspects: &[MemberId], due: &mut Due) -> ConfirmRequest {
+        let now = cx.now();
+        let request = ConfirmRequest {
+            round: Nonce(cx.nonce()),
+            roster: cx.roster().reference(),
+            budget: ROUND_MS as u16,
+            suspects: suspects.to_vec(),
+        };
+        let round = Round {
+            digest: request.digest(),
+            text: wire::to_evidence(&request.to_bytes()).into(),
+            request: request.clone(),
+            began: now,
+            requested: now,
+            open: suspects.iter().copied().collect(),
+            ballots: BTreeMap::new(),
+            uncounted: false,
+        };
+        due.by(round.due());
+        self.0.push(round);
+        request
+    }
+
+    /// Returns whether the ballot belongs to a round of ours.
+    pub(super) fn take_ballot(&mut self, voter: MemberId, ballot: &Ballot, bytes: &[u8]) -> bool {
+        let Some(round) = self.0.iter_mut().find(|round| round.digest == ballot.request) else {
+            return false;
+        };
+        let votes = ballot.votes(voter, &round.request);
+        round
+            .ballots
+            .insert(voter, (votes, wire::to_evidence(bytes).into()));
+        round.uncounted = true;
+        true
+    }
+
+    /// Counts the ballots, and takes out what is decided or has taken its time.
+    pub(super) fn finish(&mut self, cx: &Context, contacts: &Contacts) -> Vec<Outcome> {
+        let mut outcomes = Vec::new();
+        for round in &mut self.0 {
+            let over = cx.now().since(round.began) >= ROUND_MS;
+            if !std::mem::take(&mut round.uncounted) && !over {
+                continue;
+            }
+            let open = std::mem::take(&mut round.open);
+            for suspect in open {
+                let index = cx.roster().position(suspect);
+                let proved = index.and_then(|index| contacts.peer(index)?.proved());
+                let answered = proved.is_some_and(|at| at >= round.began);
+                let votes = round.votes_on(suspect);
+                let cast: Vec<Vote> = votes.values().map(|(vote, _)| *vote).collect();
+                let kind = cx.council().tally(suspect, &cast, answered);
+                if !over && kind == VerdictKind::None {
+                    round.open.insert(suspect);
+                    continue;
+                }
+                outcomes.push(Outcome {
+                    suspect,
+                    kind,
+                    began: round.began,
+                    round: round.request.round,
+                    text: Arc::clone(&round.text),
+                    votes,
+                });
+            }
+        }
+        self.0.retain(|round| !round.open.is_empty());
+        outcomes
+    }
+
+    /// What is to be asked again, and who has answered.
+    pub(super) fn ask_again(
+        &mut self,
+        cx: &Context,
+        due: &mut Due,
+    ) -> Vec<(ConfirmRequest, BTreeSet<MemberId>)> {
+        let mut again = Vec::new();
+        for round in &mut self.0 {
+            if cx.now().since(round.requested) >= ASK_AGAIN_MS {
+                round.requested = cx.now();
+                again.push((round.request.clone(), round.ballots.keys().copied().collect()));
+            }
+            due.by(round.due());
+        }
+        again
+    }
+}
+
+impl Round {
+    fn due(&self) -> Millis {
+        self.requested.plus(ASK_AGAIN_MS).min(self.began.plus(ROUND_MS))
+    }
+
+    fn votes_on(&self, suspect: MemberId) -> BTreeMap<MemberId, (Vote, Arc<str>)> {
+        let of_ballot = |(voter, (votes, text)): (&MemberId, &(Vec<Vote>, Arc<str>))| {
+            let vote = votes.iter().find(|vote| vote.suspect == suspect)?;
+            Some((*voter, (*vote, Arc::clone(text))))
+        };
+        self.ballots.iter().filter_map(of_ballot).collect()
+    }
+}
+
+impl Outcome {
+    fn count(&self, answer: Answer) -> usize {
+        let votes = self.votes.values();
+        votes.filter(|(vote, _)| vote.answer == answer).count()
+    }
+
+    /// Votes yes, no, abstain.
+    pub(super) fn counts(&self) -> (usize, usize, usize) {
+        (
+            self.count(Answer::Yes),
+            self.count(Answer::No),
+            self.count(Answer::Abstain),
+        )
+    }
+
+    pub(super) fn words(&self) -> &'static str {
+        match self.kind {
+            VerdictKind::Dead => "dead",
+            VerdictKind::Alive => "alive",
+            VerdictKind::None => "no majority",
+        }
+    }
+
+    /// Why, in a cell of so many members; `facts` are what is known of the node otherwise.
+    pub(super) fn reason(&self, of: usize, facts: Facts) -> String {
+        let (yes, no, abstain) = self.counts();
+        match self.kind {
+            VerdictKind::Dead => format!("{no} of {of} members say no, agent and kubelet are silent"),
+            VerdictKind::Alive => self.living(facts),
+            VerdictKind::None => format!("no majority of {of}: {yes} yes, {no} no, {abstain} abstain"),
+        }
+    }
+
+    /// What is wrong with a living node, in words.
+    fn living(&self, facts: Facts) -> String {
+        let said = |test: fn(&Facts) -> bool| {
+            let votes = self.votes.values().map(|(vote, _)| vote);
+            let yes = votes.filter(|vote| vote.answer == Answer::Yes);
+            test(&facts) || 2 * yes.clone().filter(|vote| test(&vote.facts)).count() > yes.count()
+        };
+        let mut words = Vec::new();
+        if said(|facts| facts.cloud == Link::Down) {
+            words.push("cloud link down");
+        }
+        if said(|facts| facts.kubelet == Health::Failing) {
+            words.push("kubelet failing");
+        }
+        if said(|facts| facts.runtime == Health::Failing) {
+            words.push("runtime failing");
+        }
+        if words.is_empty() && said(|facts| facts.cloud == Link::Unknown) {
+            words.push("agent silent, kubelet answers");
+        }
+        if words.is_empty() {
+            words.push("recovering");
+        }
+        words.join(", ")
+    }
+
+    /// The signed ballots that carry the outcome, and no more of them than it needs: of those who say no the
+    /// ones with the oldest contacts, of those who say yes the ones with the freshest. While a roster settles
+    /// all are kept, because the members of the former one have to agree by themselves. Without a majority
+    /// there is no evidence, but in a cell of two, where the peer's no counts as one vote of two.
+    pub(super) fn into_evidence(self, cx: &Context) -> Option<Evidence> {
+        let carrying = match self.kind {
+            VerdictKind::Dead => Answer::No,
+            VerdictKind::Alive => Answer::Yes,
+            VerdictKind::None if cx.roster().len() == 2 => Answer::No,
+            VerdictKind::None => return None,
+        };
+        let mut votes: Vec<(Vote, Arc<str>)> = self
+            .votes
+            .into_values()
+            .filter(|(vote, _)| vote.answer == carrying)
+            .collect();
+        match carrying {
+            Answer::Yes => votes.sort_by_key(|(vote, _)| (vote.contact_age, vote.voter)),
+            Answer::No | Answer::Abstain => {
+                votes.sort_by_key(|(vote, _)| (Reverse(vote.contact_age), vote.voter));
+            }
+        }
+        if cx.council().previous.is_none() {
+            votes.truncate(cx.roster().majority());
+        }
+        Some(Evidence {
+            round: self.round,
+            request: self.text,
+            began: self.began,
+            ballots: votes.into_iter().map(|(vote, text)| (vote.voter, text)).collect(),
+        })
+    }
+}

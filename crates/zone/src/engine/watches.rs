@@ -1,0 +1,372 @@
+//! The members that this one watches: the state of each edge, and where the present look at it stands.
+
+use super::Note;
+use super::contacts::{Contacts, Peer};
+use super::context::{Context, NEVER};
+use super::own::Own;
+use super::reach::Reach;
+use crate::Millis;
+use crate::roster::{MemberId, MemberIndex, Roster};
+use crate::wire::EdgeState;
+
+/// Probes directly and through relays before an edge is given up, and the time between two of them.
+const PROBES: u8 = 3;
+const PROBE_EVERY_MS: u64 = 250;
+/// A subject that answered this recently is not probed because somebody else lost it.
+const JUST_ANSWERED_MS: u64 = 300;
+/// Above all-pairs size, everybody keeps an eye on this many candidates for reporting, every fourth period.
+const CANDIDATES: usize = 4;
+
+/// The watched members.
+pub(super) struct Watches {
+    list: Vec<Watch>,
+    /// By position in the roster, the watch in `list`, or [`NOBODY`].
+    slots: Vec<u8>,
+    /// When the first of them has to be looked at.
+    due: Millis,
+    /// How often an edge changed its state.
+    changes: u64,
+    /// Above all-pairs size: when the next member that is not watched gets a heartbeat, and how many got one.
+    census_due: Millis,
+    census: usize,
+}
+
+const NOBODY: u8 = u8::MAX;
+
+/// One watched member.
+#[derive(Clone, Copy)]
+struct Watch {
+    subject: MemberIndex,
+    /// What the last look at the subject concluded.
+    state: EdgeState,
+    phase: Phase,
+}
+
+/// Where the present look at a subject stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The next heartbeat is due at this time.
+    Waiting { due: Millis },
+    /// A heartbeat was sent, its ack is awaited.
+    Asked { sent: Millis, deadline: Millis },
+    /// The ack did not come, or somebody else lost the subject: three probes directly and three relayed.
+    Probing {
+        since: Millis,
+        /// Probes sent so far.
+        sent: u8,
+        /// The next probe, or the next attempt to conclude.
+        next: Millis,
+    },
+}
+
+impl Phase {
+    fn waiting(due: Millis) -> Self {
+        Self::Waiting { due }
+    }
+
+    fn probing(now: Millis) -> Self {
+        Self::Probing {
+            since: now,
+            sent: 0,
+            next: now,
+        }
+    }
+
+    fn due(self) -> Millis {
+        match self {
+            Self::Waiting { due } => due,
+            Self::Asked { deadline, .. } => deadline,
+            Self::Probing { next, .. } => next,
+        }
+    }
+}
+
+impl Watches {
+    pub(super) fn new(cx: &mut Context) -> Self {
+        let mut watches = Self {
+            list: Vec::new(),
+            slots: Vec::new(),
+            due: NEVER,
+            changes: 0,
+            census_due: cx.now(),
+            census: 0,
+        };
+        watches.take_roster(cx, &Roster::none());
+        watches
+    }
+
+    /// Watches whom the roster says. Who was watched before, under the same key, stays as it was.
+    pub(super) fn take_roster(&mut self, cx: &mut Context, before: &Roster) {
+        let roster = std::sync::Arc::clone(cx.roster());
+        let old = std::mem::take(&mut self.list);
+        self.slots.clear();
+        self.slots.resize(roster.len(), NOBODY);
+        let subjects = cx.place().map_or(&[][..], |me| roster.subjects_of(me));
+        for subject in subjects {
+            let Some(member) = roster.member(*subject) else {
+                continue;
+            };
+            let same_key =
+                |index: &MemberIndex| before.member(*index).is_some_and(|old| old.key == member.key);
+            let known = before.position(member.id).filter(same_key);
+            let known = old.iter().find(|watch| Some(watch.subject) == known);
+            let watch = known.map_or_else(
+                || Watch {
+                    subject: *subject,
+                    state: EdgeState::Up,
+                    phase: Phase::waiting(cx.now().plus(cx.draw(cx.period_ms() / 2))),
+                },
+                |watch| Watch {
+                    subject: *subject,
+                    ..*watch
+                },
+            );
+            if let Some(slot) = self.slots.get_mut(subject.at()) {
+                *slot = self.list.len() as u8;
+            }
+            self.list.push(watch);
+        }
+        self.schedule();
+    }
+
+    /// The watched members.
+    pub(super) fn subjects(&self) -> impl ExactSizeIterator<Item = MemberIndex> {
+        self.list.iter().map(|watch| watch.subject)
+    }
+
+    pub(super) fn is_watched(&self, index: MemberIndex) -> bool {
+        self.watch(index).is_some()
+    }
+
+    pub(super) fn is_down(&self, index: MemberIndex) -> bool {
+        self.watch(index)
+            .is_some_and(|watch| watch.state == EdgeState::Down)
+    }
+
+    /// The watched members with the state of their edges.
+    pub(super) fn edges(&self) -> impl Iterator<Item = (MemberIndex, EdgeState)> {
+        self.list.iter().map(|watch| (watch.subject, watch.state))
+    }
+
+    /// How often an edge changed its state so far.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    pub(super) fn deadline(&self, cx: &Context) -> Millis {
+        if cx.roster().all_pairs() {
+            self.due
+        } else {
+            self.due.min(self.census_due)
+        }
+    }
+
+    /// Sends what is due, and concludes the looks that are over.
+    pub(super) fn step(&mut self, cx: &mut Context, contacts: &mut Contacts, own: &Own) {
+        let now = cx.now();
+        if now >= self.due {
+            for slot in 0..self.list.len() {
+                if self.list.get(slot).is_some_and(|watch| now >= watch.phase.due()) {
+                    self.look(cx, contacts, own, slot);
+                }
+            }
+            self.schedule();
+        }
+        if now >= self.census_due && !cx.roster().all_pairs() {
+            self.census_due = now.plus(cx.period_ms());
+            self.take_census(cx, contacts, own);
+        }
+    }
+
+    fn look(&mut self, cx: &mut Context, contacts: &mut Contacts, own: &Own, slot: usize) {
+        let (now, period) = (cx.now(), cx.period_ms());
+        let Some(watch) = self.list.get_mut(slot) else {
+            return;
+        };
+        let subject = watch.subject;
+        match watch.phase {
+            Phase::Waiting { .. } => {
+                let timeout = contacts.peer(subject).map_or(0, |peer| peer.timeout_ms(period));
+                let deadline = now.plus(timeout);
+                watch.phase = Phase::Asked { sent: now, deadline };
+                if let Some(id) = id(cx, subject) {
+                    contacts.send_heartbeat(cx, own, id, None);
+                }
+            }
+            // A subject that is given up already gets one heartbeat a period, until it answers.
+            Phase::Asked { sent, .. } if watch.state == EdgeState::Down => {
+                watch.phase = Phase::waiting(sent.plus(period));
+            }
+            Phase::Asked { .. } => {
+                watch.phase = Phase::probing(now);
+                self.probe(cx, contacts, own, slot);
+            }
+            Phase::Probing { .. } => self.probe(cx, contacts, own, slot),
+        }
+    }
+
+    /// The next probe of a burst, or its conclusion.
+    fn probe(&mut self, cx: &mut Context, contacts: &mut Contacts, own: &Own, slot: usize) {
+        let now = cx.now();
+        let Some(watch) = self.list.get_mut(slot) else {
+            return;
+        };
+        let Phase::Probing { since, sent, .. } = watch.phase else {
+            return;
+        };
+        if sent < PROBES {
+            let sent = sent + 1;
+            let next = since.plus(u64::from(sent) * PROBE_EVERY_MS).max(now);
+            watch.phase = Phase::Probing { since, sent, next };
+            let subject = watch.subject;
+            let relay = Reach::new(cx, contacts, self).relay_for(cx, subject);
+            if let Some(id) = id(cx, subject) {
+                contacts.send_heartbeat(cx, own, id, None);
+                if relay.is_some() {
+                    contacts.send_heartbeat(cx, own, id, relay);
+                }
+            }
+            return;
+        }
+        let heard = |at: Option<Millis>| at.is_some_and(|at| at >= since);
+        let Some(peer) = contacts.peer(watch.subject) else {
+            return;
+        };
+        // A living subject sends something in every period. Until one has passed, silence means little.
+        let quiet = peer.is_quiet(now, cx.period_ms());
+        let state = match (
+            heard(peer.answered()),
+            heard(peer.proved()),
+            heard(peer.contact()),
+        ) {
+            (true, _, _) => EdgeState::Up,
+            (_, true, _) => EdgeState::Degraded,
+            (_, _, true) => EdgeState::OneWay,
+            _ if quiet => EdgeState::Down,
+            _ => {
+                // Not longer than between two probes, so that a stall of this process is noticed.
+                let quiet_from = peer.quiet_from(cx.period_ms()).unwrap_or(now);
+                let next = quiet_from.min(now.plus(PROBE_EVERY_MS));
+                watch.phase = Phase::Probing { since, sent, next };
+                return;
+            }
+        };
+        self.conclude_slot(cx, slot, state);
+    }
+
+    /// The subject answered directly: the present look at it is over.
+    pub(super) fn answered(&mut self, cx: &mut Context, subject: MemberIndex) {
+        if let Some(slot) = self.slot(subject) {
+            self.conclude_slot(cx, slot, EdgeState::Up);
+            self.schedule();
+        }
+    }
+
+    fn conclude_slot(&mut self, cx: &mut Context, slot: usize, state: EdgeState) {
+        let (now, period) = (cx.now(), cx.period_ms());
+        let Some(watch) = self.list.get_mut(slot) else {
+            return;
+        };
+        watch.phase = match watch.phase {
+            Phase::Asked { sent, .. } => Phase::waiting(sent.plus(period)),
+            Phase::Probing { .. } => {
+                let jitter = cx.draw(period / 8);
+                Phase::waiting(now.plus(period / 2 + jitter))
+            }
+            waiting @ Phase::Waiting { .. } => waiting,
+        };
+        let subject = watch.subject;
+        if std::mem::replace(&mut watch.state, state) != state {
+            self.changes += 1;
+            if let Some(id) = id(cx, subject) {
+                let subject = cx.name(id);
+                cx.note(Note::Edge { subject, state });
+            }
+        }
+    }
+
+    /// Somebody else lost the subject: it is looked at now, and not when its next heartbeat is due.
+    pub(super) fn alarm(&mut self, cx: &Context, contacts: &Contacts, subject: MemberId) {
+        let now = cx.now();
+        let Some(index) = cx.roster().position(subject) else {
+            return;
+        };
+        let answered = contacts.peer(index).and_then(Peer::answered);
+        let just_answered = answered.is_some_and(|at| now.since(at) < JUST_ANSWERED_MS);
+        let slot = self.slot(index).filter(|_| !just_answered);
+        let Some(watch) = slot.and_then(|slot| self.list.get_mut(slot)) else {
+            return;
+        };
+        let looking = matches!(watch.phase, Phase::Probing { .. });
+        if !looking && watch.state != EdgeState::Down {
+            watch.phase = Phase::probing(now);
+            self.due = now;
+        }
+    }
+
+    /// After a pause: begins anew with every subject, spread over half a period.
+    pub(super) fn begin_anew(&mut self, cx: &mut Context) {
+        for watch in &mut self.list {
+            watch.phase = Phase::waiting(cx.now().plus(cx.draw(cx.period_ms() / 2)));
+        }
+        self.schedule();
+    }
+
+    /// During a stall this process could not hear what arrived, so silence in that time accuses nobody.
+    pub(super) fn distrust_silence(&mut self, cx: &Context) {
+        for watch in &mut self.list {
+            if matches!(watch.phase, Phase::Probing { .. }) {
+                watch.phase = Phase::probing(cx.now());
+            }
+        }
+        self.schedule();
+    }
+
+    /// In zones above all-pairs size: one member a period in turn, so that everybody has seen everybody
+    /// alive, and the candidates for reporting every fourth period.
+    fn take_census(&mut self, cx: &mut Context, contacts: &mut Contacts, own: &Own) {
+        let roster = std::sync::Arc::clone(cx.roster());
+        self.census = self.census.wrapping_add(1);
+        let is_stranger = |index: &MemberIndex| !cx.is_me(*index) && !self.is_watched(*index);
+        let strangers = || roster.positions().filter(is_stranger);
+        let turn = self.census.checked_rem(strangers().count());
+        let next = turn.and_then(|turn| strangers().nth(turn));
+        let candidates = if self.census.is_multiple_of(4) {
+            CANDIDATES
+        } else {
+            0
+        };
+        let candidates = roster.rendezvous().iter().take(candidates).copied();
+        let asked: Vec<MemberIndex> = candidates
+            .filter(|candidate| is_stranger(candidate) && Some(*candidate) != next)
+            .chain(next)
+            .collect();
+        for index in asked {
+            if let Some(id) = id(cx, index) {
+                contacts.send_heartbeat(cx, own, id, None);
+            }
+        }
+    }
+
+    fn schedule(&mut self) {
+        self.due = self
+            .list
+            .iter()
+            .map(|watch| watch.phase.due())
+            .min()
+            .unwrap_or(NEVER);
+    }
+
+    fn slot(&self, index: MemberIndex) -> Option<usize> {
+        let slot = self.slots.get(index.at()).copied()?;
+        (slot != NOBODY).then_some(usize::from(slot))
+    }
+
+    fn watch(&self, index: MemberIndex) -> Option<&Watch> {
+        self.list.get(self.slot(index)?)
+    }
+}
+
+fn id(cx: &Context, index: MemberIndex) -> Option<MemberId> {
+    cx.roster().member(index).map(|member| member.id)
+}
