@@ -8,6 +8,29 @@ use crate::script::{Fault, Level, Step};
 use crate::sim::Sim;
 use evenkeel_failover_rules::world::Kind;
 
+/// A part of a node that a fault stops.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Machine,
+    Stall,
+    Kubelet,
+    Agent,
+    Pause,
+}
+
+impl Part {
+    fn of(fault: &Fault) -> Option<Self> {
+        Some(match fault {
+            Fault::PowerOff(_) | Fault::DiskLost(_) => Self::Machine,
+            Fault::Stall(_) => Self::Stall,
+            Fault::KubeletDown(_) => Self::Kubelet,
+            Fault::AgentDown(_) | Fault::AgentUpgrade(_) => Self::Agent,
+            Fault::PauseAgent(_) => Self::Pause,
+            _ => return None,
+        })
+    }
+}
+
 impl Sim {
     pub(crate) fn step(&mut self, index: usize, begins: bool) {
         let Some(step) = self.script.steps.get(index).cloned() else {
@@ -63,20 +86,32 @@ impl Sim {
         }
     }
 
+    /// Whether a fault lasts that stops the same part of the node.
+    fn is_stopped(&self, node: usize, part: Part) -> bool {
+        let lasts = |step: &Step| step.at <= self.now && self.now < step.ends();
+        self.script
+            .faults_of(node)
+            .any(|step| Part::of(&step.fault) == Some(part) && lasts(step))
+    }
+
     fn step_of_node(&mut self, step: &Step, begins: bool) {
         let ends = step.ends();
         let Some(node) = step.fault.node() else {
             return;
         };
+        // Of faults that overlap the last one ends it.
+        if !begins && Part::of(&step.fault).is_some_and(|part| self.is_stopped(node, part)) {
+            return;
+        }
         match step.fault {
-            Fault::PowerOff(_) | Fault::DiskLost(_) if begins => self.power_off(node),
-            Fault::PowerOff(_) => self.power_on(node),
-            Fault::DiskLost(_) => {
+            Fault::PowerOff(_) if begins => self.power_off(node),
+            Fault::DiskLost(_) if begins => {
+                self.power_off(node);
                 if let Some(machine) = self.machines.get_mut(node - 1) {
                     machine.lose_disk();
                 }
-                self.power_on(node);
             }
+            Fault::PowerOff(_) | Fault::DiskLost(_) => self.power_on(node),
             Fault::KubeletDown(_) if begins => self.stop_kubelet(node),
             Fault::KubeletDown(_) => self.start_kubelet(node),
             Fault::AgentDown(_) | Fault::AgentUpgrade(_) if begins => self.stop_agent(node),
@@ -94,8 +129,16 @@ impl Sim {
                     return;
                 };
                 match step.fault {
-                    Fault::Stall(_) if machine.powered => machine.stalled_until = begins.then_some(ends),
-                    Fault::PauseAgent(_) if machine.powered => machine.paused_until = begins.then_some(ends),
+                    Fault::Stall(_) if machine.powered => {
+                        machine.stalled_until = begins
+                            .then_some(ends)
+                            .max(machine.stalled_until.filter(|_| begins));
+                    }
+                    Fault::PauseAgent(_) if machine.powered => {
+                        machine.paused_until = begins
+                            .then_some(ends)
+                            .max(machine.paused_until.filter(|_| begins));
+                    }
                     Fault::SlowKubelet(_, by) => machine.kubelet_slow = if begins { by } else { 0 },
                     Fault::StrangeKubelet(_) => machine.stranger = begins,
                     Fault::SlowAgent(_, by) => machine.slow = if begins { by } else { 0 },
@@ -183,8 +226,12 @@ impl Sim {
             machine.powered = true;
             (machine.stalled_until, machine.paused_until) = (None, None);
         }
-        self.start_agent(node);
-        self.start_kubelet(node);
+        if !self.is_stopped(node, Part::Agent) {
+            self.start_agent(node);
+        }
+        if !self.is_stopped(node, Part::Kubelet) {
+            self.start_kubelet(node);
+        }
     }
 
     fn power_off(&mut self, node: usize) {
