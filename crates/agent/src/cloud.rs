@@ -181,21 +181,19 @@ impl Cloud {
             wanted["spec"]["kubelet"] = serde_json::Value::Null;
         }
         let what = "writing AgentStatus";
-        let patch = PatchParams {
-            field_manager: Some(FIELD_MANAGER.into()),
-            ..PatchParams::default()
-        };
-        let patched = bounded(what, statuses.patch(&self.node, &patch, &Patch::Merge(&wanted))).await;
+        let patched = bounded(
+            what,
+            statuses.patch(&self.node, &patch_params(), &Patch::Merge(&wanted)),
+        )
+        .await;
         match patched {
             Err(error) if error.is_missing() => {
                 let mut fresh = AgentStatus::new(&self.node, spec.clone());
                 fresh.metadata.owner_references =
                     serde_json::from_value(wanted["metadata"]["ownerReferences"].take()).ok();
-                let post = PostParams {
-                    field_manager: Some(FIELD_MANAGER.into()),
-                    ..PostParams::default()
-                };
-                bounded(what, statuses.create(&post, &fresh)).await.map(drop)
+                bounded(what, statuses.create(&post_params(), &fresh))
+                    .await
+                    .map(drop)
             }
             other => other.map(drop),
         }
@@ -213,12 +211,9 @@ impl Cloud {
         // change.
         let next = known.checked_add(1).unwrap_or(1);
         *count = Some(next);
-        let patch = PatchParams {
-            field_manager: Some(FIELD_MANAGER.into()),
-            ..PatchParams::default()
-        };
         let merge = Patch::Merge(json!({ "spec": { "linkProofs": next } }));
-        let written = statuses.patch(&self.node, &patch, &merge);
+        let params = patch_params();
+        let written = statuses.patch(&self.node, &params, &merge);
         bounded("proving the link in AgentStatus", written)
             .await
             .map(drop)
@@ -246,12 +241,8 @@ impl Cloud {
             Api::all_with(self.client.clone(), &ApiResource::erase::<ZoneReport>(&()));
         let name = report_object_name(&spec.zone, spec.cell, &spec.reporter);
         let what = "writing ZoneReport";
-        let params = PatchParams {
-            field_manager: Some(FIELD_MANAGER.into()),
-            ..PatchParams::default()
-        };
         let merge = Patch::Merge(json!({ "spec": spec }));
-        match bounded(what, reports.patch_metadata(&name, &params, &merge)).await {
+        match bounded(what, reports.patch_metadata(&name, &patch_params(), &merge)).await {
             Err(error) if error.is_missing() => {}
             other => return other.map(drop),
         }
@@ -265,11 +256,9 @@ impl Cloud {
             name: name.clone(),
             source,
         })?;
-        let post = PostParams {
-            field_manager: Some(FIELD_MANAGER.into()),
-            ..PostParams::default()
-        };
-        bounded(what, reports.create(&post, &fresh)).await.map(drop)
+        bounded(what, reports.create(&post_params(), &fresh))
+            .await
+            .map(drop)
     }
 
     fn agents(&self) -> Api<DynamicObject> {
@@ -280,6 +269,20 @@ impl Cloud {
     /// writes.
     fn zones(&self) -> Api<DynamicObject> {
         Api::all_with(self.client.clone(), &ApiResource::erase::<ZoneHealth>(&()))
+    }
+}
+
+fn patch_params() -> PatchParams {
+    PatchParams {
+        field_manager: Some(FIELD_MANAGER.into()),
+        ..PatchParams::default()
+    }
+}
+
+fn post_params() -> PostParams {
+    PostParams {
+        field_manager: Some(FIELD_MANAGER.into()),
+        ..PostParams::default()
     }
 }
 

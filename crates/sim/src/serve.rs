@@ -8,11 +8,10 @@ use crate::api::{Refused, Writer, build};
 use crate::event::{Call, Event, LeaseSeen, LeaseTry, Reply, Source};
 use crate::script::Level;
 use crate::sim::Sim;
-use evenkeel_api::crd::{ZoneReport, ZoneReportSpec};
+use evenkeel_api::crd::ZoneReportSpec;
 use evenkeel_api::names::{NAMESPACE, NODE_LEASE_NAMESPACE};
 use evenkeel_api::zone::Report;
 use evenkeel_failover_rules::world::Kind;
-use evenkeel_zone::roster::report_object_name;
 use k8s_openapi::api::core::v1::NodeCondition;
 
 /// The kubelet posts its node's status at least this often.
@@ -81,19 +80,7 @@ impl Sim {
             reporter: build::node_name(node),
             report,
         };
-        let name = report_object_name(&spec.zone, spec.cell, &spec.reporter);
-        let (now, key) = (self.now, cluster_key(&name));
-        let written = self
-            .store
-            .change(now, Writer::Agent, Kind::Report, &key, None, |object| {
-                if let Object::Report(known) = object {
-                    known.spec = spec.clone();
-                }
-            });
-        if written.is_err() {
-            let fresh = Object::Report(Box::new(ZoneReport::new(&name, spec)));
-            let _ = self.store.create(now, Writer::Agent, fresh);
-        }
+        build::report(&mut self.store, self.now, spec);
     }
 
     /// The time of day by the node's own clock, in the run's own milliseconds.

@@ -204,19 +204,10 @@ pub(crate) fn hash(context: &str, parts: &[&[u8]]) -> [u8; 32] {
     out
 }
 
-/// The first `N` bytes of a digest; `N` is at most 32.
-pub(crate) fn prefix<const N: usize>(digest: &[u8; 32]) -> [u8; N] {
+/// The first `N` bytes of a digest or a name, which has so many.
+pub(crate) fn prefix<const N: usize>(digest: &[u8]) -> [u8; N] {
     let mut out = [0; N];
     for (to, from) in out.iter_mut().zip(digest) {
-        *to = *from;
-    }
-    out
-}
-
-/// The first eight bytes of a name.
-pub(crate) fn first_eight(name: &[u8; 16]) -> [u8; 8] {
-    let mut out = [0; 8];
-    for (to, from) in out.iter_mut().zip(name) {
         *to = *from;
     }
     out

@@ -450,7 +450,7 @@ impl Positions {
 
     /// The places in which a member may stand, in the order of preference.
     fn search(&self, id: MemberId) -> impl Iterator<Item = usize> + use<> {
-        let first = u64::from_le_bytes(keys::first_eight(&id.0)) as usize;
+        let first = u64::from_le_bytes(keys::prefix(&id.0)) as usize;
         let last = self.places.len() - 1;
         (0..=last).map(move |step| first.wrapping_add(step) & last)
     }

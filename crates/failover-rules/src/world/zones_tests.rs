@@ -32,15 +32,18 @@ fn zone_health(zone: &Fixture, uid: &str) -> ZoneHealth {
 /// with each report.
 fn see(zones: &mut Zones, now: u64, zone: &mut Fixture, uid: &str, round: u8) -> Vec<Refusal> {
     let mut refused = zones.zone_health(Millis(now), &zone_health(zone, uid));
+    refused.extend(zones.report(Millis(now), REPORT, &report(zone, round)));
+    refused
+}
+
+fn report(zone: &mut Fixture, round: u8) -> ZoneReportSpec {
     let alive = zone.alive(2, &[1, 3], round, CUT);
-    let spec = ZoneReportSpec {
+    ZoneReportSpec {
         zone: ZONE.to_owned(),
         cell: 0,
         reporter: "node-1".to_owned(),
         report: zone.report(vec![alive]),
-    };
-    refused.extend(zones.report(Millis(now), REPORT, &spec));
-    refused
+    }
 }
 
 fn lease(name: &str, second: i64, holder: &str) -> Lease {
@@ -127,13 +130,7 @@ fn a_zone_health_that_is_gone_for_good_takes_its_verdicts_along_when_they_have_r
 fn a_report_that_comes_first_is_counted_with_its_roster() {
     let (mut zone, mut zones) = (Fixture::new(3), Zones::default());
     for round in [0, 1] {
-        let alive = zone.alive(2, &[1, 3], round, CUT);
-        let spec = ZoneReportSpec {
-            zone: ZONE.to_owned(),
-            cell: 0,
-            reporter: "node-1".to_owned(),
-            report: zone.report(vec![alive]),
-        };
+        let spec = report(&mut zone, round);
         zones.report(Millis(u64::from(round)), REPORT, &spec);
     }
     assert!(!is_cut(&zones));

@@ -6,8 +6,8 @@ use crate::api::objects::{EPOCH, Notice, Object, cluster_key, micro, seen, set_n
 use crate::api::{Store, Writer};
 use crate::rng::Rng;
 use crate::script::SECOND;
+use evenkeel_api::crd::ZoneReportSpec;
 use evenkeel_api::crd::{EndpointsPolicy, FailoverPolicy, FailoverPolicySpec};
-use evenkeel_api::crd::{ZoneReport, ZoneReportSpec};
 use evenkeel_api::names::{CONTROLLER_LEASE, NAMESPACE, NODE_LEASE_NAMESPACE, conditions};
 use evenkeel_api::watch::{Delta, Key, key};
 use evenkeel_api::zone::SignedRound;
@@ -17,7 +17,6 @@ use evenkeel_failover_rules::world::{Config, Kind, Role, Seen, World};
 use evenkeel_judge::{Decision, NodeState, Protection, Reason, Timing};
 use evenkeel_zone::Millis;
 use evenkeel_zone::fixture::Fixture;
-use evenkeel_zone::roster::report_object_name;
 use evenkeel_zone::verdict::{Health, Link};
 use evenkeel_zone::wire::Facts;
 use k8s_openapi::api::core::v1::NodeCondition;
@@ -268,19 +267,7 @@ impl<'a> Game<'a> {
             reporter: "node-1".to_owned(),
             report: self.zone.report(self.reports.values().cloned().collect()),
         };
-        let name = report_object_name(&spec.zone, spec.cell, &spec.reporter);
-        let key = cluster_key(&name);
-        let written = self
-            .store
-            .change(self.now, Writer::Agent, Kind::Report, &key, None, |object| {
-                if let Object::Report(report) = object {
-                    report.spec = spec.clone();
-                }
-            });
-        if written.is_err() {
-            let fresh = Object::Report(Box::new(ZoneReport::new(&name, spec)));
-            let _ = self.store.create(self.now, Writer::Agent, fresh);
-        }
+        build::report(&mut self.store, self.now, spec);
     }
 
     fn ready(&mut self, node: usize, status: &str, reason: &str, heartbeat: bool) {

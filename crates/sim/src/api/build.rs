@@ -2,10 +2,13 @@
 
 use super::objects::{Object, cluster_key, micro, time};
 use super::{Store, Writer};
-use evenkeel_api::crd::{AgentStatus, AgentStatusSpec, FencingOffer, ZoneHealth, ZoneHealthSpec};
+use evenkeel_api::crd::{
+    AgentStatus, AgentStatusSpec, FencingOffer, ZoneHealth, ZoneHealthSpec, ZoneReport, ZoneReportSpec,
+};
 use evenkeel_api::names::{NAMESPACE, NODE_LEASE_NAMESPACE, ZONE_LABELS, taints};
 use evenkeel_api::zone::{RosterMember, RosterSpec};
-use evenkeel_zone::roster::zone_object_name;
+use evenkeel_failover_rules::world::Kind;
+use evenkeel_zone::roster::{report_object_name, zone_object_name};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::{
     Namespace, Node, NodeCondition, NodeSpec, NodeStatus, Pod, PodCondition, PodSpec, PodStatus, Toleration,
@@ -93,6 +96,21 @@ pub fn zone(store: &mut Store, zone: &str, members: Vec<RosterMember>) {
     };
     let object = ZoneHealth::new(&zone_object_name(zone), spec);
     let _ = store.create(0, Writer::Ours, Object::Zone(Box::new(object)));
+}
+
+/// What a reporter writes to its own object, whatever stands there.
+pub fn report(store: &mut Store, now: u64, spec: ZoneReportSpec) {
+    let name = report_object_name(&spec.zone, spec.cell, &spec.reporter);
+    let key = cluster_key(&name);
+    let written = store.change(now, Writer::Agent, Kind::Report, &key, None, |object| {
+        if let Object::Report(known) = object {
+            known.spec.clone_from(&spec);
+        }
+    });
+    if written.is_err() {
+        let fresh = Object::Report(Box::new(ZoneReport::new(&name, spec)));
+        let _ = store.create(now, Writer::Agent, fresh);
+    }
 }
 
 /// Evenkeel's own namespace.
