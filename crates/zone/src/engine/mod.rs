@@ -9,17 +9,17 @@
 //!
 //! | part | what it does | who has it |
 //! |---|---|---|
-//! | [`own`] | what the agent says of its node; whether it trusts its view | every member |
-//! | [`contacts`] | heartbeats, acks, relays, lives, replay windows | every member |
-//! | [`watches`] | edges: up, degraded, one-way, down | every observer |
-//! | [`edges`] | what observers report to each other | every observer |
-//! | [`voter`] | ballots | every voter |
-//! | [`reporter`] | tally, suspects, confirm rounds | the three reporters |
-//! | [`publication`] | what ZoneHealth shall say | the three reporters, the Lease's holder first |
-//! | [`proof`] | writes that prove the link to the API server | every listed member |
+//! | `own` | what the agent says of its node; whether it trusts its view | every member |
+//! | `contacts` | heartbeats, acks, relays, lives, replay windows | every member |
+//! | `watches` | edges: up, degraded, one-way, down | every observer |
+//! | `edges` | what observers report to each other | every observer |
+//! | `voter` | ballots | every voter |
+//! | `reporter` | tally, suspects, confirm rounds | the three reporters |
+//! | `publication` | what ZoneHealth shall say | the three reporters, the Lease's holder first |
+//! | `proof` | writes that prove the link to the API server | every listed member |
 //!
-//! They share a [`context`]; [`reach`] is what contacts and watches say together. What goes in and comes out
-//! is in [`event`].
+//! They share a `context`; `reach` is what contacts and watches say together. What goes in and comes out
+//! is in `event`.
 
 mod contacts;
 mod context;
