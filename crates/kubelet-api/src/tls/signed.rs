@@ -6,22 +6,19 @@
 
 mod held;
 mod keep;
+mod request;
 
 pub use keep::Keep;
+pub use request::{Request, RequestError};
 
-use evenkeel_api::names::vnode as names;
 use evenkeel_net::log::causes;
-use evenkeel_net::pki::{Identity, PkiError, ServerNames, signing_request};
+use evenkeel_net::pki::{Identity, PkiError, ServerNames};
 use evenkeel_net::serve::ServerTls;
 use held::Held;
 use jiff::Timestamp;
-use k8s_openapi::ByteString;
-use k8s_openapi::api::certificates::v1::{
-    CertificateSigningRequest, CertificateSigningRequestCondition, CertificateSigningRequestSpec,
-};
 use keep::KeepError;
-use kube::api::{ObjectMeta, PostParams};
-use kube::{Api, Client};
+use kube::Client;
+use kube::api::ObjectMeta;
 use rand::Rng as _;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -62,19 +59,8 @@ impl Settings {
 /// Why there is no (new) certificate; all are worth a retry.
 #[derive(Debug, thiserror::Error)]
 enum SigningError {
-    #[error("cannot make a request for a certificate")]
-    Make(#[source] PkiError),
-    #[error("cannot create a CertificateSigningRequest")]
-    Create(#[source] kube::Error),
-    #[error("CertificateSigningRequest {name} was {what}: {why}")]
-    Refused {
-        name: String,
-        /// Denied or failed.
-        what: String,
-        why: String,
-    },
-    #[error("CertificateSigningRequest {name} is gone")]
-    Gone { name: String },
+    #[error(transparent)]
+    Request(#[from] RequestError),
     #[error(
         "CertificateSigningRequest {name} has no certificate after {after:?}: kubectl certificate approve {name}"
     )]
@@ -97,9 +83,8 @@ pub async fn follow(
     shutdown: CancellationToken,
 ) {
     let signed = Signed {
-        requests: Api::all(client.clone()),
-        client,
         settings,
+        client,
         tls,
     };
     shutdown.run_until_cancelled(signed.follow(&mut addresses)).await;
@@ -108,7 +93,6 @@ pub async fn follow(
 struct Signed {
     settings: Settings,
     client: Client,
-    requests: Api<CertificateSigningRequest>,
     tls: ServerTls,
 }
 
@@ -171,29 +155,17 @@ impl Signed {
 
     /// Asks for a certificate, waits for it, and serves with it.
     async fn ask(&self, wanted: &BTreeSet<IpAddr>) -> Result<Held, SigningError> {
-        let user = format!("{}{}", names::SERVING_COMMON_NAME, self.settings.name);
         let addresses = ServerNames {
             ips: wanted.iter().copied().collect(),
             ..ServerNames::default()
         };
-        let (request, key_pem) =
-            signing_request(&user, names::SERVING_ORGANISATION, &addresses).map_err(SigningError::Make)?;
-        let object = CertificateSigningRequest {
-            metadata: ObjectMeta {
-                generate_name: Some("csr-".to_owned()),
-                ..ObjectMeta::default()
-            },
-            spec: CertificateSigningRequestSpec {
-                request: ByteString(request.into_bytes()),
-                signer_name: names::SERVING_SIGNER.to_owned(),
-                usages: Some(names::SERVING_USAGES.map(str::to_owned).to_vec()),
-                ..CertificateSigningRequestSpec::default()
-            },
-            status: None,
+        let metadata = ObjectMeta {
+            generate_name: Some("csr-".to_owned()),
+            ..ObjectMeta::default()
         };
-        let created = self.requests.create(&PostParams::default(), &object).await;
-        let created = created.map_err(SigningError::Create)?;
-        let name = created.metadata.name.unwrap_or_default();
+        let node = &self.settings.name;
+        let request = Request::create(self.client.clone(), metadata, node, &addresses).await?;
+        let name = request.name();
         let again = match &self.settings.keep {
             Some(keep) => format!("It will be kept in {keep}"),
             None => {
@@ -206,18 +178,14 @@ impl Signed {
         );
 
         let patience = self.settings.patience;
-        let answer = tokio::time::timeout(patience, self.answer(&name, created.metadata.uid.as_deref()));
-        let certificate = answer.await.unwrap_or(Err(SigningError::Unapproved {
-            name: name.clone(),
+        let answer = tokio::time::timeout(patience, request.answer(self.settings.poll));
+        let identity = answer.await.map_err(|_| SigningError::Unapproved {
+            name: name.to_owned(),
             after: patience,
-        }))?;
+        })??;
         let unusable = |source| SigningError::Unusable {
-            name: name.clone(),
+            name: name.to_owned(),
             source,
-        };
-        let identity = Identity {
-            certificate_pem: String::from_utf8_lossy(&certificate).into_owned(),
-            key_pem,
         };
         let mut held = Held::read(identity, chance()).map_err(unusable)?;
         // Refuses a certificate for another key.
@@ -225,42 +193,6 @@ impl Signed {
         // A signer that leaves names out is not asked for them time and again.
         held.names.extend(wanted);
         Ok(held)
-    }
-
-    /// The certificate, once it is there.
-    async fn answer(&self, name: &str, uid: Option<&str>) -> Result<Vec<u8>, SigningError> {
-        loop {
-            tokio::time::sleep(self.settings.poll).await;
-            let found = match self.requests.get_opt(name).await {
-                Ok(Some(found)) if found.metadata.uid.as_deref() == uid => found,
-                Ok(_) => {
-                    return Err(SigningError::Gone {
-                        name: name.to_owned(),
-                    });
-                }
-                Err(error) => {
-                    tracing::warn!(request = name, error = causes(&error), "cannot read a request");
-                    continue;
-                }
-            };
-            let Some(status) = found.status else { continue };
-            if let Some(refusal) = status.conditions.iter().flatten().find(|one| refuses(one)) {
-                return Err(SigningError::Refused {
-                    name: name.to_owned(),
-                    what: refusal.type_.to_lowercase(),
-                    why: format!(
-                        "{} {}",
-                        refusal.reason.as_deref().unwrap_or_default(),
-                        refusal.message.as_deref().unwrap_or_default()
-                    ),
-                });
-            }
-            if let Some(ByteString(certificate)) = status.certificate
-                && !certificate.is_empty()
-            {
-                return Ok(certificate);
-            }
-        }
     }
 
     /// What an earlier process kept, if it can still be served with.
@@ -373,8 +305,4 @@ async fn changed(addresses: &mut watch::Receiver<BTreeSet<IpAddr>>) {
     if addresses.changed().await.is_err() {
         std::future::pending::<()>().await;
     }
-}
-
-fn refuses(condition: &CertificateSigningRequestCondition) -> bool {
-    matches!(condition.type_.as_str(), "Denied" | "Failed") && condition.status != "False"
 }

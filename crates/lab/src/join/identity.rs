@@ -2,17 +2,12 @@
 
 use super::{Cluster, LABEL};
 use evenkeel_api::names::vnode as names;
-use evenkeel_net::pki::{Identity, PkiError, ServerNames, signing_request};
-use k8s_openapi::{
-    ByteString,
-    api::{
-        certificates::v1::{CertificateSigningRequest, CertificateSigningRequestSpec},
-        core::v1::ConfigMap,
-    },
-};
+use evenkeel_kubelet_api::tls::signed::{Request, RequestError};
+use evenkeel_net::pki::{Identity, ServerNames};
+use k8s_openapi::api::{certificates::v1::CertificateSigningRequest, core::v1::ConfigMap};
 use kube::{
-    Api, ResourceExt as _,
-    api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams},
+    Api,
+    api::{DeleteParams, ObjectMeta, Patch, PatchParams},
 };
 use serde_json::json;
 use std::time::Duration;
@@ -25,7 +20,7 @@ const POLL: Duration = Duration::from_millis(100);
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
     #[error(transparent)]
-    Pki(#[from] PkiError),
+    Request(#[from] RequestError),
     #[error("cannot {what}")]
     Api {
         what: &'static str,
@@ -33,12 +28,13 @@ pub enum IdentityError {
         source: Box<kube::Error>,
     },
     #[error(
-        "{} has not signed a certificate for {user} within {} s; does the controller manager run, with \
+        "{} has not signed a certificate for {}{node} within {} s; does the controller manager run, with \
          --cluster-signing-cert-file and -key-file?",
         names::SERVING_SIGNER,
+        names::SERVING_COMMON_NAME,
         SIGNED_WITHIN.as_secs()
     )]
-    Unsigned { user: String },
+    Unsigned { node: String },
     #[error("the API server publishes no authority of client certificates in {namespace}/{name}")]
     NoAuthority {
         namespace: &'static str,
@@ -78,62 +74,33 @@ impl Cluster {
 
     /// Asks, approves, and waits for the signer.
     async fn signed(&self, node: &str, at: &ServerNames) -> Result<Identity, IdentityError> {
-        let user = format!("{}{node}", names::SERVING_COMMON_NAME);
-        let (request, key_pem) = signing_request(&user, names::SERVING_ORGANISATION, at)?;
-        let object = CertificateSigningRequest {
-            metadata: ObjectMeta {
-                generate_name: Some(format!("lab-{node}-")),
-                labels: Some([(LABEL.0.to_owned(), LABEL.1.to_owned())].into()),
-                ..ObjectMeta::default()
-            },
-            spec: CertificateSigningRequestSpec {
-                request: ByteString(request.into_bytes()),
-                signer_name: names::SERVING_SIGNER.to_owned(),
-                usages: Some(names::SERVING_USAGES.map(str::to_owned).to_vec()),
-                ..CertificateSigningRequestSpec::default()
-            },
-            status: None,
+        let metadata = ObjectMeta {
+            generate_name: Some(format!("lab-{node}-")),
+            labels: Some([(LABEL.0.to_owned(), LABEL.1.to_owned())].into()),
+            ..ObjectMeta::default()
         };
+        let request = Request::create(self.client.clone(), metadata, node, at).await?;
         let requests: Api<CertificateSigningRequest> = Api::all(self.client.clone());
-        let asked = requests.create(&PostParams::default(), &object).await;
-        let name = asked
-            .map_err(api("create a CertificateSigningRequest"))?
-            .name_any();
         let approved = json!({"status": {"conditions": [{
             "type": "Approved", "status": "True", "reason": "Lab", "message": "a machine of the lab",
         }]}});
         requests
             .patch_subresource(
                 "approval",
-                &name,
+                request.name(),
                 &PatchParams::default(),
                 &Patch::Merge(&approved),
             )
             .await
             .map_err(api("approve a CertificateSigningRequest"))?;
-        let signed = async {
-            loop {
-                let found = requests
-                    .get(&name)
-                    .await
-                    .map_err(api("read a CertificateSigningRequest"))?;
-                match found.status.and_then(|status| status.certificate) {
-                    Some(ByteString(certificate)) if !certificate.is_empty() => {
-                        return Ok::<_, IdentityError>(certificate);
-                    }
-                    _ => tokio::time::sleep(POLL).await,
-                }
-            }
-        };
-        let signed = tokio::time::timeout(SIGNED_WITHIN, signed).await;
-        let certificate = signed.map_err(|_| IdentityError::Unsigned { user })??;
+        let signed = tokio::time::timeout(SIGNED_WITHIN, request.answer(POLL)).await;
+        let identity = signed.map_err(|_| IdentityError::Unsigned {
+            node: node.to_owned(),
+        })??;
         requests
-            .delete(&name, &DeleteParams::default())
+            .delete(request.name(), &DeleteParams::default())
             .await
             .map_err(api("delete a CertificateSigningRequest"))?;
-        Ok(Identity {
-            certificate_pem: String::from_utf8_lossy(&certificate).into_owned(),
-            key_pem,
-        })
+        Ok(identity)
     }
 }
