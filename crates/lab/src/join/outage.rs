@@ -1,6 +1,11 @@
 //! A command of the user's by which parts of the control plane are stopped and started.
 
+use std::time::Duration;
 use tokio::process::Command;
+
+/// Time the command gets. On two busy cores each of Kubernetes' own API server and controller manager takes up
+/// to a minute to become ready; half as much again is for slower machines.
+const DONE_WITHIN: Duration = Duration::from_secs(180);
 
 /// Part of a control plane, by the name of its program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,12 +50,20 @@ impl Control {
                 .collect::<Vec<_>>()
                 .join(" ")
         );
-        let output = Command::new("sh")
+        let mut command = Command::new("sh");
+        command
             .args(["-c", &line])
             .stdin(std::process::Stdio::null())
-            .kill_on_drop(true)
-            .output()
+            .kill_on_drop(true);
+        let output = tokio::time::timeout(DONE_WITHIN, command.output())
             .await
+            .map_err(|_| {
+                format!(
+                    "`{line}` has not ended within {} s, so it was killed; it must return once that is done, and \
+                     what it leaves running must not hold its standard output or error",
+                    DONE_WITHIN.as_secs()
+                )
+            })?
             .map_err(|error| format!("cannot start `{line}`: {error}"))?;
         if output.status.success() {
             return Ok(());
@@ -83,5 +96,17 @@ mod tests {
             error.contains("no such plane") && error.contains("exit status: 1"),
             "{error}"
         );
+    }
+
+    /// Time stands still but for waits, so 180 s are over at once.
+    #[tokio::test(start_paused = true)]
+    async fn a_command_that_does_not_return_is_given_up_and_named() {
+        let control = Control("exec sleep 3600 #".to_owned());
+        let error = control.start(&[Component::ApiServer]).await.unwrap_err();
+        assert!(
+            error.contains("sleep 3600 # start kube-apiserver` has not ended within 180 s"),
+            "{error}"
+        );
+        assert!(!error.contains('\n'), "{error}");
     }
 }
