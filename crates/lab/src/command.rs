@@ -4,7 +4,7 @@ use crate::{
     console::Console,
     control::{self, ControlError, Fault, Orders as _},
     directory::{self, DirectoryError},
-    join::{CleanError, Cluster, JoinArgs, JoinError},
+    join::{CleanError, JoinArgs, JoinError, Joinable},
     running::{Lab, Settings, SetupError},
     scenario::{
         DEFAULT_NODES, MAX_NODES, Profile, ScenarioError, Span, StockTimers,
@@ -413,7 +413,7 @@ struct Shape {
     stock: StockTimers,
 }
 
-fn settings(args: &LabArgs, shape: Shape, join: Option<Cluster>) -> Result<Settings, LabError> {
+fn settings(args: &LabArgs, shape: Shape, join: Option<Joinable>) -> Result<Settings, LabError> {
     let program = supervise::binary().map_err(LabError::Program)?;
     Ok(Settings {
         layout: shape.layout,

@@ -23,6 +23,14 @@ impl Kubernetes {
     /// # Panics
     /// If it does not start.
     pub fn start(test: &str) -> Option<Self> {
+        Self::start_with(test, &[])
+    }
+
+    /// The same with further flags of components: `kube-apiserver=--NAME=VALUE`.
+    ///
+    /// # Panics
+    /// If it does not start.
+    pub fn start_with(test: &str, flags: &[&str]) -> Option<Self> {
         let program = program();
         if !program.is_file() {
             let why = "target/real/kubernetes is not built: cargo xtask real --build-only";
@@ -37,6 +45,7 @@ impl Kubernetes {
             .arg("--dir")
             .arg(home.path())
             .arg("up")
+            .args(flags.iter().flat_map(|flag| ["--flag", *flag]))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()

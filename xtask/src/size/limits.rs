@@ -49,8 +49,8 @@ pub(super) const LIMITS: [Limit; 6] = [
     },
     Limit {
         measure: Measure::TestLines,
-        // 117,000, and the tests of these.
-        in_force: 119_000,
+        // 117,000, the tests of these, and those of a lab and its control plane on two machines.
+        in_force: 119_500,
         goal: 96_000,
         slack: 1_000,
     },

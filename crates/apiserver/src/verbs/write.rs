@@ -5,9 +5,9 @@ use super::convert::{to_served, to_stored};
 use super::hooks;
 use super::rules::Part;
 use super::services;
-use crate::request::Operation;
 use crate::request::body;
 use crate::request::query::WriteOptions;
+use crate::request::{Operation, RequestInfo};
 use crate::store::{StoreError, resource_version};
 use evenkeel_kube_rules::status::{ApiError, ApiResult, FieldError};
 use evenkeel_kube_rules::time::rfc3339;
@@ -211,8 +211,8 @@ fn creates_on_update(context: &Context) -> bool {
     match context.resource.gvr.group.as_str() {
         "" => matches!(resource, "endpoints" | "events" | "limitranges" | "services"),
         "coordination.k8s.io" => true,
-        "discovery.k8s.io" => resource == "endpointslices",
         "events.k8s.io" => resource == "events",
+        "node.k8s.io" => resource == "runtimeclasses",
         "rbac.authorization.k8s.io" => true,
         _ => false,
     }
@@ -238,8 +238,6 @@ fn needs_version(context: &Context) -> bool {
                 | "csistoragecapacities"
                 | "volumeattachments"
                 | "runtimeclasses"
-                | "ipaddresses"
-                | "servicecidrs"
                 | "apiservices"
         )
 }
@@ -250,6 +248,7 @@ pub(crate) async fn update(context: &Context, part: Part) -> ApiResult<Answer> {
     fit_name(context, &mut object)?;
     fit_namespace(context, &mut object)?;
     let name = &context.info.name;
+    let uid = object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
     if part == Part::Main
         && creates_on_update(context)
         && context
@@ -258,6 +257,16 @@ pub(crate) async fn update(context: &Context, part: Part) -> ApiResult<Answer> {
             .get(&context.table(), &context.key_of(name))
             .is_none()
     {
+        check_uid(context, &Value::Null, &uid)?;
+        let create = RequestInfo {
+            verb: "create".to_owned(),
+            ..context.info.clone()
+        };
+        let authorizer = &context.server.access.authorizer;
+        authorizer.check(&context.user, &create, context.reader())?;
+        if let Some(metadata) = object["metadata"].as_object_mut() {
+            metadata.remove("resourceVersion");
+        }
         return insert(context, object, &options).await;
     }
     let text = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
@@ -267,7 +276,6 @@ pub(crate) async fn update(context: &Context, part: Part) -> ApiResult<Answer> {
             "strconv.ParseUint: parsing {text:?}: invalid syntax"
         )));
     }
-    let uid = object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
     for _ in 0..ATTEMPTS {
         let stored = context.stored()?;
         check_uid(context, &stored, &uid)?;
@@ -289,7 +297,7 @@ pub(crate) async fn update(context: &Context, part: Part) -> ApiResult<Answer> {
     Err(context.modified(name))
 }
 
-/// A UID in the body of a PUT is a precondition.
+/// A UID in the body of a PUT is a precondition, also where nothing is stored.
 fn check_uid(context: &Context, stored: &Value, uid: &str) -> ApiResult<()> {
     let found = stored["metadata"]["uid"].as_str().unwrap_or_default();
     if uid.is_empty() || uid == found {

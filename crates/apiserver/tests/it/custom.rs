@@ -3,7 +3,7 @@
 use super::{code, server};
 use evenkeel_testkit::cluster::Objects as _;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::runtime::conditions::is_crd_established;
 use kube::runtime::wait::await_condition;
@@ -29,6 +29,7 @@ fn definition() -> CustomResourceDefinition {
 fn widget(spec: Value) -> DynamicObject {
     serde_json::from_value(json!({
         "apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": spec,
+        "status": {"seen": true},
     }))
     .expect("a widget")
 }
@@ -46,6 +47,21 @@ async fn a_definition_is_served_until_it_is_gone() {
         .expect("it is established");
     let created = widgets.add(&widget(json!({"unknown": 1}))).await;
     assert_eq!(created.data["spec"], json!({"size": 3}), "pruned and defaulted");
+    assert!(created.data["status"].is_null(), "it has a subresource");
+    let by = |fields: &str| ListParams::default().fields(fields);
+    let named = widgets.list(&by("metadata.name=w")).await;
+    assert_eq!(named.expect("a list").items.len(), 1);
+    assert_eq!(
+        code(widgets.list(&by("spec.size=3")).await),
+        400,
+        "it is not selectable"
+    );
+    let unseen = PostParams::default();
+    assert_eq!(
+        code(widgets.replace("w", &unseen, &widget(json!({}))).await),
+        422,
+        "without a version"
+    );
     let params = PatchParams::default();
     let patch = Patch::Merge(json!({"spec": {"size": 4}, "status": {"seen": true}}));
     let changed = widgets.patch("w", &params, &patch).await.expect("a patch");
@@ -54,11 +70,16 @@ async fn a_definition_is_served_until_it_is_gone() {
         (&json!(4), Some(2))
     );
     assert!(changed.data["status"].is_null());
+    let patch = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"size": 5}, "status": {"seen": true}});
     let changed = widgets
-        .patch_status("w", &params, &patch)
+        .patch_status("w", &params, &Patch::Merge(patch))
         .await
         .expect("a status");
     assert_eq!(changed.data["status"]["seen"], true);
+    assert_eq!(
+        (&changed.data["spec"]["size"], changed.metadata.labels),
+        (&json!(4), None)
+    );
     definitions.remove("widgets.example.com").await;
     assert_eq!(code(widgets.list(&ListParams::default()).await), 404);
 }

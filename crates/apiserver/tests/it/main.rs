@@ -8,6 +8,7 @@ mod kubelet;
 mod objects;
 mod served;
 mod signing;
+mod upstream;
 mod watches;
 
 use evenkeel_apiserver::{ApiServer, Options};

@@ -1,11 +1,13 @@
 //! On Kubernetes' own control plane, where it is built: what other tests show on ours.
 
+use crate::netns::lab::{Machines, a_lab_joins};
+use crate::netns::process::client;
 use crate::support::{evenkeel, outcome};
 use crate::vnode::{kubectl, world::World};
 use evenkeel_testkit::candidate::{Candidate, CandidateArgs, Timing, Told};
 use evenkeel_testkit::interop::build_clientgo;
 use evenkeel_testkit::real::Kubernetes;
-use evenkeel_testkit::{Cluster, skipped, until};
+use evenkeel_testkit::{Cluster, netns, skipped, until};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
@@ -177,4 +179,33 @@ async fn the_lab_touches_nothing_where_others_have_nodes(world: &World) {
     // Leases are renewed, and so they are written; none is new.
     let made: Vec<String> = kubernetes.keys().difference(&before).cloned().collect();
     assert_eq!(made, Vec::<String>::new(), "nothing was touched");
+}
+
+#[test]
+fn kubernetes_on_another_machine_takes_a_lab() {
+    let test = "kubernetes_on_another_machine_takes_a_lab";
+    if let Some(why) = netns::missing() {
+        return skipped(test, &why);
+    }
+    let machines = Machines::new();
+    machines.in_the_cloud(async || {
+        // It is started by the thread of that machine, so it is there as well.
+        let flags = ["kube-apiserver=--bind-address=0.0.0.0"];
+        let Some(kubernetes) = Kubernetes::start_with(test, &flags) else {
+            return;
+        };
+        let kubeconfig = machines.home.path().join("kubeconfig");
+        let text = std::fs::read_to_string(kubernetes.kubeconfig()).expect("it was written");
+        let mut config: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
+        let cluster = &mut config["clusters"][0]["cluster"];
+        let server = cluster["server"].as_str().expect("it has one");
+        let elsewhere = server.replace("127.0.0.1", &machines.plane.to_string());
+        assert_ne!(server, elsewhere);
+        cluster["server"] = elsewhere.into();
+        // Its certificate does not name the wire's address.
+        cluster["tls-server-name"] = "localhost".into();
+        std::fs::write(&kubeconfig, config.to_string()).expect("the directory is writable");
+        let client = client(&kubeconfig).await;
+        a_lab_joins(&machines, test, &kubeconfig, client).await;
+    });
 }

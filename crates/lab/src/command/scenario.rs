@@ -3,7 +3,7 @@
 use super::{LabArgs, LabError, Outcome, Shape, settings, start, stop, take_orders};
 use crate::{
     console::Console,
-    join::Cluster,
+    join::Joinable,
     play::{Played, play},
     report::{Figures, Report},
     running::Settings,
@@ -30,14 +30,15 @@ pub(super) async fn run_scenario(
         probe.map_err(|source| unwritable(path, source))?;
     }
     let join = args.join.cluster(&shutdown).await?;
-    if join.as_ref().is_some_and(|cluster| cluster.control().is_none()) && scenario.stops_the_api_server() {
+    let without_control = join.as_ref().is_some_and(|join| join.cluster.control().is_none());
+    if without_control && scenario.stops_the_api_server() {
         let why = format!("{name} stops the API server; say with --control-plane by which command");
         return Err(LabError::Usage(why));
     }
     let server = join
         .as_ref()
-        .map_or("the lab's own API server".to_owned(), |cluster| {
-            format!("Kubernetes {}", cluster.version())
+        .map_or("the lab's own API server".to_owned(), |join| {
+            format!("Kubernetes {}", join.version)
         });
     let console = Console::new();
     let mut runs = Vec::new();
@@ -91,7 +92,7 @@ pub(super) async fn run_scenario(
 async fn run_once(
     args: &LabArgs,
     scenario: &Scenario,
-    (seed, join): (u64, Option<Cluster>),
+    (seed, join): (u64, Option<Joinable>),
     console: &Console,
     shutdown: &CancellationToken,
 ) -> Result<Option<(Played, Result<(), LabError>)>, LabError> {

@@ -32,6 +32,7 @@ fn parse(line: &str) -> Result<LabArgs, clap::Error> {
 #[case("lab restart-kubelet shore-2 --for 1m30s --dir /x")]
 #[case("lab restart-agent shore-2 --for 2m")]
 #[case("lab clean --join /x/kubeconfig --yes")]
+#[case("lab --join /x/kubeconfig --address fd00::7")]
 #[case("lab run tour --join /x/kubeconfig --control-plane ctl")]
 #[case("lab heal")]
 #[case("lab heal shore-1")]
@@ -65,6 +66,8 @@ fn accepts(#[case] line: &str) {
 #[case("lab stall shore-2 --for soon", "1m30s")]
 #[case("lab restart-kubelet --for 3s", "<NODE>")]
 #[case("lab --yes", "--join")]
+#[case("lab run tour --address 10.0.0.7", "--join")]
+#[case("lab --join x --address host", "--address")]
 #[case("lab run tour --control-plane ctl", "--join")]
 #[case("lab --join x --port 6443", "--port")]
 fn rejects(#[case] line: &str, #[case] named: &str) {

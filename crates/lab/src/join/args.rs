@@ -1,9 +1,10 @@
 //! The flags by which a lab joins a control plane, and the question before it does.
 
-use super::{Cluster, Component, Control, JoinError};
+use super::{Cluster, Component, Control, JoinError, Joinable};
 use clap::Args;
 use std::{
     io::{self, IsTerminal as _, Write as _},
+    net::IpAddr,
     path::PathBuf,
 };
 use tokio::sync::oneshot;
@@ -13,9 +14,14 @@ use tokio_util::sync::CancellationToken;
 #[derive(Clone, Debug, Default, Args)]
 pub struct JoinArgs {
     /// Join the control plane of this kubeconfig's current context, instead of starting an API server. It
-    /// must have no nodes yet, and be on this machine's loopback.
+    /// must have no nodes yet, and be on this machine's loopback or reach this machine at --address.
     #[arg(long, value_name = "KUBECONFIG", global = true)]
     pub join: Option<PathBuf>,
+    /// Address of this machine at which that control plane reaches the lab, where it is not on this machine's
+    /// loopback: kubelets at TCP ports from 10250 + 64 times --subnet, one per node, and the webhook at
+    /// 9443 + --subnet. Not needed to clean.
+    #[arg(long, value_name = "IP", global = true, requires = "join")]
+    pub address: Option<IpAddr>,
     /// Do not ask whether it is the right control plane.
     #[arg(long, global = true, requires = "join")]
     pub yes: bool,
@@ -28,19 +34,19 @@ pub struct JoinArgs {
 impl JoinArgs {
     /// The control plane that the flags name, once somebody has said that it is the right one; `None` without
     /// flags, or once `shutdown` is cancelled.
-    pub async fn cluster(&self, shutdown: &CancellationToken) -> Result<Option<Cluster>, JoinError> {
+    pub async fn cluster(&self, shutdown: &CancellationToken) -> Result<Option<Joinable>, JoinError> {
         let Some(kubeconfig) = &self.join else {
             return Ok(None);
         };
         let control = self.control_plane.clone().map(Control);
-        let cluster = Cluster::reach(kubeconfig, control).await?;
+        let joinable = Cluster::reach(kubeconfig, control, self.address).await?;
         self.confirm(
-            &cluster,
+            &joinable.cluster,
             "makes nodes, workloads and an installation of Evenkeel",
             shutdown,
         )
         .await?;
-        Ok(Some(cluster))
+        Ok(Some(joinable))
     }
 
     /// The same to remove what a lab left there, whatever else there is by now. What the lab has taken down

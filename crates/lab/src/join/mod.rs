@@ -33,10 +33,12 @@ use kube::{
     core::PartialObjectMeta,
 };
 use std::{
+    io,
     net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
     time::Duration,
 };
+use tokio::net::TcpStream;
 
 /// Label of everything that a lab makes on a control plane that it joined: key and value.
 pub const LABEL: (&str, &str) = ("lab.evenkeel.io/joined", "true");
@@ -46,6 +48,10 @@ const SUPPORTED: std::ops::RangeInclusive<u32> = 33..=36;
 
 /// A kubelet that runs renews its Lease every 10 s.
 const RENEWED_WITHIN: Duration = Duration::from_secs(12);
+
+/// Time for a connection to an API server that has just answered a request. Three times what TCP needs where
+/// its first SYN and the second one (1 s and 3 s, RFC 6298) are lost.
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 
 /// Why a lab does not join a control plane. Nothing was touched.
 #[derive(Debug, thiserror::Error)]
@@ -71,9 +77,29 @@ pub enum JoinError {
     Version { context: String, found: String },
     #[error(
         "context `{context}`: {url} is not on this machine's loopback, so it cannot reach the lab's kubelets and \
-         webhook; join a control plane on 127.0.0.1"
+         webhook there; name the address of this machine at which it can with --address IP"
     )]
     Elsewhere { context: String, url: String },
+    #[error(
+        "context `{context}`: {url} is not on this machine's loopback, so it cannot reach {address}; name \
+         another address of this machine with --address IP"
+    )]
+    Loopback {
+        context: String,
+        url: String,
+        address: IpAddr,
+    },
+    /// Nothing can listen there.
+    #[error("--address {address}: {reason}; name an address of this machine")]
+    NotHere { address: IpAddr, reason: String },
+    /// Its name or address leads nowhere.
+    #[error("context `{context}`: cannot connect to {url}: {source}")]
+    Unreachable {
+        context: String,
+        url: String,
+        #[source]
+        source: io::Error,
+    },
     #[error(
         "context `{context}` has nodes that are not a lab's ({names}), so it may be in use; join an empty control \
          plane"
@@ -99,16 +125,27 @@ pub enum JoinError {
     Control(String),
 }
 
-/// A control plane that a lab may join.
+/// A control plane that a lab may join, and where both reach each other.
+#[derive(Clone, Debug)]
+pub struct Joinable {
+    pub cluster: Cluster,
+    /// What it says of itself: `v1.36.2`.
+    pub version: String,
+    /// Where the API server answers.
+    pub api: SocketAddr,
+    /// Where it reaches the lab, if that is not the loopback of the same machine.
+    pub address: Option<IpAddr>,
+}
+
+/// The control plane of a kubeconfig's current context.
 #[derive(Clone)]
 pub struct Cluster {
     context: String,
     kubeconfig: PathBuf,
-    /// As it says, `v1.36.2`.
-    version: String,
     client: Client,
     url: String,
-    address: SocketAddr,
+    host: String,
+    port: u16,
     server_name: String,
     authority: String,
     control: Option<Control>,
@@ -125,12 +162,55 @@ impl std::fmt::Debug for Cluster {
 }
 
 impl Cluster {
-    /// The control plane of a kubeconfig's current context, if it is one that the lab may join. Only reads
-    /// there.
-    pub async fn reach(kubeconfig: &Path, control: Option<Control>) -> Result<Self, JoinError> {
-        let mut cluster = Self::find(kubeconfig, control).await?;
-        cluster.version = cluster.check().await?;
-        Ok(cluster)
+    /// The control plane of a kubeconfig's current context, if it is one that the lab may join. It reaches
+    /// the lab at `address`, or on the loopback of this machine. Only reads there.
+    pub async fn reach(
+        kubeconfig: &Path,
+        control: Option<Control>,
+        address: Option<IpAddr>,
+    ) -> Result<Joinable, JoinError> {
+        let cluster = Self::find(kubeconfig, control).await?;
+        let near = local(&cluster.host, cluster.port);
+        let (context, url) = (cluster.context.clone(), cluster.url.clone());
+        match address {
+            None if near.is_none() => return Err(JoinError::Elsewhere { context, url }),
+            None => {}
+            Some(address) => {
+                check_is_here(address)?;
+                if near.is_none() && address.is_loopback() {
+                    return Err(JoinError::Loopback {
+                        context,
+                        url,
+                        address,
+                    });
+                }
+            }
+        }
+        let version = cluster.check().await?;
+        let api = match near {
+            Some(api) => api,
+            None => cluster.resolve().await?,
+        };
+        Ok(Joinable {
+            cluster,
+            version,
+            api,
+            address,
+        })
+    }
+
+    /// The first of the API server's addresses that accepts a connection.
+    async fn resolve(&self) -> Result<SocketAddr, JoinError> {
+        let connecting = TcpStream::connect((self.host.as_str(), self.port));
+        let connected = tokio::time::timeout(CONNECT_WITHIN, connecting).await;
+        let connected = connected.map_err(io::Error::from).flatten();
+        connected
+            .and_then(|stream| stream.peer_addr())
+            .map_err(|source| JoinError::Unreachable {
+                context: self.context.clone(),
+                url: self.url.clone(),
+                source,
+            })
     }
 
     /// The control plane of a kubeconfig's current context, whatever it is. No request is made.
@@ -143,21 +223,15 @@ impl Cluster {
         let (context, authority) = authority(kubeconfig)?;
         let config = access.config();
         let url = config.cluster_url.to_string().trim_end_matches('/').to_owned();
-        let address = local(&config.cluster_url).ok_or_else(|| JoinError::Elsewhere {
-            context: context.clone(),
-            url: url.clone(),
-        })?;
-        let server_name = config.tls_server_name.clone();
-        let server_name = server_name.unwrap_or_else(|| host(&config.cluster_url).to_owned());
-        let client = access.client("lab")?;
-        let (version, kubeconfig) = (String::new(), kubeconfig.to_owned());
+        let host = host(&config.cluster_url).to_owned();
+        let server_name = config.tls_server_name.clone().unwrap_or_else(|| host.clone());
         Ok(Self {
             context,
-            kubeconfig,
-            version,
-            client,
+            kubeconfig: kubeconfig.to_owned(),
+            client: access.client("lab")?,
             url,
-            address,
+            port: config.cluster_url.port_u16().unwrap_or(443),
+            host,
             server_name,
             authority,
             control,
@@ -281,19 +355,9 @@ impl Cluster {
         &self.kubeconfig
     }
 
-    /// What it says of itself.
-    pub fn version(&self) -> &str {
-        &self.version
-    }
-
     /// Where the API server answers.
     pub fn url(&self) -> &str {
         &self.url
-    }
-
-    /// The same, as an address.
-    pub fn address(&self) -> SocketAddr {
-        self.address
     }
 
     /// The name that its certificate is checked against, whatever the address by which it is reached.
@@ -373,14 +437,24 @@ fn host(url: &http::Uri) -> &str {
 }
 
 /// The address of a server on this machine's loopback.
-fn local(url: &http::Uri) -> Option<SocketAddr> {
-    let address = match host(url) {
+fn local(host: &str, port: u16) -> Option<SocketAddr> {
+    let address = match host {
         "localhost" => IpAddr::from([127, 0, 0, 1]),
         host => host.parse().ok()?,
     };
-    address
-        .is_loopback()
-        .then(|| SocketAddr::new(address, url.port_u16().unwrap_or(443)))
+    address.is_loopback().then(|| SocketAddr::new(address, port))
+}
+
+/// Whether somebody elsewhere can be told that this is where the lab listens.
+fn check_is_here(address: IpAddr) -> Result<(), JoinError> {
+    let refused = |reason| Err(JoinError::NotHere { address, reason });
+    if address.is_unspecified() || address.is_multicast() {
+        return refused("it is no address of one machine".to_owned());
+    }
+    match std::net::TcpListener::bind((address, 0)) {
+        Ok(_) => Ok(()),
+        Err(error) => refused(error.to_string()),
+    }
 }
 
 /// The current context's name, and the certificate of its cluster's authority, PEM.
@@ -427,16 +501,36 @@ mod tests {
     use serde_json::json;
 
     #[rstest]
-    #[case("https://127.0.0.1:6443", Some("127.0.0.1:6443"))]
-    #[case("https://localhost", Some("127.0.0.1:443"))]
-    #[case("https://[::1]:6443/", Some("[::1]:6443"))]
-    #[case("https://127.9.9.9:1", Some("127.9.9.9:1"))]
+    #[case("https://127.0.0.1:6443", Some("127.0.0.1:7"))]
+    #[case("https://localhost", Some("127.0.0.1:7"))]
+    #[case("https://[::1]:6443/", Some("[::1]:7"))]
+    #[case("https://127.9.9.9:1", Some("127.9.9.9:7"))]
     #[case("https://10.0.0.1:6443", None)]
     #[case("https://prod.example:443", None)]
-    fn only_a_server_on_loopback_reaches_the_lab(#[case] url: &str, #[case] at: Option<&str>) {
+    fn only_a_server_on_loopback_reaches_that_of_the_lab(#[case] url: &str, #[case] at: Option<&str>) {
         let url = url.parse().unwrap();
-        assert_eq!(local(&url), at.map(|at| at.parse().unwrap()));
+        assert_eq!(local(host(&url), 7), at.map(|at| at.parse().unwrap()));
         assert!(!host(&url).contains('['), "no TLS server is called so");
+    }
+
+    #[rstest]
+    #[case::of_this_machine("127.0.0.1", None)]
+    // RFC 5737 and RFC 3849: of documentation, so of no machine.
+    #[case::of_another("192.0.2.1", Some("Cannot assign requested address"))]
+    #[case::of_another("2001:db8::1", Some("Cannot assign requested address"))]
+    #[case::of_none("0.0.0.0", Some("no address of one machine"))]
+    #[case::of_none("::", Some("no address of one machine"))]
+    #[case::of_many("224.0.0.1", Some("no address of one machine"))]
+    fn the_lab_listens_at_one_address_of_this_machine(#[case] address: &str, #[case] wrong: Option<&str>) {
+        let checked = check_is_here(address.parse().unwrap()).map_err(|error| error.to_string());
+        let Some(wrong) = wrong else {
+            return assert_eq!(checked, Ok(()));
+        };
+        let error = checked.unwrap_err();
+        assert!(
+            error.starts_with(&format!("--address {address}: ")) && error.contains(wrong),
+            "{error}"
+        );
     }
 
     #[rstest]

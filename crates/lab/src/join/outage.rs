@@ -3,8 +3,8 @@
 use std::time::Duration;
 use tokio::process::Command;
 
-/// Time the command gets. On two busy cores each of Kubernetes' own API server and controller manager takes up
-/// to a minute to become ready; half as much again is for slower machines.
+/// Time the command gets. On two busy cores each of Kubernetes' own API server and controller manager takes
+/// up to a minute to become ready; half as much again is for slower machines.
 const DONE_WITHIN: Duration = Duration::from_secs(180);
 
 /// Part of a control plane, by the name of its program.

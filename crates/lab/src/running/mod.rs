@@ -13,7 +13,7 @@ use crate::{
     cluster,
     control::Fault,
     directory::{Directory, DirectoryError},
-    join::{CleanError, Cluster},
+    join::{CleanError, Joinable},
     observe::Observer,
     scenario::{Profile, StockTimers, layout::Layout},
     supervise::{StartError, Supervised},
@@ -72,7 +72,7 @@ pub struct Settings {
     /// Decides which datagrams are lost on lossy links.
     pub seed: u64,
     /// The control plane to join, instead of one of the lab's own.
-    pub join: Option<Cluster>,
+    pub join: Option<Joinable>,
 }
 
 impl Settings {
@@ -82,6 +82,11 @@ impl Settings {
             Some(_) => StockTimers::KUBERNETES,
             None => self.stock,
         }
+    }
+
+    /// Where a control plane elsewhere reaches the lab.
+    fn outside(&self) -> Option<IpAddr> {
+        self.join.as_ref().and_then(|join| join.address)
     }
 }
 
@@ -98,7 +103,7 @@ pub enum SetupError {
         #[source]
         source: io::Error,
     },
-    /// The address of the controllers' common webhook is taken.
+    /// The address of the controllers' common webhook, or its port, is taken.
     #[error(
         "cannot listen on {address} for the controllers' webhook: {source}; choose other addresses with --subnet"
     )]
@@ -221,12 +226,15 @@ impl Lab {
         let guard = shutdown.clone().drop_guard();
         let directory = Directory::claim(&settings.dir)?;
         let nodes = u8::try_from(settings.layout.len()).unwrap_or(u8::MAX);
-        let plan = Plan::new(nodes, settings.subnet);
+        let plan = Plan {
+            outside: settings.outside(),
+            ..Plan::new(nodes, settings.subnet)
+        };
         let tasks = TaskTracker::new();
-        let (plane, url, address) = if let Some(cluster) = &settings.join {
+        let (plane, url, address) = if let Some(Joinable { cluster, api, .. }) = &settings.join {
             progress(&format!("joining {} ({})", cluster.context(), cluster.url()));
             let plane = Plane::Joined(Box::new(cluster.clone()));
-            (plane, cluster.url().to_owned(), cluster.address())
+            (plane, cluster.url().to_owned(), *api)
         } else {
             progress("starting the API server");
             let (api, address) = own_server(&settings, plan, &tasks, &shutdown).await?;

@@ -9,7 +9,6 @@ use crate::{
 use evenkeel_api::names::{NAMESPACE, service_accounts};
 use evenkeel_net::pki::ServerNames;
 use std::{
-    net::IpAddr,
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, OnceLock, PoisonError},
 };
@@ -60,7 +59,10 @@ impl LabNode {
         let link = format!("https://{}", plan.cloud_link(index));
         let names = ServerNames {
             dns: vec![name.clone()],
-            ips: vec![plan.outer(index).into(), plan.inner(index).into()],
+            ips: [plan.outer(index).into(), plan.inner(index).into()]
+                .into_iter()
+                .chain(plan.outside)
+                .collect(),
         };
         let identity = lab.plane.machine(&name, &names).await?;
         let kubeconfig = folder.join("kubelet.kubeconfig");
@@ -74,8 +76,8 @@ impl LabNode {
         let config = KubeletConfig {
             zone: place.zone.clone(),
             pods,
-            listen: (plan.inner(index), plan.kubelet_port).into(),
-            address: IpAddr::V4(plan.outer(index)),
+            listen: plan.kubelet_inside(index),
+            address: plan.kubelet(index).ip(),
             kubeconfig,
             serving: identity.serving,
             clients: identity.clients,

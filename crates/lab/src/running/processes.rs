@@ -8,7 +8,7 @@ use crate::{
 use evenkeel_api::names::{DEFAULT_ZONE, NAMESPACE, service_accounts};
 use std::{
     ffi::OsString,
-    net::{Ipv4Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -22,7 +22,7 @@ use tokio::{
 const READY_WITHIN: Duration = Duration::from_secs(45);
 /// Admin port of the agents, on their inner addresses.
 const AGENT_ADMIN: u16 = 9_101;
-/// Port at which each controller serves its webhook.
+/// Port at which each controller serves its webhook, and the first one at which all of a lab do.
 const WEBHOOK: u16 = 9_443;
 /// Admin port of each controller.
 const CONTROLLER_ADMIN: u16 = 9_103;
@@ -30,6 +30,8 @@ const CONTROLLER_ADMIN: u16 = 9_103;
 /// What runs beside the API server.
 pub(super) struct CloudSide {
     address: Ipv4Addr,
+    /// Address of this machine at which a control plane elsewhere reaches the webhook.
+    outside: Option<IpAddr>,
     folder: PathBuf,
     pub(super) stock: Option<Supervised>,
     pub(super) controllers: Vec<Supervised>,
@@ -39,6 +41,7 @@ impl CloudSide {
     pub(super) fn new(settings: &Settings, directory: &Directory) -> Result<Self, SetupError> {
         Ok(Self {
             address: Ipv4Addr::new(127, 76, settings.subnet, 1),
+            outside: settings.outside(),
             folder: directory.folder("cloud")?,
             stock: None,
             controllers: Vec::new(),
@@ -59,10 +62,14 @@ impl CloudSide {
         (Ipv4Addr::new(a, b, subnet, number), port).into()
     }
 
-    /// Where the API server finds the webhook of several controllers.
-    fn service_at(&self, port: u16) -> SocketAddr {
+    /// Where the API server finds the webhook of several controllers, or of any at all if it is on another
+    /// machine. There labs share an address, so each has a port.
+    fn service(&self) -> SocketAddr {
         let [a, b, subnet, _] = self.address.octets();
-        (Ipv4Addr::new(a, b, subnet, 100), port).into()
+        match self.outside {
+            Some(address) => (address, WEBHOOK + u16::from(subnet)).into(),
+            None => (Ipv4Addr::new(a, b, subnet, 100), WEBHOOK).into(),
+        }
     }
 }
 
@@ -105,7 +112,7 @@ impl Lab {
         self.write_kubeconfig(&kubeconfig, &self.url, account, None)
             .await?;
         let count = self.settings.controllers;
-        let webhook = if count == 1 {
+        let webhook = if count == 1 && self.cloud.outside.is_none() {
             self.cloud.controller_at(1, WEBHOOK)
         } else {
             self.forward_webhook(count).await?
@@ -153,9 +160,9 @@ impl Lab {
         self.start_as(program, name, flags, admin, Some(name.to_owned()))
     }
 
-    /// One address in front of the webhooks of several controllers.
+    /// One address in front of the webhooks of all controllers.
     async fn forward_webhook(&self, count: u8) -> Result<SocketAddr, SetupError> {
-        let address = self.cloud.service_at(WEBHOOK);
+        let address = self.cloud.service();
         let listener = tokio::net::TcpListener::bind(address)
             .await
             .map_err(|source| SetupError::Service { address, source })?;
@@ -187,8 +194,11 @@ impl Lab {
             .with("--advertise", format!("{outer}:{}", plan.agent_port))
             .with("--key", key)
             .with("--state-dir", state)
-            .with("--kubelet", format!("{inner}:{}", plan.kubelet_port))
-            .with("--kubelet-advertise", format!("{outer}:{}", plan.kubelet_port))
+            .with("--kubelet", plan.kubelet_inside(node.index()).to_string())
+            .with(
+                "--kubelet-advertise",
+                plan.kubelet_of_peers(node.index()).to_string(),
+            )
             .with("--zone-default", DEFAULT_ZONE)
             .with("--admin", admin.to_string());
         let name = format!("agent-{}", node.name());

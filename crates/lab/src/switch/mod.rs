@@ -5,6 +5,9 @@
 //! *i* is delivered to inner *j* from outer *i*; a connection to outer *j* is proxied to inner *j*; the API
 //! server is reached by node *i* at a port of outer *i*. A client that does not bind an inner address counts
 //! as the cloud.
+//!
+//! A control plane on another machine reaches no loopback address. For it the switch owns one port per node
+//! at an address that it does reach; what arrives there is from the cloud.
 
 pub mod links;
 mod silence;
@@ -19,16 +22,22 @@ use std::{
 use tokio::{net::UdpSocket, sync::watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+/// Port of every kubelet that has an address of its own, and of the first one that has not.
+const KUBELET_PORT: u16 = 10_250;
+/// Distance between the first ports of two labs at one address: a lab has at most 50 nodes. Subnet 255 ends
+/// at 26 619, below the ports that Linux gives to clients (32 768 and on).
+const PORTS_OF_A_LAB: u16 = 64;
+
 /// Who has which address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     pub nodes: u8,
     /// Third octet of all addresses, so that several labs fit on one machine.
     pub subnet: u8,
+    /// Address of this machine at which a control plane elsewhere reaches the kubelets.
+    pub outside: Option<IpAddr>,
     /// UDP port of the agents.
     pub agent_port: u16,
-    /// TCP port of the kubelets.
-    pub kubelet_port: u16,
     /// TCP port on a node's outer address at which that node reaches the API server.
     pub cloud_port: u16,
 }
@@ -39,8 +48,8 @@ impl Plan {
         Self {
             nodes,
             subnet,
+            outside: None,
             agent_port: 7946,
-            kubelet_port: 10250,
             cloud_port: 6443,
         }
     }
@@ -53,6 +62,33 @@ impl Plan {
     /// The address that is published for a node.
     pub fn outer(&self, node: u8) -> Ipv4Addr {
         Ipv4Addr::new(127, 78, self.subnet, node)
+    }
+
+    /// TCP port of a node's kubelet, at all its addresses.
+    pub fn kubelet_port(&self, node: u8) -> u16 {
+        match self.outside {
+            None => KUBELET_PORT,
+            // All nodes of all labs share the address.
+            Some(_) => {
+                KUBELET_PORT + PORTS_OF_A_LAB * u16::from(self.subnet) + u16::from(node).saturating_sub(1)
+            }
+        }
+    }
+
+    /// Where the API server reaches a node's kubelet, as it is published.
+    pub fn kubelet(&self, node: u8) -> SocketAddr {
+        let address = self.outside.unwrap_or(self.outer(node).into());
+        (address, self.kubelet_port(node)).into()
+    }
+
+    /// Where the agents of other nodes reach a node's kubelet.
+    pub fn kubelet_of_peers(&self, node: u8) -> SocketAddr {
+        (self.outer(node), self.kubelet_port(node)).into()
+    }
+
+    /// Where a node's kubelet listens.
+    pub fn kubelet_inside(&self, node: u8) -> SocketAddr {
+        (self.inner(node), self.kubelet_port(node)).into()
     }
 
     /// Where a node reaches the API server.
@@ -107,8 +143,8 @@ struct Fabric {
 }
 
 impl Switch {
-    /// Binds every outer address and starts to forward; the API server is at `api`. `seed` decides which
-    /// datagrams are lost on lossy links.
+    /// Binds every outer address, and the outside one where there is one, and starts to forward; the API
+    /// server is at `api`. `seed` decides which datagrams are lost on lossy links.
     pub async fn start(
         plan: Plan,
         api: SocketAddr,
@@ -137,10 +173,16 @@ impl Switch {
                     .await
                     .map_err(|error| bind_error("agent", address, error))?,
             );
-            let kubelet = SocketAddr::from((plan.outer(node), plan.kubelet_port));
-            let inner = SocketAddr::from((plan.inner(node), plan.kubelet_port));
-            let listener = silence::listen(kubelet).map_err(|error| bind_error("kubelet", kubelet, error))?;
+            let inner = plan.kubelet_inside(node);
+            let outer = plan.kubelet_of_peers(node);
+            let listener = silence::listen(outer).map_err(|error| bind_error("kubelet", outer, error))?;
             listeners.push((listener, tcp::Route::Kubelet { node, inner }));
+            if plan.outside.is_some() {
+                let kubelet = plan.kubelet(node);
+                let listener =
+                    silence::listen(kubelet).map_err(|error| bind_error("kubelet", kubelet, error))?;
+                listeners.push((listener, tcp::Route::Outside { node, inner }));
+            }
             let cloud = plan.cloud_link(node);
             let listener = silence::listen(cloud).map_err(|error| bind_error("cloud link", cloud, error))?;
             listeners.push((listener, tcp::Route::Cloud { node, api }));

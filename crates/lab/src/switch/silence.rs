@@ -97,8 +97,8 @@ impl Silence {
     }
 }
 
-/// A connection to the listener, or `None` once the queue is full. On loopback a handshake is over within
-/// microseconds, so 50 ms without one means that the SYN was dropped.
+/// A connection to the listener, or `None` once the queue is full. Within a machine a handshake is over
+/// within microseconds, so 50 ms without one means that the SYN was dropped.
 async fn connect(address: SocketAddr) -> io::Result<Option<Socket>> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     socket.set_nonblocking(true)?;

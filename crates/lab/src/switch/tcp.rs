@@ -14,7 +14,7 @@ use std::{
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{
-        TcpListener, TcpSocket, TcpStream,
+        TcpListener, TcpStream,
         tcp::{ReadHalf, WriteHalf},
     },
     sync::watch,
@@ -24,8 +24,10 @@ use tokio::{
 /// Where the connections of a listener go.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Route {
-    /// From anybody to a node's kubelet.
+    /// From anybody on this machine to a node's kubelet.
     Kubelet { node: u8, inner: SocketAddr },
+    /// From the API server on another machine to a node's kubelet.
+    Outside { node: u8, inner: SocketAddr },
     /// From a node to the API server.
     Cloud { node: u8, api: SocketAddr },
 }
@@ -40,14 +42,16 @@ impl Route {
     fn is_silent(&self, links: &Links) -> bool {
         match self {
             Self::Kubelet { node, .. } => links.is_unreachable(*node),
-            Self::Cloud { node, .. } => !links.both_ways(End::Node(*node), End::Cloud),
+            Self::Outside { node, .. } | Self::Cloud { node, .. } => {
+                !links.both_ways(End::Node(*node), End::Cloud)
+            }
         }
     }
 
     /// Clients that get no answer, while others do.
     fn ignored(&self, links: &Links, plan: Plan) -> Vec<Ipv4Addr> {
         let Self::Kubelet { node, .. } = self else {
-            // All come from one node: it is silent as a whole or not at all.
+            // All come from one end: it is silent as a whole or not at all.
             return Vec::new();
         };
         let cut = links
@@ -60,13 +64,14 @@ impl Route {
     fn ends(&self, client: IpAddr, fabric: &Fabric) -> (End, End) {
         match self {
             Self::Kubelet { node, .. } => (fabric.plan.source(client), End::Node(*node)),
+            Self::Outside { node, .. } => (End::Cloud, End::Node(*node)),
             Self::Cloud { node, .. } => (End::Node(*node), End::Cloud),
         }
     }
 
     fn target(&self) -> SocketAddr {
         match self {
-            Self::Kubelet { inner, .. } => *inner,
+            Self::Kubelet { inner, .. } | Self::Outside { inner, .. } => *inner,
             Self::Cloud { api, .. } => *api,
         }
     }
@@ -286,10 +291,10 @@ fn boots(links: &Links, ends: (End, End)) -> (u32, u32) {
     (links.boot(ends.0), links.boot(ends.1))
 }
 
-/// Connects to the real listener, which on loopback answers at once or not at all.
+/// Connects to the real listener: a kubelet on loopback, which answers at once or not at all, or an API
+/// server.
 async fn connect(target: SocketAddr) -> io::Result<TcpStream> {
-    let connecting = TcpSocket::new_v4()?.connect(target);
-    tokio::time::timeout(Duration::from_secs(10), connecting)
+    tokio::time::timeout(Duration::from_secs(10), TcpStream::connect(target))
         .await
         .map_err(io::Error::from)?
 }

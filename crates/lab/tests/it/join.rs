@@ -2,7 +2,7 @@
 //! Kubernetes' own (`cargo xtask prove`): the embedded server has no controllers of its own to join.
 
 use evenkeel_lab::cluster::controllers;
-use evenkeel_lab::join::{Cluster, JoinError, LABEL};
+use evenkeel_lab::join::{Cluster, JoinError, Joinable, LABEL};
 use evenkeel_testkit::{Cluster as Objects, ServedApi};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -18,8 +18,8 @@ async fn server() -> (ServedApi, Objects) {
     (served, objects)
 }
 
-async fn reach(served: &ServedApi) -> Result<Cluster, JoinError> {
-    Cluster::reach(&served.direct("joined"), None).await
+async fn reach(served: &ServedApi) -> Result<Joinable, JoinError> {
+    Cluster::reach(&served.direct("joined"), None, None).await
 }
 
 /// As `lab clean` does, whatever else is there.
@@ -47,17 +47,22 @@ fn placed(namespace: &str, mut object: Value) -> Value {
 #[tokio::test]
 async fn an_empty_control_plane_is_joined_and_named() {
     let (served, _objects) = server().await;
-    let cluster = reach(&served).await.unwrap();
+    let Joinable {
+        cluster,
+        version,
+        api,
+        address,
+    } = reach(&served).await.unwrap();
     assert_eq!(
         (cluster.context(), cluster.url()),
         ("evenkeel", served.url().as_str())
     );
     assert_eq!(
-        (cluster.server_name(), cluster.address()),
-        ("127.0.0.1", served.address())
+        (cluster.server_name(), api, address),
+        ("127.0.0.1", served.address(), None)
     );
     assert_eq!(cluster.authority(), served.server.ca().certificate_pem());
-    assert!(cluster.version().starts_with("v1.36."), "{}", cluster.version());
+    assert!(version.starts_with("v1.36."), "{version}");
 }
 
 /// What another one's cluster is known by, and the words that say so.
@@ -128,18 +133,44 @@ async fn a_lab_that_runs_there_is_left_alone() {
     objects.get::<Node>("shore-1").await;
 }
 
+/// Addresses of RFC 5737 are of no machine.
+#[rstest]
+#[case::without_an_address(
+    None,
+    "https://192.0.2.2:6443 is not on this machine's loopback, so it cannot reach the lab's kubelets and webhook \
+     there; name the address of this machine at which it can with --address IP"
+)]
+#[case::with_one_on_loopback(Some("127.0.0.1"), "so it cannot reach 127.0.0.1; name another address")]
+#[case::with_one_of_another_machine(Some("192.0.2.1"), "--address 192.0.2.1: Cannot assign")]
 #[tokio::test]
-async fn a_server_elsewhere_is_refused_before_anybody_is_asked() {
+async fn a_server_elsewhere_is_refused_before_anybody_is_asked(
+    #[case] address: Option<&str>,
+    #[case] said: &str,
+) {
     let (served, _objects) = server().await;
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("kubeconfig");
     let text = std::fs::read_to_string(served.direct("x")).unwrap();
-    std::fs::write(&file, text.replace(&served.url(), "https://10.255.255.1:6443")).unwrap();
-    let error = Cluster::reach(&file, None).await.unwrap_err().to_string();
-    assert!(
-        error.contains("https://10.255.255.1:6443 is not on this machine's loopback"),
-        "{error}"
-    );
+    std::fs::write(&file, text.replace(&served.url(), "https://192.0.2.2:6443")).unwrap();
+    let address = address.map(|address| address.parse().unwrap());
+    let error = Cluster::reach(&file, None, address)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains(said) && !error.contains('\n'), "{error}");
+    // What an earlier lab left can be removed all the same.
+    let cluster = Cluster::find(&file, None).await.unwrap();
+    assert_eq!(cluster.url(), "https://192.0.2.2:6443");
+}
+
+#[tokio::test]
+async fn a_server_on_loopback_may_be_told_another_address() {
+    let (served, _objects) = server().await;
+    let address = "127.0.0.9".parse().ok();
+    let joined = Cluster::reach(&served.direct("joined"), None, address)
+        .await
+        .unwrap();
+    assert_eq!((joined.api, joined.address), (served.address(), address));
 }
 
 #[tokio::test]

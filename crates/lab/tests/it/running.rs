@@ -98,7 +98,7 @@ async fn the_lab_without_agents() {
     let before = observer.now();
     control::inflict(&dir, kill("shore-2")).await.unwrap();
     assert!(!lab.status().nodes[1].power);
-    let address = (plan.outer(2), plan.kubelet_port);
+    let address = plan.kubelet(2);
     // An attempt of the first milliseconds may be accepted, into a queue that nobody serves.
     evenkeel_testkit::eventually("no answer to a SYN", SOON, || async move {
         let attempt = tokio::net::TcpStream::connect(address);

@@ -5,9 +5,10 @@ use evenkeel_lab::switch::{
     links::{End, Fault, Way},
 };
 use evenkeel_testkit::eventually;
+use rstest::rstest;
 use std::{
     io::ErrorKind,
-    net::{Ipv4Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::atomic::{AtomicU8, Ordering},
     time::Duration,
 };
@@ -44,6 +45,10 @@ pub(crate) async fn subnet(nodes: u8) -> (Plan, TcpListener) {
 /// A switch whose API server sends back what it gets.
 async fn net(nodes: u8) -> Net {
     let (plan, claim) = subnet(nodes).await;
+    net_of(plan, claim).await
+}
+
+async fn net_of(plan: Plan, claim: TcpListener) -> Net {
     let api = echo(TcpListener::bind("127.0.0.1:0").await.unwrap());
     let stop = CancellationToken::new();
     let switch = Switch::start(plan, api, 7, stop.clone()).await.unwrap();
@@ -82,11 +87,7 @@ impl Net {
     }
 
     async fn kubelet(&self, node: u8) {
-        echo(
-            TcpListener::bind((self.plan.inner(node), self.plan.kubelet_port))
-                .await
-                .unwrap(),
-        );
+        echo(TcpListener::bind(self.plan.kubelet_inside(node)).await.unwrap());
     }
 
     fn outer(&self, node: u8) -> SocketAddr {
@@ -97,10 +98,14 @@ impl Net {
     async fn call(&self, from: u8, to: u8) -> std::io::Result<TcpStream> {
         let socket = TcpSocket::new_v4()?;
         socket.bind((self.plan.inner(from), 0).into())?;
-        socket
-            .connect((self.plan.outer(to), self.plan.kubelet_port).into())
-            .await
+        socket.connect(self.plan.kubelet_of_peers(to)).await
     }
+}
+
+/// A connection from another machine to a node's kubelet; `None` if nobody answers.
+async fn call_from_outside(address: SocketAddr) -> Option<TcpStream> {
+    let connecting = timeout(QUIET, TcpStream::connect(address)).await.ok()?;
+    Some(connecting.unwrap())
 }
 
 async fn receive(socket: &UdpSocket) -> Option<(Vec<u8>, SocketAddr)> {
@@ -380,4 +385,44 @@ async fn a_taken_address_is_named() {
     assert!(message.contains(&net.outer(1).to_string()), "{message}");
     assert!(message.contains("agent of node 1"), "{message}");
     assert!(!message.contains('\n'), "{message}");
+}
+
+#[rstest]
+#[case::ipv4("127.0.0.1")]
+#[case::ipv6("::1")]
+#[tokio::test]
+async fn a_server_elsewhere_reaches_each_kubelet_at_a_port_of_its_own(#[case] address: IpAddr) {
+    let (plan, claim) = subnet(2).await;
+    let plan = Plan {
+        outside: Some(address),
+        ..plan
+    };
+    let net = net_of(plan, claim).await;
+    let (one, two) = (plan.kubelet(1), plan.kubelet(2));
+    assert_eq!(
+        (one.ip(), two.ip(), two.port()),
+        (address, address, one.port() + 1)
+    );
+    for node in [1, 2] {
+        net.kubelet(node).await;
+    }
+    let mut open = call_from_outside(one).await.unwrap();
+    assert!(answers(&mut open, b"hello").await);
+    assert!(answers(&mut call_from_outside(two).await.unwrap(), b"hello").await);
+
+    net.switch
+        .change(|links| links.set(1, End::Cloud, Way::Both, Fault::CUT));
+    assert!(!answers(&mut open, b"lost").await);
+    // An attempt of the first milliseconds may be accepted, into a queue that nobody serves.
+    eventually("no answer to a SYN", SOON, || async move {
+        call_from_outside(one).await.is_none().then_some(())
+    })
+    .await;
+    assert!(answers(&mut call_from_outside(two).await.unwrap(), b"hello").await);
+    let mut peer = net.call(2, 1).await.unwrap();
+    assert!(answers(&mut peer, b"hello").await, "peers still reach it");
+
+    net.switch.change(|links| links.repair(Some(1)));
+    let mut again = eventually("an answer", SOON, || call_from_outside(one)).await;
+    assert!(answers(&mut again, b"hello").await);
 }

@@ -1,7 +1,7 @@
 //! An API server on one machine, our components on another, and wires between them that lose packets.
 
+use super::process::{Process, client};
 use crate::support::evenkeel;
-use evenkeel_net::client::ClientArgs;
 use evenkeel_testkit::cluster::Objects as _;
 use evenkeel_testkit::eventually;
 use evenkeel_testkit::netns::Namespace;
@@ -11,10 +11,10 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
-use std::fs::{self, File};
+use std::fs;
 use std::net::Ipv4Addr;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -130,20 +130,12 @@ impl Cluster {
 
     fn run(&mut self, name: &'static str, inside: &Command, line: &str) {
         let log = self.directory.path().join(format!("{name}.log"));
-        let output = File::create(&log).expect("the directory is writable");
         let at = format!("{}/", self.directory.path().display());
-        let child = Command::new(inside.get_program())
+        let mut command = Command::new(inside.get_program());
+        command
             .args(inside.get_args())
-            .args(line.split_whitespace().map(|word| word.replace('@', &at)))
-            .env_remove("KUBECONFIG")
-            // Ends with its standard input, which ends with the test.
-            .env("EVENKEEL_PARENT_STDIN", "1")
-            .stdin(Stdio::piped())
-            .stdout(output.try_clone().expect("the handle can be copied"))
-            .stderr(output)
-            .spawn()
-            .expect("`ip` starts");
-        self.processes.push(Process { name, child, log });
+            .args(line.split_whitespace().map(|word| word.replace('@', &at)));
+        self.processes.push(Process::start(name, &mut command, log));
     }
 
     /// Runs this on the server's machine, whose own loopback no fault touches.
@@ -159,24 +151,12 @@ impl Cluster {
 
     /// An administrator on the server's machine.
     pub(super) async fn client(&self) -> Client {
-        let args = ClientArgs {
-            kubeconfig: Some(self.directory.path().join("kubeconfig")),
-            ..ClientArgs::default()
-        };
-        eventually("the API server writes its kubeconfig", PATIENCE, || {
-            let args = args.clone();
-            async move { args.client("test").await.ok() }
-        })
-        .await
+        client(&self.directory.path().join("kubeconfig")).await
     }
 
     /// Definitions, namespace and node that components expect.
     async fn furnish(&self) {
         let client = self.client().await;
-        eventually("the API server answers", PATIENCE, || async {
-            client.apiserver_version().await.ok()
-        })
-        .await;
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crds.yaml");
         let text = fs::read_to_string(file).expect("the manifests are in the repository");
         let crds: Vec<CustomResourceDefinition> =
@@ -302,25 +282,4 @@ fn of_kind(client: &Client, kind: &str, plural: &str) -> Api<DynamicObject> {
     let kind =
         ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("evenkeel.io", "v1alpha1", kind), plural);
     Api::all_with(client.clone(), &kind)
-}
-
-/// A process of ours; ends when it is dropped.
-struct Process {
-    name: &'static str,
-    child: Child,
-    log: std::path::PathBuf,
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // It may have ended already, which is what is wanted.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        if std::thread::panicking() {
-            let text = fs::read_to_string(&self.log).unwrap_or_default();
-            let last: Vec<&str> = text.lines().rev().take(30).collect();
-            eprintln!("--- end of the log of {}", self.name);
-            last.iter().rev().for_each(|line| eprintln!("{line}"));
-        }
-    }
 }

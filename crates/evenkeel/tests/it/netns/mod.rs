@@ -1,6 +1,9 @@
-//! The host of the API server silently drops packets; every component works again within 30 s.
+//! The host of the API server silently drops packets; every component works again within 30 s. And a lab
+//! whose control plane is on another host.
 
 mod cluster;
+pub(crate) mod lab;
+pub(crate) mod process;
 
 use cluster::{Cluster, FIRST, GOAL, PORT};
 use evenkeel_testkit::{netns, skipped};

@@ -1,0 +1,74 @@
+//! A process of ours on a machine of a test, and how to speak to one that is an API server.
+
+use evenkeel_net::client::ClientArgs;
+use evenkeel_testkit::{SOON, eventually};
+use kube::Client;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+/// A client of an API server that starts.
+pub(crate) async fn client(kubeconfig: &Path) -> Client {
+    let args = ClientArgs {
+        kubeconfig: Some(kubeconfig.to_owned()),
+        ..ClientArgs::default()
+    };
+    eventually("the API server answers", SOON, || {
+        let args = args.clone();
+        async move {
+            let client = args.client("test").await.ok()?;
+            client.apiserver_version().await.ok()?;
+            Some(client)
+        }
+    })
+    .await
+}
+
+/// A process; killed when it is dropped.
+pub(crate) struct Process {
+    name: &'static str,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts a command, which writes its output to a file.
+    pub(crate) fn start(name: &'static str, command: &mut Command, log: PathBuf) -> Self {
+        let output = File::create(&log).expect("the directory is writable");
+        let child = command
+            .env_remove("KUBECONFIG")
+            // Ends with its standard input, which ends with the test.
+            .env("EVENKEEL_PARENT_STDIN", "1")
+            .stdin(Stdio::piped())
+            .stdout(output.try_clone().expect("the handle can be copied"))
+            .stderr(output)
+            .spawn()
+            .expect("`ip` starts");
+        Self { name, child, log }
+    }
+
+    /// Asks it to end, and waits until it has. How it ended, and all that it said.
+    pub(crate) fn end(&mut self) -> (ExitStatus, String) {
+        // `wait` would close it, and a process that has lost its parent gets less time.
+        let _stdin = self.child.stdin.take();
+        kill(Pid::from_raw(self.child.id().cast_signed()), Signal::SIGTERM).expect("it runs");
+        let status = self.child.wait().expect("it is our child");
+        (status, fs::read_to_string(&self.log).expect("it was made"))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended already, which is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            let text = fs::read_to_string(&self.log).unwrap_or_default();
+            let last: Vec<&str> = text.lines().rev().take(30).collect();
+            eprintln!("--- end of the log of {}", self.name);
+            last.iter().rev().for_each(|line| eprintln!("{line}"));
+        }
+    }
+}
