@@ -3,7 +3,7 @@
 mod koupleless;
 
 use anyhow::{Context, bail};
-use evenkeel_api::{AgentStatus, FailoverPolicy, NodeIncident, ZoneHealth, ZoneReport};
+use evenkeel_api::{AgentStatus, FailoverPolicy, NodeIncident, ZoneChallenge, ZoneHealth, ZoneReport};
 use kube::CustomResourceExt;
 use std::path::Path;
 
@@ -21,6 +21,7 @@ pub(crate) fn run(root: &Path, check: bool) -> anyhow::Result<()> {
 fn crds() -> anyhow::Result<String> {
     let crds = [
         ZoneHealth::crd(),
+        ZoneChallenge::crd(),
         ZoneReport::crd(),
         AgentStatus::crd(),
         FailoverPolicy::crd(),

@@ -1,7 +1,7 @@
 //! Puts the parts of an agent together.
 
 use crate::args::{AgentArgs, AgentCommand, ArgsError, RunArgs, Settings};
-use crate::cloud::{self, Cloud, Home, Registration};
+use crate::cloud::{self, Cloud, Home, Leases, Registration};
 use crate::key::{self, KeyFileError};
 use crate::kubelet::{self, OwnKubelet};
 use crate::metrics::Metrics;
@@ -18,10 +18,15 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use tokio::net::{TcpListener, UdpSocket};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+
+/// A ping without an answer for this long ends its connection. Pings are sent after 5 s of silence, so that
+/// the API server is known to be silent after 8 s, which is when the engine takes the link for cut.
+pub const PONG: Duration = Duration::from_secs(3);
 
 /// Why an agent does not run, or no longer. One line for people; [`AgentError::exit_code`] for the process.
 #[derive(Debug, thiserror::Error)]
@@ -107,7 +112,8 @@ impl Agent {
         let key = key::load(&args.key)?;
         let unix_ms = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default();
         let state = StateDir::open(&args.state_dir, &settings.node, unix_ms)?;
-        let client = args.client.client("agent").await?;
+        let access = args.client.access().await?;
+        let client = access.pong_within(PONG).reading_once().client("agent")?;
         let bind = |flag, address| {
             move |source| AgentError::Bind {
                 flag,
@@ -178,6 +184,7 @@ impl Agent {
             seen_alive: memory.seen_ids(),
             sequence_base: memory.sequence_base,
             socket,
+            leases: Leases::new(cloud.client()),
             events,
             own_events: own_events.clone(),
             drafts: draft_sender,
@@ -196,8 +203,10 @@ impl Agent {
 
         parts.start_fallible(|stop| async move { zone_loop.run(stop).await.map_err(AgentError::Socket) });
         parts.start(|_| remember(state, learned));
+        let register = Arc::new(Notify::new());
         let link = CloudLink {
             cloud: cloud.clone(),
+            register: register.clone(),
             node_uid: home.node_uid.clone(),
             cell,
             first_cell,
@@ -211,7 +220,7 @@ impl Agent {
         link.start(&settings, &mut parts);
         let own_kubelet = start_kubelet(&settings, own_events, &mut parts);
         parts.start_fallible(|stop| async move {
-            match cloud::stay_registered(cloud, home, registration, own_kubelet, stop).await {
+            match cloud::stay_registered(cloud, home, registration, own_kubelet, register, stop).await {
                 Some(Home { node_uid, zone }) => Err(AgentError::Moved {
                     node: settings.node.clone(),
                     uid: node_uid,
@@ -281,6 +290,8 @@ struct CloudLink {
     first_cell: String,
     /// Name of the ZoneHealth of the agent's cell as it is remembered.
     cell: String,
+    /// Has the agent registered again.
+    register: Arc<Notify>,
     learned: mpsc::UnboundedSender<Learned>,
     stands: watch::Receiver<bool>,
     drafts: mpsc::Receiver<Draft>,
@@ -296,6 +307,7 @@ impl CloudLink {
             node_uid,
             first_cell,
             cell,
+            register,
             learned,
             stands,
             drafts,
@@ -313,6 +325,7 @@ impl CloudLink {
                 cell,
                 learned,
                 events: events.clone(),
+                register,
             };
             follower.run(stands.clone(), stop)
         });

@@ -9,11 +9,11 @@
 //! | [`key`] | the key file, and `evenkeel agent keygen` |
 //! | [`state`] | what outlives a restart: the last roster, who was seen alive, the sequence |
 //! | [`agent`] | puts the parts together |
-//! | `cloud` | the API server: the agent's own Node, its AgentStatus, the zone's ZoneHealth; whether it is reached |
+//! | `cloud` | what is watched, read and written at the API server, and whether it is reached |
 //! | `zone` | the datagram loop around the engine |
 //! | `check` | the check plugins: is a suspect's machine there, and is it that node's kubelet that answers? |
 //! | `kubelet` | the node's own kubelet |
-//! | `reporter` | the zone's Lease and the writing of ZoneHealth |
+//! | `reporter` | the cell's Lease and the writing of ZoneReport |
 //! | `metrics` | numbers |
 //!
 //! ```no_run

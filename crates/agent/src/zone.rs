@@ -2,7 +2,7 @@
 
 use crate::args::Settings;
 use crate::check;
-use crate::cloud::Seen;
+use crate::cloud::{Asked, Leases, Seen};
 use crate::metrics::{Metrics, Reason, Result as Outcome};
 use crate::reporter::Draft;
 use crate::state::SEQUENCE_BLOCK_BITS;
@@ -12,7 +12,7 @@ use evenkeel_zone::engine::{CheckResult, Config, Engine, Identity, Input, Note, 
 use evenkeel_zone::keys::SigningKey;
 use evenkeel_zone::roster::{MemberId, Roster};
 use evenkeel_zone::verdict::Health;
-use evenkeel_zone::wire::{MAX_FRAME, Nonce};
+use evenkeel_zone::wire::{MAX_FRAME, Nonce, Renewal};
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
@@ -34,8 +34,12 @@ const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
 pub(crate) enum Event {
     /// The API server answered.
     Contact,
-    /// ZoneHealth was read or written.
+    /// ZoneHealth was read.
     Seen(Box<Seen>),
+    /// ZoneChallenge was read.
+    Asked(Box<Asked>),
+    /// The last renewal of a member was read, or could not be.
+    LeaseRead(MemberId, Option<Renewal>),
     /// State of the own kubelet.
     Kubelet(Health),
     Checked(Nonce, MemberId, CheckResult),
@@ -64,6 +68,13 @@ pub(crate) enum Learned {
     Sequence(u64),
 }
 
+/// What the controller last said.
+#[derive(Default)]
+struct Known {
+    zone: Option<Seen>,
+    asked: Option<Asked>,
+}
+
 /// What the loop is made of.
 pub(crate) struct ZoneLoop {
     pub(crate) settings: Settings,
@@ -73,6 +84,7 @@ pub(crate) struct ZoneLoop {
     pub(crate) seen_alive: BTreeSet<MemberId>,
     pub(crate) sequence_base: u64,
     pub(crate) socket: UdpSocket,
+    pub(crate) leases: Leases,
     pub(crate) events: mpsc::Receiver<Event>,
     pub(crate) own_events: mpsc::Sender<Event>,
     pub(crate) drafts: mpsc::Sender<Draft>,
@@ -94,7 +106,7 @@ pub(crate) fn now() -> Millis {
 impl ZoneLoop {
     pub(crate) async fn run(mut self, shutdown: CancellationToken) -> io::Result<()> {
         let mut engine = self.engine(self.roster.clone(), self.sequence_base);
-        let mut current: Option<Seen> = None;
+        let mut known = Known::default();
         let checks = Arc::new(Semaphore::new(MOST_CHECKS));
         // One byte more than any datagram of ours: a longer one is cut there, and refused for its length.
         let mut buffer = [0; MAX_FRAME + 1];
@@ -115,13 +127,13 @@ impl ZoneLoop {
                     Err(error) => return Err(error),
                 },
                 event = self.events.recv() => match event {
-                    Some(event) => self.take(&mut engine, &mut current, event, &mut outputs),
+                    Some(event) => self.take(&mut engine, &mut known, event, &mut outputs),
                     None => return Ok(()),
                 },
                 () = tokio::time::sleep(wait) => engine.handle(now(), Input::Tick, &mut outputs),
             }
             for output in outputs.drain(..) {
-                self.carry_out(&engine, current.as_ref(), &checks, output);
+                self.carry_out(&engine, known.zone.as_ref(), &checks, output);
             }
             // The next life begins a block above what is remembered: each block that this life enters is
             // written down.
@@ -149,13 +161,7 @@ impl ZoneLoop {
         Engine::new(config, identity, roster, now())
     }
 
-    fn take(
-        &mut self,
-        engine: &mut Engine,
-        current: &mut Option<Seen>,
-        event: Event,
-        outputs: &mut Vec<Output>,
-    ) {
+    fn take(&mut self, engine: &mut Engine, known: &mut Known, event: Event, outputs: &mut Vec<Output>) {
         let input = match event {
             Event::Contact => Input::CloudContact,
             Event::Kubelet(kubelet) => {
@@ -173,7 +179,18 @@ impl ZoneLoop {
             }
             Event::ReportWritten { written } => Input::ReportWritten { written },
             Event::LinkProof { written } => Input::LinkProof { written },
-            Event::Seen(seen) => return self.take_zone_health(engine, current, *seen, outputs),
+            Event::LeaseRead(member, renewal) => Input::LeaseRead { member, renewal },
+            Event::Seen(seen) => {
+                self.take_zone_health(engine, &mut known.zone, *seen, outputs);
+                return ask(engine, known, outputs);
+            }
+            Event::Asked(asked) => {
+                let newer = known.asked.as_ref();
+                if newer.is_none_or(|newer| !asked.is_older_than(newer)) {
+                    known.asked = Some(*asked);
+                }
+                return ask(engine, known, outputs);
+            }
         };
         engine.handle(now(), input, outputs);
     }
@@ -193,7 +210,9 @@ impl ZoneLoop {
         seen: Seen,
         outputs: &mut Vec<Output>,
     ) {
-        let replaced = current.as_ref().is_some_and(|current| current.uid != seen.uid);
+        let replaced = current
+            .as_ref()
+            .is_some_and(|current| current.version.uid != seen.version.uid);
         let older = current
             .as_ref()
             .is_some_and(|current| seen.is_older_than(current));
@@ -226,8 +245,6 @@ impl ZoneLoop {
             }
             Err(error) => tracing::warn!(%error, "the roster in ZoneHealth is refused"),
         }
-        let wanted = seen.wanted.iter().map(|uid| MemberId::of(uid)).collect();
-        engine.handle(now(), Input::Wanted(wanted), outputs);
         *current = Some(seen);
     }
 
@@ -255,6 +272,7 @@ impl ZoneLoop {
                 suspect,
                 within_ms,
             } => self.check(engine, checks, round, suspect, within_ms),
+            Output::ReadLease(member) => self.read_lease(engine, member),
             Output::Report(draft) => self.write_report(current, *draft),
             Output::ProveLink => {
                 if self.proofs.try_send(()).is_err() {
@@ -338,6 +356,20 @@ impl ZoneLoop {
         });
     }
 
+    fn read_lease(&self, engine: &Engine, id: MemberId) {
+        let node = engine.roster().get(id).map(|member| member.name.clone());
+        let (leases, events) = (self.leases.clone(), self.own_events.clone());
+        tokio::spawn(async move {
+            let renewal = match node {
+                Some(node) => leases.last_renewal(&node).await,
+                None => None,
+            };
+            if events.send(Event::LeaseRead(id, renewal)).await.is_err() {
+                tracing::debug!("a Lease was read after the agent");
+            }
+        });
+    }
+
     fn log(&self, note: &Note) {
         match note {
             Note::Edge { subject, state } => tracing::info!(node = subject, ?state, "edge changed"),
@@ -376,6 +408,20 @@ impl ZoneLoop {
             tracing::debug!("nothing is remembered any more: the agent is ending");
         }
     }
+}
+
+/// Tells the engine what is asked of its cell. What is asked of another one, to or from which the agent moves
+/// in this moment, is kept until the cell is known.
+fn ask(engine: &mut Engine, known: &Known, outputs: &mut Vec<Output>) {
+    let (Some(zone), Some(asked)) = (&known.zone, &known.asked) else {
+        return;
+    };
+    if zone.version.name != asked.version.name {
+        return;
+    }
+    let wanted = asked.wanted.iter().map(|uid| MemberId::of(uid)).collect();
+    let challenge = asked.challenge;
+    engine.handle(now(), Input::Challenge { challenge, wanted }, outputs);
 }
 
 fn is_of_a_peer(error: &io::Error) -> bool {

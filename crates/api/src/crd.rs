@@ -18,15 +18,14 @@
 pub use crate::policy::{
     EndpointsPolicy, FailoverPolicy, FailoverPolicySpec, FencingPolicy, IsolatedPolicy, ModePolicy,
 };
-use crate::zone::{KubeletEndpoint, Report, RosterSpec};
+use crate::zone::{IssuedChallenge, KubeletEndpoint, Report, RosterSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::CustomResource;
 #[cfg(feature = "schema")]
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// One cell, which is a whole zone or a part of one: its roster, and the members about which rounds are
-/// wanted.
+/// One cell, which is a whole zone or a part of one, and its roster.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[cfg_attr(not(feature = "schema"), kube(schema = "disabled"))]
@@ -34,7 +33,7 @@ use serde::{Deserialize, Serialize};
     group = "evenkeel.io",
     version = "v1alpha1",
     kind = "ZoneHealth",
-    doc = "One cell, which is a zone or a part of one: its roster, and the members about which rounds of votes are wanted",
+    doc = "One cell, which is a zone or a part of one, and its roster",
     plural = "zonehealth",
     singular = "zonehealth",
     shortname = "zh",
@@ -43,7 +42,6 @@ use serde::{Deserialize, Serialize};
     printcolumn = r#"{"name":"Zone","type":"string","jsonPath":".spec.zone"}"#,
     printcolumn = r#"{"name":"Cell","type":"integer","jsonPath":".spec.cell"}"#,
     printcolumn = r#"{"name":"Roster","type":"integer","jsonPath":".spec.roster.version"}"#,
-    printcolumn = r#"{"name":"Wanted","type":"string","jsonPath":".spec.wanted"}"#,
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
@@ -57,6 +55,43 @@ pub struct ZoneHealthSpec {
     pub cell: u32,
     /// The nodes of the cell, each of which runs an agent.
     pub roster: RosterSpec,
+}
+
+/// What the controller asks of a cell: votes that are younger than a random number, and rounds about certain
+/// members. The object has the name of the cell's ZoneHealth. Apart from it, because it changes often and a
+/// roster is large.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
+#[cfg_attr(not(feature = "schema"), kube(schema = "disabled"))]
+#[kube(
+    group = "evenkeel.io",
+    version = "v1alpha1",
+    kind = "ZoneChallenge",
+    doc = "What the controller asks of a cell: votes younger than a random number, and rounds about certain members",
+    plural = "zonechallenges",
+    singular = "zonechallenge",
+    shortname = "zc",
+    derive = "Default",
+    derive = "PartialEq",
+    printcolumn = r#"{"name":"Zone","type":"string","jsonPath":".spec.zone"}"#,
+    printcolumn = r#"{"name":"Cell","type":"integer","jsonPath":".spec.cell"}"#,
+    printcolumn = r#"{"name":"Replaced","type":"date","jsonPath":".spec.current.createdAt"}"#,
+    printcolumn = r#"{"name":"Wanted","type":"string","jsonPath":".spec.wanted"}"#
+)]
+#[serde(rename_all = "camelCase")]
+pub struct ZoneChallengeSpec {
+    /// Value of the zone label.
+    pub zone: String,
+    /// Number of the cell in its zone.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
+    pub cell: u32,
+    /// What ballots sign now.
+    pub current: IssuedChallenge,
+    /// What they signed before. Readers accept it as well, because it takes a moment until every reporter
+    /// knows the current one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous: Option<IssuedChallenge>,
     /// UIDs of members about which the controller needs rounds, because they have an open incident or a
     /// latch: reporters hold rounds about them even when they look healthy, so that a node that returned is
     /// acquitted by signed votes and never by silence.
@@ -319,6 +354,10 @@ pub struct LatchRecord {
     /// the grace period of stock Kubernetes after it, unless the death is confirmed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_sign_of_life_at: Option<Time>,
+    /// The renewal of its Lease after which the node was found dead: the Lease's resourceVersion, 0 without a
+    /// Lease; empty where nobody has recorded it. A later one is a sign of life.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub last_renewal: String,
     /// When a later round confirmed the death.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confirmed_at: Option<Time>,

@@ -17,6 +17,8 @@ pub mod zone;
 #[cfg(feature = "crd")]
 pub use crd::{
     AgentStatus, AgentStatusSpec, FailoverPolicy, FailoverPolicySpec, NodeIncident, NodeIncidentSpec,
-    ZoneHealth, ZoneHealthSpec, ZoneReport, ZoneReportSpec,
+    ZoneChallenge, ZoneChallengeSpec, ZoneHealth, ZoneHealthSpec, ZoneReport, ZoneReportSpec,
 };
-pub use zone::{KubeletEndpoint, ListedNode, Report, RosterMember, RosterSpec, SignedRound, VerdictKind};
+pub use zone::{
+    IssuedChallenge, KubeletEndpoint, ListedNode, Report, RosterMember, RosterSpec, SignedRound, VerdictKind,
+};

@@ -54,6 +54,21 @@ pub struct KubeletEndpoint {
     pub certificate_sha256: String,
 }
 
+/// A challenge: a ballot that signs it is younger than it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct IssuedChallenge {
+    /// 16 random bytes, base64.
+    pub value: String,
+    /// When it was drawn, before it was written, by the clock of who drew it: RFC 3339 with milliseconds.
+    pub created_at: String,
+    /// Name of the process that drew it, another one for each start of a controller. Times that two of them
+    /// wrote are not compared, because they are of two clocks.
+    #[serde(default)]
+    pub created_by: String,
+}
+
 /// What one reporter of a cell found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -5,9 +5,12 @@
 //! | Lease | verdict | state |
 //! |---|---|---|
 //! | any, Isolated latched | anything but alive | Isolated; Dead at stock pace once not renewed for the stock grace period, and its agent not seen writing |
-//! | any, Dead latched | anything but alive, not renewed since | Dead: announced, confirmed by a second round, or paused |
-//! | renewed since, or its agent wrote | Dead latched, or dead | Isolated |
-//! | any | dead, from a round asked for after the last renewal | Dead, announced |
+//! | any, Dead latched | anything but alive, not renewed since | Dead: announced, confirmed by a later round, or paused |
+//! | renewed since, or its agent wrote | Dead latched | Isolated |
+//! | any | dead, by a round that names the last renewal; its agent wrote since | Isolated |
+//! | any | dead, by a round that names the last renewal | Dead, announced |
+//! | any | dead, by a round that names a renewal which we have not seen yet | held |
+//! | any | dead, by a round that names an earlier renewal | Isolated |
 //! | fresh | anything else | Healthy |
 //! | not yet known | alive, after Dead | Disconnected |
 //! | stale | alive; kubelet or runtime broken for 60 s, or the agent seen writing for 60 s | KubeletDown |
@@ -19,12 +22,13 @@
 //! Where some watch is not proven live, only evidence of life changes anything (hazard 55). Where the Lease
 //! was not watched for long enough to tell, the former state is held.
 
-use crate::evidence::{Evidence, Lease, ROUNDS_APART_ADOPTED_MS, ROUNDS_APART_MS, Timing};
+use crate::evidence::{CONFIRMED_AFTER_ADOPTED_MS, CONFIRMED_AFTER_MS, Evidence, Lease, Timing};
 use crate::memory::{DeadLatch, Latch, Memory, Recorded};
 use crate::sight::View;
 use crate::state::{Dead, NodeState, Reason, Slow};
 use evenkeel_zone::Millis;
 use evenkeel_zone::verdict::{Alive, Death, Health, NoVerdict, Verdict};
+use std::cmp::Ordering;
 
 /// Peers must have vouched for a node for this long, and called its kubelet and runtime well, before marks of
 /// ours are given back (hazard 37).
@@ -222,6 +226,7 @@ impl Case<'_> {
         let slow = Slow::WasIsolated;
         next.latch = Latch::Dead(DeadLatch {
             requested: now,
+            renewal: life.renewal,
             received: now,
             adopted: false,
             confirmed: None,
@@ -233,32 +238,45 @@ impl Case<'_> {
     /// The first round that finds the node dead.
     fn first_round(&self, round: &Death, next: &mut Memory) -> Row {
         let life = &self.evidence.life;
-        if self.evidence.seen_since(round.requested) {
+        match life.order(round.renewal) {
+            // It has renewed since: its peers could not reach it, and it lives.
+            Ordering::Less => {
+                next.latch = Latch::Isolated { since: self.now };
+                return Row::Is(NodeState::Isolated, Reason::RenewedAfterVerdict);
+            }
+            Ordering::Greater => return Row::Unsaid(Reason::RenewalNotSeen),
+            Ordering::Equal => {}
+        }
+        let has_lease = life.renewal.is_some();
+        if self.evidence.agent.seen_since(round.requested) || !has_lease && life.seen_since(round.requested) {
             next.latch = Latch::Isolated { since: self.now };
             return Row::Is(NodeState::Isolated, Reason::RenewedAfterVerdict);
         }
         match life.known_since() {
-            Some(known) if known < round.requested => {
+            Some(known) if has_lease || known < round.requested => {
                 let slow = (self.lease == Lease::Stale).then_some(Slow::LeaseWasStale);
                 self.latch(round, slow, next)
             }
-            // The round is older than what we know of the node, which has been silent since.
+            // Without a Lease: the round is older than what we know of the node, which has been silent since.
             _ if self.lease == Lease::Stale => self.dark_or(next, Reason::NoVerdict(NoVerdict::Void)),
-            // Its last renewal may be younger than the round, or it never had a Lease.
             _ => Row::Unsaid(Reason::LeaseNotProven),
         }
     }
 
     /// In a zone of two, this side votes no by the same rule that lets it act: silence of 1.5 renewal
-    /// intervals, and no renewal since the round began (hazards 13 and 21).
+    /// intervals, and no renewal since the one that the round names (hazards 13 and 21).
     fn pair_lost(&self, round: &Death) -> bool {
         let life = &self.evidence.life;
-        self.silent_long_enough() && life.known_since().is_some_and(|known| known < round.requested)
+        let known_before = life.known_since().is_some_and(|known| known < round.requested);
+        self.silent_long_enough()
+            && life.order(round.renewal) == Ordering::Equal
+            && (life.renewal.is_some() || known_before)
     }
 
     fn latch(&self, round: &Death, slow: Option<Slow>, next: &mut Memory) -> Row {
         let death = DeadLatch {
             requested: round.requested,
+            renewal: Some(round.renewal),
             received: round.received,
             adopted: false,
             confirmed: None,
@@ -271,12 +289,12 @@ impl Case<'_> {
     /// A death stands until evidence of life. A renewal is such evidence; that its peers do not vouch for it
     /// makes it Isolated.
     fn dead(&self, mut death: DeadLatch, next: &mut Memory) -> Row {
-        if self.evidence.seen_since(death.requested) {
+        if self.evidence.lived_after(&death) {
             next.latch = Latch::Isolated { since: self.now };
             return Row::Is(NodeState::Isolated, Reason::RenewedAfterVerdict);
         }
         let round = match self.evidence.verdict {
-            Verdict::Dead(round) => Some(round),
+            Verdict::Dead(round) if self.evidence.life.order(round.renewal) == Ordering::Equal => Some(round),
             _ => None,
         };
         if death.confirmed.is_none() && self.evidence.zone.may_be_split {
@@ -299,16 +317,17 @@ impl Case<'_> {
         Row::Is(NodeState::Dead(phase), reason)
     }
 
-    /// Whether a later round confirms a death (hazard 36): the two were asked for far enough apart, and a
-    /// majority of the later one had had no contact since the first was received. The second half is signed
-    /// by the voters.
+    /// Whether a later round confirms a death (hazard 36): its ballots sign a challenge that was drawn long
+    /// enough after the first round was received, and a majority of them had had no contact since then. Both
+    /// are signed by the voters. Only who drew the challenge knows when that was, so only a leader confirms.
     fn confirms(&self, death: &DeadLatch, round: &Death) -> bool {
-        let apart = if death.adopted {
-            ROUNDS_APART_ADOPTED_MS
+        let after = if death.adopted {
+            CONFIRMED_AFTER_ADOPTED_MS
         } else {
-            ROUNDS_APART_MS
+            CONFIRMED_AFTER_MS
         };
-        round.requested >= death.requested.plus(apart)
+        let challenged = round.challenged;
+        challenged.is_some_and(|drawn| drawn >= death.received.plus(after))
             && round.silence_ms > round.received.since(death.received)
             && self.silent_long_enough()
     }

@@ -1,9 +1,12 @@
 //! What is known of a node: signs of life by our own observation, the neighbours' verdict, the zone, the
 //! agent's writes.
 
+use crate::memory::DeadLatch;
 use crate::sight::{Sight, WatchProof};
 use evenkeel_zone::Millis;
 use evenkeel_zone::verdict::Verdict;
+use evenkeel_zone::wire::Renewal;
+use std::cmp::Ordering;
 
 /// How long things may take before they mean something. All in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,10 +31,11 @@ pub struct Timing {
 
 /// How far the watches of two replicas may lie apart before they may disagree.
 pub const SKEW_MS: u64 = 5_000;
-/// Two rounds that find a node dead must be requested this far apart to confirm the death (hazard 36).
-pub const ROUNDS_APART_MS: u64 = 12_000;
+/// A death is confirmed by a round that signs a challenge which was drawn at least this long after its first
+/// round was received (hazard 36).
+pub const CONFIRMED_AFTER_MS: u64 = 12_000;
 /// The same where the first round was received by another leader, whose clock is not ours.
-pub const ROUNDS_APART_ADOPTED_MS: u64 = 17_000;
+pub const CONFIRMED_AFTER_ADOPTED_MS: u64 = 17_000;
 /// An agent that was not seen to write for this long has to begin anew: three times its 10 s.
 pub const WRITE_GAP_MS: u64 = 30_000;
 
@@ -71,6 +75,8 @@ pub struct Life {
     pub first_seen: Option<Millis>,
     /// When a renewal was last seen: the Lease or the heartbeat in the node's status changed under our eyes.
     pub renewed: Option<Millis>,
+    /// The last renewal of the Lease that we know; `None` if the node has no Lease.
+    pub renewal: Option<Renewal>,
     /// When the stock controller's own mark (`Ready=Unknown`, `NodeStatusUnknown`) was seen, while it stands.
     pub stock_mark: Option<Millis>,
 }
@@ -84,6 +90,22 @@ impl Life {
     /// Whether a sign of life was seen at or after `instant`.
     pub fn seen_since(&self, instant: Millis) -> bool {
         self.renewed.is_some_and(|renewed| renewed >= instant)
+    }
+
+    /// How the renewal that a round names stands to the last one that we know: a later one is still on its
+    /// way to us, and after an earlier one the node has written again.
+    pub fn order(&self, named: Renewal) -> Ordering {
+        named.cmp(&self.renewal.unwrap_or(Renewal::NO_LEASE))
+    }
+
+    /// Whether the node was seen to renew after a death had been latched. Renewals are counted by the Lease
+    /// itself: watches deliver in any order, so the time of receipt tells less. Without a Lease on either
+    /// side, only the time is there.
+    fn renewed_after(&self, death: &DeadLatch) -> bool {
+        match (self.renewal, death.renewal) {
+            (Some(last), Some(named)) => last > named,
+            _ => self.seen_since(death.requested),
+        }
     }
 
     /// Whether the stock controller's mark stands and is newer than the last renewal that we saw. That write
@@ -239,8 +261,8 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// Whether the node was seen to write at or after `instant`: its kubelet or its agent.
-    pub fn seen_since(&self, instant: Millis) -> bool {
-        self.life.seen_since(instant) || self.agent.seen_since(instant)
+    /// Whether the node was seen to write after a death had been latched: its kubelet or its agent.
+    pub fn lived_after(&self, death: &DeadLatch) -> bool {
+        self.life.renewed_after(death) || self.agent.seen_since(death.requested)
     }
 }

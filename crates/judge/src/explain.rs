@@ -96,6 +96,10 @@ fn verdict_words(verdict: &Verdict, now: Millis) -> String {
             NoVerdict::NotAMember => "no agent of its zone watches it",
             NoVerdict::Void => "what they reported before this controller started does not count",
             NoVerdict::NoMajority => "no majority either way",
+            NoVerdict::OtherChallenge => {
+                "their votes sign neither the present challenge nor the one before it: they are old, or the \
+                 reporters do not see the ZoneChallenge of their cell"
+            }
             NoVerdict::Refused => "their report was refused: signatures, roster or sequence did not hold",
         }
         .to_owned(),

@@ -29,7 +29,7 @@
 //!     sight.look(now);
 //! }
 //! let evidence = Evidence {
-//!     life: Life { first_seen: Some(Millis(0)), renewed: Some(Millis(10_000)), stock_mark: None },
+//!     life: Life { renewed: Some(Millis(10_000)), first_seen: Some(Millis(0)), ..Life::default() },
 //!     sight,
 //!     verdict: Verdict::Alive(Alive {
 //!         received: Millis(35_000),

@@ -2,6 +2,7 @@
 
 use crate::state::{Dead, NodeState, Slow};
 use evenkeel_zone::Millis;
+use evenkeel_zone::wire::Renewal;
 
 /// What is remembered of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,6 +49,8 @@ pub enum Latch {
 pub struct DeadLatch {
     /// When the voters of the first round were asked: the earliest possible.
     pub requested: Millis,
+    /// The renewal after which the node was found dead; `None` where a former version recorded the death.
+    pub renewal: Option<Renewal>,
     /// When the first round was received.
     pub received: Millis,
     /// It was received by another leader, whose clock is not ours.

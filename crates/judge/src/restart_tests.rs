@@ -73,12 +73,13 @@ fn a_restarted_replica_keeps_evictions_from_an_announced_death_until_stock_time(
     assert!(!kept(&mut case, 150));
 }
 
-/// Its round is older than what this replica knows of the node: from 25 s of silence on, stock Kubernetes
-/// acts.
+/// The node has no Lease, and the round is older than what this replica knows of the node: from 25 s of
+/// silence on, stock Kubernetes acts.
 #[test]
 fn a_death_from_before_a_replica_started_is_no_verdict_once_the_lease_is_stale() {
     let mut case = restarted(&recorded(NodeState::Unknown, Latch::Open));
     case.evidence.life.stock_mark = None;
+    case.evidence.life.renewal = None;
     case.convict(30);
     let decision = case.go(124);
     assert!(decision.held && decision.state() == NodeState::Unknown);

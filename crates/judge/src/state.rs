@@ -144,6 +144,8 @@ pub enum Reason {
     Blind,
     /// The Lease was not watched for long enough.
     LeaseNotProven,
+    /// A round names a renewal of the Lease that we have not seen.
+    RenewalNotSeen,
     /// The Lease is renewed.
     Renewing,
     /// A majority vouches for the node, and its kubelet or runtime has been broken for the grace time.
@@ -187,6 +189,9 @@ impl fmt::Display for Reason {
                 "the watch of node Leases or of ZoneHealth is not proven live; nothing is done that could harm a node"
             }
             Self::LeaseNotProven => "its Lease has not been watched for long enough; nothing is acted upon",
+            Self::RenewalNotSeen => {
+                "a majority of its zone voted it dead after a renewal of its Lease that has not been seen here yet"
+            }
             Self::Renewing => "its Lease is renewed",
             Self::KubeletBroken => {
                 "a majority of its zone vouches for it; its kubelet or container runtime is broken"
@@ -222,6 +227,9 @@ impl fmt::Display for Reason {
                 NoVerdict::Void => "its Lease is stale, and its zone has not been seen to report yet",
                 NoVerdict::NoMajority => "its Lease is stale, and its zone has no majority either way",
                 NoVerdict::Refused => "its Lease is stale, and its zone's report was refused",
+                NoVerdict::OtherChallenge => {
+                    "its Lease is stale, and its zone's votes do not answer the present challenge"
+                }
             },
             Self::EvidenceRanOut => "its Lease is stale, and the evidence that it lives ran out",
             Self::ZoneSilent => {

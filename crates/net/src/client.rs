@@ -6,7 +6,8 @@
 //! it:
 //!
 //! * **HTTP/2 with pings** where the server offers it (every Kubernetes API server does): after 5 s without a
-//!   frame comes a ping, and 5 s later the connection is dead, and with it every request and watch on it.
+//!   frame comes a ping, and 5 s later ([`Access::pong_within`]) the connection is dead, and with it every
+//!   request and watch on it. [`Activity`] tells when something was received.
 //!   Pings are answered by the API server itself, or by what ends TLS before it, so they also find a server
 //!   that hangs behind a host that is well. With HTTP/1.1 each watch has its own connection, which nobody
 //!   asks anything for minutes, and each idle connection in the pool is a trap of its own. What speaks
@@ -64,10 +65,11 @@ pub use endpoints::{Endpoint, NoEndpoint};
 #[cfg(feature = "process")]
 pub use server::ServerArgs;
 pub use silence::SilentServer;
+pub use stream::Activity;
 
 /// A connection on which nothing came in for this long is asked whether it lives.
 const PING: Duration = Duration::from_secs(5);
-/// And without an answer for this long it does not.
+/// And without an answer for this long it does not, see [`Access::pong_within`].
 const PONG: Duration = Duration::from_secs(5);
 /// What a server may send ahead on one request, in bytes: 5 MB/s at a round trip of 100 ms.
 const STREAM_WINDOW: u32 = 512 * 1024;
@@ -110,6 +112,8 @@ pub enum ClientError {
 pub struct Access {
     config: Config,
     endpoints: Arc<Endpoints>,
+    pong: Duration,
+    repeats_reads: bool,
 }
 
 impl Access {
@@ -125,7 +129,28 @@ impl Access {
             .ok_or_else(|| ClientError::NotFound(format!("the cluster's URL {url} names no host")))?;
         let endpoints = Endpoints::new(first, further)
             .map_err(|error| ClientError::Build(kube::Error::HttpError(error)))?;
-        Ok(Self { config, endpoints })
+        Ok(Self {
+            config,
+            endpoints,
+            pong: PONG,
+            repeats_reads: true,
+        })
+    }
+
+    /// The same with another time after which a ping without an answer ends its connection, 5 s by default.
+    #[must_use]
+    pub fn pong_within(self, pong: Duration) -> Self {
+        Self { pong, ..self }
+    }
+
+    /// The same without repetitions of reads that an overloaded server refused, of which there are up to ten
+    /// within 3 s: for a process that runs on thousands of nodes and has a back-off of its own.
+    #[must_use]
+    pub fn reading_once(self) -> Self {
+        Self {
+            repeats_reads: false,
+            ..self
+        }
     }
 
     /// The configuration it was made of.
@@ -171,12 +196,13 @@ impl Access {
             Err(error) => tracing::warn!(%agent, %error, "not usable as a User-Agent"),
         }
         let connector = Prompt(self.connector(protocols)?);
+        let pong = self.pong;
         let connections = Connections::new(move || {
             hyper_util::client::legacy::Client::builder(TokioExecutor::new())
                 .timer(TokioTimer::new())
                 .pool_timer(TokioTimer::new())
                 .http2_keep_alive_interval(PING)
-                .http2_keep_alive_timeout(PONG)
+                .http2_keep_alive_timeout(pong)
                 .http2_keep_alive_while_idle(true)
                 .http2_initial_stream_window_size(STREAM_WINDOW)
                 .http2_initial_connection_window_size(CONNECTION_WINDOW)
@@ -185,7 +211,7 @@ impl Access {
         let service = ServiceBuilder::new()
             .layer(config.base_uri_layer())
             .layer(SilenceLayer)
-            .layer(RetryLayer::new(ReadsAgain::new()))
+            .option_layer(self.repeats_reads.then(|| RetryLayer::new(ReadsAgain::new())))
             .option_layer(config.auth_layer()?)
             .layer(config.extra_headers_layer()?)
             .map_err(BoxError::from)

@@ -13,7 +13,8 @@ use evenkeel_zone::Millis;
 use evenkeel_zone::engine::{CheckResult, Config, Engine, Identity, Input, Output};
 use evenkeel_zone::roster::{MemberId, Roster};
 use evenkeel_zone::verdict::Health;
-use evenkeel_zone::wire::Nonce;
+use evenkeel_zone::wire::{Challenge, Nonce};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -79,7 +80,7 @@ impl Sim {
         machine.agent = Some(Agent {
             engine,
             tick_at: u64::MAX,
-            current: None,
+            current: BTreeMap::new(),
             standing: false,
             leading: false,
             lease: Candidate::new(me),
@@ -216,16 +217,20 @@ impl Sim {
             return;
         };
         match reply {
-            Reply::Zone(object) => {
+            Reply::Zone(zone, challenge) => {
                 let standing = agent.standing;
                 if std::mem::replace(&mut agent.polling, false) {
                     let wait = if standing { REPORTER_ASKS } else { MEMBER_ASKS };
                     self.poll_later(node, life, wait);
                     self.feed(node, life, Input::CloudContact);
                 }
-                if let Some(object) = object {
+                for object in [zone, challenge].into_iter().flatten() {
                     self.agent_reads(node, life, object);
                 }
+            }
+            Reply::LeaseRead(member, renewal) => {
+                let renewal = Some(renewal);
+                self.feed(node, life, Input::LeaseRead { member, renewal });
             }
             Reply::Published => {
                 agent.publishing = false;
@@ -257,6 +262,10 @@ impl Sim {
                 agent.polling = false;
                 self.poll_later(node, life, REPORTER_ASKS);
             }
+            Call::ReadLease(member) => {
+                let (member, renewal) = (*member, None);
+                self.feed(node, life, Input::LeaseRead { member, renewal });
+            }
             Call::Publish(_) => {
                 agent.publishing = false;
                 self.feed(node, life, Input::ReportWritten { written: false });
@@ -272,7 +281,7 @@ impl Sim {
         }
     }
 
-    /// ZoneHealth as it was read or written.
+    /// ZoneHealth or ZoneChallenge as it was read.
     fn agent_reads(&mut self, node: usize, life: u64, object: Rc<Object>) {
         let Some(agent) = self.agent_of(node, life) else {
             return;
@@ -283,18 +292,25 @@ impl Sim {
             .as_deref()
             .and_then(|version| version.parse().ok());
         let version: u64 = version.unwrap_or_default();
-        if agent.current.as_ref().is_some_and(|(known, _)| *known >= version) {
+        let known = agent.current.entry(object.kind()).or_default();
+        if *known >= version {
             return;
         }
-        agent.current = Some((version, Rc::clone(&object)));
-        let Object::Zone(zone) = &*object else {
-            return;
-        };
-        if let Some(roster) = self.roster_of(zone) {
-            self.feed(node, life, Input::Roster(roster));
+        *known = version;
+        match &*object {
+            Object::Zone(zone) => {
+                if let Some(roster) = self.roster_of(zone) {
+                    self.feed(node, life, Input::Roster(roster));
+                }
+            }
+            Object::Challenge(asked) => {
+                let spec = &asked.spec;
+                let challenge = Challenge::from_base64(&spec.current.value).unwrap_or_default();
+                let wanted = spec.wanted.iter().map(|uid| MemberId::of(uid)).collect();
+                self.feed(node, life, Input::Challenge { challenge, wanted });
+            }
+            _ => {}
         }
-        let wanted = zone.spec.wanted.iter().map(|uid| MemberId::of(uid)).collect();
-        self.feed(node, life, Input::Wanted(wanted));
     }
 
     /// The roster of a zone object. It is read once for all agents.
@@ -357,6 +373,9 @@ impl Sim {
             }
             Output::Note(note) => self.note(|| format!("agent {node}: {note}")),
             Output::Refused(why) => self.note(|| format!("agent {node}: datagram refused: {why}")),
+            Output::ReadLease(member) => {
+                self.request(Source::Agent(node, life), Call::ReadLease(member));
+            }
             Output::Report(draft) => {
                 if let Some(agent) = self.agent_of(node, life).filter(|agent| !agent.publishing) {
                     agent.publishing = true;

@@ -144,6 +144,7 @@ pub fn config() -> Config {
         default_zone: None,
         default_toleration_seconds: 300,
         identity: LEADER.to_owned(),
+        life: LEADER.to_owned(),
         mode: Default::default(),
     }
 }

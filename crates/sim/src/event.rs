@@ -7,7 +7,7 @@ use evenkeel_failover_rules::planner::action::Action;
 use evenkeel_failover_rules::world::{Kind, LastSigns};
 use evenkeel_zone::engine::CheckResult;
 use evenkeel_zone::roster::MemberId;
-use evenkeel_zone::wire::Nonce;
+use evenkeel_zone::wire::{Nonce, Renewal};
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -50,6 +50,8 @@ pub(crate) enum Event {
     Roster { zone: usize },
     /// The reader asks for rounds about the members of a zone that it holds dead, in a run of zones alone.
     Wanted { zone: usize },
+    /// Ballots of a zone have to sign another challenge.
+    Challenge { zone: usize },
     /// Somebody looks whether all promises are kept.
     Check,
 }
@@ -133,6 +135,7 @@ pub(crate) enum Phase {
 #[derive(Debug)]
 pub(crate) enum Call {
     ReadZone,
+    ReadLease(MemberId),
     Publish(Box<Report>),
     ProveLink {
         count: Option<i64>,
@@ -149,8 +152,9 @@ pub(crate) enum Call {
 
 #[derive(Debug)]
 pub(crate) enum Reply {
-    /// ZoneHealth as it stands.
-    Zone(Option<Rc<Object>>),
+    /// ZoneHealth and ZoneChallenge as they stand.
+    Zone(Option<Rc<Object>>, Option<Rc<Object>>),
+    LeaseRead(MemberId, Renewal),
     /// A report was written.
     Published,
     Proven(i64),
@@ -192,6 +196,7 @@ impl Call {
     pub(crate) fn husk(&self) -> Self {
         match self {
             Self::ReadZone => Self::ReadZone,
+            Self::ReadLease(member) => Self::ReadLease(*member),
             Self::Publish(_) => Self::Publish(Box::default()),
             Self::ProveLink { count } => Self::ProveLink { count: *count },
             Self::Register => Self::Register,
@@ -205,6 +210,6 @@ impl Call {
     }
 
     pub(crate) fn is_write(&self) -> bool {
-        !matches!(self, Self::ReadZone | Self::Audit(_))
+        !matches!(self, Self::ReadZone | Self::ReadLease(_) | Self::Audit(_))
     }
 }

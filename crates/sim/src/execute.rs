@@ -78,21 +78,24 @@ impl Sim {
                     .remove(now, Writer::Ours, Kind::Incident, &cluster_key(name));
                 Acted::Done
             }
-            Action::PublishCell {
-                zone,
-                cell,
-                roster,
-                wanted,
-            } => {
+            Action::PublishCell { zone, cell, roster } => {
                 let spec = ZoneHealthSpec {
                     zone: zone.clone(),
                     cell: *cell,
                     roster: roster.clone(),
-                    wanted: wanted.clone(),
                 };
                 self.publish_cell(spec)
             }
+            Action::Challenge {
+                zone,
+                cell,
+                replaces,
+                draw,
+                wanted,
+            } => self.challenge(replica, (zone, *cell), replaces.as_deref(), *draw, wanted),
             Action::DeleteCell { object, .. } => {
+                let key = cluster_key(object);
+                self.store.remove(now, Writer::Ours, Kind::Challenge, &key);
                 self.store
                     .remove(now, Writer::Ours, Kind::Zone, &cluster_key(object));
                 Acted::Done
@@ -304,6 +307,32 @@ impl Sim {
                     object.status = Some(incident.status.clone());
                 }
             });
+        Self::settled(written)
+    }
+
+    fn challenge(
+        &mut self,
+        replica: usize,
+        (zone, cell): (&str, u32),
+        replaces: Option<&str>,
+        draw: bool,
+        wanted: &[String],
+    ) -> Acted {
+        let known = self
+            .store
+            .get(Kind::Challenge, &cluster_key(&cell_object_name(zone, cell)));
+        let value = known.and_then(|known| match &**known {
+            Object::Challenge(known) => Some(known.spec.current.value.as_str()),
+            _ => None,
+        });
+        if value != replaces {
+            return Acted::Stale;
+        }
+        let life = self.replicas.get(replica).map_or(0, |replica| replica.life);
+        let by = format!("replica-{replica}-{life}");
+        let now = self.now;
+        let drawn = draw.then(|| build::drawn(&mut self.rng, now, &by));
+        let written = build::challenge(&mut self.store, now, (zone, cell), drawn, wanted.to_vec());
         Self::settled(written)
     }
 

@@ -1,14 +1,13 @@
 //! A machine: what its processes are, and what survives on its disk.
 
-use crate::api::objects::Object;
 use crate::candidate::Candidate;
 use crate::clock::Clock;
 use crate::measure::Meter;
+use evenkeel_failover_rules::world::Kind;
 use evenkeel_zone::engine::Engine;
 use evenkeel_zone::keys::Signer;
 use evenkeel_zone::roster::{MemberId, Roster};
-use std::collections::BTreeSet;
-use std::rc::Rc;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub(crate) struct Machine {
@@ -46,7 +45,7 @@ pub(crate) struct Machine {
 pub(crate) struct Agent {
     pub(crate) engine: Engine,
     pub(crate) tick_at: u64,
-    pub(crate) current: Option<(u64, Rc<Object>)>,
+    pub(crate) current: BTreeMap<Kind, u64>,
     pub(crate) standing: bool,
     pub(crate) leading: bool,
     pub(crate) lease: Candidate,

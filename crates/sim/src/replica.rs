@@ -27,7 +27,7 @@ const RENEW_WITHIN: u64 = 4_000;
 const AUDIT_WITHIN: u64 = 3_000;
 
 pub(crate) struct Replica {
-    life: u64,
+    pub(crate) life: u64,
     process: Option<Process>,
 }
 
@@ -109,6 +109,7 @@ impl Sim {
             default_zone: None,
             default_toleration_seconds: 300,
             identity: identity.clone(),
+            life: identity.clone(),
             mode: Default::default(),
         };
         let world = World::new(config, self.wall()).verifying_with(Arc::clone(&self.verifier));

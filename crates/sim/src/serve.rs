@@ -12,6 +12,8 @@ use evenkeel_api::crd::ZoneReportSpec;
 use evenkeel_api::names::{NAMESPACE, NODE_LEASE_NAMESPACE};
 use evenkeel_api::zone::Report;
 use evenkeel_failover_rules::world::Kind;
+use evenkeel_zone::roster::MemberId;
+use evenkeel_zone::wire::Renewal;
 use k8s_openapi::api::core::v1::NodeCondition;
 
 /// The kubelet posts its node's status at least this often.
@@ -22,8 +24,12 @@ impl Sim {
         match (call, from) {
             (Call::ReadZone, Source::Agent(node, _)) => {
                 let age = self.stale_reads.values().max().copied().unwrap_or_default();
-                Reply::Zone(self.zone_object(node, age))
+                Reply::Zone(
+                    self.cell_object(Kind::Zone, node, age),
+                    self.cell_object(Kind::Challenge, node, age),
+                )
             }
+            (Call::ReadLease(member), Source::Agent(..)) => Reply::LeaseRead(member, self.renewal_of(member)),
             (Call::Publish(report), Source::Agent(node, _)) => {
                 self.publish(node, *report);
                 Reply::Published
@@ -65,13 +71,22 @@ impl Sim {
         }
     }
 
+    /// The last renewal of a member's Lease, read consistently.
+    fn renewal_of(&self, member: MemberId) -> Renewal {
+        let node = (1..=self.machines.len()).find(|node| MemberId::of(&build::node_uid(*node)) == member);
+        let key = node.map(|node| (NODE_LEASE_NAMESPACE.to_owned(), build::node_name(node)));
+        let lease = key.and_then(|key| self.store.get(Kind::NodeLease, &key));
+        let version = lease.and_then(|lease| lease.meta().resource_version.as_ref()?.parse().ok());
+        version.map_or(Renewal::NO_LEASE, Renewal)
+    }
+
     /// A reporter writes its own object, whatever stands there.
     fn publish(&mut self, node: usize, report: Report) {
         if self.level == Level::Zones {
             let size = serde_json::to_vec(&report).map_or(0, |bytes| bytes.len());
             self.largest_report = self.largest_report.max(size);
         }
-        let Some(Object::Zone(cell)) = self.zone_object(node, 0).as_deref().cloned() else {
+        let Some(Object::Zone(cell)) = self.cell_object(Kind::Zone, node, 0).as_deref().cloned() else {
             return;
         };
         let spec = ZoneReportSpec {

@@ -134,6 +134,9 @@ impl Sim {
                 }
             }
             build::zone(&mut self.store, &build::zone_name(zone), members);
+            if self.level == Level::Zones {
+                self.keep_challenge(zone);
+            }
         }
         for index in 0..self.script.steps.len() {
             let Some((at, ends)) = self.script.steps.get(index).map(|step| (step.at, step.ends())) else {
@@ -303,6 +306,7 @@ impl Sim {
             Event::Late(event) => self.do_now(*event),
             Event::Roster { zone } => self.keep_roster(zone),
             Event::Wanted { zone } => self.keep_wanted(zone),
+            Event::Challenge { zone } => self.keep_challenge(zone),
             Event::Agent { node, life, due } => self.agent_due(node, life, due),
             Event::Kubelet { node, life, due } => self.kubelet_due(node, life, due),
             Event::Replica { replica, life, due } => self.replica_due(replica, life, due),
@@ -418,13 +422,13 @@ impl Sim {
             .unwrap_or_else(|| zone_object_name(zone.unwrap_or_default()))
     }
 
-    /// The ZoneHealth of the node's cell, as it stands or stood a while ago.
-    pub(crate) fn zone_object(&self, node: usize, age: u64) -> Option<std::rc::Rc<Object>> {
+    /// The object of that kind about the node's cell, as it stands or stood a while ago.
+    pub(crate) fn cell_object(&self, kind: Kind, node: usize, age: u64) -> Option<std::rc::Rc<Object>> {
         let key = cluster_key(&self.cell_of(node));
         if age > 0 {
-            return self.store.as_of(Kind::Zone, &key, self.now.saturating_sub(age));
+            return self.store.as_of(kind, &key, self.now.saturating_sub(age));
         }
-        self.store.get(Kind::Zone, &key).cloned()
+        self.store.get(kind, &key).cloned()
     }
 
     /// Schedules what a process does again and again.

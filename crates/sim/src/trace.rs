@@ -26,7 +26,11 @@ impl Sim {
                     report.spec.report.sequence, report.spec.report.summary
                 )
             }
-            Some(Object::Zone(zone)) => format!("wanted {:?}", zone.spec.wanted),
+            Some(Object::Zone(zone)) => format!("roster {}", zone.spec.roster.version),
+            Some(Object::Challenge(challenge)) => {
+                let spec = &challenge.spec;
+                format!("challenge {} wanted {:?}", spec.current.value, spec.wanted)
+            }
             Some(Object::Incident(incident)) => {
                 let status = incident.status.clone().unwrap_or_default();
                 format!(

@@ -1,7 +1,7 @@
 //! An API server on a real socket, reached over links that can be cut.
 
 use crate::{ApiServer, Cluster, Options, api_server_with};
-use evenkeel_net::client::ClientArgs;
+use evenkeel_net::client::{Access, ClientArgs};
 use evenkeel_net::pki::ServerNames;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -11,6 +11,9 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// A user who may do everything, and its groups.
+const ADMIN: (&str, &[&str]) = ("admin", &["system:masters"]);
 
 /// An API server that listens with TLS on a loopback port. Ends when it is dropped.
 pub struct ServedApi {
@@ -48,9 +51,15 @@ impl ServedApi {
 
     /// A way of its own to the server, for an administrator whose kubeconfig `name` is written.
     pub async fn link(&self, name: &str) -> Link {
+        let (user, groups) = ADMIN;
+        self.link_as(name, user, groups).await
+    }
+
+    /// The same for another user.
+    pub async fn link_as(&self, name: &str, user: &str, groups: &[&str]) -> Link {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("https://{}", listener.local_addr().expect("it is bound"));
-        let kubeconfig = self.kubeconfig(name, &url);
+        let kubeconfig = self.kubeconfig(name, &url, (user, groups));
         let (state, _) = watch::channel(State::default());
         let forwarding = forward(listener, self.address, state.clone(), self.stop.clone());
         tokio::spawn(self.stop.clone().run_until_cancelled_owned(forwarding));
@@ -59,16 +68,13 @@ impl ServedApi {
 
     /// A kubeconfig of an administrator who reaches the server without a [`Link`].
     pub fn direct(&self, name: &str) -> PathBuf {
-        self.kubeconfig(name, &self.url())
+        self.kubeconfig(name, &self.url(), ADMIN)
     }
 
     /// An administrator's client that reaches the server over the network, without a [`Link`].
     pub async fn client(&self, name: &str) -> kube::Client {
-        let args = ClientArgs {
-            kubeconfig: Some(self.direct(name)),
-            ..ClientArgs::default()
-        };
-        args.client(name).await.expect("the kubeconfig is good")
+        let access = access(self.direct(name)).await;
+        access.client(name).expect("the kubeconfig is good")
     }
 
     /// The same, with the words of a cluster.
@@ -86,15 +92,20 @@ impl ServedApi {
         format!("https://{}", self.address)
     }
 
-    fn kubeconfig(&self, name: &str, url: &str) -> PathBuf {
-        let text = self
-            .server
-            .kubeconfig(url, "admin", &["system:masters"])
-            .expect("a certificate");
+    fn kubeconfig(&self, name: &str, url: &str, (user, groups): (&str, &[&str])) -> PathBuf {
+        let text = self.server.kubeconfig(url, user, groups).expect("a certificate");
         let path = self.home.path().join(format!("{name}.kubeconfig"));
         std::fs::write(&path, text).expect("the directory can be written");
         path
     }
+}
+
+async fn access(kubeconfig: PathBuf) -> Access {
+    let args = ClientArgs {
+        kubeconfig: Some(kubeconfig),
+        ..ClientArgs::default()
+    };
+    args.access().await.expect("the kubeconfig is good")
 }
 
 /// A way to the API server. While it is cut, nothing passes and nothing is closed, as on a network that drops
@@ -117,6 +128,11 @@ impl Link {
     /// A kubeconfig that goes over this link.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
+    }
+
+    /// The API server behind it, for a client that goes over this link.
+    pub async fn access(&self) -> Access {
+        access(self.kubeconfig.clone()).await
     }
 
     /// From now on nothing passes.
@@ -208,11 +224,7 @@ mod tests {
     async fn a_cut_link_is_silent_until_it_is_mended() {
         let api = ServedApi::start().await;
         let link = api.link("a").await;
-        let args = ClientArgs {
-            kubeconfig: Some(link.kubeconfig().to_owned()),
-            ..ClientArgs::default()
-        };
-        let client = args.client("test").await.unwrap();
+        let client = link.access().await.client("test").unwrap();
         client.apiserver_version().await.unwrap();
         link.cut();
         let pending = client.apiserver_version();

@@ -4,11 +4,16 @@
     reason = "test support: a wrong fixture should fail the test at once"
 )]
 
+use crate::Millis;
 use crate::keys::stand_in::StandIn;
 use crate::keys::{Ed25519, Signer, SigningKey, Verifier};
 use crate::roster::{MemberId, Roster};
+use crate::verdict::Issued;
 use crate::vote::Vote;
-use crate::wire::{self, Answer, Ballot, Body, ConfirmRequest, Facts, Header, Message, Nonce, Said};
+use crate::wire::{
+    self, Answer, Ballot, Body, Challenge, ConfirmRequest, Facts, Header, Message, Nonce, Renewal, Said,
+    Suspect,
+};
 use evenkeel_api::zone::{ListedNode, Report, RosterMember, RosterSpec, SignedRound};
 use std::sync::Arc;
 
@@ -20,6 +25,10 @@ pub struct Fixture {
     keys: Vec<Arc<dyn Signer>>,
     sequence: u64,
     report: i64,
+    /// What the requests of this zone sign.
+    pub challenge: Challenge,
+    /// The renewal that they name; `None`: no Lease was read.
+    pub renewal: Option<Renewal>,
 }
 
 impl Fixture {
@@ -40,6 +49,8 @@ impl Fixture {
             keys: Vec::new(),
             sequence: 0,
             report: 0,
+            challenge: Self::CHALLENGE,
+            renewal: Some(Self::RENEWAL),
         };
         zone.keys = (1..=members).map(|i| zone.make_key(i)).collect();
         zone
@@ -131,13 +142,41 @@ impl Fixture {
         }
     }
 
+    /// What the requests of a new zone sign.
+    pub const CHALLENGE: Challenge = Challenge([7; 16]);
+    /// The renewal that they name.
+    pub const RENEWAL: Renewal = Renewal(100);
+
+    /// A suspect whose Lease was read.
+    pub fn suspect(node: usize) -> Suspect {
+        Suspect {
+            member: Self::id(node),
+            renewal: Some(Self::RENEWAL),
+        }
+    }
+
+    /// The challenge as the reader that drew it knows it.
+    pub fn issued(&self, drawn: Millis) -> Issued {
+        Issued {
+            challenge: self.challenge,
+            drawn: Some(drawn),
+        }
+    }
+
     /// A request for votes on these nodes; `round` names it.
     pub fn request(&self, suspects: &[usize], round: u8) -> ConfirmRequest {
         ConfirmRequest {
             round: Nonce([round; 16]),
             roster: self.roster().reference(),
+            challenge: self.challenge,
             budget: 1_000,
-            suspects: suspects.iter().map(|suspect| Self::id(*suspect)).collect(),
+            suspects: suspects
+                .iter()
+                .map(|suspect| Suspect {
+                    renewal: self.renewal,
+                    ..Self::suspect(*suspect)
+                })
+                .collect(),
         }
     }
 
@@ -153,7 +192,7 @@ impl Fixture {
             let index = request
                 .suspects
                 .iter()
-                .position(|suspect| *suspect == vote.suspect);
+                .position(|suspect| suspect.member == vote.suspect);
             Said {
                 index: u8::try_from(index.unwrap_or(usize::from(u8::MAX))).unwrap(),
                 answer: vote.answer,

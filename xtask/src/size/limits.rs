@@ -42,15 +42,15 @@ pub(super) const LIMITS: [Limit; 6] = [
     Limit {
         measure: Measure::ProductLines,
         // 145,000; cells, reports of their own, the parts of the zone's engine, and the simulator's network,
-        // faults and rules that are broken on purpose.
-        in_force: 150_500,
+        // faults and rules that are broken on purpose; challenges, named renewals, and agents that watch.
+        in_force: 152_500,
         goal: 118_000,
         slack: 1_000,
     },
     Limit {
         measure: Measure::TestLines,
         // 117,000, the tests of these, and those of a lab and its control plane on two machines.
-        in_force: 119_500,
+        in_force: 121_500,
         goal: 96_000,
         slack: 1_000,
     },

@@ -1,7 +1,7 @@
 //! What is wrong with an agent's surroundings is one line and exit code 2.
 
 use crate::machine::Machine;
-use crate::zone::{agent, cluster};
+use crate::zone::cluster;
 use clap::Parser;
 use evenkeel_agent::{AgentArgs, AgentError};
 use evenkeel_api::names;
@@ -66,14 +66,13 @@ async fn an_agent_whose_node_can_be_in_no_roster_says_why() {
         ("type", "virtual-kubelet", "a virtual node"),
         ("vnode.evenkeel.io/fleet", "f", "a virtual node"),
     ];
-    let cluster = cluster().await;
-    let agent = agent(&cluster);
+    let (api, cluster) = cluster().await;
     for (name, (key, value, what)) in ["a", "b", "c"].into_iter().zip(cases) {
         let labels = json!({names::ZONE_LABELS[0]: "shore", key: value});
         cluster
             .create::<Node>(json!({"metadata": {"name": name, "labels": labels}}))
             .await;
-        let mut machine = Machine::new(name, &agent);
+        let mut machine = Machine::new(name, &api).await;
         machine.start_agent();
         let answer = eventually("it says so", Duration::from_secs(40), || async {
             let answer = machine.ask("/readyz?verbose").ok()?;

@@ -45,7 +45,6 @@ async fn an_agent_goes_to_the_cell_that_it_is_told_and_is_there_after_a_restart_
             version: 1,
             members: there,
         },
-        ..ZoneHealthSpec::default()
     };
     zone.cluster.add(&ZoneHealth::new(SECOND_CELL, second)).await;
     let agents: Api<AgentStatus> = Api::all(zone.cluster.client.clone());

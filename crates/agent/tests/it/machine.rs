@@ -2,11 +2,14 @@
 
 use axum::Router;
 use axum::routing::get;
+use evenkeel_agent::agent::PONG;
 use evenkeel_agent::args::CheckPlugin;
 use evenkeel_agent::state::StateDir;
 use evenkeel_agent::{Agent, Settings, key};
+use evenkeel_election::Config as Election;
 use evenkeel_net::pki::{Ca, Identity, ServerNames, Validity};
 use evenkeel_net::serve::{ServerTls, serve_https};
+use evenkeel_testkit::{Link, ServedApi};
 use jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
@@ -14,13 +17,16 @@ use socket2::{Domain, Socket, Type};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener as StdListener, TcpStream, UdpSocket as StdUdp};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
-use tower::BoxError;
+use tower::{Layer, Service};
+
+const USER: &str = "system:serviceaccount:evenkeel-system:evenkeel-agent";
 
 /// A machine that can lose its power and its link to the cloud.
 pub(crate) struct Machine {
@@ -28,24 +34,33 @@ pub(crate) struct Machine {
     directory: tempfile::TempDir,
     address: SocketAddr,
     client: Client,
-    cut: Arc<AtomicBool>,
+    link: Link,
+    pub(crate) requests: Requests,
+    pub(crate) election: Election,
     kubelet: Kubelet,
     agent: Option<(Runtime, CancellationToken)>,
     pub(crate) admin: SocketAddr,
 }
 
 impl Machine {
-    pub(crate) fn new(name: &str, client: &Client) -> Self {
+    /// Its agent has the rights of its ServiceAccount.
+    pub(crate) async fn new(name: &str, api: &ServedApi) -> Self {
         let directory = tempfile::tempdir().unwrap();
         key::generate(&directory.path().join("agent.key")).unwrap();
-        let cut = Arc::new(AtomicBool::new(false));
+        let requests = Requests::default();
+        let link = api
+            .link_as(name, USER, &["system:serviceaccounts", "system:authenticated"])
+            .await;
+        let access = link.access().await.pong_within(PONG).reading_once();
         Self {
             name: name.to_owned(),
             address: StdUdp::bind("127.0.0.1:0").unwrap().local_addr().unwrap(),
             admin: StdListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap(),
-            client: behind_a_link(client.clone(), cut.clone()),
+            client: access.client_with("agent", &requests).unwrap(),
+            election: Election::new(name),
             directory,
-            cut,
+            link,
+            requests,
             kubelet: Kubelet::start(),
             agent: None,
         }
@@ -60,7 +75,7 @@ impl Machine {
             .build()
             .unwrap();
         let settings = Settings {
-            election: Some(evenkeel_election::Config::new(&self.name)),
+            election: Some(self.election.clone()),
             node: self.name.clone(),
             advertise: self.address,
             source: None,
@@ -120,8 +135,17 @@ impl Machine {
         self.kubelet.fall_silent();
     }
 
+    /// Closes its connections to the API server, and refuses others until the link is no longer cut.
+    pub(crate) fn refuse_cloud(&self) {
+        self.link.refuse();
+    }
+
     pub(crate) fn cut_cloud(&self, cut: bool) {
-        self.cut.store(cut, Ordering::SeqCst);
+        if cut {
+            self.link.cut();
+        } else {
+            self.link.mend();
+        }
     }
 }
 
@@ -139,18 +163,71 @@ fn end(runtime: Runtime) {
     ended.expect("a runtime ends without a panic");
 }
 
-/// Requests begun while the link is cut never end.
-fn behind_a_link(inner: Client, cut: Arc<AtomicBool>) -> Client {
-    let service = tower::service_fn(move |request: http::Request<Body>| {
-        let (inner, cut) = (inner.clone(), cut.clone());
-        async move {
-            if cut.load(Ordering::SeqCst) {
-                std::future::pending::<()>().await;
-            }
-            inner.send(request).await.map_err(BoxError::from)
-        }
-    });
-    Client::new(service, "default")
+/// The requests that an agent has made.
+#[derive(Clone, Default)]
+pub(crate) struct Requests(Arc<Mutex<Vec<Exchange>>>);
+
+/// A request, and the code of its answer, if one came.
+#[derive(Clone, Debug)]
+pub(crate) struct Exchange {
+    pub(crate) request: String,
+    pub(crate) code: Option<u16>,
+}
+
+impl Requests {
+    /// Those that were answered, or failed, since the last call.
+    pub(crate) fn take(&self) -> Vec<Exchange> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+
+    /// Whether one of them has all these words.
+    pub(crate) fn has(&self, words: &[&str]) -> bool {
+        let requests = self.0.lock().unwrap();
+        let has = |exchange: &Exchange| words.iter().all(|word| exchange.request.contains(word));
+        requests.iter().any(has)
+    }
+}
+
+impl<S> Layer<S> for Requests {
+    type Service = Counted<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        let requests = self.clone();
+        Counted { inner, requests }
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct Counted<S> {
+    inner: S,
+    requests: Requests,
+}
+
+impl<S, B> Service<http::Request<Body>> for Counted<S>
+where
+    S: Service<http::Request<Body>, Response = http::Response<B>, Future: Send + 'static>,
+{
+    type Response = http::Response<B>;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let words = format!("{} {}", request.method(), request.uri());
+        let requests = self.requests.clone();
+        let answer = self.inner.call(request);
+        Box::pin(async move {
+            let answer = answer.await;
+            requests.0.lock().unwrap().push(Exchange {
+                request: words,
+                code: answer.as_ref().ok().map(|answer| answer.status().as_u16()),
+            });
+            answer
+        })
+    }
 }
 
 /// A kubelet's serving port.

@@ -9,6 +9,7 @@
 
 mod bad_input;
 mod binary;
+mod calm;
 mod cells;
 mod link;
 mod machine;

@@ -1,26 +1,29 @@
 //! A zone of machines, the controller's part of it, and a reader of its verdicts.
 
 use crate::machine::Machine;
-use evenkeel_api::crd::{AgentStatus, ZoneHealth, ZoneHealthSpec, ZoneReport};
+use evenkeel_api::crd::{
+    AgentStatus, ZoneChallenge, ZoneChallengeSpec, ZoneHealth, ZoneHealthSpec, ZoneReport,
+};
 use evenkeel_api::names;
-use evenkeel_api::zone::{Report, RosterMember, RosterSpec};
-use evenkeel_testkit::{Cluster, eventually, until_within};
+use evenkeel_api::zone::{IssuedChallenge, Report, RosterMember, RosterSpec};
+use evenkeel_testkit::{Cluster, ServedApi, eventually, until_within};
 use evenkeel_zone::Millis;
-use evenkeel_zone::verdict::{Book, Verdict};
+use evenkeel_zone::verdict::{Book, Issued, Verdict};
+use evenkeel_zone::wire::Challenge;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
-use kube::{Client, ResourceExt as _};
+use kube::ResourceExt as _;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 pub(crate) const ZONE: &str = "shore";
-const USER: &str = "system:serviceaccount:evenkeel-system:evenkeel-agent";
 
 pub(crate) struct Zone {
     pub(crate) machines: Vec<Machine>,
     pub(crate) cluster: Cluster,
+    _api: ServedApi,
     reader: Mutex<Reader>,
 }
 
@@ -33,15 +36,21 @@ struct Reader {
 impl Zone {
     /// Machines `a`, `b`, … that know each other and report.
     pub(crate) async fn of(count: usize) -> Self {
-        let cluster = cluster().await;
-        let agent = agent(&cluster);
+        Self::of_candidates(count, evenkeel_election::Config::new).await
+    }
+
+    /// The same, with another way to stand for the zone's Lease.
+    pub(crate) async fn of_candidates(count: usize, election: fn(&str) -> evenkeel_election::Config) -> Self {
+        let (api, cluster) = cluster().await;
         let labels = json!({ names::ZONE_LABELS[0]: ZONE });
         let mut machines = Vec::new();
         for name in ["a", "b", "c", "d", "e"].iter().take(count) {
             cluster
                 .create::<Node>(json!({ "metadata": { "name": name, "labels": labels } }))
                 .await;
-            machines.push(Machine::new(name, &agent));
+            let mut machine = Machine::new(name, &api).await;
+            machine.election = election(name);
+            machines.push(machine);
         }
         for machine in &mut machines {
             machine.start_agent();
@@ -49,6 +58,7 @@ impl Zone {
         let zone = Self {
             machines,
             cluster,
+            _api: api,
             reader: Mutex::default(),
         };
         zone.make_roster(count).await;
@@ -88,10 +98,16 @@ impl Zone {
         .await;
         let spec = ZoneHealthSpec {
             zone: ZONE.into(),
+            cell: 0,
             roster: RosterSpec { version: 1, members },
-            ..ZoneHealthSpec::default()
         };
         self.cluster.add(&ZoneHealth::new(ZONE, spec)).await;
+        let challenge = ZoneChallengeSpec {
+            zone: ZONE.into(),
+            current: issued(),
+            ..ZoneChallengeSpec::default()
+        };
+        self.cluster.add(&ZoneChallenge::new(ZONE, challenge)).await;
     }
 
     pub(crate) async fn roster(&self) -> RosterSpec {
@@ -119,6 +135,7 @@ impl Zone {
 
     /// One look of a reader: ZoneHealth and the zone's Lease.
     async fn look(&self) {
+        let challenges: ZoneChallenge = self.cluster.get(ZONE).await;
         let (roster, reports) = (self.roster().await, self.reports().await);
         let home = self.cluster.namespaced(names::NAMESPACE);
         let lease: Option<Lease> = home.find(&zone_lease()).await;
@@ -126,7 +143,10 @@ impl Zone {
         let holder = spec.holder_identity.unwrap_or_default();
         let renewed = spec.renew_time.map(|time| format!("{time:?} {holder}"));
         let mut reader = self.reader.lock().unwrap();
-        let mut refused = reader.book.roster(now(), ZONE, &roster);
+        let current = std::iter::once(challenges.spec.current);
+        let issued: Vec<Issued> = current.chain(challenges.spec.previous).map(read).collect();
+        let mut refused = reader.book.challenges(now(), ZONE, &issued);
+        refused.extend(reader.book.roster(now(), ZONE, &roster));
         for (reporter, report) in &reports {
             refused.extend(reader.book.report(now(), ZONE, reporter, report));
         }
@@ -198,8 +218,10 @@ impl Zone {
         for machine in machines {
             wanted.push(self.uid(*machine).await);
         }
-        let patch = json!({ "spec": { "wanted": wanted } });
-        self.cluster.merge::<ZoneHealth>(ZONE, patch).await;
+        let before: ZoneChallenge = self.cluster.get(ZONE).await;
+        let before = before.spec.current;
+        let patch = json!({ "spec": { "current": issued(), "previous": before, "wanted": wanted } });
+        self.cluster.merge::<ZoneChallenge>(ZONE, patch).await;
     }
 
     /// Raises the roster's version, as a change of members would.
@@ -215,18 +237,29 @@ pub(crate) fn now() -> Millis {
     Millis(u64::try_from(since).unwrap() + 1_000_000)
 }
 
-/// A cluster with what an agent finds where Evenkeel is installed.
-pub(crate) async fn cluster() -> Cluster {
-    let cluster = Cluster::new();
+/// An API server with what an agent finds where Evenkeel is installed, and its administrator.
+pub(crate) async fn cluster() -> (ServedApi, Cluster) {
+    let api = ServedApi::start().await;
+    let cluster = Cluster::of(&api.server);
     cluster.install().await;
-    cluster
+    (api, cluster)
 }
 
-/// An agent, with the rights that its ServiceAccount has.
-pub(crate) fn agent(cluster: &Cluster) -> Client {
-    cluster
-        .server()
-        .client_as(USER, &["system:serviceaccounts", "system:authenticated"])
+/// A challenge as a reader knows it that has not drawn it.
+fn read(issued: IssuedChallenge) -> Issued {
+    Issued {
+        challenge: Challenge::from_base64(&issued.value).unwrap(),
+        drawn: None,
+    }
+}
+
+/// A challenge as the controller draws it.
+fn issued() -> IssuedChallenge {
+    IssuedChallenge {
+        value: Challenge(rand::random()).to_base64(),
+        created_at: format!("{:.3}", jiff::Timestamp::now()),
+        created_by: "controller".into(),
+    }
 }
 
 fn zone_lease() -> String {

@@ -82,17 +82,26 @@ pub enum Action {
         /// UID of the object.
         uid: String,
     },
-    /// Publish a cell's roster and the members about which rounds are wanted; create its ZoneHealth where it
-    /// is missing.
+    /// Publish a cell's roster; create its ZoneHealth where it is missing.
     PublishCell {
         zone: String,
         /// Number of the cell in its zone.
         cell: u32,
         roster: RosterSpec,
-        /// UIDs of members.
+    },
+    /// Write what is asked of a cell; create its ZoneChallenge where it is missing.
+    Challenge {
+        zone: String,
+        /// Number of the cell in its zone.
+        cell: u32,
+        /// The challenge that stands in the object; `None` where there is no object.
+        replaces: Option<String>,
+        /// Whether to draw a new challenge. The time is taken before it is written.
+        draw: bool,
+        /// UIDs of the members about which rounds are wanted.
         wanted: Vec<String>,
     },
-    /// Delete the ZoneHealth of a cell that has no member any more.
+    /// Delete the ZoneHealth and the ZoneChallenge of a cell that has no member any more.
     DeleteCell {
         /// Name of the object.
         object: String,
@@ -148,7 +157,7 @@ impl Action {
         match self {
             Self::MarkPodNotReady { .. } | Self::RestorePodReady { .. } | Self::Untaint { .. } => 0,
             Self::MarkNodeUnknown { .. } => 1,
-            Self::Taint { .. } => 2,
+            Self::Taint { .. } | Self::Challenge { .. } => 2,
             Self::Evict { .. } => 3,
             Self::PublishCell { .. } | Self::SaveIncident(_) => 4,
             Self::DeleteCell { .. }
@@ -174,6 +183,7 @@ impl Action {
             Self::SaveIncident(incident) => format!("incident {}", incident.name),
             Self::DeleteIncident { uid, .. } => format!("delete incident {uid}"),
             Self::PublishCell { zone, cell, .. } => format!("cell {cell} of zone {zone}"),
+            Self::Challenge { zone, cell, .. } => format!("challenge of cell {cell} of zone {zone}"),
             Self::DeleteCell { object, .. } => format!("delete cell {object}"),
             Self::TellCell { node, .. } => format!("cell of {node}"),
             Self::SavePolicyStatus { policy, .. } => format!("policy {policy}"),

@@ -7,6 +7,7 @@ use evenkeel_judge::memory::DeadLatch;
 use evenkeel_judge::state::Slow;
 use evenkeel_judge::{Latch, Memory, NodeState, Reason, Recorded};
 use evenkeel_zone::Millis;
+use evenkeel_zone::wire::Renewal;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -169,6 +170,7 @@ fn read_latch(status: &NodeIncidentStatus, now: Millis) -> Latch {
     };
     Latch::Dead(DeadLatch {
         requested: first,
+        renewal: record.last_renewal.parse().ok().map(Renewal),
         received: first,
         adopted: true,
         confirmed: read_instant(record.confirmed_at.as_ref(), now),
@@ -189,6 +191,10 @@ pub fn latch_record(memory: &Memory) -> LatchRecord {
             first_dead_round_at: Some(time(death.received.plus(999))),
             // Likewise, so that no other replica gives the pods up sooner.
             last_sign_of_life_at: memory.silent_from().map(|life| time(life.plus(999))),
+            last_renewal: death
+                .renewal
+                .map(|renewal| renewal.0.to_string())
+                .unwrap_or_default(),
             confirmed_at: death.confirmed.map(time),
             stock_pace: death.slow.map(Slow::text).unwrap_or_default().to_owned(),
             ..LatchRecord::default()

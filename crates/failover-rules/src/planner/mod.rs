@@ -16,6 +16,7 @@
 
 pub mod action;
 pub mod cells;
+mod challenges;
 mod dead;
 pub mod incident;
 mod node;
@@ -53,6 +54,8 @@ pub struct Planner {
     policies_looked_at: Option<Millis>,
     /// Since when members have had an incident or a latch, by UID.
     listed_since: BTreeMap<String, Millis>,
+    /// When this leader first looked.
+    leads_since: Option<Millis>,
 }
 
 /// What is remembered of a node.
@@ -96,6 +99,7 @@ impl Planner {
             closing: BTreeMap::new(),
             policies_looked_at: None,
             listed_since: BTreeMap::new(),
+            leads_since: None,
         }
     }
 
@@ -118,6 +122,7 @@ impl Planner {
         self.save_incidents(cluster, now, &mut plan);
         drop_old_incidents(cluster, now, &mut plan);
         self.publish_cells(cluster, now, &mut plan);
+        self.challenge_cells(cluster, decisions, now, &mut plan);
         for policy in cluster.policies() {
             let why = refused(&policy.spec).into_iter();
             plan.complaints

@@ -26,8 +26,8 @@ struct Candidates {
 }
 
 impl Planner {
-    /// Plans a write for every cell whose published roster differs from what its nodes and agents say, or
-    /// whose published list of wanted members is out of date, and tells agents which cell they belong to.
+    /// Plans a write for every cell whose published roster differs from what its nodes and agents say, and
+    /// tells agents which cell they belong to.
     pub(super) fn publish_cells(&mut self, cluster: &Cluster, now: Millis, plan: &mut Plan) {
         let mut zones: BTreeMap<String, Candidates> = BTreeMap::new();
         for node in cluster.nodes.values().filter(|node| eligible(&node.labels)) {
@@ -123,7 +123,7 @@ impl Planner {
         order.sort();
         for (_, number, uids) in order {
             let members = uids.iter().filter_map(|uid| members.remove(uid)).collect();
-            self.publish_cell(
+            Self::publish_cell(
                 cluster,
                 (zone, number),
                 published.get(&number).copied(),
@@ -163,7 +163,6 @@ impl Planner {
     }
 
     fn publish_cell(
-        &self,
         cluster: &Cluster,
         (zone, number): (&str, u32),
         published: Option<&CellFacts>,
@@ -209,19 +208,11 @@ impl Planner {
                 });
             }
         }
-        let changed = next(current, floor, members);
-        let roster = changed.as_ref().or(current);
-        let wanted = roster
-            .map(|roster| self.wanted(&roster.members))
-            .unwrap_or_default();
-        let asked = published.map(|facts| facts.wanted.as_slice());
-        let differs = changed.is_some() || asked.is_some_and(|asked| asked != wanted);
-        if let (Some(roster), true) = (roster.cloned(), differs) {
+        if let Some(roster) = next(current, floor, members) {
             plan.actions.push(Action::PublishCell {
                 zone: zone.to_owned(),
                 cell: number,
                 roster,
-                wanted,
             });
         }
     }
@@ -234,7 +225,7 @@ impl Planner {
             .is_some_and(|known| known.latch != Latch::Open || known.incident.is_some())
     }
 
-    fn wanted(&self, members: &[RosterMember]) -> Vec<String> {
+    pub(super) fn wanted(&self, members: &[RosterMember]) -> Vec<String> {
         let uids = members.iter().map(|member| &member.uid);
         uids.filter(|uid| self.is_listed(uid)).cloned().collect()
     }

@@ -181,8 +181,25 @@ pub struct CellFacts {
     pub number: u32,
     /// The roster as published.
     pub roster: RosterSpec,
-    /// UIDs of the members about which rounds are wanted, as published.
+}
+
+/// What is asked of a cell, as published.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ChallengeFacts {
+    pub current: Drawn,
+    /// UIDs of the members about which rounds are wanted.
     pub wanted: Vec<String>,
+}
+
+/// A challenge as it was published.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Drawn {
+    /// As the object has it.
+    pub value: String,
+    /// When this process drew it; `None` if another one did.
+    pub drawn: Option<Millis>,
+    /// When it was first seen here.
+    pub seen: Millis,
 }
 
 /// A policy with what its status says.
@@ -214,6 +231,8 @@ pub struct Cluster {
     pub claims: BTreeMap<(String, String), Access>,
     /// Cells by name of their ZoneHealth.
     pub cells: BTreeMap<String, CellFacts>,
+    /// What is asked of cells, by object name.
+    pub challenges: BTreeMap<String, ChallengeFacts>,
     /// Largest version of each cell's rosters that was ever seen, also of one whose object is gone.
     pub roster_floors: BTreeMap<String, i64>,
     /// What agents say of themselves, by node name.

@@ -54,6 +54,8 @@ pub struct Config {
     pub default_toleration_seconds: i64,
     /// Name of this replica in the election.
     pub identity: String,
+    /// Name of this process, which no other has: of challenges under this name it knows when they were drawn.
+    pub life: String,
     /// Mode where no policy names one.
     pub mode: ModePolicy,
 }

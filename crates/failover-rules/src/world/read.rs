@@ -1,13 +1,17 @@
 //! From Kubernetes objects to facts.
 
 use super::facts::{
-    Access, IncidentFacts, NodeFacts, Owner, PodFacts, PodRef, PolicyFacts, Status, TaintRef,
+    Access, Drawn, IncidentFacts, NodeFacts, Owner, PodFacts, PodRef, PolicyFacts, Status, TaintRef,
 };
-use evenkeel_api::crd::{FailoverPolicy, NodeIncident};
+use evenkeel_api::crd::{FailoverPolicy, NodeIncident, ZoneChallengeSpec};
 use evenkeel_api::names::annotations;
 use evenkeel_api::names::conditions::{REASON_CONFIRMED_DEAD, REASON_STOCK_UNKNOWN};
+use evenkeel_api::zone::IssuedChallenge;
 use evenkeel_judge::evidence::Life;
 use evenkeel_judge::policy::Policy;
+use evenkeel_zone::Millis;
+use evenkeel_zone::verdict::Issued;
+use evenkeel_zone::wire::{Challenge, Renewal};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, NodeCondition, PersistentVolumeClaim, Pod, PodSpec, PodStatus};
@@ -103,6 +107,34 @@ fn marked(node: &Node, reason: &str) -> bool {
 /// A Lease's `renewTime`.
 pub fn renew_time(lease: &Lease) -> Option<Timestamp> {
     lease.spec.as_ref()?.renew_time.as_ref().map(|time| time.0)
+}
+
+/// What a round has to name: the Lease's resourceVersion.
+pub fn renewal(lease: &Lease) -> Option<Renewal> {
+    let version = lease.metadata.resource_version.as_deref()?;
+    version.parse().ok().map(Renewal)
+}
+
+/// The current challenge, and what ballots may sign: it and the one before. `life` is the name of this
+/// process: of its own challenges it knows when they were drawn.
+pub fn challenges(spec: &ZoneChallengeSpec, life: &str) -> (Drawn, Vec<Issued>) {
+    let drawn = |issued: &IssuedChallenge| {
+        let at = issued.created_at.parse::<Timestamp>().ok()?;
+        let at = u64::try_from(at.as_millisecond()).ok()?;
+        (issued.created_by == life).then_some(Millis(at))
+    };
+    let current = Drawn {
+        value: spec.current.value.clone(),
+        drawn: drawn(&spec.current),
+        ..Drawn::default()
+    };
+    let issued = std::iter::once(&spec.current).chain(&spec.previous);
+    let issued = issued.filter_map(|issued| {
+        let challenge = Challenge::from_base64(&issued.value).filter(|it| *it != Challenge::NONE)?;
+        let drawn = drawn(issued);
+        Some(Issued { challenge, drawn })
+    });
+    (current, issued.collect())
 }
 
 /// Node and facts of a pod; `None` for one that is bound to no node.

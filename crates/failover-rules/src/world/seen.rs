@@ -1,6 +1,6 @@
 //! The kinds that are watched.
 
-use evenkeel_api::crd::{AgentStatus, FailoverPolicy, NodeIncident, ZoneHealth, ZoneReport};
+use evenkeel_api::crd::{AgentStatus, FailoverPolicy, NodeIncident, ZoneChallenge, ZoneHealth, ZoneReport};
 use evenkeel_api::watch::Delta;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolumeClaim, Pod};
@@ -16,6 +16,8 @@ pub enum Seen {
     Claim(Delta<PersistentVolumeClaim>),
     /// A cell's roster.
     Zone(Delta<ZoneHealth>),
+    /// What is asked of a cell.
+    Challenge(Delta<ZoneChallenge>),
     /// What a reporter of a cell found.
     Report(Delta<ZoneReport>),
     /// A Lease of Evenkeel's own namespace.
@@ -37,6 +39,7 @@ pub enum Kind {
     Pod,
     Claim,
     Zone,
+    Challenge,
     Report,
     OwnLease,
     Agent,
@@ -47,12 +50,13 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Node,
         Self::NodeLease,
         Self::Pod,
         Self::Claim,
         Self::Zone,
+        Self::Challenge,
         Self::Report,
         Self::OwnLease,
         Self::Agent,
@@ -69,6 +73,7 @@ impl Kind {
             Self::Pod => "Pod",
             Self::Claim => "PersistentVolumeClaim",
             Self::Zone => "ZoneHealth",
+            Self::Challenge => "ZoneChallenge",
             Self::Report => "ZoneReport",
             Self::OwnLease => "Lease in evenkeel-system",
             Self::Agent => "AgentStatus",
@@ -107,6 +112,7 @@ impl Seen {
             Self::Pod(delta) => (Kind::Pod, of(delta)),
             Self::Claim(delta) => (Kind::Claim, of(delta)),
             Self::Zone(delta) => (Kind::Zone, of(delta)),
+            Self::Challenge(delta) => (Kind::Challenge, of(delta)),
             Self::Report(delta) => (Kind::Report, of(delta)),
             Self::OwnLease(delta) => (Kind::OwnLease, of(delta)),
             Self::Agent(delta) => (Kind::Agent, of(delta)),

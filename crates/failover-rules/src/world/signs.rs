@@ -2,6 +2,7 @@
 
 use evenkeel_judge::evidence::{AgentWrites, Life};
 use evenkeel_zone::Millis;
+use evenkeel_zone::wire::Renewal;
 use jiff::Timestamp;
 
 /// What a node's kubelet and agent were seen to write.
@@ -45,6 +46,7 @@ impl Signs {
                 lease: self.lease,
                 life: Life {
                     first_seen,
+                    renewal: self.life.renewal,
                     ..Life::default()
                 },
                 ..Self::default()
@@ -61,16 +63,21 @@ impl Signs {
     pub(super) fn node_gone(&mut self) {
         *self = Self {
             lease: self.lease,
+            life: Life {
+                renewal: self.life.renewal,
+                ..Life::default()
+            },
             ..Self::default()
         };
     }
 
     /// The Lease as it stands. Returns whether it is news.
-    pub(super) fn lease(&mut self, now: Millis, renew_time: Timestamp) -> bool {
+    pub(super) fn lease(&mut self, now: Millis, renew_time: Timestamp, renewal: Option<Renewal>) -> bool {
+        let known = std::mem::replace(&mut self.life.renewal, renewal);
         match self.lease.replace(renew_time) {
             None => self.life.first_seen = self.life.first_seen.or(Some(now)),
             Some(before) if before != renew_time => self.renewed(now),
-            Some(_) => return false,
+            Some(_) => return known != renewal,
         }
         true
     }
@@ -79,6 +86,7 @@ impl Signs {
         self.lease = None;
         self.life.first_seen = None;
         self.life.renewed = None;
+        self.life.renewal = None;
     }
 
     fn renewed(&mut self, now: Millis) {

@@ -4,7 +4,7 @@ use super::facts::{self, Status};
 use super::seen::Progress;
 use super::{Kind, Seen, World, read};
 use crate::planner::incident::recorded;
-use evenkeel_api::crd::{AgentStatus, FailoverPolicy, NodeIncident, ZoneHealth, ZoneReport};
+use evenkeel_api::crd::{AgentStatus, FailoverPolicy, NodeIncident, ZoneChallenge, ZoneHealth, ZoneReport};
 use evenkeel_api::names::{self, annotations};
 use evenkeel_api::watch::{Delta, Key, key};
 use evenkeel_zone::Millis;
@@ -24,6 +24,7 @@ impl World {
             Seen::Pod(delta) => self.pod(now, delta),
             Seen::Claim(delta) => self.claim(delta),
             Seen::Zone(delta) => self.zone(now, delta),
+            Seen::Challenge(delta) => self.challenge(now, delta),
             Seen::Report(delta) => self.report(now, delta),
             Seen::OwnLease(delta) => self.own_lease(now, delta),
             Seen::Agent(delta) => self.agent(now, delta),
@@ -105,7 +106,7 @@ impl World {
                 // A Lease that was never renewed says as much as none.
                 if let Some(renew_time) = read::renew_time(&lease) {
                     let signs = self.signs.entry(name.clone()).or_default();
-                    if signs.lease(now, renew_time) {
+                    if signs.lease(now, renew_time, read::renewal(&lease)) {
                         self.publish_life(&name);
                     }
                 }
@@ -219,7 +220,6 @@ impl World {
                     zone: object.spec.zone,
                     number: object.spec.cell,
                     roster,
-                    wanted: object.spec.wanted,
                 };
                 self.cluster.cells.insert(name, facts);
             }
@@ -229,6 +229,43 @@ impl World {
                 for name in names.iter().filter(|name| !keys.contains(&cluster_key(name))) {
                     self.forget_zone(now, name);
                 }
+            }
+            Delta::Broken => {}
+        }
+    }
+
+    fn challenge(&mut self, now: Millis, delta: Delta<ZoneChallenge>) {
+        match delta {
+            Delta::Put(object) => {
+                let name = object.metadata.name.clone().unwrap_or_default();
+                let spec = &object.spec;
+                if name != cell_object_name(&spec.zone, spec.cell) {
+                    return tracing::warn!(
+                        "ZoneChallenge {name} is not named after its zone {:?} and its cell {}: passed over",
+                        spec.zone,
+                        spec.cell
+                    );
+                }
+                let (mut current, issued) = read::challenges(spec, &self.config.life);
+                let before = self.cluster.challenges.get(&name).map(|known| &known.current);
+                let same = before.filter(|before| before.value == current.value);
+                current.seen = same.map_or(now, |same| same.seen);
+                for refusal in self.zones.challenges(now, &name, &issued) {
+                    tracing::warn!(cell = name, %refusal, "evidence refused");
+                }
+                let facts = facts::ChallengeFacts {
+                    current,
+                    wanted: object.spec.wanted,
+                };
+                self.cluster.challenges.insert(name, facts);
+            }
+            // What was signed stands, until the planner has written another one.
+            Delta::Gone((_, name)) => {
+                self.cluster.challenges.remove(&name);
+            }
+            Delta::Listed(keys) => {
+                let challenges = &mut self.cluster.challenges;
+                challenges.retain(|name, _| keys.contains(&cluster_key(name)));
             }
             Delta::Broken => {}
         }

@@ -2,10 +2,11 @@ use super::take::cluster_key;
 use super::*;
 use evenkeel_api::watch::Delta;
 use evenkeel_judge::evidence::Life;
-use evenkeel_judge::{Latch, NodeState, View};
+use evenkeel_judge::{Dead, Latch, NodeState, View};
 use evenkeel_zone::fixture::Fixture;
 use evenkeel_zone::verdict::{Health, Link};
-use evenkeel_zone::wire::Facts;
+use evenkeel_zone::wire::{Challenge, Facts, Renewal};
+use rstest::rstest;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -75,6 +76,7 @@ fn with_node() -> World {
         Seen::Pod(Delta::Listed(BTreeSet::new())),
         Seen::Claim(Delta::Listed(BTreeSet::new())),
         Seen::Zone(Delta::Listed(BTreeSet::new())),
+        Seen::Challenge(Delta::Listed(BTreeSet::new())),
         Seen::Report(Delta::Listed(BTreeSet::new())),
         Seen::OwnLease(Delta::Listed(BTreeSet::new())),
         Seen::Agent(Delta::Listed(BTreeSet::new())),
@@ -103,6 +105,7 @@ fn the_first_sight_of_a_lease_is_no_renewal_and_a_change_is() {
         Life {
             first_seen: Some(second(0)),
             renewed: None,
+            renewal: Some(Renewal(0)),
             stock_mark: None
         }
     );
@@ -139,6 +142,7 @@ fn another_machine_by_the_same_name_starts_unknown() {
         Life {
             first_seen: Some(second(8)),
             renewed: None,
+            renewal: Some(Renewal(10)),
             stock_mark: None
         }
     );
@@ -276,6 +280,19 @@ const CUT: Facts = Facts {
     runtime: Health::Ok,
 };
 
+/// The challenge that a zone's requests sign, drawn at a second by this name.
+fn challenge(zone: &Fixture, drawn: u64, by: &str) -> Seen {
+    Seen::Challenge(put(json!({
+        "metadata": {"name": "shore"},
+        "spec": {
+            "zone": "shore", "wanted": [Fixture::uid(3)],
+            "current": {
+                "value": zone.challenge.to_base64(), "createdAt": time_of(drawn), "createdBy": by,
+            },
+        },
+    })))
+}
+
 /// Three nodes of a zone whose agents report; n3's kubelet is silent after second 0.
 struct Shore {
     world: World,
@@ -293,9 +310,11 @@ impl Shore {
             world.take(second(0), node(&name, &uid, 0, "KubeletReady"));
             world.take(second(0), lease(&name, 1));
         }
+        let zone = Fixture::new(3);
+        world.take(second(0), challenge(&zone, 0, "another"));
         Self {
             world,
-            zone: Fixture::new(3),
+            zone,
             round: 0,
         }
     }
@@ -445,6 +464,76 @@ fn the_end_of_an_open_incident_takes_its_latch_back_and_one_that_ended_long_ago_
     shore.incident(42, "Isolated", "other", true);
     let memory = shore.world.memories[&uid];
     assert_eq!((memory.latch, memory.state), (Latch::Open, NodeState::Healthy));
+}
+
+/// Hazard 36: only who drew a challenge knows when that was.
+#[rstest]
+#[case::drawn_12_s_after_the_first_round("this life", 17, true)]
+#[case::drawn_sooner("this life", 16, false)]
+#[case::drawn_by_another_process("another life", 17, false)]
+fn a_death_is_confirmed_by_a_challenge_of_our_own(
+    #[case] by: &str,
+    #[case] drawn: u64,
+    #[case] confirmed: bool,
+) {
+    let mut shore = Shore::new("me");
+    shore.world.config.life = "this life".to_owned();
+    shore.zone.renewal = Some(Renewal(1));
+    let alive = |shore: &mut Shore, from: u64, to: u64| {
+        for at in from..=to {
+            for name in ["n1", "node-1", "node-2"] {
+                shore.world.take(second(at), lease(name, at));
+            }
+            shore.world.look(second(at), Role::Leads);
+        }
+    };
+    // Evidence counts once the cell is seen to advance: by the second report of its reporter.
+    let nothing = shore.zone.renewal.take();
+    shore.report(1, false);
+    shore.zone.renewal = nothing;
+    alive(&mut shore, 1, 4);
+    shore.report(5, false);
+    alive(&mut shore, 5, 17);
+    assert_eq!(
+        shore.judged().decision.state(),
+        NodeState::Dead(Dead::Announced),
+        "its first round was received at second 5"
+    );
+    shore.zone.challenge = Challenge([9; 16]);
+    let issued = challenge(&shore.zone, drawn, by);
+    shore.world.take(second(18), issued);
+    let facts = &shore.world.cluster().challenges["shore"];
+    assert_eq!(facts.current.drawn.is_some(), by == "this life");
+    assert_eq!(facts.wanted, [Fixture::uid(3)]);
+    shore.report(18, false);
+    alive(&mut shore, 18, 19);
+    let expected = if confirmed {
+        Dead::Confirmed
+    } else {
+        Dead::Announced
+    };
+    assert_eq!(shore.judged().decision.state(), NodeState::Dead(expected));
+}
+
+/// Whoever writes another cell's challenge would make its votes worthless.
+#[test]
+fn a_challenge_that_is_not_named_after_its_cell_is_passed_over() {
+    let mut shore = Shore::new("me");
+    let before = shore.world.cluster().challenges.clone();
+    let foreign = json!({
+        "metadata": {"name": "shore.1"},
+        "spec": {"zone": "shore", "current": {"value": "AAAA", "createdAt": time_of(1)}},
+    });
+    shore.world.take(second(1), Seen::Challenge(put(foreign)));
+    assert_eq!(shore.world.cluster().challenges, before);
+    // What cannot be read, and the challenge of an agent that knows none, are signed by nobody.
+    for value in ["", "AAAA", "AAAAAAAAAAAAAAAAAAAAAA=="] {
+        let spec = serde_json::from_value(json!({
+            "zone": "shore", "current": {"value": value, "createdAt": time_of(1)},
+        }))
+        .unwrap();
+        assert_eq!(read::challenges(&spec, "").1, [], "{value:?}");
+    }
 }
 
 #[test]

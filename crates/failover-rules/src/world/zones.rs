@@ -6,7 +6,7 @@ use evenkeel_api::names;
 use evenkeel_zone::Millis;
 use evenkeel_zone::keys::Verifier;
 use evenkeel_zone::roster::cell_object_name;
-use evenkeel_zone::verdict::{ALIVE_TTL_MS, Book, Deaths, Refusal};
+use evenkeel_zone::verdict::{ALIVE_TTL_MS, Book, Deaths, Issued, Refusal};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use std::collections::{BTreeMap, BTreeSet};
@@ -99,6 +99,11 @@ impl Zones {
         known.members = members.map(|member| member.uid.clone()).collect();
         known.reported |= reported;
         self.book.roster(now, &name, &object.spec.roster)
+    }
+
+    /// What ballots of a cell have to sign, by name of its ZoneHealth. Returns what was refused, for the log.
+    pub(super) fn challenges(&mut self, now: Millis, cell: &str, issued: &[Issued]) -> Vec<Refusal> {
+        self.book.challenges(now, cell, issued)
     }
 
     /// A ZoneReport of that name as a watch delivered it at `now`. Returns what was refused in it, for the

@@ -32,6 +32,7 @@ fn zone_health(zone: &Fixture, uid: &str) -> ZoneHealth {
 /// with each report.
 fn see(zones: &mut Zones, now: u64, zone: &mut Fixture, uid: &str, round: u8) -> Vec<Refusal> {
     let mut refused = zones.zone_health(Millis(now), &zone_health(zone, uid));
+    refused.extend(zones.challenges(Millis(now), &object(), &[zone.issued(Millis(0))]));
     refused.extend(zones.report(Millis(now), REPORT, &report(zone, round)));
     refused
 }

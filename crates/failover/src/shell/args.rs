@@ -129,6 +129,7 @@ impl ControllerArgs {
             default_zone: self.zone_default.clone().or(named),
             default_toleration_seconds: self.default_unreachable_toleration_seconds,
             identity: identity.to_owned(),
+            life: unique_identity(),
             mode: match self.mode {
                 ModeArg::Act => ModePolicy::Act,
                 ModeArg::Observe => ModePolicy::Observe,

@@ -2,7 +2,7 @@
 //! for.
 
 use super::dispatch::Dispatch;
-use super::execute::{ActionError, Executor, Gate, Outcome, depends_on, kind};
+use super::execute::{ActionError, Drawer, Executor, Gate, Outcome, depends_on, kind};
 use super::metrics::Metrics;
 use super::presence::Present;
 use super::reads::{services, versions};
@@ -96,6 +96,10 @@ impl Controller {
             turned_at: AtomicU64::new(clock.now().0),
             ..Pulse::default()
         });
+        let drawer = Drawer {
+            clock,
+            life: config.life.clone(),
+        };
         let world = World::new(config, clock.now());
         *pulse.missing.lock().unwrap_or_else(PoisonError::into_inner) = world.missing();
         let stuck = Arc::clone(&pulse);
@@ -119,7 +123,7 @@ impl Controller {
             ))
         });
         Self {
-            executor: Executor::new(client.clone(), gate.clone(), metrics.clone()),
+            executor: Executor::new(client.clone(), gate.clone(), metrics.clone(), drawer),
             client,
             source,
             world,
@@ -150,7 +154,7 @@ impl Controller {
             // Every write of the planner goes through the gate; reads, and the watches, do not need it.
             let writer = election.gate().client(&self.client);
             self.gate.proof = Some(election.gate().clone());
-            self.executor = Executor::new(writer, self.gate.clone(), self.metrics.clone());
+            self.executor = self.executor.through(writer, self.gate.clone());
         }
         let mut seen = watch::all(&self.client, &self.restarts).ready_chunks(256);
         let mut tick = tokio::time::interval(TICK);

@@ -59,6 +59,9 @@ pub(super) fn all(client: &Client, restarts: &Restarts) -> SelectAll<BoxStream<'
         follow(Kind::Zone, Api::all(client.clone()), plain())
             .map(Seen::Zone)
             .boxed(),
+        follow(Kind::Challenge, Api::all(client.clone()), plain())
+            .map(Seen::Challenge)
+            .boxed(),
         follow(Kind::Node, Api::all(client.clone()), plain())
             .map(Seen::Node)
             .boxed(),

@@ -16,11 +16,12 @@ use std::fmt::Debug;
 pub(super) async fn found(client: &Client) -> Result<Found, StatusError> {
     let own = Api::namespaced(client.clone(), names::NAMESPACE);
     let homes: Api<Namespace> = Api::all(client.clone());
-    let (nodes, incidents, leases, zones, reports, policies, home) = tokio::join!(
-        list("nodes", Api::all(client.clone())),
-        list("nodeincidents.evenkeel.io", Api::all(client.clone())),
-        list("leases in namespace evenkeel-system", own),
+    let (nodes, incidents, leases, zones, challenges, reports, policies, home) = tokio::join!(
+        Box::pin(list("nodes", Api::all(client.clone()))),
+        Box::pin(list("nodeincidents.evenkeel.io", Api::all(client.clone()))),
+        Box::pin(list("leases in namespace evenkeel-system", own)),
         list("zonehealth.evenkeel.io", Api::all(client.clone())),
+        list("zonechallenges.evenkeel.io", Api::all(client.clone())),
         list("zonereports.evenkeel.io", Api::all(client.clone())),
         list("failoverpolicies.evenkeel.io", Api::all(client.clone())),
         homes.get_opt(names::NAMESPACE),
@@ -28,6 +29,10 @@ pub(super) async fn found(client: &Client) -> Result<Found, StatusError> {
     let mut troubles = Vec::new();
     let mut optional = |error: StatusError| troubles.push(error.told());
     let zones = zones.unwrap_or_else(|error| {
+        optional(error);
+        Listed::default()
+    });
+    let challenges = challenges.unwrap_or_else(|error| {
         optional(error);
         Listed::default()
     });
@@ -51,6 +56,7 @@ pub(super) async fn found(client: &Client) -> Result<Found, StatusError> {
     troubles.extend(incidents.broken);
     troubles.extend(leases.broken);
     troubles.extend(zones.broken);
+    troubles.extend(challenges.broken);
     troubles.extend(reports.broken);
     troubles.extend(policies.broken);
     Ok(Found {
@@ -58,6 +64,7 @@ pub(super) async fn found(client: &Client) -> Result<Found, StatusError> {
         nodes: nodes.good,
         incidents: incidents.good,
         zones: zones.good,
+        challenges: challenges.good,
         reports: reports.good,
         policies: policies.good,
         leases: leases.good,

@@ -4,7 +4,7 @@
 //! Nothing is decided here. What is told is what the leading controller has published in the NodeIncidents; a
 //! node without an open incident is Healthy as far as the leader says.
 
-use evenkeel_api::crd::{FailoverPolicy, NodeIncident, ZoneHealth, ZoneReport};
+use evenkeel_api::crd::{FailoverPolicy, NodeIncident, ZoneChallenge, ZoneHealth, ZoneReport};
 use evenkeel_failover_rules::world::LEADER_SEEN_MS;
 use evenkeel_judge::NodeState;
 use jiff::Timestamp;
@@ -30,6 +30,7 @@ pub struct Found {
     pub nodes: Vec<Node>,
     pub incidents: Vec<NodeIncident>,
     pub zones: Vec<ZoneHealth>,
+    pub challenges: Vec<ZoneChallenge>,
     pub reports: Vec<ZoneReport>,
     pub policies: Vec<FailoverPolicy>,
     /// The Leases of namespace `evenkeel-system`.

@@ -379,6 +379,12 @@ impl<'a> Scene<'a> {
             let member = members.iter().find(|member| member.uid == *uid);
             member.map_or_else(|| format!("UID {uid}"), |member| member.name.clone())
         };
+        let asked = self
+            .found
+            .challenges
+            .iter()
+            .find(|asked| name(*asked) == name(zone));
+        let wanted = asked.into_iter().flat_map(|asked| &asked.spec.wanted);
         let outside = self.found.nodes.iter().filter(|node| {
             let labels = node.labels();
             let uid = node.metadata.uid.as_deref().unwrap_or_default();
@@ -395,7 +401,7 @@ impl<'a> Scene<'a> {
             roster_version: zone.spec.roster.version,
             reporters: sorted(reports.iter().map(|report| report.spec.reporter.clone())),
             listed: listed.into_values().collect(),
-            wanted: sorted(zone.spec.wanted.iter().map(called)),
+            wanted: sorted(wanted.map(called)),
             holder: lease.map(holder).unwrap_or_default(),
             renewed_at: renewed,
             silent: renewed

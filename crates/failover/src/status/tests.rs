@@ -3,7 +3,7 @@ use super::scene::report;
 use super::text::text;
 use super::*;
 use clap::Parser;
-use evenkeel_api::crd::{FailoverPolicy, NodeIncident, ZoneHealth, ZoneReport};
+use evenkeel_api::crd::{FailoverPolicy, NodeIncident, ZoneChallenge, ZoneHealth, ZoneReport};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
@@ -79,8 +79,15 @@ fn found() -> Found {
     let zone: ZoneHealth = read(json!({
         "apiVersion": "evenkeel.io/v1alpha1", "kind": "ZoneHealth", "metadata": {"name": "bay"},
         "spec": {
-            "zone": "bay", "wanted": ["uid-shore-2", "uid-gone"],
+            "zone": "bay",
             "roster": {"version": 7, "members": [member("shore-1"), member("shore-2")]},
+        },
+    }));
+    let challenge: ZoneChallenge = read(json!({
+        "apiVersion": "evenkeel.io/v1alpha1", "kind": "ZoneChallenge", "metadata": {"name": "bay"},
+        "spec": {
+            "zone": "bay", "wanted": ["uid-shore-2", "uid-gone"],
+            "current": {"value": "AAECAwQFBgcICQoLDA0ODw==", "createdAt": NOW},
         },
     }));
     let report: ZoneReport = read(json!({
@@ -101,6 +108,7 @@ fn found() -> Found {
             "its Lease is stale, and a majority of its zone vouches for it",
         )],
         zones: vec![zone],
+        challenges: vec![challenge],
         policies: Vec::new(),
         leases: vec![
             lease("evenkeel-controller", "replica-a", 1),

@@ -209,6 +209,7 @@ impl Cluster {
                 default_zone: Some(names::DEFAULT_ZONE.to_owned()),
                 default_toleration_seconds: 300,
                 identity: setup.identity.to_owned(),
+                life: evenkeel_election::unique_identity(),
                 mode: setup.mode,
             },
             candidacy: setup.elect.then(|| Candidacy {

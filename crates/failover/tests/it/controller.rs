@@ -1,6 +1,6 @@
 use super::cluster::{Cluster, Setup, condition, has_taint, is_leaving, is_ready, no_execute};
 use super::stock;
-use evenkeel_api::crd::{FailoverPolicy, ZoneHealth};
+use evenkeel_api::crd::{FailoverPolicy, ZoneChallenge};
 use evenkeel_api::names::{annotations, conditions, events, taints};
 use evenkeel_judge::Profile;
 use evenkeel_testkit::{SOON, eventually};
@@ -145,9 +145,11 @@ async fn a_dead_node_that_renews_is_isolated_until_its_peers_vouch_for_it() {
     cluster.eventually_state("n3", "Isolated").await;
     let uid = cluster.get::<Node>("n3").await.uid().unwrap();
     cluster
-        .until("default", "asks for rounds about it", |zone: &ZoneHealth| {
-            zone.spec.wanted.contains(&uid)
-        })
+        .until(
+            "default",
+            "asks for rounds about it",
+            |challenge: &ZoneChallenge| challenge.spec.wanted.contains(&uid),
+        )
         .await;
 }
 

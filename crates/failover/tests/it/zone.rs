@@ -2,7 +2,7 @@
 //! wants them to say, in a new round each time.
 
 use super::cluster::NODES;
-use evenkeel_api::crd::{ZoneHealth, ZoneReport, ZoneReportSpec};
+use evenkeel_api::crd::{ZoneChallenge, ZoneHealth, ZoneReport, ZoneReportSpec};
 use evenkeel_api::names;
 use evenkeel_api::zone::{Report, SignedRound};
 use evenkeel_testkit::Cluster;
@@ -10,8 +10,10 @@ use evenkeel_zone::keys::SigningKey;
 use evenkeel_zone::roster::{MemberId, Roster, report_object_name};
 use evenkeel_zone::verdict::{Health, Link};
 use evenkeel_zone::wire::{
-    self, Answer, Ballot, Body, ConfirmRequest, Facts, Header, Message, Nonce, Said as Vote,
+    self, Answer, Ballot, Body, Challenge, ConfirmRequest, Facts, Header, Message, Nonce, Renewal,
+    Said as Vote, Suspect,
 };
+use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -96,6 +98,10 @@ impl Outside {
         self.0.lock().unwrap().mute
     }
 
+    fn is_silent(&self, node: &str) -> bool {
+        self.0.lock().unwrap().silent.contains_key(node)
+    }
+
     fn renewing(&self) -> Vec<&'static str> {
         let script = self.0.lock().unwrap();
         NODES
@@ -141,10 +147,15 @@ async fn kubelets(cluster: Cluster, outside: Outside, stop: CancellationToken) {
 /// Reports what is said, signed by the other two, and renews the Lease of the zone.
 async fn reporter(cluster: Cluster, outside: Outside, stop: CancellationToken) {
     let zones = cluster.api::<ZoneHealth>();
+    let challenges = cluster.api::<ZoneChallenge>();
+    let leases = cluster.namespaced(names::NODE_LEASE_NAMESPACE).api::<Lease>();
     let reports = cluster.api::<ZoneReport>();
     let home = cluster.namespaced(names::NAMESPACE);
     let mut tick = tokio::time::interval(REPORTS);
     let mut sequence = 0_u64;
+    // Of nodes that are silent, the renewal that was read after the loss: what the kubelet writes behind the
+    // watches of the controller, these rounds do not know either.
+    let mut renewals: BTreeMap<String, Renewal> = BTreeMap::new();
     while stop.run_until_cancelled(tick.tick()).await.is_some() {
         if outside.is_mute() {
             continue;
@@ -159,15 +170,36 @@ async fn reporter(cluster: Cluster, outside: Outside, stop: CancellationToken) {
             let member = roster.members().iter().find(|member| member.uid == *uid);
             member.map(|member| member.name.clone())
         };
-        let wanted: Vec<String> = zone.spec.wanted.iter().filter_map(name_of).collect();
+        let Ok(Some(challenges)) = challenges.get_opt(names::DEFAULT_ZONE).await else {
+            continue;
+        };
+        let wanted: Vec<String> = challenges.spec.wanted.iter().filter_map(name_of).collect();
+        let challenge = Challenge::from_base64(&challenges.spec.current.value).unwrap();
         sequence += 1;
-        let said = outside.said(&wanted);
-        let known = |node: &String| roster.members().iter().any(|member| member.name == *node);
-        let rounds = said
-            .iter()
-            .filter(|(node, _)| known(node))
-            .map(|(node, said)| round(&roster, node, *said, sequence))
-            .collect();
+        renewals.retain(|node, _| outside.is_silent(node));
+        let mut rounds = Vec::new();
+        for (node, said) in outside.said(&wanted) {
+            if !roster.members().iter().any(|member| member.name == node) {
+                continue;
+            }
+            if !renewals.contains_key(&node) {
+                // While the API server is away nobody reads a Lease, and the next round finds it again.
+                let Ok(lease) = leases.get_opt(&node).await else {
+                    continue;
+                };
+                let renewal = lease.map_or(Renewal::NO_LEASE, |lease: Lease| {
+                    Renewal(lease.metadata.resource_version.unwrap().parse().unwrap())
+                });
+                renewals.insert(node.clone(), renewal);
+            }
+            rounds.push(round(
+                &roster,
+                &node,
+                said,
+                sequence,
+                (challenge, renewals[&node]),
+            ));
+        }
         let spec = ZoneReportSpec {
             zone: names::DEFAULT_ZONE.to_owned(),
             cell: 0,
@@ -197,7 +229,13 @@ async fn reporter(cluster: Cluster, outside: Outside, stop: CancellationToken) {
 }
 
 /// A new round; without anything said: that the node is well.
-fn round(roster: &Roster, node: &str, said: Option<Said>, sequence: u64) -> SignedRound {
+fn round(
+    roster: &Roster,
+    node: &str,
+    said: Option<Said>,
+    sequence: u64,
+    (challenge, renewal): (Challenge, Renewal),
+) -> SignedRound {
     let member = |name: &str| {
         roster
             .members()
@@ -217,7 +255,11 @@ fn round(roster: &Roster, node: &str, said: Option<Said>, sequence: u64) -> Sign
         round: Nonce(nonce),
         roster: roster.reference(),
         budget: 1_000,
-        suspects: vec![MemberId::of(&uid)],
+        challenge,
+        suspects: vec![Suspect {
+            member: MemberId::of(&uid),
+            renewal: Some(renewal),
+        }],
     };
     let sign = |voter: &&str| {
         let ballot = Ballot {

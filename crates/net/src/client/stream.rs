@@ -16,9 +16,11 @@ use tokio::time::Instant;
 /// round trip of a usable link.
 pub(super) const SILENT: Duration = Duration::from_secs(1);
 
-/// When something was last heard and said on a connection.
+/// When something was last heard and said on the connection of a response, in whose extensions it is. On a
+/// connection of HTTP/2 whose other side is there, something is received at least every 5 s and the time of a
+/// round trip: the answer to a ping, if nothing else.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Activity(Arc<Mutex<Times>>);
+pub struct Activity(Arc<Mutex<Times>>);
 
 #[derive(Debug, Default)]
 struct Times {
@@ -45,7 +47,7 @@ impl Activity {
     }
 
     /// Whether anything came in since then.
-    pub(super) fn received_since(&self, moment: Instant) -> bool {
+    pub fn received_since(&self, moment: Instant) -> bool {
         self.times().received.is_some_and(|received| received >= moment)
     }
 

@@ -6,7 +6,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
-use evenkeel_net::client::{Access, ClientArgs, Endpoint, ServerArgs, Transport};
+use evenkeel_net::client::{Access, Activity, ClientArgs, Endpoint, ServerArgs, Transport};
 use evenkeel_net::serve::{ServerTls, serve_http, serve_https};
 use futures::StreamExt as _;
 use kube::{Client, client::Body as KubeBody};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tower::layer::layer_fn;
 use tower::{BoxError, Service, service_fn};
@@ -178,6 +178,49 @@ async fn a_watch_on_a_silent_connection_ends_by_pings() {
     // The time-out of a watch alone would be minutes.
     let ended = timeout(DEADLINE, parts.next()).await.unwrap();
     assert!(ended.is_some_and(|part| part.is_err()));
+    assert_eq!(version(&client).await.unwrap(), "HTTP/2.0");
+}
+
+#[tokio::test]
+async fn a_calm_connection_is_heard_by_its_pings_and_a_silent_one_ends_when_it_was_said() {
+    let server = Server::start().await;
+    let relay = Relay::to(server.address).await;
+    let access = server.behind(relay.address, &[]).await;
+    let client = access.pong_within(Duration::from_secs(1)).client("test").unwrap();
+    let answer = client
+        .send(get("/watch?watch=true").map(KubeBody::from))
+        .await
+        .unwrap();
+    let activity = answer.extensions().get::<Activity>().unwrap().clone();
+    let mut parts = http_body_util::BodyDataStream::new(answer.into_body());
+    parts.next().await.unwrap().unwrap();
+    let calm = Instant::now();
+    let heard = async {
+        while !activity.received_since(calm) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(DEADLINE, heard).await.unwrap();
+
+    relay.silence_open();
+    let silent = Instant::now();
+    assert!(timeout(DEADLINE, parts.next()).await.unwrap().unwrap().is_err());
+    // 5 s until the ping and 1 s for its answer, where the default takes 10 s.
+    assert!(
+        silent.elapsed() < Duration::from_secs(9),
+        "{:?}",
+        silent.elapsed()
+    );
+    assert!(!activity.received_since(silent + Duration::from_secs(1)));
+}
+
+#[tokio::test]
+async fn who_reads_once_leaves_repetitions_to_its_callers() {
+    let server = Server::start().await;
+    let access = server.behind(server.address, &[]).await.reading_once();
+    let client = access.client("test").unwrap();
+    assert!(client.request_text(get("/busy")).await.is_err());
+    assert_eq!(server.busy.load(Ordering::SeqCst), 1);
     assert_eq!(version(&client).await.unwrap(), "HTTP/2.0");
 }
 

@@ -18,7 +18,7 @@ use evenkeel_judge::{Decision, NodeState, Protection, Reason, Timing};
 use evenkeel_zone::Millis;
 use evenkeel_zone::fixture::Fixture;
 use evenkeel_zone::verdict::{Health, Link};
-use evenkeel_zone::wire::Facts;
+use evenkeel_zone::wire::{Challenge, Facts, Renewal};
 use k8s_openapi::api::core::v1::NodeCondition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeMap;
@@ -86,6 +86,7 @@ fn wall(now: u64) -> Millis {
 impl<'a> Game<'a> {
     pub(super) fn new(history: &'a History, mut configs: [Config; 2]) -> Self {
         "replica-1".clone_into(&mut configs[1].identity);
+        "replica-1".clone_into(&mut configs[1].life);
         let mut rng = Rng::new(history.seed).fork("delays");
         let zone = Fixture::stand_in(u8::try_from(history.nodes).unwrap_or(3));
         let mut store = Store::default();
@@ -128,6 +129,7 @@ impl<'a> Game<'a> {
             last_policy: 0,
             restarted: [None; 2],
         };
+        game.draw(Vec::new());
         game.list(0);
         game.list(1);
         game
@@ -225,6 +227,7 @@ impl<'a> Game<'a> {
             Happening::Dead(node) => {
                 let voters = self.voters(*node, false);
                 self.rounds = self.rounds.wrapping_add(1);
+                self.zone.renewal = self.renewal_of(*node);
                 let verdict = self.zone.dead(*node, &voters, self.rounds);
                 self.report(*node, verdict);
             }
@@ -244,6 +247,21 @@ impl<'a> Game<'a> {
             }
             Happening::Restart(side) => self.restart(*side),
         }
+    }
+
+    /// The last renewal of a node's Lease, as a reporter reads it.
+    fn renewal_of(&self, node: usize) -> Option<Renewal> {
+        let key = (NODE_LEASE_NAMESPACE.to_owned(), format!("node-{node}"));
+        let lease = self.store.get(Kind::NodeLease, &key)?;
+        let version = lease.meta().resource_version.as_ref()?;
+        version.parse().ok().map(Renewal)
+    }
+
+    /// What ballots have to sign from now on, drawn by the leader.
+    fn draw(&mut self, wanted: Vec<String>) {
+        let drawn = build::drawn(&mut self.rng, self.now, LEADER);
+        self.zone.challenge = Challenge::from_base64(&drawn.value).unwrap_or_default();
+        let _ = build::challenge(&mut self.store, self.now, ("shore", 0), Some(drawn), wanted);
     }
 
     fn speaks(&mut self, node: usize) {
@@ -430,6 +448,18 @@ impl<'a> Game<'a> {
                 .or_insert((present.0, present.1, self.now));
             if (held.0, held.1) != present {
                 *held = (present.0, present.1, self.now);
+            }
+        }
+        for action in &plan.actions {
+            match action {
+                Action::Challenge {
+                    draw: true, wanted, ..
+                } => self.draw(wanted.clone()),
+                Action::Challenge { wanted, .. } => {
+                    let wanted = wanted.clone();
+                    let _ = build::challenge(&mut self.store, self.now, ("shore", 0), None, wanted);
+                }
+                _ => {}
             }
         }
         let incidents: Vec<_> = plan

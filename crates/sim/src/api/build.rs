@@ -1,14 +1,17 @@
 //! The objects that a cluster begins with.
 
-use super::objects::{Object, cluster_key, micro, time};
-use super::{Store, Writer};
+use super::objects::{Object, cluster_key, micro, stamp, time};
+use super::{Refused, Store, Writer};
+use crate::rng::Rng;
 use evenkeel_api::crd::{
-    AgentStatus, AgentStatusSpec, FencingOffer, ZoneHealth, ZoneHealthSpec, ZoneReport, ZoneReportSpec,
+    AgentStatus, AgentStatusSpec, FencingOffer, ZoneChallenge, ZoneChallengeSpec, ZoneHealth, ZoneHealthSpec,
+    ZoneReport, ZoneReportSpec,
 };
 use evenkeel_api::names::{NAMESPACE, NODE_LEASE_NAMESPACE, ZONE_LABELS, taints};
-use evenkeel_api::zone::{RosterMember, RosterSpec};
+use evenkeel_api::zone::{IssuedChallenge, RosterMember, RosterSpec};
 use evenkeel_failover_rules::world::Kind;
-use evenkeel_zone::roster::{report_object_name, zone_object_name};
+use evenkeel_zone::roster::{cell_object_name, report_object_name, zone_object_name};
+use evenkeel_zone::wire::Challenge;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::{
     Namespace, Node, NodeCondition, NodeSpec, NodeStatus, Pod, PodCondition, PodSpec, PodStatus, Toleration,
@@ -92,10 +95,51 @@ pub fn zone(store: &mut Store, zone: &str, members: Vec<RosterMember>) {
         zone: zone.to_owned(),
         cell: 0,
         roster,
-        wanted: Vec::new(),
     };
     let object = ZoneHealth::new(&zone_object_name(zone), spec);
     let _ = store.create(0, Writer::Ours, Object::Zone(Box::new(object)));
+}
+
+/// A challenge as `by` draws it at `now`.
+pub fn drawn(rng: &mut Rng, now: u64, by: &str) -> IssuedChallenge {
+    let value = (u128::from(rng.draw()) << 64) | u128::from(rng.draw());
+    IssuedChallenge {
+        value: Challenge(value.to_be_bytes()).to_base64(),
+        created_at: stamp(now).to_string(),
+        created_by: by.to_owned(),
+    }
+}
+
+/// What is asked of a cell. A drawn challenge replaces the current one.
+pub fn challenge(
+    store: &mut Store,
+    now: u64,
+    (zone, cell): (&str, u32),
+    drawn: Option<IssuedChallenge>,
+    wanted: Vec<String>,
+) -> Result<(), Refused> {
+    let name = cell_object_name(zone, cell);
+    let key = cluster_key(&name);
+    if store.get(Kind::Challenge, &key).is_some() {
+        let written = store.change(now, Writer::Ours, Kind::Challenge, &key, None, |object| {
+            if let Object::Challenge(known) = object {
+                if let Some(drawn) = drawn {
+                    known.spec.previous = Some(std::mem::replace(&mut known.spec.current, drawn));
+                }
+                known.spec.wanted = wanted;
+            }
+        });
+        return written.map(drop);
+    }
+    let spec = ZoneChallengeSpec {
+        zone: zone.to_owned(),
+        cell,
+        current: drawn.unwrap_or_default(),
+        previous: None,
+        wanted,
+    };
+    let object = ZoneChallenge::new(&name, spec);
+    store.create(now, Writer::Ours, Object::Challenge(Box::new(object)))
 }
 
 /// What a reporter writes to its own object, whatever stands there.

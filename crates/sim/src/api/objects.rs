@@ -1,6 +1,6 @@
 //! Objects of all kinds in one type, and what is read of them.
 
-use evenkeel_api::crd::{AgentStatus, FailoverPolicy, NodeIncident, ZoneHealth, ZoneReport};
+use evenkeel_api::crd::{AgentStatus, FailoverPolicy, NodeIncident, ZoneChallenge, ZoneHealth, ZoneReport};
 use evenkeel_api::names;
 use evenkeel_api::watch::{Delta, Key};
 use evenkeel_failover_rules::world::{Kind, Seen};
@@ -20,6 +20,7 @@ pub enum Object {
     Lease(Box<Lease>),
     Pod(Box<Pod>),
     Zone(Box<ZoneHealth>),
+    Challenge(Box<ZoneChallenge>),
     Report(Box<ZoneReport>),
     Agent(Box<AgentStatus>),
     Policy(Box<FailoverPolicy>),
@@ -39,6 +40,7 @@ impl Object {
             Self::Lease(_) => Kind::NodeLease,
             Self::Pod(_) => Kind::Pod,
             Self::Zone(_) => Kind::Zone,
+            Self::Challenge(_) => Kind::Challenge,
             Self::Report(_) => Kind::Report,
             Self::Agent(_) => Kind::Agent,
             Self::Policy(_) => Kind::Policy,
@@ -53,6 +55,7 @@ impl Object {
             Self::Lease(object) => &object.metadata,
             Self::Pod(object) => &object.metadata,
             Self::Zone(object) => &object.metadata,
+            Self::Challenge(object) => &object.metadata,
             Self::Report(object) => &object.metadata,
             Self::Agent(object) => &object.metadata,
             Self::Policy(object) => &object.metadata,
@@ -68,6 +71,7 @@ impl Object {
             Self::Lease(object) => &mut object.metadata,
             Self::Pod(object) => &mut object.metadata,
             Self::Zone(object) => &mut object.metadata,
+            Self::Challenge(object) => &mut object.metadata,
             Self::Report(object) => &mut object.metadata,
             Self::Agent(object) => &mut object.metadata,
             Self::Policy(object) => &mut object.metadata,
@@ -93,6 +97,7 @@ impl Object {
             Self::Lease(object) => Seen::NodeLease(Delta::Put(object)),
             Self::Pod(object) => Seen::Pod(Delta::Put(object)),
             Self::Zone(object) => Seen::Zone(Delta::Put(object)),
+            Self::Challenge(object) => Seen::Challenge(Delta::Put(object)),
             Self::Report(object) => Seen::Report(Delta::Put(object)),
             Self::Agent(object) => Seen::Agent(Delta::Put(object)),
             Self::Policy(object) => Seen::Policy(Delta::Put(object)),
@@ -128,6 +133,7 @@ pub fn seen(kind: Kind, notice: Notice) -> Seen {
         Kind::Pod => Seen::Pod(delta(notice)),
         Kind::Claim => Seen::Claim(delta(notice)),
         Kind::Zone => Seen::Zone(delta(notice)),
+        Kind::Challenge => Seen::Challenge(delta(notice)),
         Kind::Report => Seen::Report(delta(notice)),
         Kind::OwnLease => Seen::OwnLease(delta(notice)),
         Kind::Agent => Seen::Agent(delta(notice)),

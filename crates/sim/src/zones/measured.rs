@@ -7,6 +7,7 @@ use crate::run::Outcome;
 use crate::script::{Level, Script};
 use crate::sim::Sim;
 use crate::zones::Rules;
+use evenkeel_failover_rules::world::Kind;
 use evenkeel_zone::roster::Roster;
 
 /// Plays a script on the level of zones with rules of a test.
@@ -23,7 +24,7 @@ pub fn play_by(script: &Script, rules: Rules) -> Outcome {
 /// Members of the first zone in their order as reporters, while all have their link to the cloud.
 pub fn reporters(script: &Script) -> Vec<usize> {
     let sim = Sim::new(script.clone(), Level::Zones);
-    let Some(object) = sim.zone_object(1, 0) else {
+    let Some(object) = sim.cell_object(Kind::Zone, 1, 0) else {
         return Vec::new();
     };
     let Object::Zone(zone) = &*object else {

@@ -1,7 +1,7 @@
 //! What a reader concludes from the reports of zones, and which promises about that are looked at.
 
 use super::rules::{self, Rules};
-use crate::api::build::{node_of_uid, node_uid};
+use crate::api::build::{self, node_of_uid, node_uid};
 use crate::api::objects::{Object, cluster_key, renew_time};
 use crate::event::{Delivery, Event};
 use crate::ledger::MINORITY;
@@ -12,12 +12,12 @@ use crate::sim::Sim;
 use crate::watch::Client;
 use evenkeel_api::crd::ZoneReport;
 use evenkeel_api::names::ZONE_LEASE_PREFIX;
-use evenkeel_failover_rules::world::Kind;
+use evenkeel_failover_rules::world::{Kind, read};
 use evenkeel_zone::Millis;
 use evenkeel_zone::keys::Verifier;
 use evenkeel_zone::roster::cell_object_name;
 use evenkeel_zone::verdict::{Book, Verdict};
-use evenkeel_zone::wire::Nonce;
+use evenkeel_zone::wire::{Challenge, Nonce};
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -82,7 +82,10 @@ impl Reader {
 
 impl Sim {
     pub(crate) fn begin_reader(&mut self) {
-        self.open_watches(Client::Reader, &[Kind::Zone, Kind::Report, Kind::OwnLease]);
+        self.open_watches(
+            Client::Reader,
+            &[Kind::Zone, Kind::Challenge, Kind::Report, Kind::OwnLease],
+        );
     }
 
     pub(crate) fn reader_sees(&mut self, delivery: Delivery) {
@@ -94,6 +97,17 @@ impl Sim {
                 let name = zone.metadata.name.clone().unwrap_or_default();
                 let now = Millis(self.now);
                 self.reader.book.roster(now, &name, &zone.spec.roster);
+            }
+            Object::Challenge(challenge) => {
+                let name = challenge.metadata.name.clone().unwrap_or_default();
+                let (_, issued) = read::challenges(&challenge.spec, "keeper");
+                self.reader.book.challenges(Millis(self.now), &name, &issued);
+                // What waited for it may decide now.
+                let here = |node: &usize| build::zone_name(self.script.zone_of(*node)) == challenge.spec.zone;
+                let nodes: Vec<usize> = (1..=self.machines.len()).filter(here).collect();
+                for node in nodes {
+                    self.reader_concludes(node, false);
+                }
             }
             Object::Report(report) => self.reader_takes(report),
             Object::Lease(lease) => {
@@ -124,7 +138,13 @@ impl Sim {
                 .get(Kind::Zone, &cluster_key(&cell))
                 .map(|zone| &**zone)
         {
-            rules::forge(&mut report, &zone.spec.roster, &self.machines);
+            let challenge = self.store.get(Kind::Challenge, &cluster_key(&cell));
+            let challenge = challenge.and_then(|object| match &**object {
+                Object::Challenge(challenge) => Challenge::from_base64(&challenge.spec.current.value),
+                _ => None,
+            });
+            let challenge = challenge.unwrap_or_default();
+            rules::forge(&mut report, &zone.spec.roster, challenge, &self.machines);
         }
         let now = Millis(self.now);
         self.reader.book.report(now, &cell, &spec.reporter, &report);

@@ -1,29 +1,39 @@
-//! What the controller writes into ZoneHealth: rosters, by the planner's own rule over what agents say of
-//! themselves, and the members about which rounds are wanted.
+//! What the controller writes: rosters, by the planner's own rule over what agents say of themselves;
+//! challenges; and the members about which rounds are wanted.
 
 use crate::api::objects::{Object, cluster_key};
 use crate::api::{Writer, build};
+use crate::event::Event;
+use crate::script::SECOND;
 use crate::sim::Sim;
 use evenkeel_failover_rules::planner::roster::next;
 use evenkeel_failover_rules::world::Kind;
+
+const CHALLENGES_EVERY: u64 = 10 * SECOND;
 
 impl Sim {
     /// Asks for rounds about whom the reader holds dead, as the planner does while an incident is open: who
     /// returns is acquitted by a round, never because a report leaves it out.
     pub(crate) fn keep_wanted(&mut self, zone: usize) {
-        let key = cluster_key(&build::zone_name(zone));
+        let wanted = self.wanted_in(zone);
+        let name = build::zone_name(zone);
+        let _ = build::challenge(&mut self.store, self.now, (&name, 0), None, wanted);
+    }
+
+    /// Replaces a zone's challenge, as often as the planner does where a member is listed.
+    pub(crate) fn keep_challenge(&mut self, zone: usize) {
+        let (wanted, name) = (self.wanted_in(zone), build::zone_name(zone));
+        let drawn = build::drawn(&mut self.rng, self.now, "keeper");
+        let _ = build::challenge(&mut self.store, self.now, (&name, 0), Some(drawn), wanted);
+        self.after(CHALLENGES_EVERY, Event::Challenge { zone });
+    }
+
+    fn wanted_in(&self, zone: usize) -> Vec<String> {
         let held = self
             .reader
             .held_dead()
             .filter(|node| self.script.zone_of(*node) == zone);
-        let wanted: Vec<String> = held.map(build::node_uid).collect();
-        let _ = self
-            .store
-            .change(self.now, Writer::Ours, Kind::Zone, &key, None, |object| {
-                if let Object::Zone(zone) = object {
-                    zone.spec.wanted = wanted;
-                }
-            });
+        held.map(build::node_uid).collect()
     }
 
     /// Publishes the roster of a zone, if it changed. Who never came up has not said who it is.

@@ -7,7 +7,9 @@
 use crate::machine::Machine;
 use evenkeel_api::zone::{Report, RosterSpec, SignedRound, VerdictKind};
 use evenkeel_zone::roster::{Member, MemberId, Roster};
-use evenkeel_zone::wire::{self, Answer, Ballot, Body, ConfirmRequest, Header, Message, Nonce, Said};
+use evenkeel_zone::wire::{
+    self, Answer, Ballot, Body, Challenge, ConfirmRequest, Header, Message, Nonce, Renewal, Said, Suspect,
+};
 
 /// Which rules are broken. By default none is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,7 +24,7 @@ pub struct Rules {
 
 /// Makes a death of every listing for which one no was missing and nobody said yes, by a round with votes of
 /// a majority in which one is of somebody who did not give it.
-pub(crate) fn forge(report: &mut Report, roster: &RosterSpec, machines: &[Machine]) {
+pub(crate) fn forge(report: &mut Report, roster: &RosterSpec, challenge: Challenge, machines: &[Machine]) {
     let Ok(roster) = Roster::from_spec(roster) else {
         return;
     };
@@ -37,8 +39,12 @@ pub(crate) fn forge(report: &mut Report, roster: &RosterSpec, machines: &[Machin
         let request = ConfirmRequest {
             round: Nonce(suspect.0.map(|byte| byte ^ report.sequence.to_be_bytes()[7])),
             roster: roster.reference(),
+            challenge,
             budget: 0,
-            suspects: vec![suspect],
+            suspects: vec![Suspect {
+                member: suspect,
+                renewal: Some(Renewal::NO_LEASE),
+            }],
         };
         let voters = roster.members().iter().filter(|member| member.id != suspect);
         let ballots = voters

@@ -9,6 +9,7 @@ pub(super) use peer::Peer;
 
 use super::context::Context;
 use super::own::Own;
+use super::watches::CANDIDATES;
 use super::{Note, Output};
 use crate::Millis;
 use crate::roster::{Member, MemberId, MemberIndex, Roster, RosterRef};
@@ -156,10 +157,10 @@ impl Contacts {
         &mut self,
         cx: &mut Context,
         from: MemberIndex,
-        facts: Facts,
-        doubt: bool,
+        (facts, doubt, cloud_age): (Facts, bool, u16),
         roster: RosterRef,
     ) -> bool {
+        let now = cx.now();
         let Some(peer) = self.peers.get_mut(from.at()) else {
             return false;
         };
@@ -169,7 +170,7 @@ impl Contacts {
             cx.note(Note::NewerRoster(roster.version));
         }
         let before = (peer.facts, peer.doubt);
-        (peer.facts, peer.doubt) = (facts, doubt);
+        peer.learn(now, facts, doubt, cloud_age);
         before != (facts, doubt)
     }
 
@@ -207,7 +208,8 @@ impl Contacts {
         if !std::mem::replace(&mut peer.seen_alive, true) {
             cx.put(Output::SeenAlive(header.from));
         }
-        let facts = self.learn(cx, from, ack.facts, ack.doubt > 0, ack.roster);
+        let said = (ack.facts, ack.doubt > 0, ack.cloud_age);
+        let facts = self.learn(cx, from, said, ack.roster);
         Some(Proof {
             direct,
             new_life,
@@ -275,12 +277,13 @@ impl Contacts {
         dispatch(cx, to, bytes, via);
     }
 
-    /// Sends heartbeats at once when the facts about this agent's node change, so that observers and
-    /// reporters know of a cut cloud link within milliseconds and not after a period.
+    /// Sends heartbeats at once when the facts about this agent's node change, so that observers, reporters
+    /// and candidates for reporting know of a cut cloud link within milliseconds and not after a period.
     pub(super) fn tell_facts(&mut self, cx: &mut Context, own: &Own, reporters: &[MemberIndex]) {
         let Some(me) = cx.place() else { return };
         let mut hearers = cx.roster().observers_of(me).to_vec();
-        hearers.extend(reporters.iter().filter(|reporter| **reporter != me));
+        let candidates = cx.roster().rendezvous().iter().take(CANDIDATES);
+        hearers.extend(reporters.iter().chain(candidates).filter(|index| **index != me));
         hearers.sort_unstable();
         hearers.dedup();
         for hearer in hearers {

@@ -6,11 +6,13 @@ use crate::keys::{self, Signer, Verifier};
 use crate::roster::{Member, MemberId, MemberIndex, Roster};
 use crate::verdict::ROSTER_SETTLE_MS;
 use crate::vote::Council;
-use crate::wire::{self, Body, Datagram, Frame, Header, Message};
+use crate::wire::{self, Body, Challenge, Datagram, Frame, Header, Message};
 use std::sync::Arc;
 
 /// Of a part that waits for no time.
 pub(super) const NEVER: Millis = Millis(u64::MAX);
+
+const LINKED_MS: u64 = 30_000;
 
 /// What the parts of an engine share.
 pub(super) struct Context {
@@ -25,6 +27,8 @@ pub(super) struct Context {
     seed: [u8; 32],
     nonces: u64,
     draws: SplitMix64,
+    /// What the controller wants ballots to sign.
+    challenge: Challenge,
     roster: Arc<Roster>,
     /// Position of this agent's node; `None` if the roster does not hold it.
     place: Option<MemberIndex>,
@@ -49,6 +53,7 @@ impl Context {
             config,
             now,
             me,
+            challenge: Challenge::NONE,
             place: roster.position(me),
             uid: identity.uid,
             key: identity.key,
@@ -98,6 +103,15 @@ impl Context {
         Some(before)
     }
 
+    pub(super) fn challenge(&self) -> Challenge {
+        self.challenge
+    }
+
+    /// Returns whether it is another one than before.
+    pub(super) fn take_challenge(&mut self, challenge: Challenge) -> bool {
+        std::mem::replace(&mut self.challenge, challenge) != challenge
+    }
+
     pub(super) fn now(&self) -> Millis {
         self.now
     }
@@ -105,6 +119,12 @@ impl Context {
     /// The heartbeat period T.
     pub(super) fn period_ms(&self) -> u64 {
         self.config.period_ms
+    }
+
+    /// For so long a member counts as linked after its last contact with the API server, and after the last
+    /// word that it does; with long periods, for three of them.
+    pub(super) fn linked_ms(&self) -> u64 {
+        LINKED_MS.max(3 * self.period_ms())
     }
 
     pub(super) fn cloud_down_after_ms(&self) -> u64 {

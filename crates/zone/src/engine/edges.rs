@@ -3,6 +3,7 @@
 use super::contacts::Contacts;
 use super::context::{Context, NEVER};
 use super::own::Own;
+use super::ranking::Ranking;
 use super::reach::Reach;
 use super::watches::Watches;
 use crate::Millis;
@@ -156,7 +157,15 @@ impl EdgeReports {
         let mut hearers: Vec<MemberIndex> = if all_pairs {
             roster.positions().collect()
         } else {
-            Reach::new(cx, contacts, watches).reporters(&roster, cx.place(), own)
+            let reach = Reach::new(cx, contacts, watches);
+            let edges = &*self;
+            Ranking {
+                cx,
+                own,
+                reach,
+                edges,
+            }
+            .reporters()
         };
         if changed && !all_pairs {
             let lost = watches.edges().filter(|(_, state)| *state == EdgeState::Down);

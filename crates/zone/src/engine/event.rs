@@ -2,7 +2,7 @@
 
 use crate::roster::{MemberId, Roster};
 use crate::verdict::Health;
-use crate::wire::{Datagram, EdgeState, Nonce};
+use crate::wire::{Challenge, Datagram, EdgeState, Nonce, Renewal};
 use evenkeel_api::zone::Report;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -36,8 +36,20 @@ pub enum Input<'a> {
     },
     /// A roster, from the API server or from the cache of a former life.
     Roster(Arc<Roster>),
-    /// The members about which the controller needs rounds, in full: this replaces what was wanted before.
-    Wanted(BTreeSet<MemberId>),
+    /// What the controller asks of the cell, in full: this replaces what it asked before.
+    Challenge {
+        /// What ballots have to sign.
+        challenge: Challenge,
+        /// The members about which it needs rounds.
+        wanted: BTreeSet<MemberId>,
+    },
+    /// Result of an [`Output::ReadLease`].
+    LeaseRead {
+        /// Whose Lease was read.
+        member: MemberId,
+        /// The Lease's last renewal; nothing where it could not be read.
+        renewal: Option<Renewal>,
+    },
     /// What became of an [`Output::Report`].
     ReportWritten {
         /// The API server took the write.
@@ -87,6 +99,9 @@ pub enum Output {
         /// Milliseconds after which the result is of no use.
         within_ms: u64,
     },
+    /// Read a member's node Lease from the API server, past any cache, and come back with
+    /// [`Input::LeaseRead`].
+    ReadLease(MemberId),
     /// Write this to the agent's own ZoneReport, whatever stands there, and come back with
     /// [`Input::ReportWritten`].
     Report(Box<ReportDraft>),

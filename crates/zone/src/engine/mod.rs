@@ -18,7 +18,8 @@
 //! | `publication` | what ZoneHealth shall say | the three reporters, the Lease's holder first |
 //! | `proof` | writes that prove the link to the API server | every listed member |
 //!
-//! They share a `context`; `reach` is what contacts and watches say together. What goes in and comes out
+//! They share a `context`; `reach` is what contacts and watches say together,
+//! and `ranking` says who reports. What goes in and comes out
 //! is in `event`.
 
 mod contacts;
@@ -29,6 +30,7 @@ mod event;
 mod own;
 mod proof;
 mod publication;
+mod ranking;
 mod reach;
 mod reporter;
 mod voter;
@@ -200,11 +202,15 @@ impl Engine {
                 self.count_own_ballots();
             }
             Input::Roster(roster) => self.take_roster(roster),
-            Input::Wanted(wanted) => {
+            Input::Challenge { challenge, wanted } => {
+                if self.cx.take_challenge(challenge) {
+                    self.reporter.challenged(&self.cx);
+                }
                 let wanted_me = wanted.contains(&self.cx.me());
                 self.reporter.want(&self.cx, wanted);
                 self.proof.take_wanted(&mut self.cx, wanted_me);
             }
+            Input::LeaseRead { member, renewal } => self.reporter.take_renewal(&self.cx, member, renewal),
             Input::ReportWritten { written } => {
                 let reporters = self.reporters();
                 self.publication.take_written(&mut self.cx, &reporters, written);
@@ -236,12 +242,17 @@ impl Engine {
 
     /// Watched members with a recent contact, and all watched members.
     pub fn reach(&self) -> (usize, usize) {
-        let (within, watched, _) = self.see().count();
+        let (within, watched, _) = self.view().reach(&self.cx).count();
         (within, watched)
     }
 
-    fn see(&self) -> Reach<'_> {
-        Reach::new(&self.cx, &self.contacts, &self.watches)
+    fn view(&self) -> View<'_> {
+        View {
+            own: &self.own,
+            contacts: &self.contacts,
+            watches: &self.watches,
+            edges: &self.edges,
+        }
     }
 
     fn next_deadline(&self) -> Millis {
@@ -261,7 +272,9 @@ impl Engine {
             self.tell_facts();
         }
         let before = self.watches.changes();
-        self.watches.step(&mut self.cx, &mut self.contacts, &self.own);
+        let reports = self.reporter.rank().is_some();
+        self.watches
+            .step(&mut self.cx, &mut self.contacts, &self.own, reports);
         self.look_at_changes(before);
         self.judge_myself();
         let mut sight = Sight {
@@ -355,10 +368,8 @@ impl Engine {
         };
         match &message.body {
             Body::Heartbeat(body) => {
-                let doubt = body.doubt > 0;
-                change.facts = self
-                    .contacts
-                    .learn(&mut self.cx, from, body.facts, doubt, body.roster);
+                let said = (body.facts, body.doubt > 0, body.cloud_age);
+                change.facts = self.contacts.learn(&mut self.cx, from, said, body.roster);
             }
             Body::Relay(relay) => self.contacts.pass_on(&mut self.cx, from, header, relay),
             Body::Edges(edges) => {
@@ -440,7 +451,7 @@ impl Engine {
 
     /// The facts about this agent's node have changed.
     fn tell_facts(&mut self) {
-        let reporters = self.see().reporters(self.cx.roster(), self.cx.place(), &self.own);
+        let reporters = self.view().ranking(&self.cx).reporters();
         self.contacts.tell_facts(&mut self.cx, &self.own, &reporters);
         self.reporter.look_again(&self.cx);
         self.publication.look_again(&self.cx);
@@ -449,7 +460,7 @@ impl Engine {
     /// The members that report, as this agent sees it.
     fn reporters(&self) -> Vec<MemberId> {
         let roster = self.cx.roster();
-        let reporters = self.see().reporters(roster, self.cx.place(), &self.own);
+        let reporters = self.view().ranking(&self.cx).reporters();
         let ids = reporters.iter().filter_map(|index| roster.member(*index));
         ids.map(|member| member.id).collect()
     }

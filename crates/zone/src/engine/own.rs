@@ -12,6 +12,8 @@ pub(super) struct Own {
     facts: Facts,
     started: Millis,
     cloud_contact: Option<Millis>,
+    /// Since when the link has been up.
+    linked_since: Option<Millis>,
     /// After a pause its votes have no weight until this time.
     weightless_until: Millis,
     doubting: bool,
@@ -40,6 +42,7 @@ impl Own {
             facts: Facts::default(),
             started: now,
             cloud_contact: None,
+            linked_since: None,
             weightless_until: Millis(0),
             doubting: true,
             on_smaller_side: true,
@@ -72,6 +75,16 @@ impl Own {
         since.map_or(NEVER, |since| since.plus(2 * period_ms))
     }
 
+    /// When the API server last answered.
+    pub(super) fn cloud_contact(&self) -> Option<Millis> {
+        self.cloud_contact
+    }
+
+    /// Since when the link has been up; nothing if it is not.
+    pub(super) fn linked_since(&self) -> Option<Millis> {
+        self.linked_since.filter(|_| self.facts.cloud == Link::Up)
+    }
+
     /// Tenths of a second since the API server last answered.
     pub(super) fn cloud_age(&self, now: Millis) -> u16 {
         let age = self.cloud_contact.map_or(u64::MAX, |at| now.since(at) / 100);
@@ -90,6 +103,9 @@ impl Own {
     /// The API server answered. Returns whether that is news.
     pub(super) fn take_cloud_contact(&mut self, now: Millis) -> bool {
         self.cloud_contact = Some(now);
+        if self.facts.cloud != Link::Up {
+            self.linked_since = Some(now);
+        }
         self.say(Facts {
             cloud: Link::Up,
             ..self.facts

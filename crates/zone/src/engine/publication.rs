@@ -3,7 +3,8 @@
 //! Each reporter has an object of its own, so that nobody overwrites what another one says, and readers merge
 //! the reports of all. The holder of the cell's Lease writes what it holds at once, and tells the other
 //! reporters what it has written. They write what a majority signed after as many seconds as their rank says,
-//! and three later if they were told that it is written; what they have written themselves they renew seldom.
+//! and three later if they were told that it is written; what they have written themselves they renew seldom,
+//! but for a death whose round signs a new challenge, because it may be the one that confirms the death.
 //! So the death of the holder costs a second, one that lies keeps a verdict back for three more, and three
 //! reporters cost hardly more than one. A holder that has just come within reach of a majority has no opinion
 //! of every member yet, and writes like a reporter that is not the holder. If it waited instead, evidence of
@@ -12,12 +13,12 @@
 use super::context::{Context, NEVER};
 use super::due::Due;
 use super::own::Own;
-use super::reporter::{Evidence, Held, Reporter};
+use super::reporter::{Evidence, Held, Reporter, is_no_news};
 use super::{Output, ReportDraft};
 use crate::Millis;
 use crate::roster::MemberId;
 use crate::verdict::Link;
-use crate::wire::{Body, Published, PublishedVerdict};
+use crate::wire::{Body, Challenge, Published, PublishedVerdict};
 use evenkeel_api::zone::{ListedNode, Report, SignedRound, VerdictKind};
 use std::collections::BTreeMap;
 
@@ -95,6 +96,23 @@ impl Contents {
             roster_version: cx.roster().reference().version,
             listed: listed.collect(),
         }
+    }
+
+    /// Whether it says something that the other one does not, and does not only renew it.
+    fn has_news_after(&self, written: &Self) -> bool {
+        let is_news = |(id, listed): (&MemberId, &Listed)| {
+            let before = written.listed.get(id);
+            before.is_none_or(|before| {
+                !is_no_news((listed.kind, listed.signed()), (before.kind, before.signed()))
+            })
+        };
+        self.listed.iter().any(is_news)
+    }
+}
+
+impl Listed {
+    fn signed(&self) -> Option<Challenge> {
+        self.evidence.as_ref().map(|evidence| evidence.challenge)
     }
 }
 
@@ -180,7 +198,14 @@ impl Publication {
         // The first time in a life an agent stands at once. Later it waits until it is settled, so that the
         // cell's Lease does not change hands each time a link flickers.
         let may_stand = self.standing || !self.stood || is_settled(cx, own, due);
-        let stands = rank.is_some() && own.sees_the_zone() && may_stand && own.facts().cloud == Link::Up;
+        // A rank takes a link within the last 30 s, and of a cell without any link nobody stands.
+        let linked_until = own.cloud_contact().map(|at| at.plus(cx.linked_ms() + 1));
+        let linked = linked_until.is_some_and(|until| cx.now() < until);
+        linked_until
+            .filter(|_| linked)
+            .into_iter()
+            .for_each(|at| due.by(at));
+        let stands = rank.is_some() && own.sees_the_zone() && may_stand && linked;
         self.stood |= stands;
         if stands != self.standing {
             self.standing = stands;
@@ -197,6 +222,10 @@ impl Publication {
                 return due.by(since.plus(GIVE_UP_MS));
             }
             Write::UnderWay { .. } => self.write = Write::Idle { from: now },
+        }
+        // The next contact brings another look.
+        if own.facts().cloud != Link::Up {
+            return;
         }
         let contents = Contents::of(cx, reporter);
         if !self.is_to_be_written(cx, own, reporter, &contents, due) {
@@ -225,14 +254,16 @@ impl Publication {
             return false;
         }
         // What is over is taken back by whoever has written it.
-        if contents.listed.is_empty() && own.sees_the_zone() && own.facts().cloud == Link::Up {
+        if contents.listed.is_empty() && own.sees_the_zone() {
             return true;
         }
         if !self.standing {
             return false;
         }
         if self.leading && is_settled(cx, own, due) {
-            return true;
+            // What only renews a report waits until all of it is there: the next look comes when the rounds
+            // are over.
+            return contents.has_news_after(written) || !reporter.is_asking();
         }
         let patience = STEP_MS * (reporter.rank().unwrap_or_default() as u64).max(1);
         let mut overdue = false;
@@ -250,15 +281,18 @@ impl Publication {
     fn late_at(&self, cx: &Context, id: MemberId, held: &Held) -> Millis {
         let own = self.written.as_ref();
         let own = own.and_then(|(written, at)| Some((written.listed.get(&id)?, *at)));
-        match own.filter(|(own, _)| own.kind == held.kind) {
+        match own.filter(|(own, _)| is_no_news((held.kind, held.signed()), (own.kind, own.signed()))) {
             Some((own, _)) if own.evidence == held.evidence => NEVER,
             Some((_, at)) => at.plus(RENEW_MS),
             None => {
-                let is_told = self
-                    .told
-                    .get(&id)
-                    .is_some_and(|(kind, at)| *kind == held.kind && cx.now().since(*at) < TOLD_COUNTS_MS);
-                held.since.plus(if is_told { TOLD_MS } else { 0 })
+                // Words from before a challenge say nothing of the round that signs it; the holder's own may
+                // have been a little earlier.
+                let of_this =
+                    |at: Millis| held.news_since == held.since || at.plus(STEP_MS) >= held.news_since;
+                let is_told = self.told.get(&id).is_some_and(|(kind, at)| {
+                    *kind == held.kind && cx.now().since(*at) < TOLD_COUNTS_MS && of_this(*at)
+                });
+                held.news_since.plus(if is_told { TOLD_MS } else { 0 })
             }
         }
     }

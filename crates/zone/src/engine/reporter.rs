@@ -1,10 +1,11 @@
 //! What the reporters do: tally the observers' edges, find suspects, hold confirm rounds.
 
 mod case;
+mod readings;
 mod rounds;
 mod tally;
 
-pub(super) use case::Held;
+pub(super) use case::{Held, is_no_news};
 pub(super) use rounds::Evidence;
 
 use super::contacts::Contacts;
@@ -12,19 +13,20 @@ use super::context::Context;
 use super::due::Due;
 use super::edges::EdgeReports;
 use super::own::Own;
+use super::ranking::Ranking;
 use super::reach::Reach;
 use super::watches::Watches;
 use super::{Note, Output};
 use crate::Millis;
 use crate::roster::{MemberId, MemberIndex};
 use crate::verdict::Link;
-use crate::wire::{self, Ballot, Body, ConfirmRequest};
-use case::Case;
+use crate::wire::{self, Ballot, Body, ConfirmRequest, Renewal, Suspect};
+use case::{Case, RENEW_ALIVE_MS, REPEAT_YOUNG_DEATH_MS};
+use readings::{Readiness, Readings, WAIT_MS};
 use rounds::{Outcome, Rounds};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Members whose rounds are due within this time share one: then one ballot of each voter is the evidence
-/// about all of them.
+/// Members whose first rounds, or other attempts, are due within this time share one.
 const SHARE_MS: u64 = 1_000;
 /// Ballots that arrive within this time are counted together.
 const COUNT_EVERY_MS: u64 = 20;
@@ -38,7 +40,12 @@ pub(super) struct Reporter {
     /// Members about which the controller needs rounds; some of them may have left the roster.
     wanted: BTreeSet<MemberId>,
     cases: BTreeMap<MemberId, Case>,
+    /// When the next common round begins: one about all members whose evidence is to be renewed, so that one
+    /// ballot of each voter is the evidence about all of them, whenever they were listed. Nothing while no
+    /// member waits for one.
+    common: Option<Millis>,
     rounds: Rounds,
+    readings: Readings,
     due: Millis,
 }
 
@@ -55,6 +62,15 @@ impl<'a> View<'a> {
     pub(super) fn reach(self, cx: &Context) -> Reach<'a> {
         Reach::new(cx, self.contacts, self.watches)
     }
+
+    pub(super) fn ranking(self, cx: &'a Context) -> Ranking<'a> {
+        Ranking {
+            cx,
+            own: self.own,
+            reach: self.reach(cx),
+            edges: self.edges,
+        }
+    }
 }
 
 impl Reporter {
@@ -64,7 +80,9 @@ impl Reporter {
             rank_due: now,
             wanted: BTreeSet::new(),
             cases: BTreeMap::new(),
+            common: None,
             rounds: Rounds::default(),
+            readings: Readings::default(),
             due: now,
         }
     }
@@ -83,6 +101,29 @@ impl Reporter {
         }
     }
 
+    /// The Lease of a member was read, or could not be read.
+    pub(super) fn take_renewal(&mut self, cx: &Context, member: MemberId, renewal: Option<Renewal>) {
+        self.readings.take(member, renewal);
+        self.due = cx.now();
+    }
+
+    /// The controller wants another challenge signed. Until a death is confirmed, readers wait for a round
+    /// that signs it. It is a common one: all evidence about the cell stays in as few rounds.
+    pub(super) fn challenged(&mut self, cx: &Context) {
+        let now = cx.now();
+        // Of the others the round that is under way is looked at when it is over.
+        let quiet = self.cases.iter().filter(|(id, _)| !self.rounds.has(**id));
+        // Not before the last of those rounds may begin that have just been held.
+        if let Some(at) = quiet.filter_map(|(_, case)| case.challenged(now)).max() {
+            self.hold_common_round_by(at);
+            self.due = now;
+        }
+    }
+
+    fn hold_common_round_by(&mut self, at: Millis) {
+        self.common = Some(self.common.map_or(at, |common| common.min(at)));
+    }
+
     /// After a pause everything under way is stale.
     pub(super) fn drop_rounds(&mut self) {
         self.rounds.drop_all();
@@ -97,6 +138,11 @@ impl Reporter {
         self.cases
             .iter()
             .filter_map(|(id, case)| Some((*id, case.held()?)))
+    }
+
+    /// Whether a round is under way.
+    pub(super) fn is_asking(&self) -> bool {
+        !self.rounds.is_empty()
     }
 
     pub(super) fn deadline(&self) -> Millis {
@@ -118,11 +164,8 @@ impl Reporter {
         if unwell || !self.cases.is_empty() {
             return self.look_again(cx);
         }
-        let mut before_me = cx
-            .roster()
-            .rendezvous()
-            .iter()
-            .take_while(|other| !cx.is_me(**other));
+        let order = cx.roster().rendezvous().iter();
+        let mut before_me = order.take_while(|other| !cx.is_me(**other));
         let linked = view.own.facts().cloud == Link::Up;
         if self.rank.is_some() && (!linked || before_me.any(|other| *other == index)) {
             self.rank_due = cx.now();
@@ -149,8 +192,7 @@ impl Reporter {
         let now = cx.now();
         // A look at the rank may come a period early, as in `Own::judge_myself`.
         if now.plus(cx.period_ms()) >= self.rank_due {
-            let reach = view.reach(cx);
-            let (rank, changes_at) = reach.rank(cx.roster(), cx.place(), view.own);
+            let (rank, changes_at) = view.ranking(cx).rank();
             self.rank_due = changes_at;
             if std::mem::replace(&mut self.rank, rank) != rank {
                 self.due = now;
@@ -163,12 +205,13 @@ impl Reporter {
         let mut requests = Vec::new();
         if self.rank.is_none() || !view.own.sees_the_zone() {
             self.cases.clear();
+            self.common = None;
             self.rounds.drop_all();
         } else {
             self.tally_edges(cx, view, &mut due);
             self.judge_cases(cx, &mut due);
             self.finish_rounds(cx, view, &mut due, &mut requests);
-            self.begin_round(cx, &mut due, &mut requests);
+            self.begin_rounds(cx, view, &mut due, &mut requests);
         }
         self.due = due.at();
         (true, requests)
@@ -233,29 +276,84 @@ impl Reporter {
         });
     }
 
-    fn begin_round(&mut self, cx: &mut Context, due: &mut Due, requests: &mut Vec<ConfirmRequest>) {
+    /// Begins rounds about the members for whom one is due, and for whom it soon will be. They wait for the
+    /// Leases of those that are due, but not of those that are not, and nobody waits longer than `WAIT_MS`.
+    fn begin_rounds(
+        &mut self,
+        cx: &mut Context,
+        view: View<'_>,
+        due: &mut Due,
+        requests: &mut Vec<ConfirmRequest>,
+    ) {
         let now = cx.now();
-        let (mut suspects, mut any_is_due) = (Vec::new(), false);
+        self.readings.expire(now);
+        let awaiting = self.cases.values().filter(|case| case.awaits_common_round());
+        let awaiting = awaiting.count();
+        if awaiting == 0 {
+            self.common = None;
+        }
+        let crowd = awaiting > wire::MAX_SUSPECTS;
+        let mut suspects = Vec::new();
+        // Since when a round has been due that waits for nothing, and until when another one waits.
+        let (mut due_since, mut waits_until): (Option<Millis>, Option<Millis>) = (None, None);
         for (id, case) in &self.cases {
             let listed = case.is_listed() || self.wanted.contains(id);
-            if !listed || self.rounds.has(*id) {
+            let Some(at) = case
+                .due_at(self.common, crowd)
+                .filter(|_| listed && !self.rounds.has(*id))
+            else {
                 continue;
+            };
+            let is_due = now >= at;
+            if !is_due {
+                due.by(at);
             }
-            if suspects.len() == wire::MAX_LIST {
-                due.by(case.next_round());
-            } else if now.plus(case.shares(SHARE_MS)) >= case.next_round() {
-                any_is_due |= now >= case.next_round();
-                suspects.push(*id);
-                due.by(case.next_round());
-            } else {
-                due.by(case.next_round());
+            match self
+                .readings
+                .prepare(cx, view, (*id, case.suspect_since()), at, due)
+            {
+                Readiness::Waits(until) => {
+                    due.by(until);
+                    waits_until = waits_until.max(Some(until).filter(|_| is_due));
+                }
+                Readiness::Ready(renewal) if now.plus(case.shares(SHARE_MS)) >= at => {
+                    let member = *id;
+                    // The dead first: of a large cell they share a round, and keep its ballots longer.
+                    suspects.push((!case.is_dead(), Suspect { member, renewal }));
+                    if is_due {
+                        due_since = Some(due_since.map_or(at, |since| since.min(at)));
+                    }
+                }
+                Readiness::Ready(_) => {}
             }
         }
-        if !any_is_due {
+        let patient_until = due_since.map(|since| since.plus(WAIT_MS));
+        if let Some(until) = waits_until.filter(|_| patient_until.is_none_or(|until| now < until)) {
+            return due.by(patient_until.map_or(until, |patient| patient.min(until)));
+        }
+        if self.common.is_some_and(|at| now >= at) {
+            let young = self.cases.values().any(|case| case.is_young_death(now));
+            let next = if young {
+                REPEAT_YOUNG_DEATH_MS
+            } else {
+                RENEW_ALIVE_MS
+            };
+            self.common = Some(now.plus(next));
+        }
+        if let Some(at) = self.common {
+            // Before it, Leases are read.
+            let before = Millis(at.0.saturating_sub(WAIT_MS));
+            due.by(if now < before { before } else { at });
+        }
+        if due_since.is_none() {
             return;
         }
-        let round = self.rounds.begin(cx, &suspects, due);
-        requests.extend(request_ballots(cx, &round, &BTreeSet::new()));
+        suspects.sort_by_key(|(lives, suspect)| (*lives, suspect.member));
+        let suspects: Vec<Suspect> = suspects.into_iter().map(|(_, suspect)| suspect).collect();
+        for suspects in suspects.chunks(wire::MAX_SUSPECTS) {
+            let round = self.rounds.begin(cx, suspects, due);
+            requests.extend(request_ballots(cx, &round, &BTreeSet::new()));
+        }
     }
 
     fn finish_rounds(
@@ -286,7 +384,9 @@ impl Reporter {
                 of: cx.roster().len(),
             }));
         }
-        case.conclude(cx, outcome);
+        if let Some(at) = case.conclude(cx, outcome) {
+            self.hold_common_round_by(at);
+        }
     }
 }
 

@@ -242,7 +242,7 @@ impl Voter {
             .saturating_sub(WAY_BACK_MS)
             .min(ANSWER_WITHIN_MS);
         let looks = request.suspects.iter().map(|suspect| Look::Open {
-            suspect: *suspect,
+            suspect: suspect.member,
             check: None,
         });
         let mut open = Open {
@@ -266,7 +266,8 @@ impl Voter {
         self.open.insert(request.round, open);
         self.answer(cx, request.round);
         self.schedule(now);
-        request.suspects.contains(&cx.me())
+        let mut suspects = request.suspects.iter();
+        suspects.any(|suspect| suspect.member == cx.me())
     }
 
     /// The suspect's agent proved its life.

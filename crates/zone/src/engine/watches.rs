@@ -6,7 +6,8 @@ use super::context::{Context, NEVER};
 use super::own::Own;
 use super::reach::Reach;
 use crate::Millis;
-use crate::roster::{MemberId, MemberIndex, Roster};
+use crate::roster::{MemberId, MemberIndex, REPORTERS, Roster};
+use crate::verdict::Link;
 use crate::wire::EdgeState;
 
 /// Probes directly and through relays before an edge is given up, and the time between two of them.
@@ -14,8 +15,15 @@ const PROBES: u8 = 3;
 const PROBE_EVERY_MS: u64 = 250;
 /// A subject that answered this recently is not probed because somebody else lost it.
 const JUST_ANSWERED_MS: u64 = 300;
-/// Above all-pairs size, everybody keeps an eye on this many candidates for reporting, every fourth period.
-const CANDIDATES: usize = 4;
+/// Above all-pairs size, everybody exchanges heartbeats with this many first candidates for reporting: those
+/// who report while all is well, and the next one, which has to know when to step in.
+pub(super) const CANDIDATES: usize = 4;
+/// They are asked when their last word is older than this, every period until they answer: a link counts for
+/// 30 s, of which the last contact with the API server may take 8 s when it is told. With one datagram of ten
+/// lost, five attempts in a row fail once in 4 000 times.
+const CANDIDATE_EVERY_MS: u64 = 14_000;
+/// Who has not answered for long is asked every so many periods.
+const SELDOM: usize = 4;
 
 /// The watched members.
 pub(super) struct Watches {
@@ -138,9 +146,13 @@ impl Watches {
         self.watch(index).is_some()
     }
 
+    /// The state of the edge to a watched member.
+    pub(super) fn edge(&self, index: MemberIndex) -> Option<EdgeState> {
+        self.watch(index).map(|watch| watch.state)
+    }
+
     pub(super) fn is_down(&self, index: MemberIndex) -> bool {
-        self.watch(index)
-            .is_some_and(|watch| watch.state == EdgeState::Down)
+        self.edge(index) == Some(EdgeState::Down)
     }
 
     /// The watched members with the state of their edges.
@@ -162,7 +174,8 @@ impl Watches {
     }
 
     /// Sends what is due, and concludes the looks that are over.
-    pub(super) fn step(&mut self, cx: &mut Context, contacts: &mut Contacts, own: &Own) {
+    /// `reports`: this agent is one of the reporters.
+    pub(super) fn step(&mut self, cx: &mut Context, contacts: &mut Contacts, own: &Own, reports: bool) {
         let now = cx.now();
         if now >= self.due {
             for slot in 0..self.list.len() {
@@ -174,7 +187,7 @@ impl Watches {
         }
         if now >= self.census_due && !cx.roster().all_pairs() {
             self.census_due = now.plus(cx.period_ms());
-            self.take_census(cx, contacts, own);
+            self.take_census(cx, contacts, own, reports);
         }
     }
 
@@ -323,29 +336,67 @@ impl Watches {
     }
 
     /// In zones above all-pairs size: one member a period in turn, so that everybody has seen everybody
-    /// alive, and the candidates for reporting every fourth period.
-    fn take_census(&mut self, cx: &mut Context, contacts: &mut Contacts, own: &Own) {
+    /// alive, and those about whom this agent has to know whether they can report.
+    fn take_census(&mut self, cx: &mut Context, contacts: &mut Contacts, own: &Own, reports: bool) {
         let roster = std::sync::Arc::clone(cx.roster());
         self.census = self.census.wrapping_add(1);
-        let is_stranger = |index: &MemberIndex| !cx.is_me(*index) && !self.is_watched(*index);
-        let strangers = || roster.positions().filter(is_stranger);
+        let strangers = || {
+            let all = roster.positions();
+            all.filter(|index| !cx.is_me(*index) && !self.is_watched(*index))
+        };
         let turn = self.census.checked_rem(strangers().count());
         let next = turn.and_then(|turn| strangers().nth(turn));
-        let candidates = if self.census.is_multiple_of(4) {
-            CANDIDATES
-        } else {
-            0
-        };
-        let candidates = roster.rendezvous().iter().take(candidates).copied();
-        let asked: Vec<MemberIndex> = candidates
-            .filter(|candidate| is_stranger(candidate) && Some(*candidate) != next)
-            .chain(next)
-            .collect();
+        let candidates = self.candidates(cx, contacts, own, reports);
+        let asks =
+            |index: &MemberIndex| Some(*index) != next && self.is_to_be_asked(cx, contacts, own, *index);
+        let asked: Vec<MemberIndex> = candidates.into_iter().filter(asks).chain(next).collect();
         for index in asked {
             if let Some(id) = id(cx, index) {
                 contacts.send_heartbeat(cx, own, id, None);
             }
         }
+    }
+
+    /// The first candidates. An agent with a link has to know who before it has one, and looks further until
+    /// it has found three; if it is itself a reporter that the others do not ask, it asks all of them, so
+    /// that they know of it.
+    fn candidates(&self, cx: &Context, contacts: &Contacts, own: &Own, reports: bool) -> Vec<MemberIndex> {
+        let order = cx.roster().rendezvous();
+        let place = order.iter().position(|index| cx.is_me(*index));
+        if reports && place.is_some_and(|place| place >= CANDIDATES) {
+            return order.to_vec();
+        }
+        let mut list: Vec<MemberIndex> = order.iter().take(CANDIDATES).copied().collect();
+        if own.facts().cloud == Link::Up {
+            let is_linked = |index: &&MemberIndex| {
+                let peer = contacts.peer(**index).filter(|_| !self.is_down(**index));
+                peer.is_some_and(|peer| peer.facts().cloud == Link::Up)
+            };
+            let mut linked = list.iter().filter(is_linked).count();
+            for index in order.iter().take(place.unwrap_or_default()).skip(CANDIDATES) {
+                if linked >= REPORTERS {
+                    break;
+                }
+                linked += usize::from(is_linked(&index));
+                list.push(*index);
+            }
+        }
+        list
+    }
+
+    fn is_to_be_asked(&self, cx: &Context, contacts: &Contacts, own: &Own, index: MemberIndex) -> bool {
+        let peer = contacts.peer(index);
+        let told = peer.and_then(Peer::told);
+        let silent_for = told.map_or(u64::MAX, |at| cx.now().since(at));
+        let gone = silent_for > 2 * cx.linked_ms();
+        let patient = gone && self.census % SELDOM != 1;
+        // Who has a link may have to step in for those who have none, and has to know when they are back.
+        let is_cut = peer.is_some_and(|peer| peer.facts().cloud == Link::Down);
+        let urgent = is_cut && own.facts().cloud == Link::Up;
+        !cx.is_me(index)
+            && !self.is_watched(index)
+            && !patient
+            && (urgent || silent_for >= CANDIDATE_EVERY_MS)
     }
 
     fn schedule(&mut self) {

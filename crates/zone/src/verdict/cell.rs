@@ -1,14 +1,16 @@
 //! What a reader holds of one cell.
 
-use super::evidence::{Refusal, Round};
-use super::{ALIVE_TTL_MS, Alive, Death, Deaths, NoVerdict, ROSTER_SETTLE_MS, STORM_WINDOW_MS, Verdict};
+use super::evidence::{self, Refusal, Round};
+use super::{
+    ALIVE_TTL_MS, Alive, Death, Deaths, Issued, NoVerdict, ROSTER_SETTLE_MS, STORM_WINDOW_MS, Verdict,
+};
 use crate::Millis;
 use crate::keys::Verifier;
 use crate::roster::{MemberId, Roster};
 use crate::vote::{Council, Vote};
-use crate::wire::{Answer, Nonce};
+use crate::wire::{Answer, Challenge, ConfirmRequest, Nonce, Renewal, Suspect};
 use evenkeel_api::zone::{Report, RosterSpec, SignedRound, VerdictKind};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// What a reader remembers of one cell.
 #[derive(Debug, Default)]
@@ -16,11 +18,11 @@ pub(super) struct Cell {
     roster: Option<Roster>,
     /// The roster before, and when the present one was first seen.
     previous: Option<(Roster, Millis)>,
-    /// The newest report of each reporter, with the time of its receipt. It is looked at again when the
-    /// roster changes: rosters and reports come on watches of their own, in any order.
-    reports: BTreeMap<String, (Millis, Report)>,
-    /// Reporters of whom a report was counted: how old the first one of each is, nobody knows.
-    counted: BTreeSet<String>,
+    /// What ballots have to sign: the current challenge, and the one before.
+    challenges: Vec<Issued>,
+    /// The newest report of each reporter. It is looked at again when the roster or the challenge changes:
+    /// they and the reports come on watches of their own, in any order.
+    reports: BTreeMap<String, Kept>,
     /// Whether a heartbeat was seen at all.
     lease_seen: bool,
     /// Last time that signed evidence or the Lease were seen to advance.
@@ -28,6 +30,15 @@ pub(super) struct Cell {
     nodes: BTreeMap<MemberId, Held>,
     /// Newest sequence that carried accepted evidence, by (voter, subject).
     newest: BTreeMap<(MemberId, MemberId), u64>,
+}
+
+/// A report as it was received.
+#[derive(Debug)]
+struct Kept {
+    received: Millis,
+    /// It is the first one of its reporter: when it was written, nobody knows.
+    is_first: bool,
+    report: Report,
 }
 
 /// What is held of one node. Newer evidence replaces older; nothing else takes evidence away (hazard 40).
@@ -38,6 +49,8 @@ struct Held {
     died: Option<Millis>,
     /// The newest round about it was refused; for people, where there is no evidence.
     refused: bool,
+    /// Its newest round signs neither the current challenge nor the one before; for people, likewise.
+    unchallenged: bool,
     /// Reporters say that no majority exists; for people, likewise.
     undecided: bool,
 }
@@ -101,6 +114,7 @@ impl Cell {
             Conclusion::Dead(death) => Verdict::Dead(death),
             Conclusion::OneShort(death) => Verdict::OneShort(death),
             Conclusion::Nothing if held.refused => Verdict::None(NoVerdict::Refused),
+            Conclusion::Nothing if held.unchallenged => Verdict::None(NoVerdict::OtherChallenge),
             Conclusion::Nothing if held.undecided => Verdict::None(NoVerdict::NoMajority),
             Conclusion::Nothing => Verdict::None(NoVerdict::NotListed),
         }
@@ -114,21 +128,40 @@ impl Cell {
         reporter: &str,
         report: &Report,
     ) -> Vec<Refusal> {
-        let before = self.reports.insert(reporter.to_owned(), (now, report.clone()));
-        let before = before.map(|(_, report)| report.rounds).unwrap_or_default();
+        let before = self.reports.remove(reporter);
+        let kept = Kept {
+            received: now,
+            is_first: before.is_none(),
+            report: report.clone(),
+        };
+        let before = before.map(|before| before.report.rounds).unwrap_or_default();
         // What was checked once is not checked again; its age alone makes it no other round.
-        let is_known = |round: &SignedRound| {
+        let is_new = |round: &SignedRound, _: Challenge| {
             let same =
                 |known: &SignedRound| (&known.request, &known.ballots) == (&round.request, &round.ballots);
-            before.iter().any(same)
+            !before.iter().any(same)
         };
-        self.count(verifier, now, (reporter, report, 0), is_known)
+        let refusals = self.count(verifier, now, &kept, is_new);
+        self.reports.insert(reporter.to_owned(), kept);
+        refusals
     }
 
     /// A reporter's object is gone. What it has published stands until it runs out.
     pub(super) fn forget_report(&mut self, reporter: &str) {
         self.reports.remove(reporter);
-        self.counted.remove(reporter);
+    }
+
+    /// Takes in what ballots have to sign, and counts again what signs a challenge that was not known before.
+    /// Returns what was refused.
+    pub(super) fn challenges(
+        &mut self,
+        verifier: &dyn Verifier,
+        now: Millis,
+        challenges: &[Issued],
+    ) -> Vec<Refusal> {
+        let before = std::mem::replace(&mut self.challenges, challenges.to_vec());
+        let is_new = |_: &SignedRound, signed| !before.iter().any(|known| known.challenge == signed);
+        self.count_all(verifier, now, is_new)
     }
 
     /// Takes in a roster, and counts again what was published. Returns what was refused.
@@ -138,23 +171,35 @@ impl Cell {
             Ok(true) => {}
             Err(refusal) => return vec![refusal],
         }
+        self.count_all(verifier, now, |_, _| true)
+    }
+
+    fn count_all(
+        &mut self,
+        verifier: &dyn Verifier,
+        now: Millis,
+        is_new: impl Fn(&SignedRound, Challenge) -> bool,
+    ) -> Vec<Refusal> {
         let reports = std::mem::take(&mut self.reports);
-        let mut refusals = Vec::new();
-        for (reporter, (received, report)) in &reports {
-            let waited = now.since(*received);
-            refusals.extend(self.count(verifier, now, (reporter, report, waited), |_| false));
-        }
+        let kept = reports.values();
+        let refusals = kept
+            .flat_map(|kept| self.count(verifier, now, kept, &is_new))
+            .collect();
         self.reports = reports;
         refusals
     }
 
-    /// Counts the rounds of a report that has been here for `waited` milliseconds.
+    /// Counts those rounds of a report that are new, by themselves and by the challenge that they sign.
     fn count(
         &mut self,
         verifier: &dyn Verifier,
         now: Millis,
-        (reporter, report, waited): (&str, &Report, u64),
-        is_known: impl Fn(&SignedRound) -> bool,
+        Kept {
+            received,
+            is_first,
+            report,
+        }: &Kept,
+        is_new: impl Fn(&SignedRound, Challenge) -> bool,
     ) -> Vec<Refusal> {
         let Some(roster) = self.roster.take() else {
             return Vec::new();
@@ -177,21 +222,50 @@ impl Cell {
                 self.nodes.entry(id).or_default().undecided = true;
             }
         }
-        // Without having seen an earlier report of this reporter, nobody knows when this one was written: as
-        // old as can be.
-        let first = self.counted.insert(reporter.to_owned());
+        let waited = now.since(*received);
         let mut refusals = Vec::new();
-        for round in report.rounds.iter().filter(|round| !is_known(round)) {
-            let stated = u64::try_from(round.age_ms).ok().filter(|_| !first);
+        for signed in &report.rounds {
+            // Without having seen an earlier report of this reporter, nobody knows when this one was written:
+            // as old as can be.
+            let stated = u64::try_from(signed.age_ms).ok().filter(|_| !is_first);
             let age = stated.map_or(u64::MAX, |age| age.saturating_add(waited));
-            match Round::open(verifier, &roster, round) {
-                Ok(opened) => self.take_round(now, &council, age, &opened, &mut refusals),
-                Err(refusal) => refusals.push(refusal),
+            let request = match evidence::request(signed) {
+                Ok(request) if is_new(signed, request.challenge) => request,
+                Ok(_) => continue,
+                Err(refusal) => {
+                    refusals.push(refusal);
+                    continue;
+                }
+            };
+            let issued = self
+                .challenges
+                .iter()
+                .find(|known| known.challenge == request.challenge);
+            match issued.copied() {
+                Some(issued) => {
+                    let round = Round::open(verifier, &roster, request, &signed.ballots);
+                    let received = *received;
+                    let when = When {
+                        age,
+                        received,
+                        issued,
+                    };
+                    self.take_round(now, &council, when, &round, &mut refusals);
+                }
+                // It may be one that is still on its way to us. Then the report is counted again.
+                None => self.not_challenged(&roster, &request),
             }
         }
         self.roster = Some(roster);
         self.previous = previous;
         refusals
+    }
+
+    fn not_challenged(&mut self, roster: &Roster, request: &ConfirmRequest) {
+        let members = request.suspects.iter().map(|suspect| suspect.member);
+        for id in members.filter(|id| roster.contains(*id)) {
+            self.nodes.entry(id).or_default().unchallenged = true;
+        }
     }
 
     fn take_roster(&mut self, now: Millis, spec: &RosterSpec) -> Result<bool, Refusal> {
@@ -223,22 +297,24 @@ impl Cell {
         &mut self,
         now: Millis,
         council: &Council<'_>,
-        age: u64,
+        when: When,
         round: &Round,
         refusals: &mut Vec<Refusal>,
     ) {
         for suspect in &round.request.suspects {
-            let Some(member) = council.current.get(*suspect) else {
-                refusals.push(Refusal::NotAMember(format!("{suspect:?}")));
+            let id = suspect.member;
+            let Some(member) = council.current.get(id) else {
+                refusals.push(Refusal::NotAMember(format!("{id:?}")));
                 continue;
             };
-            let taken = self.take_suspect(now, council, age, round, *suspect);
-            let held = self.nodes.entry(*suspect).or_default();
+            let taken = self.take_suspect(now, council, when, round, *suspect);
+            let held = self.nodes.entry(id).or_default();
+            held.unchallenged = false;
             match taken {
                 Taken::Concluded => {
                     (held.refused, held.undecided) = (false, false);
-                    if age < u64::MAX {
-                        self.advanced = Some(now);
+                    if when.age < u64::MAX {
+                        self.advanced = self.advanced.max(Some(when.received));
                     }
                 }
                 Taken::Known | Taken::Superseded => {}
@@ -255,9 +331,12 @@ impl Cell {
         &mut self,
         now: Millis,
         council: &Council<'_>,
-        age: u64,
+        when: When,
         round: &Round,
-        suspect: MemberId,
+        Suspect {
+            member: suspect,
+            renewal,
+        }: Suspect,
     ) -> Taken {
         let name = round.request.round;
         let standing = self.nodes.get(&suspect).and_then(|held| held.conclusion.round());
@@ -273,10 +352,10 @@ impl Cell {
         let votes: Vec<Vote> = ballots.values().map(|(_, vote)| *vote).collect();
         let needed = council.current.majority();
         let conclusion = match council.tally(suspect, &votes, false) {
-            VerdictKind::Dead => Conclusion::Dead(death(now, age, needed, name, &votes)),
-            VerdictKind::Alive => Conclusion::Alive(name, alive(now, age, needed, &votes)),
+            VerdictKind::Dead => Conclusion::Dead(death(now, when, needed, (name, renewal), &votes)),
+            VerdictKind::Alive => Conclusion::Alive(name, alive(now, when.age, needed, &votes)),
             VerdictKind::None => {
-                let Some(death) = one_short(now, council, suspect, age, name, &votes) else {
+                let Some(death) = one_short(now, council, suspect, when, (name, renewal), &votes) else {
                     let all = round.votes_on(suspect, |_, _| true);
                     let all: Vec<Vote> = all.into_values().map(|(_, vote)| vote).collect();
                     let decided = council.tally(suspect, &all, false) != VerdictKind::None;
@@ -314,10 +393,30 @@ enum Taken {
     Nothing(usize),
 }
 
-fn death(now: Millis, round_age: u64, needed: usize, round: Nonce, votes: &[Vote]) -> Death {
+/// How old a round can be.
+#[derive(Clone, Copy)]
+struct When {
+    /// Milliseconds since its start, as its reporter states it.
+    age: u64,
+    /// When the report that shows it came.
+    received: Millis,
+    /// The challenge that its ballots sign.
+    issued: Issued,
+}
+
+fn death(
+    now: Millis,
+    when: When,
+    needed: usize,
+    (round, renewal): (Nonce, Option<Renewal>),
+    votes: &[Vote],
+) -> Death {
     Death {
         round,
-        requested: Millis(now.0.saturating_sub(round_age)),
+        // Votes of no count only where the Lease was read.
+        renewal: renewal.unwrap_or(Renewal::NO_LEASE),
+        challenged: when.issued.drawn,
+        requested: Millis(now.0.saturating_sub(when.age)),
         received: now,
         silence_ms: shared_age(votes, Answer::No, needed, std::cmp::Reverse).unwrap_or_default(),
     }
@@ -328,15 +427,15 @@ fn one_short(
     now: Millis,
     council: &Council<'_>,
     suspect: MemberId,
-    round_age: u64,
-    round: Nonce,
+    when: When,
+    named: (Nonce, Option<Renewal>),
     votes: &[Vote],
 ) -> Option<Death> {
     let peers_no = votes
         .iter()
         .all(|vote| vote.voter != suspect && vote.answer == Answer::No);
     let pair = council.current.len() == 2 && !votes.is_empty();
-    (pair && peers_no).then(|| death(now, round_age, 1, round, votes))
+    (pair && peers_no).then(|| death(now, when, 1, named, votes))
 }
 
 fn alive(now: Millis, round_age: u64, needed: usize, votes: &[Vote]) -> Alive {

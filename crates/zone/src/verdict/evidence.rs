@@ -46,16 +46,20 @@ pub(super) struct Round {
     last: String,
 }
 
+/// What the voters of a round were asked.
+pub(super) fn request(round: &SignedRound) -> Result<ConfirmRequest, Refusal> {
+    let bytes = wire::from_evidence(&round.request).map_err(Refusal::Request)?;
+    ConfirmRequest::read(&bytes).map_err(Refusal::Request)
+}
+
 impl Round {
-    /// Reads a round and checks each ballot's signature. Of a voter with several ballots only the first
-    /// counts.
+    /// Checks the signature of each ballot. Of a voter with several ballots only the first counts.
     pub(super) fn open(
         verifier: &dyn Verifier,
         roster: &Roster,
-        round: &SignedRound,
-    ) -> Result<Self, Refusal> {
-        let bytes = wire::from_evidence(&round.request).map_err(Refusal::Request)?;
-        let request = ConfirmRequest::read(&bytes).map_err(Refusal::Request)?;
+        request: ConfirmRequest,
+        ballots: &[String],
+    ) -> Self {
         let mut opened = Self {
             request,
             ballots: BTreeMap::new(),
@@ -63,7 +67,7 @@ impl Round {
             last: String::from("none"),
         };
         // A round never has more ballots than there are members.
-        for text in round.ballots.iter().take(roster.len()) {
+        for text in ballots.iter().take(roster.len()) {
             match opened.ballot(verifier, roster, text) {
                 Ok((voter, sequence, votes)) => {
                     opened.ballots.entry(voter).or_insert((sequence, votes));
@@ -74,7 +78,7 @@ impl Round {
                 }
             }
         }
-        Ok(opened)
+        opened
     }
 
     fn ballot(

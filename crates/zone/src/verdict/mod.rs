@@ -3,7 +3,11 @@
 //! The judge believes no writer. A reader checks the signatures of more than half of the roster itself, and
 //! remembers the newest sequence of every voter about every subject. Nothing else in a report decides
 //! anything: not what it leaves out, not who wrote it, not its own numbers. The one exception is the age of a
-//! round, which no voter signs yet; it can only make a round older than it is (`Death::requested`).
+//! round, which no voter signs; it can only make a round older than it is ([`Death::requested`]).
+//!
+//! A genuine majority can be kept back and shown later. So ballots count only if they sign the current
+//! challenge of the controller, or the one before it, and a no only against the renewal of the node's Lease
+//! that the round names (hazard 41).
 
 mod cell;
 mod evidence;
@@ -13,7 +17,7 @@ pub use evidence::Refusal;
 use crate::Millis;
 use crate::keys::{Ed25519, Verifier};
 use crate::roster::MemberId;
-use crate::wire::Nonce;
+use crate::wire::{Challenge, Nonce, Renewal};
 use cell::Cell;
 use evenkeel_api::zone::{Report, RosterSpec};
 use std::collections::BTreeMap;
@@ -62,6 +66,11 @@ pub struct Alive {
 pub struct Death {
     /// The random name of the round.
     pub round: Nonce,
+    /// The node's last renewal as the reporter read it before it asked. The round says that the node has been
+    /// silent since this one, and nothing if there is a later one.
+    pub renewal: Renewal,
+    /// When the challenge that the ballots sign was drawn, if this reader drew it.
+    pub challenged: Option<Millis>,
     /// When the voters were asked, on the reader's clock, by the most careful reading: the earliest possible.
     /// Evidence that was already there when the reader began has an unknown age and reads as `Millis(0)`;
     /// reporters repeat their rounds every few seconds, and the next one has an age.
@@ -87,6 +96,9 @@ pub enum NoVerdict {
     NoMajority,
     /// Signatures, roster or sequence did not hold: the text was refused.
     Refused,
+    /// The ballots sign neither the current challenge nor the one before it: they are old, or the reporter
+    /// does not see the present one.
+    OtherChallenge,
 }
 
 /// A node's link to the API server, as the node's agent sees it.
@@ -111,6 +123,15 @@ pub enum Health {
     Ok,
     /// The part does not answer.
     Failing,
+}
+
+/// A challenge as a reader knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Issued {
+    /// What ballots sign.
+    pub challenge: Challenge,
+    /// When it was drawn, if this reader itself drew it: times of other clocks are not compared.
+    pub drawn: Option<Millis>,
 }
 
 /// Deaths of one cell, for what its zone adds up over its cells.
@@ -192,6 +213,15 @@ impl Book {
         let Self { cells, verifier } = self;
         let cell = cells.entry(cell.to_owned()).or_default();
         cell.roster(&**verifier, now, roster)
+    }
+
+    /// Takes in what ballots of a cell have to sign, as it was received at `now`: the current challenge, and
+    /// the one before it. What was published earlier and signs one of them that was not known before is
+    /// counted now. Returns what was refused, for logs.
+    pub fn challenges(&mut self, now: Millis, cell: &str, challenges: &[Issued]) -> Vec<Refusal> {
+        let Self { cells, verifier } = self;
+        let cell = cells.entry(cell.to_owned()).or_default();
+        cell.challenges(&**verifier, now, challenges)
     }
 
     /// Takes in what one reporter of a cell published, as it was received at `now`. Reports of different

@@ -1,7 +1,7 @@
 use super::*;
 use crate::fixture::Fixture;
 use crate::vote::Vote;
-use crate::wire::{self, Answer, ConfirmRequest, Facts, Frame, Nonce};
+use crate::wire::{self, Answer, Challenge, ConfirmRequest, Facts, Frame, Nonce, Renewal};
 use evenkeel_api::zone::{SignedRound, VerdictKind};
 use rstest::rstest;
 
@@ -23,6 +23,8 @@ impl Reader {
             book: Book::new(),
             zone: Fixture::new(members),
         };
+        let issued = reader.zone.issued(Millis(0));
+        reader.book.challenges(Millis(0), "shore", &[issued]);
         reader.report(Millis(0), vec![]);
         for at in [0, 1] {
             reader.book.heartbeat(Millis(at), "shore", "node-1");
@@ -253,8 +255,9 @@ fn a_statement_signed_with_another_key_does_not_count() {
 /// A ballot is bound to the digest of the request: the reporter cannot show it with other suspects, in
 /// another order, under another roster or as another round.
 #[rstest]
-#[case::other_suspect(|request: &mut ConfirmRequest| request.suspects = vec![Fixture::id(2)])]
-#[case::one_more(|request: &mut ConfirmRequest| request.suspects.push(Fixture::id(2)))]
+#[case::other_suspect(|request: &mut ConfirmRequest| request.suspects[0].member = Fixture::id(2))]
+#[case::one_more(|request: &mut ConfirmRequest| request.suspects.push(request.suspects[0]))]
+#[case::another_renewal(|request: &mut ConfirmRequest| request.suspects[0].renewal = Some(Renewal(101)))]
 #[case::another_round(|request: &mut ConfirmRequest| request.round = Nonce([9; 16]))]
 #[case::another_roster(|request: &mut ConfirmRequest| request.roster.version = 9)]
 fn a_reporter_cannot_make_ballots_answer_another_request(#[case] change: fn(&mut ConfirmRequest)) {
@@ -290,6 +293,99 @@ fn what_cannot_be_read_is_refused_and_changes_nothing(#[case] text: &str) {
         "{refused:?}"
     );
     assert_eq!(reader.of_node(3), none(NoVerdict::Refused));
+}
+
+/// Hazard 41: genuine ballots that were kept back are not new because they are shown late.
+#[test]
+fn ballots_count_as_long_as_their_challenge_is_the_current_one_or_the_one_before() {
+    let [first, second, third] = [1, 2, 3].map(|byte| Challenge([byte; 16]));
+    let issued = |challenges: &[Challenge]| -> Vec<Issued> {
+        let drawn = Some(Millis(0));
+        challenges
+            .iter()
+            .map(|it| Issued {
+                challenge: *it,
+                drawn,
+            })
+            .collect()
+    };
+    let verdicts = [
+        (vec![first], true),
+        (vec![second, first], true),
+        (vec![third, second], false),
+        (vec![], false),
+    ];
+    for (challenges, counts) in verdicts {
+        let mut reader = Reader::of(5);
+        reader.zone.challenge = first;
+        let death = reader.zone.dead(5, &[1, 2, 3], 1);
+        reader.book.challenges(Millis(0), "shore", &issued(&challenges));
+        assert_eq!(reader.report(Millis(9_000), vec![death]), vec![]);
+        assert_eq!(reader.dead(5).is_some(), counts, "{challenges:?}");
+        if !counts {
+            assert_eq!(reader.of_node(5), none(NoVerdict::OtherChallenge));
+        }
+    }
+}
+
+/// The watches of challenges and of reports deliver in any order.
+#[test]
+fn ballots_that_sign_a_challenge_which_is_still_on_its_way_count_when_it_comes() {
+    let mut reader = Reader::of(5);
+    let former = reader.zone.challenge;
+    reader.zone.challenge = Challenge([8; 16]);
+    let death = reader.zone.dead(5, &[1, 2, 3], 1);
+    reader.report(Millis(9_000), vec![death]);
+    assert_eq!(reader.of_node(5), none(NoVerdict::OtherChallenge));
+    let issued = reader.zone.issued(Millis(7_500));
+    let before = Issued {
+        challenge: former,
+        drawn: None,
+    };
+    let refused = reader.book.challenges(Millis(9_500), "shore", &[issued, before]);
+    assert_eq!(refused, vec![]);
+    let Verdict::Dead(death) = reader.of_node(5) else {
+        panic!("{:?}", reader.of_node(5));
+    };
+    assert_eq!(
+        (death.challenged, death.requested, death.received),
+        (Some(Millis(7_500)), Millis(8_000), Millis(9_500))
+    );
+    assert_eq!(Some(death.renewal), reader.zone.renewal);
+    // A verdict stands when its challenge is replaced; only what is shown later has to sign a new one.
+    reader.book.challenges(Millis(20_000), "shore", &[]);
+    assert!(reader.dead(5).is_some());
+}
+
+/// The first report of a reporter may have been written long before the reader began, also if its challenge
+/// comes later.
+#[test]
+fn what_waited_for_its_challenge_is_no_younger_for_that() {
+    let (mut book, mut zone) = (Book::new(), Fixture::new(3));
+    let alive = zone.alive(3, &[1, 2], 1, CUT);
+    book.roster(Millis(0), "shore", &zone.spec());
+    book.report(Millis(0), "shore", "node-1", &zone.report(vec![alive]));
+    book.challenges(Millis(1), "shore", &[zone.issued(Millis(1))]);
+    for at in [2, 3] {
+        book.heartbeat(Millis(at), "shore", "node-1");
+    }
+    let Verdict::Alive(alive) = book.verdict(&Fixture::uid(3)) else {
+        panic!("{:?}", book.verdict(&Fixture::uid(3)));
+    };
+    assert_eq!(alive.until, Millis(1), "its age is unknown");
+}
+
+/// Without a reading of its Lease, nobody knows whether the node has renewed since.
+#[test]
+fn a_no_counts_only_where_the_lease_was_read() {
+    let mut reader = Reader::of(5);
+    reader.zone.renewal = None;
+    let death = reader.zone.dead(5, &[1, 2, 3, 4], 1);
+    reader.report(Millis(9_000), vec![death]);
+    assert_eq!(reader.of_node(5), none(NoVerdict::Refused));
+    let alive = reader.zone.alive(5, &[1, 2, 3], 2, CUT);
+    reader.report(Millis(10_000), vec![alive]);
+    assert!(reader.vouched(5).is_some());
 }
 
 /// Hazard 44.
@@ -343,6 +439,7 @@ fn reports_of_all_reporters_are_merged() {
 fn a_report_that_comes_before_its_roster_is_counted_with_it() {
     let mut zone = Fixture::new(3);
     let mut book = Book::new();
+    book.challenges(Millis(0), "shore", &[zone.issued(Millis(0))]);
     for round in [1, 2] {
         let death = zone.dead(3, &[1, 2], round);
         let report = zone.report(vec![death]);
@@ -350,7 +447,9 @@ fn a_report_that_comes_before_its_roster_is_counted_with_it() {
     }
     assert_eq!(book.verdict("uid-3"), none(NoVerdict::NotAMember));
     assert_eq!(book.roster(Millis(5_000), "shore", &zone.spec()), vec![]);
-    assert_eq!(book.verdict("uid-3"), none(NoVerdict::Void));
+    // The second report came while the reader watched, so that its age is known.
+    assert!(matches!(book.verdict("uid-3"), Verdict::Dead(death) if death.requested == Millis(1_000)));
+    assert_eq!(book.advanced("shore"), Some(Millis(2_000)));
     let death = zone.dead(3, &[1, 2], 3);
     let report = zone.report(vec![death]);
     book.report(Millis(6_000), "shore", "node-1", &report);
@@ -482,6 +581,7 @@ fn what_was_written_before_the_reader_began_is_void_until_somebody_reports() {
     let death = zone.dead(3, &[1, 2], 1);
     let report = zone.report(vec![death]);
     let mut book = Book::new();
+    book.challenges(Millis(0), "shore", &[zone.issued(Millis(0))]);
     book.roster(Millis(10), "shore", &zone.spec());
     book.report(Millis(10), "shore", "node-1", &report);
     book.heartbeat(Millis(10), "shore", "node-1");
@@ -513,6 +613,7 @@ fn evidence_of_life_from_before_the_reader_began_is_worth_nothing() {
     let mut zone = Fixture::new(3);
     let life = zone.alive(3, &[1, 2], 1, CUT);
     let mut book = Book::new();
+    book.challenges(Millis(0), "shore", &[zone.issued(Millis(0))]);
     book.roster(Millis(10), "shore", &zone.spec());
     book.report(Millis(10), "shore", "node-1", &zone.report(vec![life]));
     book.heartbeat(Millis(10), "shore", "node-1");

@@ -1,6 +1,7 @@
 //! The kinds of datagrams and their fields.
 
 use super::WireError;
+use super::challenge::{Challenge, Renewal};
 use super::codec::{Reader, Writer};
 use crate::keys;
 use crate::roster::{Epoch, MemberId, RosterRef};
@@ -10,6 +11,8 @@ use evenkeel_api::zone::VerdictKind;
 
 /// Longest list in a datagram; longer ones are refused.
 pub const MAX_LIST: usize = 64;
+/// Most suspects of one request: so many fit into a datagram of 1,200 bytes.
+pub const MAX_SUSPECTS: usize = 40;
 
 /// Random number that names a round of votes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -153,10 +156,22 @@ pub struct ConfirmRequest {
     pub round: Nonce,
     /// Roster the round is held under.
     pub roster: RosterRef,
+    /// The newest challenge that the asker knows. A voter signs it and need not know it.
+    pub challenge: Challenge,
     /// Milliseconds after which an answer is of no use.
     pub budget: u16,
-    /// At most [`MAX_LIST`].
-    pub suspects: Vec<MemberId>,
+    /// At most [`MAX_SUSPECTS`].
+    pub suspects: Vec<Suspect>,
+}
+
+/// A member that a round is held about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Suspect {
+    /// The member.
+    pub member: MemberId,
+    /// The last renewal of its Lease, as the asker read it just before the round. Without a reading votes
+    /// of no count as abstentions, because the node may have renewed since.
+    pub renewal: Option<Renewal>,
 }
 
 /// What a voter says of a suspect.
@@ -246,15 +261,20 @@ impl ConfirmRequest {
 }
 
 impl Ballot {
-    /// The single votes of a ballot that `voter` signed as its answer to `request`.
+    /// The single votes of a ballot that `voter` signed as its answer to `request`. A no about a suspect
+    /// whose Lease the asker did not read is an abstention.
     pub fn votes(&self, voter: MemberId, request: &ConfirmRequest) -> Vec<Vote> {
         let vote = |said: &Said| {
             let suspect = request.suspects.get(usize::from(said.index))?;
+            let answer = match (said.answer, suspect.renewal) {
+                (Answer::No, None) => Answer::Abstain,
+                (answer, _) => answer,
+            };
             Some(Vote {
                 voter,
-                suspect: *suspect,
+                suspect: suspect.member,
                 roster: self.roster,
-                answer: said.answer,
+                answer,
                 contact_age: said.contact_age,
                 facts: said.facts,
             })
@@ -359,9 +379,12 @@ pub(super) fn encode(out: &mut Writer<'_>, header: &Header, body: &Body) {
 fn write_request(out: &mut Writer<'_>, body: &ConfirmRequest) {
     out.bytes(&body.round.0);
     roster(out, body.roster);
-    out.u16(body.budget).u8(body.suspects.len().min(MAX_LIST) as u8);
-    for suspect in body.suspects.iter().take(MAX_LIST) {
-        out.bytes(&suspect.0);
+    out.bytes(&body.challenge.0)
+        .u16(body.budget)
+        .u8(body.suspects.len().min(MAX_SUSPECTS) as u8);
+    for suspect in body.suspects.iter().take(MAX_SUSPECTS) {
+        let renewal = suspect.renewal.map_or(NOT_READ, |renewal| renewal.0);
+        out.bytes(&suspect.member.0).u64(renewal);
     }
 }
 
@@ -374,6 +397,8 @@ fn age_on_the_wire(said: &Said) -> u16 {
     u16::try_from(tenths).unwrap_or(u16::MAX)
 }
 
+/// In the place of a renewal that was not read. No resourceVersion comes so far.
+const NOT_READ: u64 = u64::MAX;
 /// Bytes of a published verdict, written before the list, likewise.
 const VERDICT_LEN: u8 = 17;
 /// Bytes of what a ballot says of one suspect, written before the list: a later minor version may append
@@ -426,13 +451,20 @@ pub(super) fn decode(kind: u8, bytes: &[u8]) -> Result<Message, WireError> {
 }
 
 fn read_request(input: &mut Reader<'_>) -> Result<ConfirmRequest, WireError> {
-    let (round, roster, budget) = (Nonce(input.array()?), read_roster(input)?, input.u16()?);
-    let suspects = (0..list_len(input)?)
-        .map(|_| input.array().map(MemberId))
-        .collect::<Result<_, _>>()?;
+    let (round, roster) = (Nonce(input.array()?), read_roster(input)?);
+    let (challenge, budget) = (Challenge(input.array()?), input.u16()?);
+    let count = list_len(input, MAX_SUSPECTS)?;
+    let mut suspects = Vec::with_capacity(count);
+    for _ in 0..count {
+        suspects.push(Suspect {
+            member: MemberId(input.array()?),
+            renewal: Some(input.u64()?).filter(|read| *read != NOT_READ).map(Renewal),
+        });
+    }
     Ok(ConfirmRequest {
         round,
         roster,
+        challenge,
         budget,
         suspects,
     })
@@ -440,7 +472,7 @@ fn read_request(input: &mut Reader<'_>) -> Result<ConfirmRequest, WireError> {
 
 fn read_ballot(input: &mut Reader<'_>) -> Result<Ballot, WireError> {
     let (request, roster) = (RequestDigest(input.array()?), read_roster(input)?);
-    let count = list_len(input)?;
+    let count = list_len(input, MAX_LIST)?;
     let length = usize::from(input.u8()?);
     let mut said = Vec::with_capacity(count);
     for _ in 0..count {
@@ -467,7 +499,7 @@ fn read_ballot(input: &mut Reader<'_>) -> Result<Ballot, WireError> {
 }
 
 fn read_published(input: &mut Reader<'_>) -> Result<Published, WireError> {
-    let count = list_len(input)?;
+    let count = list_len(input, MAX_LIST)?;
     let length = usize::from(input.u8()?);
     let mut verdicts = Vec::with_capacity(count);
     for _ in 0..count {
@@ -486,7 +518,7 @@ fn read_published(input: &mut Reader<'_>) -> Result<Published, WireError> {
 
 fn read_edges(input: &mut Reader<'_>) -> Result<Edges, WireError> {
     let (roster, doubt) = (read_roster(input)?, input.u8()?);
-    let count = list_len(input)?;
+    let count = list_len(input, MAX_LIST)?;
     let length = usize::from(input.u8()?);
     let mut edges = Vec::with_capacity(count);
     for _ in 0..count {
@@ -509,9 +541,9 @@ fn read_edges(input: &mut Reader<'_>) -> Result<Edges, WireError> {
     Ok(Edges { roster, doubt, edges })
 }
 
-fn list_len(input: &mut Reader<'_>) -> Result<usize, WireError> {
+fn list_len(input: &mut Reader<'_>, longest: usize) -> Result<usize, WireError> {
     let count = usize::from(input.u8()?);
-    if count > MAX_LIST {
+    if count > longest {
         Err(WireError::Field("list length"))
     } else {
         Ok(count)

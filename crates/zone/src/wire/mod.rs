@@ -10,14 +10,16 @@
 //! Another major version is refused. Numbers are in network order. See [`Body`] for the fields of each kind,
 //! in the order of encoding.
 
+mod challenge;
 mod codec;
 mod datagram;
 mod message;
 
+pub use challenge::{Challenge, Renewal};
 pub use datagram::Datagram;
 pub use message::{
     Ack, Answer, Ballot, Body, ConfirmRequest, Edge, EdgeState, Edges, Facts, Header, Heartbeat, MAX_LIST,
-    Message, Nonce, Published, PublishedVerdict, Relay, RequestDigest, Said,
+    MAX_SUSPECTS, Message, Nonce, Published, PublishedVerdict, Relay, RequestDigest, Said, Suspect,
 };
 
 use crate::keys::{Ed25519, PublicKey, SIGNATURE_LEN, Signer, Verifier};

@@ -64,8 +64,16 @@ fn all() -> Vec<Message> {
         Body::Confirm(ConfirmRequest {
             round: Nonce([4; 16]),
             roster,
+            challenge: Fixture::CHALLENGE,
             budget: 800,
-            suspects: vec![Fixture::id(3); 3],
+            suspects: vec![
+                Fixture::suspect(3),
+                Suspect::default(),
+                Suspect {
+                    member: Fixture::id(2),
+                    renewal: Some(Renewal::NO_LEASE),
+                },
+            ],
         }),
         Body::Ballot(Ballot {
             request: RequestDigest([4; 32]),
@@ -273,7 +281,7 @@ fn ages_are_rounded_against_the_answer_and_saturate() {
 fn a_request_reads_back_from_a_report_and_nothing_else_does() {
     let request = ConfirmRequest {
         round: Nonce([4; 16]),
-        suspects: vec![Fixture::id(1); MAX_LIST],
+        suspects: vec![Fixture::suspect(1); MAX_SUSPECTS],
         ..ConfirmRequest::default()
     };
     let bytes = request.to_bytes();

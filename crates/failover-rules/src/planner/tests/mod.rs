@@ -11,7 +11,8 @@ use super::action::{About, Action, NodeRef, Plan};
 use super::incident::{recorded, time};
 use super::roster::member;
 use crate::world::facts::{
-    CellFacts, Cluster, IncidentFacts, NodeFacts, Owner, PodFacts, PodRef, PolicyFacts, Status, TaintRef,
+    CellFacts, ChallengeFacts, Cluster, Drawn, IncidentFacts, NodeFacts, Owner, PodFacts, PodRef,
+    PolicyFacts, Status, TaintRef,
 };
 use crate::world::services::{Reader, Services};
 use crate::world::{Config, Decisions, Judged};
@@ -29,10 +30,10 @@ use evenkeel_stock_rules::tolerations::NO_EXECUTE;
 use evenkeel_zone::Millis;
 use evenkeel_zone::roster::cell_object_name;
 use evenkeel_zone::verdict::{Alive, Death, Health, Link, NoVerdict, Verdict};
-use evenkeel_zone::wire::Nonce;
+use evenkeel_zone::wire::{Nonce, Renewal};
 use k8s_openapi::api::core::v1::{Taint, Toleration};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const START: u64 = 1_700_000_000_000;
 
@@ -60,6 +61,8 @@ pub(super) struct Stage {
     pub(super) reported: Option<u64>,
     reader: Reader,
     sight: Sight,
+    /// By node: the seconds in which it renewed.
+    renewals: BTreeMap<String, BTreeSet<u64>>,
     memories: BTreeMap<String, Memory>,
     decisions: BTreeMap<String, Decision>,
     now: u64,
@@ -74,6 +77,7 @@ impl Stage {
             default_zone: Some("default".to_owned()),
             default_toleration_seconds: 300,
             identity: "me".to_owned(),
+            life: "me, this time".to_owned(),
             mode: ModePolicy::Act,
         };
         let mut stage = Self {
@@ -87,6 +91,7 @@ impl Stage {
             reported: None,
             reader: Reader::default(),
             sight: Sight::new(at(0)),
+            renewals: BTreeMap::new(),
             memories: BTreeMap::new(),
             decisions: BTreeMap::new(),
             now: 0,
@@ -115,9 +120,13 @@ impl Stage {
             zone: "default".to_owned(),
             number: 0,
             roster,
-            wanted: Vec::new(),
         };
         stage.world.cells.insert("default".to_owned(), cell);
+        let challenge = ChallengeFacts {
+            current: drawn_at(0),
+            wanted: Vec::new(),
+        };
+        stage.world.challenges.insert("default".to_owned(), challenge);
         stage
     }
 
@@ -149,8 +158,10 @@ impl Stage {
     }
 
     pub(super) fn renew(&mut self, name: &str) {
-        let now = at(self.now);
-        self.node(name).life.renewed = Some(now);
+        let now = self.now;
+        let life = &mut self.node(name).life;
+        (life.renewed, life.renewal) = (Some(at(now)), Some(renewal_at(now)));
+        self.renewals.entry(name.to_owned()).or_default().insert(now);
     }
 
     pub(super) fn renew_all_but(&mut self, silent: &[&str]) {
@@ -237,8 +248,13 @@ impl Stage {
             Some(Says::Dead(first)) => {
                 let round = (self.now - first) / 4;
                 let received = first + 4 * round;
+                // The last renewal before it was asked for.
+                let renewals = self.renewals.get(node).into_iter().flatten();
+                let named = renewals.filter(|second| **second < received).max();
                 Verdict::Dead(Death {
                     round: Nonce([u8::try_from(round % 200).expect("below 200"); 16]),
+                    renewal: named.map_or(Renewal::NO_LEASE, |second| renewal_at(*second)),
+                    challenged: Some(at(received)),
                     requested: at(received - 1),
                     received: at(received),
                     // They lost it before the first round, and heard nothing since.
@@ -304,11 +320,14 @@ impl Stage {
         if let (false, Some(slices)) = (asked.is_empty(), &self.slices) {
             self.reader.take(Services::of(&asked, slices.clone()), now);
         }
-        let plan = self.planner.tick(&self.world, &decisions, now);
+        let mut plan = self.planner.tick(&self.world, &decisions, now);
         for action in &plan.actions {
             self.perform(action);
         }
         self.log.extend(plan.actions.clone());
+        // They come at their times, whatever else happens.
+        plan.actions
+            .retain(|action| !matches!(action, Action::Challenge { .. }));
         plan
     }
 
@@ -344,6 +363,9 @@ impl Stage {
             node.life.first_seen = Some(now);
             node.life.renewed = None;
             node.life.stock_mark = node.life.stock_mark.map(|_| now);
+        }
+        for challenge in self.world.challenges.values_mut() {
+            challenge.current.drawn = None;
         }
         self.sight = Sight::new(now);
         self.see();
@@ -432,21 +454,34 @@ impl Stage {
             Action::DeleteIncident { name, .. } => {
                 self.world.incidents.remove(name);
             }
-            Action::PublishCell {
-                zone,
-                cell,
-                roster,
-                wanted,
-            } => {
+            Action::PublishCell { zone, cell, roster } => {
                 let object = cell_object_name(zone, *cell);
                 let facts = self.world.cells.entry(object.clone()).or_default();
                 facts.uid = format!("u-{object}");
                 (facts.zone, facts.number) = (zone.clone(), *cell);
-                (facts.roster, facts.wanted) = (roster.clone(), wanted.clone());
+                facts.roster = roster.clone();
+            }
+            Action::Challenge {
+                zone,
+                cell,
+                replaces,
+                draw,
+                wanted,
+            } => {
+                let object = cell_object_name(zone, *cell);
+                let known = self.world.challenges.get(&object);
+                assert_eq!(known.map(|known| &known.current.value), replaces.as_ref());
+                let current = known.filter(|_| !draw).map(|known| known.current.clone());
+                let facts = ChallengeFacts {
+                    current: current.unwrap_or_else(|| drawn_at(self.now)),
+                    wanted: wanted.clone(),
+                };
+                self.world.challenges.insert(object, facts);
             }
             Action::DeleteCell { object, uid } => {
                 assert_eq!(self.world.cells.get(object).map(|facts| &facts.uid), Some(uid));
                 self.world.cells.remove(object);
+                self.world.challenges.remove(object);
             }
             Action::TellCell { node, object } => {
                 self.world.told_cells.insert(node.clone(), object.clone());
@@ -489,6 +524,18 @@ impl Stage {
 
 pub(super) fn at(second: u64) -> Millis {
     Millis(START + second * 1000)
+}
+
+fn renewal_at(second: u64) -> Renewal {
+    Renewal(second + 1)
+}
+
+fn drawn_at(second: u64) -> Drawn {
+    Drawn {
+        value: format!("drawn at {second}"),
+        drawn: Some(at(second)),
+        seen: at(second),
+    }
 }
 
 /// What the agent of a node says, with a key of its own.

@@ -197,6 +197,7 @@ fn kubelet_down_and_unknown_are_stock() {
                     | Action::Event(_)
                     | Action::MirrorVerdict { .. }
                     | Action::PublishCell { .. }
+                    | Action::Challenge { .. }
             )
         });
         assert!(!acted, "{:?}", stage.log);
@@ -470,6 +471,7 @@ fn who_only_observes_settles_decides_and_records() {
                 | Action::Event(_)
                 | Action::SavePolicyStatus { .. }
                 | Action::PublishCell { .. }
+                | Action::Challenge { .. }
         )
     });
     let changed: Vec<&Action> = changed.collect();
@@ -511,10 +513,10 @@ fn what_a_kubelet_wrote_after_the_mark_is_its_word() {
 #[test]
 fn rounds_are_wanted_about_members_with_an_open_incident_or_a_latch() {
     let stage = isolate(Stage::with_nodes(3));
-    assert_eq!(stage.world.cells["default"].wanted, ["u-n3"]);
+    assert_eq!(stage.world.challenges["default"].wanted, ["u-n3"]);
     let mut stage = stage;
     stage.says("n3", cut_off());
     stage.go(60, &[]);
     stage.settle();
-    assert_eq!(stage.world.cells["default"].wanted, Vec::<String>::new());
+    assert_eq!(stage.world.challenges["default"].wanted, Vec::<String>::new());
 }

@@ -5,7 +5,7 @@ mod pod;
 mod record;
 
 use super::metrics::Metrics;
-use crate::clock::instant;
+use crate::clock::{Clock, instant};
 use evenkeel_api::names::{self, annotations};
 use evenkeel_election as election;
 use evenkeel_failover_rules::planner::action::{Action, NodeRef};
@@ -81,19 +81,34 @@ pub(super) struct Executor {
     gate: Gate,
     metrics: Metrics,
     reads: Reads,
+    drawer: Drawer,
+}
+
+/// Who draws challenges, and by which clock.
+#[derive(Clone)]
+pub(super) struct Drawer {
+    pub(super) clock: Clock,
+    /// Name of this process in what it draws.
+    pub(super) life: String,
 }
 
 /// By node UID: with which signs the node was last found silent, and when.
 type Reads = Arc<SyncMutex<BTreeMap<String, Arc<Mutex<Option<(LastSigns, Instant)>>>>>>;
 
 impl Executor {
-    pub(super) fn new(client: Client, gate: Gate, metrics: Metrics) -> Self {
+    pub(super) fn new(client: Client, gate: Gate, metrics: Metrics, drawer: Drawer) -> Self {
         Self {
             client,
             gate,
             metrics,
             reads: Reads::default(),
+            drawer,
         }
+    }
+
+    /// The same, writing through another client and gate.
+    pub(super) fn through(&self, client: Client, gate: Gate) -> Self {
+        Self::new(client, gate, self.metrics.clone(), self.drawer.clone())
     }
 
     /// The fencing token of the present term, as an annotation of what is written: whoever orders writes of
@@ -171,12 +186,17 @@ impl Executor {
             Action::MirrorVerdict { node, healthy } => self.mirror(node, *healthy).await,
             Action::SaveIncident(incident) => self.save_incident(incident).await,
             Action::DeleteIncident { name, uid } => self.delete_incident(name, uid).await,
-            Action::PublishCell {
+            Action::PublishCell { zone, cell, roster } => self.publish_cell(zone, *cell, roster).await,
+            Action::Challenge {
                 zone,
                 cell,
-                roster,
+                replaces,
+                draw,
                 wanted,
-            } => self.publish_cell(zone, *cell, roster, wanted).await,
+            } => {
+                self.challenge((zone, *cell), replaces.as_deref(), *draw, wanted)
+                    .await
+            }
             Action::DeleteCell { object, uid } => self.delete_cell(object, uid).await,
             Action::TellCell { node, object } => self.tell_cell(node, object).await,
             Action::SavePolicyStatus { policy, status } => self.save_policy_status(policy, status).await,
@@ -228,6 +248,7 @@ pub(super) fn kind(action: &Action) -> &'static str {
         Action::SaveIncident(_) => "save-incident",
         Action::DeleteIncident { .. } => "delete-incident",
         Action::PublishCell { .. } => "publish-cell",
+        Action::Challenge { .. } => "challenge",
         Action::DeleteCell { .. } => "delete-cell",
         Action::TellCell { .. } => "tell-cell",
         Action::SavePolicyStatus { .. } => "save-policy-status",

@@ -3,17 +3,23 @@
 use super::{ActionError, Executor, Outcome, Result, params, settled};
 use crate::clock::wall;
 use evenkeel_api::crd::{
-    AgentStatus, FailoverPolicy, FailoverPolicyStatus, NodeIncident, ZoneHealth, ZoneHealthSpec,
+    AgentStatus, FailoverPolicy, FailoverPolicyStatus, NodeIncident, ZoneChallenge, ZoneChallengeSpec,
+    ZoneHealth, ZoneHealthSpec,
 };
-use evenkeel_api::zone::RosterSpec;
+use evenkeel_api::zone::{IssuedChallenge, RosterSpec};
 use evenkeel_failover_rules::planner::action::{About, Notice};
 use evenkeel_failover_rules::planner::incident::Incident;
 use evenkeel_zone::roster::cell_object_name;
+use evenkeel_zone::wire::Challenge;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PostParams, Preconditions};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use std::fmt::Debug;
 
 /// Who says so, in Events.
 const COMPONENT: &str = "evenkeel-controller";
@@ -50,13 +56,7 @@ impl Executor {
     }
 
     /// The roster has one writer and a version that only grows: an object that is ahead is left alone.
-    pub(super) async fn publish_cell(
-        &self,
-        zone: &str,
-        cell: u32,
-        roster: &RosterSpec,
-        wanted: &[String],
-    ) -> Result<Outcome> {
+    pub(super) async fn publish_cell(&self, zone: &str, cell: u32, roster: &RosterSpec) -> Result<Outcome> {
         let api: Api<ZoneHealth> = Api::all(self.client.clone());
         let name = cell_object_name(zone, cell);
         let what = || format!("publish cell {cell} of zone {zone} in ZoneHealth {name}");
@@ -67,30 +67,83 @@ impl Executor {
         if let Some(refused) = self.refuse() {
             return Ok(refused);
         }
-        let Some(found) = found else {
-            let spec = ZoneHealthSpec {
-                zone: zone.to_owned(),
-                cell,
-                roster: roster.clone(),
-                wanted: wanted.to_vec(),
-            };
-            let answer = api
-                .create(&PostParams::default(), &ZoneHealth::new(&name, spec))
-                .await;
-            return settled(what(), answer);
+        let is_ahead = |known: &RosterSpec| {
+            known.version > roster.version || known.version == roster.version && known != roster
         };
-        let known = &found.spec.roster;
-        if known.version > roster.version || known.version == roster.version && known != roster {
+        if found.as_ref().is_some_and(|found| is_ahead(&found.spec.roster)) {
             return Ok(Outcome::Stale);
         }
-        let patch = json!({
-            "metadata": { "resourceVersion": found.metadata.resource_version },
-            "spec": { "zone": zone, "cell": cell, "roster": roster, "wanted": wanted },
-        });
-        settled(what(), api.patch(&name, &params(), &Patch::Merge(patch)).await)
+        let spec = ZoneHealthSpec {
+            zone: zone.to_owned(),
+            cell,
+            roster: roster.clone(),
+        };
+        write(&api, what(), found.as_ref(), &ZoneHealth::new(&name, spec)).await
+    }
+
+    /// Writes what is asked of a cell. Of a challenge that another controller wrote in between nothing is
+    /// replaced: the next look decides anew.
+    pub(super) async fn challenge(
+        &self,
+        (zone, cell): (&str, u32),
+        replaces: Option<&str>,
+        draw: bool,
+        wanted: &[String],
+    ) -> Result<Outcome> {
+        let api: Api<ZoneChallenge> = Api::all(self.client.clone());
+        let name = cell_object_name(zone, cell);
+        let what = || format!("write ZoneChallenge {name}");
+        let found = api
+            .get_opt(&name)
+            .await
+            .map_err(|source| ActionError::Api { what: what(), source })?;
+        if let Some(refused) = self.refuse() {
+            return Ok(refused);
+        }
+        let current = found.as_ref().map(|found| &found.spec.current);
+        if current.map(|current| current.value.as_str()) != replaces {
+            return Ok(Outcome::Stale);
+        }
+        let (current, previous) = match &found {
+            Some(found) if !draw => (found.spec.current.clone(), found.spec.previous.clone()),
+            Some(found) => (self.draw(), Some(found.spec.current.clone())),
+            None => (self.draw(), None),
+        };
+        let spec = ZoneChallengeSpec {
+            zone: zone.to_owned(),
+            cell,
+            current,
+            previous,
+            wanted: wanted.to_vec(),
+        };
+        write(&api, what(), found.as_ref(), &ZoneChallenge::new(&name, spec)).await
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "the shell draws random numbers")]
+    fn draw(&self) -> IssuedChallenge {
+        // The time first: what is signed later is younger than it.
+        let at = i64::try_from(self.drawer.clock.now().0).unwrap_or(i64::MAX);
+        let at = Timestamp::from_millisecond(at).unwrap_or(Timestamp::MAX);
+        IssuedChallenge {
+            value: Challenge(rand::random()).to_base64(),
+            created_at: format!("{at:.3}"),
+            created_by: self.drawer.life.clone(),
+        }
     }
 
     pub(super) async fn delete_cell(&self, object: &str, uid: &str) -> Result<Outcome> {
+        let challenges: Api<ZoneChallenge> = Api::all(self.client.clone());
+        match challenges.delete(object, &DeleteParams::default()).await {
+            Err(kube::Error::Api(answer)) if answer.code == 404 => {}
+            Ok(_) => {}
+            Err(source) => {
+                let what = format!("delete ZoneChallenge {object}");
+                return Err(ActionError::Api { what, source });
+            }
+        }
+        if let Some(refused) = self.refuse() {
+            return Ok(refused);
+        }
         let api: Api<ZoneHealth> = Api::all(self.client.clone());
         let answer = api.delete(object, &only(uid)).await;
         settled(format!("delete ZoneHealth {object}"), answer)
@@ -192,6 +245,23 @@ fn wanted(incident: &Incident) -> Result<Value> {
         }
     }
     Ok(status)
+}
+
+/// Creates an object, or gives the one that was found its spec: with the version that was read, so that
+/// nothing that came in between is lost.
+async fn write<K>(api: &Api<K>, what: String, found: Option<&K>, fresh: &K) -> Result<Outcome>
+where
+    K: kube::Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
+{
+    let Some(found) = found else {
+        return settled(what, api.create(&PostParams::default(), fresh).await);
+    };
+    let patch = json!({
+        "metadata": { "resourceVersion": found.meta().resource_version },
+        "spec": json!(fresh)["spec"],
+    });
+    let name = fresh.meta().name.as_deref().unwrap_or_default();
+    settled(what, api.patch(name, &params(), &Patch::Merge(patch)).await)
 }
 
 /// Deletes the object of this UID and no later one of its name.

@@ -26,6 +26,9 @@ pub(in crate::engine) struct Peer {
     pub(super) proved: Option<Millis>,
     /// What it last said of itself.
     pub(super) facts: Facts,
+    /// When it last said that, and when it had last reached the API server by its own word.
+    pub(super) told: Option<Millis>,
+    pub(super) cloud_contact: Option<Millis>,
     /// It doubts its own view.
     pub(super) doubt: bool,
     /// The last roster newer than ours that it has.
@@ -56,6 +59,8 @@ impl Peer {
             answered: None,
             proved: None,
             facts: Facts::default(),
+            told: None,
+            cloud_contact: None,
             doubt: false,
             newer_roster: RosterRef::default(),
             rtt_ms: None,
@@ -66,6 +71,22 @@ impl Peer {
 
     pub(in crate::engine) fn facts(&self) -> Facts {
         self.facts
+    }
+
+    pub(in crate::engine) fn told(&self) -> Option<Millis> {
+        self.told
+    }
+
+    pub(in crate::engine) fn cloud_contact(&self) -> Option<Millis> {
+        self.cloud_contact
+    }
+
+    /// What its heartbeat or ack says. Tenths of a second since its last contact with the API server, the
+    /// largest number if there was none or it is too long ago.
+    pub(super) fn learn(&mut self, now: Millis, facts: Facts, doubt: bool, cloud_age: u16) {
+        (self.facts, self.doubt, self.told) = (facts, doubt, Some(now));
+        let ago = Some(u64::from(cloud_age) * 100).filter(|_| cloud_age < u16::MAX);
+        self.cloud_contact = ago.map(|ago| Millis(now.0.saturating_sub(ago)));
     }
 
     pub(in crate::engine) fn doubts(&self) -> bool {

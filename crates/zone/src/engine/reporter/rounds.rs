@@ -7,7 +7,7 @@ use crate::engine::due::Due;
 use crate::roster::MemberId;
 use crate::verdict::{Health, Link};
 use crate::vote::Vote;
-use crate::wire::{self, Answer, Ballot, ConfirmRequest, Facts, Nonce, RequestDigest};
+use crate::wire::{self, Answer, Ballot, Challenge, ConfirmRequest, Facts, Nonce, RequestDigest, Suspect};
 use evenkeel_api::zone::VerdictKind;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,6 +35,8 @@ struct Round {
     ballots: BTreeMap<MemberId, (Vec<Vote>, Arc<str>)>,
     /// A ballot came since they were last counted.
     uncounted: bool,
+    /// Voters whose ballots carry what was decided so far.
+    carriers: BTreeSet<MemberId>,
 }
 
 /// What a round says of one suspect.
@@ -42,9 +44,12 @@ pub(super) struct Outcome {
     pub(super) suspect: MemberId,
     pub(super) kind: VerdictKind,
     pub(super) began: Millis,
+    pub(super) challenge: Challenge,
     round: Nonce,
     text: Arc<str>,
     votes: BTreeMap<MemberId, (Vote, Arc<str>)>,
+    /// Voters whose ballots are the evidence.
+    carriers: BTreeSet<MemberId>,
 }
 
 /// The ballots of a round that carry a verdict, as a report shows them.
@@ -54,6 +59,8 @@ pub(in crate::engine) struct Evidence {
     /// The request.
     pub(in crate::engine) request: Arc<str>,
     pub(in crate::engine) began: Millis,
+    /// What the ballots sign.
+    pub(in crate::engine) challenge: Challenge,
     /// By voter.
     pub(in crate::engine) ballots: BTreeMap<MemberId, Arc<str>>,
 }
@@ -63,17 +70,22 @@ impl Rounds {
         self.0.clear();
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether a round about this suspect is under way.
     pub(super) fn has(&self, suspect: MemberId) -> bool {
         self.0.iter().any(|round| round.open.contains(&suspect))
     }
 
     /// Begins a round and returns what the voters are to be asked.
-    pub(super) fn begin(&mut self, cx: &mut Context, suspects: &[MemberId], due: &mut Due) -> ConfirmRequest {
+    pub(super) fn begin(&mut self, cx: &mut Context, suspects: &[Suspect], due: &mut Due) -> ConfirmRequest {
         let now = cx.now();
         let request = ConfirmRequest {
             round: Nonce(cx.nonce()),
             roster: cx.roster().reference(),
+            challenge: cx.challenge(),
             budget: ROUND_MS as u16,
             suspects: suspects.to_vec(),
         };
@@ -83,9 +95,10 @@ impl Rounds {
             request: request.clone(),
             began: now,
             requested: now,
-            open: suspects.iter().copied().collect(),
+            open: suspects.iter().map(|suspect| suspect.member).collect(),
             ballots: BTreeMap::new(),
             uncounted: false,
+            carriers: BTreeSet::new(),
         };
         due.by(round.due());
         self.0.push(round);
@@ -114,6 +127,7 @@ impl Rounds {
                 continue;
             }
             let open = std::mem::take(&mut round.open);
+            let mut decided = Vec::new();
             for suspect in open {
                 let index = cx.roster().position(suspect);
                 let proved = index.and_then(|index| contacts.peer(index)?.proved());
@@ -125,15 +139,19 @@ impl Rounds {
                     round.open.insert(suspect);
                     continue;
                 }
-                outcomes.push(Outcome {
+                decided.push(Outcome {
                     suspect,
                     kind,
                     began: round.began,
+                    challenge: round.request.challenge,
                     round: round.request.round,
                     text: Arc::clone(&round.text),
                     votes,
+                    carriers: BTreeSet::new(),
                 });
             }
+            round.choose_carriers(cx, &mut decided);
+            outcomes.append(&mut decided);
         }
         self.0.retain(|round| !round.open.is_empty());
         outcomes
@@ -160,6 +178,39 @@ impl Rounds {
 impl Round {
     fn due(&self) -> Millis {
         self.requested.plus(ASK_AGAIN_MS).min(self.began.plus(ROUND_MS))
+    }
+
+    /// Chooses the ballots that carry the outcomes, and no more of them than a majority needs. A ballot is
+    /// shown with all that it says, so those come first that carry other outcomes too, and the same ones for
+    /// all. Of equals those come first that say no after the longest silence, and yes after the shortest.
+    /// While a roster settles all are kept, because the members of the former one have to agree by
+    /// themselves.
+    fn choose_carriers(&mut self, cx: &Context, decided: &mut [Outcome]) {
+        let mut uses: BTreeMap<MemberId, (usize, u32, u32)> = BTreeMap::new();
+        for vote in decided.iter().flat_map(|outcome| outcome.carrying(cx)) {
+            let (count, silence, freshness) = uses.entry(vote.voter).or_insert((0, u32::MAX, 0));
+            *count += 1;
+            match vote.answer {
+                Answer::Yes => *freshness = (*freshness).max(vote.contact_age),
+                Answer::No | Answer::Abstain => *silence = (*silence).min(vote.contact_age),
+            }
+        }
+        let needed = if cx.council().previous.is_none() {
+            cx.roster().majority()
+        } else {
+            usize::MAX
+        };
+        for outcome in decided {
+            let mut voters: Vec<MemberId> = outcome.carrying(cx).map(|vote| vote.voter).collect();
+            voters.sort_by_key(|voter| {
+                let (count, silence, freshness) = uses.get(voter).copied().unwrap_or_default();
+                let chosen = self.carriers.contains(voter);
+                (Reverse((chosen, count, silence)), freshness, *voter)
+            });
+            voters.truncate(needed);
+            outcome.carriers = voters.into_iter().collect();
+            self.carriers.extend(&outcome.carriers);
+        }
     }
 
     fn votes_on(&self, suspect: MemberId) -> BTreeMap<MemberId, (Vote, Arc<str>)> {
@@ -230,36 +281,31 @@ impl Outcome {
         words.join(", ")
     }
 
-    /// The signed ballots that carry the outcome, and no more of them than it needs: of those who say no the
-    /// ones with the oldest contacts, of those who say yes the ones with the freshest. While a roster settles
-    /// all are kept, because the members of the former one have to agree by themselves. Without a majority
-    /// there is no evidence, but in a cell of two, where the peer's no counts as one vote of two.
-    pub(super) fn into_evidence(self, cx: &Context) -> Option<Evidence> {
+    /// The votes that make the outcome. Without a majority there are none, but in a cell of two, where the
+    /// peer's no counts as one vote of two.
+    fn carrying(&self, cx: &Context) -> impl Iterator<Item = Vote> {
         let carrying = match self.kind {
-            VerdictKind::Dead => Answer::No,
-            VerdictKind::Alive => Answer::Yes,
-            VerdictKind::None if cx.roster().len() == 2 => Answer::No,
-            VerdictKind::None => return None,
+            VerdictKind::Dead => Some(Answer::No),
+            VerdictKind::Alive => Some(Answer::Yes),
+            VerdictKind::None => Some(Answer::No).filter(|_| cx.roster().len() == 2),
         };
-        let mut votes: Vec<(Vote, Arc<str>)> = self
-            .votes
-            .into_values()
-            .filter(|(vote, _)| vote.answer == carrying)
-            .collect();
-        match carrying {
-            Answer::Yes => votes.sort_by_key(|(vote, _)| (vote.contact_age, vote.voter)),
-            Answer::No | Answer::Abstain => {
-                votes.sort_by_key(|(vote, _)| (Reverse(vote.contact_age), vote.voter));
-            }
+        let votes = self.votes.values().map(|(vote, _)| *vote);
+        votes.filter(move |vote| Some(vote.answer) == carrying)
+    }
+
+    /// The signed ballots that carry the outcome, if it has evidence.
+    pub(super) fn into_evidence(self, cx: &Context) -> Option<Evidence> {
+        if self.kind == VerdictKind::None && cx.roster().len() != 2 {
+            return None;
         }
-        if cx.council().previous.is_none() {
-            votes.truncate(cx.roster().majority());
-        }
+        let votes = self.votes.into_iter();
+        let shown = votes.filter(|(voter, _)| self.carriers.contains(voter));
         Some(Evidence {
             round: self.round,
             request: self.text,
             began: self.began,
-            ballots: votes.into_iter().map(|(vote, text)| (vote.voter, text)).collect(),
+            challenge: self.challenge,
+            ballots: shown.map(|(voter, (_, text))| (voter, text)).collect(),
         })
     }
 }

@@ -56,7 +56,8 @@ impl Agent {
 
     fn list(&mut self, nodes: &[usize]) {
         let wanted: BTreeSet<MemberId> = nodes.iter().map(|node| Fixture::id(*node)).collect();
-        self.tell(Input::Wanted(wanted));
+        let challenge = Fixture::CHALLENGE;
+        self.tell(Input::Challenge { challenge, wanted });
     }
 
     /// Node 2 asks for votes about these nodes, as a reporter does that lists them.

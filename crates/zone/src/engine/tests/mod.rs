@@ -1,10 +1,13 @@
 //! Whole zones in virtual time: engines, links, a cloud and a reader.
 
+mod common;
 mod datagrams;
 mod hazards;
 mod link;
 mod net;
 mod properties;
+mod readings;
+mod reporters;
 mod scenarios;
 mod votes;
 

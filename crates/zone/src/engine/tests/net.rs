@@ -1,12 +1,14 @@
 //! A deterministic network of engines.
 
+mod cloud;
+
 use crate::Millis;
 use crate::engine::{CheckResult, Config, Engine, Identity, Input, Note, Output};
 use crate::fixture::Fixture;
-use crate::keys::{self, SigningKey};
+use crate::keys;
 use crate::roster::{MemberId, Roster};
-use crate::verdict::{Book, Health, Verdict};
-use crate::wire::{Body, Datagram, Facts, Frame, Nonce};
+use crate::verdict::{Book, Refusal, Verdict};
+use crate::wire::{Body, Challenge, ConfirmRequest, Datagram, Facts, Frame, Nonce, Renewal};
 use evenkeel_api::zone::{KubeletEndpoint, ListedNode, Report, RosterSpec};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,6 +26,7 @@ fn kind(bytes: &[u8]) -> Option<u8> {
 
 pub(super) struct Net {
     config: Config,
+    zone: Fixture,
     pub(super) now: u64,
     pub(super) engines: Vec<Option<Engine>>,
     pub(super) spec: RosterSpec,
@@ -35,6 +38,10 @@ pub(super) struct Net {
     /// Directed links that lose everything, 1-based; `(i, 0)` is node i's cloud link.
     pub(super) cut: BTreeSet<(usize, usize)>,
     pub(super) loss_percent: u64,
+    /// Datagrams take up to so many milliseconds longer than others, drawn anew for each.
+    pub(super) jitter_ms: u64,
+    /// When whose wish to hold the Lease changed, and to what.
+    pub(super) stands: Vec<(u64, usize, bool)>,
     /// Nodes whose kubelet is up.
     pub(super) kubelets: BTreeSet<usize>,
     pub(super) notes: Vec<(u64, usize, Note)>,
@@ -48,7 +55,21 @@ pub(super) struct Net {
     pub(super) reports: Vec<(u64, usize)>,
     /// When who wrote to prove its link.
     pub(super) proofs: Vec<(u64, usize)>,
+    /// What was first asked in each round.
+    pub(super) requests: BTreeMap<(usize, Nonce), ConfirmRequest>,
+    /// How often each node was called because its deadline was reached.
+    pub(super) ticks: BTreeMap<usize, usize>,
+    /// When who read whose Lease.
+    pub(super) reads: Vec<(u64, usize, usize)>,
+    /// How long a reading takes; nothing if it is never answered.
+    pub(super) read_ms: Option<u64>,
+    /// Readings come back without a renewal.
+    pub(super) reads_fail: bool,
+    /// By node, its last renewal. Kubelets that reach the cloud renew every 10 s.
+    pub(super) renewals: BTreeMap<usize, Renewal>,
     wanted: BTreeSet<usize>,
+    /// What the controller gave out: the current challenge, and the one before it.
+    challenges: Vec<Challenge>,
     seed: u64,
     lives: u64,
     draws: u64,
@@ -56,6 +77,7 @@ pub(super) struct Net {
     memory: BTreeMap<usize, BTreeSet<MemberId>>,
     pub(super) standing: BTreeSet<usize>,
     lease: Option<(usize, u64)>,
+    lease_is_frozen: bool,
     told: BTreeSet<usize>,
 }
 
@@ -64,6 +86,7 @@ enum Event {
     Checked(Nonce, MemberId, CheckResult),
     Write(Box<Report>),
     Written(bool),
+    LeaseRead(MemberId, Option<Renewal>),
 }
 
 impl Net {
@@ -80,7 +103,13 @@ impl Net {
 
     /// A zone whose members send heartbeats that often.
     pub(super) fn with_period(count: u8, seed: u64, period_ms: u64) -> Self {
-        let mut spec = Fixture::new(count).spec();
+        // Larger zones sign by the stand-in, because they send much.
+        let zone = if count > 16 {
+            Fixture::stand_in(count)
+        } else {
+            Fixture::new(count)
+        };
+        let mut spec = zone.spec();
         for (position, member) in spec.members.iter_mut().enumerate() {
             member.kubelet = Some(KubeletEndpoint {
                 address: format!("127.77.0.{}:10250", position + 1),
@@ -96,11 +125,14 @@ impl Net {
             now: 1_000_000,
             engines: all.iter().map(|_| None).collect(),
             spec,
-            book: Book::new(),
+            book: Book::verifying_with(zone.verifier()),
+            zone,
             published: BTreeMap::new(),
             written: Vec::new(),
             cut: BTreeSet::new(),
             loss_percent: 0,
+            jitter_ms: 0,
+            stands: Vec::new(),
             kubelets: all.clone(),
             notes: Vec::new(),
             sent_bytes: BTreeMap::new(),
@@ -109,7 +141,14 @@ impl Net {
             heartbeats: BTreeMap::new(),
             reports: Vec::new(),
             proofs: Vec::new(),
+            requests: BTreeMap::new(),
+            ticks: BTreeMap::new(),
+            reads: Vec::new(),
+            read_ms: Some(60),
+            reads_fail: false,
+            renewals: BTreeMap::new(),
             wanted: BTreeSet::new(),
+            challenges: vec![Fixture::CHALLENGE],
             seed,
             lives: 0,
             draws: 0,
@@ -117,8 +156,10 @@ impl Net {
             memory: BTreeMap::new(),
             standing: BTreeSet::new(),
             lease: None,
+            lease_is_frozen: false,
             told: BTreeSet::new(),
         };
+        net.issue();
         for i in all {
             net.start(i);
         }
@@ -145,6 +186,14 @@ impl Net {
         Roster::from_spec(&self.spec).unwrap()
     }
 
+    /// The nodes in their order as reporters.
+    pub(super) fn rendezvous(&self) -> Vec<usize> {
+        let roster = self.roster();
+        let order = roster.rendezvous().iter();
+        let ids = order.map(|index| roster.member(*index).unwrap().id);
+        ids.map(|id| self.index(id)).collect()
+    }
+
     /// The nodes that watch node `i`.
     pub(super) fn observers_of(&self, i: usize) -> Vec<usize> {
         let roster = self.roster();
@@ -161,14 +210,14 @@ impl Net {
         self.lives += 1;
         let identity = Identity {
             uid: Fixture::uid(i),
-            key: Arc::new(SigningKey::from_seed(&[u8::try_from(i).unwrap(); 32]).unwrap()),
+            key: self.zone.signer(i),
             incarnation: self.draw(u64::MAX),
             sequence_base: self.lives << 32,
             seed: keys::hash("test", &[&self.seed.to_be_bytes(), &self.lives.to_be_bytes()]),
             seen_alive: self.memory.get(&i).cloned().unwrap_or_default(),
         };
         let engine = Engine::new(self.config, identity, Arc::new(self.roster()), Millis(self.now));
-        self.engines[i - 1] = Some(engine);
+        self.engines[i - 1] = Some(engine.verifying_with(self.zone.verifier()));
         self.told.remove(&i);
         // A new process holds no Lease.
         self.lease = self.lease.filter(|(holder, _)| *holder != i);
@@ -188,16 +237,6 @@ impl Net {
     pub(super) fn stop_agent(&mut self, i: usize) {
         self.engines[i - 1] = None;
         self.standing.remove(&i);
-    }
-
-    pub(super) fn cut_cloud(&mut self, i: usize) {
-        self.cut.insert((i, 0));
-    }
-
-    /// The controller needs rounds about these nodes. Everybody learns it with the next look at ZoneHealth.
-    pub(super) fn want(&mut self, nodes: &[usize]) {
-        self.wanted = nodes.iter().copied().collect();
-        self.told.clear();
     }
 
     /// Cuts all links between two groups of nodes, both ways.
@@ -316,6 +355,7 @@ impl Net {
                 ),
                 Event::Write(report) => self.write(i, *report),
                 Event::Written(written) => self.feed(i, Input::ReportWritten { written }),
+                Event::LeaseRead(member, renewal) => self.feed(i, Input::LeaseRead { member, renewal }),
             }
         }
         for i in 1..=self.count() {
@@ -323,59 +363,8 @@ impl Net {
                 .as_ref()
                 .is_some_and(|engine| engine.deadline() <= Millis(self.now));
             if due {
+                *self.ticks.entry(i).or_default() += 1;
                 self.feed(i, Input::Tick);
-            }
-        }
-    }
-
-    fn reaches_cloud(&self, i: usize) -> bool {
-        self.engines[i - 1].is_some() && !self.cut.contains(&(i, 0))
-    }
-
-    fn step_cloud(&mut self) {
-        for i in 1..=self.count() {
-            if !self.reaches_cloud(i) {
-                continue;
-            }
-            if self.now.is_multiple_of(5_000) {
-                self.feed(i, Input::CloudContact);
-                let kubelet = if self.kubelets.contains(&i) {
-                    Health::Ok
-                } else {
-                    Health::Failing
-                };
-                self.feed(
-                    i,
-                    Input::Facts {
-                        kubelet,
-                        runtime: Health::Ok,
-                    },
-                );
-            }
-            if self.told.insert(i) {
-                let wanted = self.wanted.iter().map(|node| Fixture::id(*node)).collect();
-                self.feed(i, Input::Wanted(wanted));
-            }
-        }
-        // The Lease: 5 s to live, renewed every second by a holder that stands and reaches the cloud.
-        if self.now.is_multiple_of(1_000) {
-            match self.lease {
-                Some((holder, _)) if self.standing.contains(&holder) && self.reaches_cloud(holder) => {
-                    self.lease = Some((holder, self.now));
-                    self.book
-                        .heartbeat(Millis(self.now), ZONE, &format!("node-{holder}"));
-                }
-                Some((_, renewed)) if self.now - renewed <= 5_000 => {}
-                _ => {
-                    let next = self.standing.iter().copied().find(|i| self.reaches_cloud(*i));
-                    if let Some((old, _)) = self.lease.take() {
-                        self.feed(old, Input::Leading(false));
-                    }
-                    self.lease = next.map(|next| (next, self.now));
-                    if let Some(next) = next {
-                        self.feed(next, Input::Leading(true));
-                    }
-                }
             }
         }
     }
@@ -401,7 +390,8 @@ impl Net {
                 }
                 let lost = self.cut.contains(&(i, j)) || self.draw(100) < self.loss_percent;
                 if !lost && self.engines[j - 1].is_some() {
-                    self.after(20, j, Event::Datagram(bytes));
+                    let delay = 20 + self.draw(self.jitter_ms + 1);
+                    self.after(delay, j, Event::Datagram(bytes));
                 }
             }
             Output::Check {
@@ -423,17 +413,28 @@ impl Net {
                 self.reports.push((self.now, i));
                 self.after(20, i, Event::Write(Box::new(report.report)));
             }
+            Output::ReadLease(member) => {
+                let j = self.index(member);
+                self.reads.push((self.now, i, j));
+                let renewal = self.renewals.get(&j).copied().unwrap_or(Renewal::NO_LEASE);
+                let renewal = Some(renewal).filter(|_| !self.reads_fail);
+                if let Some(delay) = self.read_ms.filter(|_| self.reaches_cloud(i)) {
+                    self.after(delay, i, Event::LeaseRead(member, renewal));
+                }
+            }
             // The links of these nodes are judged by what their agents say, not by their writes.
             Output::ProveLink => {
                 self.proofs.push((self.now, i));
                 let written = self.reaches_cloud(i);
                 self.feed(i, Input::LinkProof { written });
             }
-            Output::Stand(true) => {
-                self.standing.insert(i);
-            }
-            Output::Stand(false) => {
-                self.standing.remove(&i);
+            Output::Stand(stands) => {
+                self.stands.push((self.now, i, stands));
+                if stands {
+                    self.standing.insert(i);
+                } else {
+                    self.standing.remove(&i);
+                }
             }
             Output::SeenAlive(id) => {
                 self.memory.entry(i).or_default().insert(id);
@@ -458,15 +459,16 @@ impl Net {
         if kind(bytes) != Some(CONFIRM) {
             return;
         }
-        let roster = self.roster();
-        let key = &roster.get(Fixture::id(i)).unwrap().key;
-        let Ok(message) = Frame::parse(bytes).and_then(|frame| frame.open(key)) else {
+        let (key, verifier) = (self.zone.key(i).public(), self.zone.verifier());
+        let Ok(message) = Frame::parse(bytes).and_then(|frame| frame.open_with(key, &*verifier)) else {
             return;
         };
         if let Body::Confirm(request) = message.body {
-            for suspect in request.suspects {
-                self.rounds.entry((i, request.round, suspect)).or_insert(self.now);
+            for suspect in &request.suspects {
+                let question = (i, request.round, suspect.member);
+                self.rounds.entry(question).or_insert(self.now);
             }
+            self.requests.entry((i, request.round)).or_insert(request);
         }
     }
 
@@ -484,6 +486,8 @@ impl Net {
             self.book
                 .report(Millis(self.now), ZONE, &format!("node-{i}"), &report),
         );
+        // A round may decide about some of its suspects and not about others.
+        refused.retain(|refusal| !matches!(refusal, Refusal::NoMajority { refused: 0, .. }));
         assert_eq!(refused, vec![], "an honest report is believed");
         self.published.insert(i, report);
     }

@@ -6,8 +6,9 @@ use crate::fixture::Fixture;
 use crate::roster::{MemberId, RosterRef};
 use crate::verdict::{Health, Link};
 use crate::wire::{
-    self, Ack, Answer, Ballot, Body, ConfirmRequest, Edge, EdgeState, Edges, Facts, Frame, Header, Heartbeat,
-    MAX_FRAME, MAX_LIST, Message, Nonce, Published, PublishedVerdict, Relay, RequestDigest, Said,
+    self, Ack, Answer, Ballot, Body, Challenge, ConfirmRequest, Edge, EdgeState, Edges, Facts, Frame, Header,
+    Heartbeat, MAX_FRAME, MAX_LIST, MAX_SUSPECTS, Message, Nonce, Published, PublishedVerdict, Relay,
+    Renewal, RequestDigest, Said, Suspect,
 };
 use evenkeel_api::zone::VerdictKind;
 use proptest::collection::vec;
@@ -36,7 +37,8 @@ enum Step {
     Checked(Nonce, MemberId, CheckResult),
     /// Members that join, and the nodes that are wanted.
     Roster(i64),
-    Wanted(Vec<MemberId>),
+    Challenge(Challenge, Vec<MemberId>),
+    LeaseRead(MemberId, Option<Renewal>),
     /// Nodes that the report lists: dead, with these voters.
     ReportWritten(bool),
     Leading(bool),
@@ -52,6 +54,18 @@ fn member() -> impl Strategy<Value = MemberId> {
 
 fn nonce() -> impl Strategy<Value = Nonce> {
     (0_u8..4).prop_map(|byte| Nonce([byte; 16]))
+}
+
+fn challenge() -> impl Strategy<Value = Challenge> {
+    (0_u8..3).prop_map(|byte| Challenge([byte; 16]))
+}
+
+fn renewal() -> impl Strategy<Value = Option<Renewal>> {
+    prop_oneof![Just(None), number().prop_map(|version| Some(Renewal(version)))]
+}
+
+fn suspect() -> impl Strategy<Value = Suspect> {
+    (member(), renewal()).prop_map(|(member, renewal)| Suspect { member, renewal })
 }
 
 fn number() -> impl Strategy<Value = u64> {
@@ -125,14 +139,22 @@ fn body() -> impl Strategy<Value = Body> {
         (member(), vec(any::<u8>(), 0..200)).prop_map(|(target, inner)| Body::Relay(Relay { target, inner })),
         (roster(), 0_u8..2, vec(edge(), 0..=MAX_LIST))
             .prop_map(|(roster, doubt, edges)| Body::Edges(Edges { roster, doubt, edges })),
-        (nonce(), roster(), any::<u16>(), vec(member(), 0..=MAX_LIST)).prop_map(
-            |(round, roster, budget, suspects)| Body::Confirm(ConfirmRequest {
-                round,
-                roster,
-                budget,
-                suspects,
-            })
-        ),
+        (
+            nonce(),
+            roster(),
+            challenge(),
+            any::<u16>(),
+            vec(suspect(), 0..=MAX_SUSPECTS)
+        )
+            .prop_map(|(round, roster, challenge, budget, suspects)| {
+                Body::Confirm(ConfirmRequest {
+                    round,
+                    roster,
+                    challenge,
+                    budget,
+                    suspects,
+                })
+            }),
         (any::<[u8; 32]>(), roster(), vec(said, 0..=MAX_LIST)).prop_map(|(digest, roster, said)| {
             let said = said.into_iter().map(|(index, answer, contact_age, facts)| Said {
                 index,
@@ -186,7 +208,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::CloudContact),
         2 => (nonce(), member(), result).prop_map(|(round, suspect, result)| Step::Checked(round, suspect, result)),
         1 => (1_i64..6).prop_map(Step::Roster),
-        1 => vec(member(), 0..4).prop_map(Step::Wanted),
+        1 => (challenge(), vec(member(), 0..4)).prop_map(|(challenge, wanted)| Step::Challenge(challenge, wanted)),
+        2 => (member(), renewal()).prop_map(|(member, renewal)| Step::LeaseRead(member, renewal)),
         1 => any::<bool>().prop_map(Step::ReportWritten),
         1 => any::<bool>().prop_map(Step::Leading),
         1 => any::<bool>().prop_map(Step::LinkProof),
@@ -266,7 +289,11 @@ impl Stage {
                 (1..version).for_each(|_| zone.reissue());
                 self.feed(Input::Roster(Arc::new(zone.roster())));
             }
-            Step::Wanted(wanted) => self.feed(Input::Wanted(wanted.into_iter().collect())),
+            Step::Challenge(challenge, wanted) => self.feed(Input::Challenge {
+                challenge,
+                wanted: wanted.into_iter().collect(),
+            }),
+            Step::LeaseRead(member, renewal) => self.feed(Input::LeaseRead { member, renewal }),
             Step::ReportWritten(written) => self.feed(Input::ReportWritten { written }),
             Step::Leading(leading) => self.feed(Input::Leading(leading)),
             Step::LinkProof(written) => self.feed(Input::LinkProof { written }),

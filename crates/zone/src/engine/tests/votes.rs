@@ -7,7 +7,7 @@ use crate::roster::MemberId;
 use crate::verdict::{Health, Link};
 use crate::wire::{
     self, Ack, Answer, Ballot, Body, ConfirmRequest, Edge, EdgeState, Edges, Facts, Frame, Header, Heartbeat,
-    Message, Nonce, Said,
+    Message, Nonce, Said, Suspect,
 };
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -128,8 +128,15 @@ impl Voter {
         let request = ConfirmRequest {
             round: Nonce([round; 16]),
             roster: Fixture::new(3).roster().reference(),
+            challenge: Fixture::CHALLENGE,
             budget,
-            suspects,
+            suspects: suspects
+                .into_iter()
+                .map(|member| Suspect {
+                    member,
+                    renewal: None,
+                })
+                .collect(),
         };
         let bytes = self.say(ASKER, Body::Confirm(request));
         self.engine.on(Millis(self.now), Input::Datagram(&bytes))

@@ -1,0 +1,106 @@
+//! The agent's own objects: where its Node is, and what its AgentStatus says.
+
+use super::back_off::{self, BackOff};
+use super::error::CloudError;
+use super::{Cloud, Home};
+use crate::kubelet::OwnKubelet;
+use evenkeel_api::crd::{AgentStatusSpec, FencingOffer};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+
+/// Node and AgentStatus are compared with what they should be after this time and up to half as much again,
+/// by two requests. What takes an agent out of its cell's roster has them compared at once.
+const REGISTER_AGAIN: Duration = Duration::from_secs(240);
+
+/// What an agent says of itself, but for its kubelet.
+#[derive(Clone, Debug)]
+pub(crate) struct Registration {
+    pub(crate) public_key: String,
+    pub(crate) address: String,
+    pub(crate) zone_default: Option<String>,
+}
+
+/// Keeps AgentStatus as it should be until shutdown, and looks anew when `again` is notified. Returns early,
+/// with where the Node is now, when it is no longer the Node this agent began with.
+pub(crate) async fn stay_registered(
+    cloud: Cloud,
+    home: Home,
+    registration: Registration,
+    mut kubelet: watch::Receiver<OwnKubelet>,
+    again: Arc<Notify>,
+    shutdown: CancellationToken,
+) -> Option<Home> {
+    let mut back_off = BackOff::default();
+    loop {
+        let spec = AgentStatusSpec {
+            node_uid: home.node_uid.clone(),
+            public_key: registration.public_key.clone(),
+            address: registration.address.clone(),
+            kubelet: kubelet.borrow_and_update().endpoint.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            fencing: FencingOffer::default(),
+            // Left out, and so left alone.
+            link_proofs: 0,
+        };
+        let outcome = async {
+            let now = cloud.home(registration.zone_default.as_deref()).await?;
+            if now == home {
+                cloud.register(&spec).await?;
+            }
+            Ok::<_, CloudError>(now)
+        };
+        let (wait, is_registered) = match outcome.await {
+            Ok(now) if now != home => return Some(now),
+            Ok(_) => {
+                back_off.end();
+                (REGISTER_AGAIN.mul_f64(1.0 + rand::random::<f64>() / 2.0), true)
+            }
+            Err(error) => {
+                let wait = back_off.next(back_off::LONGEST, rand::random());
+                tracing::warn!(%error, retry_in = ?wait, "not registered");
+                (wait, false)
+            }
+        };
+        let changed = async {
+            // The health alone is no reason to write.
+            while kubelet.changed().await.is_ok() {
+                if kubelet.borrow_and_update().endpoint != spec.kubelet {
+                    return;
+                }
+            }
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = shutdown.cancelled() => return None,
+            () = tokio::time::sleep(wait) => {}
+            () = changed => {}
+            () = again.notified(), if is_registered => {}
+        }
+    }
+}
+
+/// Asks where this agent belongs until there is an answer; `None` at shutdown.
+pub(crate) async fn find_home(
+    cloud: &Cloud,
+    zone_default: Option<&str>,
+    shutdown: &CancellationToken,
+) -> Option<Home> {
+    let mut back_off = BackOff::default();
+    loop {
+        let error = tokio::select! {
+            () = shutdown.cancelled() => return None,
+            home = cloud.home(zone_default) => match home {
+                Ok(home) => return Some(home),
+                Err(error) => error,
+            },
+        };
+        let wait = back_off.next(back_off::LONGEST, rand::random());
+        tracing::warn!(%error, retry_in = ?wait, "the agent does not know its zone yet");
+        tokio::select! {
+            () = shutdown.cancelled() => return None,
+            () = tokio::time::sleep(wait) => {}
+        }
+    }
+}

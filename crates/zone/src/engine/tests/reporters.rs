@@ -1,0 +1,117 @@
+//! Who reports, and that it does not change without need.
+
+use super::net::Net;
+use rstest::rstest;
+
+/// Hazards 11 and 45.
+#[rstest]
+fn in_ten_calm_minutes_the_same_three_stand(#[values(3, 11, 12, 16, 33, 64)] count: u8) {
+    let mut net = Net::fresh(count, 50);
+    (net.loss_percent, net.jitter_ms) = (1, 60);
+    net.run(60_000);
+    let calm_from = net.now;
+    net.run_checking(600_000, |net| assert!(net.standing.len() <= 3));
+    let changes: Vec<_> = net.stands.iter().filter(|(at, ..)| *at >= calm_from).collect();
+    assert!(changes.is_empty(), "{changes:?}");
+    let mut first: Vec<usize> = net.rendezvous().into_iter().take(3).collect();
+    first.sort_unstable();
+    assert_eq!(net.standing.iter().copied().collect::<Vec<_>>(), first);
+    assert!(net.requests.is_empty(), "nobody was listed");
+}
+
+/// An outage that all agents see together, and shorter than a link counts. Those who do not report are back
+/// first.
+#[rstest]
+fn an_outage_of_the_api_server_of_fifteen_seconds_changes_no_reporter(#[values(5, 16, 33)] count: u8) {
+    let mut net = Net::fresh(count, 51);
+    net.run(60_000);
+    let began = net.now;
+    for i in 1..=usize::from(count) {
+        net.cut_cloud(i);
+    }
+    net.run(15_000);
+    for i in net.rendezvous().into_iter().rev() {
+        net.heal_cloud(i);
+        net.run(5_000 / u64::from(count));
+    }
+    net.run(60_000);
+    let changes: Vec<_> = net.stands.iter().filter(|(at, ..)| *at >= began).collect();
+    assert!(changes.is_empty(), "{changes:?}");
+}
+
+/// The next in the order hears of it from those who watch the dead.
+#[rstest]
+fn when_all_three_die_at_once_the_next_one_convicts_them(
+    #[values(7, 16, 24)] count: u8,
+    #[values(1, 2)] seed: u64,
+) {
+    let mut net = Net::fresh(count, seed);
+    net.run(60_000);
+    let dying: Vec<usize> = net.rendezvous().into_iter().take(3).collect();
+    for i in &dying {
+        net.kill(*i);
+    }
+    net.until("all of them are dead", 10_000, |net| {
+        dying.iter().all(|i| net.is_dead(*i))
+    });
+    net.run_checking(60_000, |net| assert!(net.standing.len() <= 3));
+}
+
+/// A zone loses its uplink, and one node has another one. Stock Kubernetes marks a node 40 s after its last
+/// renewal, which is up to 10 s old by then.
+#[rstest]
+fn the_only_member_with_a_link_reports_before_stock_kubernetes_acts(
+    #[values(5, 16, 33)] count: u8,
+    #[values(false, true)] is_last: bool,
+) {
+    let mut net = Net::fresh(count, 52);
+    net.run(60_000);
+    let order = net.rendezvous();
+    let only = if is_last { order[order.len() - 1] } else { order[3] };
+    let others: Vec<usize> = order.into_iter().filter(|i| *i != only).collect();
+    for i in &others {
+        net.cut_cloud(*i);
+    }
+    net.until("all are attested", 29_000, |net| {
+        others.iter().all(|i| net.is_alive(*i))
+    });
+    net.run_checking(60_000, |net| {
+        assert!(others.iter().all(|i| net.is_alive(*i)));
+    });
+    assert_eq!(net.standing.iter().copied().collect::<Vec<_>>(), vec![only]);
+}
+
+/// They answer the others every 14 s, and send no edges to themselves.
+#[rstest]
+fn a_reporter_costs_little_more_than_others(#[values(11, 16, 64)] count: u8) {
+    let mut net = Net::fresh(count, 53);
+    net.run(60_000);
+    net.sent_bytes.clear();
+    net.run(60_000);
+    let rates: Vec<usize> = net.rendezvous().iter().map(|i| net.sent_bytes[i] / 60).collect();
+    let most = rates.iter().skip(4).max().unwrap();
+    assert!(
+        rates.iter().take(4).all(|rate| *rate <= most + 250),
+        "{rates:?} B/s"
+    );
+    assert!(*most <= 2_300, "{rates:?} B/s");
+}
+
+/// Only it has lost its link: the next one takes its place long before 30 s are over, and gives it back.
+#[rstest]
+fn a_reporter_that_says_that_its_link_is_down_is_replaced_until_it_is_back(#[values(5, 16, 33)] count: u8) {
+    let mut net = Net::fresh(count, 54);
+    net.run(60_000);
+    let order = net.rendezvous();
+    let (first, next) = (order[0], order[3]);
+    net.cut_cloud(first);
+    net.until("the next one stands", 15_000, |net| net.standing.contains(&next));
+    net.until("the first one stands no longer", 30_000, |net| {
+        !net.standing.contains(&first)
+    });
+    net.heal_cloud(first);
+    net.until("it is as it was", 15_000, |net| {
+        net.standing.contains(&first) && !net.standing.contains(&next)
+    });
+    net.run_checking(30_000, |net| assert_eq!(net.standing.len(), 3));
+}
