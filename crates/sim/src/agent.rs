@@ -4,7 +4,7 @@ use crate::api::objects::EPOCH;
 use crate::api::objects::Object;
 use crate::candidate::Candidate;
 use crate::event::{AgentDue, Call, Event, LeaseTry, Reply, Source};
-use crate::machine::Agent;
+use crate::machine::{Agent, Following};
 use crate::script::Level;
 use crate::sim::Sim;
 use evenkeel_api::crd::ZoneHealth;
@@ -19,14 +19,17 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-const REPORTER_ASKS: u64 = 1_000;
-const MEMBER_ASKS: u64 = 5_000;
 /// The agent looks at its own kubelet this often, and calls it failing after so many failures.
 const OWN_KUBELET_EVERY: u64 = 2_000;
 const OWN_KUBELET_WITHIN: u64 = 1_000;
 const KUBELET_FAILURES: u32 = 3;
 const REGISTER_AGAIN: u64 = 2_000;
-const RETRY_LEASE: u64 = 1_000;
+/// Node and AgentStatus are compared with what they should be after this time and up to half as much again.
+const REGISTER_EVERY: u64 = 240_000;
+/// Of the cell's Lease, as agents have them by default.
+const LEASE_LASTS: u64 = 31_000;
+const RENEW_WITHIN: u64 = 20_000;
+const RETRY_LEASE: u64 = 10_000;
 /// A life of an agent begins this many bits above the last one.
 const SEQUENCE_BLOCK_BITS: u32 = 20;
 
@@ -83,17 +86,16 @@ impl Sim {
             current: BTreeMap::new(),
             standing: false,
             leading: false,
-            lease: Candidate::new(me),
-            polling: false,
-            poll_at: u64::MAX,
+            lease: Candidate::new(me, LEASE_LASTS),
+            following: Following::default(),
             publishing: false,
             proving: false,
             proofs: None,
             failures: 0,
         });
         let life = machine.agent_life;
-        let poll = self.rng.between(10, 400);
-        self.poll_later(node, life, poll);
+        let begins = self.rng.between(10, 400);
+        self.follow_later(node, life, begins);
         self.agent_later(node, life, 100, AgentDue::OwnKubelet);
         self.agent_later(node, life, 1, AgentDue::Tick);
         if let Some(agent) = self
@@ -138,11 +140,9 @@ impl Sim {
                     self.feed(node, life, Input::Tick);
                 }
             }
-            AgentDue::Poll => {
-                if agent.poll_at <= now && !std::mem::replace(&mut agent.polling, true) {
-                    self.request(Source::Agent(node, life), Call::ReadZone);
-                }
-            }
+            AgentDue::Follow(epoch) => self.follow(node, life, epoch),
+            AgentDue::Ping(epoch) => self.ping(node, life, epoch),
+            AgentDue::Sees(epoch, object) => self.agent_sees(node, life, epoch, object),
             AgentDue::OwnKubelet => {
                 agent.failures = if answers { 0 } else { agent.failures + 1 };
                 let kubelet = match agent.failures {
@@ -173,16 +173,8 @@ impl Sim {
     }
 
     /// The agent of a node, if it is still the process of this life.
-    fn agent_of(&mut self, node: usize, life: u64) -> Option<&mut Agent> {
+    pub(crate) fn agent_of(&mut self, node: usize, life: u64) -> Option<&mut Agent> {
         self.machines.get_mut(node - 1)?.agent_of(life)
-    }
-
-    fn poll_later(&mut self, node: usize, life: u64, delay: u64) {
-        let at = self.now + delay;
-        if let Some(agent) = self.agent_of(node, life) {
-            agent.poll_at = at;
-            self.agent_later(node, life, delay, AgentDue::Poll);
-        }
     }
 
     /// One step of standing for the zone's Lease.
@@ -200,7 +192,7 @@ impl Sim {
             return;
         }
         let attempt = agent.lease.attempt(&name, now);
-        let leading = agent.lease.holds(now, 3_000);
+        let leading = agent.lease.holds(now, RENEW_WITHIN);
         let changed = std::mem::replace(&mut agent.leading, leading) != leading;
         self.agent_later(node, life, RETRY_LEASE, AgentDue::Lease);
         if changed {
@@ -217,16 +209,11 @@ impl Sim {
             return;
         };
         match reply {
-            Reply::Zone(zone, challenge) => {
-                let standing = agent.standing;
-                if std::mem::replace(&mut agent.polling, false) {
-                    let wait = if standing { REPORTER_ASKS } else { MEMBER_ASKS };
-                    self.poll_later(node, life, wait);
-                    self.feed(node, life, Input::CloudContact);
-                }
-                for object in [zone, challenge].into_iter().flatten() {
-                    self.agent_reads(node, life, object);
-                }
+            Reply::Cell(epoch, objects) => self.follows(node, life, epoch, objects),
+            Reply::Pong(epoch) => self.pong(node, life, epoch),
+            Reply::Registered => {
+                let wait = REGISTER_EVERY + self.rng.below(REGISTER_EVERY / 2);
+                self.agent_later(node, life, wait, AgentDue::Register);
             }
             Reply::LeaseRead(member, renewal) => {
                 let renewal = Some(renewal);
@@ -243,7 +230,7 @@ impl Sim {
             }
             Reply::Lease { held, seen, sent } => {
                 agent.lease.answered(now, held, seen, sent);
-                let leading = agent.standing && agent.lease.holds(now, 3_000);
+                let leading = agent.standing && agent.lease.holds(now, RENEW_WITHIN);
                 if std::mem::replace(&mut agent.leading, leading) != leading {
                     self.feed(node, life, Input::Leading(leading));
                 }
@@ -258,10 +245,7 @@ impl Sim {
             return;
         };
         match call {
-            Call::ReadZone => {
-                agent.polling = false;
-                self.poll_later(node, life, REPORTER_ASKS);
-            }
+            Call::WatchCell { epoch } | Call::Ping { epoch } => self.follows_no_more(node, life, *epoch),
             Call::ReadLease(member) => {
                 let (member, renewal) = (*member, None);
                 self.feed(node, life, Input::LeaseRead { member, renewal });
@@ -282,7 +266,7 @@ impl Sim {
     }
 
     /// ZoneHealth or ZoneChallenge as it was read.
-    fn agent_reads(&mut self, node: usize, life: u64, object: Rc<Object>) {
+    pub(crate) fn agent_reads(&mut self, node: usize, life: u64, object: Rc<Object>) {
         let Some(agent) = self.agent_of(node, life) else {
             return;
         };
@@ -330,7 +314,7 @@ impl Sim {
     }
 
     /// The one place where an engine is driven.
-    fn feed(&mut self, node: usize, life: u64, input: Input<'_>) {
+    pub(crate) fn feed(&mut self, node: usize, life: u64, input: Input<'_>) {
         let now = self.now;
         let Some(machine) = self.machines.get_mut(node - 1) else {
             return;
@@ -415,16 +399,13 @@ impl Sim {
             return;
         };
         if stand {
-            let polling = agent.polling;
             if !std::mem::replace(&mut agent.lease.campaigning, true) {
                 self.agent_later(node, life, 0, AgentDue::Lease);
             }
-            if !polling {
-                self.poll_later(node, life, 0);
-            }
+            self.follow_soon(node, life);
             return;
         }
-        let held = agent.lease.holds(now, 3_000);
+        let held = agent.lease.holds(now, RENEW_WITHIN);
         let was_leading = std::mem::replace(&mut agent.leading, false);
         let me = agent.lease.me.clone();
         agent.lease.give_up();

@@ -10,19 +10,19 @@ pub(crate) struct Candidate {
     renewed: Option<u64>,
     seen: Option<(LeaseSeen, u64)>,
     asking: bool,
+    /// A Lease that was not seen to change for this long is free.
+    lasts: u64,
 }
 
-/// A Lease that was not seen to change for this long is free.
-const LEASE_MS: u64 = 6_000;
-
 impl Candidate {
-    pub(crate) fn new(me: String) -> Self {
+    pub(crate) fn new(me: String, lasts: u64) -> Self {
         Self {
             me,
             campaigning: false,
             renewed: None,
             seen: None,
             asking: false,
+            lasts,
         }
     }
 
@@ -34,7 +34,7 @@ impl Candidate {
         let expired = self
             .seen
             .as_ref()
-            .filter(|(_, since)| now - since >= LEASE_MS)
+            .filter(|(_, since)| now - since >= self.lasts)
             .map(|(seen, _)| seen.clone());
         Some(LeaseTry {
             name: name.to_owned(),

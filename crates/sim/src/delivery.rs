@@ -48,6 +48,7 @@ impl Sim {
                 self.break_watch(index);
             }
         }
+        self.break_agents_watches();
     }
 
     /// The client found that a watch does not deliver.
@@ -141,6 +142,7 @@ impl Sim {
     pub(crate) fn notify_watches(&mut self) {
         for change in self.store.news() {
             self.ledger.wrote(&change);
+            self.tell_agents(&change);
             if self.tracing {
                 self.trace_change(&change);
             }

@@ -59,7 +59,11 @@ pub(crate) enum Event {
 #[derive(Clone, Debug)]
 pub(crate) enum AgentDue {
     Tick,
-    Poll,
+    /// Begins to watch the objects of its cell; numbers are of connections.
+    Follow(u64),
+    Ping(u64),
+    /// Its watch delivers.
+    Sees(u64, Rc<Object>),
     Lease,
     OwnKubelet,
     Register,
@@ -134,7 +138,14 @@ pub(crate) enum Phase {
 
 #[derive(Debug)]
 pub(crate) enum Call {
-    ReadZone,
+    /// Watches ZoneHealth and ZoneChallenge of the agent's cell.
+    WatchCell {
+        epoch: u64,
+    },
+    /// On a connection that stands: no request of the API.
+    Ping {
+        epoch: u64,
+    },
     ReadLease(MemberId),
     Publish(Box<Report>),
     ProveLink {
@@ -153,7 +164,9 @@ pub(crate) enum Call {
 #[derive(Debug)]
 pub(crate) enum Reply {
     /// ZoneHealth and ZoneChallenge as they stand.
-    Zone(Option<Rc<Object>>, Option<Rc<Object>>),
+    Cell(u64, [Option<Rc<Object>>; 2]),
+    Pong(u64),
+    Registered,
     LeaseRead(MemberId, Renewal),
     /// A report was written.
     Published,
@@ -195,7 +208,8 @@ impl Call {
     /// The same question without its contents, for the notice to the asker that there is no answer.
     pub(crate) fn husk(&self) -> Self {
         match self {
-            Self::ReadZone => Self::ReadZone,
+            Self::WatchCell { epoch } => Self::WatchCell { epoch: *epoch },
+            Self::Ping { epoch } => Self::Ping { epoch: *epoch },
             Self::ReadLease(member) => Self::ReadLease(*member),
             Self::Publish(_) => Self::Publish(Box::default()),
             Self::ProveLink { count } => Self::ProveLink { count: *count },
@@ -210,6 +224,18 @@ impl Call {
     }
 
     pub(crate) fn is_write(&self) -> bool {
-        !matches!(self, Self::ReadZone | Self::ReadLease(_) | Self::Audit(_))
+        !matches!(
+            self,
+            Self::WatchCell { .. } | Self::Ping { .. } | Self::ReadLease(_) | Self::Audit(_)
+        )
+    }
+
+    /// Requests of an agent that it stands for. Candidates for a Lease watch it: only who holds it asks.
+    pub(crate) fn requests(&self) -> u64 {
+        match self {
+            Self::Ping { .. } | Self::Lease(_) => 0,
+            Self::WatchCell { .. } | Self::Register => 2,
+            _ => 1,
+        }
     }
 }

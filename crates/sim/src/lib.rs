@@ -41,6 +41,7 @@ mod dispatch;
 mod event;
 mod execute;
 mod faults;
+mod follow;
 pub mod groups;
 mod kubelet;
 pub mod ledger;

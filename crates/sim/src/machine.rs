@@ -41,6 +41,19 @@ pub(crate) struct Machine {
     pub(crate) meter: Meter,
 }
 
+/// The watch of one agent.
+#[derive(Debug, Default)]
+pub(crate) struct Following {
+    /// Events of a former connection are void.
+    pub(crate) epoch: u64,
+    pub(crate) stands: bool,
+    pub(crate) cell: String,
+    pub(crate) ends: u64,
+    pub(crate) failures: u32,
+    /// It reported when the API server was last reached.
+    pub(crate) hurries: bool,
+}
+
 /// An agent's process, from its start to its end.
 pub(crate) struct Agent {
     pub(crate) engine: Engine,
@@ -49,9 +62,7 @@ pub(crate) struct Agent {
     pub(crate) standing: bool,
     pub(crate) leading: bool,
     pub(crate) lease: Candidate,
-    pub(crate) polling: bool,
-    /// When the next poll is due; others that were scheduled are void.
-    pub(crate) poll_at: u64,
+    pub(crate) following: Following,
     pub(crate) publishing: bool,
     pub(crate) proving: bool,
     pub(crate) proofs: Option<i64>,

@@ -21,6 +21,8 @@ use std::sync::Arc;
 const TICK: u64 = 500;
 const GATHER: u64 = 50;
 const RETRY_LEASE: u64 = 1_000;
+/// A Lease that was not seen to change for this long is free.
+const LEASE_LASTS: u64 = 6_000;
 /// A leader that could not renew for this long writes nothing.
 const RENEW_WITHIN: u64 = 4_000;
 /// An audit without an answer within this time proves nothing.
@@ -118,7 +120,7 @@ impl Sim {
                 world,
                 planner: None,
                 dispatch: Dispatch::default(),
-                lease: Candidate::new(identity),
+                lease: Candidate::new(identity, LEASE_LASTS),
                 view: View::default(),
                 ready: false,
                 gathering: false,

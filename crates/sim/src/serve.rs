@@ -5,7 +5,7 @@ use crate::api::objects::{
     set_pod_condition, stamp, time,
 };
 use crate::api::{Refused, Writer, build};
-use crate::event::{Call, Event, LeaseSeen, LeaseTry, Reply, Source};
+use crate::event::{AgentDue, Call, Event, LeaseSeen, LeaseTry, Reply, Source};
 use crate::script::Level;
 use crate::sim::Sim;
 use evenkeel_api::crd::ZoneReportSpec;
@@ -22,13 +22,22 @@ const STATUS_AT_LEAST: u64 = 300_000;
 impl Sim {
     pub(crate) fn serve(&mut self, from: Source, call: Call, sent: u64) -> Reply {
         match (call, from) {
-            (Call::ReadZone, Source::Agent(node, _)) => {
+            (Call::WatchCell { epoch }, Source::Agent(node, life)) => {
+                let kinds = [Kind::Zone, Kind::Challenge];
                 let age = self.stale_reads.values().max().copied().unwrap_or_default();
-                Reply::Zone(
-                    self.cell_object(Kind::Zone, node, age),
-                    self.cell_object(Kind::Challenge, node, age),
-                )
+                if age > 0 {
+                    // A cache that is behind tells the rest when it has it.
+                    for object in kinds
+                        .map(|kind| self.cell_object(kind, node, 0))
+                        .into_iter()
+                        .flatten()
+                    {
+                        self.agent_later(node, life, age, AgentDue::Sees(epoch, object));
+                    }
+                }
+                Reply::Cell(epoch, kinds.map(|kind| self.cell_object(kind, node, age)))
             }
+            (Call::Ping { epoch }, Source::Agent(..)) => Reply::Pong(epoch),
             (Call::ReadLease(member), Source::Agent(..)) => Reply::LeaseRead(member, self.renewal_of(member)),
             (Call::Publish(report), Source::Agent(node, _)) => {
                 self.publish(node, *report);
@@ -37,9 +46,17 @@ impl Sim {
             (Call::ProveLink { count }, Source::Agent(node, _)) => self.prove_link(node, count),
             (Call::Register, Source::Agent(node, _)) => {
                 self.register(node);
-                Reply::Done("registered")
+                Reply::Registered
             }
-            (Call::Lease(attempt), Source::Agent(..)) => self.lease(Writer::Agent, attempt, sent),
+            (Call::Lease(attempt), Source::Agent(node, _)) => {
+                let reply = self.lease(Writer::Agent, attempt, sent);
+                if let (Reply::Lease { held: true, .. }, Some(machine)) =
+                    (&reply, self.machines.get_mut(node - 1))
+                {
+                    machine.meter.requests += 1;
+                }
+                reply
+            }
             (Call::Lease(attempt), Source::Replica(..)) => self.lease(Writer::Ours, attempt, sent),
             (Call::RenewNodeLease, Source::Kubelet(node, _)) => {
                 let name = build::node_name(node);

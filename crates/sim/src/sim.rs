@@ -355,7 +355,7 @@ impl Sim {
         match from {
             Source::Agent(node, _) => {
                 if let Some(machine) = self.machines.get_mut(node - 1) {
-                    machine.meter.requests += 1;
+                    machine.meter.requests += call.requests();
                 }
             }
             Source::Kubelet(node, _) => {

@@ -14,7 +14,9 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-/// The longest wait of a reporter after a failure: it may hold evidence that nobody else has.
+/// The longest wait after a failure of who reported when the API server was last reached: it may hold
+/// evidence that nobody else has. In a long outage nobody counts as a reporter any more, and each of them is
+/// needed as soon as it is over.
 const REPORTER_WAITS: Duration = Duration::from_secs(5);
 /// How often it is looked whether the API server was heard. Pings are answered every 5 s, and the engine
 /// takes the link for cut after 8 s without contact: 2 s are left for the round trip of a ping.
@@ -109,15 +111,18 @@ impl Follower {
             silent: false,
             heard: Instant::now(),
         };
+        // It reports, or did so when the API server was last reached.
+        let mut hurries = false;
         let mut look = interval(HEARD);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            let longest = if *standing.borrow_and_update() {
+            let stands = sight.zone.stands() || sight.challenge.stands();
+            hurries = *standing.borrow_and_update() || hurries && !stands;
+            let longest = if hurries {
                 REPORTER_WAITS
             } else {
                 back_off::LONGEST
             };
-            let stands = sight.zone.stands() || sight.challenge.stands();
             let is_lost = sight.zone.stands() && sight.member != Some(true);
             let told = tokio::select! {
                 () = shutdown.cancelled() => return,
