@@ -22,7 +22,7 @@
 //! Where some watch is not proven live, only evidence of life changes anything (hazard 55). Where the Lease
 //! was not watched for long enough to tell, the former state is held.
 
-use crate::evidence::{CONFIRMED_AFTER_ADOPTED_MS, CONFIRMED_AFTER_MS, Evidence, Lease, Timing};
+use crate::evidence::{Evidence, Lease, Timing};
 use crate::memory::{DeadLatch, Latch, Memory, Recorded};
 use crate::sight::View;
 use crate::state::{Dead, NodeState, Reason, Slow};
@@ -321,13 +321,8 @@ impl Case<'_> {
     /// enough after the first round was received, and a majority of them had had no contact since then. Both
     /// are signed by the voters. Only who drew the challenge knows when that was, so only a leader confirms.
     fn confirms(&self, death: &DeadLatch, round: &Death) -> bool {
-        let after = if death.adopted {
-            CONFIRMED_AFTER_ADOPTED_MS
-        } else {
-            CONFIRMED_AFTER_MS
-        };
         let challenged = round.challenged;
-        challenged.is_some_and(|drawn| drawn >= death.received.plus(after))
+        challenged.is_some_and(|drawn| drawn >= death.confirmable_from())
             && round.silence_ms > round.received.since(death.received)
             && self.silent_long_enough()
     }

@@ -31,11 +31,6 @@ pub struct Timing {
 
 /// How far the watches of two replicas may lie apart before they may disagree.
 pub const SKEW_MS: u64 = 5_000;
-/// A death is confirmed by a round that signs a challenge which was drawn at least this long after its first
-/// round was received (hazard 36).
-pub const CONFIRMED_AFTER_MS: u64 = 12_000;
-/// The same where the first round was received by another leader, whose clock is not ours.
-pub const CONFIRMED_AFTER_ADOPTED_MS: u64 = 17_000;
 /// An agent that was not seen to write for this long has to begin anew: three times its 10 s.
 pub const WRITE_GAP_MS: u64 = 30_000;
 

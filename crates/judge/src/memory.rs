@@ -44,6 +44,12 @@ pub enum Latch {
     },
 }
 
+/// A death is confirmed by a round that signs a challenge which was drawn at least this long after its first
+/// round was received (hazard 36).
+pub const CONFIRMED_AFTER_MS: u64 = 12_000;
+/// The same where the first round was received by another leader, whose clock is not ours.
+pub const CONFIRMED_AFTER_ADOPTED_MS: u64 = 17_000;
+
 /// A death from its first round on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeadLatch {
@@ -59,6 +65,18 @@ pub struct DeadLatch {
     pub confirmed: Option<Millis>,
     /// Why its eviction is not accelerated.
     pub slow: Option<Slow>,
+}
+
+impl DeadLatch {
+    /// A challenge that was drawn at this time or later confirms it.
+    pub fn confirmable_from(&self) -> Millis {
+        let after = if self.adopted {
+            CONFIRMED_AFTER_ADOPTED_MS
+        } else {
+            CONFIRMED_AFTER_MS
+        };
+        self.received.plus(after)
+    }
 }
 
 /// A node as its open incident has it: what another replica, or a former life of this one, has decided.

@@ -1,7 +1,7 @@
 //! How an agent follows its cell: a watch of ZoneHealth and ZoneChallenge, whose connection is pinged.
 
 use crate::api::Change;
-use crate::api::objects::{Object, cluster_key};
+use crate::api::objects::Object;
 use crate::event::{AgentDue, Call, Source};
 use crate::sim::Sim;
 use evenkeel_failover_rules::world::Kind;
@@ -117,15 +117,18 @@ impl Sim {
         }
     }
 
+    /// Life and connection of an agent whose watch of such a cell stands.
+    fn standing(&self, node: usize, of: impl Fn(&str) -> bool) -> Option<(u64, u64)> {
+        let machine = self.machines.get(node - 1)?;
+        let following = &machine.agent.as_ref()?.following;
+        let stands = following.stands && of(&following.cell);
+        stands.then_some((machine.agent_life, following.epoch))
+    }
+
     /// The API server ends all connections.
     pub(crate) fn break_agents_watches(&mut self) {
         for node in 1..=self.machines.len() {
-            let machine = self.machines.get(node - 1);
-            let standing = machine.and_then(|machine| {
-                let following = &machine.agent.as_ref()?.following;
-                following.stands.then_some((machine.agent_life, following.epoch))
-            });
-            if let Some((life, epoch)) = standing.filter(|_| self.has_link(node)) {
+            if let Some((life, epoch)) = self.standing(node, |_| true).filter(|_| self.has_link(node)) {
                 self.follows_no_more(node, life, epoch);
             }
         }
@@ -140,13 +143,7 @@ impl Sim {
             return;
         }
         for node in 1..=self.machines.len() {
-            let machine = self.machines.get(node - 1);
-            let told = machine.and_then(|machine| {
-                let following = &machine.agent.as_ref()?.following;
-                let concerns = following.stands && cluster_key(&following.cell) == change.key;
-                concerns.then_some((machine.agent_life, following.epoch))
-            });
-            if let Some((life, epoch)) = told {
+            if let Some((life, epoch)) = self.standing(node, |cell| *cell == change.key.1) {
                 let delay = self.rng.between(2, 60);
                 self.agent_later(node, life, delay, AgentDue::Sees(epoch, Rc::clone(object)));
             }

@@ -3,14 +3,13 @@
 //! A ballot that signs a challenge is younger than it. So a cell that has something to vote about gets a new
 //! one every few seconds, and a calm one once a minute, since each is a write to the API server that every
 //! agent of the cell receives. The confirmation of a death waits for a ballot that is younger than its first
-//! round by [`CONFIRMED_AFTER_MS`]; the challenge that proves it comes at exactly that time.
+//! round by 12 s ([`DeadLatch::confirmable_from`]); the challenge that proves it comes at exactly that time.
 
 use super::Planner;
 use super::action::{Action, Plan};
 use crate::world::Decisions;
 use crate::world::facts::{CellFacts, ChallengeFacts, Cluster};
 use evenkeel_judge::Latch;
-use evenkeel_judge::evidence::{CONFIRMED_AFTER_ADOPTED_MS, CONFIRMED_AFTER_MS};
 use evenkeel_judge::memory::DeadLatch;
 use evenkeel_zone::Millis;
 use std::collections::BTreeMap;
@@ -35,9 +34,9 @@ struct Schedule {
     leads_since: Millis,
     /// When each listed member was listed.
     listed: Vec<Millis>,
-    /// When the first round of each death was received that is not confirmed, and how long after it a ballot
-    /// must have been signed to confirm it.
-    deaths: Vec<(Millis, u64)>,
+    /// When the first round of each death was received that is not confirmed, and from when on a challenge
+    /// confirms it.
+    deaths: Vec<(Millis, Millis)>,
 }
 
 impl Schedule {
@@ -61,7 +60,7 @@ impl Schedule {
             }
         }
         let first = self.deaths.iter().map(|(received, _)| *received);
-        let confirming = self.deaths.iter().map(|(received, after)| received.plus(*after));
+        let confirming = self.deaths.iter().map(|(_, confirmable)| *confirmable);
         let ahead = |at: &Millis| *at > drawn;
         due = first
             .filter(ahead)
@@ -125,15 +124,11 @@ impl Planner {
     }
 }
 
-/// When the first round of a death was received, and how long after it a ballot must have been signed that
-/// confirms it. One that keeps the stock pace needs none.
-fn awaits_confirmation(death: &DeadLatch) -> Option<(Millis, u64)> {
-    let after = if death.adopted {
-        CONFIRMED_AFTER_ADOPTED_MS
-    } else {
-        CONFIRMED_AFTER_MS
-    };
-    (death.confirmed.is_none() && death.slow.is_none()).then_some((death.received, after))
+/// When the first round of a death was received, and from when on a challenge confirms it. One that keeps the
+/// stock pace needs none.
+fn awaits_confirmation(death: &DeadLatch) -> Option<(Millis, Millis)> {
+    let awaits = death.confirmed.is_none() && death.slow.is_none();
+    awaits.then(|| (death.received, death.confirmable_from()))
 }
 
 fn challenge(
@@ -154,6 +149,7 @@ fn challenge(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use evenkeel_judge::memory::CONFIRMED_AFTER_MS;
     use rstest::rstest;
 
     fn at(seconds: u64) -> Millis {
@@ -169,7 +165,7 @@ mod tests {
             listed: listed.iter().map(|second| at(*second)).collect(),
             deaths: deaths
                 .iter()
-                .map(|second| (at(*second), CONFIRMED_AFTER_MS))
+                .map(|second| (at(*second), at(*second).plus(CONFIRMED_AFTER_MS)))
                 .collect(),
         }
     }

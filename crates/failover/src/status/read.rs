@@ -17,9 +17,9 @@ pub(super) async fn found(client: &Client) -> Result<Found, StatusError> {
     let own = Api::namespaced(client.clone(), names::NAMESPACE);
     let homes: Api<Namespace> = Api::all(client.clone());
     let (nodes, incidents, leases, zones, challenges, reports, policies, home) = tokio::join!(
-        Box::pin(list("nodes", Api::all(client.clone()))),
-        Box::pin(list("nodeincidents.evenkeel.io", Api::all(client.clone()))),
-        Box::pin(list("leases in namespace evenkeel-system", own)),
+        list("nodes", Api::all(client.clone())),
+        list("nodeincidents.evenkeel.io", Api::all(client.clone())),
+        list("leases in namespace evenkeel-system", own),
         list("zonehealth.evenkeel.io", Api::all(client.clone())),
         list("zonechallenges.evenkeel.io", Api::all(client.clone())),
         list("zonereports.evenkeel.io", Api::all(client.clone())),
@@ -93,8 +93,9 @@ where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
     DeserializeGuard<K>: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
-    let objects = api
-        .list(&ListParams::default())
+    let params = ListParams::default();
+    // All are read at once, and one future that holds them all would be large.
+    let objects = Box::pin(api.list(&params))
         .await
         .map_err(|error| unreadable(what, error))?;
     let mut listed = Listed::default();

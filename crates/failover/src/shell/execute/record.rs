@@ -55,18 +55,32 @@ impl Executor {
         settled(format!("delete NodeIncident {name}"), answer)
     }
 
+    /// An object that is about to be written, as it stands; or why nothing may be written any more.
+    async fn found<K>(
+        &self,
+        api: &Api<K>,
+        name: &str,
+        what: &str,
+    ) -> Result<std::result::Result<Option<K>, Outcome>>
+    where
+        K: Clone + Debug + DeserializeOwned,
+    {
+        let found = api.get_opt(name).await.map_err(|source| ActionError::Api {
+            what: what.to_owned(),
+            source,
+        })?;
+        Ok(self.refuse().map_or(Ok(found), Err))
+    }
+
     /// The roster has one writer and a version that only grows: an object that is ahead is left alone.
     pub(super) async fn publish_cell(&self, zone: &str, cell: u32, roster: &RosterSpec) -> Result<Outcome> {
         let api: Api<ZoneHealth> = Api::all(self.client.clone());
         let name = cell_object_name(zone, cell);
-        let what = || format!("publish cell {cell} of zone {zone} in ZoneHealth {name}");
-        let found = api
-            .get_opt(&name)
-            .await
-            .map_err(|source| ActionError::Api { what: what(), source })?;
-        if let Some(refused) = self.refuse() {
-            return Ok(refused);
-        }
+        let what = format!("publish cell {cell} of zone {zone} in ZoneHealth {name}");
+        let found = match self.found(&api, &name, &what).await? {
+            Ok(found) => found,
+            Err(refused) => return Ok(refused),
+        };
         let is_ahead = |known: &RosterSpec| {
             known.version > roster.version || known.version == roster.version && known != roster
         };
@@ -78,7 +92,7 @@ impl Executor {
             cell,
             roster: roster.clone(),
         };
-        write(&api, what(), found.as_ref(), &ZoneHealth::new(&name, spec)).await
+        write(&api, what, found.as_ref(), &ZoneHealth::new(&name, spec)).await
     }
 
     /// Writes what is asked of a cell. Of a challenge that another controller wrote in between nothing is
@@ -92,14 +106,11 @@ impl Executor {
     ) -> Result<Outcome> {
         let api: Api<ZoneChallenge> = Api::all(self.client.clone());
         let name = cell_object_name(zone, cell);
-        let what = || format!("write ZoneChallenge {name}");
-        let found = api
-            .get_opt(&name)
-            .await
-            .map_err(|source| ActionError::Api { what: what(), source })?;
-        if let Some(refused) = self.refuse() {
-            return Ok(refused);
-        }
+        let what = format!("write ZoneChallenge {name}");
+        let found = match self.found(&api, &name, &what).await? {
+            Ok(found) => found,
+            Err(refused) => return Ok(refused),
+        };
         let current = found.as_ref().map(|found| &found.spec.current);
         if current.map(|current| current.value.as_str()) != replaces {
             return Ok(Outcome::Stale);
@@ -116,7 +127,7 @@ impl Executor {
             previous,
             wanted: wanted.to_vec(),
         };
-        write(&api, what(), found.as_ref(), &ZoneChallenge::new(&name, spec)).await
+        write(&api, what, found.as_ref(), &ZoneChallenge::new(&name, spec)).await
     }
 
     #[allow(clippy::disallowed_methods, reason = "the shell draws random numbers")]
