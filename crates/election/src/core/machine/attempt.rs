@@ -247,9 +247,11 @@ impl Machine {
         }
         let period = self.config.retry_period;
         let next = if !self.client_go() {
-            // The period counts from the start of the attempt: if answers are slow, the next attempt is
-            // needed sooner.
-            now.at.max(self.attempt.saturating_add(period))
+            // The period counts from when the write was sent: if answers are slow, the next attempt is needed
+            // sooner. It does not count from a read before the write, because a period of one second would
+            // then end within the second of the record's time, and followers that compare whole seconds,
+            // as client-go's do, would not notice the renewal.
+            now.at.max(since.saturating_add(period))
         } else if first && !recovered {
             // client-go's renew loop begins with a renewal of what was only just acquired.
             now.at

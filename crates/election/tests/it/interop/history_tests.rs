@@ -99,6 +99,31 @@ fn a_holder_may_begin_anew_when_its_record_has_expired() {
     assert_eq!(found, [expected]);
 }
 
+/// A renewal within the same second is none for client-go, and one for everybody else.
+#[test]
+fn client_go_may_count_from_the_first_record_of_a_second() {
+    let first = taken("a", 0, 1_100);
+    let taken_by = |by: &str, at: i64, renewals: &[i64]| {
+        let renewals = renewals.iter().map(|at| renewed(&first, *at));
+        let mut history: Vec<Revision> = std::iter::once(first.clone()).chain(renewals).collect();
+        history.push(taken(by, 1, at));
+        check(&history, &[], LEASE)
+    };
+    assert_eq!(taken_by("clientgo-1", 4_100, &[1_104, 1_999]), []);
+    for (by, at, renewals) in [
+        ("clientgo-1", 4_099, &[1_104][..]),
+        ("clientgo-1", 4_100, &[2_000]),
+        ("clientgo-1", 4_999, &[1_104, 2_000]),
+        ("ours-1", 4_103, &[1_104]),
+    ] {
+        let found = taken_by(by, at, renewals);
+        assert!(
+            matches!(&found[..], [Violation::Early { .. }]),
+            "{by} at {at}: {found:?}"
+        );
+    }
+}
+
 fn early(by: u64) -> Violation {
     Violation::Early {
         version: (5_000 - by).to_string(),

@@ -86,8 +86,14 @@ async fn play(test: &str, setting: Setting, steps: &[Step]) -> Option<Vec<(Strin
     world.play(steps).await;
     let (history, violations) = world.judged().await;
     let none: [Violation; 0] = [];
-    assert_eq!(violations, none, "{history:#?}");
+    assert_eq!(violations, none, "{history:#?}\n{}", listed(&violations));
     Some(terms(&history))
+}
+
+/// In words, after the history, so that the end of a failure's text says what was wrong.
+fn listed(violations: &[Violation]) -> String {
+    let lines: Vec<String> = violations.iter().map(Violation::to_string).collect();
+    lines.join("\n")
 }
 
 /// Asserts that each took over from the other, unless the test was skipped. More terms than planned are none
@@ -301,6 +307,11 @@ async fn whatever_befalls_two_of_each_there_is_one_leader() {
     world.play(&[Settle]).await;
     let (history, violations) = world.judged().await;
     let none: [Violation; 0] = [];
-    assert_eq!(violations, none, "seed {seed}: {history:#?}");
+    assert_eq!(
+        violations,
+        none,
+        "{history:#?}\nseed {seed}: {}",
+        listed(&violations)
+    );
     assert!(terms(&history).len() > 1, "nobody took over: {history:#?}");
 }

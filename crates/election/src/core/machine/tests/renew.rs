@@ -72,6 +72,18 @@ fn a_slow_renewal_moves_client_gos_next_one(
     assert_eq!(world.me().open_ms(), [(0, proven)]);
 }
 
+/// The first renewal follows the time in the record that took the lock by a whole period, however long the
+/// read before took: client-go's followers compare whole seconds, and would take 0.0 s and 0.95 s for the
+/// same record.
+#[test]
+fn a_slow_read_does_not_shorten_the_time_to_the_first_renewal() {
+    let mut world = World::new(Config::new("a"));
+    world.outages = vec![Outage::of(0, 0..10, Fate::SlowAnswer(ms(50)))];
+    world.until(2_500);
+    let requests = [(0, "get"), (50, "create"), (1_050, "update"), (2_050, "update")];
+    assert_eq!(world.me().requests(), requests);
+}
+
 /// With answers as slow as the request time-out allows, ours stays leader: 1.4 s each, of a deadline of 3 s.
 #[test]
 fn slow_answers_alone_do_not_cost_leadership() {
