@@ -11,8 +11,8 @@ use crate::roster::{MemberId, Roster};
 use crate::verdict::Issued;
 use crate::vote::Vote;
 use crate::wire::{
-    self, Answer, Ballot, Body, Challenge, ConfirmRequest, Facts, Header, Message, Nonce, Renewal, Said,
-    Suspect,
+    self, Answer, Ballot, Body, Challenge, ConfirmRequest, Facts, Frame, Header, Message, Nonce, Renewal,
+    Said, Suspect,
 };
 use evenkeel_api::zone::{ListedNode, Report, RosterMember, RosterSpec, SignedRound};
 use std::sync::Arc;
@@ -90,6 +90,26 @@ impl Fixture {
             Some(scheme) => Arc::new(scheme.clone()),
             None => Arc::new(Ed25519),
         }
+    }
+
+    /// What somebody with `author`'s key writes as a datagram with this header.
+    pub fn seal(&self, author: &dyn Signer, header: Header, body: &Body) -> Vec<u8> {
+        let receiver = self.node(header.to).map_or(author, |node| self.key(node));
+        let shared = author.shared_with(receiver.public());
+        wire::seal(&mut Vec::new(), &header, body, author, &*shared).to_vec()
+    }
+
+    /// Reads what a node wrote for another one; nothing where the proof does not hold.
+    pub fn open(&self, bytes: &[u8]) -> Option<Message> {
+        let frame = Frame::parse(bytes).ok()?;
+        let (from, to) = (self.node(frame.from())?, self.node(frame.to())?);
+        let (key, verifier) = (self.key(from).public(), self.verifier());
+        let shared = self.key(to).shared_with(key);
+        frame.open(&mut Vec::new(), (key, &*verifier), &*shared).ok()
+    }
+
+    fn node(&self, id: MemberId) -> Option<usize> {
+        (1..=self.keys.len()).find(|node| Self::id(*node) == id)
     }
 
     /// Adds one node and raises the version.
@@ -207,11 +227,7 @@ impl Fixture {
                 .map_or_else(|| self.roster().reference(), |vote| vote.roster),
             said: said.collect(),
         };
-        let message = Message {
-            header,
-            body: Body::Ballot(ballot),
-        };
-        wire::to_evidence(&wire::seal(&message, self.key(voter)))
+        wire::to_evidence(&wire::sign(&header, ballot, self.key(voter)))
     }
 
     /// A round as a report carries it, asked for `age_ms` ago: each voter with what it says of the suspects.

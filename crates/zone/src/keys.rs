@@ -1,16 +1,23 @@
 //! Identity of an agent: an Ed25519 key pair, and the digests by which members and rosters are named.
 //!
-//! The engine signs through [`Signer`] and checks through [`Verifier`]. Agents use [`SigningKey`] and
-//! [`Ed25519`]. A simulation that drives hundreds of engines would spend nearly all of its time on Ed25519;
-//! it uses the keyed hash of `stand_in` (feature `fixture`), which is never part of the product.
+//! The engine signs through [`Signer`] and checks through [`Verifier`]; what one member alone has to check it
+//! proves by [`Mac`]. Agents use [`SigningKey`] and [`Ed25519`]. A simulation that drives hundreds of engines
+//! would spend nearly all of its time on Ed25519; it uses the keyed hash of `stand_in` (feature `fixture`),
+//! which is never part of the product.
 
+mod shared;
 #[cfg(any(test, feature = "fixture"))]
 pub mod stand_in;
 
+pub use shared::{MAC_LEN, Mac};
+
 use aws_lc_rs::digest;
+use aws_lc_rs::encoding::AsBigEndian as _;
 use aws_lc_rs::signature::{ED25519, Ed25519KeyPair, KeyPair as _, ParsedPublicKey};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use curve25519_dalek::edwards::CompressedEdwardsY;
+use curve25519_dalek::montgomery::MontgomeryPoint;
 use std::fmt;
 use std::sync::Arc;
 
@@ -27,6 +34,9 @@ pub trait Signer: fmt::Debug + Send + Sync {
 
     /// Signs. The same message gets the same signature, so that a run can be repeated.
     fn sign(&self, message: &[u8]) -> [u8; SIGNATURE_LEN];
+
+    /// What this agent and the owner of `other` share, and nobody else has.
+    fn shared_with(&self, other: &PublicKey) -> Box<dyn Mac>;
 }
 
 /// Checks the signature of any member.
@@ -48,7 +58,7 @@ impl Verifier for Ed25519 {
 /// Why a key was refused. Never contains key material.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// Not 32 bytes in base64, or not a point on the curve.
+    /// Not 32 bytes in base64, not a point on the curve, or one of small order, which is nobody's key.
     #[error("public key is not the base64 of an Ed25519 key")]
     Public,
     /// No PEM block, or one of another kind.
@@ -63,7 +73,14 @@ pub enum KeyError {
 #[derive(Clone)]
 pub struct PublicKey {
     bytes: [u8; 32],
-    parsed: Arc<ParsedPublicKey>,
+    parsed: Arc<Parsed>,
+}
+
+/// The same key, as each of its two uses needs it.
+struct Parsed {
+    signatures: ParsedPublicKey,
+    /// Its other form, for shared secrets.
+    point: MontgomeryPoint,
 }
 
 impl PublicKey {
@@ -75,10 +92,13 @@ impl PublicKey {
 
     /// Reads a key from its 32 bytes.
     pub fn from_bytes(bytes: [u8; 32]) -> Result<Self, KeyError> {
-        let parsed = ParsedPublicKey::new(&ED25519, bytes).map_err(|_| KeyError::Public)?;
+        let signatures = ParsedPublicKey::new(&ED25519, bytes).map_err(|_| KeyError::Public)?;
+        let point = CompressedEdwardsY(bytes).decompress();
+        let point = point.filter(|point| !point.is_small_order());
+        let point = point.ok_or(KeyError::Public)?.to_montgomery();
         Ok(Self {
             bytes,
-            parsed: Arc::new(parsed),
+            parsed: Arc::new(Parsed { signatures, point }),
         })
     }
 
@@ -94,7 +114,7 @@ impl PublicKey {
 
     /// Whether `signature` is this key's Ed25519 signature over `message`.
     pub fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
-        self.parsed.verify_sig(message, signature).is_ok()
+        self.parsed.signatures.verify_sig(message, signature).is_ok()
     }
 }
 
@@ -115,6 +135,8 @@ impl fmt::Debug for PublicKey {
 /// Private key of an agent. `Debug` shows the public half only.
 pub struct SigningKey {
     pair: Ed25519KeyPair,
+    /// Its other form, for shared secrets.
+    scalar: [u8; 32],
     public: PublicKey,
 }
 
@@ -167,8 +189,10 @@ impl SigningKey {
             .as_ref()
             .try_into()
             .map_err(|_| KeyError::NotEd25519)?;
+        let seed = pair.seed().and_then(|seed| seed.as_be_bytes());
         Ok(Self {
             public: PublicKey::from_bytes(bytes)?,
+            scalar: shared::scalar(seed.map_err(|_| KeyError::NotEd25519)?.as_ref()),
             pair,
         })
     }
@@ -181,6 +205,10 @@ impl Signer for SigningKey {
 
     fn sign(&self, message: &[u8]) -> [u8; SIGNATURE_LEN] {
         self.sign(message)
+    }
+
+    fn shared_with(&self, other: &PublicKey) -> Box<dyn Mac> {
+        Box::new(shared::Hmac::between(self, other))
     }
 }
 

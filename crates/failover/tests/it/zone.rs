@@ -10,8 +10,7 @@ use evenkeel_zone::keys::SigningKey;
 use evenkeel_zone::roster::{MemberId, Roster, report_object_name};
 use evenkeel_zone::verdict::{Health, Link};
 use evenkeel_zone::wire::{
-    self, Answer, Ballot, Body, Challenge, ConfirmRequest, Facts, Header, Message, Nonce, Renewal,
-    Said as Vote, Suspect,
+    self, Answer, Ballot, Challenge, ConfirmRequest, Facts, Header, Nonce, Renewal, Said as Vote, Suspect,
 };
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Patch, PatchParams};
@@ -281,11 +280,7 @@ fn round(
             sequence,
             ..Header::default()
         };
-        let message = Message {
-            header,
-            body: Body::Ballot(ballot),
-        };
-        wire::to_evidence(&wire::seal(&message, &key(voter)))
+        wire::to_evidence(&wire::sign(&header, ballot, &key(voter)))
     };
     SignedRound {
         age_ms: 20,

@@ -8,7 +8,7 @@ use crate::machine::Machine;
 use evenkeel_api::zone::{Report, RosterSpec, SignedRound, VerdictKind};
 use evenkeel_zone::roster::{Member, MemberId, Roster};
 use evenkeel_zone::wire::{
-    self, Answer, Ballot, Body, Challenge, ConfirmRequest, Header, Message, Nonce, Renewal, Said, Suspect,
+    self, Answer, Ballot, Challenge, ConfirmRequest, Header, Nonce, Renewal, Said, Suspect,
 };
 
 /// Which rules are broken. By default none is.
@@ -37,7 +37,7 @@ pub(crate) fn forge(report: &mut Report, roster: &RosterSpec, challenge: Challen
         }
         let suspect = MemberId::of(&node.uid);
         let request = ConfirmRequest {
-            round: Nonce(suspect.0.map(|byte| byte ^ report.sequence.to_be_bytes()[7])),
+            round: Nonce([report.sequence.to_be_bytes()[7] ^ suspect.0[0]; 16]),
             roster: roster.reference(),
             challenge,
             budget: 0,
@@ -74,22 +74,20 @@ fn ballot(request: &ConfirmRequest, voter: &Member, machines: &[Machine]) -> Opt
     let number = crate::api::build::node_of_uid(&voter.uid)?;
     let machine = machines.get(number.checked_sub(1)?)?;
     let said = machine.agent.as_ref().map(|agent| agent.engine.sequence());
-    let message = Message {
-        header: Header {
-            from: voter.id,
-            sequence: said.unwrap_or(machine.sequence),
-            ..Header::default()
-        },
-        body: Body::Ballot(Ballot {
-            request: request.digest(),
-            roster: request.roster,
-            said: vec![Said {
-                index: 0,
-                answer: Answer::No,
-                contact_age: u32::MAX,
-                ..Said::default()
-            }],
-        }),
+    let header = Header {
+        from: voter.id,
+        sequence: said.unwrap_or(machine.sequence),
+        ..Header::default()
     };
-    Some(wire::to_evidence(&wire::seal(&message, &*machine.signer)))
+    let ballot = Ballot {
+        request: request.digest(),
+        roster: request.roster,
+        said: vec![Said {
+            index: 0,
+            answer: Answer::No,
+            contact_age: u32::MAX,
+            ..Said::default()
+        }],
+    };
+    Some(wire::to_evidence(&wire::sign(&header, ballot, &*machine.signer)))
 }

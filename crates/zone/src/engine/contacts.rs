@@ -12,7 +12,7 @@ use super::own::Own;
 use super::watches::CANDIDATES;
 use super::{Note, Output};
 use crate::Millis;
-use crate::roster::{Member, MemberId, MemberIndex, Roster, RosterRef};
+use crate::roster::{Member, MemberId, MemberIndex, Roster};
 use crate::wire::{Ack, Body, Datagram, Facts, Frame, Header, Heartbeat, Relay};
 use std::collections::{BTreeSet, VecDeque};
 
@@ -158,16 +158,16 @@ impl Contacts {
         cx: &mut Context,
         from: MemberIndex,
         (facts, doubt, cloud_age): (Facts, bool, u16),
-        roster: RosterRef,
+        roster: u64,
     ) -> bool {
         let now = cx.now();
         let Some(peer) = self.peers.get_mut(from.at()) else {
             return false;
         };
-        if roster.version > cx.roster().reference().version
+        if roster > cx.roster().reference().version
             && std::mem::replace(&mut peer.newer_roster, roster) != roster
         {
-            cx.note(Note::NewerRoster(roster.version));
+            cx.note(Note::NewerRoster(roster));
         }
         let before = (peer.facts, peer.doubt);
         peer.learn(now, facts, doubt, cloud_age);
@@ -239,14 +239,15 @@ impl Contacts {
         let ack = Body::Ack(Ack {
             echo_incarnation: header.incarnation,
             echo_sequence: header.sequence,
-            roster: cx.roster().reference(),
+            roster: cx.roster().reference().version,
             doubt: u8::from(own.doubts()),
             facts: own.facts(),
             cloud_age: own.cloud_age(cx.now()),
         });
-        let (_, bytes) = cx.seal(header.from, &ack);
         let direct = heartbeat.via == MemberId::NOBODY || heartbeat.via == cx.me();
-        dispatch(cx, header.from, bytes, Some(heartbeat.via).filter(|_| !direct));
+        if let Some((_, bytes)) = cx.seal(header.from, &ack) {
+            dispatch(cx, header.from, bytes, Some(heartbeat.via).filter(|_| !direct));
+        }
     }
 
     /// Sends a heartbeat, directly or through a relay.
@@ -261,13 +262,15 @@ impl Contacts {
             return;
         };
         let heartbeat = Body::Heartbeat(Heartbeat {
-            roster: cx.roster().reference(),
+            roster: cx.roster().reference().version,
             doubt: u8::from(own.doubts()),
             facts: own.facts(),
             cloud_age: own.cloud_age(cx.now()),
             via: via.unwrap_or(MemberId::NOBODY),
         });
-        let (sequence, bytes) = cx.seal(to, &heartbeat);
+        let Some((sequence, bytes)) = cx.seal(to, &heartbeat) else {
+            return;
+        };
         self.sent.push_back(Sent {
             sequence,
             at: cx.now(),
@@ -293,7 +296,7 @@ impl Contacts {
         }
     }
 
-    /// Passes on what a peer signed to somebody else.
+    /// Passes on what a peer wrote to somebody else, who can check it.
     pub(super) fn pass_on(&mut self, cx: &mut Context, from: MemberIndex, header: &Header, relay: &Relay) {
         let now = cx.now();
         let allowed = self
@@ -309,7 +312,7 @@ impl Contacts {
     }
 }
 
-/// Sends a signed datagram, directly or through a relay.
+/// Sends a datagram, directly or through a relay.
 fn dispatch(cx: &mut Context, to: MemberId, bytes: Datagram, via: Option<MemberId>) {
     let Some(via) = via else {
         return cx.send_bytes(to, bytes);

@@ -2,7 +2,7 @@
 
 use super::{Config, Identity, Note, Output};
 use crate::Millis;
-use crate::keys::{self, Signer, Verifier};
+use crate::keys::{self, Mac, Signer, Verifier};
 use crate::roster::{Member, MemberId, MemberIndex, Roster};
 use crate::verdict::ROSTER_SETTLE_MS;
 use crate::vote::Council;
@@ -30,6 +30,8 @@ pub(super) struct Context {
     /// What the controller wants ballots to sign.
     challenge: Challenge,
     roster: Arc<Roster>,
+    /// By position in the roster: what this agent shares with the member, once it was needed.
+    shared: Vec<Option<Box<dyn Mac>>>,
     /// Position of this agent's node; `None` if the roster does not hold it.
     place: Option<MemberIndex>,
     /// The roster before, and until when verdicts need its majority as well.
@@ -63,6 +65,7 @@ impl Context {
             seed: identity.seed,
             nonces: 0,
             draws: SplitMix64(u64::from_be_bytes(draws)),
+            shared: roster.members().iter().map(|_| None).collect(),
             roster,
             previous: None,
             buffer: Vec::new(),
@@ -98,6 +101,13 @@ impl Context {
         }
         self.place = roster.position(self.me);
         let before = std::mem::replace(&mut self.roster, roster);
+        let mut old = std::mem::take(&mut self.shared);
+        let keep = |member: &Member| {
+            let index = before.position(member.id)?;
+            let same_key = before.member(index)?.key == member.key;
+            old.get_mut(index.at()).filter(|_| same_key)?.take()
+        };
+        self.shared = self.roster.members().iter().map(keep).collect();
         let until = self.now.plus(ROSTER_SETTLE_MS + 1);
         self.previous = Some((Arc::clone(&before), until));
         Some(before)
@@ -187,25 +197,31 @@ impl Context {
         ))
     }
 
-    /// Reads a datagram that a member signed for this agent. Refuses it with a reason for metrics.
+    /// Reads a datagram that a member wrote for this agent. Refuses it with a reason for metrics.
     pub(super) fn open(&mut self, bytes: &[u8]) -> Result<(MemberIndex, Message), &'static str> {
         let frame = Frame::parse(bytes).map_err(wire::WireError::reason)?;
         if frame.from() == self.me {
             return Err("own");
         }
-        let from = self.roster.position(frame.from()).ok_or("stranger")?;
-        let member = self.roster.member(from).ok_or("stranger")?;
-        let message = frame
-            .open_in(&mut self.buffer, &member.key, &*self.verifier)
-            .map_err(wire::WireError::reason)?;
-        if message.header.to != self.me {
+        if frame.to() != self.me {
             return Err("addressee");
         }
+        let from = self.roster.position(frame.from()).ok_or("stranger")?;
+        let member = self.roster.member(from).ok_or("stranger")?;
+        let shared = self.shared.get_mut(from.at()).ok_or("stranger")?;
+        let shared = shared.get_or_insert_with(|| self.key.shared_with(&member.key));
+        let message = frame
+            .open(&mut self.buffer, (&member.key, &*self.verifier), &**shared)
+            .map_err(wire::WireError::reason)?;
         Ok((from, message))
     }
 
-    /// Signs a datagram for a member; returns its sequence as well.
-    pub(super) fn seal(&mut self, to: MemberId, body: &Body) -> (u64, Datagram) {
+    /// Encodes a message for a member; returns its sequence as well, and nothing for who is no member.
+    pub(super) fn seal(&mut self, to: MemberId, body: &Body) -> Option<(u64, Datagram)> {
+        let index = self.roster.position(to)?;
+        let member = self.roster.member(index)?;
+        let shared = self.shared.get_mut(index.at())?;
+        let shared = shared.get_or_insert_with(|| self.key.shared_with(&member.key));
         self.sequence += 1;
         let header = Header {
             from: self.me,
@@ -213,19 +229,20 @@ impl Context {
             incarnation: self.incarnation,
             sequence: self.sequence,
         };
-        let bytes = wire::seal_in(&mut self.buffer, &header, body, &*self.key);
-        (self.sequence, Datagram::from(bytes))
+        let bytes = wire::seal(&mut self.buffer, &header, body, &*self.key, &**shared);
+        Some((self.sequence, Datagram::from(bytes)))
     }
 
-    /// Signs a datagram and sends it.
+    /// Sends a message to a member.
     pub(super) fn send(&mut self, to: MemberId, body: &Body) {
-        let (_, bytes) = self.seal(to, body);
-        self.send_bytes(to, bytes);
+        if let Some((_, bytes)) = self.seal(to, body) {
+            self.send_bytes(to, bytes);
+        }
     }
 
     pub(super) fn send_bytes(&mut self, to: MemberId, bytes: Datagram) {
-        if let Some(Member { address, .. }) = self.roster.get(to) {
-            let address = *address;
+        if let Some(member) = self.roster.get(to) {
+            let address = member.address;
             self.out.push(Output::Send { to, address, bytes });
         }
     }

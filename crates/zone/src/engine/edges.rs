@@ -174,7 +174,6 @@ impl EdgeReports {
         hearers.sort_unstable();
         hearers.dedup();
         let body = Body::Edges(Edges {
-            roster: roster.reference(),
             doubt: u8::from(own.doubts()),
             edges: list,
         });
@@ -192,12 +191,10 @@ impl EdgeReports {
 fn own_edges(cx: &Context, contacts: &Contacts, watches: &Watches) -> Vec<Edge> {
     let entry = |(subject, state): (MemberIndex, EdgeState)| {
         let peer = contacts.peer(subject)?;
-        let age = peer.contact().map_or(u64::MAX, |at| cx.now().since(at) / 10);
         let edge = Edge {
             subject: cx.roster().member(subject)?.id,
             state,
             facts: peer.facts(),
-            age: u16::try_from(age).unwrap_or(u16::MAX),
         };
         (state != EdgeState::Up || !edge.facts.are_plain()).then_some(edge)
     };

@@ -30,6 +30,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const SHARE_MS: u64 = 1_000;
 /// Ballots that arrive within this time are counted together.
 const COUNT_EVERY_MS: u64 = 20;
+/// With more listed members than this, two rounds about most of them would be more than a report should hold.
+const CROWD: usize = 40;
 
 /// What a reporter holds.
 pub(super) struct Reporter {
@@ -292,7 +294,7 @@ impl Reporter {
         if awaiting == 0 {
             self.common = None;
         }
-        let crowd = awaiting > wire::MAX_SUSPECTS;
+        let crowd = awaiting > CROWD;
         let mut suspects = Vec::new();
         // Since when a round has been due that waits for nothing, and until when another one waits.
         let (mut due_since, mut waits_until): (Option<Millis>, Option<Millis>) = (None, None);

@@ -346,7 +346,9 @@ impl Voter {
             roster: cx.roster().reference(),
             said,
         };
-        let (_, bytes) = cx.seal(open.asker, &Body::Ballot(ballot.clone()));
+        let Some((_, bytes)) = cx.seal(open.asker, &Body::Ballot(ballot.clone())) else {
+            return;
+        };
         if self.given.len() < MAX_GIVEN {
             let given = Given {
                 at: cx.now(),

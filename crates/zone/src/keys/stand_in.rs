@@ -9,7 +9,7 @@
 //! Public keys have 32 bytes and are points on the curve, and signatures have 64 bytes. Rosters and datagrams
 //! are therefore those of the product.
 
-use super::{PublicKey, SIGNATURE_LEN, Signer, Verifier, hash};
+use super::{MAC_LEN, Mac, PublicKey, SIGNATURE_LEN, Signer, Verifier, hash, prefix};
 use std::fmt;
 use std::hash::{DefaultHasher, Hasher as _};
 
@@ -62,6 +62,34 @@ impl Signer for StandInSigner {
     fn sign(&self, message: &[u8]) -> [u8; SIGNATURE_LEN] {
         tag(&self.secret, &self.public, message)
     }
+
+    fn shared_with(&self, other: &PublicKey) -> Box<dyn Mac> {
+        let mut keys = [self.public.as_bytes(), other.as_bytes()];
+        keys.sort_unstable();
+        let [low, high] = keys;
+        let secret = hash("stand-in shared secret", &[&self.secret, low, high]);
+        Box::new(StandInMac(prefix(&secret)))
+    }
+}
+
+/// What two simulated agents share.
+struct StandInMac([u8; MAC_LEN]);
+
+impl Mac for StandInMac {
+    fn code(&self, message: &[u8]) -> [u8; MAC_LEN] {
+        let mut hasher = DefaultHasher::new();
+        hasher.write(&self.0);
+        hasher.write(message);
+        let mut out = [0; MAC_LEN];
+        repeat(&mut out, hasher.finish());
+        out
+    }
+}
+
+impl fmt::Debug for StandInMac {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StandInMac")
+    }
 }
 
 impl fmt::Debug for StandInSigner {
@@ -78,10 +106,14 @@ fn tag(secret: &[u8; 32], public: &PublicKey, message: &[u8]) -> [u8; SIGNATURE_
         hasher.write(part);
     }
     let mut out = [0; SIGNATURE_LEN];
-    for (to, from) in out.iter_mut().zip(hasher.finish().to_be_bytes().iter().cycle()) {
+    repeat(&mut out, hasher.finish());
+    out
+}
+
+fn repeat(out: &mut [u8], hash: u64) {
+    for (to, from) in out.iter_mut().zip(hash.to_be_bytes().iter().cycle()) {
         *to = *from;
     }
-    out
 }
 
 #[cfg(test)]
@@ -106,6 +138,18 @@ mod tests {
             flipped[bit / 8] ^= 1 << (bit % 8);
             assert!(!scheme.verifies(one.public(), b"text", &flipped), "bit {bit}");
         }
+    }
+
+    #[test]
+    fn what_two_agents_share_counts_between_them_and_in_their_simulation_alone() {
+        let scheme = StandIn::new([1; 32]);
+        let [one, two, three] = [1, 2, 3].map(|seed| scheme.signer(&[seed; 32]));
+        let code = one.shared_with(two.public()).code(b"text");
+        assert!(two.shared_with(one.public()).verifies(b"text", &code));
+        assert!(!two.shared_with(one.public()).verifies(b"other", &code));
+        assert!(!one.shared_with(three.public()).verifies(b"text", &code));
+        let elsewhere = StandIn::new([2; 32]).signer(&[1; 32]);
+        assert!(!elsewhere.shared_with(two.public()).verifies(b"text", &code));
     }
 
     #[test]

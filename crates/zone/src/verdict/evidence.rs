@@ -3,7 +3,7 @@
 use crate::keys::Verifier;
 use crate::roster::{MemberId, Roster};
 use crate::vote::Vote;
-use crate::wire::{self, Body, ConfirmRequest, Frame, WireError};
+use crate::wire::{self, ConfirmRequest, Frame, WireError};
 use evenkeel_api::zone::SignedRound;
 use std::collections::BTreeMap;
 
@@ -93,15 +93,12 @@ impl Round {
         let member = roster
             .get(frame.from())
             .ok_or("signed by somebody who is not a member")?;
-        let message = frame.open_with(&member.key, verifier).map_err(say)?;
-        let Body::Ballot(ballot) = message.body else {
-            return Err(format!("{} is not a ballot", message.body.name()));
-        };
+        let (header, ballot) = frame.open_evidence(&member.key, verifier).map_err(say)?;
         if ballot.request != self.request.digest() {
-            return Err(format!("ballot {} is of another round", message.header.sequence));
+            return Err(format!("ballot {} is of another round", header.sequence));
         }
         let votes = ballot.votes(member.id, &self.request);
-        Ok((member.id, message.header.sequence, votes))
+        Ok((member.id, header.sequence, votes))
     }
 
     /// The votes on a suspect that are new enough to count, by voter, with the ballots' sequences. `fresh`

@@ -1,7 +1,9 @@
 use super::*;
 use crate::fixture::Fixture;
 use crate::vote::Vote;
-use crate::wire::{self, Answer, Challenge, ConfirmRequest, Facts, Frame, Nonce, Renewal};
+use crate::wire::{
+    self, Answer, Body, Challenge, ConfirmRequest, Facts, Frame, Heartbeat, Nonce, Renewal, WireError,
+};
 use evenkeel_api::zone::{SignedRound, VerdictKind};
 use rstest::rstest;
 
@@ -747,10 +749,16 @@ fn one_early_publication_of_a_genuine_ballot_does_not_spoil_it() {
 }
 
 #[test]
-fn a_ballot_is_a_signed_datagram() {
+fn a_ballot_is_evidence_and_other_datagrams_are_not() {
     let mut zone = Fixture::new(3);
     let text = zone.dead(3, &[1], 1).ballots.remove(0);
     let bytes = wire::from_evidence(&text).unwrap();
-    let message = Frame::parse(&bytes).unwrap().open(zone.key(1).public()).unwrap();
-    assert_eq!(message.header.from, Fixture::id(1));
+    let (key, frame) = (zone.key(1), Frame::parse(&bytes).unwrap());
+    let (header, _) = frame.open_evidence(key.public(), &*zone.verifier()).unwrap();
+    assert_eq!(header.from, Fixture::id(1));
+    let bytes = zone.seal(key, header, &Body::Heartbeat(Heartbeat::default()));
+    let opened = Frame::parse(&bytes)
+        .unwrap()
+        .open_evidence(key.public(), &*zone.verifier());
+    assert_eq!(opened, Err(WireError::Kind(1)));
 }

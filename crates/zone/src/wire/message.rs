@@ -11,8 +11,11 @@ use evenkeel_api::zone::VerdictKind;
 
 /// Longest list in a datagram; longer ones are refused.
 pub const MAX_LIST: usize = 64;
-/// Most suspects of one request: so many fit into a datagram of 1,200 bytes.
-pub const MAX_SUSPECTS: usize = 40;
+/// Most suspects of one request: a whole cell, which fits into a datagram of 1,200 bytes.
+pub const MAX_SUSPECTS: usize = 64;
+/// Kinds from this one on are signed, so that anybody can check them. The others carry a code that only the
+/// member can check to which they are sent.
+pub(super) const SIGNED: u8 = 128;
 
 /// Random number that names a round of votes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -21,7 +24,7 @@ pub struct Nonce(pub [u8; 16]);
 /// First fields of every body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// The member that sent and signed it.
+    /// The member that wrote it.
     pub from: MemberId,
     /// The member it is meant for.
     pub to: MemberId,
@@ -40,7 +43,8 @@ pub struct Message {
     pub body: Body,
 }
 
-/// The kinds of datagrams, each with its number.
+/// The kinds of datagrams, each with its number. 16 to 23 and 144 to 151 are reserved for the lease by which a
+/// node proves to itself that it may run what must not run twice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     /// 1: asks a peer for an answer, and says how the sender's node is.
@@ -53,10 +57,10 @@ pub enum Body {
     Edges(Edges),
     /// 5: asks a member for its votes on suspects.
     Confirm(ConfirmRequest),
-    /// 6: answers a request; the signed datagram is the evidence that readers check.
-    Ballot(Ballot),
-    /// 7: tells the other reporters what the sender has written to its report.
+    /// 6: tells the other reporters what the sender has written to its report.
     Published(Published),
+    /// 128: answers a request; the signed datagram is the evidence that readers check.
+    Ballot(Ballot),
 }
 
 /// What an agent says of its own node.
@@ -73,8 +77,8 @@ pub struct Facts {
 /// Asks a peer for an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Heartbeat {
-    /// Roster of the sender.
-    pub roster: RosterRef,
+    /// Version of the sender's roster.
+    pub roster: u64,
     /// 0 if the sender trusts its own view; any other value if it does not, so that it accuses nobody.
     pub doubt: u8,
     /// Of the sender's node.
@@ -92,8 +96,8 @@ pub struct Ack {
     pub echo_incarnation: u64,
     /// Sequence of the heartbeat.
     pub echo_sequence: u64,
-    /// Roster of the sender.
-    pub roster: RosterRef,
+    /// Version of the sender's roster.
+    pub roster: u64,
     /// As in [`Heartbeat`].
     pub doubt: u8,
     /// Of the sender's node.
@@ -134,15 +138,11 @@ pub struct Edge {
     pub state: EdgeState,
     /// What the subject last said of itself.
     pub facts: Facts,
-    /// Hundredths of a second since the last authenticated contact, saturating.
-    pub age: u16,
 }
 
 /// What an observer sees of those subjects that are not plainly well.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Edges {
-    /// Roster of the sender.
-    pub roster: RosterRef,
     /// As in [`Heartbeat`].
     pub doubt: u8,
     /// At most [`MAX_LIST`].
@@ -298,8 +298,8 @@ impl Body {
             Self::Relay(_) => 3,
             Self::Edges(_) => 4,
             Self::Confirm(_) => 5,
-            Self::Ballot(_) => 6,
-            Self::Published(_) => 7,
+            Self::Published(_) => 6,
+            Self::Ballot(_) => SIGNED,
         }
     }
 
@@ -324,16 +324,19 @@ pub(super) fn encode(out: &mut Writer<'_>, header: &Header, body: &Body) {
         .u64(header.sequence);
     match body {
         Body::Heartbeat(body) => {
-            roster(out, body.roster);
-            out.u8(body.doubt)
+            out.u64(body.roster)
+                .u8(body.doubt)
                 .u8(facts_byte(body.facts))
                 .u16(body.cloud_age)
                 .bytes(&body.via.0);
         }
         Body::Ack(body) => {
-            out.u64(body.echo_incarnation).u64(body.echo_sequence);
-            roster(out, body.roster);
-            out.u8(body.doubt).u8(facts_byte(body.facts)).u16(body.cloud_age);
+            out.u64(body.echo_incarnation)
+                .u64(body.echo_sequence)
+                .u64(body.roster)
+                .u8(body.doubt)
+                .u8(facts_byte(body.facts))
+                .u16(body.cloud_age);
         }
         Body::Relay(body) => {
             out.bytes(&body.target.0)
@@ -341,15 +344,13 @@ pub(super) fn encode(out: &mut Writer<'_>, header: &Header, body: &Body) {
                 .bytes(&body.inner);
         }
         Body::Edges(body) => {
-            roster(out, body.roster);
             out.u8(body.doubt)
                 .u8(body.edges.len().min(MAX_LIST) as u8)
                 .u8(EDGE_LEN);
             for edge in body.edges.iter().take(MAX_LIST) {
                 out.bytes(&edge.subject.0)
                     .u8(edge.state as u8)
-                    .u8(facts_byte(edge.facts))
-                    .u16(edge.age);
+                    .u8(facts_byte(edge.facts));
             }
         }
         Body::Confirm(body) => write_request(out, body),
@@ -399,14 +400,10 @@ fn age_on_the_wire(said: &Said) -> u16 {
 
 /// In the place of a renewal that was not read. No resourceVersion comes so far.
 const NOT_READ: u64 = u64::MAX;
-/// Bytes of a published verdict, written before the list, likewise.
-const VERDICT_LEN: u8 = 17;
-/// Bytes of what a ballot says of one suspect, written before the list: a later minor version may append
-/// fields to each.
+// Bytes of an entry, written before its list: a later minor version may append fields to each.
+const VERDICT_LEN: u8 = 9;
 const SAID_LEN: u8 = 4;
-
-/// Bytes of one edge, written before the list: a later minor version may append fields to each.
-const EDGE_LEN: u8 = 20;
+const EDGE_LEN: u8 = 10;
 
 pub(super) fn decode(kind: u8, bytes: &[u8]) -> Result<Message, WireError> {
     let mut input = Reader(bytes);
@@ -419,7 +416,7 @@ pub(super) fn decode(kind: u8, bytes: &[u8]) -> Result<Message, WireError> {
     let input = &mut input;
     let body = match kind {
         1 => Body::Heartbeat(Heartbeat {
-            roster: read_roster(input)?,
+            roster: input.u64()?,
             doubt: input.u8()?,
             facts: read_facts(input.u8()?)?,
             cloud_age: input.u16()?,
@@ -428,7 +425,7 @@ pub(super) fn decode(kind: u8, bytes: &[u8]) -> Result<Message, WireError> {
         2 => Body::Ack(Ack {
             echo_incarnation: input.u64()?,
             echo_sequence: input.u64()?,
-            roster: read_roster(input)?,
+            roster: input.u64()?,
             doubt: input.u8()?,
             facts: read_facts(input.u8()?)?,
             cloud_age: input.u16()?,
@@ -443,8 +440,8 @@ pub(super) fn decode(kind: u8, bytes: &[u8]) -> Result<Message, WireError> {
         }
         4 => Body::Edges(read_edges(input)?),
         5 => Body::Confirm(read_request(input)?),
-        6 => Body::Ballot(read_ballot(input)?),
-        7 => Body::Published(read_published(input)?),
+        6 => Body::Published(read_published(input)?),
+        SIGNED => Body::Ballot(read_ballot(input)?),
         other => return Err(WireError::Kind(other)),
     };
     Ok(Message { header, body })
@@ -517,7 +514,7 @@ fn read_published(input: &mut Reader<'_>) -> Result<Published, WireError> {
 }
 
 fn read_edges(input: &mut Reader<'_>) -> Result<Edges, WireError> {
-    let (roster, doubt) = (read_roster(input)?, input.u8()?);
+    let doubt = input.u8()?;
     let count = list_len(input, MAX_LIST)?;
     let length = usize::from(input.u8()?);
     let mut edges = Vec::with_capacity(count);
@@ -535,10 +532,9 @@ fn read_edges(input: &mut Reader<'_>) -> Result<Edges, WireError> {
             subject,
             state,
             facts: read_facts(entry.u8()?)?,
-            age: entry.u16()?,
         });
     }
-    Ok(Edges { roster, doubt, edges })
+    Ok(Edges { doubt, edges })
 }
 
 fn list_len(input: &mut Reader<'_>, longest: usize) -> Result<usize, WireError> {

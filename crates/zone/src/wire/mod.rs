@@ -1,14 +1,16 @@
-//! What agents send each other: signed, versioned, compact datagrams.
+//! What agents send each other: authenticated, versioned, compact datagrams.
 //!
 //! ```text
-//! magic "EK" | major | minor | kind | body length (u16) | body | Ed25519 signature (64)
+//! magic "EK" | major | minor | kind | body length (u16) | body | proof
 //! ```
 //!
-//! The signature covers a context string and everything before it, so that a signed datagram can be passed on
-//! by a relay or shown to a reader as evidence. All bytes count: a frame of another length is refused. A body
-//! may be longer than this version knows (a later minor version appended fields): the rest is ignored.
-//! Another major version is refused. Numbers are in network order. See [`Body`] for the fields of each kind,
-//! in the order of encoding.
+//! The proof says who wrote the datagram. Of kinds below 128 it is a code of 16 bytes under the secret that
+//! sender and receiver share (see [`Mac`]), which the receiver alone can check. Kinds from 128 on are evidence:
+//! the proof is an Ed25519 signature of 64 bytes, which anybody can check. Both cover a context string and
+//! everything before them, sender and receiver included. All bytes count: a frame of another length is
+//! refused. A body may be longer than this version knows (a later minor version appended fields): the rest is
+//! ignored. Another major version is refused. Numbers are in network order. See [`Body`] for the fields of
+//! each kind, in the order of encoding.
 
 mod challenge;
 mod codec;
@@ -22,13 +24,13 @@ pub use message::{
     MAX_SUSPECTS, Message, Nonce, Published, PublishedVerdict, Relay, RequestDigest, Said, Suspect,
 };
 
-use crate::keys::{Ed25519, PublicKey, SIGNATURE_LEN, Signer, Verifier};
+use crate::keys::{MAC_LEN, Mac, PublicKey, SIGNATURE_LEN, Signer, Verifier};
 use crate::roster::MemberId;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 /// Major version spoken here.
-pub const MAJOR: u8 = 2;
+pub const MAJOR: u8 = 3;
 /// Minor version spoken here.
 pub const MINOR: u8 = 0;
 /// No datagram of ours is longer.
@@ -36,7 +38,7 @@ pub const MAX_FRAME: usize = 1400;
 
 const MAGIC: [u8; 2] = *b"EK";
 const HEAD: usize = 7;
-const CONTEXT: &[u8] = b"evenkeel zone datagram 2\0";
+const CONTEXT: &[u8] = b"evenkeel zone datagram 3\0";
 
 /// Why bytes were refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -50,8 +52,8 @@ pub enum WireError {
     /// A major version that this agent does not speak.
     #[error("protocol version {0} is not spoken here")]
     Version(u8),
-    /// A kind that this version does not know.
-    #[error("unknown kind {0}")]
+    /// A kind that this version does not know, or that is no evidence where evidence is read.
+    #[error("kind {0} is not known here")]
     Kind(u8),
     /// A field has a value that means nothing.
     #[error("field {0} has a value that means nothing")]
@@ -59,6 +61,9 @@ pub enum WireError {
     /// The signature is not the sender's.
     #[error("signature is not the sender's")]
     Signature,
+    /// The code was not made by the sender for this receiver.
+    #[error("authentication code was not made by the sender for this receiver")]
+    Code,
     /// Evidence in a report that is not base64.
     #[error("evidence is not base64")]
     Base64,
@@ -74,19 +79,21 @@ impl WireError {
             Self::Kind(_) => "kind",
             Self::Field(_) => "field",
             Self::Signature => "signature",
+            Self::Code => "code",
             Self::Base64 => "base64",
         }
     }
 }
 
-/// A datagram whose frame is intact and whose signature has not been checked yet.
+/// A datagram whose frame is intact and whose proof has not been checked yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
     kind: u8,
     body: &'a [u8],
     covered: &'a [u8],
-    signature: &'a [u8],
+    proof: &'a [u8],
     from: MemberId,
+    to: MemberId,
 }
 
 impl<'a> Frame<'a> {
@@ -107,20 +114,26 @@ impl<'a> Frame<'a> {
         let kind = reader.u8()?;
         let length = usize::from(reader.u16()?);
         let body = reader.bytes(length)?;
-        let signature = reader.bytes(SIGNATURE_LEN)?;
+        let proof = reader.bytes(if kind < message::SIGNED {
+            MAC_LEN
+        } else {
+            SIGNATURE_LEN
+        })?;
         if !reader.0.is_empty() {
             return Err(WireError::Truncated);
         }
         let (covered, _) = bytes
             .split_at_checked(HEAD + length)
             .ok_or(WireError::Truncated)?;
-        let from = MemberId(codec::Reader(body).array()?);
+        let mut start = codec::Reader(body);
+        let [from, to] = [MemberId(start.array()?), MemberId(start.array()?)];
         Ok(Self {
             kind,
             body,
             covered,
-            signature,
+            proof,
             from,
+            to,
         })
     }
 
@@ -129,64 +142,113 @@ impl<'a> Frame<'a> {
         self.from
     }
 
-    /// Checks the Ed25519 signature, then reads the body.
-    pub fn open(&self, key: &PublicKey) -> Result<Message, WireError> {
-        self.open_with(key, &Ed25519)
+    /// For whom it claims to be.
+    pub fn to(&self) -> MemberId {
+        self.to
     }
 
-    /// The same, with the signature scheme of `verifier`.
-    pub fn open_with(&self, key: &PublicKey, verifier: &dyn Verifier) -> Result<Message, WireError> {
-        self.open_in(&mut Vec::new(), key, verifier)
-    }
-
-    /// The same. The signed text is put together in `buffer`, so that who opens many datagrams allocates
-    /// nothing.
-    pub(crate) fn open_in(
+    /// Checks the signature of a datagram that is evidence, then reads it.
+    pub fn open_evidence(
         &self,
-        buffer: &mut Vec<u8>,
         key: &PublicKey,
         verifier: &dyn Verifier,
+    ) -> Result<(Header, Ballot), WireError> {
+        if self.kind < message::SIGNED {
+            return Err(WireError::Kind(self.kind));
+        }
+        let message = self.open_in(&mut Vec::new(), |text, proof| verifier.verifies(key, text, proof))?;
+        match message.body {
+            Body::Ballot(ballot) => Ok((message.header, ballot)),
+            _ => Err(WireError::Kind(self.kind)),
+        }
+    }
+
+    /// Checks that the sender, which has this key and shares this secret, wrote it for this receiver. The text
+    /// is put together in `buffer`, so that who opens many datagrams allocates nothing.
+    pub(crate) fn open(
+        &self,
+        buffer: &mut Vec<u8>,
+        (key, verifier): (&PublicKey, &dyn Verifier),
+        shared: &dyn Mac,
+    ) -> Result<Message, WireError> {
+        self.open_in(buffer, |text, proof| {
+            if self.kind < message::SIGNED {
+                shared.verifies(text, proof)
+            } else {
+                verifier.verifies(key, text, proof)
+            }
+        })
+    }
+
+    fn open_in(
+        &self,
+        buffer: &mut Vec<u8>,
+        proves: impl FnOnce(&[u8], &[u8]) -> bool,
     ) -> Result<Message, WireError> {
         buffer.clear();
         buffer.extend_from_slice(CONTEXT);
         buffer.extend_from_slice(self.covered);
-        if !verifier.verifies(key, buffer, self.signature) {
-            return Err(WireError::Signature);
+        if !proves(buffer, self.proof) {
+            let signed = self.kind >= message::SIGNED;
+            return Err(if signed {
+                WireError::Signature
+            } else {
+                WireError::Code
+            });
         }
         message::decode(self.kind, self.body)
     }
 }
 
-/// Encodes a message and signs it.
-pub fn seal(message: &Message, key: &dyn Signer) -> Vec<u8> {
-    seal_in(&mut Vec::new(), &message.header, &message.body, key).to_vec()
+/// Encodes and signs a ballot, as evidence.
+pub fn sign(header: &Header, ballot: Ballot, key: &dyn Signer) -> Vec<u8> {
+    let body = Body::Ballot(ballot);
+    let write = |out: &mut codec::Writer<'_>| message::encode(out, header, &body);
+    frame(&mut Vec::new(), body.kind(), write, |text| key.sign(text)).to_vec()
 }
 
-/// The same; returns the datagram as a part of `buffer`, so that who seals many datagrams allocates nothing.
-pub(crate) fn seal_in<'a>(
+/// Encodes a message for the member with which the sender shares `shared`, and proves who wrote it. Returns
+/// the datagram as a part of `buffer`, so that who seals many datagrams allocates nothing.
+pub(crate) fn seal<'a>(
     buffer: &'a mut Vec<u8>,
     header: &Header,
     body: &Body,
     key: &dyn Signer,
+    shared: &dyn Mac,
 ) -> &'a [u8] {
-    frame(buffer, body.kind(), key, |out| message::encode(out, header, body))
+    seal_as(buffer, body.kind(), (key, shared), |out| {
+        message::encode(out, header, body)
+    })
 }
 
-/// Frames and signs the bytes of a body, also of one that means nothing.
+/// The bytes of a body, also of one that means nothing, as a datagram.
 #[cfg(test)]
-pub(crate) fn seal_body(kind: u8, body: &[u8], key: &dyn Signer) -> Vec<u8> {
+pub(crate) fn seal_body(kind: u8, body: &[u8], key: &dyn Signer, shared: &dyn Mac) -> Vec<u8> {
     let write = |out: &mut codec::Writer<'_>| {
         out.bytes(body);
     };
-    frame(&mut Vec::new(), kind, key, write).to_vec()
+    seal_as(&mut Vec::new(), kind, (key, shared), write).to_vec()
 }
 
-fn frame<'a>(
+fn seal_as<'a>(
     buffer: &'a mut Vec<u8>,
     kind: u8,
-    key: &dyn Signer,
+    (key, shared): (&dyn Signer, &dyn Mac),
     write: impl FnOnce(&mut codec::Writer<'_>),
 ) -> &'a [u8] {
+    if kind < message::SIGNED {
+        frame(buffer, kind, write, |text| shared.code(text))
+    } else {
+        frame(buffer, kind, write, |text| key.sign(text))
+    }
+}
+
+fn frame<const PROOF: usize>(
+    buffer: &mut Vec<u8>,
+    kind: u8,
+    write: impl FnOnce(&mut codec::Writer<'_>),
+    prove: impl FnOnce(&[u8]) -> [u8; PROOF],
+) -> &[u8] {
     buffer.clear();
     let mut out = codec::Writer(buffer);
     out.bytes(CONTEXT)
@@ -201,17 +263,17 @@ fn frame<'a>(
     if let Some(place) = out.0.get_mut(before - 2..before) {
         place.copy_from_slice(&length.to_be_bytes());
     }
-    let signature = key.sign(out.0);
-    out.bytes(&signature);
+    let proof = prove(out.0);
+    out.bytes(&proof);
     buffer.get(CONTEXT.len()..).unwrap_or_default()
 }
 
-/// Text of a signed datagram, as a report carries it.
+/// Text of evidence, as a report carries it.
 pub fn to_evidence(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// Bytes of a signed datagram from a report.
+/// Bytes of evidence from a report.
 pub fn from_evidence(text: &str) -> Result<Vec<u8>, WireError> {
     // 4 characters for 3 bytes: what is longer than any datagram is not decoded at all.
     if text.len() > MAX_FRAME * 4 / 3 + 4 {

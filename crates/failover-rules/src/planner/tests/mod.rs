@@ -28,6 +28,7 @@ use evenkeel_judge::{
 };
 use evenkeel_stock_rules::tolerations::NO_EXECUTE;
 use evenkeel_zone::Millis;
+use evenkeel_zone::keys::SigningKey;
 use evenkeel_zone::roster::cell_object_name;
 use evenkeel_zone::verdict::{Alive, Death, Health, Link, NoVerdict, Verdict};
 use evenkeel_zone::wire::{Nonce, Renewal};
@@ -540,14 +541,14 @@ fn drawn_at(second: u64) -> Drawn {
 
 /// What the agent of a node says, with a key of its own.
 pub(super) fn agent(uid: &str) -> AgentStatusSpec {
-    let letters = uid.chars().filter(char::is_ascii_alphanumeric);
+    let mut seed = [0; 32];
+    for (to, from) in seed.iter_mut().zip(uid.bytes()) {
+        *to = from;
+    }
+    let key = SigningKey::from_seed(&seed).expect("any 32 bytes make a key");
     AgentStatusSpec {
         node_uid: uid.to_owned(),
-        public_key: letters
-            .chain("A".repeat(43).chars())
-            .take(43)
-            .chain(['='])
-            .collect(),
+        public_key: key.public().to_base64(),
         address: "10.0.0.1:7946".to_owned(),
         ..Default::default()
     }

@@ -1,7 +1,6 @@
 //! What an agent knows of one peer.
 
 use crate::Millis;
-use crate::roster::RosterRef;
 use crate::wire::Facts;
 
 /// On top of a period, before a peer that sends on its own counts as silent.
@@ -31,8 +30,8 @@ pub(in crate::engine) struct Peer {
     pub(super) cloud_contact: Option<Millis>,
     /// It doubts its own view.
     pub(super) doubt: bool,
-    /// The last roster newer than ours that it has.
-    pub(super) newer_roster: RosterRef,
+    /// The version of the last roster newer than ours that it has.
+    pub(super) newer_roster: u64,
     /// Smoothed round-trip time.
     pub(super) rtt_ms: Option<u64>,
     /// Last heartbeat sent to learn its incarnation.
@@ -62,7 +61,7 @@ impl Peer {
             told: None,
             cloud_contact: None,
             doubt: false,
-            newer_roster: RosterRef::default(),
+            newer_roster: 0,
             rtt_ms: None,
             challenged: None,
             relayed: (Millis(0), 0),

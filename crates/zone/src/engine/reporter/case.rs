@@ -122,8 +122,8 @@ impl Case {
     }
 
     /// When its next round is due, if the next common round begins at that time. `None` if not before the
-    /// common round is over. In a crowd of more members than fit into one round all take part in each,
-    /// because the evidence of those who do not would be a round more in the report.
+    /// common round is over. In a crowd all take part in each, because the report would otherwise hold two
+    /// large rounds.
     pub(super) fn due_at(&self, common: Option<Millis>, crowd: bool) -> Option<Millis> {
         match self.next {
             Next::At(at) => Some(at),

@@ -5,7 +5,7 @@ use crate::engine::{Config, Engine, Identity, Input, Output};
 use crate::fixture::Fixture;
 use crate::keys::{Signer, SigningKey};
 use crate::roster::MemberId;
-use crate::wire::{self, Ack, Body, Frame, Header, Heartbeat, Message};
+use crate::wire::{self, Ack, Ballot, Body, Header, Heartbeat, Message};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -30,24 +30,17 @@ fn engine_in(zone: &Fixture) -> Engine {
 }
 
 fn datagram(from: usize, to: usize, incarnation: u64, sequence: u64, body: Body) -> Vec<u8> {
-    signed_by(Fixture::new(3).key(from), from, to, incarnation, sequence, body)
+    let (zone, header) = (Fixture::new(3), header(from, to, incarnation, sequence));
+    zone.seal(zone.key(from), header, &body)
 }
 
-fn signed_by(
-    key: &dyn Signer,
-    from: usize,
-    to: usize,
-    incarnation: u64,
-    sequence: u64,
-    body: Body,
-) -> Vec<u8> {
-    let header = Header {
+fn header(from: usize, to: usize, incarnation: u64, sequence: u64) -> Header {
+    Header {
         from: Fixture::id(from),
         to: Fixture::id(to),
         incarnation,
         sequence,
-    };
-    wire::seal(&Message { header, body }, key)
+    }
 }
 
 fn heartbeat(incarnation: u64, sequence: u64) -> Vec<u8> {
@@ -57,7 +50,7 @@ fn heartbeat(incarnation: u64, sequence: u64) -> Vec<u8> {
 fn sent(outputs: &[Output]) -> Vec<Message> {
     let zone = Fixture::new(3);
     let open = |output: &Output| match output {
-        Output::Send { bytes, .. } => Some(Frame::parse(bytes).unwrap().open(zone.key(1).public()).unwrap()),
+        Output::Send { bytes, .. } => Some(zone.open(bytes).unwrap()),
         _ => None,
     };
     outputs.iter().filter_map(open).collect()
@@ -202,20 +195,20 @@ fn strangers_forgers_and_misaddressed_datagrams_are_refused() {
         sequence: 1,
     };
     let body = || Body::Heartbeat(Heartbeat::default());
-    let stranger = wire::seal(
-        &Message { header, body: body() },
-        &SigningKey::from_seed(&[9; 32]).unwrap(),
-    );
+    let zone = Fixture::new(3);
+    let stranger = zone.seal(&SigningKey::from_seed(&[9; 32]).unwrap(), header, &body());
     let header = Header {
         from: Fixture::id(2),
         ..header
     };
-    let forged = wire::seal(&Message { header, body: body() }, Fixture::new(3).key(3));
+    let forged = zone.seal(zone.key(3), header, &body());
+    let ballot = zone.seal(zone.key(3), header, &Body::Ballot(Ballot::default()));
     let elsewhere = datagram(2, 3, 1, 1, body());
     let own = datagram(1, 1, 77, 1, body());
     for (bytes, reason) in [
         (stranger, "stranger"),
-        (forged, "signature"),
+        (forged, "code"),
+        (ballot, "signature"),
         (elsewhere, "addressee"),
         (own, "own"),
     ] {
@@ -230,23 +223,20 @@ fn an_engine_of_a_simulation_checks_tags_of_the_stand_in_as_strictly() {
     let mut engine = engine_in(&zone);
     let mut say = |key: &dyn Signer| {
         let body = Body::Heartbeat(Heartbeat::default());
-        let bytes = signed_by(key, 2, 1, 9, 1, body);
+        let bytes = zone.seal(key, header(2, 1, 9, 1), &body);
         engine.on(NOW, Input::Datagram(&bytes))
     };
     let answered = say(zone.key(2));
     let answers = answered.iter().filter_map(|output| match output {
-        Output::Send { bytes, .. } => Frame::parse(bytes)
-            .unwrap()
-            .open_with(zone.key(1).public(), &*zone.verifier())
-            .ok(),
+        Output::Send { bytes, .. } => zone.open(bytes),
         _ => None,
     });
     assert_eq!(
         answers.map(|message| message.body.name()).collect::<Vec<_>>(),
         ["ack", "heartbeat"]
     );
-    assert_eq!(refused(&say(zone.key(3))), ["signature"]);
-    assert_eq!(refused(&say(Fixture::new(3).key(2))), ["signature"]);
+    assert_eq!(refused(&say(zone.key(3))), ["code"]);
+    assert_eq!(refused(&say(Fixture::new(3).key(2))), ["code"]);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::Millis;
 use crate::engine::{Config, Engine, Identity, Input, Output};
 use crate::fixture::Fixture;
 use crate::roster::MemberId;
-use crate::wire::{self, Ack, Body, ConfirmRequest, Frame, Header, Message, Nonce};
+use crate::wire::{Ack, Body, ConfirmRequest, Header, Nonce};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -79,18 +79,19 @@ impl Agent {
             incarnation: 9,
             sequence: self.sequence,
         };
-        let bytes = wire::seal(&Message { header, body }, Fixture::new(3).key(from));
+        let zone = Fixture::new(3);
+        let bytes = zone.seal(zone.key(from), header, &body);
         self.tell(Input::Datagram(&bytes));
     }
 
     /// The others answer heartbeats, so that their lives are proven and their words count.
     fn peers_answer(&mut self, outputs: &[Output]) {
-        let key = Fixture::new(3).signer(1);
+        let zone = Fixture::new(3);
         for output in outputs.iter().filter(|_| self.peers_live) {
             let Output::Send { bytes, .. } = output else {
                 continue;
             };
-            let message = Frame::parse(bytes).unwrap().open(key.public()).unwrap();
+            let message = zone.open(bytes).unwrap();
             let Some(peer) = (2..=3).find(|i| Fixture::id(*i) == message.header.to) else {
                 continue;
             };

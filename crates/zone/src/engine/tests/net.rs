@@ -8,7 +8,7 @@ use crate::fixture::Fixture;
 use crate::keys;
 use crate::roster::{MemberId, Roster};
 use crate::verdict::{Book, Refusal, Verdict};
-use crate::wire::{Body, Challenge, ConfirmRequest, Datagram, Facts, Frame, Nonce, Renewal};
+use crate::wire::{Body, Challenge, ConfirmRequest, Datagram, Facts, Nonce, Renewal};
 use evenkeel_api::zone::{KubeletEndpoint, ListedNode, Report, RosterSpec};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -459,8 +459,7 @@ impl Net {
         if kind(bytes) != Some(CONFIRM) {
             return;
         }
-        let (key, verifier) = (self.zone.key(i).public(), self.zone.verifier());
-        let Ok(message) = Frame::parse(bytes).and_then(|frame| frame.open_with(key, &*verifier)) else {
+        let Some(message) = self.zone.open(bytes) else {
             return;
         };
         if let Body::Confirm(request) = message.body {

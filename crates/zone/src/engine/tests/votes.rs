@@ -6,8 +6,8 @@ use crate::fixture::Fixture;
 use crate::roster::MemberId;
 use crate::verdict::{Health, Link};
 use crate::wire::{
-    self, Ack, Answer, Ballot, Body, ConfirmRequest, Edge, EdgeState, Edges, Facts, Frame, Header, Heartbeat,
-    Message, Nonce, Said, Suspect,
+    Ack, Answer, Ballot, Body, ConfirmRequest, Edge, EdgeState, Edges, Facts, Header, Heartbeat, Message,
+    Nonce, Said, Suspect,
 };
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -26,6 +26,7 @@ const FACTS: Facts = Facts {
 
 /// The agent of node 1 of three, which has met both others; node 2 asks about node 3.
 struct Voter {
+    zone: Fixture,
     engine: Engine,
     now: u64,
     sequence: u64,
@@ -38,7 +39,7 @@ impl Voter {
 
     /// The agent of node 1 of so many, which has met all others.
     fn among(count: u8) -> Self {
-        let mut voter = Self::started_in(&Fixture::new(count), BTreeSet::new());
+        let mut voter = Self::started_in(Fixture::new(count), BTreeSet::new());
         let others: Vec<usize> = (2..=usize::from(count)).collect();
         voter.run(2_000, &others);
         voter
@@ -46,10 +47,10 @@ impl Voter {
 
     /// A life that has just begun; former lives have seen these members alive.
     fn started_with(seen_alive: BTreeSet<MemberId>) -> Self {
-        Self::started_in(&Fixture::new(3), seen_alive)
+        Self::started_in(Fixture::new(3), seen_alive)
     }
 
-    fn started_in(zone: &Fixture, seen_alive: BTreeSet<MemberId>) -> Self {
+    fn started_in(zone: Fixture, seen_alive: BTreeSet<MemberId>) -> Self {
         let identity = Identity {
             uid: Fixture::uid(1),
             key: zone.signer(1),
@@ -65,6 +66,7 @@ impl Voter {
             Millis(START),
         );
         Self {
+            zone,
             engine,
             now: START,
             sequence: 0,
@@ -89,7 +91,7 @@ impl Voter {
     /// Those that live answer the heartbeats among these outputs.
     fn answer(&mut self, outputs: &[Output], living: &[usize]) -> Vec<Ballot> {
         let mut ballots = Vec::new();
-        for message in sent(outputs) {
+        for message in sent(&self.zone, outputs) {
             let to = (1..=5).find(|i| Fixture::id(*i) == message.header.to).unwrap();
             match message.body {
                 Body::Ballot(ballot) => ballots.push(ballot),
@@ -121,7 +123,7 @@ impl Voter {
             incarnation,
             sequence: self.sequence,
         };
-        wire::seal(&Message { header, body }, Fixture::new(5).key(from))
+        self.zone.seal(self.zone.key(from), header, &body)
     }
 
     fn ask(&mut self, round: u8, suspects: Vec<MemberId>, budget: u16) -> Vec<Output> {
@@ -152,10 +154,9 @@ impl Voter {
     }
 }
 
-fn sent(outputs: &[Output]) -> Vec<Message> {
-    let zone = Fixture::new(3);
+fn sent(zone: &Fixture, outputs: &[Output]) -> Vec<Message> {
     let open = |output: &Output| match output {
-        Output::Send { bytes, .. } => Some(Frame::parse(bytes).unwrap().open(zone.key(1).public()).unwrap()),
+        Output::Send { bytes, .. } => Some(zone.open(bytes).unwrap()),
         _ => None,
     };
     outputs.iter().filter_map(open).collect()
@@ -226,6 +227,7 @@ fn a_new_key_of_the_suspect_starts_its_contact_age_anew() {
         .engine
         .on(Millis(voter.now), Input::Roster(Arc::new(rekeyed.roster())));
     let rekeyed_at = voter.now;
+    voter.zone = rekeyed;
     voter.run(5_000, &[ASKER]);
     let age = u64::from(after_silence(&mut voter, 1).contact_age);
     assert!(age <= voter.now - rekeyed_at, "{age} ms");
@@ -272,14 +274,14 @@ fn a_voter_that_was_paused_accuses_nobody_for_a_while() {
 #[test]
 fn an_observer_that_is_told_of_a_lost_edge_probes_at_once_directly_and_through_others() {
     let everybody = [ASKER, SUSPECT];
-    let mut voter = Voter::new();
+    let (zone, mut voter) = (Fixture::new(3), Voter::new());
     let probes = |outputs: &[Output]| {
         let of = |message: &Message| match &message.body {
             Body::Heartbeat(_) if message.header.to == Fixture::id(SUSPECT) => (1, 0),
             Body::Relay(relay) if relay.target == Fixture::id(SUSPECT) => (0, 1),
             _ => (0, 0),
         };
-        let all = sent(outputs);
+        let all = sent(&zone, outputs);
         all.iter()
             .map(of)
             .fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
@@ -486,5 +488,5 @@ fn one_ballot_answers_for_all_suspects_of_a_request_and_again_when_asked_again()
 fn the_same_question_sixty_times_is_one_answer() {
     let mut voter = Voter::new();
     let outputs = voter.ask(1, vec![Fixture::id(1); 60], 1_000);
-    assert_eq!(sent(&outputs).len(), 1);
+    assert_eq!(sent(&voter.zone, &outputs).len(), 1);
 }
