@@ -1,6 +1,6 @@
 //! Puts the parts of an agent together.
 
-use crate::args::{AgentArgs, AgentCommand, ArgsError, RunArgs, Settings};
+use crate::args::{AgentArgs, AgentCommand, ArgsError, CheckPlugin, RunArgs, Settings};
 use crate::cloud::{self, Cloud, Home, Leases, Registration};
 use crate::key::{self, KeyFileError};
 use crate::kubelet::{self, OwnKubelet};
@@ -165,6 +165,7 @@ impl Agent {
             zone = home.zone,
             "agent runs"
         );
+        warn_of_missing_checks(&settings);
 
         let (own_events, events) = mpsc::channel::<Event>(256);
         let (draft_sender, drafts) = mpsc::channel(1);
@@ -361,6 +362,18 @@ fn start_kubelet(
         parts.start(|stop| kubelet::watch(local, advertised, sender, stop));
     }
     own_kubelet
+}
+
+/// A check that is off convicts nobody (hazard 46).
+fn warn_of_missing_checks(settings: &Settings) {
+    if settings.kubelet.is_none() {
+        tracing::warn!("--kubelet none: peers have nothing to check, and no vote ever finds this node dead");
+    }
+    if !settings.checks.contains(&CheckPlugin::Kubelet) {
+        tracing::warn!(
+            "--check without kubelet: this agent recognises no kubelet, and vouches for no node whose agent is down"
+        );
+    }
 }
 
 /// The roster of before a restart, so that the agent can work while it is cut off.

@@ -10,6 +10,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Where kubelets listen (`KubeletConfiguration.port`).
+const KUBELET_PORT: u16 = 10_250;
+
 /// Flags of `evenkeel agent`. Flatten into a clap struct.
 #[derive(Clone, Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -51,9 +54,10 @@ pub struct RunArgs {
     /// Directory for what outlives a restart: the last roster, and who was seen alive.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/evenkeel")]
     pub state_dir: PathBuf,
-    /// The node's own kubelet, to be watched and to be pinned.
-    #[arg(long, value_name = "IP:PORT")]
-    pub kubelet: Option<SocketAddr>,
+    /// The node's own kubelet, to be watched and to be pinned; port 10250 of the advertised IP if not given. With `none`
+    /// peers have nothing to check: no vote ever finds this node dead.
+    #[arg(long, value_name = "IP:PORT|none", value_parser = parse_kubelet)]
+    pub kubelet: Option<KubeletFlag>,
     /// Where peers reach that kubelet; the advertised IP with the kubelet's port if not given.
     #[arg(long, value_name = "IP:PORT")]
     pub kubelet_advertise: Option<SocketAddr>,
@@ -80,6 +84,15 @@ pub struct RunArgs {
     /// How the API server is found.
     #[command(flatten)]
     pub client: ClientArgs,
+}
+
+/// Where the node's own kubelet answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KubeletFlag {
+    /// At this address.
+    At(SocketAddr),
+    /// There is none that could be checked.
+    None,
 }
 
 /// How a suspect is checked.
@@ -124,6 +137,9 @@ pub enum ArgsError {
     /// Nobody could reach the agent.
     #[error("--listen {0} names no address that peers could use: give --advertise IP:PORT")]
     Advertise(SocketAddr),
+    /// An address for a kubelet that is not there.
+    #[error("--kubelet-advertise {0} has no meaning with --kubelet none: leave one of them out")]
+    NoKubelet(SocketAddr),
     /// The election's flags.
     #[error(transparent)]
     Election(#[from] FlagError),
@@ -148,18 +164,21 @@ impl RunArgs {
             (None, Some(_)) => self.listen,
             (None, None) => return Err(ArgsError::Advertise(self.listen)),
         };
-        let beside = self
-            .kubelet
-            .map(|kubelet| SocketAddr::new(advertise.ip(), kubelet.port()));
+        let kubelet = match self.kubelet {
+            Some(KubeletFlag::At(address)) => Some(address),
+            Some(KubeletFlag::None) => None,
+            None => Some(SocketAddr::new(advertise.ip(), KUBELET_PORT)),
+        };
+        if let (None, Some(address)) = (kubelet, self.kubelet_advertise) {
+            return Err(ArgsError::NoKubelet(address));
+        }
+        let beside = kubelet.map(|kubelet| SocketAddr::new(advertise.ip(), kubelet.port()));
         Ok(Settings {
             node,
             advertise,
             source: specific,
-            kubelet: self.kubelet,
-            kubelet_advertise: self
-                .kubelet_advertise
-                .or(beside)
-                .filter(|_| self.kubelet.is_some()),
+            kubelet,
+            kubelet_advertise: self.kubelet_advertise.or(beside),
             zone_default: self.zone_default.clone(),
             period: self.heartbeat_period,
             checks: self.check.clone(),
@@ -193,6 +212,15 @@ pub fn election(node: &str) -> Config {
         retry_period: Duration::from_secs(10),
         ..Config::new(node)
     }
+}
+
+/// `10.0.0.1:10250`, or `none`.
+fn parse_kubelet(text: &str) -> Result<KubeletFlag, String> {
+    if text == "none" {
+        return Ok(KubeletFlag::None);
+    }
+    let address = text.parse().map_err(|_| "give IP:PORT, or none".to_owned())?;
+    Ok(KubeletFlag::At(address))
 }
 
 /// `500ms`, `2s`; 500 ms to 60 s.
@@ -277,9 +305,19 @@ mod tests {
             settings(line).unwrap().kubelet_advertise.unwrap().to_string(),
             "127.78.0.1:10250"
         );
-        let without =
-            settings("--node a --listen 127.77.0.1:7946 --kubelet-advertise 127.78.0.1:10250").unwrap();
-        assert_eq!(without.kubelet_advertise, None);
+        let usual = settings("--node a --listen 127.77.0.1:7946 --advertise 127.78.0.1:7946").unwrap();
+        let expected = Some("127.78.0.1:10250".parse().unwrap());
+        assert_eq!((usual.kubelet, usual.kubelet_advertise), (expected, expected));
+    }
+
+    #[test]
+    fn a_node_without_a_kubelet_has_to_say_so() {
+        let without = settings("--node a --listen 127.77.0.1:7946 --kubelet none").unwrap();
+        assert_eq!((without.kubelet, without.kubelet_advertise), (None, None));
+        let error = settings("--node a --listen 127.77.0.1:7946 --kubelet none --kubelet-advertise 1.2.3.4:5");
+        assert_eq!(error, Err(ArgsError::NoKubelet("1.2.3.4:5".parse().unwrap())));
+        let error = parse("--node a --kubelet somewhere").unwrap_err();
+        assert!(error.contains("IP:PORT, or none"), "{error}");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::back_off::{self, BackOff};
 use super::error::CloudError;
 use super::{Cloud, Home};
 use crate::kubelet::OwnKubelet;
+use evenkeel_zone::verdict::Health;
 use evenkeel_api::crd::{AgentStatusSpec, FencingOffer};
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +34,13 @@ pub(crate) async fn stay_registered(
     shutdown: CancellationToken,
 ) -> Option<Home> {
     let mut back_off = BackOff::default();
+    // A roster with the kubelet's certificate at once, instead of two, of which one has nothing that peers
+    // could check. Where no kubelet is watched, the sender is gone.
+    let looked = kubelet.wait_for(|kubelet| kubelet.health != Health::Unknown);
+    tokio::select! {
+        () = shutdown.cancelled() => return None,
+        _ = looked => {}
+    }
     loop {
         let spec = AgentStatusSpec {
             node_uid: home.node_uid.clone(),

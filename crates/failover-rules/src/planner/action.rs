@@ -218,4 +218,6 @@ pub struct Plan {
     pub complaints: Vec<String>,
     /// Nodes with an agent for which no cell of their zone has room: Kubernetes alone cares for them.
     pub without_cell: usize,
+    /// Members whose kubelet peers cannot check, so that no vote finds them dead.
+    pub unchecked: usize,
 }

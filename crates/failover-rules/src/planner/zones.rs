@@ -94,6 +94,7 @@ impl Planner {
             .flat_map(|facts| &facts.roster.members)
             .collect();
         with_own_keys(&known, &mut candidates.members);
+        name_unchecked(zone, &candidates.members, plan);
         let mut members: BTreeMap<String, RosterMember> = candidates
             .members
             .into_iter()
@@ -271,5 +272,19 @@ impl Planner {
                 });
             }
         }
+    }
+}
+
+/// Members without a kubelet that peers could check: no vote ever finds them dead (hazard 46).
+fn name_unchecked(zone: &str, members: &[RosterMember], plan: &mut Plan) {
+    let unchecked = members.iter().filter(|member| member.kubelet.is_none());
+    let names: Vec<&str> = unchecked.map(|member| member.name.as_str()).collect();
+    plan.unchecked += names.len();
+    if !names.is_empty() {
+        plan.complaints.push(format!(
+            "zone {zone:?}: the agent of {} has shown no kubelet to check, so that no vote finds it dead and Kubernetes alone cares \
+             for its death; see that the kubelet answers there, or give the agent --kubelet IP:PORT",
+            names.join(", ")
+        ));
     }
 }

@@ -381,6 +381,9 @@ impl Controller {
         self.metrics
             .without_cell
             .set(i64::try_from(plan.without_cell).unwrap_or(i64::MAX));
+        self.metrics
+            .unchecked
+            .set(i64::try_from(plan.unchecked).unwrap_or(i64::MAX));
         self.dispatch.prune(now);
         let mut wanted = 0;
         for action in plan.actions {

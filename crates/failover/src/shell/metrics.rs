@@ -46,6 +46,9 @@ evenkeel_net::metrics! {
         pub(super) without_cell: Gauge =
             "nodes_without_cell",
             "Nodes with an agent for which no cell of their zone has room, as the leader sees them";
+        pub(super) unchecked: Gauge =
+            "members_without_kubelet_check",
+            "Members whose kubelet peers cannot check, so that no vote finds them dead, as the leader sees them";
         pub(super) leading: Gauge = "leading", "1 while this replica leads";
         pub(super) watch_live: Gauge =
             "lease_watch_live", "1 while the watch of node Leases is proven to deliver";

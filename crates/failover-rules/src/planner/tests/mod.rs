@@ -20,7 +20,7 @@ use evenkeel_api::crd::{AgentStatusSpec, FailoverPolicySpec};
 use evenkeel_api::names::conditions::REASON_GIVEN_BACK;
 use evenkeel_api::names::taints::UNREACHABLE;
 use evenkeel_api::policy::ModePolicy;
-use evenkeel_api::zone::RosterSpec;
+use evenkeel_api::zone::{KubeletEndpoint, RosterSpec};
 use evenkeel_judge::evidence::{AgentWrites, ZoneEvidence};
 use evenkeel_judge::policy::{Policy, effective};
 use evenkeel_judge::{
@@ -550,6 +550,10 @@ pub(super) fn agent(uid: &str) -> AgentStatusSpec {
         node_uid: uid.to_owned(),
         public_key: key.public().to_base64(),
         address: "10.0.0.1:7946".to_owned(),
+        kubelet: Some(KubeletEndpoint {
+            address: "10.0.0.1:10250".to_owned(),
+            certificate_sha256: "00".repeat(32),
+        }),
         ..Default::default()
     }
 }

@@ -241,6 +241,18 @@ fn a_version_that_nobody_can_follow_is_replaced_and_told_of() {
     assert!(plan.complaints.iter().any(told), "{:?}", plan.complaints);
 }
 
+/// Hazard 46.
+#[test]
+fn members_that_nobody_can_check_are_named_and_counted() {
+    let mut stage = Stage::with_nodes(3);
+    assert_eq!(stage.look().unchecked, 0);
+    stage.world.agents.get_mut("n2").unwrap().kubelet = None;
+    let plan = stage.look();
+    assert_eq!(plan.unchecked, 1);
+    let named = |why: &String| why.contains("the agent of n2 has shown no kubelet");
+    assert!(plan.complaints.iter().any(named), "{:?}", plan.complaints);
+}
+
 #[test]
 fn rosters_follow_nodes_and_agents() {
     let mut stage = Stage::with_nodes(3);
