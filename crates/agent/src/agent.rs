@@ -1,6 +1,7 @@
 //! Puts the parts of an agent together.
 
 use crate::args::{AgentArgs, AgentCommand, ArgsError, CheckPlugin, RunArgs, Settings};
+use crate::boot::{Boot, BootError};
 use crate::cloud::{self, Cloud, Home, Leases, Registration};
 use crate::key::{self, KeyFileError};
 use crate::kubelet::{self, OwnKubelet};
@@ -37,6 +38,9 @@ pub enum AgentError {
     /// There is no key that can be used.
     #[error(transparent)]
     Key(#[from] KeyFileError),
+    /// The machine's boot is not known.
+    #[error(transparent)]
+    Boot(#[from] BootError),
     /// The state directory cannot be used.
     #[error(transparent)]
     State(#[from] StateError),
@@ -69,7 +73,12 @@ impl AgentError {
     /// 2: usage or configuration; 1: failed later.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Args(_) | Self::Key(_) | Self::State(_) | Self::Client(_) | Self::Bind { .. } => 2,
+            Self::Args(_)
+            | Self::Key(_)
+            | Self::Boot(_)
+            | Self::State(_)
+            | Self::Client(_)
+            | Self::Bind { .. } => 2,
             Self::Moved { .. } | Self::Socket(_) | Self::Admin(_) | Self::Part(_) => 1,
         }
     }
@@ -93,6 +102,8 @@ pub struct Agent {
     pub settings: Settings,
     /// The key that signs what the agent says.
     pub key: SigningKey,
+    /// The machine's present boot.
+    pub boot: Boot,
     /// What outlives a restart.
     pub state: StateDir,
     /// The socket for datagrams of peers.
@@ -111,7 +122,8 @@ impl Agent {
         let settings = args.settings()?;
         let key = key::load(&args.key)?;
         let unix_ms = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default();
-        let state = StateDir::open(&args.state_dir, &settings.node, unix_ms)?;
+        let boot = Boot::read(args.boot.as_deref())?;
+        let state = StateDir::open(&args.state_dir, &settings.node, &boot.id, unix_ms)?;
         let access = args.client.access().await?;
         let client = access.pong_within(PONG).reading_once().client("agent")?;
         let bind = |flag, address| {
@@ -135,6 +147,7 @@ impl Agent {
         Ok(Self {
             settings,
             key,
+            boot,
             state,
             socket,
             client,
@@ -147,6 +160,7 @@ impl Agent {
         let Self {
             settings,
             key,
+            boot,
             mut state,
             socket,
             client,
@@ -182,6 +196,7 @@ impl Agent {
             key: key.clone(),
             node_uid: home.node_uid.clone(),
             roster: remembered_roster(memory),
+            boot,
             seen_alive: memory.seen_ids(),
             sequence_base: memory.sequence_base,
             socket,

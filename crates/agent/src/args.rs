@@ -54,6 +54,10 @@ pub struct RunArgs {
     /// Directory for what outlives a restart: the last roster, and who was seen alive.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/evenkeel")]
     pub state_dir: PathBuf,
+    /// For simulated machines: a file with the ID of the present boot and its time (RFC 3339), a line each; the kernel's if
+    /// not given.
+    #[arg(long, value_name = "FILE")]
+    pub boot: Option<PathBuf>,
     /// The node's own kubelet, to be watched and to be pinned; port 10250 of the advertised IP if not given. With `none`
     /// peers have nothing to check: no vote ever finds this node dead.
     #[arg(long, value_name = "IP:PORT|none", value_parser = parse_kubelet)]
@@ -314,7 +318,8 @@ mod tests {
     fn a_node_without_a_kubelet_has_to_say_so() {
         let without = settings("--node a --listen 127.77.0.1:7946 --kubelet none").unwrap();
         assert_eq!((without.kubelet, without.kubelet_advertise), (None, None));
-        let error = settings("--node a --listen 127.77.0.1:7946 --kubelet none --kubelet-advertise 1.2.3.4:5");
+        let error =
+            settings("--node a --listen 127.77.0.1:7946 --kubelet none --kubelet-advertise 1.2.3.4:5");
         assert_eq!(error, Err(ArgsError::NoKubelet("1.2.3.4:5".parse().unwrap())));
         let error = parse("--node a --kubelet somewhere").unwrap_err();
         assert!(error.contains("IP:PORT, or none"), "{error}");

@@ -40,6 +40,7 @@
 
 pub mod agent;
 pub mod args;
+pub mod boot;
 mod check;
 mod cloud;
 pub mod key;

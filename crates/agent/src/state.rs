@@ -27,7 +27,9 @@ pub struct Memory {
     /// Name of the ZoneHealth of the node's cell; empty for the first cell of the zone.
     pub cell: String,
     pub roster: Option<RosterSpec>,
-    /// UIDs of members that were seen alive.
+    /// ID of the machine's boot in which they were.
+    pub boot_id: String,
+    /// UIDs of members that were seen alive since that boot.
     pub seen_alive: BTreeSet<String>,
     /// No statement was signed with a sequence a block of [`SEQUENCE_BLOCK_BITS`] above this.
     pub sequence_base: u64,
@@ -68,10 +70,11 @@ pub struct StateDir {
 
 impl StateDir {
     /// Opens the directory, makes it if needed, and reserves sequences for a new life. `unix_ms` only helps
-    /// where the file was lost: sequences grow with it then, too.
+    /// where the file was lost: sequences grow with it then, too. Who was seen alive before the boot `boot_id`
+    /// is forgotten: it may not be back yet.
     ///
     /// A file that cannot be understood is put aside under another name, with a warning, and counts as lost.
-    pub fn open(directory: &Path, node: &str, unix_ms: u64) -> Result<Self, StateError> {
+    pub fn open(directory: &Path, node: &str, boot_id: &str, unix_ms: u64) -> Result<Self, StateError> {
         fs::create_dir_all(directory).map_err(|source| StateError::Directory {
             path: directory.to_owned(),
             source,
@@ -85,6 +88,10 @@ impl StateDir {
                 sequence_base: memory.sequence_base,
                 ..Memory::default()
             };
+        }
+        if memory.boot_id != boot_id {
+            memory.boot_id = boot_id.to_owned();
+            memory.seen_alive.clear();
         }
         // A block for one millisecond, and for what a life has signed since it last wrote down how far it
         // came.
@@ -147,11 +154,13 @@ fn read(file: &Path) -> Result<Memory, StateError> {
 mod tests {
     use super::*;
 
+    const BOOT: &str = "f00d";
+
     #[test]
     fn sequences_grow_with_every_life_whatever_the_clock_says() {
         let directory = tempfile::tempdir().unwrap();
         let base = |unix_ms| {
-            StateDir::open(directory.path(), "a", unix_ms)
+            StateDir::open(directory.path(), "a", BOOT, unix_ms)
                 .unwrap()
                 .memory()
                 .sequence_base
@@ -166,22 +175,22 @@ mod tests {
     #[test]
     fn a_long_life_without_a_clock_is_outgrown_too() {
         let directory = tempfile::tempdir().unwrap();
-        let mut state = StateDir::open(directory.path(), "a", 0).unwrap();
+        let mut state = StateDir::open(directory.path(), "a", BOOT, 0).unwrap();
         let used = state.memory().sequence_base + (5 << SEQUENCE_BLOCK_BITS) + 17;
         state.update(|memory| memory.used(used)).unwrap();
         state.update(|memory| memory.used(3)).unwrap();
         drop(state);
-        let next = StateDir::open(directory.path(), "a", 0).unwrap();
+        let next = StateDir::open(directory.path(), "a", BOOT, 0).unwrap();
         assert!(next.memory().sequence_base > used);
         // A clock that has gone mad neither overflows nor loses what was used.
-        let mad = StateDir::open(directory.path(), "a", u64::MAX).unwrap();
+        let mad = StateDir::open(directory.path(), "a", BOOT, u64::MAX).unwrap();
         assert!(mad.memory().sequence_base > next.memory().sequence_base);
     }
 
     #[test]
     fn what_was_learned_is_there_after_a_restart_of_the_same_node() {
         let directory = tempfile::tempdir().unwrap();
-        let mut state = StateDir::open(directory.path(), "a", 1).unwrap();
+        let mut state = StateDir::open(directory.path(), "a", BOOT, 1).unwrap();
         let roster = RosterSpec {
             version: 4,
             members: vec![],
@@ -191,12 +200,12 @@ mod tests {
             .update(|memory| (memory.roster, memory.node_uid) = (Some(learned), "u".into()))
             .unwrap();
         drop(state);
-        let again = StateDir::open(directory.path(), "a", 1).unwrap();
+        let again = StateDir::open(directory.path(), "a", BOOT, 1).unwrap();
         assert_eq!(
             (again.memory().roster.as_ref(), again.memory().node_uid.as_str()),
             (Some(&roster), "u")
         );
-        let other = StateDir::open(directory.path(), "b", 1).unwrap();
+        let other = StateDir::open(directory.path(), "b", BOOT, 1).unwrap();
         assert_eq!(other.memory().roster, None);
     }
 
@@ -204,11 +213,25 @@ mod tests {
     fn a_broken_file_is_put_aside_and_a_bad_directory_is_named() {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join(FILE), "{").unwrap();
-        StateDir::open(directory.path(), "a", 1).unwrap();
+        StateDir::open(directory.path(), "a", BOOT, 1).unwrap();
         assert!(directory.path().join("agent-state.json.bad").exists());
-        let error = StateDir::open(&directory.path().join(FILE).join("x"), "a", 1)
+        let error = StateDir::open(&directory.path().join(FILE).join("x"), "a", BOOT, 1)
             .unwrap_err()
             .to_string();
         assert!(error.contains("--state-dir") && error.contains(FILE), "{error}");
+    }
+
+    #[test]
+    fn who_was_met_is_met_no_longer_after_a_boot_and_still_is_after_a_restart() {
+        let directory = tempfile::tempdir().unwrap();
+        let met = |boot_id: &str| {
+            let state = StateDir::open(directory.path(), "a", boot_id, 1).unwrap();
+            state.memory().seen_alive.len()
+        };
+        let mut state = StateDir::open(directory.path(), "a", BOOT, 1).unwrap();
+        state
+            .update(|memory| memory.seen_alive = BTreeSet::from(["u".into()]))
+            .unwrap();
+        assert_eq!([met(BOOT), met("another"), met(BOOT)], [1, 0, 0]);
     }
 }

@@ -1,6 +1,7 @@
 //! The datagram loop around the engine.
 
 use crate::args::Settings;
+use crate::boot::Boot;
 use crate::check;
 use crate::cloud::{Asked, Leases, Seen};
 use crate::metrics::{Metrics, Reason, Result as Outcome};
@@ -81,6 +82,7 @@ pub(crate) struct ZoneLoop {
     pub(crate) key: Arc<SigningKey>,
     pub(crate) node_uid: String,
     pub(crate) roster: Arc<Roster>,
+    pub(crate) boot: Boot,
     pub(crate) seen_alive: BTreeSet<MemberId>,
     pub(crate) sequence_base: u64,
     pub(crate) socket: UdpSocket,
@@ -152,6 +154,7 @@ impl ZoneLoop {
             incarnation: rand::random(),
             sequence_base,
             seed: rand::random(),
+            uptime_ms: self.boot.uptime_ms(now()),
             seen_alive: self.seen_alive.clone(),
         };
         let config = Config {

@@ -67,6 +67,9 @@ impl Decision {
     }
 }
 
+/// After a power cut, a node is back when it has been seen alive without a break for this long.
+const BACK_FOR_MS: u64 = 60_000;
+
 /// What the evidence says.
 enum Row {
     /// The node is in this state.
@@ -109,6 +112,7 @@ fn held(memory: &Memory, noted: &Memory, reason: Reason, view: View) -> Decision
     Decision {
         memory: Memory {
             life: noted.life,
+            lived_from: noted.lived_from,
             known_from: noted.known_from,
             ..*memory
         },
@@ -172,13 +176,18 @@ impl Case<'_> {
         let well = proven.is_some_and(|alive| alive.kubelet == Health::Ok && !broken(&alive));
         let lasting = |holds: bool, since: Option<Millis>| holds.then(|| since.unwrap_or(now));
         let heard = !matches!(self.evidence.verdict, Verdict::None(_));
+        let life = memory
+            .life
+            .max(self.evidence.life.renewed)
+            .max(self.alive.map(|alive| alive.received));
+        let goes_on = life.zip(memory.life).is_some_and(|(life, before)| {
+            life.since(before) < self.timing.stale_after && memory.lived_from.is_some()
+        });
         Memory {
             broken_since: lasting(self.alive.as_ref().is_some_and(broken), memory.broken_since),
             well_since: lasting(well, memory.well_since),
-            life: memory
-                .life
-                .max(self.evidence.life.renewed)
-                .max(self.alive.map(|alive| alive.received)),
+            life,
+            lived_from: if goes_on { memory.lived_from } else { life },
             // For how long it had been silent before this replica first saw it, nobody knows.
             known_from: memory.known_from.or(self.evidence.life.first_seen),
             vouched_before: memory.vouched_before && !heard && self.evidence.sight.is_recovering(now),
@@ -300,6 +309,9 @@ impl Case<'_> {
         if death.confirmed.is_none() && self.evidence.zone.may_be_split {
             death.slow = death.slow.or(Some(Slow::SeveralCells));
         }
+        if death.confirmed.is_none() && !self.was_back(next) {
+            death.slow = death.slow.or(Some(Slow::Returning));
+        }
         if let Some(round) = round.filter(|round| self.confirms(&death, round)) {
             death.confirmed = death.confirmed.or(Some(round.received));
         }
@@ -315,6 +327,15 @@ impl Case<'_> {
             (None, _) => (Dead::Announced, Reason::VotedDead),
         };
         Row::Is(NodeState::Dead(phase), reason)
+    }
+
+    /// Whether the node had been back for long enough when it was last seen alive, where most of its cell booted
+    /// shortly before (hazard 43).
+    fn was_back(&self, memory: &Memory) -> bool {
+        self.evidence.zone.returned.is_none_or(|returned| {
+            let lived = memory.life.zip(memory.lived_from);
+            lived.is_some_and(|(life, from)| life.since(from.max(returned)) >= BACK_FOR_MS)
+        })
     }
 
     /// Whether a later round confirms a death (hazard 36): its ballots sign a challenge that was drawn long

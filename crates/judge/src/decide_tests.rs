@@ -9,6 +9,8 @@ use rstest::rstest;
 
 #[path = "restart_tests.rs"]
 mod restart;
+#[path = "returning_tests.rs"]
+mod returning;
 
 const T0: u64 = 1_000_000;
 
@@ -50,6 +52,7 @@ impl Case1 {
                     some_member_renews: false,
                     storm: false,
                     may_be_split: false,
+                    returned: None,
                 },
                 agent: AgentWrites::default(),
             },

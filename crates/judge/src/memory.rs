@@ -21,6 +21,8 @@ pub struct Memory {
     /// Last evidence of life: a renewal, or an alive verdict; seen by this replica, or recorded by the
     /// leader.
     pub life: Option<Millis>,
+    /// When the evidence of life began of which `life` is the last, without a gap that makes a Lease stale.
+    pub lived_from: Option<Millis>,
     /// Since when this replica has known the node: where there is no evidence of life, silence counts from
     /// here.
     pub known_from: Option<Millis>,

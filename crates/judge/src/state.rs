@@ -108,6 +108,9 @@ pub enum Slow {
     /// Several cells of its zone convicted members at once: the zone may be split, and each side may hold the
     /// majority of some cell (hazard 42).
     SeveralCells,
+    /// Most of its cell booted shortly before, and it had not been back for long enough: after a power cut some
+    /// machines come back later than others, or not at the first attempt (hazard 43).
+    Returning,
 }
 
 impl Slow {
@@ -118,6 +121,9 @@ impl Slow {
             Self::WasIsolated => "it was Isolated before",
             Self::Pair => "its zone has only two members",
             Self::SeveralCells => "several cells of its zone convicted members at once, as in a split",
+            Self::Returning => {
+                "most of its neighbours booted shortly before, and it was not back for a minute"
+            }
         }
     }
 
@@ -128,6 +134,7 @@ impl Slow {
             Self::WasIsolated,
             Self::Pair,
             Self::SeveralCells,
+            Self::Returning,
         ];
         let exact = known.into_iter().find(|slow| slow.text() == text);
         exact.or((!text.is_empty()).then_some(Self::LeaseWasStale))
@@ -264,6 +271,7 @@ mod tests {
             Slow::WasIsolated,
             Slow::Pair,
             Slow::SeveralCells,
+            Slow::Returning,
         ] {
             assert_eq!(Slow::parse(slow.text()), Some(slow));
         }

@@ -73,6 +73,7 @@ impl Sim {
             incarnation,
             sequence_base: sequence_base(machine.sequence, EPOCH + machine.clock.of_day(now)),
             seed,
+            uptime_ms: machine.uptime(now),
             seen_alive: machine.seen_alive.clone(),
         };
         let clock = Millis(machine.clock.local(now));

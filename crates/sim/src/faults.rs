@@ -111,7 +111,7 @@ impl Sim {
                     machine.lose_disk();
                 }
             }
-            Fault::PowerOff(_) | Fault::DiskLost(_) => self.power_on(node),
+            Fault::PowerOff(_) | Fault::DiskLost(_) => self.boot(node),
             Fault::KubeletDown(_) if begins => self.stop_kubelet(node),
             Fault::KubeletDown(_) => self.start_kubelet(node),
             Fault::AgentDown(_) | Fault::AgentUpgrade(_) if begins => self.stop_agent(node),
@@ -219,6 +219,15 @@ impl Sim {
                 );
             }
         }
+    }
+
+    /// Power is back after a cut.
+    fn boot(&mut self, node: usize) {
+        let now = self.now;
+        if let Some(machine) = self.machines.get_mut(node - 1) {
+            machine.boot(now);
+        }
+        self.power_on(node);
     }
 
     pub(crate) fn power_on(&mut self, node: usize) {

@@ -34,7 +34,9 @@ pub(crate) struct Machine {
     pub(crate) agent_life: u64,
     pub(crate) signer: Arc<dyn Signer>,
     pub(crate) agent: Option<Agent>,
-    /// On its disk: who was seen alive, the last roster, the sequences used.
+    /// When it booted last, if it did so within the run.
+    booted: Option<u64>,
+    /// On its disk: who was seen alive since the boot, the last roster, the sequences used.
     pub(crate) seen_alive: BTreeSet<MemberId>,
     pub(crate) roster: Arc<Roster>,
     pub(crate) sequence: u64,
@@ -90,11 +92,24 @@ impl Machine {
             agent_life: 0,
             signer,
             agent: None,
+            booted: None,
             seen_alive: BTreeSet::new(),
             roster: Arc::new(Roster::none()),
             sequence: 0,
             meter: Meter::default(),
         }
+    }
+
+    /// Power is back: a new boot, in which the agent has met nobody yet.
+    pub(crate) fn boot(&mut self, now: u64) {
+        self.booted = Some(now);
+        self.seen_alive.clear();
+    }
+
+    /// For how many milliseconds it has been up. At the start of a run all have been for an hour.
+    pub(crate) fn uptime(&self, now: u64) -> u64 {
+        self.booted
+            .map_or(3_600_000 + now, |booted| now.saturating_sub(booted))
     }
 
     /// The disk is lost, and with it what the agent remembered.

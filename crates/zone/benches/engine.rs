@@ -123,6 +123,7 @@ impl World {
                 incarnation: i as u64 + 1,
                 sequence_base: 0,
                 seed: seed(i),
+                uptime_ms: 3_600_000,
                 seen_alive: BTreeSet::new(),
             };
             let roster = Arc::clone(&rosters[i / CELL]);

@@ -29,6 +29,8 @@ pub struct Fixture {
     pub challenge: Challenge,
     /// The renewal that they name; `None`: no Lease was read.
     pub renewal: Option<Renewal>,
+    /// For how many seconds its machines have been up, as its ballots say.
+    pub uptime: u16,
 }
 
 impl Fixture {
@@ -51,6 +53,7 @@ impl Fixture {
             report: 0,
             challenge: Self::CHALLENGE,
             renewal: Some(Self::RENEWAL),
+            uptime: 3_600,
         };
         zone.keys = (1..=members).map(|i| zone.make_key(i)).collect();
         zone
@@ -225,6 +228,7 @@ impl Fixture {
             roster: votes
                 .first()
                 .map_or_else(|| self.roster().reference(), |vote| vote.roster),
+            uptime: self.uptime,
             said: said.collect(),
         };
         wire::to_evidence(&wire::sign(&header, ballot, self.key(voter)))

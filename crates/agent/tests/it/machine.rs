@@ -4,6 +4,7 @@ use axum::Router;
 use axum::routing::get;
 use evenkeel_agent::agent::PONG;
 use evenkeel_agent::args::CheckPlugin;
+use evenkeel_agent::boot::Boot;
 use evenkeel_agent::state::StateDir;
 use evenkeel_agent::{Agent, Settings, key};
 use evenkeel_election::Config as Election;
@@ -86,7 +87,8 @@ impl Machine {
             checks: vec![CheckPlugin::Ping, CheckPlugin::Kubelet],
         };
         let key = key::load(&self.directory.path().join("agent.key")).unwrap();
-        let state = StateDir::open(self.state_dir(), &self.name, 0).unwrap();
+        let boot = Boot::read(None).unwrap();
+        let state = StateDir::open(self.state_dir(), &self.name, &boot.id, 0).unwrap();
         let (client, address, admin) = (self.client.clone(), self.address, self.admin);
         let stop = CancellationToken::new();
         let stopped = stop.clone();
@@ -96,6 +98,7 @@ impl Machine {
             let agent = Agent {
                 settings,
                 key,
+                boot,
                 state,
                 socket,
                 client,

@@ -33,6 +33,7 @@ use evenkeel_judge::policy::refused;
 use evenkeel_judge::{Latch, NodeState};
 use evenkeel_zone::Millis;
 use incident::{Incident, instant};
+use roster::SoundKeys;
 use std::collections::{BTreeMap, BTreeSet};
 use storm::{Ledger, WINDOW_MS};
 
@@ -54,6 +55,8 @@ pub struct Planner {
     policies_looked_at: Option<Millis>,
     /// Since when members have had an incident or a latch, by UID.
     listed_since: BTreeMap<String, Millis>,
+    /// Keys of agents that were looked at.
+    sound_keys: SoundKeys,
     /// When this leader first looked.
     leads_since: Option<Millis>,
 }
@@ -99,6 +102,7 @@ impl Planner {
             closing: BTreeMap::new(),
             policies_looked_at: None,
             listed_since: BTreeMap::new(),
+            sound_keys: SoundKeys::default(),
             leads_since: None,
         }
     }

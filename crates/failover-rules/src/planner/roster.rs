@@ -4,8 +4,8 @@
 use evenkeel_api::crd::AgentStatusSpec;
 use evenkeel_api::names::kept_out_of_rosters;
 use evenkeel_api::zone::{RosterMember, RosterSpec};
-use evenkeel_zone::keys::PublicKey;
-use std::collections::BTreeMap;
+use evenkeel_zone::keys::{KeyError, PublicKey};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 /// Whether a node can be in a roster at all: control-plane and virtual nodes are not.
@@ -13,8 +13,34 @@ pub fn eligible(labels: &BTreeMap<String, String>) -> bool {
     kept_out_of_rosters(labels).is_none()
 }
 
+/// Public keys that were looked at and hold. A look costs some 10 µs, and rosters are made twice a second.
+#[derive(Debug, Default)]
+pub struct SoundKeys(BTreeSet<String>);
+
+impl SoundKeys {
+    fn check(&mut self, key: &str) -> Result<(), KeyError> {
+        if !self.0.contains(key) {
+            PublicKey::from_base64(key)?;
+            self.0.insert(key.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Forgets all where most are of agents that are gone.
+    pub fn bound(&mut self, agents: usize) {
+        if self.0.len() > 2 * agents + 16 {
+            self.0.clear();
+        }
+    }
+}
+
 /// A member from a node and what its agent says of itself, or why it cannot be one.
-pub fn member(node: &str, node_uid: &str, agent: &AgentStatusSpec) -> Result<RosterMember, String> {
+pub fn member(
+    node: &str,
+    node_uid: &str,
+    agent: &AgentStatusSpec,
+    keys: &mut SoundKeys,
+) -> Result<RosterMember, String> {
     if agent.node_uid != node_uid {
         return Err(format!(
             "AgentStatus {node} speaks of a Node with UID {}, the Node has {node_uid}; its agent has to register anew",
@@ -27,7 +53,7 @@ pub fn member(node: &str, node_uid: &str, agent: &AgentStatusSpec) -> Result<Ros
             agent.address
         ));
     }
-    if let Err(error) = PublicKey::from_base64(&agent.public_key) {
+    if let Err(error) = keys.check(&agent.public_key) {
         return Err(format!("AgentStatus {node}: publicKey: {error}"));
     }
     Ok(RosterMember {

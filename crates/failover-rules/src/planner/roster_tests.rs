@@ -31,7 +31,15 @@ fn key(uid: &str) -> String {
 
 fn members(uids: &[&str]) -> Vec<RosterMember> {
     uids.iter()
-        .map(|uid| member(&format!("node-{uid}"), uid, &agent(uid)).unwrap())
+        .map(|uid| {
+            member(
+                &format!("node-{uid}"),
+                uid,
+                &agent(uid),
+                &mut SoundKeys::default(),
+            )
+            .unwrap()
+        })
         .collect()
 }
 
@@ -71,9 +79,11 @@ fn control_plane_and_virtual_nodes_are_out() {
 #[case::other_uid(AgentStatusSpec { node_uid: "old".to_owned(), ..agent("u") }, "register anew")]
 #[case::address(AgentStatusSpec { address: "shore-1:7946".to_owned(), ..agent("u") }, "not IP:PORT")]
 #[case::short_key(AgentStatusSpec { public_key: "AAAA".to_owned(), ..agent("u") }, "publicKey")]
+#[case::off_the_curve(AgentStatusSpec { public_key: format!("Ag{}=", "A".repeat(41)), ..agent("u") }, "publicKey")]
+#[case::small_order(AgentStatusSpec { public_key: format!("AQ{}=", "A".repeat(41)), ..agent("u") }, "publicKey")]
 #[case::strange_key(AgentStatusSpec { public_key: "é".repeat(22), ..agent("u") }, "publicKey")]
 fn a_node_whose_agent_says_nonsense_is_out(#[case] agent: AgentStatusSpec, #[case] words: &str) {
-    let refused = member("shore-1", "u", &agent).unwrap_err();
+    let refused = member("shore-1", "u", &agent, &mut SoundKeys::default()).unwrap_err();
     assert!(
         refused.contains(words) && refused.contains("shore-1"),
         "{refused}"

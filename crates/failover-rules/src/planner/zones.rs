@@ -35,7 +35,7 @@ impl Planner {
                 continue;
             };
             let agent = cluster.agents.get(&node.name);
-            match agent.map(|agent| member(&node.name, &node.uid, agent)) {
+            match agent.map(|agent| member(&node.name, &node.uid, agent, &mut self.sound_keys)) {
                 Some(Ok(member)) => {
                     let candidates = zones.entry(zone).or_default();
                     let rack = node.labels.get(RACK_LABEL).cloned().unwrap_or_default();
@@ -46,6 +46,7 @@ impl Planner {
                 None => {}
             }
         }
+        self.sound_keys.bound(cluster.agents.len());
         let mut published: BTreeMap<&str, BTreeMap<u32, &CellFacts>> = BTreeMap::new();
         for facts in cluster.cells.values() {
             let of_zone = published.entry(&facts.zone).or_default();

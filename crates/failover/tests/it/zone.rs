@@ -264,6 +264,7 @@ fn round(
         let ballot = Ballot {
             request: request.digest(),
             roster: roster.reference(),
+            uptime: 3_600,
             said: vec![Vote {
                 index: 0,
                 answer,

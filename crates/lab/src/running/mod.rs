@@ -20,6 +20,7 @@ use crate::{
     switch::{Plan, Switch, SwitchError},
 };
 use evenkeel_apiserver::{ApiServer, Options, kubelet::KubeletOptions};
+use evenkeel_net::file::WriteError;
 use evenkeel_net::pki::{PkiError, ServerNames};
 use kube::Client;
 use node::LabNode;
@@ -96,6 +97,9 @@ pub enum SetupError {
     /// The directory cannot be used.
     #[error(transparent)]
     Directory(#[from] DirectoryError),
+    /// A file in it cannot be written.
+    #[error(transparent)]
+    File(#[from] WriteError),
     /// The API server's port is taken.
     #[error("cannot listen on {address} for the API server: {source}; choose another port with --port")]
     Port {
@@ -162,6 +166,7 @@ impl SetupError {
         matches!(
             self,
             Self::Directory(_)
+                | Self::File(_)
                 | Self::Port { .. }
                 | Self::Service { .. }
                 | Self::Switch(_)

@@ -7,7 +7,9 @@ use crate::{
     supervise::Supervised,
 };
 use evenkeel_api::names::{NAMESPACE, service_accounts};
+use evenkeel_net::file::write_secret;
 use evenkeel_net::pki::ServerNames;
+use jiff::{SignedDuration, Timestamp};
 use std::{
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, OnceLock, PoisonError},
@@ -105,6 +107,11 @@ impl LabNode {
         self.index
     }
 
+    /// Tells the agent of the machine's present boot.
+    pub(super) fn boot_file(&self) -> PathBuf {
+        self.folder.join("boot")
+    }
+
     /// Where the node's files are.
     pub(super) fn folder(&self) -> &Path {
         &self.folder
@@ -122,9 +129,14 @@ impl LabNode {
         }
     }
 
-    /// Starts the machine: a new boot of the kubelet, and the agent if it was switched off.
+    /// Starts the machine: a new boot of the kubelet, and the agent if it was switched off. At the start of the
+    /// lab machines have been up for an hour: nobody takes them for back from a power cut.
     pub(super) async fn boot(&self) -> Result<(), SetupError> {
-        self.kubelet().boot_id = format!("{:032x}", rand::random::<u128>());
+        let boot_id = format!("{:032x}", rand::random::<u128>());
+        let age = if self.agent().is_some() { 0 } else { 3_600 };
+        let booted = Timestamp::now() - SignedDuration::from_secs(age);
+        write_secret(&self.boot_file(), format!("{boot_id}\n{booted}\n").as_bytes())?;
+        self.kubelet().boot_id = boot_id;
         self.start_kubelet().await?;
         if let Some(agent) = self.agent() {
             agent.power_on();

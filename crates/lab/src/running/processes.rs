@@ -194,6 +194,7 @@ impl Lab {
             .with("--advertise", format!("{outer}:{}", plan.agent_port))
             .with("--key", key)
             .with("--state-dir", state)
+            .with("--boot", node.boot_file())
             .with("--kubelet", plan.kubelet_inside(node.index()).to_string())
             .with(
                 "--kubelet-advertise",

@@ -82,6 +82,7 @@ fn ballot(request: &ConfirmRequest, voter: &Member, machines: &[Machine]) -> Opt
     let ballot = Ballot {
         request: request.digest(),
         roster: request.roster,
+        uptime: u16::MAX,
         said: vec![Said {
             index: 0,
             answer: Answer::No,

@@ -23,6 +23,8 @@ pub(super) struct Context {
     key: Arc<dyn Signer>,
     verifier: Arc<dyn Verifier>,
     incarnation: u64,
+    /// For how long the machine had been up at the start, and when that was.
+    uptime: (u64, Millis),
     sequence: u64,
     seed: [u8; 32],
     nonces: u64,
@@ -61,6 +63,7 @@ impl Context {
             key: identity.key,
             verifier,
             incarnation: identity.incarnation,
+            uptime: (identity.uptime_ms, now),
             sequence: identity.sequence_base,
             seed: identity.seed,
             nonces: 0,
@@ -155,6 +158,13 @@ impl Context {
 
     pub(super) fn is_me(&self, index: MemberIndex) -> bool {
         self.place == Some(index)
+    }
+
+    /// For how many seconds the machine has been up, saturating.
+    pub(super) fn uptime_s(&self) -> u16 {
+        let (at_start, start) = self.uptime;
+        let uptime = at_start.saturating_add(self.now.since(start)) / 1_000;
+        u16::try_from(uptime).unwrap_or(u16::MAX)
     }
 
     pub(super) fn incarnation(&self) -> u64 {

@@ -87,7 +87,7 @@ pub enum Output {
         to: MemberId,
         /// The member's published address.
         address: SocketAddr,
-        /// The signed datagram.
+        /// The datagram.
         bytes: Datagram,
     },
     /// Run the check plugins against a member and come back with [`Input::Checked`].

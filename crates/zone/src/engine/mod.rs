@@ -100,7 +100,10 @@ pub struct Identity {
     pub sequence_base: u64,
     /// Secret random bytes, for nonces and jitter.
     pub seed: [u8; 32],
-    /// Members that former lives of this agent have seen alive.
+    /// For how many milliseconds the machine has been up.
+    pub uptime_ms: u64,
+    /// Members that former lives of this agent have seen alive since the machine's present boot. Who has not
+    /// been met since then may not be back yet, after a power cut that took several machines.
     pub seen_alive: BTreeSet<MemberId>,
 }
 

@@ -344,6 +344,7 @@ impl Voter {
         let ballot = Ballot {
             request: open.digest,
             roster: cx.roster().reference(),
+            uptime: cx.uptime_s(),
             said,
         };
         let Some((_, bytes)) = cx.seal(open.asker, &Body::Ballot(ballot.clone())) else {

@@ -6,9 +6,13 @@
 //! one, which the roster holds.
 //!
 //! An Ed25519 key pair is also one for X25519: the private scalar is the same, and the public point is mapped
-//! to the other form of the curve (RFC 7748, section 4.1). That both uses of one key do not endanger each
-//! other was shown by Thormarker (IACR ePrint 2021/509) for secrets that are derived with a hash over both
-//! public keys, as ours are.
+//! to the other form of the curve (RFC 7748, section 4.1). Thormarker (IACR ePrint 2021/509) shows that one key
+//! may serve both purposes where the secret is hashed, for one static and one ephemeral key; ours are both
+//! static, and the hash covers both of them. Keys of small order are refused, so that no secret is known in
+//! advance.
+//!
+//! What a signature would give besides: whoever steals the key of one agent can pass for any other *towards
+//! that agent*. Evidence is not concerned, since the thief could sign as that agent in any case.
 
 use super::{PublicKey, SigningKey, hash};
 use aws_lc_rs::digest::{SHA512, digest};

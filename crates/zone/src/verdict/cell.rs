@@ -3,6 +3,7 @@
 use super::evidence::{self, Refusal, Round};
 use super::{
     ALIVE_TTL_MS, Alive, Death, Deaths, Issued, NoVerdict, ROSTER_SETTLE_MS, STORM_WINDOW_MS, Verdict,
+    YOUNG_BOOT_MS,
 };
 use crate::Millis;
 use crate::keys::Verifier;
@@ -30,6 +31,9 @@ pub(super) struct Cell {
     nodes: BTreeMap<MemberId, Held>,
     /// Newest sequence that carried accepted evidence, by (voter, subject).
     newest: BTreeMap<(MemberId, MemberId), u64>,
+    /// For how many seconds a member's machine had been up, by its last ballot that counted, and when that
+    /// came.
+    uptimes: BTreeMap<MemberId, (u16, Millis)>,
 }
 
 /// A report as it was received.
@@ -89,6 +93,20 @@ impl Cell {
             recent: self.nodes.values().filter(recent).count(),
             members: self.roster.as_ref().map_or(0, Roster::len),
         }
+    }
+
+    /// Where more than half of the members are back from a boot of less than [`YOUNG_BOOT_MS`] ago: the time
+    /// at which more than half were. Who never voted counts as up for long.
+    pub(super) fn returned(&self, now: Millis) -> Option<Millis> {
+        let majority = self.roster.as_ref()?.majority();
+        let booted = self.uptimes.values().filter_map(|(uptime, at)| {
+            let uptime = u64::from(*uptime) * 1_000;
+            let age = uptime.saturating_add(now.since(*at));
+            (age < YOUNG_BOOT_MS).then_some(Millis(now.0.saturating_sub(age)))
+        });
+        let mut booted: Vec<Millis> = booted.collect();
+        booted.sort_unstable();
+        booted.get(majority - 1).copied()
     }
 
     pub(super) fn heartbeat(&mut self, now: Millis, holder: &str) {
@@ -280,6 +298,7 @@ impl Cell {
             }
         }
         self.nodes.retain(|id, _| roster.contains(*id));
+        self.uptimes.retain(|id, _| roster.contains(*id));
         // With another key a voter is another agent, and counts from where it likes.
         let before = self.roster.take();
         let same_key = |voter: MemberId| {
@@ -301,6 +320,7 @@ impl Cell {
         round: &Round,
         refusals: &mut Vec<Refusal>,
     ) {
+        let mut counts = false;
         for suspect in &round.request.suspects {
             let id = suspect.member;
             let Some(member) = council.current.get(id) else {
@@ -312,6 +332,7 @@ impl Cell {
             held.unchallenged = false;
             match taken {
                 Taken::Concluded => {
+                    counts = true;
                     (held.refused, held.undecided) = (false, false);
                     if when.age < u64::MAX {
                         self.advanced = self.advanced.max(Some(when.received));
@@ -323,6 +344,13 @@ impl Cell {
                     refusals.push(round.no_majority(&member.name, valid));
                 }
             }
+        }
+        if counts {
+            let members = round
+                .uptimes()
+                .filter(|(voter, _)| council.current.contains(*voter));
+            let told = members.map(|(voter, uptime)| (voter, (uptime, when.received)));
+            self.uptimes.extend(told);
         }
     }
 

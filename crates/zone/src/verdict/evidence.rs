@@ -40,10 +40,19 @@ pub enum Refusal {
 #[derive(Clone, Debug)]
 pub(super) struct Round {
     pub(super) request: ConfirmRequest,
-    /// By voter: the ballot's sequence, and what it says of each suspect in the order of the request.
-    ballots: BTreeMap<MemberId, (u64, Vec<Vote>)>,
+    /// By voter.
+    ballots: BTreeMap<MemberId, Counted>,
     refused: usize,
     last: String,
+}
+
+/// A ballot that holds.
+#[derive(Clone, Debug)]
+struct Counted {
+    sequence: u64,
+    uptime: u16,
+    /// What it says of each suspect, in the order of the request.
+    votes: Vec<Vote>,
 }
 
 /// What the voters of a round were asked.
@@ -69,8 +78,8 @@ impl Round {
         // A round never has more ballots than there are members.
         for text in ballots.iter().take(roster.len()) {
             match opened.ballot(verifier, roster, text) {
-                Ok((voter, sequence, votes)) => {
-                    opened.ballots.entry(voter).or_insert((sequence, votes));
+                Ok((voter, counted)) => {
+                    opened.ballots.entry(voter).or_insert(counted);
                 }
                 Err(why) => {
                     opened.refused += 1;
@@ -86,7 +95,7 @@ impl Round {
         verifier: &dyn Verifier,
         roster: &Roster,
         text: &str,
-    ) -> Result<(MemberId, u64, Vec<Vote>), String> {
+    ) -> Result<(MemberId, Counted), String> {
         let say = |error: WireError| error.to_string();
         let bytes = wire::from_evidence(text).map_err(say)?;
         let frame = Frame::parse(&bytes).map_err(say)?;
@@ -97,8 +106,18 @@ impl Round {
         if ballot.request != self.request.digest() {
             return Err(format!("ballot {} is of another round", header.sequence));
         }
-        let votes = ballot.votes(member.id, &self.request);
-        Ok((member.id, header.sequence, votes))
+        let counted = Counted {
+            sequence: header.sequence,
+            uptime: ballot.uptime,
+            votes: ballot.votes(member.id, &self.request),
+        };
+        Ok((member.id, counted))
+    }
+
+    /// For how many seconds the machine of each voter has been up, as its ballot says.
+    pub(super) fn uptimes(&self) -> impl Iterator<Item = (MemberId, u16)> {
+        let uptimes = self.ballots.iter();
+        uptimes.map(|(voter, counted)| (*voter, counted.uptime))
     }
 
     /// The votes on a suspect that are new enough to count, by voter, with the ballots' sequences. `fresh`
@@ -108,9 +127,9 @@ impl Round {
         suspect: MemberId,
         fresh: impl Fn(MemberId, u64) -> bool,
     ) -> BTreeMap<MemberId, (u64, Vote)> {
-        let of_ballot = |(voter, (sequence, votes)): (&MemberId, &(u64, Vec<Vote>))| {
-            let vote = votes.iter().find(|vote| vote.suspect == suspect)?;
-            fresh(*voter, *sequence).then_some((*voter, (*sequence, *vote)))
+        let of_ballot = |(voter, counted): (&MemberId, &Counted)| {
+            let vote = counted.votes.iter().find(|vote| vote.suspect == suspect)?;
+            fresh(*voter, counted.sequence).then_some((*voter, (counted.sequence, *vote)))
         };
         self.ballots.iter().filter_map(of_ballot).collect()
     }

@@ -31,6 +31,9 @@ pub const ROSTER_SETTLE_MS: u64 = 15_000;
 /// Deaths that began within this time count for a storm (hazard 24).
 pub const STORM_WINDOW_MS: u64 = 60_000;
 
+/// A boot is young for this long: after a power cut that took several machines, some come back later than others.
+pub const YOUNG_BOOT_MS: u64 = 300_000;
+
 /// What the signed evidence says of a node: the newest that was received, however long ago. Whether it still
 /// counts is for the judge to say, which knows the time and how far the watches can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -275,6 +278,12 @@ impl Book {
     /// When the cell was last seen to advance: new signed evidence, or a renewal of its Lease by a member.
     pub fn advanced(&self, cell: &str) -> Option<Millis> {
         self.cells.get(cell).and_then(Cell::advanced)
+    }
+
+    /// Where more than half of a cell's members booted less than [`YOUNG_BOOT_MS`] ago, by their ballots: the
+    /// time at which more than half had.
+    pub fn returned(&self, cell: &str, now: Millis) -> Option<Millis> {
+        self.cells.get(cell)?.returned(now)
     }
 
     /// The members of a cell that died lately, and all its members.

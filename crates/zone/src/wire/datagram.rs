@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Deref;
 
-/// A heartbeat has 75 bytes, an ack 83, a ballot about one suspect 157; these are nearly all that is sent.
+/// A heartbeat has 75 bytes, an ack 83, a ballot about one suspect 159; these are nearly all that is sent.
 const SHORT: usize = 160;
 
 /// An encoded datagram. Short ones are held in place and not allocated.

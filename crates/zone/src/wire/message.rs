@@ -106,12 +106,12 @@ pub struct Ack {
     pub cloud_age: u16,
 }
 
-/// A signed datagram to be passed on unchanged.
+/// A datagram to be passed on unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Relay {
     /// The member it is for.
     pub target: MemberId,
-    /// The signed datagram.
+    /// The datagram.
     pub inner: Vec<u8>,
 }
 
@@ -194,6 +194,8 @@ pub struct Ballot {
     pub request: RequestDigest,
     /// Roster of the voter.
     pub roster: RosterRef,
+    /// For how many seconds the voter's machine has been up, saturating.
+    pub uptime: u16,
     /// At most one of each suspect.
     pub said: Vec<Said>,
 }
@@ -205,7 +207,7 @@ pub struct Said {
     pub index: u8,
     /// The vote.
     pub answer: Answer,
-    /// Milliseconds between the last contact that proved the suspect's identity (its agent's signature or its
+    /// Milliseconds between the last contact that proved the suspect's identity (a datagram of its agent or its
     /// kubelet's pinned certificate) and this vote. A voter whose present life had no such contact states for
     /// how long it has been listening for one, which is at most the time since its agent started. 0 in the
     /// suspect's own voice. The wire carries tenths of a second up to 109 minutes, rounded so that nothing
@@ -367,7 +369,9 @@ pub(super) fn encode(out: &mut Writer<'_>, header: &Header, body: &Body) {
         Body::Ballot(body) => {
             out.bytes(&body.request.0);
             roster(out, body.roster);
-            out.u8(body.said.len().min(MAX_LIST) as u8).u8(SAID_LEN);
+            out.u16(body.uptime)
+                .u8(body.said.len().min(MAX_LIST) as u8)
+                .u8(SAID_LEN);
             for said in body.said.iter().take(MAX_LIST) {
                 out.u8(said.index)
                     .u8(facts_byte(said.facts) | (said.answer as u8) << 6)
@@ -469,6 +473,7 @@ fn read_request(input: &mut Reader<'_>) -> Result<ConfirmRequest, WireError> {
 
 fn read_ballot(input: &mut Reader<'_>) -> Result<Ballot, WireError> {
     let (request, roster) = (RequestDigest(input.array()?), read_roster(input)?);
+    let uptime = input.u16()?;
     let count = list_len(input, MAX_LIST)?;
     let length = usize::from(input.u8()?);
     let mut said = Vec::with_capacity(count);
@@ -491,6 +496,7 @@ fn read_ballot(input: &mut Reader<'_>) -> Result<Ballot, WireError> {
     Ok(Ballot {
         request,
         roster,
+        uptime,
         said,
     })
 }

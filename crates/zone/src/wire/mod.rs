@@ -53,7 +53,7 @@ pub enum WireError {
     #[error("protocol version {0} is not spoken here")]
     Version(u8),
     /// A kind that this version does not know, or that is no evidence where evidence is read.
-    #[error("kind {0} is not known here")]
+    #[error("a datagram of kind {0} is not expected here")]
     Kind(u8),
     /// A field has a value that means nothing.
     #[error("field {0} has a value that means nothing")]
@@ -114,11 +114,7 @@ impl<'a> Frame<'a> {
         let kind = reader.u8()?;
         let length = usize::from(reader.u16()?);
         let body = reader.bytes(length)?;
-        let proof = reader.bytes(if kind < message::SIGNED {
-            MAC_LEN
-        } else {
-            SIGNATURE_LEN
-        })?;
+        let proof = reader.bytes(proof_len(kind))?;
         if !reader.0.is_empty() {
             return Err(WireError::Truncated);
         }
@@ -197,6 +193,14 @@ impl<'a> Frame<'a> {
             });
         }
         message::decode(self.kind, self.body)
+    }
+}
+
+fn proof_len(kind: u8) -> usize {
+    if kind < message::SIGNED {
+        MAC_LEN
+    } else {
+        SIGNATURE_LEN
     }
 }
 

@@ -9,7 +9,7 @@ mod services;
 use super::Planner;
 use super::action::{About, Action, NodeRef, Plan};
 use super::incident::{recorded, time};
-use super::roster::member;
+use super::roster::{SoundKeys, member};
 use crate::world::facts::{
     CellFacts, ChallengeFacts, Cluster, Drawn, IncidentFacts, NodeFacts, Owner, PodFacts, PodRef,
     PolicyFacts, Status, TaintRef,
@@ -109,7 +109,7 @@ impl Stage {
             node.ready = Status::True;
             node.life.first_seen = Some(at(0));
             let agent = agent(&node.uid);
-            members.push(member(&name, &node.uid, &agent).expect("a sound agent"));
+            members.push(member(&name, &node.uid, &agent, &mut SoundKeys::default()).expect("a sound agent"));
             stage.world.agents.insert(name.clone(), agent);
             stage.world.told_cells.insert(name.clone(), String::new());
             stage.world.nodes.insert(name.clone(), node);
@@ -295,6 +295,7 @@ impl Stage {
                     some_member_renews: some_member_fresh,
                     storm: self.storm,
                     may_be_split: false,
+                    returned: None,
                 },
                 agent: AgentWrites::default(),
             };

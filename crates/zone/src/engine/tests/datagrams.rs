@@ -24,6 +24,7 @@ fn engine_in(zone: &Fixture) -> Engine {
         incarnation: 77,
         sequence_base: 0,
         seed: [5; 32],
+        uptime_ms: 3_600_000,
         seen_alive: BTreeSet::new(),
     };
     Engine::new(Config::default(), identity, Arc::new(zone.roster()), NOW).verifying_with(zone.verifier())
@@ -214,6 +215,42 @@ fn strangers_forgers_and_misaddressed_datagrams_are_refused() {
     ] {
         let outputs = engine.on(NOW, Input::Datagram(&bytes));
         assert_eq!((outputs.len(), refused(&outputs)), (1, vec![reason]));
+    }
+}
+
+/// With a tenth node, `uid-10` stands between `uid-1` and `uid-2`, and all others have another position. What is
+/// shared with them goes along.
+#[test]
+fn secrets_follow_their_members_when_a_roster_changes() {
+    let mut zone = Fixture::new(9);
+    let mut engine = engine_in(&zone);
+    let heard = |engine: &mut Engine, zone: &Fixture, from: usize, sequence: u64| {
+        let body = Body::Heartbeat(Heartbeat::default());
+        let bytes = zone.seal(zone.key(from), header(from, 1, 9, sequence), &body);
+        let outputs = engine.on(NOW, Input::Datagram(&bytes));
+        let answers = outputs.iter().filter_map(|output| match output {
+            Output::Send { bytes, .. } => Some(zone.open(bytes).unwrap().header.to),
+            _ => None,
+        });
+        (answers.collect::<Vec<_>>(), refused(&outputs))
+    };
+    for from in 2..=9 {
+        let expected = (vec![Fixture::id(from); 2], vec!["replay"]);
+        assert_eq!(
+            heard(&mut engine, &zone, from, 1),
+            expected,
+            "an ack, and a question in return"
+        );
+    }
+    zone.grow();
+    engine.on(NOW, Input::Roster(Arc::new(zone.roster())));
+    for from in 2..=10 {
+        let (answers, refused) = heard(&mut engine, &zone, from, 2);
+        assert_eq!(
+            (answers[0], refused),
+            (Fixture::id(from), vec!["replay"]),
+            "node {from}"
+        );
     }
 }
 

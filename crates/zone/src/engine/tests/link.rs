@@ -32,6 +32,7 @@ impl Agent {
             incarnation: 77,
             sequence_base: 0,
             seed: [seed; 32],
+            uptime_ms: 3_600_000,
             seen_alive: BTreeSet::new(),
         };
         Self {

@@ -214,6 +214,7 @@ impl Net {
             incarnation: self.draw(u64::MAX),
             sequence_base: self.lives << 32,
             seed: keys::hash("test", &[&self.seed.to_be_bytes(), &self.lives.to_be_bytes()]),
+            uptime_ms: 3_600_000,
             seen_alive: self.memory.get(&i).cloned().unwrap_or_default(),
         };
         let engine = Engine::new(self.config, identity, Arc::new(self.roster()), Millis(self.now));

@@ -163,6 +163,7 @@ fn body() -> impl Strategy<Value = Body> {
             Body::Ballot(Ballot {
                 request: RequestDigest(digest),
                 roster,
+                uptime: 7,
                 said: said.collect(),
             })
         }),
@@ -240,6 +241,7 @@ impl Stage {
             incarnation: 77,
             sequence_base: 0,
             seed: [5; 32],
+            uptime_ms: 3_600_000,
             seen_alive: BTreeSet::new(),
         };
         let engine = Engine::new(

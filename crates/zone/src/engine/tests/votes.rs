@@ -6,8 +6,8 @@ use crate::fixture::Fixture;
 use crate::roster::MemberId;
 use crate::verdict::{Health, Link};
 use crate::wire::{
-    Ack, Answer, Ballot, Body, ConfirmRequest, Edge, EdgeState, Edges, Facts, Header, Heartbeat, Message,
-    Nonce, Said, Suspect,
+    Ack, Answer, Ballot, Body, ConfirmRequest, Edge, EdgeState, Edges, Facts, Header, Heartbeat,
+    MAX_SUSPECTS, Message, Nonce, Said, Suspect,
 };
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -57,6 +57,7 @@ impl Voter {
             incarnation: 77,
             sequence_base: 0,
             seed: [5; 32],
+            uptime_ms: 3_600_000,
             seen_alive,
         };
         let engine = Engine::new(
@@ -452,14 +453,14 @@ fn one_asker_cannot_use_up_the_places_of_the_others() {
             .filter(|output| matches!(output, Output::Check { .. }))
             .count()
     };
-    let others: Vec<MemberId> = [SUSPECT; 60].map(Fixture::id).into();
+    let others: Vec<MemberId> = [SUSPECT; MAX_SUSPECTS].map(Fixture::id).into();
     let asked: usize = (0..250)
         .map(|round| {
             let outputs = voter.ask(round, others.clone(), 1_000);
             checks(&outputs)
         })
         .sum();
-    assert_eq!(asked, 120, "two rounds about a whole cell");
+    assert_eq!(asked, 2 * MAX_SUSPECTS, "two rounds about a whole cell");
 }
 
 /// Hazard 44.
