@@ -7,7 +7,7 @@ use crate::key::{self, KeyFileError};
 use crate::kubelet::{self, OwnKubelet};
 use crate::metrics::Metrics;
 use crate::reporter::{self, Draft};
-use crate::state::{Memory, StateDir, StateError};
+use crate::state::{Memory, StateDir, StateError, remember};
 use crate::zone::{Event, Learned, ZoneLoop};
 use evenkeel_net::admin::Admin;
 use evenkeel_net::client::ClientError;
@@ -470,40 +470,6 @@ fn serve_admin(
         );
     }
     metrics
-}
-
-/// Writes down what was learned, off the loop: a slow disk must not delay heartbeats.
-async fn remember(mut state: StateDir, mut learned: mpsc::UnboundedReceiver<Learned>) {
-    while let Some(news) = learned.recv().await {
-        let written = tokio::task::spawn_blocking(move || {
-            let outcome = state.update(|memory| match news {
-                Learned::Roster(roster) => {
-                    memory
-                        .seen_alive
-                        .retain(|uid| roster.members.iter().any(|member| member.uid == *uid));
-                    memory.roster = Some(roster);
-                }
-                Learned::Cell(cell) => memory.cell = cell,
-                Learned::SeenAlive(uid) => {
-                    memory.seen_alive.insert(uid);
-                }
-                Learned::Sequence(used) => memory.used(used),
-            });
-            (state, outcome)
-        });
-        match written.await {
-            Ok((back, outcome)) => {
-                state = back;
-                if let Err(error) = outcome {
-                    tracing::warn!(%error, "not remembered across a restart");
-                }
-            }
-            Err(error) => {
-                tracing::error!(%error, "nothing is remembered any more");
-                return;
-            }
-        }
-    }
 }
 
 async fn report_kubelet(

@@ -1,5 +1,6 @@
 //! What outlives a restart, so that an agent that is cut off can start again and keeps its vote.
 
+use crate::zone::Learned;
 use evenkeel_api::zone::RosterSpec;
 use evenkeel_net::file::{WriteError, write_secret};
 use evenkeel_zone::roster::MemberId;
@@ -8,11 +9,19 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 /// A life of an agent begins this many bits above the sequences that are remembered as used.
 pub const SEQUENCE_BLOCK_BITS: u32 = 20;
 
 const FILE: &str = "agent-state.json";
+
+/// What an agent learned is written after this time at the latest. At its start it meets all members of its
+/// cell within a few seconds, and a flash card would be written 63 times otherwise. A life that ends in this
+/// time leaves a gap that the next one fills within a period: who was not met is met again.
+const GATHER: Duration = Duration::from_secs(5);
 
 /// Contents of the state file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -125,6 +134,58 @@ impl StateDir {
     }
 }
 
+/// Writes down what was learned, off the loop: a slow disk must not delay heartbeats.
+pub(crate) async fn remember(mut state: StateDir, mut learned: mpsc::UnboundedReceiver<Learned>) {
+    while let Some(first) = learned.recv().await {
+        let news = gather(first, &mut learned).await;
+        let written = tokio::task::spawn_blocking(move || {
+            let outcome = state.update(|memory| news.into_iter().for_each(|news| learn(memory, news)));
+            (state, outcome)
+        });
+        match written.await {
+            Ok((back, outcome)) => {
+                state = back;
+                if let Err(error) = outcome {
+                    tracing::warn!(%error, "not remembered across a restart");
+                }
+            }
+            Err(error) => {
+                tracing::error!(%error, "nothing is remembered any more");
+                return;
+            }
+        }
+    }
+}
+
+/// News of the time in which one write is made of all. Sequences are not kept back: a life that ends before
+/// they are written would be followed by one that uses them again.
+async fn gather(first: Learned, learned: &mut mpsc::UnboundedReceiver<Learned>) -> Vec<Learned> {
+    let until = Instant::now() + GATHER;
+    let mut news = vec![first];
+    while !matches!(news.last(), Some(Learned::Sequence(_)))
+        && let Ok(Some(next)) = tokio::time::timeout_at(until, learned.recv()).await
+    {
+        news.push(next);
+    }
+    news
+}
+
+fn learn(memory: &mut Memory, news: Learned) {
+    match news {
+        Learned::Roster(roster) => {
+            memory
+                .seen_alive
+                .retain(|uid| roster.members.iter().any(|member| member.uid == *uid));
+            memory.roster = Some(roster);
+        }
+        Learned::Cell(cell) => memory.cell = cell,
+        Learned::SeenAlive(uid) => {
+            memory.seen_alive.insert(uid);
+        }
+        Learned::Sequence(used) => memory.used(used),
+    }
+}
+
 fn read(file: &Path) -> Result<Memory, StateError> {
     let bytes = match fs::read(file) {
         Ok(bytes) => bytes,
@@ -233,5 +294,39 @@ mod tests {
             .update(|memory| memory.seen_alive = BTreeSet::from(["u".into()]))
             .unwrap();
         assert_eq!([met(BOOT), met("another"), met(BOOT)], [1, 0, 0]);
+    }
+
+    fn stored(directory: &Path) -> Memory {
+        serde_json::from_slice(&fs::read(directory.join(FILE)).unwrap()).unwrap()
+    }
+
+    /// A life that meets a whole cell, with the times at which its file changed, in milliseconds.
+    #[tokio::test(start_paused = true)]
+    async fn whoever_meets_a_whole_cell_writes_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().to_owned();
+        let (news, learned) = mpsc::unbounded_channel();
+        let state = StateDir::open(&path, "a", BOOT, 1).unwrap();
+        let base = state.memory().sequence_base;
+        let remembering = tokio::spawn(remember(state, learned));
+        let start = Instant::now();
+        for member in 0..63_u64 {
+            news.send(Learned::SeenAlive(format!("u{member}"))).unwrap();
+            tokio::time::sleep(Duration::from_millis(70)).await;
+            assert_eq!(stored(&path).seen_alive.len(), 0, "after {:?}", start.elapsed());
+        }
+        tokio::time::sleep(GATHER - start.elapsed() + Duration::from_millis(1)).await;
+        assert_eq!(stored(&path).seen_alive.len(), 63);
+        // What must not be lost is written at once, with what waits.
+        news.send(Learned::SeenAlive("u63".into())).unwrap();
+        news.send(Learned::Sequence(base + 7)).unwrap();
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let memory = stored(&path);
+        assert_eq!((memory.seen_alive.len(), memory.sequence_base), (64, base + 7));
+        // And so is what waits when the agent ends.
+        news.send(Learned::SeenAlive("u64".into())).unwrap();
+        drop(news);
+        remembering.await.unwrap();
+        assert_eq!(stored(&path).seen_alive.len(), 65);
     }
 }
