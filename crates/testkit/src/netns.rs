@@ -81,6 +81,9 @@ fn must<T>(done: Result<T, String>) -> T {
     }
 }
 
+/// The bridge of a switch.
+const SWITCH: &str = "switch";
+
 /// A network namespace with a loopback device; gone, with its wires, when it is dropped. Processes in it must
 /// have ended before.
 #[derive(Debug)]
@@ -129,6 +132,47 @@ impl Namespace {
             end.ip(&["address", "add", &format!("{address}/24"), "dev", device]);
             end.ip(&["link", "set", device, "up"]);
         }
+    }
+
+    /// Makes it a switch, into which machines are plugged.
+    pub fn be_switch(&self) {
+        self.ip(&["link", "add", SWITCH, "type", "bridge"]);
+        self.ip(&["link", "set", SWITCH, "up"]);
+    }
+
+    /// A machine's device, plugged into this switch, with its addresses, each with the length of its network.
+    pub fn plug(&self, machine: &Self, device: &str, addresses: &[String]) {
+        let port = format!("port{}", self.wires.fetch_add(1, Ordering::Relaxed));
+        let there = &machine.name;
+        self.ip(&[
+            "link", "add", &port, "type", "veth", "peer", device, "netns", there,
+        ]);
+        self.ip(&["link", "set", &port, "master", SWITCH, "up"]);
+        for address in addresses {
+            // An IPv6 address is of use at once: nobody else can have it.
+            let nodad: &[&str] = if address.contains(':') { &["nodad"] } else { &[] };
+            let words = ["address", "add", address, "dev", device];
+            machine.ip(&[&words, nodad].concat());
+        }
+        machine.ip(&["link", "set", device, "up"]);
+    }
+
+    /// Pulls the plug of a device, or puts it back in.
+    pub fn set_link(&self, device: &str, up: bool) {
+        self.ip(&["link", "set", device, if up { "up" } else { "down" }]);
+    }
+
+    /// Bytes that a device has received and sent, all headers included.
+    pub fn bytes(&self, device: &str) -> (u64, u64) {
+        let table = self.inside(|| std::fs::read_to_string("/proc/thread-self/net/dev"));
+        let table = must(table.map_err(|error| format!("/proc/thread-self/net/dev: {error}")));
+        let line = table
+            .lines()
+            .find_map(|line| line.trim().strip_prefix(device)?.strip_prefix(':'));
+        let mut fields = line.unwrap_or_default().split_whitespace();
+        let mut next = |skipped| fields.nth(skipped).and_then(|field| field.parse().ok());
+        let counted = next(0).zip(next(7));
+        must(counted.ok_or_else(|| format!("no device {device} in {}", self.name)))
     }
 
     /// A command inside: the process started is the program itself.
@@ -186,10 +230,22 @@ impl Namespace {
     }
 
     fn drop_packets(&self, incoming: &str, outgoing: &str) {
+        self.drop_matching(&[incoming], &[outgoing]);
+    }
+
+    /// Drops, from now on and instead of what was dropped before, the packets that match one of these
+    /// expressions of nftables: those that come in, and those that go out.
+    pub fn drop_matching(&self, incoming: &[&str], outgoing: &[&str]) {
+        let drop = |rules: &[&str]| -> String {
+            let rules = rules.iter().map(|rule| format!(" {rule} counter drop\n"));
+            rules.collect::<Vec<_>>().concat()
+        };
+        let (incoming, outgoing) = (drop(incoming), drop(outgoing));
         let rules = format!(
-            "table inet faults {{\n\
-             chain incoming {{\n type filter hook input priority 0; policy accept;\n {incoming} counter drop\n }}\n\
-             chain outgoing {{\n type filter hook output priority 0; policy accept;\n {outgoing} counter drop\n }}\n\
+            "table inet faults {{}}\ndelete table inet faults\n\
+             table inet faults {{\n\
+             chain incoming {{\n type filter hook input priority 0; policy accept;\n{incoming} }}\n\
+             chain outgoing {{\n type filter hook output priority 0; policy accept;\n{outgoing} }}\n\
              }}\n"
         );
         self.nft(&["-f", "-"], Some(&rules));

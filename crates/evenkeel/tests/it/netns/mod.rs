@@ -4,6 +4,7 @@
 mod cluster;
 pub(crate) mod lab;
 pub(crate) mod process;
+mod shore;
 
 use cluster::{Cluster, FIRST, GOAL, PORT};
 use evenkeel_testkit::{netns, skipped};

@@ -28,14 +28,14 @@ pub(crate) async fn client(kubeconfig: &Path) -> Client {
 
 /// A process; killed when it is dropped.
 pub(crate) struct Process {
-    name: &'static str,
+    name: String,
     child: Child,
     log: PathBuf,
 }
 
 impl Process {
     /// Starts a command, which writes its output to a file.
-    pub(crate) fn start(name: &'static str, command: &mut Command, log: PathBuf) -> Self {
+    pub(crate) fn start(name: &str, command: &mut Command, log: PathBuf) -> Self {
         let output = File::create(&log).expect("the directory is writable");
         let child = command
             .env_remove("KUBECONFIG")
@@ -46,14 +46,28 @@ impl Process {
             .stderr(output)
             .spawn()
             .expect("`ip` starts");
+        let name = name.to_owned();
         Self { name, child, log }
+    }
+
+    /// It stands still until [`Process::resume`].
+    pub(crate) fn pause(&self) {
+        self.signal(Signal::SIGSTOP);
+    }
+
+    pub(crate) fn resume(&self) {
+        self.signal(Signal::SIGCONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id().cast_signed()), signal).expect("it runs");
     }
 
     /// Asks it to end, and waits until it has. How it ended, and all that it said.
     pub(crate) fn end(&mut self) -> (ExitStatus, String) {
         // `wait` would close it, and a process that has lost its parent gets less time.
         let _stdin = self.child.stdin.take();
-        kill(Pid::from_raw(self.child.id().cast_signed()), Signal::SIGTERM).expect("it runs");
+        self.signal(Signal::SIGTERM);
         let status = self.child.wait().expect("it is our child");
         (status, fs::read_to_string(&self.log).expect("it was made"))
     }

@@ -1,0 +1,363 @@
+//! A cell of machines: real agents, each on a machine with a network of its own, beside a kubelet's port and
+//! Lease; the API server and a controller on another one. Packets are dropped by nftables.
+
+mod kubelet;
+mod numbers;
+mod verdicts;
+
+use super::process::{Process, client};
+use crate::support::evenkeel;
+use evenkeel_api::crd::NodeIncident;
+use evenkeel_testkit::cluster::Objects as _;
+use evenkeel_testkit::eventually;
+use evenkeel_testkit::netns::Namespace;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{Api, Client};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Devices of a machine: to its neighbours; to the API server; and to the API server for the kubelet, so that
+/// what an agent sends there can be counted alone.
+const LAN: &str = "lan";
+const CLOUD: &str = "cloud";
+const KUBELET: &str = "kubelet";
+const ZONE: &str = "shore";
+/// The API server, on the networks of the agents' and of the kubelets' devices.
+const SERVER: Ipv4Addr = Ipv4Addr::new(10, 79, 0, 254);
+const KUBELETS_SERVER: Ipv4Addr = Ipv4Addr::new(10, 80, 0, 254);
+const PORT: u16 = 6443;
+/// For what only a broken machine needs longer for.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// What a machine's neighbours know it by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ip {
+    V4,
+    V6,
+}
+
+impl Ip {
+    fn of(self, number: u8) -> IpAddr {
+        match self {
+            Self::V4 => Ipv4Addr::new(10, 78, 0, number).into(),
+            Self::V6 => Ipv6Addr::new(0xfd78, 0, 0, 0, 0, 0, 0, u16::from(number)).into(),
+        }
+    }
+
+    fn length(self) -> u8 {
+        match self {
+            Self::V4 => 24,
+            Self::V6 => 64,
+        }
+    }
+
+    /// What nftables calls it.
+    fn family(self) -> &'static str {
+        match self {
+            Self::V4 => "ip",
+            Self::V6 => "ip6",
+        }
+    }
+}
+
+/// One machine. Number 1 is node `shore-1`.
+struct Machine {
+    number: u8,
+    // Dropped in this order: processes before their namespace.
+    agent: Option<Process>,
+    kubelet: Option<Process>,
+    namespace: Namespace,
+}
+
+impl Machine {
+    fn name(&self) -> String {
+        name(self.number)
+    }
+}
+
+/// Flags of a client of the API server at one of its addresses; `@` is the test's directory.
+fn access(server: Ipv4Addr) -> String {
+    format!(
+        "--server https://{server}:{PORT} --certificate-authority @pki/ca.crt --client-certificate @pki/admin.crt \
+         --client-key @pki/admin.key --tls-server-name localhost"
+    )
+}
+
+fn name(number: u8) -> String {
+    format!("shore-{number}")
+}
+
+/// All machines.
+struct Shore {
+    machines: Vec<Machine>,
+    _server: Vec<Process>,
+    cloud: Namespace,
+    _lan: Namespace,
+    home: TempDir,
+    ip: Ip,
+}
+
+impl Shore {
+    /// So many machines, whose agents have a roster, and whose cell has been heard of.
+    fn start(count: u8, ip: Ip) -> Self {
+        let (cloud, lan) = (Namespace::new("cloud"), Namespace::new("lan"));
+        cloud.be_switch();
+        lan.be_switch();
+        // The server's own plug.
+        cloud.plug(
+            &cloud,
+            CLOUD,
+            &[format!("{SERVER}/24"), format!("{KUBELETS_SERVER}/24")],
+        );
+        let mut shore = Self {
+            machines: Vec::new(),
+            _server: Vec::new(),
+            cloud,
+            _lan: lan,
+            home: TempDir::new().expect("a temporary directory"),
+            ip,
+        };
+        let line =
+            format!("apiserver --bind 0.0.0.0 --port {PORT} --kubeconfig-out @kubeconfig --cert-dir @pki");
+        let server = shore.process("apiserver", &shore.cloud.command(evenkeel().get_program()), &line);
+        shore._server.push(server);
+        shore.inside(async |shore| shore.furnish(count).await);
+        let line =
+            format!("controller --kubeconfig @kubeconfig --admin 127.0.0.1:9850 --zone-default {ZONE}");
+        let controller = shore.process(
+            "controller",
+            &shore.cloud.command(evenkeel().get_program()),
+            &line,
+        );
+        shore._server.push(controller);
+        for number in 1..=count {
+            let machine = shore.machine(number);
+            shore.machines.push(machine);
+        }
+        shore.inside(async |shore| shore.settle().await);
+        shore
+    }
+
+    fn machine(&self, number: u8) -> Machine {
+        let namespace = Namespace::new(&name(number));
+        let address = self.ip.of(number);
+        self._lan
+            .plug(&namespace, LAN, &[format!("{address}/{}", self.ip.length())]);
+        self.cloud
+            .plug(&namespace, CLOUD, &[format!("10.79.0.{number}/24")]);
+        self.cloud
+            .plug(&namespace, KUBELET, &[format!("10.80.0.{number}/24")]);
+        let mut machine = Machine {
+            number,
+            agent: None,
+            kubelet: None,
+            namespace,
+        };
+        self.start_kubelet(&mut machine);
+        let key = self.home.path().join(format!("{}.key", machine.name()));
+        let keygen = evenkeel().args(["agent", "keygen", "--out"]).arg(key).output();
+        assert!(keygen.expect("the command starts").status.success());
+        self.start_agent(&mut machine);
+        machine
+    }
+
+    fn start_kubelet(&self, machine: &mut Machine) {
+        let command = kubelet::command(&machine.namespace, self, machine.number);
+        machine.kubelet = Some(self.process(&format!("kubelet-{}", machine.name()), &command, ""));
+    }
+
+    fn start_agent(&self, machine: &mut Machine) {
+        let name = machine.name();
+        let listen = std::net::SocketAddr::new(self.ip.of(machine.number), 7946);
+        let line = format!(
+            "agent {} --node {name} --listen {listen} --key @{name}.key --state-dir @{name} --boot @boot --zone-default {ZONE}",
+            access(SERVER)
+        );
+        let command = machine.namespace.command(evenkeel().get_program());
+        machine.agent = Some(self.process(&format!("agent-{name}"), &command, &line));
+    }
+
+    /// Starts a process; `@` is the test's directory.
+    fn process(&self, name: &str, inside: &Command, line: &str) -> Process {
+        let at = format!("{}/", self.home.path().display());
+        let mut command = Command::new(inside.get_program());
+        command
+            .args(inside.get_args())
+            .envs(inside.get_envs().filter_map(|(key, value)| Some((key, value?))))
+            .args(line.split_whitespace().map(|word| word.replace('@', &at)));
+        Process::start(name, &mut command, self.home.path().join(format!("{name}.log")))
+    }
+
+    /// Runs this on the server's machine.
+    fn inside<T: Send>(&self, work: impl AsyncFnOnce(&Self) -> T + Send) -> T {
+        self.cloud.inside(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("a runtime").block_on(work(self))
+        })
+    }
+
+    async fn client(&self) -> Client {
+        client(&self.home.path().join("kubeconfig")).await
+    }
+
+    /// Definitions, namespaces and nodes that components expect, and a boot of an hour ago for all machines:
+    /// nobody shall take them for back from a power cut.
+    async fn furnish(&self, count: u8) {
+        let client = self.client().await;
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crds.yaml");
+        let text = std::fs::read_to_string(file).expect("the manifests are in the repository");
+        let crds: Vec<CustomResourceDefinition> =
+            serde_saphyr::from_multiple(&text).expect("the manifests can be read");
+        let definitions = Api::all(client.clone());
+        for crd in crds {
+            definitions.add(&crd).await;
+        }
+        let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(client.clone());
+        for name in ["evenkeel-system", "kube-node-lease"] {
+            let namespace = serde_json::from_value(json!({ "metadata": { "name": name } }));
+            namespaces.add(&namespace.expect("a Namespace")).await;
+        }
+        let nodes: Api<Node> = Api::all(client.clone());
+        for number in 1..=count {
+            let labels = json!({ "topology.kubernetes.io/zone": ZONE });
+            let node =
+                serde_json::from_value(json!({ "metadata": { "name": name(number), "labels": labels } }));
+            nodes.add(&node.expect("a Node")).await;
+        }
+        let booted = jiff::Timestamp::now() - jiff::SignedDuration::from_hours(1);
+        let boot = format!("c0ffee\n{booted}\n");
+        std::fs::write(self.home.path().join("boot"), boot).expect("the directory is writable");
+    }
+
+    /// Waits until every node is in the roster with its kubelet, and somebody holds the cell's Lease.
+    async fn settle(&self) {
+        let client = self.client().await;
+        let zones: Api<evenkeel_api::crd::ZoneHealth> = Api::all(client.clone());
+        let count = self.machines.len();
+        eventually("everybody is in the roster", PATIENCE, || async {
+            let roster = zones.get_opt(ZONE).await.ok()??.spec.roster;
+            let checked = roster.members.iter().filter(|member| member.kubelet.is_some());
+            (checked.count() == count).then_some(())
+        })
+        .await;
+        self.holder(&client, |_| true).await;
+    }
+
+    /// Waits until a node that passes holds the cell's Lease; its number.
+    async fn holder(&self, client: &Client, passes: impl Fn(u8) -> bool) -> u8 {
+        let leases: Api<Lease> = Api::namespaced(client.clone(), "evenkeel-system");
+        eventually("a reporter holds the cell's Lease", PATIENCE, || async {
+            let lease = leases.get_opt(&format!("evenkeel-zone-{ZONE}")).await.ok()??;
+            let holder = lease.spec?.holder_identity?;
+            let numbers = self.machines.iter().map(|machine| machine.number);
+            let mut of_holder = numbers.filter(|number| holder.split('_').next() == Some(&name(*number)));
+            of_holder.next().filter(|number| passes(*number))
+        })
+        .await
+    }
+
+    /// The power of a machine goes: nothing of it is heard any more, and its processes are gone.
+    fn power_off(&mut self, number: u8) {
+        let machine = self.machine_mut(number);
+        for device in [LAN, CLOUD, KUBELET] {
+            machine.namespace.set_link(device, false);
+        }
+        (machine.agent, machine.kubelet) = (None, None);
+    }
+
+    fn machine_mut(&mut self, number: u8) -> &mut Machine {
+        &mut self.machines[usize::from(number) - 1]
+    }
+
+    fn on(&self, number: u8) -> &Machine {
+        &self.machines[usize::from(number) - 1]
+    }
+
+    /// An expression of nftables: packets that come from this neighbour.
+    fn from(&self, number: u8) -> String {
+        format!("iifname {LAN} {} saddr {}", self.ip.family(), self.ip.of(number))
+    }
+
+    /// And packets that go to it.
+    fn to(&self, number: u8) -> String {
+        format!("oifname {LAN} {} daddr {}", self.ip.family(), self.ip.of(number))
+    }
+
+    /// Drops on one machine what comes from and goes to these neighbours.
+    fn part(&self, number: u8, from: &[u8], to: &[u8]) {
+        let incoming: Vec<String> = from.iter().map(|neighbour| self.from(*neighbour)).collect();
+        let outgoing: Vec<String> = to.iter().map(|neighbour| self.to(*neighbour)).collect();
+        let incoming: Vec<&str> = incoming.iter().map(String::as_str).collect();
+        let outgoing: Vec<&str> = outgoing.iter().map(String::as_str).collect();
+        self.on(number).namespace.drop_matching(&incoming, &outgoing);
+    }
+
+    /// By node, what its open incident says.
+    async fn states(&self, client: &Client) -> BTreeMap<String, String> {
+        let incidents: Api<NodeIncident> = Api::all(client.clone());
+        let list = incidents.list(&Default::default()).await;
+        let open = list.into_iter().flatten().filter_map(|incident| {
+            let status = incident.status.filter(|status| status.closed_at.is_none())?;
+            Some((incident.spec.node_name.clone(), status.state))
+        });
+        open.collect()
+    }
+
+    /// Waits until a node's incident begins with this; how long that took.
+    fn until_state(&self, number: u8, state: &str, within: Duration) -> Duration {
+        let start = Instant::now();
+        self.inside(async |shore| {
+            let client = shore.client().await;
+            let what = format!("{} is {state}", name(number));
+            eventually(&what, within, || async {
+                let states = shore.states(&client).await;
+                states
+                    .get(&name(number))
+                    .filter(|found| found.starts_with(state))
+                    .map(drop)
+            })
+            .await;
+        });
+        let took = start.elapsed();
+        eprintln!("{}: {state} after {:.1} s", name(number), took.as_secs_f64());
+        took
+    }
+
+    /// Looks for so long, and asserts that no other node has an incident than these, in a state that begins so.
+    fn quiet_for(&self, length: Duration, allowed: &[(u8, &str)]) {
+        self.inside(async |shore| {
+            let client = shore.client().await;
+            let start = Instant::now();
+            while start.elapsed() < length {
+                for (node, state) in shore.states(&client).await {
+                    let is_allowed =
+                        |(number, begins): &(u8, &str)| name(*number) == node && state.starts_with(begins);
+                    assert!(
+                        allowed.iter().any(is_allowed),
+                        "{node} is {state} after {:?}",
+                        start.elapsed()
+                    );
+                }
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+        });
+    }
+
+    /// Waits until no incident is open.
+    fn until_calm(&self) {
+        self.inside(async |shore| {
+            let client = shore.client().await;
+            eventually("all is well again", PATIENCE, || async {
+                shore.states(&client).await.is_empty().then_some(())
+            })
+            .await;
+        });
+    }
+}

@@ -1,0 +1,126 @@
+//! The right verdict in time, whatever is lost between machines.
+
+use super::{CLOUD, Ip, KUBELET, LAN, Shore};
+use evenkeel_testkit::{netns, skipped};
+use rstest::rstest;
+use std::time::Duration;
+
+/// From a fault to the announced death, with what an overloaded machine adds. The measured times are printed.
+const DEATH: Duration = Duration::from_secs(20);
+/// From a cut cloud link to Disconnected: 25 s of silence of the Lease.
+const CUT: Duration = Duration::from_secs(50);
+
+/// So long nothing may happen: a verdict comes within 4 s, and its mark in the store soon after.
+const QUIET: Duration = Duration::from_secs(15);
+
+#[rstest]
+#[case::ipv4("power_off_is_a_death::ipv4", Ip::V4)]
+#[case::ipv6("power_off_is_a_death::ipv6", Ip::V6)]
+fn power_off_is_a_death(#[case] test: &str, #[case] ip: Ip) {
+    if let Some(why) = netns::missing() {
+        return skipped(test, &why);
+    }
+    let mut shore = Shore::start(3, ip);
+    shore.quiet_for(Duration::from_secs(5), &[]);
+    shore.power_off(2);
+    shore.until_state(2, "Dead", DEATH);
+    shore.quiet_for(QUIET, &[(2, "Dead")]);
+}
+
+#[test]
+fn a_cut_cloud_link_is_no_death() {
+    if let Some(why) = netns::missing() {
+        return skipped("a_cut_cloud_link_is_no_death", &why);
+    }
+    let shore = Shore::start(3, Ip::V4);
+    let links = format!("{{ {CLOUD}, {KUBELET} }}");
+    let (incoming, outgoing) = (format!("iifname {links}"), format!("oifname {links}"));
+    shore.on(3).namespace.drop_matching(&[&incoming], &[&outgoing]);
+    shore.until_state(3, "Disconnected", CUT);
+    shore.quiet_for(Duration::from_secs(30), &[(3, "Disconnected")]);
+    shore.on(3).namespace.heal();
+    shore.until_calm();
+}
+
+/// A broken way between two neighbours is bridged by the others; of a machine that hears nobody, or that nobody
+/// hears, its renewals tell that it lives.
+#[test]
+fn broken_ways_between_neighbours_convict_nobody() {
+    if let Some(why) = netns::missing() {
+        return skipped("broken_ways_between_neighbours_convict_nobody", &why);
+    }
+    let shore = Shore::start(4, Ip::V4);
+    shore.part(1, &[2], &[]);
+    shore.quiet_for(QUIET, &[]);
+    shore.part(1, &[], &[2]);
+    shore.quiet_for(QUIET, &[]);
+    shore.part(1, &[2], &[2]);
+    shore.quiet_for(QUIET, &[]);
+    shore.on(1).namespace.heal();
+    // Nobody hears it: its neighbours vote it dead, and it renews.
+    shore.part(3, &[], &[1, 2, 4]);
+    shore.until_state(3, "Isolated", DEATH);
+    shore.quiet_for(QUIET, &[(3, "Isolated")]);
+    shore.on(3).namespace.heal();
+    shore.until_calm();
+    // It hears nobody, and so accuses nobody.
+    shore.part(4, &[1, 2, 3], &[]);
+    shore.quiet_for(QUIET, &[(4, "Isolated")]);
+    shore.on(4).namespace.heal();
+    shore.until_calm();
+    // Half of an even cell decides nothing.
+    for number in [1, 2] {
+        shore.part(number, &[3, 4], &[3, 4]);
+    }
+    shore.quiet_for(2 * QUIET, &[]);
+    for number in [1, 2] {
+        shore.on(number).namespace.heal();
+    }
+    shore.quiet_for(QUIET, &[]);
+}
+
+#[test]
+fn with_a_third_of_all_packets_lost_the_dead_are_found_and_nobody_else() {
+    if let Some(why) = netns::missing() {
+        return skipped(
+            "with_a_third_of_all_packets_lost_the_dead_are_found_and_nobody_else",
+            &why,
+        );
+    }
+    let mut shore = Shore::start(5, Ip::V4);
+    for machine in &shore.machines {
+        // On each way, so that of what is sent and answered half is lost.
+        let lost = format!("iifname {LAN} numgen random mod 100 < 30");
+        machine.namespace.drop_matching(&[&lost], &[]);
+    }
+    shore.quiet_for(2 * QUIET, &[]);
+    shore.power_off(5);
+    shore.until_state(5, "Dead", DEATH);
+    shore.quiet_for(QUIET, &[(5, "Dead")]);
+}
+
+/// Whoever holds the cell's Lease is among those that are killed.
+#[test]
+fn agents_that_stop_or_end_convict_nobody_and_a_death_is_found_without_them() {
+    if let Some(why) = netns::missing() {
+        return skipped(
+            "agents_that_stop_or_end_convict_nobody_and_a_death_is_found_without_them",
+            &why,
+        );
+    }
+    let mut shore = Shore::start(5, Ip::V4);
+    let agent = |shore: &Shore, number: u8| shore.on(number).agent.as_ref().expect("it runs").pause();
+    agent(&shore, 1);
+    shore.quiet_for(QUIET, &[]);
+    shore.on(1).agent.as_ref().expect("it runs").resume();
+    shore.quiet_for(QUIET, &[]);
+    let reporter = shore.inside(async |shore| {
+        let client = shore.client().await;
+        shore.holder(&client, |_| true).await
+    });
+    let victim = if reporter == 2 { 3 } else { 2 };
+    shore.machine_mut(reporter).agent = None;
+    shore.power_off(victim);
+    shore.until_state(victim, "Dead", DEATH);
+    shore.quiet_for(2 * QUIET, &[(victim, "Dead")]);
+}
