@@ -54,12 +54,12 @@ pub struct RunArgs {
     /// Directory for what outlives a restart: the last roster, and who was seen alive.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/evenkeel")]
     pub state_dir: PathBuf,
-    /// For simulated machines: a file with the ID of the present boot and its time (RFC 3339), a line each; the kernel's if
-    /// not given.
+    /// For simulated machines: a file with the ID of the present boot and its time (RFC 3339), a line
+    /// each; the kernel's if not given.
     #[arg(long, value_name = "FILE")]
     pub boot: Option<PathBuf>,
-    /// The node's own kubelet, to be watched and to be pinned; port 10250 of the advertised IP if not given. With `none`
-    /// peers have nothing to check: no vote ever finds this node dead.
+    /// The node's own kubelet, to be watched and to be pinned; port 10250 of the advertised IP if not
+    /// given. With `none` peers have nothing to check: no vote ever finds this node dead.
     #[arg(long, value_name = "IP:PORT|none", value_parser = parse_kubelet)]
     pub kubelet: Option<KubeletFlag>,
     /// Where peers reach that kubelet; the advertised IP with the kubelet's port if not given.

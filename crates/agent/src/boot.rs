@@ -31,7 +31,7 @@ pub struct Boot {
 }
 
 impl Boot {
-    /// The boot of this machine, or that of a simulated one, whose file has the ID and the time of the boot in
+    /// The boot of this machine, or that of a simulated one, whose file has the ID and the time of the boot,
     /// a line each.
     pub fn read(simulated: Option<&Path>) -> Result<Self, BootError> {
         let path = simulated.unwrap_or(Path::new(KERNELS));

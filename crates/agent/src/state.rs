@@ -79,8 +79,8 @@ pub struct StateDir {
 
 impl StateDir {
     /// Opens the directory, makes it if needed, and reserves sequences for a new life. `unix_ms` only helps
-    /// where the file was lost: sequences grow with it then, too. Who was seen alive before the boot `boot_id`
-    /// is forgotten: it may not be back yet.
+    /// where the file was lost: sequences grow with it then, too. Who was seen alive before the boot
+    /// `boot_id` is forgotten: it may not be back yet.
     ///
     /// A file that cannot be understood is put aside under another name, with a warning, and counts as lost.
     pub fn open(directory: &Path, node: &str, boot_id: &str, unix_ms: u64) -> Result<Self, StateError> {
@@ -99,7 +99,7 @@ impl StateDir {
             };
         }
         if memory.boot_id != boot_id {
-            memory.boot_id = boot_id.to_owned();
+            boot_id.clone_into(&mut memory.boot_id);
             memory.seen_alive.clear();
         }
         // A block for one millisecond, and for what a life has signed since it last wrote down how far it
@@ -315,7 +315,7 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(70)).await;
             assert_eq!(stored(&path).seen_alive.len(), 0, "after {:?}", start.elapsed());
         }
-        tokio::time::sleep(GATHER - start.elapsed() + Duration::from_millis(1)).await;
+        tokio::time::sleep_until(start + GATHER + Duration::from_millis(1)).await;
         assert_eq!(stored(&path).seen_alive.len(), 63);
         // What must not be lost is written at once, with what waits.
         news.send(Learned::SeenAlive("u63".into())).unwrap();

@@ -329,8 +329,8 @@ impl Case<'_> {
         Row::Is(NodeState::Dead(phase), reason)
     }
 
-    /// Whether the node had been back for long enough when it was last seen alive, where most of its cell booted
-    /// shortly before (hazard 43).
+    /// Whether the node had been back for long enough when it was last seen alive, where most of its cell
+    /// booted shortly before (hazard 43).
     fn was_back(&self, memory: &Memory) -> bool {
         self.evidence.zone.returned.is_none_or(|returned| {
             let lived = memory.life.zip(memory.lived_from);

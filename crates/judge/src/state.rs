@@ -108,8 +108,8 @@ pub enum Slow {
     /// Several cells of its zone convicted members at once: the zone may be split, and each side may hold the
     /// majority of some cell (hazard 42).
     SeveralCells,
-    /// Most of its cell booted shortly before, and it had not been back for long enough: after a power cut some
-    /// machines come back later than others, or not at the first attempt (hazard 43).
+    /// Most of its cell booted shortly before, and it had not been back for long enough: after a power cut
+    /// some machines come back later than others, or not at the first attempt (hazard 43).
     Returning,
 }
 

@@ -10,9 +10,9 @@ use std::net::SocketAddr;
 pub const WATCHED: usize = 10;
 /// How many members may report for a zone at a time.
 pub const REPORTERS: usize = 3;
-/// Name of a member in datagrams: the first 8 bytes of a digest of its node UID. Who wrote something is proven
-/// by its key and not by its name, and UIDs are drawn by the API server: that two of 64 members share a name
-/// happens once in 10^16 cells.
+/// Name of a member in datagrams: the first 8 bytes of a digest of its node UID. Who wrote something is
+/// proven by its key and not by its name, and UIDs are drawn by the API server: that two of 64 members share
+/// a name happens once in 10^16 cells.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberId(pub [u8; 8]);
 

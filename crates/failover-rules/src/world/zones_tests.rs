@@ -1,6 +1,6 @@
 use super::*;
 use evenkeel_zone::fixture::Fixture;
-use evenkeel_zone::verdict::{Health, Link, NoVerdict, Verdict};
+use evenkeel_zone::verdict::{Health, Issued, Link, NoVerdict, Verdict};
 use evenkeel_zone::wire::Facts;
 use rstest::rstest;
 use serde_json::json;
@@ -32,7 +32,12 @@ fn zone_health(zone: &Fixture, uid: &str) -> ZoneHealth {
 /// with each report.
 fn see(zones: &mut Zones, now: u64, zone: &mut Fixture, uid: &str, round: u8) -> Vec<Refusal> {
     let mut refused = zones.zone_health(Millis(now), &zone_health(zone, uid));
-    refused.extend(zones.challenges(Millis(now), &object(), &[zone.issued(Millis(0))]));
+    // Of another leader: what it signs may be from before this reader began.
+    let issued = Issued {
+        drawn: None,
+        ..zone.issued(Millis(0))
+    };
+    refused.extend(zones.challenges(Millis(now), &object(), &[issued]));
     refused.extend(zones.report(Millis(now), REPORT, &report(zone, round)));
     refused
 }

@@ -129,8 +129,8 @@ impl LabNode {
         }
     }
 
-    /// Starts the machine: a new boot of the kubelet, and the agent if it was switched off. At the start of the
-    /// lab machines have been up for an hour: nobody takes them for back from a power cut.
+    /// Starts the machine: a new boot of the kubelet, and the agent if it was switched off. At the start of
+    /// the lab machines have been up for an hour: nobody takes them for back from a power cut.
     pub(super) async fn boot(&self) -> Result<(), SetupError> {
         let boot_id = format!("{:032x}", rand::random::<u128>());
         let age = if self.agent().is_some() { 0 } else { 3_600 };

@@ -6,10 +6,10 @@
 //! one, which the roster holds.
 //!
 //! An Ed25519 key pair is also one for X25519: the private scalar is the same, and the public point is mapped
-//! to the other form of the curve (RFC 7748, section 4.1). Thormarker (IACR ePrint 2021/509) shows that one key
-//! may serve both purposes where the secret is hashed, for one static and one ephemeral key; ours are both
-//! static, and the hash covers both of them. Keys of small order are refused, so that no secret is known in
-//! advance.
+//! to the other form of the curve (RFC 7748, section 4.1). Thormarker (IACR ePrint 2021/509) shows that one
+//! key may serve both purposes where the secret is hashed, for one static and one ephemeral key; ours are
+//! both static, and the hash covers both of them. Keys of small order are refused, so that no secret is known
+//! in advance.
 //!
 //! What a signature would give besides: whoever steals the key of one agent can pass for any other *towards
 //! that agent*. Evidence is not concerned, since the thief could sign as that agent in any case.

@@ -244,9 +244,9 @@ impl Cell {
         let mut refusals = Vec::new();
         for signed in &report.rounds {
             // Without having seen an earlier report of this reporter, nobody knows when this one was written:
-            // as old as can be.
+            // as old as can be, which is as old as the challenge that its ballots sign.
             let stated = u64::try_from(signed.age_ms).ok().filter(|_| !is_first);
-            let age = stated.map_or(u64::MAX, |age| age.saturating_add(waited));
+            let stated = stated.map_or(u64::MAX, |age| age.saturating_add(waited));
             let request = match evidence::request(signed) {
                 Ok(request) if is_new(signed, request.challenge) => request,
                 Ok(_) => continue,
@@ -262,10 +262,10 @@ impl Cell {
             match issued.copied() {
                 Some(issued) => {
                     let round = Round::open(verifier, &roster, request, &signed.ballots);
-                    let received = *received;
+                    let drawn = issued.drawn.map_or(u64::MAX, |drawn| now.since(drawn));
                     let when = When {
-                        age,
-                        received,
+                        age: stated.min(drawn),
+                        received: *received,
                         issued,
                     };
                     self.take_round(now, &council, when, &round, &mut refusals);
@@ -424,7 +424,8 @@ enum Taken {
 /// How old a round can be.
 #[derive(Clone, Copy)]
 struct When {
-    /// Milliseconds since its start, as its reporter states it.
+    /// Milliseconds since its start, as its reporter states it, and not before its challenge was drawn;
+    /// `u64::MAX` if neither is known.
     age: u64,
     /// When the report that shows it came.
     received: Millis,

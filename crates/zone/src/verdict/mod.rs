@@ -31,7 +31,8 @@ pub const ROSTER_SETTLE_MS: u64 = 15_000;
 /// Deaths that began within this time count for a storm (hazard 24).
 pub const STORM_WINDOW_MS: u64 = 60_000;
 
-/// A boot is young for this long: after a power cut that took several machines, some come back later than others.
+/// A boot is young for this long: after a power cut that took several machines, some come back later than
+/// others.
 pub const YOUNG_BOOT_MS: u64 = 300_000;
 
 /// What the signed evidence says of a node: the newest that was received, however long ago. Whether it still

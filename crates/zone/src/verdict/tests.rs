@@ -359,6 +359,42 @@ fn ballots_that_sign_a_challenge_which_is_still_on_its_way_count_when_it_comes()
     assert!(reader.dead(5).is_some());
 }
 
+/// What ballots sign, drawn by another process at a time that this reader does not know.
+fn of_another_leader(zone: &Fixture) -> Issued {
+    Issued {
+        drawn: None,
+        ..zone.issued(Millis(0))
+    }
+}
+
+/// Ballots are younger than the challenge that they sign. So a reader that has just begun, and drawn a
+/// challenge, need not wait for a second report.
+#[test]
+fn a_first_report_is_no_older_than_a_challenge_of_the_readers_own() {
+    let (mut book, mut zone) = (Book::new(), Fixture::new(3));
+    book.roster(Millis(0), "shore", &zone.spec());
+    book.challenges(Millis(5_000), "shore", &[zone.issued(Millis(5_000))]);
+    let requested = |book: &Book| match book.verdict(&Fixture::uid(3)) {
+        Verdict::Dead(death) => Some(death.requested),
+        _ => None,
+    };
+    let mut round = zone.dead(3, &[1, 2], 1);
+    book.report(Millis(9_000), "shore", "node-1", &zone.report(vec![round]));
+    assert_eq!(book.advanced("shore"), Some(Millis(9_000)));
+    assert_eq!(requested(&book), Some(Millis(5_000)));
+    round = zone.dead(3, &[1, 2], 2);
+    round.age_ms = 600_000;
+    book.report(Millis(9_500), "shore", "node-1", &zone.report(vec![round]));
+    assert_eq!(
+        requested(&book),
+        Some(Millis(5_000)),
+        "whatever the reporter says"
+    );
+    round = zone.dead(3, &[1, 2], 3);
+    book.report(Millis(9_900), "shore", "node-1", &zone.report(vec![round]));
+    assert_eq!(requested(&book), Some(Millis(8_900)), "a second ago, as it says");
+}
+
 /// The first report of a reporter may have been written long before the reader began, also if its challenge
 /// comes later.
 #[test]
@@ -367,7 +403,7 @@ fn what_waited_for_its_challenge_is_no_younger_for_that() {
     let alive = zone.alive(3, &[1, 2], 1, CUT);
     book.roster(Millis(0), "shore", &zone.spec());
     book.report(Millis(0), "shore", "node-1", &zone.report(vec![alive]));
-    book.challenges(Millis(1), "shore", &[zone.issued(Millis(1))]);
+    book.challenges(Millis(1), "shore", &[of_another_leader(&zone)]);
     for at in [2, 3] {
         book.heartbeat(Millis(at), "shore", "node-1");
     }
@@ -583,7 +619,7 @@ fn what_was_written_before_the_reader_began_is_void_until_somebody_reports() {
     let death = zone.dead(3, &[1, 2], 1);
     let report = zone.report(vec![death]);
     let mut book = Book::new();
-    book.challenges(Millis(0), "shore", &[zone.issued(Millis(0))]);
+    book.challenges(Millis(0), "shore", &[of_another_leader(&zone)]);
     book.roster(Millis(10), "shore", &zone.spec());
     book.report(Millis(10), "shore", "node-1", &report);
     book.heartbeat(Millis(10), "shore", "node-1");
@@ -615,7 +651,7 @@ fn evidence_of_life_from_before_the_reader_began_is_worth_nothing() {
     let mut zone = Fixture::new(3);
     let life = zone.alive(3, &[1, 2], 1, CUT);
     let mut book = Book::new();
-    book.challenges(Millis(0), "shore", &[zone.issued(Millis(0))]);
+    book.challenges(Millis(0), "shore", &[of_another_leader(&zone)]);
     book.roster(Millis(10), "shore", &zone.spec());
     book.report(Millis(10), "shore", "node-1", &zone.report(vec![life]));
     book.heartbeat(Millis(10), "shore", "node-1");
@@ -655,6 +691,8 @@ fn a_voter_that_is_cut_off_keeps_its_vote_with_the_roster_it_has() {
 #[test]
 fn evidence_of_unknown_age_is_as_old_as_can_be() {
     let mut reader = Reader::of(3);
+    let issued = of_another_leader(&reader.zone);
+    reader.book.challenges(Millis(0), "shore", &[issued]);
     let mut death = reader.zone.dead(3, &[1, 2], 1);
     let mut life = reader.zone.alive(2, &[1, 3], 1, CUT);
     (death.age_ms, life.age_ms) = (-1, -1);

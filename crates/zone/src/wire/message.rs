@@ -43,8 +43,8 @@ pub struct Message {
     pub body: Body,
 }
 
-/// The kinds of datagrams, each with its number. 16 to 23 and 144 to 151 are reserved for the lease by which a
-/// node proves to itself that it may run what must not run twice.
+/// The kinds of datagrams, each with its number. 16 to 23 and 144 to 151 are reserved for the lease by which
+/// a node proves to itself that it may run what must not run twice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     /// 1: asks a peer for an answer, and says how the sender's node is.
@@ -207,11 +207,11 @@ pub struct Said {
     pub index: u8,
     /// The vote.
     pub answer: Answer,
-    /// Milliseconds between the last contact that proved the suspect's identity (a datagram of its agent or its
-    /// kubelet's pinned certificate) and this vote. A voter whose present life had no such contact states for
-    /// how long it has been listening for one, which is at most the time since its agent started. 0 in the
-    /// suspect's own voice. The wire carries tenths of a second up to 109 minutes, rounded so that nothing
-    /// follows that was not so: up with a yes, which a fresh contact makes count, and down else.
+    /// Milliseconds between the last contact that proved the suspect's identity (a datagram of its agent, or
+    /// its kubelet's pinned certificate) and this vote. A voter whose present life had no such contact states
+    /// for how long it has been listening for one, which is at most the time since its agent started. 0 in
+    /// the suspect's own voice. The wire carries tenths of a second up to 109 minutes, rounded so that
+    /// nothing follows that was not so: up with a yes, which a fresh contact makes count, and down else.
     pub contact_age: u32,
     /// What the suspect says of itself, and the voter's check of its kubelet.
     pub facts: Facts,

@@ -5,12 +5,12 @@
 //! ```
 //!
 //! The proof says who wrote the datagram. Of kinds below 128 it is a code of 16 bytes under the secret that
-//! sender and receiver share (see [`Mac`]), which the receiver alone can check. Kinds from 128 on are evidence:
-//! the proof is an Ed25519 signature of 64 bytes, which anybody can check. Both cover a context string and
-//! everything before them, sender and receiver included. All bytes count: a frame of another length is
-//! refused. A body may be longer than this version knows (a later minor version appended fields): the rest is
-//! ignored. Another major version is refused. Numbers are in network order. See [`Body`] for the fields of
-//! each kind, in the order of encoding.
+//! sender and receiver share (see [`Mac`]), which the receiver alone can check. Kinds from 128 on are
+//! evidence: the proof is an Ed25519 signature of 64 bytes, which anybody can check. Both cover a context
+//! string and everything before them, sender and receiver included. All bytes count: a frame of another
+//! length is refused. A body may be longer than this version knows (a later minor version appended fields):
+//! the rest is ignored. Another major version is refused. Numbers are in network order. See [`Body`] for the
+//! fields of each kind, in the order of encoding.
 
 mod challenge;
 mod codec;
@@ -159,8 +159,8 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Checks that the sender, which has this key and shares this secret, wrote it for this receiver. The text
-    /// is put together in `buffer`, so that who opens many datagrams allocates nothing.
+    /// Checks that the sender, which has this key and shares this secret, wrote it for this receiver. The
+    /// text is put together in `buffer`, so that who opens many datagrams allocates nothing.
     pub(crate) fn open(
         &self,
         buffer: &mut Vec<u8>,
@@ -221,7 +221,7 @@ pub(crate) fn seal<'a>(
     shared: &dyn Mac,
 ) -> &'a [u8] {
     seal_as(buffer, body.kind(), (key, shared), |out| {
-        message::encode(out, header, body)
+        message::encode(out, header, body);
     })
 }
 

@@ -167,7 +167,7 @@ fn every_kind_comes_back_as_it_went() {
     }
 }
 
-/// Ten of each go out every two seconds. With 42 bytes of Ethernet, IPv4 and UDP they are 1,210 bytes a second.
+/// Ten of each go out every two seconds: with 42 bytes of Ethernet, IPv4 and UDP 1,210 bytes a second.
 #[test]
 fn a_heartbeat_has_75_bytes_and_an_ack_83() {
     let ends = Ends::seeded(1, 2);

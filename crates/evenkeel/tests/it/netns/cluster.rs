@@ -1,19 +1,16 @@
 //! An API server on one machine, our components on another, and wires between them that lose packets.
 
-use super::process::{Process, client};
+use super::process::{Process, client, install};
 use crate::support::evenkeel;
 use evenkeel_testkit::cluster::Objects as _;
 use evenkeel_testkit::eventually;
 use evenkeel_testkit::netns::Namespace;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
-use std::fs;
 use std::net::Ipv4Addr;
-use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -159,19 +156,7 @@ impl Cluster {
     /// Definitions, namespace and node that components expect.
     async fn furnish(&self) {
         let client = self.client().await;
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crds.yaml");
-        let text = fs::read_to_string(file).expect("the manifests are in the repository");
-        let crds: Vec<CustomResourceDefinition> =
-            serde_saphyr::from_multiple(&text).expect("the manifests can be read");
-        let api = Api::all(client.clone());
-        for crd in crds {
-            api.add(&crd).await;
-        }
-        let namespaces = Api::all(client.clone());
-        let namespace: k8s_openapi::api::core::v1::Namespace =
-            serde_json::from_value(json!({ "metadata": { "name": "evenkeel-system" } }))
-                .expect("a Namespace");
-        namespaces.add(&namespace).await;
+        install(&client).await;
         node(&client, NODE, "default", json!([])).await;
     }
 

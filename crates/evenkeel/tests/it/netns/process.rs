@@ -1,10 +1,14 @@
 //! A process of ours on a machine of a test, and how to speak to one that is an API server.
 
 use evenkeel_net::client::ClientArgs;
+use evenkeel_testkit::cluster::Objects as _;
 use evenkeel_testkit::{SOON, eventually};
-use kube::Client;
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{Api, Client};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::json;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -24,6 +28,21 @@ pub(crate) async fn client(kubeconfig: &Path) -> Client {
         }
     })
     .await
+}
+
+/// Definitions and the namespace that our components expect.
+pub(crate) async fn install(client: &Client) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crds.yaml");
+    let text = fs::read_to_string(file).expect("the manifests are in the repository");
+    let crds: Vec<CustomResourceDefinition> =
+        serde_saphyr::from_multiple(&text).expect("the manifests can be read");
+    let definitions = Api::all(client.clone());
+    for crd in crds {
+        definitions.add(&crd).await;
+    }
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let namespace = serde_json::from_value(json!({ "metadata": { "name": "evenkeel-system" } }));
+    namespaces.add(&namespace.expect("a Namespace")).await;
 }
 
 /// A process; killed when it is dropped.

@@ -218,8 +218,8 @@ fn strangers_forgers_and_misaddressed_datagrams_are_refused() {
     }
 }
 
-/// With a tenth node, `uid-10` stands between `uid-1` and `uid-2`, and all others have another position. What is
-/// shared with them goes along.
+/// With a tenth node, `uid-10` stands between `uid-1` and `uid-2`, and all others have another position.
+/// What is shared with them goes along.
 #[test]
 fn secrets_follow_their_members_when_a_roster_changes() {
     let mut zone = Fixture::new(9);

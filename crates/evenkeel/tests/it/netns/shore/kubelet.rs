@@ -56,17 +56,22 @@ fn process() {
     let [address, node, access] = flags.lines().collect::<Vec<_>>()[..] else {
         panic!("{FLAGS} has three lines");
     };
+    evenkeel_net::init_crypto();
     // Ends with its standard input, which ends with the test.
+    let (closed, parent) = tokio::sync::oneshot::channel();
     std::thread::spawn(|| {
         while matches!(std::io::stdin().read(&mut [0; 64]), Ok(1..)) {}
-        std::process::exit(0);
+        closed.send(())
     });
-    evenkeel_net::init_crypto();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime").block_on(async {
         let address = address.parse().expect("an address");
         let words = std::iter::once("kubelet").chain(access.split_whitespace());
-        tokio::join!(serve(address), renew(node, Access::parse_from(words).client));
+        tokio::select! {
+            _ = parent => {}
+            () = serve(address) => {}
+            () = renew(node, Access::parse_from(words).client) => {}
+        }
     });
 }
 

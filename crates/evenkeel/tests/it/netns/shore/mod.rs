@@ -5,7 +5,7 @@ mod kubelet;
 mod numbers;
 mod verdicts;
 
-use super::process::{Process, client};
+use super::process::{Process, client, install};
 use crate::support::evenkeel;
 use evenkeel_api::crd::NodeIncident;
 use evenkeel_testkit::cluster::Objects as _;
@@ -13,12 +13,10 @@ use evenkeel_testkit::eventually;
 use evenkeel_testkit::netns::Namespace;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, Client};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -97,9 +95,9 @@ fn name(number: u8) -> String {
 /// All machines.
 struct Shore {
     machines: Vec<Machine>,
-    _server: Vec<Process>,
+    server: Vec<Process>,
     cloud: Namespace,
-    _lan: Namespace,
+    lan: Namespace,
     home: TempDir,
     ip: Ip,
 }
@@ -118,16 +116,16 @@ impl Shore {
         );
         let mut shore = Self {
             machines: Vec::new(),
-            _server: Vec::new(),
+            server: Vec::new(),
             cloud,
-            _lan: lan,
+            lan,
             home: TempDir::new().expect("a temporary directory"),
             ip,
         };
         let line =
             format!("apiserver --bind 0.0.0.0 --port {PORT} --kubeconfig-out @kubeconfig --cert-dir @pki");
         let server = shore.process("apiserver", &shore.cloud.command(evenkeel().get_program()), &line);
-        shore._server.push(server);
+        shore.server.push(server);
         shore.inside(async |shore| shore.furnish(count).await);
         let line =
             format!("controller --kubeconfig @kubeconfig --admin 127.0.0.1:9850 --zone-default {ZONE}");
@@ -136,7 +134,7 @@ impl Shore {
             &shore.cloud.command(evenkeel().get_program()),
             &line,
         );
-        shore._server.push(controller);
+        shore.server.push(controller);
         for number in 1..=count {
             let machine = shore.machine(number);
             shore.machines.push(machine);
@@ -148,7 +146,7 @@ impl Shore {
     fn machine(&self, number: u8) -> Machine {
         let namespace = Namespace::new(&name(number));
         let address = self.ip.of(number);
-        self._lan
+        self.lan
             .plug(&namespace, LAN, &[format!("{address}/{}", self.ip.length())]);
         self.cloud
             .plug(&namespace, CLOUD, &[format!("10.79.0.{number}/24")]);
@@ -207,23 +205,11 @@ impl Shore {
         client(&self.home.path().join("kubeconfig")).await
     }
 
-    /// Definitions, namespaces and nodes that components expect, and a boot of an hour ago for all machines:
+    /// Definitions, a namespace and nodes that components expect, and a boot of an hour ago for all machines:
     /// nobody shall take them for back from a power cut.
     async fn furnish(&self, count: u8) {
         let client = self.client().await;
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crds.yaml");
-        let text = std::fs::read_to_string(file).expect("the manifests are in the repository");
-        let crds: Vec<CustomResourceDefinition> =
-            serde_saphyr::from_multiple(&text).expect("the manifests can be read");
-        let definitions = Api::all(client.clone());
-        for crd in crds {
-            definitions.add(&crd).await;
-        }
-        let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(client.clone());
-        for name in ["evenkeel-system", "kube-node-lease"] {
-            let namespace = serde_json::from_value(json!({ "metadata": { "name": name } }));
-            namespaces.add(&namespace.expect("a Namespace")).await;
-        }
+        install(&client).await;
         let nodes: Api<Node> = Api::all(client.clone());
         for number in 1..=count {
             let labels = json!({ "topology.kubernetes.io/zone": ZONE });
@@ -330,7 +316,7 @@ impl Shore {
         took
     }
 
-    /// Looks for so long, and asserts that no other node has an incident than these, in a state that begins so.
+    /// Looks for so long, and asserts that only these nodes have incidents, in a state that begins so.
     fn quiet_for(&self, length: Duration, allowed: &[(u8, &str)]) {
         self.inside(async |shore| {
             let client = shore.client().await;

@@ -21,7 +21,6 @@ fn power_off_is_a_death(#[case] test: &str, #[case] ip: Ip) {
         return skipped(test, &why);
     }
     let mut shore = Shore::start(3, ip);
-    shore.quiet_for(Duration::from_secs(5), &[]);
     shore.power_off(2);
     shore.until_state(2, "Dead", DEATH);
     shore.quiet_for(QUIET, &[(2, "Dead")]);
@@ -42,8 +41,8 @@ fn a_cut_cloud_link_is_no_death() {
     shore.until_calm();
 }
 
-/// A broken way between two neighbours is bridged by the others; of a machine that hears nobody, or that nobody
-/// hears, its renewals tell that it lives.
+/// A broken way between two neighbours is bridged by the others; of a machine that hears nobody, or that
+/// nobody hears, its renewals tell that it lives.
 #[test]
 fn broken_ways_between_neighbours_convict_nobody() {
     if let Some(why) = netns::missing() {
