@@ -18,8 +18,9 @@ use super::{Output, ReportDraft};
 use crate::Millis;
 use crate::roster::MemberId;
 use crate::verdict::Link;
-use crate::wire::{Body, Challenge, Published, PublishedVerdict};
+use crate::wire::{Body, Challenge, Nonce, Published, PublishedVerdict};
 use evenkeel_api::zone::{ListedNode, Report, SignedRound, VerdictKind};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// How much longer each rank waits before it writes what the holder should have written.
@@ -35,6 +36,10 @@ const RENEW_MS: u64 = 8_000;
 const TRY_AGAIN_MS: u64 = 1_000;
 /// A write of which nothing is heard for this long has failed.
 const GIVE_UP_MS: u64 = 10_000;
+
+/// Bytes of evidence that a report holds at most, unless a single round has more. With what else it says of a
+/// whole cell it stays below 40 KB.
+const MOST_EVIDENCE: usize = 26_000;
 
 /// What this agent writes, and what it was told that others have written.
 pub(super) struct Publication {
@@ -100,13 +105,15 @@ impl Contents {
 
     /// Whether it says something that the other one does not, and does not only renew it.
     fn has_news_after(&self, written: &Self) -> bool {
-        let is_news = |(id, listed): (&MemberId, &Listed)| {
-            let before = written.listed.get(id);
-            before.is_none_or(|before| {
-                !is_no_news((listed.kind, listed.signed()), (before.kind, before.signed()))
-            })
-        };
-        self.listed.iter().any(is_news)
+        let mut listed = self.listed.iter();
+        listed.any(|(id, listed)| written.lacks(*id, listed))
+    }
+
+    /// Whether what is said of a member is news after this.
+    fn lacks(&self, id: MemberId, listed: &Listed) -> bool {
+        let before = self.listed.get(&id);
+        before
+            .is_none_or(|before| !is_no_news((listed.kind, listed.signed()), (before.kind, before.signed())))
     }
 }
 
@@ -232,7 +239,9 @@ impl Publication {
             return;
         }
         self.sequence = self.sequence.saturating_add(1);
-        cx.put(Output::Report(Box::new(draft(cx, &contents, self.sequence))));
+        let written = self.written.as_ref().map(|(written, _)| written);
+        let draft = draft(cx, &contents, written, self.sequence);
+        cx.put(Output::Report(Box::new(draft)));
         due.by(now.plus(GIVE_UP_MS));
         self.write = Write::UnderWay { since: now, contents };
     }
@@ -307,13 +316,62 @@ fn is_settled(cx: &Context, own: &Own, due: &mut Due) -> bool {
     cx.now() >= at && at != NEVER
 }
 
-fn draft(cx: &Context, contents: &Contents, sequence: i64) -> ReportDraft {
+/// What a report shows of a round.
+struct Shown {
+    evidence: Evidence,
+    /// It says something of a member that was not written before.
+    is_news: bool,
+}
+
+impl Shown {
+    fn bytes(&self) -> usize {
+        let ballots = self.evidence.ballots.values().map(|text| text.len());
+        self.evidence.request.len() + ballots.sum::<usize>()
+    }
+}
+
+/// The rounds of these contents, each once, with the ballots that any of its members needs, as far as there
+/// is room: news first, and then what is youngest. Whoever has its evidence in another round is left out,
+/// which says nothing of it; the next common round is about all.
+fn shown(contents: &Contents, written: Option<&Contents>) -> BTreeMap<Nonce, Evidence> {
+    let mut rounds: BTreeMap<Nonce, Shown> = BTreeMap::new();
+    for (id, listed) in &contents.listed {
+        let Some(evidence) = &listed.evidence else {
+            continue;
+        };
+        let shown = rounds.entry(evidence.round).or_insert_with(|| Shown {
+            evidence: evidence.clone(),
+            is_news: false,
+        });
+        shown.is_news |= written.is_none_or(|written| written.lacks(*id, listed));
+        let ballots = evidence.ballots.iter();
+        let ballots = ballots.map(|(voter, text)| (*voter, text.clone()));
+        shown.evidence.ballots.extend(ballots);
+    }
+    let mut rounds: Vec<(Nonce, Shown)> = rounds.into_iter().collect();
+    rounds.sort_by_key(|(_, shown)| Reverse((shown.is_news, shown.evidence.began)));
+    let mut room = MOST_EVIDENCE;
+    rounds.retain(|(_, shown)| {
+        let fits = shown.bytes() <= room || room == MOST_EVIDENCE;
+        if fits {
+            room = room.saturating_sub(shown.bytes());
+        }
+        fits
+    });
+    rounds
+        .into_iter()
+        .map(|(round, shown)| (round, shown.evidence))
+        .collect()
+}
+
+fn draft(cx: &Context, contents: &Contents, written: Option<&Contents>, sequence: i64) -> ReportDraft {
+    let rounds = shown(contents, written);
     let mut held_for_ms = BTreeMap::new();
     let mut nodes = Vec::new();
-    // Rounds are shared: each is shown once, with the ballots that any of its members needs.
-    let mut rounds: BTreeMap<_, Evidence> = BTreeMap::new();
     for (id, listed) in &contents.listed {
-        let Some(member) = cx.roster().get(*id) else {
+        let evidence = listed.evidence.as_ref();
+        let is_shown = evidence.is_none_or(|evidence| rounds.contains_key(&evidence.round));
+        let Some(member) = cx.roster().get(*id).filter(|_| is_shown) else {
             continue;
         };
         held_for_ms.insert(member.uid.clone(), cx.now().since(listed.since));
@@ -324,13 +382,6 @@ fn draft(cx: &Context, contents: &Contents, sequence: i64) -> ReportDraft {
             reason: listed.reason.clone(),
             since: None,
         });
-        if let Some(evidence) = &listed.evidence {
-            let shown = rounds.entry(evidence.round).or_insert_with(|| evidence.clone());
-            let ballots = evidence.ballots.iter();
-            shown
-                .ballots
-                .extend(ballots.map(|(voter, text)| (*voter, text.clone())));
-        }
     }
     nodes.sort_by(|a, b| a.name.cmp(&b.name));
     let rounds = rounds.into_values().map(|evidence| SignedRound {
@@ -360,4 +411,58 @@ fn summary(nodes: &[ListedNode]) -> String {
         format!("{} {kind} ({})", node.name, node.reason)
     };
     nodes.iter().map(word).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    /// A round about one member: its number, when it began, and its size in bytes.
+    type Sized = (u8, u64, usize);
+
+    fn contents(rounds: &[Sized]) -> Contents {
+        let listed = |(number, began, bytes): &Sized| {
+            let voter = MemberId([0; 8]);
+            let evidence = Evidence {
+                round: Nonce([*number; 16]),
+                request: "".into(),
+                began: Millis(*began),
+                challenge: Challenge::NONE,
+                ballots: BTreeMap::from([(voter, "x".repeat(*bytes).into())]),
+            };
+            let listed = Listed {
+                kind: VerdictKind::Alive,
+                reason: String::new(),
+                since: Millis(0),
+                evidence: Some(evidence),
+            };
+            (MemberId([*number; 8]), listed)
+        };
+        Contents {
+            roster_version: 1,
+            listed: rounds.iter().map(listed).collect(),
+        }
+    }
+
+    #[rstest]
+    #[case::all_fit(&[(1, 5, 8_000), (2, 6, 8_000)], &[], &[1, 2])]
+    #[case::the_youngest_first(&[(1, 7, 14_000), (2, 5, 14_000), (3, 6, 14_000)], &[1, 2, 3], &[1])]
+    #[case::news_before_what_is_younger(&[(1, 7, 14_000), (2, 5, 14_000)], &[1], &[2])]
+    #[case::what_does_not_fit_stops_nobody(&[(1, 7, 14_000), (2, 6, 14_000), (3, 5, 11_000)], &[1, 2, 3], &[1, 3])]
+    #[case::one_round_is_shown_whatever_its_size(&[(1, 5, 35_000), (2, 4, 10)], &[1, 2], &[1])]
+    fn there_is_room_for_news_and_then_for_what_is_young(
+        #[case] rounds: &[Sized],
+        #[case] written: &[u8],
+        #[case] expected: &[u8],
+    ) {
+        let contents = contents(rounds);
+        let mut before = contents.clone();
+        before.listed.retain(|id, _| written.contains(&id.0[0]));
+        let shown: Vec<u8> = shown(&contents, Some(&before))
+            .keys()
+            .map(|round| round.0[0])
+            .collect();
+        assert_eq!(shown, expected);
+    }
 }

@@ -1,8 +1,8 @@
 //! Members whose evidence is to be renewed share rounds, whenever they were listed (hazard 44).
 
-use super::net::Net;
+use super::net::{Net, stored_bytes};
 use crate::fixture::Fixture;
-use evenkeel_api::zone::{Report, VerdictKind};
+use evenkeel_api::zone::VerdictKind;
 use rstest::rstest;
 use std::collections::BTreeSet;
 
@@ -18,12 +18,6 @@ fn rounds(net: &Net, since: u64, i: usize) -> Vec<(u64, usize)> {
         .collect();
     rounds.sort_unstable();
     rounds
-}
-
-/// Size in the API server's store, with UIDs as long as real ones.
-fn stored_bytes(report: &Report) -> usize {
-    let short: usize = report.nodes.iter().map(|node| 36 - node.uid.len()).sum();
-    serde_json::to_vec(report).unwrap().len() + short
 }
 
 /// A calm cell of 64, its leader, and all others.
@@ -61,6 +55,21 @@ fn a_whole_cell_that_is_listed_one_after_the_other_ends_up_in_one_round() {
     assert!(writes.clone().count() <= 11, "{:?}", writes.collect::<Vec<_>>());
 }
 
+/// Each has a round of its own at first, and all of them do not fit into a report.
+#[rstest]
+fn a_cell_that_is_listed_within_seconds_fits_into_a_report_all_the_time(#[values(20, 32, 64)] count: u8) {
+    let mut net = Net::fresh(count, 65);
+    net.run(100_000);
+    let all: Vec<usize> = (1..=usize::from(count)).collect();
+    for listed in 1..=all.len() {
+        net.want(&all[..listed]);
+        net.run(70);
+    }
+    net.run(8_000);
+    assert!(all.iter().all(|i| net.is_alive(*i)), "{}", net.summary());
+    assert!(net.largest <= 40_000, "{} bytes", net.largest);
+}
+
 #[test]
 fn the_dead_and_the_living_share_rounds() {
     let (mut net, leader) = cell(61);
@@ -74,6 +83,7 @@ fn the_dead_and_the_living_share_rounds() {
     for i in 1..=64 {
         assert_eq!(net.is_dead(i), dying.contains(&i), "node-{i}");
     }
+    assert!(net.largest <= 40_000, "{} bytes", net.largest);
     for young in [true, false] {
         let report = &net.published[&leader];
         let ballots: Vec<usize> = report.rounds.iter().map(|round| round.ballots.len()).collect();

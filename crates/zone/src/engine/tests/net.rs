@@ -19,6 +19,12 @@ pub(super) const ZONE: &str = "shore";
 const HEARTBEAT: u8 = 1;
 const CONFIRM: u8 = 5;
 
+/// Size in the API server's store, with UIDs as long as real ones.
+pub(super) fn stored_bytes(report: &Report) -> usize {
+    let short: usize = report.nodes.iter().map(|node| 36 - node.uid.len()).sum();
+    serde_json::to_vec(report).unwrap().len() + short
+}
+
 /// The kind of a datagram.
 fn kind(bytes: &[u8]) -> Option<u8> {
     bytes.get(4).copied()
@@ -33,6 +39,8 @@ pub(super) struct Net {
     pub(super) book: Book,
     /// What stands in the object of each reporter.
     pub(super) published: BTreeMap<usize, Report>,
+    /// Size of the largest report that was ever written.
+    pub(super) largest: usize,
     /// When who wrote its report, and what it says.
     pub(super) written: Vec<(u64, usize, String)>,
     /// Directed links that lose everything, 1-based; `(i, 0)` is node i's cloud link.
@@ -128,6 +136,7 @@ impl Net {
             book: Book::verifying_with(zone.verifier()),
             zone,
             published: BTreeMap::new(),
+            largest: 0,
             written: Vec::new(),
             cut: BTreeSet::new(),
             loss_percent: 0,
@@ -489,6 +498,7 @@ impl Net {
         // A round may decide about some of its suspects and not about others.
         refused.retain(|refusal| !matches!(refusal, Refusal::NoMajority { refused: 0, .. }));
         assert_eq!(refused, vec![], "an honest report is believed");
+        self.largest = self.largest.max(stored_bytes(&report));
         self.published.insert(i, report);
     }
 
