@@ -330,12 +330,10 @@ impl Case<'_> {
     }
 
     /// Whether the node had been back for long enough when it was last seen alive, where most of its cell
-    /// booted shortly before (hazard 43).
+    /// booted shortly before (hazard 43). Whoever was not away has been back for ever.
     fn was_back(&self, memory: &Memory) -> bool {
-        self.evidence.zone.returned.is_none_or(|returned| {
-            let lived = memory.life.zip(memory.lived_from);
-            lived.is_some_and(|(life, from)| life.since(from.max(returned)) >= BACK_FOR_MS)
-        })
+        let lived = memory.life.zip(memory.lived_from);
+        !self.evidence.zone.is_returning || lived.is_some_and(|(life, from)| life.since(from) >= BACK_FOR_MS)
     }
 
     /// Whether a later round confirms a death (hazard 36): its ballots sign a challenge that was drawn long

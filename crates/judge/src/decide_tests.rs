@@ -52,7 +52,7 @@ impl Case1 {
                     some_member_renews: false,
                     storm: false,
                     may_be_split: false,
-                    returned: None,
+                    is_returning: false,
                 },
                 agent: AgentWrites::default(),
             },

@@ -181,9 +181,8 @@ pub struct ZoneEvidence {
     /// Several cells of the zone convicted so many of their members within a minute that they may have
     /// convicted both sides of one split (hazard 42).
     pub may_be_split: bool,
-    /// Where more than half of the cell's members booted shortly before, as after a power cut: when more than
-    /// half had (hazard 43).
-    pub returned: Option<Millis>,
+    /// More than half of the cell's members booted shortly before, as after a power cut (hazard 43).
+    pub is_returning: bool,
 }
 
 impl ZoneEvidence {

@@ -382,7 +382,7 @@ impl World {
                 some_member_renews: false,
                 storm: is_storm(of_zone),
                 may_be_split: may_be_split(of_zone),
-                returned: cell.returned,
+                is_returning: cell.is_returning,
             };
             zones.of_cell.insert(name.clone(), evidence);
             // A node of the zone that is in none of its cells: whatever any of them shows.

@@ -54,7 +54,7 @@ pub(super) struct CellSeen<'a> {
     pub(super) reported: bool,
     /// When it was last seen to advance.
     pub(super) advanced: Option<Millis>,
-    pub(super) returned: Option<Millis>,
+    pub(super) is_returning: bool,
     pub(super) deaths: Deaths,
 }
 
@@ -198,7 +198,7 @@ impl Zones {
                 members: &known.members,
                 reported: known.reported,
                 advanced: self.book.advanced(name),
-                returned: self.book.returned(name, now),
+                is_returning: self.book.is_returning(name, now),
                 deaths: self.book.deaths(name, now),
             };
             (name.clone(), seen)

@@ -95,18 +95,14 @@ impl Cell {
         }
     }
 
-    /// Where more than half of the members are back from a boot of less than [`YOUNG_BOOT_MS`] ago: the time
-    /// at which more than half were. Who never voted counts as up for long.
-    pub(super) fn returned(&self, now: Millis) -> Option<Millis> {
-        let majority = self.roster.as_ref()?.majority();
-        let booted = self.uptimes.values().filter_map(|(uptime, at)| {
+    /// Whether more than half of the members whose ballots were seen booted less than [`YOUNG_BOOT_MS`] ago.
+    /// A report shows the ballots of a majority, and seldom those of all.
+    pub(super) fn is_returning(&self, now: Millis) -> bool {
+        let is_young = |(uptime, at): &&(u16, Millis)| {
             let uptime = u64::from(*uptime) * 1_000;
-            let age = uptime.saturating_add(now.since(*at));
-            (age < YOUNG_BOOT_MS).then_some(Millis(now.0.saturating_sub(age)))
-        });
-        let mut booted: Vec<Millis> = booted.collect();
-        booted.sort_unstable();
-        booted.get(majority - 1).copied()
+            uptime.saturating_add(now.since(*at)) < YOUNG_BOOT_MS
+        };
+        2 * self.uptimes.values().filter(is_young).count() > self.uptimes.len()
     }
 
     pub(super) fn heartbeat(&mut self, now: Millis, holder: &str) {

@@ -76,8 +76,9 @@ pub struct Death {
     /// When the challenge that the ballots sign was drawn, if this reader drew it.
     pub challenged: Option<Millis>,
     /// When the voters were asked, on the reader's clock, by the most careful reading: the earliest possible.
-    /// Evidence that was already there when the reader began has an unknown age and reads as `Millis(0)`;
-    /// reporters repeat their rounds every few seconds, and the next one has an age.
+    /// Evidence that was already there when the reader began, and signs no challenge of the reader's own, has
+    /// an unknown age and reads as `Millis(0)`; reporters repeat their rounds every few seconds, and the next
+    /// one has an age.
     pub requested: Millis,
     /// When the reader received it.
     pub received: Millis,
@@ -281,10 +282,10 @@ impl Book {
         self.cells.get(cell).and_then(Cell::advanced)
     }
 
-    /// Where more than half of a cell's members booted less than [`YOUNG_BOOT_MS`] ago, by their ballots: the
-    /// time at which more than half had.
-    pub fn returned(&self, cell: &str, now: Millis) -> Option<Millis> {
-        self.cells.get(cell)?.returned(now)
+    /// Whether more than half of a cell's members, as far as their ballots were seen, booted less than
+    /// [`YOUNG_BOOT_MS`] ago.
+    pub fn is_returning(&self, cell: &str, now: Millis) -> bool {
+        self.cells.get(cell).is_some_and(|cell| cell.is_returning(now))
     }
 
     /// The members of a cell that died lately, and all its members.

@@ -295,7 +295,7 @@ impl Stage {
                     some_member_renews: some_member_fresh,
                     storm: self.storm,
                     may_be_split: false,
-                    returned: None,
+                    is_returning: false,
                 },
                 agent: AgentWrites::default(),
             };
