@@ -374,7 +374,7 @@ fn start_kubelet(
     let (sender, own_kubelet) = watch::channel(OwnKubelet::default());
     parts.start(|stop| report_kubelet(own_kubelet.clone(), events, stop));
     if let (Some(local), Some(advertised)) = (settings.kubelet, settings.kubelet_advertise) {
-        parts.start(|stop| kubelet::watch(local, advertised, sender, stop));
+        parts.start(|stop| kubelet::watch((local, settings.kubelet_assumed), advertised, sender, stop));
     }
     own_kubelet
 }

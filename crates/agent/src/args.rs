@@ -119,6 +119,8 @@ pub struct Settings {
     pub source: Option<IpAddr>,
     /// The node's own kubelet.
     pub kubelet: Option<SocketAddr>,
+    /// Nobody said where it is: that it does not answer there means nothing until it did once.
+    pub kubelet_assumed: bool,
     /// Where peers reach it.
     pub kubelet_advertise: Option<SocketAddr>,
     /// Zone of nodes without a label.
@@ -182,6 +184,7 @@ impl RunArgs {
             advertise,
             source: specific,
             kubelet,
+            kubelet_assumed: self.kubelet.is_none(),
             kubelet_advertise: self.kubelet_advertise.or(beside),
             zone_default: self.zone_default.clone(),
             period: self.heartbeat_period,
@@ -312,6 +315,7 @@ mod tests {
         let usual = settings("--node a --listen 127.77.0.1:7946 --advertise 127.78.0.1:7946").unwrap();
         let expected = Some("127.78.0.1:10250".parse().unwrap());
         assert_eq!((usual.kubelet, usual.kubelet_advertise), (expected, expected));
+        assert!(usual.kubelet_assumed && !settings(line).unwrap().kubelet_assumed);
     }
 
     #[test]

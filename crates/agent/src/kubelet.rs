@@ -18,14 +18,17 @@ const FAILURES: u32 = 3;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct OwnKubelet {
     pub(crate) health: Health,
+    /// It was looked at for long enough to say that it does not answer, if it did not.
+    pub(crate) is_looked_at: bool,
     /// As peers can check it; `None` until its certificate was seen.
     pub(crate) endpoint: Option<KubeletEndpoint>,
 }
 
 /// Watches it until shutdown. Its certificate may change when it restarts; on the node itself whoever holds
-/// the kubelet's port is the kubelet.
+/// the kubelet's port is the kubelet. Where its address is only assumed, it does not fail before it has
+/// answered once: it may be elsewhere.
 pub(crate) async fn watch(
-    local: SocketAddr,
+    (local, is_assumed): (SocketAddr, bool),
     advertised: SocketAddr,
     state: watch::Sender<OwnKubelet>,
     shutdown: CancellationToken,
@@ -49,9 +52,10 @@ pub(crate) async fn watch(
             let before = state.clone();
             if answers {
                 state.health = Health::Ok;
-            } else if failures >= FAILURES {
+            } else if failures >= FAILURES && (!is_assumed || state.endpoint.is_some()) {
                 state.health = Health::Failing;
             }
+            state.is_looked_at |= answers || failures >= FAILURES;
             if let Some(certificate_sha256) = pin {
                 state.endpoint = Some(KubeletEndpoint {
                     address: advertised.to_string(),
@@ -84,5 +88,30 @@ async fn inspect(local: SocketAddr, pin: Option<String>) -> (bool, Option<String
             tracing::debug!(kubelet = %local, %failure, "the node's own kubelet shows no certificate");
             (false, None)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn looked_at(local: SocketAddr, is_assumed: bool) -> Health {
+        let (sender, mut state) = watch::channel(OwnKubelet::default());
+        let stop = CancellationToken::new();
+        tokio::spawn(watch((local, is_assumed), local, sender, stop.clone()));
+        let health = state.wait_for(|state| state.is_looked_at).await.unwrap().health;
+        stop.cancel();
+        health
+    }
+
+    #[tokio::test]
+    async fn where_its_address_is_assumed_silence_is_no_failure() {
+        evenkeel_net::init_crypto();
+        // A port where nobody listens any more.
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = port.local_addr().unwrap();
+        drop(port);
+        let both = tokio::join!(looked_at(address, true), looked_at(address, false));
+        assert_eq!(both, (Health::Unknown, Health::Failing));
     }
 }

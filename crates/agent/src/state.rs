@@ -18,9 +18,9 @@ pub const SEQUENCE_BLOCK_BITS: u32 = 20;
 
 const FILE: &str = "agent-state.json";
 
-/// What an agent learned is written after this time at the latest. At its start it meets all members of its
-/// cell within a few seconds, and a flash card would be written 63 times otherwise. A life that ends in this
-/// time leaves a gap that the next one fills within a period: who was not met is met again.
+/// Whom an agent has met is written after this time at the latest. At its start it meets up to eleven members
+/// within a period, and one in each period later, and a flash card would be written for each. Whoever was met
+/// shortly before a life ended is met again in the next one.
 const GATHER: Duration = Duration::from_secs(5);
 
 /// Contents of the state file.
@@ -99,8 +99,11 @@ impl StateDir {
             };
         }
         if memory.boot_id != boot_id {
+            // A former version did not note the boot: an upgrade must not make everybody forget everybody.
+            if !memory.boot_id.is_empty() {
+                memory.seen_alive.clear();
+            }
             boot_id.clone_into(&mut memory.boot_id);
-            memory.seen_alive.clear();
         }
         // A block for one millisecond, and for what a life has signed since it last wrote down how far it
         // came.
@@ -157,12 +160,13 @@ pub(crate) async fn remember(mut state: StateDir, mut learned: mpsc::UnboundedRe
     }
 }
 
-/// News of the time in which one write is made of all. Sequences are not kept back: a life that ends before
-/// they are written would be followed by one that uses them again.
+/// News of the time in which one write is made of all. Only whom it has met is kept back: a life that ends
+/// before its sequences are written would be followed by one that uses them again, and one that ends before a
+/// roster is written may have no other way to it.
 async fn gather(first: Learned, learned: &mut mpsc::UnboundedReceiver<Learned>) -> Vec<Learned> {
     let until = Instant::now() + GATHER;
     let mut news = vec![first];
-    while !matches!(news.last(), Some(Learned::Sequence(_)))
+    while matches!(news.last(), Some(Learned::SeenAlive(_)))
         && let Ok(Some(next)) = tokio::time::timeout_at(until, learned.recv()).await
     {
         news.push(next);
@@ -294,6 +298,9 @@ mod tests {
             .update(|memory| memory.seen_alive = BTreeSet::from(["u".into()]))
             .unwrap();
         assert_eq!([met(BOOT), met("another"), met(BOOT)], [1, 0, 0]);
+        // A state of a former version.
+        fs::write(directory.path().join(FILE), r#"{"node":"a","seenAlive":["u"]}"#).unwrap();
+        assert_eq!([met(BOOT), met("another")], [1, 0]);
     }
 
     fn stored(directory: &Path) -> Memory {

@@ -5,7 +5,6 @@ use super::error::CloudError;
 use super::{Cloud, Home};
 use crate::kubelet::OwnKubelet;
 use evenkeel_api::crd::{AgentStatusSpec, FencingOffer};
-use evenkeel_zone::verdict::Health;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
@@ -36,7 +35,7 @@ pub(crate) async fn stay_registered(
     let mut back_off = BackOff::default();
     // A roster with the kubelet's certificate at once, instead of two, of which one has nothing that peers
     // could check. Where no kubelet is watched, the sender is gone.
-    let looked = kubelet.wait_for(|kubelet| kubelet.health != Health::Unknown);
+    let looked = kubelet.wait_for(|kubelet| kubelet.is_looked_at);
     tokio::select! {
         () = shutdown.cancelled() => return None,
         _ = looked => {}

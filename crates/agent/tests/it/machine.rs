@@ -81,6 +81,7 @@ impl Machine {
             advertise: self.address,
             source: None,
             kubelet: Some(self.kubelet.address),
+            kubelet_assumed: false,
             kubelet_advertise: Some(self.kubelet.address),
             zone_default: None,
             period: Duration::from_millis(500),
