@@ -164,6 +164,8 @@ pub enum Group {
     Matrices,
     /// 6: a node joins, moves, or changes its key, or a zone grows from three to seven, while one is cut off.
     Rosters,
+    /// 8: the power of a whole zone goes and comes back, here sooner and there later; one node falls again.
+    PowerCut,
     /// 9: all agents or all our parts are down, then a node loses power.
     NeverLaterThanStock,
     /// 10: an API outage of 60 s and half-open watches with an Isolated node, the controller killed at any
@@ -184,6 +186,8 @@ pub enum Group {
     LanSplit,
     /// 18: three zones of different sizes and fates at once.
     ThreeZones,
+    /// 20: a zone outgrows a cell while one node is cut off and another one dies.
+    Growth,
     /// 23: the API server restarts while a node is cut off.
     ApiRestart,
     /// 24: a node returns while its cell has no majority.
@@ -198,13 +202,14 @@ pub enum Group {
 
 impl Group {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 22] = [
         Self::PowerOff,
         Self::CutOff,
         Self::Kills,
         Self::Racks,
         Self::Matrices,
         Self::Rosters,
+        Self::PowerCut,
         Self::NeverLaterThanStock,
         Self::ApiOutageIsolated,
         Self::IsolatedThenDead,
@@ -214,6 +219,7 @@ impl Group {
         Self::Stalls,
         Self::LanSplit,
         Self::ThreeZones,
+        Self::Growth,
         Self::ApiRestart,
         Self::ReturnWithoutMajority,
         Self::AgentRestarts,
@@ -230,6 +236,7 @@ impl Group {
             Self::Racks => "2-racks",
             Self::Matrices => "4-matrices",
             Self::Rosters => "6-rosters",
+            Self::PowerCut => "8-power-cut",
             Self::NeverLaterThanStock => "9-never-later-than-stock",
             Self::ApiOutageIsolated => "10-api-outage-isolated",
             Self::IsolatedThenDead => "11-isolated-then-dead",
@@ -239,11 +246,20 @@ impl Group {
             Self::Stalls => "16-stalls",
             Self::LanSplit => "17-lan-split",
             Self::ThreeZones => "18-three-zones",
+            Self::Growth => "20-growth",
             Self::ApiRestart => "23-api-restart",
             Self::ReturnWithoutMajority => "24-return-without-majority",
             Self::AgentRestarts => "25-agent-restarts",
             Self::Random => "random",
             Self::RandomZones => "random-zones",
+        }
+    }
+
+    /// How many scripts of another group take as long as one of it.
+    pub fn cost(self) -> u64 {
+        match self {
+            Self::Growth => 30,
+            _ => 1,
         }
     }
 

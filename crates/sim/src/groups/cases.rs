@@ -132,6 +132,52 @@ pub(super) fn rosters(script: &mut Script, rng: &mut Rng) {
     }
 }
 
+/// The power of a whole zone goes. Nodes come back within two minutes of each other, and one that is back
+/// falls again, for longer or for shorter than a Lease needs to become stale.
+pub(super) fn power_cut(script: &mut Script, rng: &mut Rng) {
+    let at = soon(rng);
+    let lasts = rng.between(30, 150) * SECOND;
+    let back: Vec<u64> = (0..script.nodes())
+        .map(|_| lasts + rng.below(120 * SECOND))
+        .collect();
+    for (node, lasts) in (1..).zip(&back) {
+        script.add(at + rng.below(SECOND), *lasts, Fault::PowerOff(node));
+    }
+    let falls = script.any_node(rng);
+    if let Some(lasts) = back.get(falls - 1) {
+        let up = rng.between(5, 100) * SECOND;
+        script.add(
+            at + lasts + up,
+            rng.between(2, 60) * SECOND,
+            Fault::PowerOff(falls),
+        );
+    }
+}
+
+/// A zone of 58 to 63 grows to 66 to 70 within a minute. One node is cut off from before to after that, and
+/// one dies meanwhile.
+pub(super) fn growth(script: &mut Script, rng: &mut Rng) {
+    let count = |rng: &mut Rng, from, to| usize::try_from(rng.between(from, to)).unwrap_or(64);
+    let (before, after) = (count(rng, 58, 63), count(rng, 66, 70));
+    script.zones = vec![after];
+    let at = WARM_UP + 2 * after as u64 * SECOND;
+    let cut = count(rng, 1, 30);
+    script.add(at, rng.between(120, 200) * SECOND, Fault::CutCloud(cut));
+    for node in before + 1..=after {
+        script.add(
+            at + 20 * SECOND + rng.below(60 * SECOND),
+            SECOND,
+            Fault::Join(node),
+        );
+    }
+    let dies = count(rng, 31, 58);
+    script.add(
+        at + rng.between(10, 90) * SECOND,
+        100 * SECOND,
+        Fault::PowerOff(dies),
+    );
+}
+
 /// A node is cut off or dead, and reporters are on the smaller side of a split, stopped in the middle of a
 /// write, or leave everybody out of the report.
 pub(super) fn reporters(script: &mut Script, rng: &mut Rng) {

@@ -12,6 +12,7 @@ use crate::sim::Sim;
 use crate::watch::Client;
 use evenkeel_api::crd::ZoneReport;
 use evenkeel_api::names::ZONE_LEASE_PREFIX;
+use evenkeel_api::zone::{ListedNode, VerdictKind};
 use evenkeel_failover_rules::world::{Kind, read};
 use evenkeel_zone::Millis;
 use evenkeel_zone::keys::Verifier;
@@ -33,6 +34,8 @@ const ACQUITTED: u64 = 45 * SECOND;
 const JUST_BACK: u64 = 10 * SECOND;
 /// A planner takes this long from a report to its own write.
 const ASKS_AFTER: u64 = 150;
+/// A challenge and the one after it are replaced within 60 s each, and so are void after this time.
+const HOARDED: u64 = 125 * SECOND;
 /// What was written this long ago is needed by nobody.
 const FORGETS: u64 = 120 * SECOND;
 
@@ -51,6 +54,8 @@ pub(crate) struct Reader {
     pub(crate) false_deaths: u64,
     /// A false death is counted, and the run goes on.
     pub(crate) counts: bool,
+    /// Reports that somebody keeps back, each until when.
+    hoarded: Vec<(u64, ZoneReport)>,
 }
 
 impl Reader {
@@ -64,6 +69,7 @@ impl Reader {
             changes: BTreeMap::new(),
             false_deaths: 0,
             counts: false,
+            hoarded: Vec::new(),
         }
     }
 
@@ -109,7 +115,14 @@ impl Sim {
                     self.reader_concludes(node, false);
                 }
             }
-            Object::Report(report) => self.reader_takes(report),
+            Object::Report(report) => {
+                let accuses = |node: &ListedNode| node.verdict == VerdictKind::Dead;
+                if self.reader.rules.hoards && report.spec.report.nodes.iter().any(accuses) {
+                    self.reader.hoarded.push((self.now + HOARDED, (**report).clone()));
+                } else {
+                    self.reader_takes(report);
+                }
+            }
             Object::Lease(lease) => {
                 let name = lease.metadata.name.clone().unwrap_or_default();
                 let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
@@ -125,6 +138,35 @@ impl Sim {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Shows what was kept back for long enough.
+    fn show_hoarded(&mut self) {
+        let now = self.now;
+        let due: Vec<ZoneReport> = self
+            .reader
+            .hoarded
+            .extract_if(.., |(at, _)| *at <= now)
+            .map(|(_, report)| report)
+            .collect();
+        for report in due {
+            let cell = cell_object_name(&report.spec.zone, report.spec.cell);
+            let any = self.reader.rules.any_challenge;
+            if any {
+                let signed = rules::signed(&report.spec.report);
+                self.reader.book.challenges(Millis(now), &cell, &signed);
+            }
+            self.reader_takes(&report);
+            if any
+                && let Some(Object::Challenge(object)) = self
+                    .store
+                    .get(Kind::Challenge, &cluster_key(&cell))
+                    .map(|object| &**object)
+            {
+                let (_, issued) = read::challenges(&object.spec, "keeper");
+                self.reader.book.challenges(Millis(now), &cell, &issued);
+            }
         }
     }
 
@@ -215,6 +257,7 @@ impl Sim {
     pub(crate) fn look_at_reader(&mut self) {
         let now = self.now;
         self.store.forget(now.saturating_sub(FORGETS));
+        self.show_hoarded();
         if self.reader.counts {
             return;
         }

@@ -7,6 +7,7 @@
 use crate::machine::Machine;
 use evenkeel_api::zone::{Report, RosterSpec, SignedRound, VerdictKind};
 use evenkeel_zone::roster::{Member, MemberId, Roster};
+use evenkeel_zone::verdict::Issued;
 use evenkeel_zone::wire::{
     self, Answer, Ballot, Challenge, ConfirmRequest, Header, Nonce, Renewal, Said, Suspect,
 };
@@ -20,6 +21,11 @@ pub struct Rules {
     pub life_never_ends: bool,
     /// A node that a report does not list is well.
     pub omission_is_health: bool,
+    /// Somebody keeps back what says that a node is dead, and shows it when no ballot may count any more. No
+    /// rule is broken by that.
+    pub hoards: bool,
+    /// Ballots count whatever challenge they sign.
+    pub any_challenge: bool,
 }
 
 /// Makes a death of every listing for which one no was missing and nobody said yes, by a round with votes of
@@ -58,6 +64,18 @@ pub(crate) fn forge(report: &mut Report, roster: &RosterSpec, challenge: Challen
         });
         node.verdict = VerdictKind::Dead;
     }
+}
+
+/// The challenges that the ballots of a report sign.
+pub(crate) fn signed(report: &Report) -> Vec<Issued> {
+    let rounds = report.rounds.iter();
+    let requests = rounds.filter_map(|round| wire::from_evidence(&round.request).ok());
+    let requests = requests.filter_map(|bytes| ConfirmRequest::read(&bytes).ok());
+    let issued = |request: ConfirmRequest| Issued {
+        challenge: request.challenge,
+        drawn: None,
+    };
+    requests.map(issued).collect()
 }
 
 /// Votes yes and no in the reason of a listing without a majority.

@@ -71,7 +71,8 @@ fn keeps_its_promises(group: Group) {
         } else {
             all / Group::ALL.len() as u64
         };
-        (setting("EVENKEEL_SIM_FIRST").unwrap_or_default(), share.max(1))
+        let first = setting("EVENKEEL_SIM_FIRST").unwrap_or_default();
+        (first, (share / group.cost()).max(1))
     };
     let failing = search(first, count, |seed| run::run(group, seed).broken);
     let Some((seed, broken)) = failing.first() else {
@@ -94,6 +95,21 @@ fn a_node_that_loses_power() {
 #[test]
 fn a_node_that_is_cut_off_from_the_cloud() {
     keeps_its_promises(Group::CutOff);
+}
+
+#[test]
+fn the_power_of_a_zone_goes_and_comes_back() {
+    keeps_its_promises(Group::PowerCut);
+}
+
+#[test]
+fn a_zone_outgrows_a_cell_in_the_middle_of_faults() {
+    keeps_its_promises(Group::Growth);
+    let trace = run::trace(&script(Group::Growth, 0));
+    assert!(
+        trace.iter().any(|line| line.contains(" zone-1.1")),
+        "there is a second cell"
+    );
 }
 
 #[test]
@@ -285,6 +301,31 @@ fn an_omission_that_is_believed_is_caught() {
         ..Rules::default()
     };
     is_caught(rules, "40: a death is dropped");
+}
+
+/// Votes that are kept back and shown two minutes later convict nobody, because they sign an old challenge.
+#[test]
+fn votes_that_are_kept_back_are_void_and_believing_them_is_caught() {
+    let hoards = Rules {
+        hoards: true,
+        ..Rules::default()
+    };
+    let believed = Rules {
+        any_challenge: true,
+        ..hoards
+    };
+    let convicts = |seed: u64, rules: Rules| {
+        let broken = play_by(&script(Group::RandomZones, seed), rules).broken;
+        broken.is_some_and(|broken| broken.promise.starts_with("S4"))
+    };
+    let share = 2_000 / Group::ALL.len() as u64;
+    let caught: Vec<u64> = (0..share).filter(|seed| convicts(*seed, believed)).collect();
+    assert!(!caught.is_empty(), "in {share} seeds");
+    let convicted: Vec<u64> = caught
+        .into_iter()
+        .filter(|seed| convicts(*seed, hoards))
+        .collect();
+    assert!(convicted.is_empty(), "{convicted:?}");
 }
 
 #[test]
