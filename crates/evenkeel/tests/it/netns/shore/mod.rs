@@ -288,8 +288,11 @@ impl Shore {
     /// By node, what its open incident says.
     async fn states(&self, client: &Client) -> BTreeMap<String, String> {
         let incidents: Api<NodeIncident> = Api::all(client.clone());
-        let list = incidents.list(&Default::default()).await;
-        let open = list.into_iter().flatten().filter_map(|incident| {
+        let list = incidents
+            .list(&Default::default())
+            .await
+            .expect("the API server answers");
+        let open = list.into_iter().filter_map(|incident| {
             let status = incident.status.filter(|status| status.closed_at.is_none())?;
             Some((incident.spec.node_name.clone(), status.state))
         });
@@ -316,18 +319,37 @@ impl Shore {
         took
     }
 
-    /// Looks for so long, and asserts that only these nodes have incidents, in a state that begins so.
-    fn quiet_for(&self, length: Duration, allowed: &[(u8, &str)]) {
+    /// Looks for so long, and asserts that these nodes have incidents all the time, in a state that begins
+    /// so, and that no other node has one.
+    fn stays_for(&self, length: Duration, states: &[(u8, &str)]) {
+        self.watch_for(length, |node, state| {
+            let expected = states.iter().find(|(number, _)| name(*number) == node);
+            expected.map(|(_, begins)| *begins)
+                == state.map(|state| {
+                    let (begins, _) = state.split_once(',').unwrap_or((state, ""));
+                    begins
+                })
+        });
+    }
+
+    /// The same without any incident.
+    fn quiet_for(&self, length: Duration) {
+        self.stays_for(length, &[]);
+    }
+
+    /// Looks for so long, and asserts that what the incidents say of each node is `right`.
+    fn watch_for(&self, length: Duration, right: impl Fn(&str, Option<&str>) -> bool + Send + Sync) {
         self.inside(async |shore| {
             let client = shore.client().await;
             let start = Instant::now();
             while start.elapsed() < length {
-                for (node, state) in shore.states(&client).await {
-                    let is_allowed =
-                        |(number, begins): &(u8, &str)| name(*number) == node && state.starts_with(begins);
+                let states = shore.states(&client).await;
+                for machine in &shore.machines {
+                    let node = machine.name();
+                    let state = states.get(&node).map(String::as_str);
                     assert!(
-                        allowed.iter().any(is_allowed),
-                        "{node} is {state} after {:?}",
+                        right(&node, state),
+                        "{node} is {state:?} after {:?}",
                         start.elapsed()
                     );
                 }
