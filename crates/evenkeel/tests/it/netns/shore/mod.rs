@@ -16,7 +16,8 @@ use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client};
 use serde_json::json;
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpStream};
 use std::process::Command;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -31,6 +32,8 @@ const ZONE: &str = "shore";
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 79, 0, 254);
 const KUBELETS_SERVER: Ipv4Addr = Ipv4Addr::new(10, 80, 0, 254);
 const PORT: u16 = 6443;
+/// Where each agent serves its metrics, on its own machine.
+const ADMIN: &str = "127.0.0.1:9851";
 /// For what only a broken machine needs longer for.
 const PATIENCE: Duration = Duration::from_secs(90);
 
@@ -77,6 +80,27 @@ struct Machine {
 impl Machine {
     fn name(&self) -> String {
         name(self.number)
+    }
+
+    /// Members of its agent's roster, and how many of those that it watches it reaches.
+    fn metrics(&self) -> Option<[u64; 2]> {
+        let answer = self.namespace.inside(|| {
+            let mut stream = TcpStream::connect(ADMIN)?;
+            stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n\r\n")?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).map(|_| answer)
+        });
+        let answer = answer.ok()?;
+        let number = |name: &str| {
+            let line = answer
+                .lines()
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+            line?.parse().ok()
+        };
+        Some([
+            number("evenkeel_agent_zone_members")?,
+            number("evenkeel_agent_zone_members_within_reach")?,
+        ])
     }
 }
 
@@ -175,7 +199,7 @@ impl Shore {
         let name = machine.name();
         let listen = std::net::SocketAddr::new(self.ip.of(machine.number), 7946);
         let line = format!(
-            "agent {} --node {name} --listen {listen} --key @{name}.key --state-dir @{name} --boot @boot --zone-default {ZONE}",
+            "agent {} --node {name} --listen {listen} --key @{name}.key --state-dir @{name} --boot @boot --zone-default {ZONE} --admin {ADMIN}",
             access(SERVER)
         );
         let command = machine.namespace.command(evenkeel().get_program());
@@ -234,6 +258,19 @@ impl Shore {
         })
         .await;
         self.holder(&client, |_| true).await;
+        // Everybody has the last roster, and has met the others.
+        for machine in &self.machines {
+            let watched = (count - 1).min(10);
+            eventually(
+                &format!("{} has met its neighbours", machine.name()),
+                PATIENCE,
+                || async {
+                    let met = machine.metrics()?;
+                    (met == [count as u64, watched as u64]).then_some(())
+                },
+            )
+            .await;
+        }
     }
 
     /// Waits until a node that passes holds the cell's Lease; its number.

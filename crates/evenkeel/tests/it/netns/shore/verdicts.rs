@@ -1,4 +1,5 @@
-//! The right verdict in time, whatever is lost between machines.
+//! The right verdict in time, whatever is lost between machines. By hand: `cargo test -p evenkeel --test it
+//! netns::shore::verdicts -- --ignored --nocapture --test-threads 1`.
 
 use super::{CLOUD, Ip, KUBELET, LAN, Shore};
 use evenkeel_testkit::{netns, skipped};
@@ -16,6 +17,7 @@ const QUIET: Duration = Duration::from_secs(15);
 #[rstest]
 #[case::ipv4("power_off_is_a_death::ipv4", Ip::V4)]
 #[case::ipv6("power_off_is_a_death::ipv6", Ip::V6)]
+#[ignore = "needs a machine that does nothing else; .ci/real plays it"]
 fn power_off_is_a_death(#[case] test: &str, #[case] ip: Ip) {
     if let Some(why) = netns::missing() {
         return skipped(test, &why);
@@ -29,6 +31,7 @@ fn power_off_is_a_death(#[case] test: &str, #[case] ip: Ip) {
 }
 
 #[test]
+#[ignore = "needs a machine that does nothing else; .ci/real plays it"]
 fn a_cut_cloud_link_is_no_death() {
     if let Some(why) = netns::missing() {
         return skipped("a_cut_cloud_link_is_no_death", &why);
@@ -46,6 +49,7 @@ fn a_cut_cloud_link_is_no_death() {
 /// A broken way between two neighbours is bridged by the others; of a machine that hears nobody, or that
 /// nobody hears, its renewals tell that it lives.
 #[test]
+#[ignore = "needs a machine that does nothing else; .ci/real plays it"]
 fn broken_ways_between_neighbours_convict_nobody() {
     if let Some(why) = netns::missing() {
         return skipped("broken_ways_between_neighbours_convict_nobody", &why);
@@ -85,6 +89,7 @@ fn broken_ways_between_neighbours_convict_nobody() {
 }
 
 #[test]
+#[ignore = "needs a machine that does nothing else; .ci/real plays it"]
 fn with_30_percent_of_packets_lost_the_dead_are_found_and_nobody_else() {
     if let Some(why) = netns::missing() {
         return skipped(
@@ -106,6 +111,7 @@ fn with_30_percent_of_packets_lost_the_dead_are_found_and_nobody_else() {
 
 /// Whoever holds the cell's Lease is among those that are killed.
 #[test]
+#[ignore = "needs a machine that does nothing else; .ci/real plays it"]
 fn agents_that_stop_or_end_convict_nobody_and_a_death_is_found_without_them() {
     if let Some(why) = netns::missing() {
         return skipped(
