@@ -6,6 +6,7 @@ mod graph;
 mod hazards;
 mod manifests;
 mod markdown;
+mod numbers;
 mod outside;
 mod places;
 mod prove;
@@ -53,6 +54,13 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
+    /// Prints what zones cost and how soon they find a death beside the goals: simulated, and then with real
+    /// agents on machines of network namespaces, for which it needs root and 15 minutes
+    Numbers {
+        /// Arguments for the simulator's part: see crates/sim/examples/numbers.rs
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
     /// Measures on Kubernetes' own control plane what README claims, with Evenkeel and without, and writes
     /// docs/real.md. Goes on where it was interrupted
     Prove(prove::Args),
@@ -87,6 +95,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             hazards::run(&root)
         }
         Command::CheckOutside => outside::run(&root),
+        Command::Numbers { args } => numbers::run(&root, &args),
         Command::Prove(args) => prove::run(&root, &args),
         Command::Real { build_only, args } => real::run(&root, build_only, args),
         Command::Size { check } => size::run(&root, check),

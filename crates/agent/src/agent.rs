@@ -2,7 +2,7 @@
 
 use crate::args::{AgentArgs, AgentCommand, ArgsError, CheckPlugin, RunArgs, Settings};
 use crate::boot::{Boot, BootError};
-use crate::cloud::{self, Cloud, Home, Leases, Registration};
+use crate::cloud::{self, Cloud, Home, Leases, Registration, Statement};
 use crate::key::{self, KeyFileError};
 use crate::kubelet::{self, OwnKubelet};
 use crate::metrics::Metrics;
@@ -183,7 +183,8 @@ impl Agent {
 
         let (own_events, events) = mpsc::channel::<Event>(256);
         let (draft_sender, drafts) = mpsc::channel(1);
-        let (proof_sender, proofs) = mpsc::channel(1);
+        // Each kind of statement waits at most once.
+        let (statement_sender, statements) = mpsc::channel(2);
         let (learned_sender, learned) = mpsc::unbounded_channel();
         let (standing, stands) = watch::channel(false);
         let key = Arc::new(key);
@@ -204,7 +205,7 @@ impl Agent {
             events,
             own_events: own_events.clone(),
             drafts: draft_sender,
-            proofs: proof_sender,
+            statements: statement_sender,
             standing,
             learned: learned_sender.clone(),
             admitted,
@@ -229,7 +230,7 @@ impl Agent {
             learned: learned_sender,
             stands,
             drafts,
-            proofs,
+            statements,
             events: own_events.clone(),
             metrics,
         };
@@ -311,7 +312,7 @@ struct CloudLink {
     learned: mpsc::UnboundedSender<Learned>,
     stands: watch::Receiver<bool>,
     drafts: mpsc::Receiver<Draft>,
-    proofs: mpsc::Receiver<()>,
+    statements: mpsc::Receiver<Statement>,
     events: mpsc::Sender<Event>,
     metrics: Metrics,
 }
@@ -327,7 +328,7 @@ impl CloudLink {
             learned,
             stands,
             drafts,
-            proofs,
+            statements,
             events,
             metrics,
         } = self;
@@ -360,7 +361,7 @@ impl CloudLink {
                 stop,
             )
         });
-        parts.start(|stop| cloud::prove_links(cloud, proofs, events, metrics, stop));
+        parts.start(|stop| cloud::write_statements(cloud, statements, events, metrics, stop));
     }
 }
 

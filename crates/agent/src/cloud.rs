@@ -11,6 +11,9 @@
 //! | the holder of the cell's Lease renews it every 10 s | 1 / 10 s = 0.1, for one of the cell |
 //! | at most three reporters watch that Lease, for 290 s each | 1 / 290 s = 0.003, for three of the cell |
 //!
+//! While the roster of a cell is not settled, each member acknowledges it once, and a learner says whom it
+//! has met.
+//!
 //! In a cell of three that is 0.004 + 0.007 + 0.1 / 3 + 0.003 = 0.048 for each node, and with the challenge
 //! that the controller writes once a minute 0.053. In a cell of 64 it is 0.013.
 //!
@@ -20,6 +23,7 @@
 use error::{CloudError, within};
 use evenkeel_api::crd::{AgentStatus, AgentStatusSpec, ZoneReport, ZoneReportSpec};
 use evenkeel_api::names;
+use evenkeel_api::zone::RosterAcknowledgement;
 use evenkeel_zone::roster::report_object_name;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
@@ -34,16 +38,16 @@ mod back_off;
 mod error;
 mod follow;
 mod leases;
-mod proofs;
 mod register;
 mod seen;
+mod statements;
 mod watched;
 
 pub(crate) use follow::Follower;
 pub(crate) use leases::Leases;
-pub(crate) use proofs::prove_links;
 pub(crate) use register::{Registration, find_home, stay_registered};
 pub(crate) use seen::{Asked, Seen};
+pub(crate) use statements::{Statement, write_statements};
 
 const FIELD_MANAGER: &str = "evenkeel-agent";
 /// A request without an answer after this time has none.
@@ -159,6 +163,17 @@ impl Cloud {
         let params = patch_params();
         let written = statuses.patch(&self.node, &params, &merge);
         bounded("proving the link in AgentStatus", written)
+            .await
+            .map(drop)
+    }
+
+    /// Says which roster this agent has in force.
+    pub(crate) async fn acknowledge(&self, roster: &RosterAcknowledgement) -> Result<(), CloudError> {
+        let merge = Patch::Merge(json!({ "spec": { "roster": roster } }));
+        let params = patch_params();
+        let written = self.agents();
+        let written = written.patch(&self.node, &params, &merge);
+        bounded("acknowledging the roster in AgentStatus", written)
             .await
             .map(drop)
     }

@@ -258,7 +258,7 @@ mod tests {
         let mut state = StateDir::open(directory.path(), "a", BOOT, 1).unwrap();
         let roster = RosterSpec {
             version: 4,
-            members: vec![],
+            ..RosterSpec::default()
         };
         let learned = roster.clone();
         state

@@ -3,10 +3,11 @@
 use crate::args::Settings;
 use crate::boot::Boot;
 use crate::check;
-use crate::cloud::{Asked, Leases, Seen};
+use crate::cloud::{Asked, Leases, Seen, Statement};
 use crate::metrics::{Metrics, Reason, Result as Outcome};
 use crate::reporter::Draft;
 use crate::state::SEQUENCE_BLOCK_BITS;
+use evenkeel_api::zone::RosterAcknowledgement;
 use evenkeel_election::clock::{Clock as _, SystemClock};
 use evenkeel_zone::Millis;
 use evenkeel_zone::engine::{CheckResult, Config, Engine, Identity, Input, Note, Output, ReportDraft};
@@ -56,6 +57,11 @@ pub(crate) enum Event {
         /// The API server took it.
         written: bool,
     },
+    /// A write that acknowledges a roster ended.
+    Acknowledged {
+        /// The API server took it.
+        written: bool,
+    },
 }
 
 /// Something to be remembered across restarts.
@@ -90,7 +96,7 @@ pub(crate) struct ZoneLoop {
     pub(crate) events: mpsc::Receiver<Event>,
     pub(crate) own_events: mpsc::Sender<Event>,
     pub(crate) drafts: mpsc::Sender<Draft>,
-    pub(crate) proofs: mpsc::Sender<()>,
+    pub(crate) statements: mpsc::Sender<Statement>,
     pub(crate) standing: watch::Sender<bool>,
     pub(crate) learned: mpsc::UnboundedSender<Learned>,
     pub(crate) admitted: Arc<AtomicBool>,
@@ -182,6 +188,7 @@ impl ZoneLoop {
             }
             Event::ReportWritten { written } => Input::ReportWritten { written },
             Event::LinkProof { written } => Input::LinkProof { written },
+            Event::Acknowledged { written } => Input::Acknowledged { written },
             Event::LeaseRead(member, renewal) => Input::LeaseRead { member, renewal },
             Event::Seen(seen) => {
                 self.take_zone_health(engine, &mut known.zone, *seen, outputs);
@@ -239,8 +246,8 @@ impl ZoneLoop {
                         engine.handle(now(), Input::Leading(false), outputs);
                     }
                 }
-                if roster.reference() != self.roster.reference() {
-                    tracing::info!(?roster, "roster");
+                if *roster != *self.roster {
+                    tracing::info!(?roster, settled = !roster.is_settling(), "roster");
                     self.learn(Learned::Roster(seen.roster.clone()));
                     self.roster = Arc::clone(&roster);
                 }
@@ -278,10 +285,15 @@ impl ZoneLoop {
             Output::ReadLease(member) => self.read_lease(engine, member),
             Output::Report(draft) => self.write_report(current, *draft),
             Output::ProveLink => {
-                if self.proofs.try_send(()).is_err() {
+                if self.statements.try_send(Statement::Link).is_err() {
                     tracing::debug!("a proof of the link is being written already");
                 }
             }
+            Output::Acknowledge {
+                version,
+                met,
+                met_voters,
+            } => self.acknowledge(current, version, (met, met_voters)),
             Output::Stand(stand) => {
                 tracing::info!(stand, "reporting for the zone");
                 self.standing.send_replace(stand);
@@ -315,6 +327,27 @@ impl ZoneLoop {
         tracing::debug!("a report has to wait: the cell is not known yet, or one is being written");
         if let Err(error) = self.own_events.try_send(Event::ReportWritten { written: false }) {
             tracing::debug!(%error, "the engine gives the report up by itself");
+        }
+    }
+
+    /// Has an acknowledgement written. What cannot be written now is told to the engine, which tries again.
+    fn acknowledge(&self, current: Option<&Seen>, version: u64, (met, met_voters): (usize, usize)) {
+        let count = |count| i32::try_from(count).unwrap_or(i32::MAX);
+        let handed_over = current.is_some_and(|seen| {
+            let acknowledged = RosterAcknowledgement {
+                cell: seen.version.name.clone(),
+                version: i64::try_from(version).unwrap_or(i64::MAX),
+                met: count(met),
+                met_voters: count(met_voters),
+            };
+            self.statements.try_send(Statement::Roster(acknowledged)).is_ok()
+        });
+        if handed_over {
+            return;
+        }
+        tracing::debug!("an acknowledgement has to wait: the cell is not known yet, or one is being written");
+        if let Err(error) = self.own_events.try_send(Event::Acknowledged { written: false }) {
+            tracing::debug!(%error, "the engine gives the acknowledgement up by itself");
         }
     }
 

@@ -18,7 +18,7 @@
 pub use crate::policy::{
     EndpointsPolicy, FailoverPolicy, FailoverPolicySpec, FencingPolicy, IsolatedPolicy, ModePolicy,
 };
-use crate::zone::{IssuedChallenge, KubeletEndpoint, Report, RosterSpec};
+use crate::zone::{IssuedChallenge, KubeletEndpoint, Report, RosterAcknowledgement, RosterSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::CustomResource;
 #[cfg(feature = "schema")]
@@ -177,6 +177,9 @@ pub struct AgentStatusSpec {
     /// Grows with every write by which a listed agent proves that its node reaches the API server.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub link_proofs: i64,
+    /// The roster that this agent has in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub roster: Option<RosterAcknowledgement>,
 }
 
 /// What the controller tells an agent.

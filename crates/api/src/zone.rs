@@ -13,6 +13,11 @@ pub struct RosterSpec {
     pub version: i64,
     /// Sorted by node UID.
     pub members: Vec<RosterMember>,
+    /// UIDs of the nodes that voted in the last settled roster and are still members. While this names
+    /// anybody, the present roster is not settled, and a verdict needs the majority of these as well.
+    /// It is no part of what the version names: the leader empties it when they know the present roster.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settled_voters: Vec<String>,
 }
 
 impl RosterSpec {
@@ -41,6 +46,31 @@ pub struct RosterMember {
     /// Where the node's kubelet answers, and the certificate it proves itself with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kubelet: Option<KubeletEndpoint>,
+    /// It has no vote and counts in no majority, because it has not met the others yet. The others watch it
+    /// and vote on it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub learner: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+/// Which roster an agent has in force, and whom of it the agent has met. An agent says so while its cell's
+/// roster is not settled, and while it is a learner.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct RosterAcknowledgement {
+    /// Name of the cell's ZoneHealth.
+    pub cell: String,
+    /// Version of the roster.
+    pub version: i64,
+    /// How many of the other members have proven their life to this agent.
+    pub met: i32,
+    /// How many of these have a vote.
+    pub met_voters: i32,
 }
 
 /// A kubelet as its peers can check it.

@@ -283,6 +283,8 @@ impl Case<'_> {
     }
 
     fn latch(&self, round: &Death, slow: Option<Slow>, next: &mut Memory) -> Row {
+        let slow = slow.or(next.flaps.is_flapping(self.now).then_some(Slow::Flapping));
+        next.flaps = next.flaps.and_one(self.now);
         let death = DeadLatch {
             requested: round.requested,
             renewal: Some(round.renewal),

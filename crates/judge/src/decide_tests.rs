@@ -7,6 +7,8 @@ use proptest::bool::weighted;
 use proptest::prelude::*;
 use rstest::rstest;
 
+#[path = "flapping_tests.rs"]
+mod flapping;
 #[path = "restart_tests.rs"]
 mod restart;
 #[path = "returning_tests.rs"]

@@ -28,6 +28,42 @@ pub struct Memory {
     pub known_from: Option<Millis>,
     /// The node was Disconnected when this replica started, and no evidence of its own has come since.
     pub vouched_before: bool,
+    /// How often the node was found dead lately.
+    pub flaps: Flaps,
+}
+
+/// How often a node was found dead lately: each death counts 1 000, and half as much ten minutes later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flaps {
+    sum: u32,
+    at: Millis,
+}
+
+const ONE_DEATH: u32 = 1_000;
+const HALF_LIFE_MS: f64 = 600_000.0;
+/// From this sum on, a further death is not accelerated. Of a node that dies every minute that is the fifth
+/// death, and the seventh if it dies every three minutes; one that dies every five minutes never gets there.
+const FLAPS_FROM: u32 = 3 * ONE_DEATH;
+
+impl Flaps {
+    fn left(self, now: Millis) -> u32 {
+        let halves = now.since(self.at) as f64 / HALF_LIFE_MS;
+        (f64::from(self.sum) * (-halves).exp2()) as u32
+    }
+
+    /// Whether the node dies and returns too often for its pods to be moved each time.
+    pub(crate) fn is_flapping(self, now: Millis) -> bool {
+        self.left(now) >= FLAPS_FROM
+    }
+
+    /// The node was found dead once more.
+    #[must_use]
+    pub(crate) fn and_one(self, now: Millis) -> Self {
+        Self {
+            sum: self.left(now).saturating_add(ONE_DEATH),
+            at: now,
+        }
+    }
 }
 
 /// What only evidence takes back, and what every replica must know. Stands in the NodeIncident before it is

@@ -111,6 +111,8 @@ pub enum Slow {
     /// Most of its cell booted shortly before, and it had not been back for long enough: after a power cut
     /// some machines come back later than others, or not at the first attempt (hazard 43).
     Returning,
+    /// It was found dead several times in the last minutes, and came back each time (hazard 14).
+    Flapping,
 }
 
 impl Slow {
@@ -124,6 +126,7 @@ impl Slow {
             Self::Returning => {
                 "most of its neighbours booted shortly before, and it was not back for a minute"
             }
+            Self::Flapping => "it was found dead several times in the last minutes",
         }
     }
 
@@ -135,6 +138,7 @@ impl Slow {
             Self::Pair,
             Self::SeveralCells,
             Self::Returning,
+            Self::Flapping,
         ];
         let exact = known.into_iter().find(|slow| slow.text() == text);
         exact.or((!text.is_empty()).then_some(Self::LeaseWasStale))
@@ -272,6 +276,7 @@ mod tests {
             Slow::Pair,
             Slow::SeveralCells,
             Slow::Returning,
+            Slow::Flapping,
         ] {
             assert_eq!(Slow::parse(slow.text()), Some(slow));
         }

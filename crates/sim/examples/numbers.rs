@@ -128,13 +128,7 @@ fn script(size: usize, seed: u64, network: Network) -> Script {
     }
 }
 
-/// Until everybody has met everybody: above 11 members one stranger is met in each period of 2 s.
-fn warm_up(size: usize) -> u64 {
-    let size = if size == 5_000 { FLEET.1 } else { size };
-    (40 + if size > 11 { 2 * size as u64 } else { 0 }) * SECOND
-}
-
-/// Until everybody talks to those it watches: enough for what does not need votes.
+/// Until everybody has met everybody: above 11 members eight strangers are greeted in each period of 2 s.
 const SETTLED: u64 = 60 * SECOND;
 
 /// Runs for each seed on two threads.
@@ -170,7 +164,7 @@ fn detection(size: usize, deaths: u64, network: Network, reporter: bool) -> Row 
         let mut script = script(size, seed, network);
         let mut rng = Rng::new(seed).fork("victims");
         let first = reporters(&script).first().copied().unwrap_or(1);
-        let mut at = warm_up(size);
+        let mut at = SETTLED;
         for _ in 0..of_one_run {
             at += rng.below(4 * SECOND);
             let any = 1 + usize::try_from(rng.below(script.nodes() as u64)).unwrap_or_default();
@@ -265,7 +259,7 @@ fn traffic(size: usize) -> Vec<Row> {
 fn reports(size: usize) -> Vec<Row> {
     let listed = |faults: Vec<Fault>| {
         let mut script = script(size, 1, network());
-        let at = warm_up(size);
+        let at = SETTLED;
         let lasts = 60 * SECOND;
         script.steps = faults
             .into_iter()
@@ -294,7 +288,7 @@ fn changes(size: usize) -> Vec<Row> {
         ..network()
     };
     let mut script = script(size, 1, lossy);
-    let at = warm_up(size);
+    let at = SETTLED;
     let step = |fault: Fault| Step {
         at: at + 30 * SECOND,
         lasts: 480 * SECOND,
@@ -361,7 +355,7 @@ fn false_deaths(size: usize, lost: u64, hours: u64) -> Row {
         };
         let mut script = script(size, seed, network);
         let mut rng = Rng::new(seed).fork("one-way faults");
-        let from = warm_up(size);
+        let from = SETTLED;
         let until = from + minutes.min(30) * 60 * SECOND;
         let mut any = || 1 + usize::try_from(rng.below(nodes)).unwrap_or_default();
         let mut at = from;

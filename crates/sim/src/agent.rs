@@ -9,6 +9,7 @@ use crate::script::Level;
 use crate::sim::Sim;
 use evenkeel_api::crd::ZoneHealth;
 use evenkeel_api::names::ZONE_LEASE_PREFIX;
+use evenkeel_api::zone::RosterAcknowledgement;
 use evenkeel_zone::Millis;
 use evenkeel_zone::engine::{CheckResult, Config, Engine, Identity, Input, Output};
 use evenkeel_zone::roster::{MemberId, Roster};
@@ -229,6 +230,7 @@ impl Sim {
                 agent.proofs = Some(count);
                 self.feed(node, life, Input::LinkProof { written: true });
             }
+            Reply::Acknowledged => self.feed(node, life, Input::Acknowledged { written: true }),
             Reply::Lease { held, seen, sent } => {
                 agent.lease.answered(now, held, seen, sent);
                 let leading = agent.standing && agent.lease.holds(now, RENEW_WITHIN);
@@ -260,6 +262,7 @@ impl Sim {
                 agent.proofs = agent.proofs.map(|count| count + 1);
                 self.feed(node, life, Input::LinkProof { written: false });
             }
+            Call::Acknowledge(_) => self.feed(node, life, Input::Acknowledged { written: false }),
             Call::Lease(_) => agent.lease.lost(),
             Call::Register => self.agent_later(node, life, REGISTER_AGAIN, AgentDue::Register),
             _ => {}
@@ -306,6 +309,7 @@ impl Sim {
             .rosters
             .get(&name)
             .filter(|known| known.reference().version == version)
+            .filter(|known| known.is_settling() != zone.spec.roster.settled_voters.is_empty())
         {
             return Some(Arc::clone(known));
         }
@@ -374,6 +378,19 @@ impl Sim {
                     let count = agent.proofs;
                     self.request(Source::Agent(node, life), Call::ProveLink { count });
                 }
+            }
+            Output::Acknowledge {
+                version,
+                met,
+                met_voters,
+            } => {
+                let acknowledged = RosterAcknowledgement {
+                    cell: self.cell_of(node),
+                    version: version as i64,
+                    met: met as i32,
+                    met_voters: met_voters as i32,
+                };
+                self.request(Source::Agent(node, life), Call::Acknowledge(acknowledged));
             }
             Output::Stand(stand) => self.stand(node, life, stand),
         }

@@ -2,7 +2,7 @@
 
 use crate::api::objects::Object;
 use evenkeel_api::watch::Key;
-use evenkeel_api::zone::Report;
+use evenkeel_api::zone::{Report, RosterAcknowledgement};
 use evenkeel_failover_rules::planner::action::Action;
 use evenkeel_failover_rules::world::{Kind, LastSigns};
 use evenkeel_zone::engine::CheckResult;
@@ -151,6 +151,8 @@ pub(crate) enum Call {
     ProveLink {
         count: Option<i64>,
     },
+    /// Says which roster the agent has in force.
+    Acknowledge(RosterAcknowledgement),
     /// Says who the agent is: version, address and key.
     Register,
     Lease(LeaseTry),
@@ -171,6 +173,7 @@ pub(crate) enum Reply {
     /// A report was written.
     Published,
     Proven(i64),
+    Acknowledged,
     Lease {
         held: bool,
         seen: LeaseSeen,
@@ -213,6 +216,7 @@ impl Call {
             Self::ReadLease(member) => Self::ReadLease(*member),
             Self::Publish(_) => Self::Publish(Box::default()),
             Self::ProveLink { count } => Self::ProveLink { count: *count },
+            Self::Acknowledge(acknowledged) => Self::Acknowledge(acknowledged.clone()),
             Self::Register => Self::Register,
             Self::Lease(attempt) => Self::Lease(attempt.clone()),
             Self::RenewNodeLease => Self::RenewNodeLease,

@@ -346,7 +346,7 @@ impl Sim {
         if let Object::Zone(found) = &*found {
             let known = &found.spec.roster;
             if known.version > spec.roster.version
-                || known.version == spec.roster.version && *known != spec.roster
+                || known.version == spec.roster.version && known.members != spec.roster.members
             {
                 return Acted::Stale;
             }

@@ -1,11 +1,12 @@
 //! What a step of a script does when it begins and when it ends.
 
-use crate::api::objects::Object;
+use crate::api::objects::{Object, cluster_key, node_of};
 use crate::api::{Writer, build};
 use crate::event::{Event, StockDue};
 use crate::network::Cut;
 use crate::script::{Fault, Level, Step};
 use crate::sim::Sim;
+use evenkeel_api::names::NODE_LEASE_NAMESPACE;
 use evenkeel_failover_rules::world::Kind;
 
 /// A part of a node that a fault stops.
@@ -123,6 +124,7 @@ impl Sim {
                 self.start_agent(node);
             }
             Fault::Join(_) if begins => self.join(node),
+            Fault::Leave(_) if begins => self.leave(node),
             Fault::NewAddress(_) | Fault::NewKey(_) if begins => self.change_identity(node, &step.fault),
             _ => {
                 let Some(machine) = self.machines.get_mut(node - 1) else {
@@ -157,6 +159,28 @@ impl Sim {
             build::node(&mut self.store, self.now, &zone, &member);
         }
         self.power_on(node);
+    }
+
+    /// Somebody switches the node off for good, and deletes it. Its pods and its agent's object go with it.
+    fn leave(&mut self, node: usize) {
+        self.power_off(node);
+        let name = build::node_name(node);
+        let pods: Vec<_> = self
+            .store
+            .list(Kind::Pod)
+            .filter(|(_, object)| matches!(&***object, Object::Pod(pod) if node_of(pod) == name))
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in pods {
+            self.store.remove(self.now, Writer::Stock, Kind::Pod, &key);
+        }
+        let lease = (NODE_LEASE_NAMESPACE.to_owned(), name.clone());
+        self.store
+            .remove(self.now, Writer::Stock, Kind::NodeLease, &lease);
+        for kind in [Kind::Agent, Kind::Node] {
+            self.store
+                .remove(self.now, Writer::Stock, kind, &cluster_key(&name));
+        }
     }
 
     /// The agent ends and begins anew, somewhere else or with another key.

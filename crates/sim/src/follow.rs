@@ -117,11 +117,19 @@ impl Sim {
         }
     }
 
-    /// Life and connection of an agent whose watch of such a cell stands.
+    /// The API server has taken the watch, and tells all changes from now on, some of them before the agent
+    /// has heard that it stands.
+    pub(crate) fn is_followed(&mut self, node: usize, life: u64, epoch: u64) {
+        if let Some(agent) = self.agent_of(node, life) {
+            agent.following.taken = epoch;
+        }
+    }
+
+    /// Life and connection of an agent whose watch of such a cell the API server has taken.
     fn standing(&self, node: usize, of: impl Fn(&str) -> bool) -> Option<(u64, u64)> {
         let machine = self.machines.get(node - 1)?;
         let following = &machine.agent.as_ref()?.following;
-        let stands = following.stands && of(&following.cell);
+        let stands = following.taken == following.epoch && of(&following.cell);
         stands.then_some((machine.agent_life, following.epoch))
     }
 

@@ -3,10 +3,11 @@
 use crate::api::build::{node_number, node_of_uid};
 use crate::api::objects::{Object, is_endpoint, node_of};
 use crate::api::{Change, Store, Writer};
+use crate::leftovers::{leftovers, unsettled};
 use crate::promise::{BACK_ON, Fate, Promise};
 use crate::script::{Group, Level, SECOND, Script};
 use crate::sight::may_be_convicted;
-use evenkeel_api::names::{annotations, taints};
+use evenkeel_api::names::taints;
 use evenkeel_api::zone::VerdictKind;
 use evenkeel_failover_rules::world::Kind;
 use evenkeel_judge::NodeState;
@@ -20,6 +21,10 @@ const WINDOW: u64 = 600 * SECOND;
 const SLOT: u64 = 300 * SECOND;
 /// After the last fault everything has converged within this time (L1).
 const CONVERGED: u64 = 30 * SECOND;
+/// So long after the last fault every member of a cell has a vote, and knows who else has one: two versions
+/// of a roster with 10 s before each, 20 s for the acknowledgements of each, and a minute where some do not
+/// come.
+const ROSTERS_SETTLE: u64 = 120 * SECOND;
 
 /// After a power-off endpoints are out within this time. The goal is 6 s in 99 of 100 cases; the rest is for
 /// a LAN that loses and for watches that are late.
@@ -384,6 +389,12 @@ impl Ledger {
             };
             self.breaks(now, "L1: not converged 30 s after the last fault", text);
         }
+        if self.broken.is_empty() && now >= since + ROSTERS_SETTLE {
+            let stuck = store.list(Kind::Zone).find_map(|(_, object)| unsettled(object));
+            if let Some(stuck) = stuck {
+                self.breaks(now, "L1: a roster does not settle", stuck);
+            }
+        }
         self.state_changes(now);
         self.goals(now);
         self.last_keeper(now);
@@ -560,39 +571,4 @@ fn node_of_change(change: &Change) -> Option<usize> {
         Object::Incident(incident) => node_number(&incident.spec.node_name),
         _ => None,
     }
-}
-
-/// What of ours, or of stock, is left on nodes and in incidents.
-fn leftovers(store: &Store) -> Vec<String> {
-    let mut left = Vec::new();
-    for (_, object) in store.list(Kind::Node) {
-        if let Object::Node(node) = &**object {
-            let name = node.metadata.name.clone().unwrap_or_default();
-            let added = node
-                .metadata
-                .annotations
-                .as_ref()
-                .and_then(|all| all.get(annotations::ADDED_TAINTS));
-            for taint in node.spec.iter().flat_map(|spec| spec.taints.iter().flatten()) {
-                left.push(format!("{name} has {}:{}", taint.key, taint.effect));
-            }
-            if let Some(added) = added {
-                left.push(format!("{name} says added taints {added}"));
-            }
-        }
-    }
-    for (key, object) in store.list(Kind::Incident) {
-        if let Object::Incident(incident) = &**object {
-            let status = incident.status.clone().unwrap_or_default();
-            if status.closed_at.is_none() {
-                left.push(format!("incident {} is open: {}", key.1, status.state));
-            }
-        }
-    }
-    for (key, object) in store.list(Kind::Pod) {
-        if !is_endpoint(object) {
-            left.push(format!("pod {} is not ready", key.1));
-        }
-    }
-    left
 }

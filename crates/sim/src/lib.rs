@@ -45,6 +45,7 @@ mod follow;
 pub mod groups;
 mod kubelet;
 pub mod ledger;
+mod leftovers;
 mod machine;
 pub mod measure;
 mod network;

@@ -3,6 +3,7 @@
 use crate::candidate::Candidate;
 use crate::clock::Clock;
 use crate::measure::Meter;
+use evenkeel_api::zone::RosterAcknowledgement;
 use evenkeel_failover_rules::world::Kind;
 use evenkeel_zone::engine::Engine;
 use evenkeel_zone::keys::Signer;
@@ -32,6 +33,8 @@ pub(crate) struct Machine {
     /// Somebody else answers on its port.
     pub(crate) stranger: bool,
     pub(crate) agent_life: u64,
+    /// What its AgentStatus says of the roster, in a run of zones alone.
+    pub(crate) acknowledged: Option<RosterAcknowledgement>,
     pub(crate) signer: Arc<dyn Signer>,
     pub(crate) agent: Option<Agent>,
     /// When it booted last, if it did so within the run.
@@ -48,6 +51,8 @@ pub(crate) struct Machine {
 pub(crate) struct Following {
     /// Events of a former connection are void.
     pub(crate) epoch: u64,
+    /// The last connection whose watch the API server has taken.
+    pub(crate) taken: u64,
     pub(crate) stands: bool,
     pub(crate) cell: String,
     pub(crate) ends: u64,
@@ -93,6 +98,7 @@ impl Machine {
             signer,
             agent: None,
             booted: None,
+            acknowledged: None,
             seen_alive: BTreeSet::new(),
             roster: Arc::new(Roster::none()),
             sequence: 0,

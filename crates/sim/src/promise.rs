@@ -26,6 +26,9 @@ const WRITES_WITHIN: u64 = 6 * SECOND;
 /// every 5 s.
 pub(crate) const BACK_ON: u64 = 12 * SECOND;
 
+/// Later than any run ends.
+const FOR_EVER: u64 = 1 << 40;
+
 /// What happens to one node by the script.
 #[derive(Clone, Debug, Default)]
 pub struct Fate {
@@ -51,6 +54,7 @@ impl Fate {
             let span = (step.at, step.ends());
             match &step.fault {
                 Fault::PowerOff(other) | Fault::DiskLost(other) if *other == node => fate.dead.push(span),
+                Fault::Leave(other) if *other == node => fate.dead.push((step.at, FOR_EVER)),
                 Fault::Stall(other) if *other == node && step.lasts > STALL_IS_DEATH => fate.dead.push(span),
                 Fault::Stall(other) if *other == node => fate.stalls.push(span),
                 Fault::CutCloud(other) if *other == node => fate.cut.push(span),

@@ -43,6 +43,8 @@ pub enum Fault {
     WallClock(usize, i64),
     /// The node joins its zone; before, it was not there.
     Join(usize),
+    /// The node is switched off for good, and its objects are deleted.
+    Leave(usize),
     /// The node has another address from now on.
     NewAddress(usize),
     /// The node's agent starts anew with another key.
@@ -162,7 +164,7 @@ pub enum Group {
     Racks,
     /// 4: any directed links between up to four nodes are cut, and any of their links to the cloud.
     Matrices,
-    /// 6: a node joins, moves, or changes its key, or a zone grows from three to seven, while one is cut off.
+    /// 6: a node joins, moves, or changes its key, or a zone grows from five to eleven, while one is cut off.
     Rosters,
     /// 8: the power of a whole zone goes and comes back, here sooner and there later; one node falls again.
     PowerCut,
@@ -188,6 +190,9 @@ pub enum Group {
     ThreeZones,
     /// 20: a zone outgrows a cell while one node is cut off and another one dies.
     Growth,
+    /// A zone grows from 3 to 70 nodes and shrinks to 10 again, while nodes die and come back, replicas of
+    /// the controller restart every 10 s, and all agents get new keys or all machines boot.
+    Lifetime,
     /// 23: the API server restarts while a node is cut off.
     ApiRestart,
     /// 24: a node returns while its cell has no majority.
@@ -202,7 +207,7 @@ pub enum Group {
 
 impl Group {
     /// All of them.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::PowerOff,
         Self::CutOff,
         Self::Kills,
@@ -220,6 +225,7 @@ impl Group {
         Self::LanSplit,
         Self::ThreeZones,
         Self::Growth,
+        Self::Lifetime,
         Self::ApiRestart,
         Self::ReturnWithoutMajority,
         Self::AgentRestarts,
@@ -247,6 +253,7 @@ impl Group {
             Self::LanSplit => "17-lan-split",
             Self::ThreeZones => "18-three-zones",
             Self::Growth => "20-growth",
+            Self::Lifetime => "lifetime",
             Self::ApiRestart => "23-api-restart",
             Self::ReturnWithoutMajority => "24-return-without-majority",
             Self::AgentRestarts => "25-agent-restarts",
@@ -259,6 +266,7 @@ impl Group {
     pub fn cost(self) -> u64 {
         match self {
             Self::Growth => 30,
+            Self::Lifetime => 80,
             _ => 1,
         }
     }
@@ -324,6 +332,7 @@ impl Fault {
             | Self::SlowAgent(node, _)
             | Self::WallClock(node, _)
             | Self::Join(node)
+            | Self::Leave(node)
             | Self::NewAddress(node)
             | Self::NewKey(node)
             | Self::AgentDown(node)
@@ -338,6 +347,7 @@ impl fmt::Display for Fault {
         match self {
             Self::CutCloud(node) => write!(f, "cut the cloud link of node {node}"),
             Self::PowerOff(node) => write!(f, "power off node {node}"),
+            Self::Leave(node) => write!(f, "node {node} leaves for good"),
             Self::Stall(node) => write!(f, "stall node {node}"),
             Self::DiskLost(node) => write!(f, "power off node {node}, whose disk is lost"),
             Self::PauseAgent(node) => write!(f, "pause the agent of node {node}"),

@@ -11,6 +11,7 @@ use crate::sim::Sim;
 use evenkeel_api::crd::ZoneReportSpec;
 use evenkeel_api::names::{NAMESPACE, NODE_LEASE_NAMESPACE};
 use evenkeel_api::zone::Report;
+use evenkeel_api::zone::RosterAcknowledgement;
 use evenkeel_failover_rules::world::Kind;
 use evenkeel_zone::roster::MemberId;
 use evenkeel_zone::wire::Renewal;
@@ -19,10 +20,14 @@ use k8s_openapi::api::core::v1::NodeCondition;
 /// The kubelet posts its node's status at least this often.
 const STATUS_AT_LEAST: u64 = 300_000;
 
+/// The keeper of rosters looks at what agents write after this time, as a controller does.
+const LOOKS_EVERY: u64 = 500;
+
 impl Sim {
     pub(crate) fn serve(&mut self, from: Source, call: Call, sent: u64) -> Reply {
         match (call, from) {
             (Call::WatchCell { epoch }, Source::Agent(node, life)) => {
+                self.is_followed(node, life, epoch);
                 let kinds = [Kind::Zone, Kind::Challenge];
                 let age = self.stale_reads.values().max().copied().unwrap_or_default();
                 if age > 0 {
@@ -44,6 +49,7 @@ impl Sim {
                 Reply::Published
             }
             (Call::ProveLink { count }, Source::Agent(node, _)) => self.prove_link(node, count),
+            (Call::Acknowledge(acknowledged), Source::Agent(node, _)) => self.acknowledge(node, acknowledged),
             (Call::Register, Source::Agent(node, _)) => {
                 self.register(node);
                 Reply::Registered
@@ -145,6 +151,30 @@ impl Sim {
                     agent.spec.kubelet = member.kubelet;
                 }
             });
+    }
+
+    /// The agent says which roster it has in force.
+    fn acknowledge(&mut self, node: usize, acknowledged: RosterAcknowledgement) -> Reply {
+        if self.level == Level::Zones {
+            if let Some(machine) = self.machines.get_mut(node - 1) {
+                machine.acknowledged = Some(acknowledged);
+            }
+            let zone = self.script.zone_of(node);
+            self.after(LOOKS_EVERY, Event::Roster { zone });
+            return Reply::Acknowledged;
+        }
+        let key = cluster_key(&build::node_name(node));
+        let written = self
+            .store
+            .change(self.now, Writer::Agent, Kind::Agent, &key, None, |object| {
+                if let Object::Agent(agent) = object {
+                    agent.spec.roster = Some(acknowledged.clone());
+                }
+            });
+        match written {
+            Ok(_) => Reply::Acknowledged,
+            Err(_) => Reply::Lost(Box::new(Call::Acknowledge(acknowledged))),
+        }
     }
 
     fn prove_link(&mut self, node: usize, count: Option<i64>) -> Reply {

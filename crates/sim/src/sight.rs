@@ -7,8 +7,8 @@ use crate::script::{Fault, Script, Step};
 /// node for a heartbeat period and its grace (2.25 s), a round takes 1 s, a failed round is repeated within 5
 /// s, and the rest is for writing.
 const LOOKS_BACK: u64 = 10_000;
-/// After a change of a roster votes are bound to the one before for 15 s, and agents that are not listed read
-/// it every 5 s. A member that has moved is looked for at its former address as long as that.
+/// A roster settles within this time, and an agent that was out of reach has read it. A member that has moved
+/// is looked for at its former address as long as that.
 const SETTLES: u64 = 60_000;
 /// A kubelet that takes so much longer may miss the 550 ms that a voter gives it.
 const TOO_SLOW: u64 = 400;
@@ -21,6 +21,7 @@ pub fn may_be_convicted(script: &Script, node: usize, at: u64) -> bool {
     let members = |since: u64| {
         (1..=script.nodes())
             .filter(move |other| script.zone_of(*other) == zone && !is_to_join(script, *other, since))
+            .filter(move |other| !has_left(script, *other, since))
     };
     let silent = is_silent(script, node, at);
     let misses = |voter: &usize| {
@@ -40,6 +41,11 @@ fn lately(step: &Step, at: u64, after: u64) -> bool {
 fn is_to_join(script: &Script, node: usize, at: u64) -> bool {
     let joins = |step: &Step| step.fault == Fault::Join(node) && step.at > at;
     script.steps.iter().any(joins)
+}
+
+fn has_left(script: &Script, node: usize, at: u64) -> bool {
+    let left = |step: &Step| step.fault == Fault::Leave(node) && step.at <= at;
+    script.steps.iter().any(left)
 }
 
 /// Whether neither agent nor kubelet answers. One of them alone suffices for a yes.
@@ -62,6 +68,7 @@ fn is_silent(script: &Script, node: usize, at: u64) -> bool {
     });
     script.faults_of(node).any(|step| match step.fault {
         Fault::PowerOff(_) | Fault::DiskLost(_) | Fault::Stall(_) => lately(step, at, 0),
+        Fault::Leave(_) => step.at <= at,
         // Agents that are cut off from the cloud look for it at its former address until they are not (53).
         Fault::NewAddress(_) => step.at <= at,
         Fault::SlowKubelet(_, by) => by >= TOO_SLOW && agent_is_out && lately(step, at, 0),

@@ -15,6 +15,7 @@ use crate::stock::Stock;
 use crate::watch::Watch;
 use crate::zones::Reader;
 use evenkeel_api::zone::{KubeletEndpoint, RosterMember};
+use evenkeel_failover_rules::planner::roster::Progress;
 use evenkeel_failover_rules::world::Kind;
 use evenkeel_zone::Millis;
 use evenkeel_zone::keys::stand_in::StandIn;
@@ -44,6 +45,8 @@ pub struct Sim {
     pub(crate) reader: Reader,
     /// By zone object: its roster as it was read last. Hundreds of agents read the same one.
     pub(crate) rosters: BTreeMap<String, Arc<Roster>>,
+    /// By zone, what its keeper knows of its roster; in a run of zones alone.
+    pub(crate) progress: BTreeMap<usize, Progress>,
     scheme: StandIn,
     /// Bytes of the largest report that was written, as JSON; in a run of zones alone.
     pub(crate) largest_report: usize,
@@ -83,6 +86,7 @@ impl Sim {
             replicas: Vec::new(),
             reader: Reader::new(Arc::clone(&verifier)),
             rosters: BTreeMap::new(),
+            progress: BTreeMap::new(),
             scheme,
             largest_report: 0,
             stock: Stock::default(),
@@ -189,6 +193,7 @@ impl Sim {
                 address: format!("{host}:10250"),
                 certificate_sha256: "00".to_owned(),
             }),
+            learner: false,
         }
     }
 

@@ -217,10 +217,17 @@ fn roster(cell: &[usize], signers: &[StandInSigner]) -> Arc<Roster> {
         uid: uid(*i),
         address: format!("10.0.{}.{}:7946", i / 250, i % 250 + 1),
         public_key: signers[*i].public().to_base64(),
-        kubelet: None,
+        ..RosterMember::default()
     };
     let members = cell.iter().map(member).collect();
-    Arc::new(Roster::from_spec(&RosterSpec { version: 1, members }).unwrap())
+    Arc::new(
+        Roster::from_spec(&RosterSpec {
+            version: 1,
+            members,
+            ..RosterSpec::default()
+        })
+        .unwrap(),
+    )
 }
 
 /// Memory of this process that is resident, in bytes.

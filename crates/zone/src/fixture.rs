@@ -25,6 +25,10 @@ pub struct Fixture {
     keys: Vec<Arc<dyn Signer>>,
     sequence: u64,
     report: i64,
+    /// Nodes without a vote.
+    pub learners: Vec<usize>,
+    /// Nodes that voted in the last settled roster; none where this one is settled.
+    pub settled_voters: Vec<usize>,
     /// What the requests of this zone sign.
     pub challenge: Challenge,
     /// The renewal that they name; `None`: no Lease was read.
@@ -51,6 +55,8 @@ impl Fixture {
             keys: Vec::new(),
             sequence: 0,
             report: 0,
+            learners: Vec::new(),
+            settled_voters: Vec::new(),
             challenge: Self::CHALLENGE,
             renewal: Some(Self::RENEWAL),
             uptime: 3_600,
@@ -141,10 +147,12 @@ impl Fixture {
             address: format!("127.77.0.{}:7946", position + 1),
             public_key: key.public().to_base64(),
             kubelet: None,
+            learner: self.learners.contains(&(position + 1)),
         };
         RosterSpec {
             version: self.version,
             members: self.keys.iter().enumerate().map(member).collect(),
+            settled_voters: self.settled_voters.iter().map(|node| Self::uid(*node)).collect(),
         }
     }
 

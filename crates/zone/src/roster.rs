@@ -84,6 +84,8 @@ pub struct Member {
     pub key: PublicKey,
     /// How its kubelet is checked.
     pub kubelet: Option<KubeletEndpoint>,
+    /// It has no vote yet, and counts in no majority.
+    pub learner: bool,
 }
 
 /// Why a roster was refused. The text names the member.
@@ -135,12 +137,14 @@ pub enum RosterError {
 pub struct Roster {
     reference: RosterRef,
     members: Vec<Member>,
+    /// Who voted in the last settled roster and is still a member; nobody once this roster is settled.
+    settled_voters: Vec<MemberIndex>,
     positions: Positions,
     /// By member: whom it watches.
     subjects: Vec<Vec<MemberIndex>>,
     /// The same the other way round: by member, who watches it.
     observers: Vec<Vec<MemberIndex>>,
-    /// All members in their order as reporters. It depends on nothing but them, so it is hashed once per
+    /// All voters in their order as reporters. It depends on nothing but them, so it is hashed once per
     /// roster.
     rendezvous: Vec<MemberIndex>,
 }
@@ -187,7 +191,8 @@ impl Roster {
         }
         let (subjects, observers) = neighbours(&members);
         let epoch = epoch(version, &members);
-        let mut rendezvous: Vec<MemberIndex> = indices(members.len()).collect();
+        let is_voter = |index: &MemberIndex| members.get(index.at()).is_some_and(|member| !member.learner);
+        let mut rendezvous: Vec<MemberIndex> = indices(members.len()).filter(is_voter).collect();
         let id_of = |index: &MemberIndex| {
             members
                 .get(index.at())
@@ -198,9 +203,13 @@ impl Roster {
             let id = id_of(index);
             (keys::hash("evenkeel reporter", &[&id.0]), id)
         });
+        let positions = Positions::of(&members);
+        let settled = spec.settled_voters.iter().map(|uid| MemberId::of(uid));
+        let settled = settled.filter_map(|id| positions.find(&members, id));
         Ok(Self {
             reference: RosterRef { version, epoch },
-            positions: Positions::of(&members),
+            settled_voters: settled.collect(),
+            positions,
             members,
             subjects,
             observers,
@@ -213,6 +222,7 @@ impl Roster {
         Self {
             reference: RosterRef::default(),
             members: Vec::new(),
+            settled_voters: Vec::new(),
             positions: Positions::of(&[]),
             subjects: Vec::new(),
             observers: Vec::new(),
@@ -228,10 +238,13 @@ impl Roster {
             address: member.address.to_string(),
             public_key: member.key.to_base64(),
             kubelet: member.kubelet.clone(),
+            learner: member.learner,
         });
+        let settled = self.settled_voters.iter().filter_map(|index| self.member(*index));
         RosterSpec {
             version: self.reference.version as i64,
             members: members.collect(),
+            settled_voters: settled.map(|member| member.uid.clone()).collect(),
         }
     }
 
@@ -280,9 +293,31 @@ impl Roster {
         self.position(id).is_some()
     }
 
-    /// More than half of all members, a suspect counted in.
+    /// Number of members that have a vote.
+    pub fn voters(&self) -> usize {
+        self.rendezvous.len()
+    }
+
+    /// Whether it is a member that has a vote.
+    pub fn is_voter(&self, id: MemberId) -> bool {
+        self.get(id).is_some_and(|member| !member.learner)
+    }
+
+    /// More than half of all voters, a suspect that is one counted in.
     pub fn majority(&self) -> usize {
-        self.members.len() / 2 + 1
+        self.voters() / 2 + 1
+    }
+
+    /// Who voted in the last settled roster and is still a member: a verdict needs their majority, too.
+    /// Nobody once this roster is settled.
+    pub fn settled_voters(&self) -> impl Iterator<Item = MemberId> {
+        let members = self.settled_voters.iter().filter_map(|index| self.member(*index));
+        members.map(|member| member.id)
+    }
+
+    /// Whether the voters of the one before do not yet know this roster.
+    pub fn is_settling(&self) -> bool {
+        !self.settled_voters.is_empty()
     }
 
     /// Whether everybody watches everybody.
@@ -300,21 +335,12 @@ impl Roster {
         self.observers.get(subject.at()).map_or(&[], Vec::as_slice)
     }
 
-    /// All members but this one.
-    pub fn others(&self, id: MemberId) -> Vec<MemberId> {
-        self.members
-            .iter()
-            .map(|member| member.id)
-            .filter(|other| *other != id)
-            .collect()
-    }
-
-    /// All members in their order as reporters, of those that do not differ in their contact with the cloud.
+    /// All voters in their order as reporters, of those that do not differ in their contact with the cloud.
     pub fn rendezvous(&self) -> &[MemberIndex] {
         &self.rendezvous
     }
 
-    /// All members as candidates for reporting, best first: cloud contact as one bit, then rendezvous. Nobody
+    /// All voters as candidates for reporting, best first: cloud contact as one bit, then rendezvous. Nobody
     /// is looked at before it is needed.
     pub fn reporters_by_rank(
         &self,
@@ -394,6 +420,7 @@ fn read_member(position: usize, member: &RosterMember) -> Result<Member, RosterE
         address,
         key,
         kubelet: member.kubelet.clone(),
+        learner: member.learner,
     })
 }
 
@@ -403,7 +430,9 @@ fn epoch(version: u64, members: &[Member]) -> Epoch {
         parts.push(member.uid.clone().into_bytes());
         parts.push(member.name.clone().into_bytes());
         parts.push(member.address.to_string().into_bytes());
-        parts.push(member.key.as_bytes().to_vec());
+        let mut key = member.key.as_bytes().to_vec();
+        key.extend(member.learner.then_some(1));
+        parts.push(key);
         let kubelet = member.kubelet.as_ref();
         parts.push(
             kubelet

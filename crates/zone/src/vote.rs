@@ -3,22 +3,10 @@
 use crate::roster::{MemberId, Roster, RosterRef};
 use crate::wire::{Answer, Facts};
 use evenkeel_api::zone::VerdictKind;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A yes that rests on a contact older than this does not count: it would let *alive* outlive the node.
 pub const FRESH_CONTACT_MS: u32 = 5_000;
-
-/// The rosters that a verdict needs a majority of: the one in force, and while it settles, the one before.
-///
-/// Of the roster before, only those count who are still members. So a member that was taken out has no vote,
-/// and members that were just added on one side of a split cannot outvote those who were there.
-#[derive(Clone, Copy, Debug)]
-pub struct Council<'a> {
-    /// The roster in force.
-    pub current: &'a Roster,
-    /// The roster before, until the current one has settled.
-    pub previous: Option<&'a Roster>,
-}
 
 /// What a voter says of one suspect: a part of its ballot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,93 +25,64 @@ pub struct Vote {
     pub facts: Facts,
 }
 
-impl Council<'_> {
-    /// Whether votes may be bound to that roster: the one in force, or any before it. A voter that is cut off
-    /// keeps the roster it has, for days if need be; it and its vote count as long as the roster in force
-    /// holds voter and suspect, and the majority is always one of the roster in force. Of one version there
-    /// is one roster.
-    pub fn knows(&self, reference: RosterRef) -> bool {
-        let current = self.current.reference();
-        reference == current || (1..current.version).contains(&reference.version)
-    }
-
-    /// What votes of one round say of a suspect: *dead* if more than half of the roster, the suspect
-    /// counted in, says no and the suspect is silent; *alive* if more than half says yes; in all other cases
-    /// there is no majority, which is [`VerdictKind::None`] and never "as before". `suspect_self_yes`: an
-    /// authenticated answer of the suspect's agent arrived during the round, by whatever way; it vetoes
-    /// *dead*.
-    ///
-    /// Votes on other suspects, under unknown rosters and of non-members do not count. A voter who says two
-    /// things in one round has said nothing. Every other member has a vote: a sample of
-    /// them could be a minority (hazard 42).
-    pub fn tally(&self, suspect: MemberId, votes: &[Vote], suspect_self_yes: bool) -> VerdictKind {
-        if self.current.len() < 2 || !self.current.contains(suspect) {
-            return VerdictKind::None;
-        }
-        let mut said: BTreeMap<MemberId, Answer> = BTreeMap::new();
-        let valid = |vote: &&Vote| vote.suspect == suspect && self.knows(vote.roster);
-        for vote in votes.iter().filter(valid) {
-            let answer = effective(vote);
-            let entry = said.entry(vote.voter).or_insert(answer);
-            if *entry != answer {
-                *entry = Answer::Abstain;
-            }
-        }
-        let own_voice = said.remove(&suspect) == Some(Answer::Yes);
-        let (voters, threshold) = (self.current.others(suspect), self.current.majority());
-        let counted = |answer: Answer, of: &[MemberId]| {
-            of.iter().filter(|voter| said.get(voter) == Some(&answer)).count()
-        };
-        let own = usize::from(own_voice);
-        let dead = counted(Answer::No, &voters) >= threshold;
-        let alive = counted(Answer::Yes, &voters) + own >= threshold;
-        let (before_dead, before_alive) = self.before(suspect, own, &counted);
-        match (dead && before_dead, alive && before_alive) {
-            (true, false) if !own_voice && !suspect_self_yes => VerdictKind::Dead,
-            (false, true) => VerdictKind::Alive,
-            _ => VerdictKind::None,
-        }
-    }
-
-    /// Whether those who were members before, and still are, agree by a majority of themselves: (dead,
-    /// alive).
-    fn before(
-        &self,
-        suspect: MemberId,
-        own: usize,
-        counted: &impl Fn(Answer, &[MemberId]) -> usize,
-    ) -> (bool, bool) {
-        let Some(previous) = self.previous else {
-            return (true, true);
-        };
-        let stayed: Vec<MemberId> = previous
-            .members()
-            .iter()
-            .map(|member| member.id)
-            .filter(|id| self.current.contains(*id))
-            .collect();
-        let voters: Vec<MemberId> = stayed.iter().copied().filter(|id| *id != suspect).collect();
-        // A suspect that was not a member before adds nothing to the count of those who were.
-        let own = if stayed.len() == voters.len() { 0 } else { own };
-        let threshold = stayed.len() / 2 + 1;
-        if stayed.len() < 2 {
-            // One founding member cannot hold back everybody who joined.
-            return (true, true);
-        }
-        (
-            counted(Answer::No, &voters) >= threshold,
-            counted(Answer::Yes, &voters) + own >= threshold,
-        )
-    }
+/// Whether votes may be bound to that roster: the one in force, or any before it. A voter that is cut off
+/// keeps the roster it has, for days if need be; it and its vote count as long as the roster in force
+/// holds voter and suspect, and the majority is always one of the roster in force. Of one version there
+/// is one roster.
+pub fn counts_under(roster: &Roster, reference: RosterRef) -> bool {
+    let current = roster.reference();
+    reference == current || (1..current.version).contains(&reference.version)
 }
 
-/// One roster alone, without a predecessor: see [`Council::tally`].
+/// What votes of one round say of a suspect: *dead* if more than half of the voters, the suspect counted in
+/// if it is one, says no and the suspect is silent; *alive* if more than half says yes; in all other cases
+/// there is no majority, which is [`VerdictKind::None`] and never "as before". `suspect_self_yes`: an
+/// authenticated answer of the suspect's agent arrived during the round, by whatever way; it vetoes *dead*.
+///
+/// While the roster is not settled, the voters of the last settled one have to agree by a majority of
+/// themselves as well: members that joined on one side of a split cannot outvote those who were there.
+///
+/// Votes on other suspects, under unknown rosters, of learners and of non-members do not count. A voter who
+/// says two things in one round has said nothing. Every other voter has a vote: a sample of them could be a
+/// minority (hazard 42).
 pub fn tally(roster: &Roster, suspect: MemberId, votes: &[Vote], suspect_self_yes: bool) -> VerdictKind {
-    Council {
-        current: roster,
-        previous: None,
+    if roster.voters() < 2 || !roster.contains(suspect) {
+        return VerdictKind::None;
     }
-    .tally(suspect, votes, suspect_self_yes)
+    let mut said: BTreeMap<MemberId, Answer> = BTreeMap::new();
+    let valid = |vote: &&Vote| vote.suspect == suspect && counts_under(roster, vote.roster);
+    for vote in votes.iter().filter(valid) {
+        let answer = effective(vote);
+        let entry = said.entry(vote.voter).or_insert(answer);
+        if *entry != answer {
+            *entry = Answer::Abstain;
+        }
+    }
+    let own_voice = said.get(&suspect) == Some(&Answer::Yes);
+    said.retain(|voter, _| roster.is_voter(*voter));
+    let count = |answer: Answer, counts: &dyn Fn(MemberId) -> bool| {
+        let given = said.iter().filter(|(_, given)| **given == answer);
+        given.filter(|(voter, _)| counts(**voter)).count()
+    };
+    let voters: (&dyn Fn(MemberId) -> bool, usize) = (&|_| true, roster.majority());
+    let settled: BTreeSet<MemberId> = roster.settled_voters().collect();
+    // Nobody where the roster is settled: then no vote of theirs is needed.
+    let settled_needed = if settled.is_empty() {
+        0
+    } else {
+        settled.len() / 2 + 1
+    };
+    let before: (&dyn Fn(MemberId) -> bool, usize) = (&|voter| settled.contains(&voter), settled_needed);
+    let agree = |answer| {
+        [voters, before]
+            .iter()
+            .all(|(counts, needed)| count(answer, counts) >= *needed)
+    };
+    match (agree(Answer::No), agree(Answer::Yes)) {
+        (true, false) if !own_voice && !suspect_self_yes => VerdictKind::Dead,
+        (false, true) => VerdictKind::Alive,
+        _ => VerdictKind::None,
+    }
 }
 
 fn effective(vote: &Vote) -> Answer {

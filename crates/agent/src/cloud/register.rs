@@ -48,8 +48,9 @@ pub(crate) async fn stay_registered(
             kubelet: kubelet.borrow_and_update().endpoint.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             fencing: FencingOffer::default(),
-            // Left out, and so left alone.
+            // These are left out, and so left alone.
             link_proofs: 0,
+            roster: None,
         };
         let outcome = async {
             let now = cloud.home(registration.zone_default.as_deref()).await?;

@@ -44,6 +44,7 @@ async fn an_agent_goes_to_the_cell_that_it_is_told_and_is_there_after_a_restart_
         roster: RosterSpec {
             version: 1,
             members: there,
+            ..RosterSpec::default()
         },
     };
     zone.cluster.add(&ZoneHealth::new(SECOND_CELL, second)).await;

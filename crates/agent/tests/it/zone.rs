@@ -90,6 +90,7 @@ impl Zone {
                         address: status.spec.address.clone(),
                         public_key: status.spec.public_key.clone(),
                         kubelet: status.spec.kubelet.clone(),
+                        learner: false,
                     })
                     .collect();
                 (members.len() == count).then_some(members)
@@ -99,7 +100,11 @@ impl Zone {
         let spec = ZoneHealthSpec {
             zone: ZONE.into(),
             cell: 0,
-            roster: RosterSpec { version: 1, members },
+            roster: RosterSpec {
+                version: 1,
+                members,
+                ..RosterSpec::default()
+            },
         };
         self.cluster.add(&ZoneHealth::new(ZONE, spec)).await;
         let challenge = ZoneChallengeSpec {

@@ -33,7 +33,7 @@ use evenkeel_judge::policy::refused;
 use evenkeel_judge::{Latch, NodeState};
 use evenkeel_zone::Millis;
 use incident::{Incident, instant};
-use roster::SoundKeys;
+use roster::{Progress, SoundKeys};
 use std::collections::{BTreeMap, BTreeSet};
 use storm::{Ledger, WINDOW_MS};
 
@@ -55,6 +55,8 @@ pub struct Planner {
     policies_looked_at: Option<Millis>,
     /// Since when members have had an incident or a latch, by UID.
     listed_since: BTreeMap<String, Millis>,
+    /// By name of their object, what is known of cells' rosters.
+    rosters: BTreeMap<String, Progress>,
     /// Keys of agents that were looked at.
     sound_keys: SoundKeys,
     /// When this leader first looked.
@@ -102,6 +104,7 @@ impl Planner {
             closing: BTreeMap::new(),
             policies_looked_at: None,
             listed_since: BTreeMap::new(),
+            rosters: BTreeMap::new(),
             sound_keys: SoundKeys::default(),
             leads_since: None,
         }

@@ -3,7 +3,8 @@
 
 use evenkeel_api::crd::AgentStatusSpec;
 use evenkeel_api::names::kept_out_of_rosters;
-use evenkeel_api::zone::{RosterMember, RosterSpec};
+use evenkeel_api::zone::{RosterAcknowledgement, RosterMember, RosterSpec};
+use evenkeel_zone::Millis;
 use evenkeel_zone::keys::{KeyError, PublicKey};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -62,6 +63,7 @@ pub fn member(
         address: agent.address.clone(),
         public_key: agent.public_key.clone(),
         kubelet: agent.kubelet.clone(),
+        learner: false,
     })
 }
 
@@ -82,27 +84,212 @@ pub fn with_own_keys(published: &[&RosterMember], members: &mut Vec<RosterMember
     members.retain(|member| claims.get(&member.public_key) == Some(&1) || held(member));
 }
 
-/// The roster to publish for `members`, if it differs from `current`: sorted by UID, its version above every
-/// version that was ever seen (`floor`: a ZoneHealth that was deleted and made again must not go back).
-///
-/// A cell that never had a member gets no roster; one that lost its last member gets an empty one.
-///
-/// A version that readers refuse, or that went back, was written by hand and is replaced.
-pub fn next(current: Option<&RosterSpec>, floor: i64, mut members: Vec<RosterMember>) -> Option<RosterSpec> {
-    members.sort_by(|a, b| a.uid.cmp(&b.uid));
-    match current {
-        None if members.is_empty() => None,
-        Some(roster) if roster.members == members && roster.has_version() && roster.version >= floor => None,
-        _ => {
-            let current = current.filter(|roster| roster.has_version());
-            let version = current
-                .map_or(0, |roster| roster.version)
-                .max(floor)
-                .saturating_add(1);
-            let roster = RosterSpec { version, members };
-            roster.has_version().then_some(roster)
+/// While a cell has fewer voters, newcomers are voters at once. With two voters a cell convicts nobody by
+/// itself, so that there is nothing that could be left to them.
+const FOUNDERS: usize = 3;
+/// A newcomer becomes a voter after this time where it has met a majority, though not everybody.
+const LEARNS_MS: u64 = 30_000;
+/// After this time former voters whose node renews its Lease count as having acknowledged a roster.
+const SETTLES_MS: u64 = 60_000;
+/// A cell's roster gets a new version at most this often, but for members that are gone.
+const BATCH_MS: u64 = 10_000;
+
+/// What a leader remembers of a cell's roster beside the roster itself.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    /// The version that is published, and since when.
+    version: Option<(i64, Millis)>,
+    /// Who votes, by UID and key, and since which version: whoever has acknowledged a later one knows them.
+    voters: (BTreeSet<(String, String)>, i64),
+    /// Since when these members have been learners, by node UID.
+    learning: BTreeMap<String, Millis>,
+}
+
+impl Progress {
+    /// Notes what is published now.
+    pub fn note(&mut self, published: &RosterSpec, now: Millis) {
+        if self
+            .version
+            .is_none_or(|(version, _)| version != published.version)
+        {
+            self.version = Some((published.version, now));
+        }
+        let voters = published.members.iter().filter(|member| !member.learner);
+        let voters = voters
+            .map(|member| (member.uid.clone(), member.public_key.clone()))
+            .collect();
+        if self.voters.0 != voters {
+            self.voters = (voters, published.version);
+        }
+        let members = published.members.iter();
+        let learners: BTreeSet<&str> = members
+            .filter(|member| member.learner)
+            .map(|member| member.uid.as_str())
+            .collect();
+        self.learning.retain(|uid, _| learners.contains(uid.as_str()));
+        for uid in learners {
+            self.learning.entry(uid.to_owned()).or_insert(now);
         }
     }
+
+    fn version_age(&self, now: Millis) -> u64 {
+        self.version.map_or(u64::MAX, |(_, since)| now.since(since))
+    }
+}
+
+/// What a member says and shows, as far as its standing in the cell depends on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Signs {
+    /// What its agent last said of this cell's roster: the version that it has in force, how many members it
+    /// has met, and how many of these have a vote.
+    pub acknowledged: Option<Acknowledged>,
+    /// Its node renews its Lease.
+    pub renews: bool,
+    /// It is listed: nobody has to meet it now.
+    pub listed: bool,
+}
+
+/// What an agent says of a roster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Acknowledged {
+    pub version: i64,
+    pub met: usize,
+    pub met_voters: usize,
+}
+
+impl Acknowledged {
+    /// What an agent says of the cell whose ZoneHealth has this name; nothing if it speaks of another one.
+    pub fn read(said: Option<&RosterAcknowledgement>, cell: &str) -> Option<Self> {
+        let count = |count| usize::try_from(count).unwrap_or_default();
+        let said = said.filter(|said| said.cell == cell)?;
+        Some(Self {
+            version: said.version,
+            met: count(said.met),
+            met_voters: count(said.met_voters),
+        })
+    }
+}
+
+/// A cell's roster as it shall be, and nothing if it is to stay as it is.
+///
+/// `current` is the published roster, `members` is who shall be in the cell, `floor` the highest version that
+/// was ever seen: a ZoneHealth that was deleted and made again must not go back. A cell that never had a
+/// member gets no roster; one that lost its last member gets an empty one. A version that readers refuse, or
+/// that went back, was written by hand and is replaced.
+pub fn next(
+    current: Option<&RosterSpec>,
+    floor: i64,
+    mut members: Vec<RosterMember>,
+    signs: &dyn Fn(&str) -> Signs,
+    (progress, now): (&Progress, Millis),
+) -> Option<RosterSpec> {
+    if current.is_none() && members.is_empty() {
+        return None;
+    }
+    members.sort_by(|a, b| a.uid.cmp(&b.uid));
+    let sound = current.filter(|roster| roster.has_version());
+    appoint(sound, &mut members, signs, (progress, now));
+    let settled_voters = unsettled_since(sound, &members, signs, (progress, now));
+    let same = sound.filter(|roster| roster.members == members && roster.version >= floor);
+    if let Some(roster) = same {
+        let settles = roster.settled_voters != settled_voters;
+        return settles.then(|| RosterSpec {
+            settled_voters,
+            ..roster.clone()
+        });
+    }
+    let waits = |roster: &RosterSpec| roster.version >= floor && can_wait(roster, &members);
+    if sound.is_some_and(waits) && progress.version_age(now) < BATCH_MS {
+        return None;
+    }
+    let known = sound.map_or(0, |roster| roster.version);
+    let roster = RosterSpec {
+        version: known.max(floor).saturating_add(1),
+        members,
+        settled_voters,
+    };
+    roster.has_version().then_some(roster)
+}
+
+/// Says who has a vote. Whoever comes, or comes with another key, has met nobody and is a learner first.
+fn appoint(
+    current: Option<&RosterSpec>,
+    members: &mut [RosterMember],
+    signs: &dyn Fn(&str) -> Signs,
+    (progress, now): (&Progress, Millis),
+) {
+    let known = |member: &RosterMember| {
+        let published = current?.members.iter().find(|known| known.uid == member.uid);
+        published.filter(|known| known.public_key == member.public_key)
+    };
+    let is_voter = |member: &RosterMember| known(member).is_some_and(|known| !known.learner);
+    let voters = members.iter().filter(|member| is_voter(member)).count();
+    let unlisted = members.iter().filter(|member| !signs(&member.uid).listed).count();
+    let has_learnt = |member: &RosterMember| {
+        let Some(since) = known(member).and_then(|known| progress.learning.get(&known.uid)) else {
+            return false;
+        };
+        let signs = signs(&member.uid);
+        let Some(said) = signs.acknowledged else {
+            return false;
+        };
+        let others = unlisted.saturating_sub(usize::from(!signs.listed));
+        said.met >= others || now.since(*since) >= LEARNS_MS && said.met_voters > voters / 2
+    };
+    let learners: Vec<bool> = members
+        .iter()
+        .map(|member| voters >= FOUNDERS && !is_voter(member) && !has_learnt(member))
+        .collect();
+    for (member, learner) in members.iter_mut().zip(learners) {
+        member.learner = learner;
+    }
+}
+
+/// The voters of the last settled roster that are still members, while most of them do not know that others
+/// vote now; nobody where there is nothing to settle.
+fn unsettled_since(
+    current: Option<&RosterSpec>,
+    members: &[RosterMember],
+    signs: &dyn Fn(&str) -> Signs,
+    (progress, now): (&Progress, Millis),
+) -> Vec<String> {
+    let Some(current) = current else {
+        return Vec::new();
+    };
+    let voters = |members: &[RosterMember]| -> BTreeSet<String> {
+        let voters = members.iter().filter(|member| !member.learner);
+        voters.map(|member| member.uid.clone()).collect()
+    };
+    let mut settled: BTreeSet<String> = current.settled_voters.iter().cloned().collect();
+    if settled.is_empty() {
+        settled = voters(&current.members);
+    }
+    settled.retain(|uid| members.iter().any(|member| member.uid == *uid));
+    // One founder cannot hold back everybody who joined.
+    if settled.len() < 2 || settled == voters(members) {
+        return Vec::new();
+    }
+    let waited = progress.version_age(now) >= SETTLES_MS;
+    let knows = |uid: &&String| {
+        let signs = signs(uid);
+        let acknowledged = signs
+            .acknowledged
+            .is_some_and(|said| said.version >= progress.voters.1);
+        acknowledged || waited && signs.renews
+    };
+    let same = current.members == members;
+    if same && settled.iter().filter(knows).count() > settled.len() / 2 {
+        return Vec::new();
+    }
+    settled.into_iter().collect()
+}
+
+/// Whether a change can wait until others come together with it: nobody has left, and the cell has voters
+/// enough to convict.
+fn can_wait(current: &RosterSpec, members: &[RosterMember]) -> bool {
+    let stays = |known: &RosterMember| members.iter().any(|member| member.uid == known.uid);
+    let voters = current.members.iter().filter(|member| !member.learner);
+    voters.count() >= FOUNDERS && current.members.iter().all(stays)
 }
 
 #[cfg(test)]

@@ -90,9 +90,15 @@ fn a_node_whose_agent_says_nonsense_is_out(#[case] agent: AgentStatusSpec, #[cas
     );
 }
 
+/// The next roster where nobody has said anything and nothing waits.
+fn changed(current: Option<&RosterSpec>, floor: i64, members: Vec<RosterMember>) -> Option<RosterSpec> {
+    let quiet = |_: &str| Signs::default();
+    next(current, floor, members, &quiet, (&Progress::default(), Millis(0)))
+}
+
 #[test]
 fn the_first_roster_has_version_1_and_is_sorted() {
-    let roster = next(None, 0, members(&["b", "a"])).unwrap();
+    let roster = changed(None, 0, members(&["b", "a"])).unwrap();
     assert_eq!(roster.version, 1);
     assert_eq!(
         roster
@@ -106,14 +112,14 @@ fn the_first_roster_has_version_1_and_is_sorted() {
 
 #[test]
 fn the_version_grows_only_on_change() {
-    let first = next(None, 0, members(&["a", "b"])).unwrap();
-    assert_eq!(next(Some(&first), 1, members(&["b", "a"])), None);
-    let second = next(Some(&first), 1, members(&["a", "b", "c"])).unwrap();
+    let first = changed(None, 0, members(&["a", "b"])).unwrap();
+    assert_eq!(changed(Some(&first), 1, members(&["b", "a"])), None);
+    let second = changed(Some(&first), 1, members(&["a", "b", "c"])).unwrap();
     assert_eq!(second.version, 2);
     let mut moved = members(&["a", "b", "c"]);
     moved[1].address = "10.0.0.2:7946".to_owned();
     assert_eq!(
-        next(Some(&second), 2, moved).unwrap().version,
+        changed(Some(&second), 2, moved).unwrap().version,
         3,
         "a new address is a change"
     );
@@ -121,7 +127,7 @@ fn the_version_grows_only_on_change() {
 
 #[test]
 fn a_version_is_never_used_twice() {
-    assert_eq!(next(None, 7, members(&["a"])).unwrap().version, 8);
+    assert_eq!(changed(None, 7, members(&["a"])).unwrap().version, 8);
 }
 
 #[rstest]
@@ -134,17 +140,18 @@ fn a_version_that_readers_refuse_is_replaced(#[case] version: i64) {
     let by_hand = RosterSpec {
         version,
         members: members.clone(),
+        ..RosterSpec::default()
     };
     assert!(evenkeel_zone::roster::Roster::from_spec(&by_hand).is_err());
-    let next = next(Some(&by_hand), 7, members).unwrap();
+    let next = changed(Some(&by_hand), 7, members).unwrap();
     assert_eq!(next.version, 8);
     assert!(evenkeel_zone::roster::Roster::from_spec(&next).is_ok());
 }
 
 #[test]
 fn a_version_that_went_back_is_replaced() {
-    let first = next(None, 0, members(&["a"])).unwrap();
-    assert_eq!(next(Some(&first), 7, members(&["a"])).unwrap().version, 8);
+    let first = changed(None, 0, members(&["a"])).unwrap();
+    assert_eq!(changed(Some(&first), 7, members(&["a"])).unwrap().version, 8);
 }
 
 #[test]
@@ -152,21 +159,22 @@ fn nothing_follows_the_last_version() {
     let last = RosterSpec {
         version: RosterSpec::LAST_VERSION,
         members: members(&["a"]),
+        ..RosterSpec::default()
     };
-    assert_eq!(next(Some(&last), 1, members(&["a", "b"])), None);
+    assert_eq!(changed(Some(&last), 1, members(&["a", "b"])), None);
 }
 
 #[test]
 fn a_zone_without_agents_gets_no_roster_and_one_that_lost_them_an_empty_one() {
-    assert_eq!(next(None, 0, vec![]), None);
-    let first = next(None, 0, members(&["a"])).unwrap();
-    let emptied = next(Some(&first), 1, vec![]).unwrap();
+    assert_eq!(changed(None, 0, vec![]), None);
+    let first = changed(None, 0, members(&["a"])).unwrap();
+    let emptied = changed(Some(&first), 1, vec![]).unwrap();
     assert_eq!((emptied.version, emptied.members.len()), (2, 0));
 }
 
 #[test]
 fn a_key_that_two_nodes_claim_stays_with_the_one_that_has_it() {
-    let first = next(None, 0, members(&["a", "b"])).unwrap();
+    let first = changed(None, 0, members(&["a", "b"])).unwrap();
     let mut claimed = members(&["a", "b", "c"]);
     claimed[2].public_key = claimed[0].public_key.clone();
     let left = |published: &[&RosterMember]| {
@@ -181,7 +189,284 @@ fn a_key_that_two_nodes_claim_stays_with_the_one_that_has_it() {
 
 #[test]
 fn readers_accept_what_is_published() {
-    let roster = next(None, 0, members(&["a", "b", "c"])).unwrap();
+    let roster = changed(None, 0, members(&["a", "b", "c"])).unwrap();
     let read = evenkeel_zone::roster::Roster::from_spec(&roster).unwrap();
     assert_eq!(read.to_spec(), roster);
+}
+
+/// A cell as its controller sees it.
+#[derive(Default)]
+struct Cell {
+    published: Option<RosterSpec>,
+    progress: Progress,
+    signs: BTreeMap<String, Signs>,
+    members: Vec<RosterMember>,
+    second: u64,
+}
+
+impl Cell {
+    /// A settled cell of these voters that has stood for a minute.
+    fn of(uids: &[&str]) -> Self {
+        let mut cell = Self::default();
+        cell.become_(uids);
+        cell.go(60);
+        assert_eq!((cell.voters(), cell.settling()), (uids.to_vec(), vec![]));
+        cell
+    }
+
+    /// These nodes shall be in the cell.
+    fn become_(&mut self, uids: &[&str]) {
+        self.members = members(uids);
+        self.look();
+    }
+
+    fn look(&mut self) {
+        let now = Millis(self.second * 1_000);
+        if let Some(published) = &self.published {
+            self.progress.note(published, now);
+        }
+        let signs = |uid: &str| self.signs.get(uid).copied().unwrap_or_default();
+        let members = self.members.clone();
+        let next = next(self.published.as_ref(), 0, members, &signs, (&self.progress, now));
+        self.published = next.or(self.published.take());
+    }
+
+    fn go(&mut self, seconds: u64) {
+        for _ in 0..seconds {
+            self.second += 1;
+            self.look();
+        }
+    }
+
+    fn roster(&self) -> &RosterSpec {
+        self.published.as_ref().unwrap()
+    }
+
+    fn version(&self) -> i64 {
+        self.roster().version
+    }
+
+    fn with_vote(&self, vote: bool) -> Vec<&str> {
+        let members = self.roster().members.iter();
+        let chosen = members.filter(|member| member.learner != vote);
+        chosen.map(|member| member.uid.as_str()).collect()
+    }
+
+    fn voters(&self) -> Vec<&str> {
+        self.with_vote(true)
+    }
+
+    fn learners(&self) -> Vec<&str> {
+        self.with_vote(false)
+    }
+
+    fn settling(&self) -> Vec<&str> {
+        self.roster().settled_voters.iter().map(String::as_str).collect()
+    }
+
+    /// Their agents have the present roster in force, and have met so many of the voters.
+    fn acknowledge(&mut self, uids: &[&str], met: usize) {
+        self.acknowledge_having_met(uids, (met, met));
+    }
+
+    /// The same, having met so many of all and so many of the voters.
+    fn acknowledge_having_met(&mut self, uids: &[&str], (met, met_voters): (usize, usize)) {
+        let said = Acknowledged {
+            version: self.version(),
+            met,
+            met_voters,
+        };
+        for uid in uids {
+            self.signs.entry((*uid).to_owned()).or_default().acknowledged = Some(said);
+        }
+    }
+
+    fn renew(&mut self, uids: &[&str]) {
+        for uid in uids {
+            self.signs.entry((*uid).to_owned()).or_default().renews = true;
+        }
+    }
+}
+
+const FOUR: [&str; 4] = ["a", "b", "c", "d"];
+
+#[test]
+fn founders_vote_at_once() {
+    let mut cell = Cell::default();
+    cell.become_(&["a"]);
+    cell.become_(&["a", "b"]);
+    cell.become_(&["a", "b", "c", "d", "e"]);
+    assert_eq!(cell.voters(), ["a", "b", "c", "d", "e"]);
+    assert_eq!(
+        cell.settling(),
+        ["a", "b"],
+        "these two have to know that others vote"
+    );
+    cell.acknowledge(&["a", "b"], 0);
+    cell.look();
+    assert_eq!((cell.version(), cell.settling()), (3, vec![]));
+}
+
+#[test]
+fn a_newcomer_learns_until_it_has_met_the_others() {
+    let mut cell = Cell::of(&["a", "b", "c"]);
+    cell.become_(&FOUR);
+    assert_eq!((cell.voters(), cell.learners()), (vec!["a", "b", "c"], vec!["d"]));
+    assert_eq!(cell.settling(), [] as [&str; 0], "the same members vote");
+    cell.acknowledge(&["d"], 2);
+    cell.go(20);
+    assert_eq!(cell.learners(), ["d"], "one of three was not met");
+    cell.acknowledge(&["d"], 3);
+    cell.look();
+    assert_eq!((cell.version(), cell.voters()), (3, FOUR.to_vec()));
+    assert_eq!(cell.settling(), ["a", "b", "c"]);
+}
+
+#[rstest]
+#[case::a_majority(2, true)]
+#[case::less(1, false)]
+fn after_30_s_a_majority_is_enough(#[case] met: usize, #[case] votes: bool) {
+    let mut cell = Cell::of(&["a", "b", "c"]);
+    cell.become_(&FOUR);
+    cell.acknowledge(&["d"], met);
+    cell.go(30);
+    assert_eq!(cell.learners(), ["d"]);
+    cell.go(1);
+    assert_eq!(cell.learners().is_empty(), votes);
+    cell.go(600);
+    assert_eq!(cell.learners().is_empty(), votes);
+}
+
+#[test]
+fn who_says_nothing_stays_a_learner_and_who_is_listed_needs_not_be_met() {
+    let mut cell = Cell::of(&["a", "b", "c"]);
+    cell.become_(&FOUR);
+    cell.go(600);
+    assert_eq!(cell.learners(), ["d"]);
+    cell.signs.entry("c".to_owned()).or_default().listed = true;
+    cell.acknowledge(&["d"], 2);
+    cell.look();
+    assert_eq!(cell.learners(), [] as [&str; 0]);
+}
+
+#[test]
+fn a_member_with_another_key_is_a_newcomer() {
+    let mut cell = Cell::of(&FOUR);
+    cell.members[0].public_key = key("z");
+    cell.go(1);
+    assert_eq!(cell.learners(), ["a"]);
+    assert_eq!(
+        cell.settling(),
+        FOUR,
+        "fewer vote now: those who did have to know"
+    );
+    cell.acknowledge(&["b", "c", "d"], 0);
+    cell.look();
+    assert_eq!((cell.learners(), cell.settling()), (vec!["a"], vec![]));
+    cell.acknowledge(&["a"], 3);
+    cell.go(10);
+    assert_eq!(cell.voters(), FOUR);
+}
+
+#[test]
+fn members_that_all_have_another_key_found_the_cell_again() {
+    let mut cell = Cell::of(&FOUR);
+    for member in &mut cell.members {
+        member.public_key = key(&format!("{}2", member.uid));
+    }
+    cell.go(1);
+    assert_eq!((cell.voters(), cell.settling()), (FOUR.to_vec(), vec![]));
+}
+
+#[test]
+fn what_waits_is_gathered_for_ten_seconds_and_who_is_gone_is_taken_out_at_once() {
+    let mut cell = Cell::of(&FOUR);
+    cell.become_(&["a", "b", "c", "d", "e"]);
+    cell.go(1);
+    let version = cell.version();
+    cell.become_(&["a", "b", "c", "d", "e", "f"]);
+    cell.go(7);
+    cell.become_(&["a", "b", "c", "d", "e", "f", "g"]);
+    assert_eq!((cell.version(), cell.learners()), (version, vec!["e"]));
+    cell.go(3);
+    assert_eq!(
+        (cell.version(), cell.learners()),
+        (version + 1, vec!["e", "f", "g"])
+    );
+    cell.become_(&["a", "b", "c", "e", "f", "g"]);
+    assert_eq!(
+        (cell.version(), cell.voters()),
+        (version + 2, vec!["a", "b", "c"])
+    );
+    assert_eq!(cell.settling(), [] as [&str; 0], "who left holds nothing up");
+}
+
+/// Newcomers that have met each other, and two of five voters, have met no majority.
+#[test]
+fn newcomers_that_have_met_each_other_stay_learners() {
+    let mut cell = Cell::of(&["a", "b", "c", "d", "e"]);
+    cell.become_(&["a", "b", "c", "d", "e", "f", "g", "h"]);
+    cell.acknowledge_having_met(&["f", "g", "h"], (4, 2));
+    cell.go(3_600);
+    assert_eq!(cell.learners(), ["f", "g", "h"]);
+    cell.acknowledge_having_met(&["f", "g", "h"], (5, 3));
+    cell.look();
+    assert_eq!(cell.learners(), [] as [&str; 0]);
+}
+
+/// Three of five are cut off when newcomers join the other two.
+#[test]
+fn a_roster_settles_by_the_word_of_most_former_voters_or_by_their_leases_after_a_minute() {
+    let newcomers = |cell: &mut Cell| {
+        cell.become_(&["a", "b", "c", "d", "e", "f", "g", "h"]);
+        cell.go(1);
+        cell.acknowledge(&["a", "b", "f", "g", "h"], 4);
+        cell.go(31);
+        assert_eq!(cell.voters().len(), 8);
+        cell.acknowledge(&["a", "b", "f", "g", "h"], 4);
+    };
+    let five = ["a", "b", "c", "d", "e"];
+    let mut cell = Cell::of(&five);
+    newcomers(&mut cell);
+    cell.renew(&["a", "b"]);
+    cell.go(3_600);
+    assert_eq!(cell.settling(), five, "two of five, whatever newcomers say");
+    cell.acknowledge(&["c"], 0);
+    cell.look();
+    assert_eq!(cell.settling(), [] as [&str; 0]);
+
+    let mut cell = Cell::of(&five);
+    newcomers(&mut cell);
+    cell.renew(&five);
+    cell.go(55);
+    assert_eq!(cell.settling(), five, "they may not know it yet");
+    cell.go(10);
+    assert_eq!(cell.settling(), [] as [&str; 0]);
+
+    let mut cell = Cell::of(&five);
+    newcomers(&mut cell);
+    cell.become_(&["a", "b", "c", "f", "g", "h"]);
+    assert_eq!(cell.settling(), ["a", "b", "c"]);
+    cell.acknowledge(&["a", "b"], 0);
+    cell.look();
+    assert_eq!(cell.settling(), [] as [&str; 0], "two of three that are left");
+}
+
+#[test]
+fn an_acknowledgement_of_a_version_before_the_voters_changed_settles_nothing() {
+    let mut cell = Cell::of(&FOUR);
+    cell.acknowledge(&FOUR, 3);
+    cell.become_(&["a", "b", "c", "d", "e"]);
+    cell.go(11);
+    cell.acknowledge(&["e"], 4);
+    cell.look();
+    assert_eq!(cell.voters().len(), 5);
+    cell.go(5);
+    assert_eq!(cell.settling(), FOUR);
+    // A learner that comes changes the version, and not who votes.
+    cell.acknowledge(&["a", "b", "c"], 0);
+    cell.go(6);
+    cell.become_(&["a", "b", "c", "d", "e", "f"]);
+    cell.go(11);
+    assert_eq!((cell.learners(), cell.settling()), (vec!["f"], vec![]));
 }

@@ -2,8 +2,8 @@
 
 use super::Planner;
 use super::action::{Action, Plan};
-use super::cells::{self, MOVES_WAIT_MS, divide};
-use super::roster::{eligible, member, next, with_own_keys};
+use super::cells::{self, Cells, MOVES_WAIT_MS, divide};
+use super::roster::{Acknowledged, Progress, Signs, eligible, member, next, with_own_keys};
 use crate::world::facts::{CellFacts, Cluster};
 use evenkeel_api::crd::FailoverPolicyStatus;
 use evenkeel_api::names::{RACK_LABEL, zone_of};
@@ -61,6 +61,12 @@ impl Planner {
             });
         }
         self.note_listed(cluster, now);
+        self.rosters
+            .retain(|object, _| cluster.cells.contains_key(object));
+        for (object, facts) in &cluster.cells {
+            let progress = self.rosters.entry(object.clone()).or_default();
+            progress.note(&facts.roster, now);
+        }
         for (zone, candidates) in zones {
             let published = published.remove(zone.as_str()).unwrap_or_default();
             self.publish_zone(cluster, (&zone, candidates), &published, now, plan);
@@ -96,7 +102,7 @@ impl Planner {
             .collect();
         with_own_keys(&known, &mut candidates.members);
         name_unchecked(zone, &candidates.members, plan);
-        let mut members: BTreeMap<String, RosterMember> = candidates
+        let members: BTreeMap<String, RosterMember> = candidates
             .members
             .into_iter()
             .map(|member| (member.uid.clone(), member))
@@ -112,26 +118,33 @@ impl Planner {
                 MOVES_WAIT_MS / 60_000
             ));
         }
-        // Who moves stands in its new cell first, so that at no time it stands in none.
-        let mut order: Vec<(bool, u32, BTreeSet<String>)> = Vec::new();
-        for (number, uids) in division.cells {
-            let before = published.get(&number).map(|facts| &facts.roster.members);
-            let loses = before
+        for (number, uids) in &division.cells {
+            let leaving = leaving(*number, &division.cells, published);
+            let uids: BTreeSet<&String> = uids.iter().chain(leaving).collect();
+            let members = uids
                 .into_iter()
-                .flatten()
-                .any(|member| !uids.contains(&member.uid));
-            order.push((loses, number, uids));
-        }
-        order.sort();
-        for (_, number, uids) in order {
-            let members = uids.iter().filter_map(|uid| members.remove(uid)).collect();
-            Self::publish_cell(
+                .filter_map(|uid| members.get(uid).cloned())
+                .collect();
+            self.publish_cell(
                 cluster,
-                (zone, number),
-                published.get(&number).copied(),
-                members,
+                (zone, *number),
+                published.get(number).copied(),
+                (members, now),
                 plan,
             );
+        }
+    }
+
+    /// What a member of a cell says and shows.
+    fn signs(&self, cluster: &Cluster, object: &str, member: &RosterMember, now: Millis) -> Signs {
+        let agent = cluster.agents.get(&member.name);
+        let said = agent.and_then(|agent| agent.roster.as_ref());
+        let renewed = cluster.nodes.get(&member.name).and_then(|node| node.life.renewed);
+        let stale_after = self.config.timing.stale_after;
+        Signs {
+            acknowledged: Acknowledged::read(said, object),
+            renews: renewed.is_some_and(|at| now.since(at) < stale_after),
+            listed: self.is_listed(&member.uid),
         }
     }
 
@@ -165,10 +178,11 @@ impl Planner {
     }
 
     fn publish_cell(
+        &self,
         cluster: &Cluster,
         (zone, number): (&str, u32),
         published: Option<&CellFacts>,
-        members: Vec<RosterMember>,
+        (members, now): (Vec<RosterMember>, Millis),
         plan: &mut Plan,
     ) {
         let object = cell_object_name(zone, number);
@@ -199,18 +213,26 @@ impl Planner {
             return;
         }
         // Who is published is told, so that an agent never looks for a cell that is not there yet.
-        let told_as = if number == 0 { String::new() } else { object };
+        let told_as = if number == 0 { "" } else { object.as_str() };
         for member in published.into_iter().flat_map(|facts| &facts.roster.members) {
             let told = cluster.told_cells.get(&member.name);
             let stays = members.iter().any(|wanted| wanted.uid == member.uid);
-            if stays && told.is_some_and(|told| *told != told_as) {
+            if stays && told.is_some_and(|told| told != told_as) {
                 plan.actions.push(Action::TellCell {
                     node: member.name.clone(),
-                    object: told_as.clone(),
+                    object: told_as.to_owned(),
                 });
             }
         }
-        if let Some(roster) = next(current, floor, members) {
+        let signs = members.iter().map(|member| {
+            let signs = self.signs(cluster, &object, member, now);
+            (member.uid.clone(), signs)
+        });
+        let signs: BTreeMap<String, Signs> = signs.collect();
+        let signs = |uid: &str| signs.get(uid).copied().unwrap_or_default();
+        let unknown = Progress::default();
+        let progress = self.rosters.get(&object).unwrap_or(&unknown);
+        if let Some(roster) = next(current, floor, members, &signs, (progress, now)) {
             plan.actions.push(Action::PublishCell {
                 zone: zone.to_owned(),
                 cell: number,
@@ -274,6 +296,24 @@ impl Planner {
             }
         }
     }
+}
+
+/// The members of a cell that shall be in another one and are not published there yet: until then they stay,
+/// so that at no time they stand in none.
+fn leaving<'a>(
+    number: u32,
+    cells: &'a Cells,
+    published: &'a BTreeMap<u32, &CellFacts>,
+) -> impl Iterator<Item = &'a String> {
+    let stands_in = move |cell: u32, uid: &str| {
+        let facts = published.get(&cell);
+        facts.is_some_and(|facts| facts.roster.members.iter().any(|member| member.uid == uid))
+    };
+    let others = cells.iter().filter(move |(other, _)| **other != number);
+    others.flat_map(move |(other, uids)| {
+        uids.iter()
+            .filter(move |uid| stands_in(number, uid) && !stands_in(*other, uid))
+    })
 }
 
 /// Members without a kubelet that peers could check: no vote ever finds them dead (hazard 46).

@@ -252,6 +252,10 @@ pub struct ZoneLine {
     pub object: String,
     /// Names of the members.
     pub members: Vec<String>,
+    /// Names of the members that have no vote yet, because they have not met the others.
+    pub learners: Vec<String>,
+    /// Most of the former voters know the roster; until then verdicts need their majority, too.
+    pub settled: bool,
     /// Nodes of the zone that no agent watches.
     pub without_agent: Vec<String>,
     /// Version of the roster.

@@ -392,11 +392,14 @@ impl<'a> Scene<'a> {
             // Said once of the zone: its first cell says it.
             here && zone.spec.cell == 0 && eligible(labels) && !self.member_of.contains_key(uid)
         });
+        let learners = members.iter().filter(|member| member.learner);
         ZoneLine {
             zone: zone.spec.zone.clone(),
             cell: zone.spec.cell,
             object: name(zone).to_owned(),
             members: sorted(members.iter().map(|member| member.name.clone())),
+            learners: sorted(learners.map(|member| member.name.clone())),
+            settled: zone.spec.roster.settled_voters.is_empty(),
             without_agent: sorted(outside.map(|node| name(node).to_owned())),
             roster_version: zone.spec.roster.version,
             reporters: sorted(reports.iter().map(|report| report.spec.reporter.clone())),

@@ -244,6 +244,24 @@ bay   2        shore-1    6s       shore-2 alive  UID uid-gone, shore-2  version
     );
 }
 
+#[rstest]
+#[case::settled(false, &[], "2")]
+#[case::a_learner(true, &[], "2 (1 learner)")]
+#[case::unsettled(false, &["uid-shore-1", "uid-shore-2"], "2 (not settled)")]
+#[case::both(true, &["uid-shore-1", "uid-shore-2"], "2 (1 learner, not settled)")]
+fn zones_show_who_has_no_vote_and_what_is_not_settled(
+    #[case] learner: bool,
+    #[case] settled_voters: &[&str],
+    #[case] members: &str,
+) {
+    let mut found = found();
+    let roster = &mut found.zones[0].spec.roster;
+    roster.members[1].learner = learner;
+    roster.settled_voters = settled_voters.iter().map(|uid| (*uid).to_owned()).collect();
+    let text = text(&report(&found, &Question::Zones(None)), false);
+    assert!(text.contains(&format!("bay   {members} ")), "{text}");
+}
+
 #[test]
 fn a_zone_whose_lease_is_not_renewed_is_called_silent() {
     let mut found = found();

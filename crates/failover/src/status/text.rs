@@ -295,7 +295,7 @@ fn zones(text: &mut String, lines: &[ZoneLine], wide: bool, now: Timestamp) {
             } else {
                 zone.zone.clone()
             },
-            zone.members.len().to_string(),
+            members_of(zone),
             some(zone.reporters.clone(), wide),
             renewed,
             some(listed.collect(), wide),
@@ -427,6 +427,25 @@ fn ago(at: Option<Timestamp>, now: Timestamp) -> String {
 }
 
 /// The time between two instants as kubectl writes ages.
+/// How many members a cell has, how many of them have no vote yet, and whether its roster is still to settle.
+fn members_of(zone: &ZoneLine) -> String {
+    let mut notes = Vec::new();
+    match zone.learners.len() {
+        0 => {}
+        1 => notes.push("1 learner".to_owned()),
+        count => notes.push(format!("{count} learners")),
+    }
+    if !zone.settled {
+        notes.push("not settled".to_owned());
+    }
+    let count = zone.members.len();
+    if notes.is_empty() {
+        count.to_string()
+    } else {
+        format!("{count} ({})", notes.join(", "))
+    }
+}
+
 fn span(one: Timestamp, other: Timestamp) -> String {
     let seconds = (other.as_second() - one.as_second()).unsigned_abs();
     let (minutes, hours) = (seconds / 60, seconds / 3600);

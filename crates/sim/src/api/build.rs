@@ -90,7 +90,11 @@ pub fn renew_at(
 
 /// A zone, as the controller of a former life left them.
 pub fn zone(store: &mut Store, zone: &str, members: Vec<RosterMember>) {
-    let roster = RosterSpec { version: 1, members };
+    let roster = RosterSpec {
+        version: 1,
+        members,
+        ..RosterSpec::default()
+    };
     let spec = ZoneHealthSpec {
         zone: zone.to_owned(),
         cell: 0,
@@ -206,6 +210,7 @@ pub fn node(store: &mut Store, now: u64, zone: &str, member: &RosterMember) {
         version: "1".to_owned(),
         fencing: FencingOffer::default(),
         link_proofs: 0,
+        roster: None,
     };
     let agent = AgentStatus::new(&member.name, agent);
     let _ = store.create(now, Writer::Agent, Object::Agent(Box::new(agent)));

@@ -100,16 +100,20 @@ pub(super) fn rosters(script: &mut Script, rng: &mut Rng) {
     let at = soon(rng);
     let lasts = rng.between(100, 250) * SECOND;
     let change = at + rng.between(10, 40) * SECOND;
+    script.rest = 120 * SECOND;
     match rng.below(3) {
         0 => {
-            // From three to seven, across a split: those who join are on one side of it, or on both.
-            script.zones = vec![7];
+            // From five to eleven, across a split: most of those who were there, the node that is cut off
+            // among them, are on one side; those who join are on the other one, or on both.
+            script.zones = vec![11];
             let cut = 1 + usize::try_from(rng.below(3)).unwrap_or_default();
             script.add(at, lasts, Fault::CutCloud(cut));
-            if rng.in_thousand(500) {
-                script.add(change, lasts / 2, Fault::SplitLan(vec![cut, 4, 5]));
+            if rng.in_thousand(700) {
+                let with_them = usize::try_from(rng.below(3)).unwrap_or_default();
+                let side = (1..=3).chain(6..6 + with_them).collect();
+                script.add(change, lasts, Fault::SplitLan(side));
             }
-            for node in 4..=7 {
+            for node in 6..=11 {
                 script.add(change + rng.below(20 * SECOND), SECOND, Fault::Join(node));
             }
         }
@@ -160,7 +164,7 @@ pub(super) fn growth(script: &mut Script, rng: &mut Rng) {
     let count = |rng: &mut Rng, from, to| usize::try_from(rng.between(from, to)).unwrap_or(64);
     let (before, after) = (count(rng, 58, 63), count(rng, 66, 70));
     script.zones = vec![after];
-    let at = WARM_UP + 2 * after as u64 * SECOND;
+    let at = WARM_UP + 60 * SECOND;
     let cut = count(rng, 1, 30);
     script.add(at, rng.between(120, 200) * SECOND, Fault::CutCloud(cut));
     for node in before + 1..=after {
@@ -176,6 +180,56 @@ pub(super) fn growth(script: &mut Script, rng: &mut Rng) {
         100 * SECOND,
         Fault::PowerOff(dies),
     );
+}
+
+/// A zone of 3 nodes grows to 70, and shrinks to 10. In between all agents get new keys, or all machines
+/// boot. Nodes that are there die and come back all the time, and for a while a replica of the controller
+/// restarts every 10 s.
+pub(super) fn lifetime(script: &mut Script, rng: &mut Rng) {
+    const MOST: usize = 70;
+    const LEFT: usize = 10;
+    script.zones = vec![MOST];
+    script.rest = 150 * SECOND;
+    let mut at = WARM_UP;
+    let mut dies_at = at + rng.between(10, 60) * SECOND;
+    let mut die = |script: &mut Script, rng: &mut Rng, at: u64, there: usize| {
+        if at >= dies_at {
+            let lasts = rng.between(20, 100) * SECOND;
+            let node = 1 + usize::try_from(rng.below(there as u64)).unwrap_or_default();
+            script.add(at, lasts, Fault::PowerOff(node));
+            dies_at = at + lasts + rng.between(20, 60) * SECOND;
+        }
+    };
+    for node in 4..=MOST {
+        at += rng.between(500, 5_000);
+        script.add(at, SECOND, Fault::Join(node));
+        die(script, rng, at, (node - 1).min(LEFT));
+    }
+    let restarts = WARM_UP + rng.below(200 * SECOND);
+    for time in 0..6 {
+        let replica = usize::try_from(time % 2).unwrap_or_default();
+        script.add(
+            restarts + time * 10 * SECOND,
+            3 * SECOND,
+            Fault::ReplicaDown(replica),
+        );
+    }
+    at += 180 * SECOND;
+    let boots = rng.in_thousand(500);
+    for node in 1..=MOST {
+        let fault = if boots {
+            Fault::PowerOff(node)
+        } else {
+            Fault::NewKey(node)
+        };
+        script.add(at + rng.below(10 * SECOND), rng.between(20, 60) * SECOND, fault);
+    }
+    at += 240 * SECOND;
+    for node in (LEFT + 1..=MOST).rev() {
+        at += rng.between(500, 4_000);
+        script.add(at, SECOND, Fault::Leave(node));
+        die(script, rng, at, LEFT);
+    }
 }
 
 /// A node is cut off or dead, and reporters are on the smaller side of a split, stopped in the middle of a

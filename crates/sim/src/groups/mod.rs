@@ -38,6 +38,7 @@ pub fn script(group: Group, seed: u64) -> Script {
         Group::AgentRestarts => agent_restarts(&mut script, &mut rng),
         Group::PowerCut => cases::power_cut(&mut script, &mut rng),
         Group::Growth => cases::growth(&mut script, &mut rng),
+        Group::Lifetime => cases::lifetime(&mut script, &mut rng),
         Group::Kills => cases::kills(&mut script, &mut rng),
         Group::Racks => cases::racks(&mut script, &mut rng),
         Group::Matrices => cases::matrices(&mut script, &mut rng),

@@ -6,8 +6,10 @@ use crate::api::{Writer, build};
 use crate::event::Event;
 use crate::script::SECOND;
 use crate::sim::Sim;
-use evenkeel_failover_rules::planner::roster::next;
+use evenkeel_failover_rules::planner::roster::{Acknowledged, Signs, next};
 use evenkeel_failover_rules::world::Kind;
+use evenkeel_zone::Millis;
+use evenkeel_zone::roster::cell_object_name;
 
 const CHALLENGES_EVERY: u64 = 10 * SECOND;
 
@@ -26,6 +28,8 @@ impl Sim {
         let drawn = build::drawn(&mut self.rng, self.now, "keeper");
         let _ = build::challenge(&mut self.store, self.now, (&name, 0), Some(drawn), wanted);
         self.after(CHALLENGES_EVERY, Event::Challenge { zone });
+        // Learners and rosters that settle wait for time as well as for what agents write.
+        self.keep_roster(zone);
     }
 
     fn wanted_in(&self, zone: usize) -> Vec<String> {
@@ -63,7 +67,24 @@ impl Sim {
                 }
             })
             .collect();
-        let Some(roster) = next(Some(&known), known.version, members) else {
+        let now = Millis(self.now);
+        let mut progress = self.progress.remove(&zone).unwrap_or_default();
+        progress.note(&known, now);
+        let object = cell_object_name(&build::zone_name(zone), 0);
+        let signs = |uid: &str| {
+            let node = build::node_of_uid(uid).unwrap_or_default();
+            let Some(machine) = node.checked_sub(1).and_then(|place| self.machines.get(place)) else {
+                return Signs::default();
+            };
+            Signs {
+                acknowledged: Acknowledged::read(machine.acknowledged.as_ref(), &object),
+                renews: machine.powered && machine.kubelet_up && self.has_link(node),
+                listed: self.reader.held_dead().any(|dead| dead == node),
+            }
+        };
+        let roster = next(Some(&known), known.version, members, &signs, (&progress, now));
+        self.progress.insert(zone, progress);
+        let Some(roster) = roster else {
             return;
         };
         let _ = self

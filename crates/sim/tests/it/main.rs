@@ -113,6 +113,11 @@ fn a_zone_outgrows_a_cell_in_the_middle_of_faults() {
 }
 
 #[test]
+fn a_zone_grows_and_shrinks_while_nodes_die_keys_change_and_machines_boot() {
+    keeps_its_promises(Group::Lifetime);
+}
+
+#[test]
 fn our_parts_down_is_never_later_than_stock() {
     keeps_its_promises(Group::NeverLaterThanStock);
 }

@@ -54,6 +54,8 @@ pub(super) struct Change {
 pub(super) struct Proof {
     /// It came directly and not through a relay.
     pub(super) direct: bool,
+    /// Nothing had proven the peer's life before.
+    pub(super) met: bool,
     /// What the peer's former life said of others is void.
     pub(super) new_life: bool,
     pub(super) change: Change,
@@ -83,6 +85,10 @@ impl Contacts {
                 .map(|_| index)
         };
         for member in cx.roster().members() {
+            // Whom a former life met under another key is a stranger as well.
+            if before.get(member.id).is_some_and(|old| old.key != member.key) {
+                self.remembered.remove(&member.id);
+            }
             let known = stays(member.id, member)
                 .and_then(|index| old.get_mut(index.at()))
                 .and_then(Option::take);
@@ -103,6 +109,12 @@ impl Contacts {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (MemberIndex, &Peer)> {
         (0..).map(MemberIndex).zip(&self.peers)
+    }
+
+    /// The members that have proven their life to this agent since its machine booted.
+    pub(super) fn met(&self) -> impl Iterator<Item = MemberIndex> {
+        let met = self.iter().filter(|(_, peer)| peer.seen_alive);
+        met.map(|(index, _)| index)
     }
 
     /// After a pause, acks of the time before it prove nothing.
@@ -205,13 +217,15 @@ impl Contacts {
             peer.answered = Some(now);
             peer.measured(now.since(sent.at));
         }
-        if !std::mem::replace(&mut peer.seen_alive, true) {
+        let met = !std::mem::replace(&mut peer.seen_alive, true);
+        if met {
             cx.put(Output::SeenAlive(header.from));
         }
         let said = (ack.facts, ack.doubt > 0, ack.cloud_age);
         let facts = self.learn(cx, from, said, ack.roster);
         Some(Proof {
             direct,
+            met,
             new_life,
             change: Change { returned, facts },
         })

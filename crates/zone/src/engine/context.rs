@@ -4,8 +4,6 @@ use super::{Config, Identity, Note, Output};
 use crate::Millis;
 use crate::keys::{self, Mac, Signer, Verifier};
 use crate::roster::{Member, MemberId, MemberIndex, Roster};
-use crate::verdict::ROSTER_SETTLE_MS;
-use crate::vote::Council;
 use crate::wire::{self, Body, Challenge, Datagram, Frame, Header, Message};
 use std::sync::Arc;
 
@@ -36,8 +34,6 @@ pub(super) struct Context {
     shared: Vec<Option<Box<dyn Mac>>>,
     /// Position of this agent's node; `None` if the roster does not hold it.
     place: Option<MemberIndex>,
-    /// The roster before, and until when verdicts need its majority as well.
-    previous: Option<(Arc<Roster>, Millis)>,
     /// Datagrams are put together here.
     buffer: Vec<u8>,
     out: Vec<Output>,
@@ -70,7 +66,6 @@ impl Context {
             draws: SplitMix64(u64::from_be_bytes(draws)),
             shared: roster.members().iter().map(|_| None).collect(),
             roster,
-            previous: None,
             buffer: Vec::new(),
             out: Vec::new(),
         }
@@ -83,13 +78,6 @@ impl Context {
     /// The time never runs backwards: if the caller's does, it stands still.
     pub(super) fn advance(&mut self, now: Millis) {
         self.now = now.max(self.now);
-        if self
-            .previous
-            .as_ref()
-            .is_some_and(|(_, until)| self.now >= *until)
-        {
-            self.previous = None;
-        }
     }
 
     /// Exchanges the list of what is to be done for the caller's.
@@ -98,8 +86,14 @@ impl Context {
     }
 
     /// A newer roster is in force from now on. Returns the one before, or `None` if this one is not newer.
+    /// Whether it is settled can change while it is in force.
     pub(super) fn take_roster(&mut self, roster: Arc<Roster>) -> Option<Arc<Roster>> {
-        if roster.reference().version <= self.roster.reference().version {
+        let (told, known) = (roster.reference(), self.roster.reference());
+        if told == known {
+            self.roster = roster;
+            return None;
+        }
+        if told.version <= known.version {
             return None;
         }
         self.place = roster.position(self.me);
@@ -111,8 +105,6 @@ impl Context {
             old.get_mut(index.at()).filter(|_| same_key)?.take()
         };
         self.shared = self.roster.members().iter().map(keep).collect();
-        let until = self.now.plus(ROSTER_SETTLE_MS + 1);
-        self.previous = Some((Arc::clone(&before), until));
         Some(before)
     }
 
@@ -156,6 +148,11 @@ impl Context {
         self.place
     }
 
+    /// Whether the roster holds this agent's node, without a vote.
+    pub(super) fn is_learner(&self) -> bool {
+        self.place.is_some() && !self.roster.is_voter(self.me)
+    }
+
     pub(super) fn is_me(&self, index: MemberIndex) -> bool {
         self.place == Some(index)
     }
@@ -177,13 +174,6 @@ impl Context {
 
     pub(super) fn roster(&self) -> &Arc<Roster> {
         &self.roster
-    }
-
-    pub(super) fn council(&self) -> Council<'_> {
-        Council {
-            current: &self.roster,
-            previous: self.previous.as_ref().map(|(roster, _)| &**roster),
-        }
     }
 
     /// Name of a member's node.

@@ -62,6 +62,11 @@ pub enum Input<'a> {
         /// The API server took the write.
         written: bool,
     },
+    /// What became of an [`Output::Acknowledge`].
+    Acknowledged {
+        /// The API server took the write.
+        written: bool,
+    },
 }
 
 /// What the check plugins say of a suspect's kubelet.
@@ -108,6 +113,16 @@ pub enum Output {
     /// Write this agent's own AgentStatus, past any cache and so that the object changes, and come back with
     /// [`Input::LinkProof`].
     ProveLink,
+    /// Write into this agent's own AgentStatus which roster it has in force and how many of the other members
+    /// it has met, and come back with [`Input::Acknowledged`].
+    Acknowledge {
+        /// Version of the roster.
+        version: u64,
+        /// Members that have proven their life to this agent.
+        met: usize,
+        /// How many of these have a vote.
+        met_voters: usize,
+    },
     /// Stand for the cell's Lease, or release it.
     Stand(bool),
     /// Remember across restarts that this member was seen alive.

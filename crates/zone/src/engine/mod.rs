@@ -17,11 +17,13 @@
 //! | `reporter` | tally, suspects, confirm rounds | the three reporters |
 //! | `publication` | what ZoneHealth shall say | the three reporters, the Lease's holder first |
 //! | `proof` | writes that prove the link to the API server | every listed member |
+//! | `acknowledgement` | which roster is in force here, and whom a learner has met | learners; all while a roster settles |
 //!
 //! They share a `context`; `reach` is what contacts and watches say together,
 //! and `ranking` says who reports. What goes in and comes out
 //! is in `event`.
 
+mod acknowledgement;
 mod contacts;
 mod context;
 mod due;
@@ -35,6 +37,7 @@ mod reach;
 mod reporter;
 mod voter;
 mod watches;
+mod write;
 
 pub use event::{CheckResult, Input, Note, Output, ReportDraft};
 
@@ -42,6 +45,7 @@ use crate::Millis;
 use crate::keys::{Ed25519, Signer, Verifier};
 use crate::roster::{MemberId, MemberIndex, Roster};
 use crate::wire::{Body, ConfirmRequest, EdgeState, Facts};
+use acknowledgement::Acknowledgement;
 use contacts::{Change, Contacts};
 use context::Context;
 use edges::EdgeReports;
@@ -118,6 +122,7 @@ pub struct Engine {
     reporter: Reporter,
     publication: Publication,
     proof: LinkProof,
+    acknowledgement: Acknowledgement,
     /// What the caller was asked for with the last call.
     deadline: Millis,
 }
@@ -137,15 +142,19 @@ impl Engine {
         };
         let remembered = std::mem::take(&mut identity.seen_alive);
         let mut cx = Context::new(config, identity, Arc::new(Ed25519), roster, now);
+        let contacts = Contacts::new(&cx, remembered);
+        let mut acknowledgement = Acknowledgement::new();
+        acknowledgement.look_again(&mut cx, &contacts);
         Self {
             own: Own::new(now),
-            contacts: Contacts::new(&cx, remembered),
+            contacts,
             watches: Watches::new(&mut cx),
             edges: EdgeReports::new(&cx),
             voter: Voter::default(),
             reporter: Reporter::new(now),
             publication: Publication::new(now),
             proof: LinkProof::new(),
+            acknowledgement,
             deadline: now,
             cx,
         }
@@ -220,6 +229,9 @@ impl Engine {
             }
             Input::Leading(leading) => self.publication.lead(&self.cx, leading),
             Input::LinkProof { written } => self.proof.take(&mut self.cx, written),
+            Input::Acknowledged { written } => {
+                self.acknowledgement.take(&mut self.cx, &self.contacts, written);
+            }
         }
     }
 
@@ -267,6 +279,7 @@ impl Engine {
             .min(self.reporter.deadline())
             .min(self.publication.deadline())
             .min(self.proof.deadline())
+            .min(self.acknowledgement.deadline())
     }
 
     /// Does what is due. A part of which nothing is due does nothing.
@@ -291,6 +304,7 @@ impl Engine {
         self.edges
             .step(&mut self.cx, &self.own, &self.contacts, &self.watches);
         self.proof.step(&mut self.cx);
+        self.acknowledgement.step(&mut self.cx, &self.contacts);
     }
 
     fn judge_myself(&mut self) {
@@ -341,13 +355,14 @@ impl Engine {
 
     fn take_roster(&mut self, roster: Arc<Roster>) {
         let Some(before) = self.cx.take_roster(roster) else {
-            return;
+            return self.acknowledgement.look_again(&mut self.cx, &self.contacts);
         };
         self.contacts.take_roster(&self.cx, &before);
         self.watches.take_roster(&mut self.cx, &before);
         self.edges.take_roster(&self.cx, &before);
         self.reporter.take_roster(&self.cx);
         self.own.count_again(&self.cx);
+        self.acknowledgement.look_again(&mut self.cx, &self.contacts);
     }
 
     fn receive(&mut self, bytes: &[u8]) {
@@ -395,6 +410,9 @@ impl Engine {
     fn take_proof(&mut self, from: MemberIndex, id: MemberId, proof: contacts::Proof) {
         if proof.new_life {
             self.edges.forget(from);
+        }
+        if proof.met {
+            self.acknowledgement.look_again(&mut self.cx, &self.contacts);
         }
         if proof.direct {
             let before = self.watches.changes();

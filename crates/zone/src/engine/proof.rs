@@ -4,7 +4,8 @@
 //! The engine decides when a write is due, the caller makes it and says what became of it.
 
 use super::Output;
-use super::context::{Context, NEVER};
+use super::context::Context;
+use super::write::Write;
 use crate::Millis;
 
 /// The first write comes at a random time within this, so that in a zone that is listed as a whole not
@@ -26,14 +27,9 @@ const ASKED_EVERY_MS: u64 = 10_000;
 /// A member is listed for this long after it was asked: reporters hold a round about a listed member every
 /// 4.5 s, of which two may be lost.
 const LISTED_MS: u64 = 15_000;
-/// Longest wait after the first, second, … write that failed; the last value repeats. Half of it is random.
-const BACK_OFF_MS: [u64; 4] = [1_000, 2_000, 4_000, 5_000];
-/// A write of which nothing is heard for this long has failed.
-const GIVE_UP_MS: u64 = 10_000;
-
 /// How this agent proves its link.
 pub(super) struct LinkProof {
-    state: State,
+    write: Write,
     /// The controller wants rounds about this agent's node.
     wanted: bool,
     /// When reporters last asked for votes about this agent's node: they list it.
@@ -44,24 +40,10 @@ pub(super) struct LinkProof {
     unasked_since: Option<Millis>,
 }
 
-/// Where the proof of the link stands.
-enum State {
-    /// This agent owes nobody a proof.
-    NotOwed,
-    /// The next write is due at this time.
-    Due {
-        at: Millis,
-        /// Writes that failed since the last one that did not.
-        failures: usize,
-    },
-    /// A write is under way.
-    Writing { since: Millis, failures: usize },
-}
-
 impl LinkProof {
     pub(super) fn new() -> Self {
         Self {
-            state: State::NotOwed,
+            write: Write::NotOwed,
             wanted: false,
             asked: None,
             unasked: 0,
@@ -70,20 +52,16 @@ impl LinkProof {
     }
 
     pub(super) fn deadline(&self) -> Millis {
-        match self.state {
-            State::NotOwed => NEVER,
-            State::Due { at, .. } => at,
-            State::Writing { since, .. } => since.plus(GIVE_UP_MS),
-        }
+        self.write.deadline()
     }
 
     /// Whether the controller wants rounds about this agent's node.
     pub(super) fn take_wanted(&mut self, cx: &mut Context, wanted: bool) {
         self.wanted = wanted;
-        match self.state {
-            State::NotOwed if wanted => {
+        match self.write {
+            Write::NotOwed if wanted => {
                 let at = cx.now().plus(cx.draw(JITTER_MS));
-                self.state = State::Due { at, failures: 0 };
+                self.write = Write::due(at);
             }
             _ => self.rest_if_not_owed(cx.now()),
         }
@@ -92,24 +70,21 @@ impl LinkProof {
     fn rest_if_not_owed(&mut self, now: Millis) {
         let listed = self.asked.is_some_and(|at| now.since(at) < LISTED_MS);
         if !self.wanted && !listed && self.unasked == 0 {
-            self.state = State::NotOwed;
+            self.write = Write::NotOwed;
         }
     }
 
     /// Asks for the write that is due, or gives up the one that is under way.
     pub(super) fn step(&mut self, cx: &mut Context) {
         let now = cx.now();
-        match self.state {
-            State::Due { at, failures } if now >= at => {
-                self.rest_if_not_owed(now);
-                if matches!(self.state, State::NotOwed) {
-                    return;
-                }
-                self.state = State::Writing { since: now, failures };
+        if self.write.is_given_up(now) {
+            self.take(cx, false);
+        } else if self.write.is_due(now) {
+            self.rest_if_not_owed(now);
+            if !matches!(self.write, Write::NotOwed) {
+                self.write.begin(now);
                 cx.put(Output::ProveLink);
             }
-            State::Writing { since, .. } if now.since(since) >= GIVE_UP_MS => self.take(cx, false),
-            State::NotOwed | State::Due { .. } | State::Writing { .. } => {}
         }
     }
 
@@ -118,13 +93,13 @@ impl LinkProof {
     pub(super) fn prove_unrequested(&mut self, cx: &mut Context) {
         self.unasked = UNASKED;
         self.unasked_since = Some(cx.now());
-        let waits = match self.state {
-            State::NotOwed | State::Due { failures: 0, .. } => false,
-            State::Due { .. } | State::Writing { .. } => true,
+        let waits = match self.write {
+            Write::NotOwed | Write::Due { failures: 0, .. } => false,
+            Write::Due { .. } | Write::Writing { .. } => true,
         };
         if !waits {
             let at = cx.now().plus(cx.draw(UNASKED_JITTER_MS));
-            self.state = State::Due { at, failures: 0 };
+            self.write = Write::due(at);
         }
     }
 
@@ -139,28 +114,20 @@ impl LinkProof {
 
     /// What became of the write that is under way. Of any other nothing follows.
     pub(super) fn take(&mut self, cx: &mut Context, written: bool) {
-        let State::Writing { since, failures } = self.state else {
+        let Write::Writing { since, .. } = self.write else {
             return;
         };
-        self.state = if written {
+        if written {
             self.unasked = self.unasked.saturating_sub(1);
             let next = if self.unasked > 0 {
                 UNASKED_EVERY_MS
             } else {
                 EVERY_MS
             };
-            State::Due {
-                at: since.plus(next),
-                failures: 0,
-            }
+            self.write = Write::due(since.plus(next));
         } else {
-            let longest = BACK_OFF_MS.get(failures).copied().unwrap_or(BACK_OFF_MS[3]);
-            let wait = longest / 2 + cx.draw(longest / 2);
-            State::Due {
-                at: cx.now().plus(wait),
-                failures: failures.saturating_add(1),
-            }
-        };
+            self.write.failed(cx);
+        }
         self.rest_if_not_owed(cx.now());
     }
 }

@@ -383,7 +383,7 @@ impl Reporter {
                 subject,
                 outcome: outcome.words(),
                 votes: outcome.counts(),
-                of: cx.roster().len(),
+                of: cx.roster().voters(),
             }));
         }
         if let Some(at) = case.conclude(cx, outcome) {
@@ -392,13 +392,17 @@ impl Reporter {
     }
 }
 
-/// Asks all members that have not answered. Returns the request if this agent is one of those.
+/// Asks all voters that have not answered, and suspects that have no vote: their word vetoes a death.
+/// Returns the request if this agent is one of those.
 fn request_ballots(
     cx: &mut Context,
     request: &ConfirmRequest,
     answered: &BTreeSet<MemberId>,
 ) -> Option<ConfirmRequest> {
-    let voters: Vec<MemberId> = cx.roster().members().iter().map(|member| member.id).collect();
+    let is_suspect = |id| request.suspects.iter().any(|suspect| suspect.member == id);
+    let members = cx.roster().members().iter();
+    let asked = members.filter(|member| !member.learner || is_suspect(member.id));
+    let voters: Vec<MemberId> = asked.map(|member| member.id).collect();
     let mut mine = None;
     let body = Body::Confirm(request.clone());
     for voter in voters.iter().filter(|voter| !answered.contains(voter)) {

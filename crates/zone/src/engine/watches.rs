@@ -9,6 +9,7 @@ use crate::Millis;
 use crate::roster::{MemberId, MemberIndex, REPORTERS, Roster};
 use crate::verdict::Link;
 use crate::wire::EdgeState;
+use std::collections::BTreeSet;
 
 /// Probes directly and through relays before an edge is given up, and the time between two of them.
 const PROBES: u8 = 3;
@@ -22,6 +23,10 @@ pub(super) const CANDIDATES: usize = 4;
 /// 30 s, of which the last contact with the API server may take 8 s when it is told. With one datagram of ten
 /// lost, five attempts in a row fail once in 4 000 times.
 const CANDIDATE_EVERY_MS: u64 = 14_000;
+/// So many strangers are greeted in each period, in turn, and each for this long: a newcomer meets a cell of
+/// 64 within 14 s. Who does not answer in a minute is not there, and is met in the course of the census.
+const GREETED: usize = 8;
+const GREETS_MS: u64 = 60_000;
 /// Who has not answered for long is asked every so many periods.
 const SELDOM: usize = 4;
 
@@ -349,12 +354,31 @@ impl Watches {
         let candidates = self.candidates(cx, contacts, own, reports);
         let asks =
             |index: &MemberIndex| Some(*index) != next && self.is_to_be_asked(cx, contacts, own, *index);
-        let asked: Vec<MemberIndex> = candidates.into_iter().filter(asks).chain(next).collect();
+        let mut asked: BTreeSet<MemberIndex> = candidates.into_iter().filter(asks).chain(next).collect();
+        asked.extend(self.to_greet(cx, contacts));
         for index in asked {
             if let Some(id) = id(cx, index) {
                 contacts.send_heartbeat(cx, own, id, None);
             }
         }
+    }
+
+    /// Members that this agent has never met and knows for a short time. A newcomer meets all others within
+    /// a few periods, and they meet it: nobody who was not met is convicted, and who has not met the others
+    /// gets no vote.
+    fn to_greet(&self, cx: &Context, contacts: &Contacts) -> Vec<MemberIndex> {
+        let is_new = |peer: &Peer| !peer.seen_alive() && cx.now().since(peer.known_since()) < GREETS_MS;
+        let all = contacts
+            .iter()
+            .filter(|(_, peer)| is_new(peer))
+            .map(|(index, _)| index);
+        let strangers: Vec<MemberIndex> = all
+            .filter(|index| !cx.is_me(*index) && !self.is_watched(*index))
+            .collect();
+        let before = self.census.wrapping_mul(GREETED);
+        let first = before.checked_rem(strangers.len()).unwrap_or_default();
+        let in_turn = strangers.iter().cycle().skip(first);
+        in_turn.take(GREETED.min(strangers.len())).copied().collect()
     }
 
     /// The first candidates. An agent with a link has to know who before it has one, and looks further until

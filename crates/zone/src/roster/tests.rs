@@ -9,6 +9,7 @@ fn member(i: u8) -> RosterMember {
         address: format!("127.0.0.{i}:7946"),
         public_key: SigningKey::from_seed(&[i; 32]).unwrap().public().to_base64(),
         kubelet: None,
+        learner: false,
     }
 }
 
@@ -16,6 +17,7 @@ fn spec(count: u8) -> RosterSpec {
     RosterSpec {
         version: 3,
         members: (1..=count).map(member).collect(),
+        ..RosterSpec::default()
     }
 }
 

@@ -1,14 +1,11 @@
 //! What a reader holds of one cell.
 
 use super::evidence::{self, Refusal, Round};
-use super::{
-    ALIVE_TTL_MS, Alive, Death, Deaths, Issued, NoVerdict, ROSTER_SETTLE_MS, STORM_WINDOW_MS, Verdict,
-    YOUNG_BOOT_MS,
-};
+use super::{ALIVE_TTL_MS, Alive, Death, Deaths, Issued, NoVerdict, STORM_WINDOW_MS, Verdict, YOUNG_BOOT_MS};
 use crate::Millis;
 use crate::keys::Verifier;
 use crate::roster::{MemberId, Roster};
-use crate::vote::{Council, Vote};
+use crate::vote::{self, Vote};
 use crate::wire::{Answer, Challenge, ConfirmRequest, Nonce, Renewal, Suspect};
 use evenkeel_api::zone::{Report, RosterSpec, SignedRound, VerdictKind};
 use std::collections::BTreeMap;
@@ -17,8 +14,6 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub(super) struct Cell {
     roster: Option<Roster>,
-    /// The roster before, and when the present one was first seen.
-    previous: Option<(Roster, Millis)>,
     /// What ballots have to sign: the current challenge, and the one before.
     challenges: Vec<Issued>,
     /// The newest report of each reporter. It is looked at again when the roster or the challenge changes:
@@ -180,7 +175,7 @@ impl Cell {
 
     /// Takes in a roster, and counts again what was published. Returns what was refused.
     pub(super) fn roster(&mut self, verifier: &dyn Verifier, now: Millis, spec: &RosterSpec) -> Vec<Refusal> {
-        match self.take_roster(now, spec) {
+        match self.take_roster(spec) {
             Ok(false) => return Vec::new(),
             Ok(true) => {}
             Err(refusal) => return vec![refusal],
@@ -217,14 +212,6 @@ impl Cell {
     ) -> Vec<Refusal> {
         let Some(roster) = self.roster.take() else {
             return Vec::new();
-        };
-        let previous = self.previous.take();
-        let settling = previous
-            .as_ref()
-            .filter(|(_, since)| now.since(*since) < ROSTER_SETTLE_MS);
-        let council = Council {
-            current: &roster,
-            previous: settling.map(|(roster, _)| roster),
         };
         for node in report
             .nodes
@@ -264,14 +251,13 @@ impl Cell {
                         received: *received,
                         issued,
                     };
-                    self.take_round(now, &council, when, &round, &mut refusals);
+                    self.take_round(now, &roster, when, &round, &mut refusals);
                 }
                 // It may be one that is still on its way to us. Then the report is counted again.
                 None => self.not_challenged(&roster, &request),
             }
         }
         self.roster = Some(roster);
-        self.previous = previous;
         refusals
     }
 
@@ -282,12 +268,17 @@ impl Cell {
         }
     }
 
-    fn take_roster(&mut self, now: Millis, spec: &RosterSpec) -> Result<bool, Refusal> {
+    fn take_roster(&mut self, spec: &RosterSpec) -> Result<bool, Refusal> {
         let roster = Roster::from_spec(spec).map_err(Refusal::Roster)?;
         if let Some(current) = &self.roster {
             let (seen, known) = (roster.reference(), current.reference());
-            if seen.version < known.version || seen == known {
+            if seen.version < known.version || roster == *current {
                 return Ok(false);
+            }
+            if seen == known {
+                // It is settled now.
+                self.roster = Some(roster);
+                return Ok(true);
             }
             if seen.version == known.version {
                 return Err(Refusal::TwoRosters(seen.version));
@@ -303,7 +294,6 @@ impl Cell {
         };
         self.newest
             .retain(|(voter, subject), _| same_key(*voter) && roster.contains(*subject));
-        self.previous = before.map(|before| (before, now));
         self.roster = Some(roster);
         Ok(true)
     }
@@ -311,7 +301,7 @@ impl Cell {
     fn take_round(
         &mut self,
         now: Millis,
-        council: &Council<'_>,
+        roster: &Roster,
         when: When,
         round: &Round,
         refusals: &mut Vec<Refusal>,
@@ -319,11 +309,11 @@ impl Cell {
         let mut counts = false;
         for suspect in &round.request.suspects {
             let id = suspect.member;
-            let Some(member) = council.current.get(id) else {
+            let Some(member) = roster.get(id) else {
                 refusals.push(Refusal::NotAMember(format!("{id:?}")));
                 continue;
             };
-            let taken = self.take_suspect(now, council, when, round, *suspect);
+            let taken = self.take_suspect(now, roster, when, round, *suspect);
             let held = self.nodes.entry(id).or_default();
             held.unchallenged = false;
             match taken {
@@ -342,11 +332,9 @@ impl Cell {
             }
         }
         if counts {
-            let members = round
-                .uptimes()
-                .filter(|(voter, _)| council.current.contains(*voter));
-            let told = members.map(|(voter, uptime)| (voter, (uptime, when.received)));
-            self.uptimes.extend(told);
+            let told = round.uptimes();
+            self.uptimes
+                .extend(told.map(|(voter, uptime)| (voter, (uptime, when.received))));
         }
     }
 
@@ -354,7 +342,7 @@ impl Cell {
     fn take_suspect(
         &mut self,
         now: Millis,
-        council: &Council<'_>,
+        roster: &Roster,
         when: When,
         round: &Round,
         Suspect {
@@ -374,15 +362,15 @@ impl Cell {
         };
         let ballots = round.votes_on(suspect, fresh);
         let votes: Vec<Vote> = ballots.values().map(|(_, vote)| *vote).collect();
-        let needed = council.current.majority();
-        let conclusion = match council.tally(suspect, &votes, false) {
+        let needed = roster.majority();
+        let conclusion = match vote::tally(roster, suspect, &votes, false) {
             VerdictKind::Dead => Conclusion::Dead(death(now, when, needed, (name, renewal), &votes)),
             VerdictKind::Alive => Conclusion::Alive(name, alive(now, when.age, needed, &votes)),
             VerdictKind::None => {
-                let Some(death) = one_short(now, council, suspect, when, (name, renewal), &votes) else {
+                let Some(death) = one_short(now, roster, suspect, when, (name, renewal), &votes) else {
                     let all = round.votes_on(suspect, |_, _| true);
                     let all: Vec<Vote> = all.into_values().map(|(_, vote)| vote).collect();
-                    let decided = council.tally(suspect, &all, false) != VerdictKind::None;
+                    let decided = vote::tally(roster, suspect, &all, false) != VerdictKind::None;
                     return if decided {
                         Taken::Superseded
                     } else {
@@ -447,10 +435,10 @@ fn death(
     }
 }
 
-/// In a roster of two: the peer's no, unless the suspect itself speaks.
+/// With two voters: the peer's no, unless the suspect itself speaks.
 fn one_short(
     now: Millis,
-    council: &Council<'_>,
+    roster: &Roster,
     suspect: MemberId,
     when: When,
     named: (Nonce, Option<Renewal>),
@@ -459,7 +447,7 @@ fn one_short(
     let peers_no = votes
         .iter()
         .all(|vote| vote.voter != suspect && vote.answer == Answer::No);
-    let pair = council.current.len() == 2 && !votes.is_empty();
+    let pair = roster.voters() == 2 && roster.is_voter(suspect) && !votes.is_empty();
     (pair && peers_no).then(|| death(now, when, 1, named, votes))
 }
 

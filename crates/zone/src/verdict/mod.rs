@@ -25,9 +25,6 @@ use std::sync::Arc;
 
 /// Evidence of life is worth this long after the reader received it (hazard 1).
 pub const ALIVE_TTL_MS: u64 = 15_000;
-/// For this long after a new roster was seen, verdicts need the majority of the one before as well (hazard
-/// 4).
-pub const ROSTER_SETTLE_MS: u64 = 15_000;
 /// Deaths that began within this time count for a storm (hazard 24).
 pub const STORM_WINDOW_MS: u64 = 60_000;
 

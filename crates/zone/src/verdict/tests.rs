@@ -203,9 +203,15 @@ fn newcomers_do_not_convict_founders_while_the_roster_settles() {
     for _ in 0..4 {
         reader.zone.grow();
     }
+    reader.zone.settled_voters = vec![1, 2, 3];
     let unjust = reader.zone.dead(1, &[4, 5, 6, 7], 1);
     reader.report(Millis(10_000), vec![unjust]);
     assert_eq!(reader.of_node(1), none(NoVerdict::Refused));
+    // The same roster, once it is settled: what was published counts.
+    reader.zone.settled_voters.clear();
+    let settled = reader.zone.spec();
+    assert_eq!(reader.book.roster(Millis(11_000), "shore", &settled), vec![]);
+    assert!(matches!(reader.of_node(1), Verdict::Dead(_)));
 }
 
 #[test]

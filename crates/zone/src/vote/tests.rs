@@ -171,32 +171,83 @@ fn a_yes_resting_on_an_old_contact_has_expired() {
 #[test]
 fn those_who_joined_across_a_split_cannot_outvote_those_who_were_there() {
     let mut zone = Fixture::new(3);
-    let before = zone.roster();
     for _ in 0..4 {
         zone.grow();
     }
-    let after = zone.roster();
-    let joint = Council {
-        current: &after,
-        previous: Some(&before),
-    };
+    let settled = zone.roster();
+    zone.settled_voters = vec![1, 2, 3];
+    let settling = zone.roster();
     let votes = |voters: &[usize]| -> Vec<Vote> {
         voters
             .iter()
             .map(|voter| zone.vote(*voter, 1, Answer::No))
             .collect()
     };
-    let decide = |votes: &[Vote]| joint.tally(Fixture::id(1), votes, false);
+    let decide = |votes: &[Vote]| tally(&settling, Fixture::id(1), votes, false);
     assert_eq!(decide(&votes(&[4, 5, 6, 7])), VerdictKind::None);
     assert_eq!(decide(&votes(&[2, 4, 5, 6, 7])), VerdictKind::None);
     assert_eq!(decide(&votes(&[2, 3, 5, 6])), VerdictKind::Dead);
-    let alone = Council {
-        current: &after,
-        previous: None,
+    assert_eq!(
+        tally(&settled, Fixture::id(1), &votes(&[4, 5, 6, 7]), false),
+        VerdictKind::Dead
+    );
+}
+
+/// Three voters and two learners: two votes decide, of voters alone, about whomever.
+#[rstest]
+#[case::of_a_voter(3, &[1, 2], VerdictKind::Dead)]
+#[case::of_a_voter_by_a_learner(3, &[1, 4], VerdictKind::None)]
+#[case::of_a_voter_by_learners(3, &[4, 5], VerdictKind::None)]
+#[case::of_a_learner(4, &[1, 2], VerdictKind::Dead)]
+#[case::of_a_learner_by_one(4, &[1], VerdictKind::None)]
+#[case::of_a_learner_by_a_learner(4, &[1, 5], VerdictKind::None)]
+fn learners_have_no_vote_and_are_voted_on(
+    #[case] suspect: usize,
+    #[case] voters: &[usize],
+    #[case] dead: VerdictKind,
+) {
+    let mut zone = Fixture::new(5);
+    zone.learners = vec![4, 5];
+    let roster = zone.roster();
+    let cast = |answer| -> Vec<Vote> {
+        let votes = voters.iter().map(|voter| zone.vote(*voter, suspect, answer));
+        votes.collect()
     };
     assert_eq!(
-        alone.tally(Fixture::id(1), &votes(&[4, 5, 6, 7]), false),
-        VerdictKind::Dead
+        tally(&roster, Fixture::id(suspect), &cast(Answer::No), false),
+        dead
+    );
+    let alive = if dead == VerdictKind::Dead {
+        VerdictKind::Alive
+    } else {
+        dead
+    };
+    assert_eq!(
+        tally(&roster, Fixture::id(suspect), &cast(Answer::Yes), false),
+        alive
+    );
+}
+
+#[test]
+fn a_learners_own_word_vetoes_its_death_and_is_no_vote_for_its_life() {
+    let mut zone = Fixture::new(4);
+    zone.learners = vec![4];
+    let own = zone.vote(4, 4, Answer::Yes);
+    let decide = |votes: &[Vote]| tally(&zone.roster(), Fixture::id(4), votes, false);
+    let no: Vec<Vote> = (1..=3).map(|voter| zone.vote(voter, 4, Answer::No)).collect();
+    assert_eq!(decide(&no), VerdictKind::Dead);
+    assert_eq!(decide(&[no[0], no[1], no[2], own]), VerdictKind::None);
+    assert_eq!(decide(&[zone.vote(1, 4, Answer::Yes), own]), VerdictKind::None);
+}
+
+#[test]
+fn one_voter_among_learners_decides_nothing() {
+    let mut zone = Fixture::new(3);
+    zone.learners = vec![2, 3];
+    let no = [zone.vote(1, 2, Answer::No)];
+    assert_eq!(
+        tally(&zone.roster(), Fixture::id(2), &no, false),
+        VerdictKind::None
     );
 }
 

@@ -132,11 +132,12 @@ fn roster(version: i64, members: &[&str]) -> RosterSpec {
         uid: (*uid).to_owned(),
         address: "127.0.0.1:7946".into(),
         public_key: "k".into(),
-        kubelet: None,
+        ..RosterMember::default()
     };
     RosterSpec {
         version,
         members: members.iter().map(member).collect(),
+        ..RosterSpec::default()
     }
 }
 

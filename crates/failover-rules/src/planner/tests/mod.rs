@@ -115,7 +115,11 @@ impl Stage {
             stage.world.nodes.insert(name.clone(), node);
             stage.renew(&name);
         }
-        let roster = RosterSpec { version: 1, members };
+        let roster = RosterSpec {
+            version: 1,
+            members,
+            ..RosterSpec::default()
+        };
         let cell = CellFacts {
             uid: "u-default".to_owned(),
             zone: "default".to_owned(),

@@ -82,7 +82,8 @@ impl Executor {
             Err(refused) => return Ok(refused),
         };
         let is_ahead = |known: &RosterSpec| {
-            known.version > roster.version || known.version == roster.version && known != roster
+            known.version > roster.version
+                || known.version == roster.version && known.members != roster.members
         };
         if found.as_ref().is_some_and(|found| is_ahead(&found.spec.roster)) {
             return Ok(Outcome::Stale);

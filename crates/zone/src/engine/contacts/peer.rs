@@ -92,6 +92,11 @@ impl Peer {
         self.doubt
     }
 
+    /// Since when this life of this agent has been listening for it under its present key.
+    pub(in crate::engine) fn known_since(&self) -> Millis {
+        self.known_since
+    }
+
     pub(in crate::engine) fn seen_alive(&self) -> bool {
         self.seen_alive
     }

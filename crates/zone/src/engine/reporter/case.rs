@@ -300,7 +300,7 @@ impl Case {
             since,
             news_since,
             made: now,
-            reason: outcome.reason(cx.roster().len(), self.facts),
+            reason: outcome.reason(cx.roster().voters(), self.facts),
             evidence: outcome.into_evidence(cx),
         });
     }

@@ -6,7 +6,7 @@ use crate::engine::context::Context;
 use crate::engine::due::Due;
 use crate::roster::MemberId;
 use crate::verdict::{Health, Link};
-use crate::vote::Vote;
+use crate::vote::{self, Vote};
 use crate::wire::{self, Answer, Ballot, Challenge, ConfirmRequest, Facts, Nonce, RequestDigest, Suspect};
 use evenkeel_api::zone::VerdictKind;
 use std::cmp::Reverse;
@@ -134,7 +134,7 @@ impl Rounds {
                 let answered = proved.is_some_and(|at| at >= round.began);
                 let votes = round.votes_on(suspect);
                 let cast: Vec<Vote> = votes.values().map(|(vote, _)| *vote).collect();
-                let kind = cx.council().tally(suspect, &cast, answered);
+                let kind = vote::tally(cx.roster(), suspect, &cast, answered);
                 if !over && kind == VerdictKind::None {
                     round.open.insert(suspect);
                     continue;
@@ -183,7 +183,7 @@ impl Round {
     /// Chooses the ballots that carry the outcomes, and no more of them than a majority needs. A ballot is
     /// shown with all that it says, so those come first that carry other outcomes too, and the same ones for
     /// all. Of equals those come first that say no after the longest silence, and yes after the shortest.
-    /// While a roster settles all are kept, because the members of the former one have to agree by
+    /// While a roster settles all are kept, because the voters of the last settled one have to agree by
     /// themselves.
     fn choose_carriers(&mut self, cx: &Context, decided: &mut [Outcome]) {
         let mut uses: BTreeMap<MemberId, (usize, u32, u32)> = BTreeMap::new();
@@ -195,10 +195,10 @@ impl Round {
                 Answer::No | Answer::Abstain => *silence = (*silence).min(vote.contact_age),
             }
         }
-        let needed = if cx.council().previous.is_none() {
-            cx.roster().majority()
-        } else {
+        let needed = if cx.roster().is_settling() {
             usize::MAX
+        } else {
+            cx.roster().majority()
         };
         for outcome in decided {
             let mut voters: Vec<MemberId> = outcome.carrying(cx).map(|vote| vote.voter).collect();
@@ -281,13 +281,13 @@ impl Outcome {
         words.join(", ")
     }
 
-    /// The votes that make the outcome. Without a majority there are none, but in a cell of two, where the
-    /// peer's no counts as one vote of two.
+    /// The votes that make the outcome. Without a majority there are none, but in a cell of two voters, where
+    /// the peer's no counts as one vote of two.
     fn carrying(&self, cx: &Context) -> impl Iterator<Item = Vote> {
         let carrying = match self.kind {
             VerdictKind::Dead => Some(Answer::No),
             VerdictKind::Alive => Some(Answer::Yes),
-            VerdictKind::None => Some(Answer::No).filter(|_| cx.roster().len() == 2),
+            VerdictKind::None => Some(Answer::No).filter(|_| cx.roster().voters() == 2),
         };
         let votes = self.votes.values().map(|(vote, _)| *vote);
         votes.filter(move |vote| Some(vote.answer) == carrying)
@@ -295,7 +295,7 @@ impl Outcome {
 
     /// The signed ballots that carry the outcome, if it has evidence.
     pub(super) fn into_evidence(self, cx: &Context) -> Option<Evidence> {
-        if self.kind == VerdictKind::None && cx.roster().len() != 2 {
+        if self.kind == VerdictKind::None && cx.roster().voters() != 2 {
             return None;
         }
         let votes = self.votes.into_iter();

@@ -8,6 +8,7 @@ mod net;
 mod properties;
 mod readings;
 mod reporters;
+mod rosters;
 mod scenarios;
 mod votes;
 

@@ -63,6 +63,8 @@ pub(super) struct Net {
     pub(super) reports: Vec<(u64, usize)>,
     /// When who wrote to prove its link.
     pub(super) proofs: Vec<(u64, usize)>,
+    /// When who acknowledged a roster: its version, and how many members and voters were met.
+    pub(super) acknowledged: Vec<(u64, usize, (u64, usize, usize))>,
     /// What was first asked in each round.
     pub(super) requests: BTreeMap<(usize, Nonce), ConfirmRequest>,
     /// How often each node was called because its deadline was reached.
@@ -150,6 +152,7 @@ impl Net {
             heartbeats: BTreeMap::new(),
             reports: Vec::new(),
             proofs: Vec::new(),
+            acknowledged: Vec::new(),
             requests: BTreeMap::new(),
             ticks: BTreeMap::new(),
             reads: Vec::new(),
@@ -231,6 +234,18 @@ impl Net {
         self.told.remove(&i);
         // A new process holds no Lease.
         self.lease = self.lease.filter(|(holder, _)| *holder != i);
+    }
+
+    /// Whom node `i` has met.
+    pub(super) fn memory_of(&self, i: usize) -> &BTreeSet<MemberId> {
+        &self.memory[&i]
+    }
+
+    /// Node `i` begins a new life that has met everybody.
+    pub(super) fn meet_all(&mut self, i: usize) {
+        let all = (1..=self.count()).map(Fixture::id).collect();
+        self.memory.insert(i, all);
+        self.start(i);
     }
 
     /// Power off: agent and kubelet.
@@ -437,6 +452,17 @@ impl Net {
                 self.proofs.push((self.now, i));
                 let written = self.reaches_cloud(i);
                 self.feed(i, Input::LinkProof { written });
+            }
+            Output::Acknowledge {
+                version,
+                met,
+                met_voters,
+            } => {
+                let written = self.reaches_cloud(i);
+                if written {
+                    self.acknowledged.push((self.now, i, (version, met, met_voters)));
+                }
+                self.feed(i, Input::Acknowledged { written });
             }
             Output::Stand(stands) => {
                 self.stands.push((self.now, i, stands));

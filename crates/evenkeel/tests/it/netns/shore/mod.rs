@@ -1,6 +1,7 @@
 //! A cell of machines: real agents, each on a machine with a network of its own, beside a kubelet's port and
 //! Lease; the API server and a controller on another one. Packets are dropped by nftables.
 
+mod clock;
 mod kubelet;
 mod numbers;
 mod verdicts;
@@ -11,13 +12,14 @@ use evenkeel_api::crd::NodeIncident;
 use evenkeel_testkit::cluster::Objects as _;
 use evenkeel_testkit::eventually;
 use evenkeel_testkit::netns::Namespace;
-use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpStream};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -124,11 +126,18 @@ struct Shore {
     lan: Namespace,
     home: TempDir,
     ip: Ip,
+    /// The library by which each agent has a wall clock of its own.
+    faketime: Option<PathBuf>,
 }
 
 impl Shore {
     /// So many machines, whose agents have a roster, and whose cell has been heard of.
     fn start(count: u8, ip: Ip) -> Self {
+        Self::start_by(None, count, ip)
+    }
+
+    /// The same; with this library each agent has a wall clock of its own.
+    fn start_by(faketime: Option<PathBuf>, count: u8, ip: Ip) -> Self {
         let (cloud, lan) = (Namespace::new("cloud"), Namespace::new("lan"));
         cloud.be_switch();
         lan.be_switch();
@@ -145,6 +154,7 @@ impl Shore {
             lan,
             home: TempDir::new().expect("a temporary directory"),
             ip,
+            faketime,
         };
         let line =
             format!("apiserver --bind 0.0.0.0 --port {PORT} --kubeconfig-out @kubeconfig --cert-dir @pki");
@@ -202,7 +212,11 @@ impl Shore {
             "agent {} --node {name} --listen {listen} --key @{name}.key --state-dir @{name} --boot @boot --zone-default {ZONE} --admin {ADMIN}",
             access(SERVER)
         );
-        let command = machine.namespace.command(evenkeel().get_program());
+        let mut command = machine.namespace.command(evenkeel().get_program());
+        if let Some(library) = &self.faketime {
+            self.set_clock(machine.number, 0);
+            clock::fake(&mut command, library, &self.clock_of(machine.number));
+        }
         machine.agent = Some(self.process(&format!("agent-{name}"), &command, &line));
     }
 
@@ -246,15 +260,17 @@ impl Shore {
         std::fs::write(self.home.path().join("boot"), boot).expect("the directory is writable");
     }
 
-    /// Waits until every node is in the roster with its kubelet, and somebody holds the cell's Lease.
+    /// Waits until every node votes, with its kubelet, in a settled roster, and somebody holds the cell's
+    /// Lease.
     async fn settle(&self) {
         let client = self.client().await;
         let zones: Api<evenkeel_api::crd::ZoneHealth> = Api::all(client.clone());
         let count = self.machines.len();
         eventually("everybody is in the roster", PATIENCE, || async {
             let roster = zones.get_opt(ZONE).await.ok()??.spec.roster;
-            let checked = roster.members.iter().filter(|member| member.kubelet.is_some());
-            (checked.count() == count).then_some(())
+            let members = roster.members.iter();
+            let checked = members.filter(|member| member.kubelet.is_some() && !member.learner);
+            (checked.count() == count && roster.settled_voters.is_empty()).then_some(())
         })
         .await;
         self.holder(&client, |_| true).await;
@@ -275,15 +291,25 @@ impl Shore {
 
     /// Waits until a node that passes holds the cell's Lease; its number.
     async fn holder(&self, client: &Client, passes: impl Fn(u8) -> bool) -> u8 {
-        let leases: Api<Lease> = Api::namespaced(client.clone(), "evenkeel-system");
         eventually("a reporter holds the cell's Lease", PATIENCE, || async {
-            let lease = leases.get_opt(&format!("evenkeel-zone-{ZONE}")).await.ok()??;
-            let holder = lease.spec?.holder_identity?;
+            let holder = self.lease(client).await?.holder_identity?;
             let numbers = self.machines.iter().map(|machine| machine.number);
             let mut of_holder = numbers.filter(|number| holder.split('_').next() == Some(&name(*number)));
             of_holder.next().filter(|number| passes(*number))
         })
         .await
+    }
+
+    /// The cell's Lease.
+    async fn lease(&self, client: &Client) -> Option<LeaseSpec> {
+        let leases: Api<Lease> = Api::namespaced(client.clone(), "evenkeel-system");
+        let lease = leases.get_opt(&format!("evenkeel-zone-{ZONE}")).await.ok()??;
+        lease.spec
+    }
+
+    /// When it was renewed, by its holder's clock.
+    async fn renewed(&self, client: &Client) -> Option<jiff::Timestamp> {
+        Some(self.lease(client).await?.renew_time?.0)
     }
 
     /// The power of a machine goes: nothing of it is heard any more, and its processes are gone.

@@ -1,5 +1,5 @@
-//! What calm cells cost on real sockets, by the counters of the interfaces. Printed beside the goals by
-//! `cargo test -p evenkeel --test it netns::shore::numbers -- --ignored --nocapture`.
+//! What cells cost and how soon they find a death on real sockets: bytes by the counters of the interfaces,
+//! all headers included. `cargo xtask numbers` prints them beside what is simulated.
 
 use super::{CLOUD, Ip, LAN, Machine, Shore, name};
 use evenkeel_testkit::{netns, skipped};
@@ -33,32 +33,54 @@ fn rates(shore: &Shore) -> Vec<(u8, f64, f64)> {
         .collect()
 }
 
+/// A row as the simulator's table has it.
+fn row(count: u8, measured: &str, goal: &str, is_met: bool) {
+    let word = if is_met { "met" } else { "FAILED" };
+    eprintln!("{:<10} {count:>5}  {measured:<96} {goal:<30} {word}", "sockets");
+}
+
+fn rows_of_bytes(count: u8, rates: &[(u8, f64, f64)]) {
+    let of = |rate: fn(&(u8, f64, f64)) -> f64| {
+        let mean = rates.iter().map(rate).sum::<f64>() / rates.len() as f64;
+        let most = rates
+            .iter()
+            .max_by(|a, b| rate(a).total_cmp(&rate(b)))
+            .expect("machines");
+        (mean, rate(most), name(most.0))
+    };
+    let (mean, most, who) = of(|(_, peers, _)| *peers);
+    let measured = format!("sent to peers: mean {mean:.0} B/s, most {most:.0} B/s ({who})");
+    row(count, &measured, "<= 2,000 B/s", most <= 2_000.0);
+    let (mean, most, who) = of(|(_, _, server)| *server);
+    let measured = format!("with the API server, both ways: mean {mean:.0} B/s, most {most:.0} B/s ({who})");
+    row(
+        count,
+        &measured,
+        "<= 100 B/s, a reporter 200 B/s",
+        mean <= 100.0 && most <= 200.0,
+    );
+}
+
 #[test]
-#[ignore = "measures for minutes; run it by hand"]
-fn of_calm_cells() {
+#[ignore = "measures for minutes; cargo xtask numbers plays it"]
+fn of_cells() {
     if let Some(why) = netns::missing() {
-        return skipped("of_calm_cells", &why);
+        return skipped("of_cells", &why);
     }
     for count in [5, 64] {
-        let shore = Shore::start(count, Ip::V4);
+        let mut shore = Shore::start(count, Ip::V4);
         std::thread::sleep(SETTLES);
-        let rates = rates(&shore);
-        let to_peers: Vec<(u8, f64)> = rates.iter().map(|(number, rate, _)| (*number, *rate)).collect();
-        let to_server: Vec<(u8, f64)> = rates.iter().map(|(number, _, rate)| (*number, *rate)).collect();
-        for (what, goal, rates) in [
-            ("sent to peers", "2,000 B/s", to_peers),
-            (
-                "exchanged with the API server",
-                "100 B/s in the mean, 200 B/s a reporter",
-                to_server,
-            ),
-        ] {
-            let mean = rates.iter().map(|(_, rate)| rate).sum::<f64>() / rates.len() as f64;
-            let (number, most) = rates.iter().max_by(|a, b| a.1.total_cmp(&b.1)).expect("machines");
-            eprintln!(
-                "N = {count}, {what}, all headers included: mean {mean:.0} B/s, most {most:.0} B/s ({}); goal: {goal}",
-                name(*number)
-            );
+        rows_of_bytes(count, &rates(&shore));
+        let reporter = shore.inside(async |shore| {
+            let client = shore.client().await;
+            shore.holder(&client, |_| true).await
+        });
+        let other = if reporter == 2 { 3 } else { 2 };
+        for (what, victim) in [("a member", other), ("the reporter", reporter)] {
+            shore.power_off(victim);
+            let took = shore.until_state(victim, "Dead", super::PATIENCE).as_secs_f64();
+            let measured = format!("power-off of {what} to the announced death: {took:.1} s");
+            row(count, &measured, "p50 <= 4 s, p99 <= 6 s", took <= 6.0);
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The right verdict in time, whatever is lost between machines. By hand: `cargo test -p evenkeel --test it
 //! netns::shore::verdicts -- --ignored --nocapture --test-threads 1`.
 
-use super::{CLOUD, Ip, KUBELET, LAN, Shore};
-use evenkeel_testkit::{netns, skipped};
+use super::{CLOUD, Ip, KUBELET, LAN, Shore, clock};
+use evenkeel_testkit::{eventually, netns, skipped};
 use rstest::rstest;
 use std::time::Duration;
 
@@ -134,4 +134,45 @@ fn agents_that_stop_or_end_convict_nobody_and_a_death_is_found_without_them() {
     shore.power_off(victim);
     shore.until_state(victim, "Dead", DEATH);
     shore.stays_for(2 * QUIET, &[(victim, "Dead")]);
+}
+
+/// Somebody sets clocks by an hour: ahead on the machine that reports, back on another one.
+#[test]
+#[ignore = "needs a machine that does nothing else; .ci/real plays it"]
+fn clocks_that_are_set_by_an_hour_convict_nobody_and_hide_no_death() {
+    const TEST: &str = "clocks_that_are_set_by_an_hour_convict_nobody_and_hide_no_death";
+    if let Some(why) = netns::missing() {
+        return skipped(TEST, &why);
+    }
+    let library = match clock::library() {
+        Ok(library) => library,
+        Err(why) => return skipped(TEST, &why),
+    };
+    let mut shore = Shore::start_by(Some(library), 4, Ip::V4);
+    let reporter = shore.inside(async |shore| {
+        let client = shore.client().await;
+        shore.holder(&client, |_| true).await
+    });
+    let others: Vec<u8> = (1..=4).filter(|number| *number != reporter).collect();
+    shore.set_clock(reporter, 3_600);
+    shore.set_clock(others[0], -3_600);
+    // Times in the cell's Lease are of its holder's clock: they show that it is set.
+    shore.inside(async |shore| {
+        let client = shore.client().await;
+        let ahead = jiff::Timestamp::now() + jiff::SignedDuration::from_mins(50);
+        eventually(
+            "the reporter's clock is an hour ahead",
+            super::PATIENCE,
+            || async { (shore.renewed(&client).await? > ahead).then_some(()) },
+        )
+        .await;
+    });
+    shore.quiet_for(2 * QUIET);
+    shore.power_off(others[1]);
+    shore.until_state(others[1], "Dead", DEATH);
+    shore.stays_for(QUIET, &[(others[1], "Dead")]);
+    // And back to the right time, in the middle of a death.
+    shore.set_clock(reporter, 0);
+    shore.set_clock(others[0], 0);
+    shore.stays_for(2 * QUIET, &[(others[1], "Dead")]);
 }

@@ -1,0 +1,163 @@
+//! Rosters that settle, and learners.
+
+use super::net::Net;
+use crate::fixture::Fixture;
+use evenkeel_api::zone::RosterSpec;
+use std::collections::BTreeSet;
+
+/// Everybody learns a newer roster, in which these nodes have no vote.
+fn reissue(net: &mut Net, learners: &[usize], settled_voters: &[usize]) {
+    for member in &mut net.spec.members {
+        member.learner = learners.iter().any(|node| Fixture::uid(*node) == member.uid);
+    }
+    net.spec.version += 1;
+    settle(net, settled_voters);
+}
+
+/// Everybody learns who has to agree until the roster is settled.
+fn settle(net: &mut Net, settled_voters: &[usize]) {
+    net.spec.settled_voters = settled_voters.iter().map(|node| Fixture::uid(*node)).collect();
+    net.introduce();
+}
+
+/// A zone whose last node joins as a learner when the others have run for 20 s.
+fn with_learner(count: u8) -> Net {
+    let mut net = Net::fresh(count, 31);
+    let last = usize::from(count);
+    let whole = net.spec.clone();
+    net.spec.members.retain(|member| member.uid != Fixture::uid(last));
+    net.stop_agent(last);
+    for i in 1..last {
+        net.start(i);
+    }
+    net.run(20_000);
+    net.spec = RosterSpec { version: 1, ..whole };
+    reissue(&mut net, &[last], &[]);
+    net.start(last);
+    net
+}
+
+#[test]
+fn a_learner_meets_a_full_cell_within_seconds_and_says_so() {
+    let mut net = with_learner(64);
+    net.until("the learner has met all", 15_000, |net| {
+        net.acknowledged
+            .iter()
+            .any(|(_, i, said)| *i == 64 && *said == (2, 63, 63))
+    });
+    let learner = Fixture::id(64);
+    let met = |i: &usize| net.memory_of(*i).contains(&learner);
+    assert_eq!((1..64).filter(met).count(), 63, "and everybody has met it");
+    let tellers: BTreeSet<usize> = net.acknowledged.iter().map(|(_, i, _)| *i).collect();
+    assert_eq!(tellers, [64].into(), "the others have nothing to acknowledge");
+}
+
+#[test]
+fn a_learner_has_no_vote_and_its_death_is_found() {
+    let mut net = with_learner(4);
+    net.run(20_000);
+    net.kill(3);
+    net.until("a voter is dead", 6_000, |net| net.is_dead(3));
+    net.kill(2);
+    net.run(15_000);
+    assert!(
+        !net.is_dead(2),
+        "of three voters one is no majority, whatever a learner says"
+    );
+    // As the controller does where an incident is open.
+    net.want(&[2, 3]);
+    net.revive(2);
+    net.revive(3);
+    net.until("they are back", 40_000, |net| !net.is_dead(2) && !net.is_dead(3));
+    net.want(&[]);
+    net.run(20_000);
+    net.kill(4);
+    net.until("the learner is dead", 6_000, |net| net.is_dead(4));
+}
+
+#[test]
+fn a_learner_that_is_cut_off_is_vouched_for_and_reports_for_nobody() {
+    let mut net = with_learner(4);
+    net.run(20_000);
+    net.cut_cloud(4);
+    net.until("the learner is alive", 15_000, |net| net.is_alive(4));
+    net.heal_cloud(4);
+    for i in 1..=3 {
+        net.cut_cloud(i);
+    }
+    net.run(60_000);
+    assert!(net.stands.iter().all(|(_, i, stands)| *i != 4 || !stands));
+}
+
+#[test]
+fn a_settled_cell_acknowledges_nothing() {
+    let mut net = Net::settled(5, 32);
+    reissue(&mut net, &[], &[]);
+    net.run(120_000);
+    assert_eq!(net.acknowledged, []);
+}
+
+#[test]
+fn an_unsettled_roster_is_acknowledged_by_everybody_once_a_minute_until_it_is_settled() {
+    let mut net = Net::settled(5, 33);
+    reissue(&mut net, &[], &[1, 2, 3, 4]);
+    let told = |net: &Net| -> Vec<usize> { net.acknowledged.iter().map(|(_, i, _)| *i).collect() };
+    let took = net.until("all have acknowledged", 2_000, |net| told(net).len() == 5);
+    assert!(took > 100, "{took} ms: not all at once");
+    assert_eq!(told(&net).iter().collect::<BTreeSet<_>>().len(), 5);
+    net.run(50_000);
+    assert_eq!(told(&net).len(), 5);
+    // What was written may be gone with the object.
+    net.run(15_000);
+    assert_eq!(told(&net).len(), 10);
+    settle(&mut net, &[]);
+    net.run(120_000);
+    assert_eq!(told(&net).len(), 10);
+}
+
+#[test]
+fn an_acknowledgement_that_fails_is_repeated() {
+    let mut net = Net::settled(3, 34);
+    net.cut_cloud(2);
+    reissue(&mut net, &[], &[1, 2]);
+    net.run(20_000);
+    assert!(net.acknowledged.iter().all(|(_, i, _)| *i != 2));
+    net.heal_cloud(2);
+    net.until("it is acknowledged", 6_000, |net| {
+        net.acknowledged.iter().any(|(_, i, _)| *i == 2)
+    });
+}
+
+/// Newcomers came on one side of a split: they alone cannot convict the other side, for however long it
+/// lasts.
+#[test]
+fn newcomers_on_one_side_of_a_split_convict_nobody_of_the_other() {
+    let mut net = Net::fresh(8, 35);
+    let whole = net.spec.clone();
+    net.spec
+        .members
+        .retain(|member| (1..=5).any(|node| Fixture::uid(node) == member.uid));
+    for newcomer in 6..=8 {
+        net.stop_agent(newcomer);
+    }
+    for founder in 1..=5 {
+        net.start(founder);
+    }
+    net.run(20_000);
+    net.split(&[1, 2, 6, 7, 8], &[3, 4, 5]);
+    for lost in 3..=5 {
+        net.cut_cloud(lost);
+    }
+    net.spec = RosterSpec { version: 1, ..whole };
+    reissue(&mut net, &[], &[1, 2, 3, 4, 5]);
+    for newcomer in 6..=8 {
+        net.start(newcomer);
+    }
+    // They have met the others before the split.
+    for i in 1..=8 {
+        net.meet_all(i);
+    }
+    net.run_checking(120_000, |net| assert!((3..=5).all(|i| !net.is_dead(i))));
+    settle(&mut net, &[]);
+    net.until("nothing else has kept them", 60_000, |net| net.is_dead(3));
+}

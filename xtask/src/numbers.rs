@@ -1,0 +1,45 @@
+//! `numbers`: what zones cost and how soon they find a death.
+
+use anyhow::{Context, bail};
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
+
+const SIMULATED: [&str; 7] = [
+    "run",
+    "--release",
+    "-q",
+    "-p",
+    "evenkeel-sim",
+    "--example",
+    "numbers",
+];
+const REAL: [&str; 9] = [
+    "test",
+    "-q",
+    "-p",
+    "evenkeel",
+    "--test",
+    "it",
+    "netns::shore::numbers",
+    "--",
+    "--ignored",
+];
+
+/// Prints both parts of the table; `args` are for the simulator.
+pub(crate) fn run(root: &Path, args: &[OsString]) -> anyhow::Result<()> {
+    let mut simulated = Command::new("cargo");
+    simulated.args(SIMULATED).arg("--").args(args);
+    let mut real = Command::new("cargo");
+    real.args(REAL).arg("--nocapture");
+    for mut command in [simulated, real] {
+        let status = command
+            .current_dir(root)
+            .status()
+            .context("cannot start `cargo`")?;
+        if !status.success() {
+            bail!("{command:?} failed ({status})");
+        }
+    }
+    Ok(())
+}
