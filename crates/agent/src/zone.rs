@@ -336,6 +336,8 @@ impl ZoneLoop {
         let handed_over = current.is_some_and(|seen| {
             let acknowledged = RosterAcknowledgement {
                 cell: seen.version.name.clone(),
+                cell_uid: seen.version.uid.clone(),
+                public_key: self.key.public().to_base64(),
                 version: i64::try_from(version).unwrap_or(i64::MAX),
                 met: count(met),
                 met_voters: count(met_voters),

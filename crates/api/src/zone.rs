@@ -16,7 +16,7 @@ pub struct RosterSpec {
     /// UIDs of the nodes that voted in the last settled roster and are still members. While this names
     /// anybody, the present roster is not settled, and a verdict needs the majority of these as well.
     /// It is no part of what the version names: the leader empties it when they know the present roster.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub settled_voters: Vec<String>,
 }
 
@@ -65,6 +65,10 @@ fn is_false(flag: &bool) -> bool {
 pub struct RosterAcknowledgement {
     /// Name of the cell's ZoneHealth.
     pub cell: String,
+    /// UID of the cell's ZoneHealth: one that was made anew begins with version 1 again.
+    pub cell_uid: String,
+    /// Public key under which the agent has met the others.
+    pub public_key: String,
     /// Version of the roster.
     pub version: i64,
     /// How many of the other members have proven their life to this agent.

@@ -384,8 +384,11 @@ impl Sim {
                 met,
                 met_voters,
             } => {
+                let cell = self.cell_of(node);
                 let acknowledged = RosterAcknowledgement {
-                    cell: self.cell_of(node),
+                    cell_uid: self.uid_of_cell(&cell),
+                    cell,
+                    public_key: self.member(node).public_key,
                     version: version as i64,
                     met: met as i32,
                     met_voters: met_voters as i32,

@@ -28,10 +28,19 @@ pub fn may_be_convicted(script: &Script, node: usize, at: u64) -> bool {
         *voter != node && !was_off(script, *voter, at) && (silent || is_apart(script, *voter, node, at))
     };
     let can = members(at).filter(misses).count();
+    // Who joined, or began anew with another key, has a vote once it has met the others, which the script
+    // does not say: those may be without one that would have vouched for the node.
+    let votes = |member: &usize| !is_new(script, *member, at) || misses(member);
     let count = members(at)
+        .filter(votes)
         .count()
         .min(members(at.saturating_sub(SETTLES)).count());
     can > count / 2
+}
+
+fn is_new(script: &Script, node: usize, at: u64) -> bool {
+    let came = |step: &Step| matches!(step.fault, Fault::Join(_) | Fault::NewKey(_)) && step.at <= at;
+    script.faults_of(node).any(came)
 }
 
 fn lately(step: &Step, at: u64, after: u64) -> bool {
@@ -125,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_node_may_be_convicted_by_more_than_half_of_its_zone_that_miss_it() {
-        use Fault::{AgentDown, CutOneWay, CutPair, PowerOff, SplitLan, Stall};
+        use Fault::{AgentDown, CutOneWay, CutPair, Join, PowerOff, SplitLan, Stall};
         for (nodes, faults, node, expected) in [
             (3, vec![], 1, false),
             (3, vec![PowerOff(1)], 1, true),
@@ -141,6 +150,15 @@ mod tests {
             (5, vec![PowerOff(2), PowerOff(3), SplitLan(vec![1])], 1, false),
             (5, vec![PowerOff(2), SplitLan(vec![1])], 1, true),
             (2, vec![PowerOff(1)], 1, false),
+            // Without a vote yet, or with one: of five that were there, three miss it, and of eight four.
+            (
+                8,
+                vec![Join(6), Join(7), Join(8), SplitLan(vec![1, 2, 3])],
+                4,
+                true,
+            ),
+            (8, vec![Join(6), Join(7), Join(8), SplitLan(vec![1, 2])], 4, false),
+            (8, vec![SplitLan(vec![1, 2, 3])], 4, false),
         ] {
             assert_eq!(may(nodes, &faults, node), expected, "{nodes} {faults:?} {node}");
         }

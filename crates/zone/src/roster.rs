@@ -44,7 +44,8 @@ impl MemberIndex {
     }
 }
 
-/// Digest of a roster: two rosters of one version never pass for each other.
+/// Digest of a roster's members: two rosters of one version never pass for each other. Who votes is no part
+/// of it, because agents of builds that know no learners vote under the same roster.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub [u8; 8]);
 
@@ -430,9 +431,7 @@ fn epoch(version: u64, members: &[Member]) -> Epoch {
         parts.push(member.uid.clone().into_bytes());
         parts.push(member.name.clone().into_bytes());
         parts.push(member.address.to_string().into_bytes());
-        let mut key = member.key.as_bytes().to_vec();
-        key.extend(member.learner.then_some(1));
-        parts.push(key);
+        parts.push(member.key.as_bytes().to_vec());
         let kubelet = member.kubelet.as_ref();
         parts.push(
             kubelet

@@ -91,6 +91,8 @@ const FOUNDERS: usize = 3;
 const LEARNS_MS: u64 = 30_000;
 /// After this time former voters whose node renews its Lease count as having acknowledged a roster.
 const SETTLES_MS: u64 = 60_000;
+/// What takes longer than this is told to people.
+const STUCK_MS: u64 = 300_000;
 /// A cell's roster gets a new version at most this often, but for members that are gone.
 const BATCH_MS: u64 = 10_000;
 
@@ -101,8 +103,11 @@ pub struct Progress {
     version: Option<(i64, Millis)>,
     /// Who votes, by UID and key, and since which version: whoever has acknowledged a later one knows them.
     voters: (BTreeSet<(String, String)>, i64),
-    /// Since when these members have been learners, by node UID.
-    learning: BTreeMap<String, Millis>,
+    /// When that version came, and whether the roster has been waiting to settle since.
+    voters_since: Millis,
+    unsettled: bool,
+    /// Since when these members have been learners, by node UID and key.
+    learning: BTreeMap<(String, String), Millis>,
 }
 
 impl Progress {
@@ -115,26 +120,37 @@ impl Progress {
             self.version = Some((published.version, now));
         }
         let voters = published.members.iter().filter(|member| !member.learner);
-        let voters = voters
-            .map(|member| (member.uid.clone(), member.public_key.clone()))
-            .collect();
+        let voters = voters.map(identity).collect();
         if self.voters.0 != voters {
             self.voters = (voters, published.version);
+            self.voters_since = now;
         }
+        self.unsettled = !published.settled_voters.is_empty();
         let members = published.members.iter();
-        let learners: BTreeSet<&str> = members
-            .filter(|member| member.learner)
-            .map(|member| member.uid.as_str())
-            .collect();
-        self.learning.retain(|uid, _| learners.contains(uid.as_str()));
-        for uid in learners {
-            self.learning.entry(uid.to_owned()).or_insert(now);
+        let learners: BTreeSet<(String, String)> =
+            members.filter(|member| member.learner).map(identity).collect();
+        self.learning.retain(|learner, _| learners.contains(learner));
+        for learner in learners {
+            self.learning.entry(learner).or_insert(now);
         }
+    }
+
+    /// Node UIDs of members that have been learners for too long, and whether the roster has waited for too
+    /// long to settle.
+    pub fn stuck(&self, now: Millis) -> (Vec<&str>, bool) {
+        let late = |since: &Millis| now.since(*since) >= STUCK_MS;
+        let learners = self.learning.iter().filter(|(_, since)| late(since));
+        let learners = learners.map(|((uid, _), _)| uid.as_str()).collect();
+        (learners, self.unsettled && late(&self.voters_since))
     }
 
     fn version_age(&self, now: Millis) -> u64 {
         self.version.map_or(u64::MAX, |(_, since)| now.since(since))
     }
+}
+
+fn identity(member: &RosterMember) -> (String, String) {
+    (member.uid.clone(), member.public_key.clone())
 }
 
 /// What a member says and shows, as far as its standing in the cell depends on it.
@@ -158,10 +174,11 @@ pub struct Acknowledged {
 }
 
 impl Acknowledged {
-    /// What an agent says of the cell whose ZoneHealth has this name; nothing if it speaks of another one.
-    pub fn read(said: Option<&RosterAcknowledgement>, cell: &str) -> Option<Self> {
+    /// What an agent with this key says of the cell whose ZoneHealth has this name and UID; nothing if it
+    /// speaks of another one, or said so under another key.
+    pub fn read(said: Option<&RosterAcknowledgement>, (cell, uid): (&str, &str), key: &str) -> Option<Self> {
         let count = |count| usize::try_from(count).unwrap_or_default();
-        let said = said.filter(|said| said.cell == cell)?;
+        let said = said.filter(|said| said.cell == cell && said.cell_uid == uid && said.public_key == key)?;
         Some(Self {
             version: said.version,
             met: count(said.met),
@@ -226,11 +243,14 @@ fn appoint(
     let voters = members.iter().filter(|member| is_voter(member)).count();
     let unlisted = members.iter().filter(|member| !signs(&member.uid).listed).count();
     let has_learnt = |member: &RosterMember| {
-        let Some(since) = known(member).and_then(|known| progress.learning.get(&known.uid)) else {
+        let Some(since) = progress.learning.get(&identity(member)) else {
             return false;
         };
         let signs = signs(&member.uid);
-        let Some(said) = signs.acknowledged else {
+        let said = signs
+            .acknowledged
+            .filter(|said| current.is_some_and(|roster| said.version <= roster.version));
+        let Some(said) = said else {
             return false;
         };
         let others = unlisted.saturating_sub(usize::from(!signs.listed));
@@ -238,7 +258,11 @@ fn appoint(
     };
     let learners: Vec<bool> = members
         .iter()
-        .map(|member| voters >= FOUNDERS && !is_voter(member) && !has_learnt(member))
+        .map(|member| {
+            // Who has not met the others for long gets no vote because some of them leave.
+            let founds = voters == 0 || voters < FOUNDERS && known(member).is_none();
+            !founds && !is_voter(member) && !has_learnt(member)
+        })
         .collect();
     for (member, learner) in members.iter_mut().zip(learners) {
         member.learner = learner;
@@ -269,12 +293,13 @@ fn unsettled_since(
     if settled.len() < 2 || settled == voters(members) {
         return Vec::new();
     }
-    let waited = progress.version_age(now) >= SETTLES_MS;
+    let waited = now.since(progress.voters_since) >= SETTLES_MS;
     let knows = |uid: &&String| {
         let signs = signs(uid);
+        let versions = progress.voters.1..=current.version;
         let acknowledged = signs
             .acknowledged
-            .is_some_and(|said| said.version >= progress.voters.1);
+            .is_some_and(|said| versions.contains(&said.version));
         acknowledged || waited && signs.renews
     };
     let same = current.members == members;

@@ -470,3 +470,98 @@ fn an_acknowledgement_of_a_version_before_the_voters_changed_settles_nothing() {
     cell.go(11);
     assert_eq!((cell.learners(), cell.settling()), (vec!["f"], vec![]));
 }
+
+/// A learner that nobody reaches gets no vote because a voter leaves: the rest could decide nothing any more.
+#[test]
+fn who_has_not_met_the_others_gets_no_vote_when_voters_leave() {
+    let mut cell = Cell::of(&["a", "b", "c"]);
+    cell.become_(&["a", "b", "c", "d", "e"]);
+    cell.become_(&["a", "b", "d", "e"]);
+    cell.go(600);
+    assert_eq!((cell.voters(), cell.learners()), (vec!["a", "b"], vec!["d", "e"]));
+    cell.become_(&["d", "e"]);
+    assert_eq!(
+        cell.voters(),
+        ["d", "e"],
+        "without any voter they found the cell anew"
+    );
+}
+
+#[test]
+fn what_an_agent_said_of_another_cell_or_under_another_key_counts_for_nothing() {
+    let said = RosterAcknowledgement {
+        cell: "shore".to_owned(),
+        cell_uid: "u-1".to_owned(),
+        public_key: key("a"),
+        version: 7,
+        met: 5,
+        met_voters: 4,
+    };
+    let read = |cell, key: &str| Acknowledged::read(Some(&said), cell, key);
+    let expected = Acknowledged {
+        version: 7,
+        met: 5,
+        met_voters: 4,
+    };
+    assert_eq!(read(("shore", "u-1"), &key("a")), Some(expected));
+    assert_eq!(read(("shore.1", "u-1"), &key("a")), None);
+    assert_eq!(
+        read(("shore", "u-2"), &key("a")),
+        None,
+        "the ZoneHealth was made anew"
+    );
+    assert_eq!(read(("shore", "u-1"), &key("b")), None);
+    assert_eq!(Acknowledged::read(None, ("shore", "u-1"), &key("a")), None);
+}
+
+#[test]
+fn a_version_that_nobody_has_published_is_not_acknowledged() {
+    let mut cell = Cell::of(&["a", "b"]);
+    let far = Acknowledged {
+        version: 40,
+        met: 9,
+        met_voters: 9,
+    };
+    for uid in ["a", "b", "d"] {
+        cell.signs.entry(uid.to_owned()).or_default().acknowledged = Some(far);
+    }
+    cell.become_(&["a", "b", "c"]);
+    cell.become_(&FOUR);
+    cell.go(20);
+    assert_eq!((cell.learners(), cell.settling()), (vec!["d"], vec!["a", "b"]));
+}
+
+#[test]
+fn members_that_hold_a_cell_up_are_known_after_five_minutes() {
+    let mut cell = Cell::of(&["a", "b", "c"]);
+    cell.become_(&FOUR);
+    cell.go(300);
+    assert_eq!(cell.progress.stuck(Millis(cell.second * 1_000)), (vec![], false));
+    cell.go(1);
+    assert_eq!(
+        cell.progress.stuck(Millis(cell.second * 1_000)),
+        (vec!["d"], false)
+    );
+    cell.acknowledge(&["d"], 3);
+    cell.go(310);
+    assert_eq!(cell.progress.stuck(Millis(cell.second * 1_000)), (vec![], true));
+    cell.renew(&["a", "b"]);
+    cell.go(2);
+    assert_eq!(cell.progress.stuck(Millis(cell.second * 1_000)), (vec![], false));
+}
+
+/// An autoscaler changes the roster all the time; what is waited for is that voters know of each other.
+#[test]
+fn members_that_come_and_go_do_not_start_the_minute_anew() {
+    let mut cell = Cell::of(&["a", "b", "c"]);
+    cell.become_(&FOUR);
+    cell.acknowledge(&["d"], 3);
+    cell.go(11);
+    assert_eq!(cell.settling(), ["a", "b", "c"]);
+    cell.renew(&["a", "b", "c"]);
+    cell.become_(&["a", "b", "c", "d", "e"]);
+    cell.go(40);
+    cell.become_(&FOUR);
+    cell.go(30);
+    assert_eq!(cell.settling(), [] as [&str; 0]);
+}

@@ -136,13 +136,13 @@ impl Planner {
     }
 
     /// What a member of a cell says and shows.
-    fn signs(&self, cluster: &Cluster, object: &str, member: &RosterMember, now: Millis) -> Signs {
+    fn signs(&self, cluster: &Cluster, cell: (&str, &str), member: &RosterMember, now: Millis) -> Signs {
         let agent = cluster.agents.get(&member.name);
         let said = agent.and_then(|agent| agent.roster.as_ref());
         let renewed = cluster.nodes.get(&member.name).and_then(|node| node.life.renewed);
         let stale_after = self.config.timing.stale_after;
         Signs {
-            acknowledged: Acknowledged::read(said, object),
+            acknowledged: Acknowledged::read(said, cell, &member.public_key),
             renews: renewed.is_some_and(|at| now.since(at) < stale_after),
             listed: self.is_listed(&member.uid),
         }
@@ -224,14 +224,18 @@ impl Planner {
                 });
             }
         }
+        let uid = published.map_or("", |facts| facts.uid.as_str());
         let signs = members.iter().map(|member| {
-            let signs = self.signs(cluster, &object, member, now);
+            let signs = self.signs(cluster, (&object, uid), member, now);
             (member.uid.clone(), signs)
         });
         let signs: BTreeMap<String, Signs> = signs.collect();
         let signs = |uid: &str| signs.get(uid).copied().unwrap_or_default();
         let unknown = Progress::default();
         let progress = self.rosters.get(&object).unwrap_or(&unknown);
+        if let Some(roster) = readable {
+            name_stuck(&object, roster, (progress, now), &signs, plan);
+        }
         if let Some(roster) = next(current, floor, members, &signs, (progress, now)) {
             plan.actions.push(Action::PublishCell {
                 zone: zone.to_owned(),
@@ -314,6 +318,43 @@ fn leaving<'a>(
         uids.iter()
             .filter(move |uid| stands_in(number, uid) && !stands_in(*other, uid))
     })
+}
+
+/// Learners that do not meet the others, and former voters that do not acknowledge the roster.
+fn name_stuck(
+    object: &str,
+    roster: &RosterSpec,
+    (progress, now): (&Progress, Millis),
+    signs: &dyn Fn(&str) -> Signs,
+    plan: &mut Plan,
+) {
+    let (learners, unsettled) = progress.stuck(now);
+    let names = |uids: &[&str]| {
+        let members = roster
+            .members
+            .iter()
+            .filter(|member| uids.contains(&member.uid.as_str()));
+        members
+            .map(|member| member.name.as_str())
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    if !learners.is_empty() {
+        plan.complaints.push(format!(
+            "ZoneHealth {object}: {} have no vote, because they have not met the others for minutes: see that UDP passes between \
+             their agents and those of the other members, and delete Nodes that are gone for good",
+            names(&learners)
+        ));
+    }
+    if unsettled {
+        let voters = roster.settled_voters.iter().map(String::as_str);
+        let silent: Vec<&str> = voters.filter(|uid| signs(uid).acknowledged.is_none()).collect();
+        plan.complaints.push(format!(
+            "ZoneHealth {object}: its roster has not settled for minutes, so that its verdicts need members of which nothing was \
+             heard ({}); delete Nodes that are gone for good",
+            names(&silent)
+        ));
+    }
 }
 
 /// Members without a kubelet that peers could check: no vote ever finds them dead (hazard 46).

@@ -1,12 +1,13 @@
 use super::cluster::{Cluster, Setup, condition, has_taint, is_leaving, is_ready, no_execute};
 use super::stock;
-use evenkeel_api::crd::{FailoverPolicy, ZoneChallenge};
+use evenkeel_api::crd::{AgentStatus, FailoverPolicy, ZoneChallenge, ZoneHealth};
 use evenkeel_api::names::{annotations, conditions, events, taints};
 use evenkeel_judge::Profile;
 use evenkeel_testkit::{SOON, eventually};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, NodeCondition, Pod};
 use kube::ResourceExt as _;
+use serde_json::json;
 
 fn ready_of(node: &Node) -> &NodeCondition {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
@@ -240,6 +241,37 @@ async fn a_controller_that_takes_over_in_mid_dead_keeps_the_deadline() {
         .filter(|row| row.event == events::DEAD)
         .count();
     assert_eq!(deaths, 1, "the incident was taken over: {:?}", status.timeline);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_roster_settles_when_its_former_voters_have_acknowledged_it() {
+    let cluster = Cluster::start().await;
+    let _replica = cluster.controlled(Setup::default()).await;
+    let zone: ZoneHealth = cluster.get("default").await;
+    let roster = zone.spec.roster.clone();
+    let voters: Vec<&str> = roster.members.iter().map(|member| member.uid.as_str()).collect();
+    let unsettled = json!({ "spec": { "roster": { "settledVoters": voters[..2] } } });
+    cluster.merge::<ZoneHealth>("default", unsettled).await;
+    for member in &roster.members[..2] {
+        let zone: ZoneHealth = cluster.get("default").await;
+        assert_eq!(
+            zone.spec.roster.settled_voters.len(),
+            2,
+            "not all of them have said so"
+        );
+        let said = json!({
+            "cell": "default", "cellUid": zone.uid(), "publicKey": member.public_key, "version": roster.version,
+            "met": 2, "metVoters": 2,
+        });
+        let spec = json!({ "spec": { "roster": said } });
+        cluster.merge::<AgentStatus>(&member.name, spec).await;
+    }
+    let settled = cluster
+        .until("default", "is settled", |zone: &ZoneHealth| {
+            zone.spec.roster.settled_voters.is_empty()
+        })
+        .await;
+    assert_eq!(settled.spec.roster, roster, "and nothing else of it has changed");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -222,7 +222,12 @@ pub(super) fn lifetime(script: &mut Script, rng: &mut Rng) {
         } else {
             Fault::NewKey(node)
         };
-        script.add(at + rng.below(10 * SECOND), rng.between(20, 60) * SECOND, fault);
+        let within = if boots { 10 } else { 120 };
+        script.add(
+            at + rng.below(within * SECOND),
+            rng.between(20, 60) * SECOND,
+            fault,
+        );
     }
     at += 240 * SECOND;
     for node in (LEFT + 1..=MOST).rev() {

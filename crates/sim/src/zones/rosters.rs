@@ -40,6 +40,13 @@ impl Sim {
         held.map(build::node_uid).collect()
     }
 
+    /// UID of a cell's object.
+    pub(crate) fn uid_of_cell(&self, cell: &str) -> String {
+        let object = self.store.get(Kind::Zone, &cluster_key(cell));
+        let uid = object.and_then(|object| object.meta().uid.clone());
+        uid.unwrap_or_default()
+    }
+
     /// Publishes the roster of a zone, if it changed. Who never came up has not said who it is.
     pub(crate) fn keep_roster(&mut self, zone: usize) {
         let key = cluster_key(&build::zone_name(zone));
@@ -71,13 +78,18 @@ impl Sim {
         let mut progress = self.progress.remove(&zone).unwrap_or_default();
         progress.note(&known, now);
         let object = cell_object_name(&build::zone_name(zone), 0);
+        let uid_of_cell = self.uid_of_cell(&object);
         let signs = |uid: &str| {
             let node = build::node_of_uid(uid).unwrap_or_default();
             let Some(machine) = node.checked_sub(1).and_then(|place| self.machines.get(place)) else {
                 return Signs::default();
             };
             Signs {
-                acknowledged: Acknowledged::read(machine.acknowledged.as_ref(), &object),
+                acknowledged: Acknowledged::read(
+                    machine.acknowledged.as_ref(),
+                    (&object, &uid_of_cell),
+                    &machine.signer.public().to_base64(),
+                ),
                 renews: machine.powered && machine.kubelet_up && self.has_link(node),
                 listed: self.reader.held_dead().any(|dead| dead == node),
             }

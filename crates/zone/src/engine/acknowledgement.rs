@@ -26,6 +26,8 @@ pub(super) struct Acknowledgement {
     write: Write,
     /// What was last written, and when the write began.
     told: Option<(Said, Millis)>,
+    /// The version for whose first acknowledgement a time was drawn.
+    due_for: u64,
     /// What the write under way says.
     saying: Said,
 }
@@ -43,6 +45,7 @@ impl Acknowledgement {
         Self {
             write: Write::NotOwed,
             told: None,
+            due_for: 0,
             saying: Said::default(),
         }
     }
@@ -55,37 +58,36 @@ impl Acknowledgement {
     pub(super) fn look_again(&mut self, cx: &mut Context, contacts: &Contacts) {
         let learner = cx.is_learner();
         let owes = cx.place().is_some() && (learner || cx.roster().is_settling());
-        let known = match self.write {
+        match self.write {
             Write::Writing { .. } => return,
-            Write::Due { failures: 1.., .. } if owes => return,
             _ if !owes => {
                 self.write = Write::NotOwed;
                 return;
             }
-            Write::NotOwed => None,
-            Write::Due { at, .. } => Some(at),
-        };
-        let now = Said::of(cx, contacts);
-        let members = cx.roster().len();
-        let at = match self.told {
-            Some((told, began)) if told.version == now.version => {
-                if learner && told != now {
-                    let soon = if now.met + 1 >= members {
-                        MET_ALL_MS
-                    } else {
-                        MEETS_MS
-                    };
-                    cx.now().plus(cx.draw(soon))
-                } else {
-                    began.plus(AGAIN_MS)
-                }
-            }
-            _ => {
+            Write::Due { failures: 1.., .. } => return,
+            Write::NotOwed | Write::Due { .. } => {}
+        }
+        let (now, members) = (Said::of(cx, contacts), cx.roster().len());
+        let told = self.told.filter(|(told, _)| told.version == now.version);
+        let Some((told, began)) = told else {
+            // The time is drawn once: whom it meets until then makes it no sooner.
+            if std::mem::replace(&mut self.due_for, now.version) != now.version {
                 let spread = (members as u64 * SPREAD_OF_ONE_MS).min(LONGEST_SPREAD_MS);
-                cx.now().plus(cx.draw(spread))
+                self.write = Write::due(cx.now().plus(cx.draw(spread)));
             }
+            return;
         };
-        self.write = Write::due(known.map_or(at, |known| known.min(at)));
+        let at = if learner && told != now {
+            let soon = if now.met + 1 >= members {
+                MET_ALL_MS
+            } else {
+                MEETS_MS
+            };
+            cx.now().plus(cx.draw(soon))
+        } else {
+            began.plus(AGAIN_MS)
+        };
+        self.write = Write::due(at.min(self.write.deadline()));
     }
 
     /// Asks for the write that is due, or gives up the one that is under way.

@@ -255,9 +255,9 @@ impl Engine {
         self.own.facts()
     }
 
-    /// Watched members with a recent contact, and all watched members.
+    /// Watched voters with a recent contact, and all watched voters.
     pub fn reach(&self) -> (usize, usize) {
-        let (within, watched, _) = self.view().reach(&self.cx).count();
+        let (within, watched, _) = self.view().reach(&self.cx).count(self.cx.roster());
         (within, watched)
     }
 

@@ -164,11 +164,11 @@ impl Own {
         if now.plus(cx.period_ms()) < self.count_at {
             return Turn::default();
         }
-        let (within, watched, first_loss) = reach.count();
+        let (within, watched, first_loss) = reach.count(cx.roster());
         let all_pairs = cx.roster().all_pairs();
         // Of two members one is never more than half. They never reach a verdict, and their report only says
         // so.
-        let in_reach = if cx.roster().len() == 2 {
+        let in_reach = if cx.roster().voters() == 2 {
             reach.has_met_anybody()
         } else {
             (within + 1) * 2 > watched + 1

@@ -4,7 +4,7 @@ use super::contacts::{Contacts, Peer};
 use super::context::{Context, NEVER};
 use super::watches::Watches;
 use crate::Millis;
-use crate::roster::{MemberId, MemberIndex};
+use crate::roster::{MemberId, MemberIndex, Roster};
 use crate::wire::EdgeState;
 
 /// A look at contacts and edges at one time.
@@ -50,17 +50,19 @@ impl<'a> Reach<'a> {
         self.live_until(index).is_some()
     }
 
-    /// Watched members within reach, all watched members, and when the first one is lost if all are silent
-    /// from now on.
-    pub(super) fn count(self) -> (usize, usize, Millis) {
-        let (mut within, mut first_loss) = (0, NEVER);
-        for subject in self.watches.subjects() {
+    /// Watched voters within reach, all watched voters, and when the first one is lost if all are silent from
+    /// now on. Learners that nobody reaches must not make voters doubt their view.
+    pub(super) fn count(self, roster: &Roster) -> (usize, usize, Millis) {
+        let (mut within, mut watched, mut first_loss) = (0, 0, NEVER);
+        let is_voter = |index| roster.member(index).is_some_and(|member| !member.learner);
+        for subject in self.watches.subjects().filter(|index| is_voter(*index)) {
+            watched += 1;
             if let Some(until) = self.live_until(subject) {
                 within += 1;
                 first_loss = first_loss.min(until);
             }
         }
-        (within, self.watches.subjects().count(), first_loss)
+        (within, watched, first_loss)
     }
 
     pub(super) fn has_met_anybody(self) -> bool {

@@ -332,7 +332,7 @@ impl Cell {
             }
         }
         if counts {
-            let told = round.uptimes();
+            let told = round.uptimes().filter(|(voter, _)| roster.is_voter(*voter));
             self.uptimes
                 .extend(told.map(|(voter, uptime)| (voter, (uptime, when.received))));
         }
@@ -361,7 +361,11 @@ impl Cell {
             newest.get(&(voter, suspect)).is_none_or(|seen| sequence > *seen)
         };
         let ballots = round.votes_on(suspect, fresh);
-        let votes: Vec<Vote> = ballots.values().map(|(_, vote)| *vote).collect();
+        // A learner's word counts for nothing but against its own death.
+        let votes = ballots.values().map(|(_, vote)| *vote);
+        let votes: Vec<Vote> = votes
+            .filter(|vote| vote.voter == suspect || roster.is_voter(vote.voter))
+            .collect();
         let needed = roster.majority();
         let conclusion = match vote::tally(roster, suspect, &votes, false) {
             VerdictKind::Dead => Conclusion::Dead(death(now, when, needed, (name, renewal), &votes)),

@@ -132,7 +132,7 @@ impl Rounds {
                 let index = cx.roster().position(suspect);
                 let proved = index.and_then(|index| contacts.peer(index)?.proved());
                 let answered = proved.is_some_and(|at| at >= round.began);
-                let votes = round.votes_on(suspect);
+                let votes = round.votes_on(cx, suspect);
                 let cast: Vec<Vote> = votes.values().map(|(vote, _)| *vote).collect();
                 let kind = vote::tally(cx.roster(), suspect, &cast, answered);
                 if !over && kind == VerdictKind::None {
@@ -213,12 +213,16 @@ impl Round {
         }
     }
 
-    fn votes_on(&self, suspect: MemberId) -> BTreeMap<MemberId, (Vote, Arc<str>)> {
+    /// What voters say of a suspect, and what it says of itself. Other learners have no vote, and a ballot of
+    /// theirs would take the place of one that readers count.
+    fn votes_on(&self, cx: &Context, suspect: MemberId) -> BTreeMap<MemberId, (Vote, Arc<str>)> {
+        let has_a_word = |voter: MemberId| voter == suspect || cx.roster().is_voter(voter);
         let of_ballot = |(voter, (votes, text)): (&MemberId, &(Vec<Vote>, Arc<str>))| {
             let vote = votes.iter().find(|vote| vote.suspect == suspect)?;
             Some((*voter, (*vote, Arc::clone(text))))
         };
-        self.ballots.iter().filter_map(of_ballot).collect()
+        let ballots = self.ballots.iter().filter(|(voter, _)| has_a_word(**voter));
+        ballots.filter_map(of_ballot).collect()
     }
 }
 
@@ -290,7 +294,7 @@ impl Outcome {
             VerdictKind::None => Some(Answer::No).filter(|_| cx.roster().voters() == 2),
         };
         let votes = self.votes.values().map(|(vote, _)| *vote);
-        votes.filter(move |vote| Some(vote.answer) == carrying)
+        votes.filter(move |vote| Some(vote.answer) == carrying && cx.roster().is_voter(vote.voter))
     }
 
     /// The signed ballots that carry the outcome, if it has evidence.

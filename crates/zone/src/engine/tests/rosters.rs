@@ -22,7 +22,11 @@ fn settle(net: &mut Net, settled_voters: &[usize]) {
 
 /// A zone whose last node joins as a learner when the others have run for 20 s.
 fn with_learner(count: u8) -> Net {
-    let mut net = Net::fresh(count, 31);
+    with_learner_by(count, 31)
+}
+
+fn with_learner_by(count: u8, seed: u64) -> Net {
+    let mut net = Net::fresh(count, seed);
     let last = usize::from(count);
     let whole = net.spec.clone();
     net.spec.members.retain(|member| member.uid != Fixture::uid(last));
@@ -160,4 +164,32 @@ fn newcomers_on_one_side_of_a_split_convict_nobody_of_the_other() {
     net.run_checking(120_000, |net| assert!((3..=5).all(|i| !net.is_dead(i))));
     settle(&mut net, &[]);
     net.until("nothing else has kept them", 60_000, |net| net.is_dead(3));
+}
+
+/// Its own word is a ballot, but no vote: reports must not show it in the place of one that readers count.
+#[test]
+fn a_learner_that_is_cut_off_beside_a_dead_voter_spoils_no_verdict() {
+    for seed in 40..46 {
+        let mut net = with_learner_by(12, seed);
+        net.run(20_000);
+        net.cut_cloud(12);
+        net.kill(3);
+        net.until("the voter is dead", 6_000, |net| net.is_dead(3));
+        net.until("the learner is alive", 15_000, |net| net.is_alive(12));
+        net.run_checking(30_000, |net| assert!(net.is_dead(3) && net.is_alive(12)));
+    }
+}
+
+/// Machines that registered over the cloud, and whose UDP is firewalled, are no reason to doubt.
+#[test]
+fn learners_that_nobody_reaches_do_not_silence_the_voters() {
+    let mut net = Net::fresh(6, 36);
+    for newcomer in 4..=6 {
+        net.kill(newcomer);
+    }
+    net.spec.version = 1;
+    reissue(&mut net, &[4, 5, 6], &[]);
+    net.run(30_000);
+    net.kill(2);
+    net.until("the death is found", 6_000, |net| net.is_dead(2));
 }
