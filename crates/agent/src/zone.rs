@@ -321,12 +321,19 @@ impl ZoneLoop {
             };
             self.drafts.try_send(draft).is_ok()
         });
-        if handed_over {
-            return;
+        if !handed_over {
+            self.not_written("a report", Event::ReportWritten { written: false });
         }
-        tracing::debug!("a report has to wait: the cell is not known yet, or one is being written");
-        if let Err(error) = self.own_events.try_send(Event::ReportWritten { written: false }) {
-            tracing::debug!(%error, "the engine gives the report up by itself");
+    }
+
+    /// Tells the engine that what it wanted written was not handed over.
+    fn not_written(&self, what: &'static str, event: Event) {
+        tracing::debug!(
+            what,
+            "has to wait: the cell is not known yet, or one is being written"
+        );
+        if let Err(error) = self.own_events.try_send(event) {
+            tracing::debug!(what, %error, "the engine gives it up by itself");
         }
     }
 
@@ -344,12 +351,8 @@ impl ZoneLoop {
             };
             self.statements.try_send(Statement::Roster(acknowledged)).is_ok()
         });
-        if handed_over {
-            return;
-        }
-        tracing::debug!("an acknowledgement has to wait: the cell is not known yet, or one is being written");
-        if let Err(error) = self.own_events.try_send(Event::Acknowledged { written: false }) {
-            tracing::debug!(%error, "the engine gives the acknowledgement up by itself");
+        if !handed_over {
+            self.not_written("an acknowledgement", Event::Acknowledged { written: false });
         }
     }
 

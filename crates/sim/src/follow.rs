@@ -119,7 +119,7 @@ impl Sim {
 
     /// The API server has taken the watch, and tells all changes from now on, some of them before the agent
     /// has heard that it stands.
-    pub(crate) fn is_followed(&mut self, node: usize, life: u64, epoch: u64) {
+    pub(crate) fn watch_is_taken(&mut self, node: usize, life: u64, epoch: u64) {
         if let Some(agent) = self.agent_of(node, life) {
             agent.following.taken = epoch;
         }

@@ -27,7 +27,7 @@ impl Sim {
     pub(crate) fn serve(&mut self, from: Source, call: Call, sent: u64) -> Reply {
         match (call, from) {
             (Call::WatchCell { epoch }, Source::Agent(node, life)) => {
-                self.is_followed(node, life, epoch);
+                self.watch_is_taken(node, life, epoch);
                 let kinds = [Kind::Zone, Kind::Challenge];
                 let age = self.stale_reads.values().max().copied().unwrap_or_default();
                 if age > 0 {

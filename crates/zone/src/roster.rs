@@ -301,7 +301,12 @@ impl Roster {
 
     /// Whether it is a member that has a vote.
     pub fn is_voter(&self, id: MemberId) -> bool {
-        self.get(id).is_some_and(|member| !member.learner)
+        self.position(id).is_some_and(|index| self.has_vote(index))
+    }
+
+    /// Whether the member at a position has a vote.
+    pub fn has_vote(&self, index: MemberIndex) -> bool {
+        self.member(index).is_some_and(|member| !member.learner)
     }
 
     /// More than half of all voters, a suspect that is one counted in.

@@ -60,29 +60,23 @@ pub fn tally(roster: &Roster, suspect: MemberId, votes: &[Vote], suspect_self_ye
     }
     let own_voice = said.get(&suspect) == Some(&Answer::Yes);
     said.retain(|voter, _| roster.is_voter(*voter));
-    let count = |answer: Answer, counts: &dyn Fn(MemberId) -> bool| {
-        let given = said.iter().filter(|(_, given)| **given == answer);
-        given.filter(|(voter, _)| counts(**voter)).count()
-    };
-    let voters: (&dyn Fn(MemberId) -> bool, usize) = (&|_| true, roster.majority());
     let settled: BTreeSet<MemberId> = roster.settled_voters().collect();
-    // Nobody where the roster is settled: then no vote of theirs is needed.
-    let settled_needed = if settled.is_empty() {
-        0
-    } else {
-        settled.len() / 2 + 1
-    };
-    let before: (&dyn Fn(MemberId) -> bool, usize) = (&|voter| settled.contains(&voter), settled_needed);
-    let agree = |answer| {
-        [voters, before]
-            .iter()
-            .all(|(counts, needed)| count(answer, counts) >= *needed)
+    let agree = |answer: Answer| {
+        let given = || said.iter().filter(|(_, given)| **given == answer);
+        let before = given().filter(|(voter, _)| settled.contains(voter)).count();
+        given().count() >= roster.majority() && (settled.is_empty() || before > settled.len() / 2)
     };
     match (agree(Answer::No), agree(Answer::Yes)) {
         (true, false) if !own_voice && !suspect_self_yes => VerdictKind::Dead,
         (false, true) => VerdictKind::Alive,
         _ => VerdictKind::None,
     }
+}
+
+/// Whether what a member says of a suspect is looked at: it has a vote, or it speaks of itself, which vetoes
+/// its death.
+pub(crate) fn has_a_word(roster: &Roster, voter: MemberId, suspect: MemberId) -> bool {
+    voter == suspect || roster.is_voter(voter)
 }
 
 fn effective(vote: &Vote) -> Answer {

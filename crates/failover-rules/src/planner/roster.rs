@@ -113,19 +113,21 @@ pub struct Progress {
 impl Progress {
     /// Notes what is published now.
     pub fn note(&mut self, published: &RosterSpec, now: Millis) {
+        self.unsettled = !published.settled_voters.is_empty();
+        // Of one version there is one list of members, and this is looked at twice a second.
         if self
             .version
-            .is_none_or(|(version, _)| version != published.version)
+            .is_some_and(|(version, _)| version == published.version)
         {
-            self.version = Some((published.version, now));
+            return;
         }
+        self.version = Some((published.version, now));
         let voters = published.members.iter().filter(|member| !member.learner);
         let voters = voters.map(identity).collect();
         if self.voters.0 != voters {
             self.voters = (voters, published.version);
             self.voters_since = now;
         }
-        self.unsettled = !published.settled_voters.is_empty();
         let members = published.members.iter();
         let learners: BTreeSet<(String, String)> =
             members.filter(|member| member.learner).map(identity).collect();
@@ -235,9 +237,12 @@ fn appoint(
     signs: &dyn Fn(&str) -> Signs,
     (progress, now): (&Progress, Millis),
 ) {
+    let published = current.into_iter().flat_map(|roster| &roster.members);
+    let published: BTreeMap<&str, &RosterMember> =
+        published.map(|known| (known.uid.as_str(), known)).collect();
     let known = |member: &RosterMember| {
-        let published = current?.members.iter().find(|known| known.uid == member.uid);
-        published.filter(|known| known.public_key == member.public_key)
+        let known = published.get(member.uid.as_str()).copied();
+        known.filter(|known| known.public_key == member.public_key)
     };
     let is_voter = |member: &RosterMember| known(member).is_some_and(|known| !known.learner);
     let voters = members.iter().filter(|member| is_voter(member)).count();
@@ -269,8 +274,8 @@ fn appoint(
     }
 }
 
-/// The voters of the last settled roster that are still members, while most of them do not know that others
-/// vote now; nobody where there is nothing to settle.
+/// The voters of the last settled roster that are still among the members, which are sorted by UID, while
+/// most of them do not know that others vote now; nobody where there is nothing to settle.
 fn unsettled_since(
     current: Option<&RosterSpec>,
     members: &[RosterMember],
@@ -288,7 +293,7 @@ fn unsettled_since(
     if settled.is_empty() {
         settled = voters(&current.members);
     }
-    settled.retain(|uid| members.iter().any(|member| member.uid == *uid));
+    settled.retain(|uid| members.binary_search_by(|member| member.uid.cmp(uid)).is_ok());
     // One founder cannot hold back everybody who joined.
     if settled.len() < 2 || settled == voters(members) {
         return Vec::new();

@@ -2,7 +2,7 @@
 
 use super::Planner;
 use super::action::{Action, Plan};
-use super::cells::{self, Cells, MOVES_WAIT_MS, divide};
+use super::cells::{self, MOVES_WAIT_MS, divide};
 use super::roster::{Acknowledged, Progress, Signs, eligible, member, next, with_own_keys};
 use crate::world::facts::{CellFacts, Cluster};
 use evenkeel_api::crd::FailoverPolicyStatus;
@@ -118,8 +118,12 @@ impl Planner {
                 MOVES_WAIT_MS / 60_000
             ));
         }
+        let cells = division.cells.iter();
+        let home: BTreeMap<&str, u32> = cells
+            .flat_map(|(number, uids)| uids.iter().map(|uid| (uid.as_str(), *number)))
+            .collect();
         for (number, uids) in &division.cells {
-            let leaving = leaving(*number, &division.cells, published);
+            let leaving = leaving(*number, &home, published);
             let uids: BTreeSet<&String> = uids.iter().chain(leaving).collect();
             let members = uids
                 .into_iter()
@@ -303,20 +307,21 @@ impl Planner {
 }
 
 /// The members of a cell that shall be in another one and are not published there yet: until then they stay,
-/// so that at no time they stand in none.
+/// so that at no time they stand in none. `home` is where each shall be.
 fn leaving<'a>(
     number: u32,
-    cells: &'a Cells,
-    published: &'a BTreeMap<u32, &CellFacts>,
+    home: &BTreeMap<&str, u32>,
+    published: &BTreeMap<u32, &'a CellFacts>,
 ) -> impl Iterator<Item = &'a String> {
-    let stands_in = move |cell: u32, uid: &str| {
-        let facts = published.get(&cell);
-        facts.is_some_and(|facts| facts.roster.members.iter().any(|member| member.uid == uid))
+    let members = |cell| {
+        let facts = published.get(&cell).copied();
+        facts
+            .into_iter()
+            .flat_map(|facts: &'a CellFacts| &facts.roster.members)
     };
-    let others = cells.iter().filter(move |(other, _)| **other != number);
-    others.flat_map(move |(other, uids)| {
-        uids.iter()
-            .filter(move |uid| stands_in(number, uid) && !stands_in(*other, uid))
+    members(number).map(|member| &member.uid).filter(move |uid| {
+        let to = home.get(uid.as_str()).copied().filter(|to| *to != number);
+        to.is_some_and(|to| members(to).all(|member| member.uid != **uid))
     })
 }
 

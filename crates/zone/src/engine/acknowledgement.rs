@@ -125,11 +125,10 @@ impl Acknowledgement {
 impl Said {
     fn of(cx: &Context, contacts: &Contacts) -> Self {
         let roster = cx.roster();
-        let is_voter = |index| roster.member(index).is_some_and(|member| !member.learner);
         Self {
             version: roster.reference().version,
             met: contacts.met().count(),
-            met_voters: contacts.met().filter(|index| is_voter(*index)).count(),
+            met_voters: contacts.met().filter(|index| roster.has_vote(*index)).count(),
         }
     }
 }

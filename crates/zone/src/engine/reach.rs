@@ -54,8 +54,7 @@ impl<'a> Reach<'a> {
     /// now on. Learners that nobody reaches must not make voters doubt their view.
     pub(super) fn count(self, roster: &Roster) -> (usize, usize, Millis) {
         let (mut within, mut watched, mut first_loss) = (0, 0, NEVER);
-        let is_voter = |index| roster.member(index).is_some_and(|member| !member.learner);
-        for subject in self.watches.subjects().filter(|index| is_voter(*index)) {
+        for subject in self.watches.subjects().filter(|index| roster.has_vote(*index)) {
             watched += 1;
             if let Some(until) = self.live_until(subject) {
                 within += 1;

@@ -361,10 +361,9 @@ impl Cell {
             newest.get(&(voter, suspect)).is_none_or(|seen| sequence > *seen)
         };
         let ballots = round.votes_on(suspect, fresh);
-        // A learner's word counts for nothing but against its own death.
         let votes = ballots.values().map(|(_, vote)| *vote);
         let votes: Vec<Vote> = votes
-            .filter(|vote| vote.voter == suspect || roster.is_voter(vote.voter))
+            .filter(|vote| vote::has_a_word(roster, vote.voter, suspect))
             .collect();
         let needed = roster.majority();
         let conclusion = match vote::tally(roster, suspect, &votes, false) {

@@ -216,12 +216,14 @@ impl Round {
     /// What voters say of a suspect, and what it says of itself. Other learners have no vote, and a ballot of
     /// theirs would take the place of one that readers count.
     fn votes_on(&self, cx: &Context, suspect: MemberId) -> BTreeMap<MemberId, (Vote, Arc<str>)> {
-        let has_a_word = |voter: MemberId| voter == suspect || cx.roster().is_voter(voter);
         let of_ballot = |(voter, (votes, text)): (&MemberId, &(Vec<Vote>, Arc<str>))| {
             let vote = votes.iter().find(|vote| vote.suspect == suspect)?;
             Some((*voter, (*vote, Arc::clone(text))))
         };
-        let ballots = self.ballots.iter().filter(|(voter, _)| has_a_word(**voter));
+        let ballots = self
+            .ballots
+            .iter()
+            .filter(|(voter, _)| vote::has_a_word(cx.roster(), **voter, suspect));
         ballots.filter_map(of_ballot).collect()
     }
 }
