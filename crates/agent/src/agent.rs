@@ -12,10 +12,10 @@ use crate::zone::{Event, Learned, ZoneLoop};
 use evenkeel_net::admin::Admin;
 use evenkeel_net::client::ClientError;
 use evenkeel_zone::keys::SigningKey;
-use evenkeel_zone::roster::{Roster, zone_object_name};
+use evenkeel_zone::roster::{Roster, RosterKeys, zone_object_name};
 use jiff::Timestamp;
 use kube::Client;
-use std::io;
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,6 +38,9 @@ pub enum AgentError {
     /// There is no key that can be used.
     #[error(transparent)]
     Key(#[from] KeyFileError),
+    /// A key could not be printed.
+    #[error("cannot print the key: {0}")]
+    Print(io::Error),
     /// The machine's boot is not known.
     #[error(transparent)]
     Boot(#[from] BootError),
@@ -79,7 +82,7 @@ impl AgentError {
             | Self::State(_)
             | Self::Client(_)
             | Self::Bind { .. } => 2,
-            Self::Moved { .. } | Self::Socket(_) | Self::Admin(_) | Self::Part(_) => 1,
+            Self::Moved { .. } | Self::Socket(_) | Self::Admin(_) | Self::Part(_) | Self::Print(_) => 1,
         }
     }
 }
@@ -91,6 +94,10 @@ pub async fn run(args: AgentArgs, shutdown: CancellationToken) -> Result<(), Age
             let public = key::generate(&out)?;
             tracing::info!(file = %out.display(), public_key = public, "key made");
             Ok(())
+        }
+        Some(AgentCommand::Pubkey { key }) => {
+            let public = key::load(&key)?.public().to_base64();
+            writeln!(std::io::stdout(), "{public}").map_err(AgentError::Print)
         }
         None => Agent::from_args(&args.run).await?.run(shutdown).await,
     }
@@ -192,11 +199,13 @@ impl Agent {
         let first_cell = zone_object_name(&home.zone);
         let remembered_cell = Some(memory.cell.clone()).filter(|cell| !cell.is_empty());
         let cell = remembered_cell.unwrap_or_else(|| first_cell.clone());
+        let roster_keys = RosterKeys::new(settings.roster_keys.clone());
         let zone_loop = ZoneLoop {
             settings: settings.clone(),
             key: key.clone(),
             node_uid: home.node_uid.clone(),
-            roster: remembered_roster(memory),
+            roster: remembered_roster(memory, &roster_keys),
+            roster_keys,
             boot,
             seen_alive: memory.seen_ids(),
             sequence_base: memory.sequence_base,
@@ -393,9 +402,9 @@ fn warn_of_missing_checks(settings: &Settings) {
 }
 
 /// The roster of before a restart, so that the agent can work while it is cut off.
-fn remembered_roster(memory: &Memory) -> Arc<Roster> {
-    let roster = memory.roster.as_ref().map(Roster::from_spec);
-    let roster = match roster {
+fn remembered_roster(memory: &Memory, keys: &RosterKeys) -> Arc<Roster> {
+    let published = memory.signed_roster.as_ref();
+    let roster = match published.map(|published| Roster::reopen(published, keys)) {
         Some(Ok(roster)) => roster,
         Some(Err(error)) => {
             tracing::warn!(%error, "the remembered roster is not used");
@@ -439,7 +448,7 @@ async fn home(
     state.update(|memory| {
         if memory.node_uid != known.node_uid || memory.zone != known.zone {
             // Another registration, or another zone: its roster is another.
-            (memory.roster, memory.seen_alive) = (None, std::collections::BTreeSet::default());
+            (memory.signed_roster, memory.seen_alive) = (None, std::collections::BTreeSet::default());
             memory.cell = String::new();
         }
         (memory.node_uid, memory.zone) = (known.node_uid, known.zone);

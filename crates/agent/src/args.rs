@@ -6,6 +6,7 @@ use evenkeel_election::Config;
 use evenkeel_election::flags::{Defaults, FlagError, LeaderElectArgs};
 use evenkeel_net::client::ClientArgs;
 use evenkeel_net::duration;
+use evenkeel_zone::keys::{KeyError, PublicKey};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -33,6 +34,12 @@ pub enum AgentCommand {
         /// File to write (mode 0600); an existing file is never overwritten.
         #[arg(long, value_name = "FILE")]
         out: PathBuf,
+    },
+    /// Prints the public half of a private key, as --roster-public-key takes it.
+    Pubkey {
+        /// File with the private key.
+        #[arg(long, value_name = "FILE")]
+        key: PathBuf,
     },
 }
 
@@ -68,6 +75,11 @@ pub struct RunArgs {
     /// Zone of nodes without a zone label; without it they are in no zone.
     #[arg(long, value_name = "NAME")]
     pub zone_default: Option<String>,
+    /// Public key of the controllers' --roster-key: rosters that are not signed with it do not count, and
+    /// those that are can come from other members while the link to the API server is cut. Once more for a
+    /// second key, while that key is being replaced.
+    #[arg(long, value_name = "KEY", value_parser = parse_public_key)]
+    pub roster_public_key: Vec<PublicKey>,
     /// Heartbeat period, 500ms to 60s.
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = parse_period)]
     pub heartbeat_period: Duration,
@@ -127,6 +139,8 @@ pub struct Settings {
     pub zone_default: Option<String>,
     /// Time from one heartbeat to the next.
     pub period: Duration,
+    /// Keys of those who may publish rosters.
+    pub roster_keys: Vec<PublicKey>,
     /// The plugins that check a suspect before a vote.
     pub checks: Vec<CheckPlugin>,
     /// How to stand for the zone's Lease, as an identity that begins with this one; `None`: report without
@@ -188,6 +202,7 @@ impl RunArgs {
             kubelet_advertise: self.kubelet_advertise.or(beside),
             zone_default: self.zone_default.clone(),
             period: self.heartbeat_period,
+            roster_keys: self.roster_public_key.clone(),
             checks: self.check.clone(),
             election: self.election()?,
         })
@@ -228,6 +243,10 @@ fn parse_kubelet(text: &str) -> Result<KubeletFlag, String> {
     }
     let address = text.parse().map_err(|_| "give IP:PORT, or none".to_owned())?;
     Ok(KubeletFlag::At(address))
+}
+
+fn parse_public_key(text: &str) -> Result<PublicKey, KeyError> {
+    PublicKey::from_base64(text)
 }
 
 /// `500ms`, `2s`; 500 ms to 60 s.

@@ -1,7 +1,7 @@
 //! What outlives a restart, so that an agent that is cut off can start again and keeps its vote.
 
 use crate::zone::Learned;
-use evenkeel_api::zone::RosterSpec;
+use evenkeel_api::zone::SignedRoster;
 use evenkeel_net::file::{WriteError, write_secret};
 use evenkeel_zone::roster::MemberId;
 use serde::{Deserialize, Serialize};
@@ -35,7 +35,8 @@ pub struct Memory {
     pub zone: String,
     /// Name of the ZoneHealth of the node's cell; empty for the first cell of the zone.
     pub cell: String,
-    pub roster: Option<RosterSpec>,
+    /// The last roster, as it was published.
+    pub signed_roster: Option<SignedRoster>,
     /// ID of the machine's boot in which they were.
     pub boot_id: String,
     /// UIDs of members that were seen alive since that boot.
@@ -177,10 +178,8 @@ async fn gather(first: Learned, learned: &mut mpsc::UnboundedReceiver<Learned>) 
 fn learn(memory: &mut Memory, news: Learned) {
     match news {
         Learned::Roster(roster) => {
-            memory
-                .seen_alive
-                .retain(|uid| roster.members.iter().any(|member| member.uid == *uid));
-            memory.roster = Some(roster);
+            memory.seen_alive.retain(|uid| roster.contains(MemberId::of(uid)));
+            memory.signed_roster = Some(SignedRoster::clone(roster.published()));
         }
         Learned::Cell(cell) => memory.cell = cell,
         Learned::SeenAlive(uid) => {
@@ -256,22 +255,25 @@ mod tests {
     fn what_was_learned_is_there_after_a_restart_of_the_same_node() {
         let directory = tempfile::tempdir().unwrap();
         let mut state = StateDir::open(directory.path(), "a", BOOT, 1).unwrap();
-        let roster = RosterSpec {
-            version: 4,
-            ..RosterSpec::default()
+        let roster = SignedRoster {
+            text: "{}".into(),
+            ..SignedRoster::default()
         };
         let learned = roster.clone();
         state
-            .update(|memory| (memory.roster, memory.node_uid) = (Some(learned), "u".into()))
+            .update(|memory| (memory.signed_roster, memory.node_uid) = (Some(learned), "u".into()))
             .unwrap();
         drop(state);
         let again = StateDir::open(directory.path(), "a", BOOT, 1).unwrap();
         assert_eq!(
-            (again.memory().roster.as_ref(), again.memory().node_uid.as_str()),
+            (
+                again.memory().signed_roster.as_ref(),
+                again.memory().node_uid.as_str()
+            ),
             (Some(&roster), "u")
         );
         let other = StateDir::open(directory.path(), "b", BOOT, 1).unwrap();
-        assert_eq!(other.memory().roster, None);
+        assert_eq!(other.memory().signed_roster, None);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use evenkeel_election::clock::{Clock as _, SystemClock};
 use evenkeel_zone::Millis;
 use evenkeel_zone::engine::{CheckResult, Config, Engine, Identity, Input, Note, Output, ReportDraft};
 use evenkeel_zone::keys::SigningKey;
-use evenkeel_zone::roster::{MemberId, Roster};
+use evenkeel_zone::roster::{CellRef, MemberId, Roster, RosterKeys};
 use evenkeel_zone::verdict::Health;
 use evenkeel_zone::wire::{MAX_FRAME, Nonce, Renewal};
 use std::collections::BTreeSet;
@@ -67,7 +67,7 @@ pub(crate) enum Event {
 /// Something to be remembered across restarts.
 #[derive(Debug)]
 pub(crate) enum Learned {
-    Roster(evenkeel_api::zone::RosterSpec),
+    Roster(Arc<Roster>),
     /// Name of the ZoneHealth of the node's cell.
     Cell(String),
     SeenAlive(String),
@@ -88,6 +88,7 @@ pub(crate) struct ZoneLoop {
     pub(crate) key: Arc<SigningKey>,
     pub(crate) node_uid: String,
     pub(crate) roster: Arc<Roster>,
+    pub(crate) roster_keys: RosterKeys,
     pub(crate) boot: Boot,
     pub(crate) seen_alive: BTreeSet<MemberId>,
     pub(crate) sequence_base: u64,
@@ -124,10 +125,10 @@ impl ZoneLoop {
             tokio::select! {
                 () = shutdown.cancelled() => return Ok(()),
                 received = self.socket.recv_from(&mut buffer) => match received {
-                    Ok((length, _)) => {
+                    Ok((length, source)) => {
                         self.metrics.received.inc();
                         let datagram = buffer.get(..length).unwrap_or_default();
-                        engine.handle(now(), Input::Datagram(datagram), &mut outputs);
+                        engine.handle(now(), Input::Datagram(datagram, source), &mut outputs);
                     }
                     // On Linux, an ICMP error to an earlier datagram shows up here; it says nothing that
                     // counts.
@@ -167,7 +168,7 @@ impl ZoneLoop {
             period_ms: u64::try_from(self.settings.period.as_millis()).unwrap_or(u64::MAX),
             ..Config::default()
         };
-        Engine::new(config, identity, roster, now())
+        Engine::new(config, identity, roster, now()).trusting(self.roster_keys.clone())
     }
 
     fn take(&mut self, engine: &mut Engine, known: &mut Known, event: Event, outputs: &mut Vec<Output>) {
@@ -220,21 +221,21 @@ impl ZoneLoop {
         seen: Seen,
         outputs: &mut Vec<Output>,
     ) {
-        let replaced = current
-            .as_ref()
-            .is_some_and(|current| current.version.uid != seen.version.uid);
         let older = current
             .as_ref()
             .is_some_and(|current| seen.is_older_than(current));
         if older || current.as_ref() == Some(&seen) {
             return;
         }
-        match Roster::from_spec(&seen.roster).map(Arc::new) {
+        let cell = CellRef {
+            name: &seen.version.name,
+            uid: &seen.version.uid,
+        };
+        match Roster::open(&seen.published, cell, &self.roster_keys).map(Arc::new) {
             Ok(roster) => {
-                // A remembered roster that is not older than this one, and another: of a former ZoneHealth.
-                let (new, known) = (roster.reference(), engine.roster().reference());
-                let first = current.is_none() && new != known && new.version <= known.version;
-                if replaced || first {
+                // Versions of an object that was made anew are not those of the former one.
+                let (new, known) = (roster.cell().uid, engine.roster().cell().uid);
+                if new != known && !engine.roster().is_empty() {
                     tracing::warn!(
                         ?roster,
                         "ZoneHealth was made anew: beginning anew with its roster"
@@ -246,12 +247,8 @@ impl ZoneLoop {
                         engine.handle(now(), Input::Leading(false), outputs);
                     }
                 }
-                if *roster != *self.roster {
-                    tracing::info!(?roster, settled = !roster.is_settling(), "roster");
-                    self.learn(Learned::Roster(seen.roster.clone()));
-                    self.roster = Arc::clone(&roster);
-                }
                 engine.handle(now(), Input::Roster(roster), outputs);
+                self.learn_roster(engine.roster(), "the API server");
             }
             Err(error) => tracing::warn!(%error, "the roster in ZoneHealth is refused"),
         }
@@ -294,6 +291,7 @@ impl ZoneLoop {
                 met,
                 met_voters,
             } => self.acknowledge(current, version, (met, met_voters)),
+            Output::Roster(roster) => self.learn_roster(&roster, "another member"),
             Output::Stand(stand) => {
                 tracing::info!(stand, "reporting for the zone");
                 self.standing.send_replace(stand);
@@ -308,6 +306,15 @@ impl ZoneLoop {
             Output::Refused(reason) => {
                 self.metrics.refused.get_or_create(&Reason { reason }).inc();
             }
+        }
+    }
+
+    /// A roster is in force.
+    fn learn_roster(&mut self, roster: &Arc<Roster>, from: &'static str) {
+        if **roster != *self.roster {
+            tracing::info!(?roster, settled = !roster.is_settling(), from, "roster");
+            self.learn(Learned::Roster(Arc::clone(roster)));
+            self.roster = Arc::clone(roster);
         }
     }
 

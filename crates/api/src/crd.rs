@@ -18,12 +18,15 @@
 pub use crate::policy::{
     EndpointsPolicy, FailoverPolicy, FailoverPolicySpec, FencingPolicy, IsolatedPolicy, ModePolicy,
 };
-use crate::zone::{IssuedChallenge, KubeletEndpoint, Report, RosterAcknowledgement, RosterSpec};
+use crate::zone::{
+    IssuedChallenge, KubeletEndpoint, Report, RosterAcknowledgement, RosterSpec, SignedRoster,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::CustomResource;
 #[cfg(feature = "schema")]
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// One cell, which is a whole zone or a part of one, and its roster.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -41,7 +44,8 @@ use serde::{Deserialize, Serialize};
     derive = "PartialEq",
     printcolumn = r#"{"name":"Zone","type":"string","jsonPath":".spec.zone"}"#,
     printcolumn = r#"{"name":"Cell","type":"integer","jsonPath":".spec.cell"}"#,
-    printcolumn = r#"{"name":"Roster","type":"integer","jsonPath":".spec.roster.version"}"#,
+    printcolumn = r#"{"name":"Roster","type":"integer","jsonPath":".spec.signedRoster.version"}"#,
+    printcolumn = r#"{"name":"Members","type":"integer","jsonPath":".spec.signedRoster.members"}"#,
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
@@ -53,8 +57,34 @@ pub struct ZoneHealthSpec {
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub cell: u32,
-    /// The nodes of the cell, each of which runs an agent.
-    pub roster: RosterSpec,
+    /// The nodes of the cell, each of which runs an agent. Missing for the moment between the making of the
+    /// object and the first roster, which names the object's UID.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signed_roster: Option<SignedRoster>,
+    /// The roster as former versions wrote it. It is read where there is no other one, and removed with the
+    /// next write.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub roster: Option<RosterSpec>,
+}
+
+impl ZoneHealthSpec {
+    /// The roster as it was published, also by a former version; nothing where there is none yet.
+    pub fn published(&self) -> Option<Cow<'_, SignedRoster>> {
+        let of_former_version = |roster: &RosterSpec| {
+            Cow::Owned(SignedRoster {
+                version: roster.version,
+                text: roster.to_text(),
+                ..SignedRoster::default()
+            })
+        };
+        let present = self.signed_roster.as_ref().map(Cow::Borrowed);
+        present.or_else(|| self.roster.as_ref().map(of_former_version))
+    }
+
+    /// What the published roster says, signed or not; nothing where there is none, or none that can be read.
+    pub fn read_roster(&self) -> Option<RosterSpec> {
+        RosterSpec::from_text(&self.published()?.text).ok()
+    }
 }
 
 /// What the controller asks of a cell: votes that are younger than a random number, and rounds about certain

@@ -3,19 +3,47 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A roster: one writer (the leading controller), a version that only grows.
+/// A roster as it is published, stored, and passed on between agents: one string, so that everybody hashes
+/// and checks the same bytes, whichever fields a version knows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct SignedRoster {
+    /// Version of the roster, for people: readers take it from the text.
+    #[serde(default)]
+    pub version: i64,
+    /// How many members it has, for people.
+    #[serde(default)]
+    pub members: i32,
+    /// The roster as JSON: version, cell, members, and who has to agree until it is settled.
+    pub text: String,
+    /// Ed25519 signature of the text by the controllers' roster key, base64. Empty where the controllers have
+    /// none: then a roster counts because the API server shows it, and agents do not pass it on.
+    #[serde(default)]
+    pub signature: String,
+}
+
+/// A roster: one writer (the leading controller), a version that only grows. It is published as the text of
+/// a [`SignedRoster`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RosterSpec {
-    /// Grows by one with every change of the members; never reused. From 1 to 2^53 - 1.
+    /// Grows with every change; never reused. From 1 to 2^53 - 1.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = RosterSpec::LAST_VERSION)))]
     pub version: i64,
+    /// Name of the cell's ZoneHealth.
+    #[serde(default)]
+    pub cell: String,
+    /// UID of that object: a roster of an object that was made anew does not count in the new one, and
+    /// versions of the two are not compared.
+    #[serde(default)]
+    pub cell_uid: String,
     /// Sorted by node UID.
     pub members: Vec<RosterMember>,
     /// UIDs of the nodes that voted in the last settled roster and are still members. While this names
-    /// anybody, the present roster is not settled, and a verdict needs the majority of these as well.
-    /// It is no part of what the version names: the leader empties it when they know the present roster.
+    /// anybody, the present roster is not settled, and a verdict needs the majority of these as well. The
+    /// version that settles it names nobody.
     #[serde(default)]
     pub settled_voters: Vec<String>,
 }
@@ -23,6 +51,16 @@ pub struct RosterSpec {
 impl RosterSpec {
     /// The largest version: up to here every reader of JSON is exact. Only a hand can come so far.
     pub const LAST_VERSION: i64 = (1 << 53) - 1;
+
+    /// Reads what a [`SignedRoster`] says. Fields that this version does not know are passed over.
+    pub fn from_text(text: &str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
+    /// The roster as it is published.
+    pub fn to_text(&self) -> String {
+        serde_json::to_string(self).expect("strings, numbers and lists are JSON")
+    }
 
     /// Whether the version is one.
     pub fn has_version(&self) -> bool {

@@ -4,6 +4,7 @@
 //!
 //! `--group NAME --trace SEED` prints one run, with `--small` the smallest script that fails as it does.
 //! `--matrices` plays all 65,536 matrices of links between four nodes and links to the cloud.
+//! `--splits N` plays splits of zones of N nodes, and counts the rounds of votes in them.
 //! `--histories N` plays histories of two replicas and counts disagreements by the states that they are in.
 #![allow(clippy::print_stdout, reason = "a table for people")]
 #![allow(
@@ -12,7 +13,7 @@
 )]
 
 use evenkeel_sim::agreement::History;
-use evenkeel_sim::groups::{matrix, script};
+use evenkeel_sim::groups::{matrix, script, split};
 use evenkeel_sim::{Group, run};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -46,6 +47,9 @@ fn main() {
     }
     if arguments.iter().any(|argument| argument == "--matrices") {
         return matrices();
+    }
+    if let Some(size) = value("--splits").and_then(|text| text.parse::<usize>().ok()) {
+        return splits(size, first, seeds);
     }
     if let Some(histories) = value("--histories").and_then(|text| text.parse::<u64>().ok()) {
         return agreement(first, histories);
@@ -127,6 +131,36 @@ fn main() {
             );
         }
     }
+}
+
+/// Splits of zones of this size.
+fn splits(size: usize, first: u64, seeds: u64) {
+    let next = AtomicU64::new(first);
+    let (done, results) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            let (next, done) = (&next, done.clone());
+            scope.spawn(move || {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    let outcome = || run::play(&split(size, seed));
+                    if seed >= first + seeds || done.send((seed, outcome())).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(done);
+    });
+    let (mut rounds, mut broken) = (0, 0);
+    for (seed, outcome) in results {
+        rounds += outcome.numbers.rounds;
+        if let Some(why) = outcome.broken {
+            broken += 1;
+            println!("seed {seed}: {why}");
+        }
+    }
+    println!("{seeds} splits of {size} nodes, {rounds} rounds of votes published, {broken} broken promises");
 }
 
 /// Every matrix of four nodes.

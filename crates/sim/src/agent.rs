@@ -12,7 +12,7 @@ use evenkeel_api::names::ZONE_LEASE_PREFIX;
 use evenkeel_api::zone::RosterAcknowledgement;
 use evenkeel_zone::Millis;
 use evenkeel_zone::engine::{CheckResult, Config, Engine, Identity, Input, Output};
-use evenkeel_zone::roster::{MemberId, Roster};
+use evenkeel_zone::roster::{CellRef, MemberId, Roster};
 use evenkeel_zone::verdict::Health;
 use evenkeel_zone::wire::{Challenge, Nonce};
 use std::collections::BTreeMap;
@@ -60,7 +60,7 @@ impl Sim {
     fn begin_agent(&mut self, node: usize) {
         let (incarnation, seed, lease) = (self.rng.draw(), self.rng.bytes(), self.rng.draw());
         let now = self.now;
-        let verifier = Arc::clone(&self.verifier);
+        let (verifier, keys) = (Arc::clone(&self.verifier), self.roster_keys());
         let Some(machine) = self
             .machines
             .get_mut(node - 1)
@@ -78,8 +78,11 @@ impl Sim {
             seen_alive: machine.seen_alive.clone(),
         };
         let clock = Millis(machine.clock.local(now));
-        let engine =
-            Engine::new(Config::default(), identity, machine.roster.clone(), clock).verifying_with(verifier);
+        let engine = Engine::new(Config::default(), identity, machine.roster.clone(), clock);
+        let mut engine = engine.verifying_with(verifier).trusting(keys);
+        if self.script.two_versions && node.is_multiple_of(2) {
+            engine = engine.of_next_version();
+        }
         // As the agent names itself in its zone's Lease: another candidate in each life.
         let me = format!("node-{node}_{lease:016x}");
         machine.agent = Some(Agent {
@@ -110,10 +113,11 @@ impl Sim {
         self.request(Source::Agent(node, life), Call::Register);
     }
 
-    pub(crate) fn agent_hears(&mut self, node: usize, payload: u32) {
+    pub(crate) fn agent_hears(&mut self, from: usize, node: usize, payload: u32) {
+        let source = self.address(from);
         let life = self.machines.get(node - 1).map(|machine| machine.agent_life);
         if let (Some(life), Some(bytes)) = (life, self.payloads.take(payload)) {
-            self.feed(node, life, Input::Datagram(&bytes));
+            self.feed(node, life, Input::Datagram(&bytes, source));
         }
     }
 
@@ -302,18 +306,18 @@ impl Sim {
     }
 
     /// The roster of a zone object. It is read once for all agents.
-    fn roster_of(&mut self, zone: &ZoneHealth) -> Option<Arc<Roster>> {
+    pub(crate) fn roster_of(&mut self, zone: &ZoneHealth) -> Option<Arc<Roster>> {
         let name = zone.metadata.name.clone().unwrap_or_default();
-        let version = u64::try_from(zone.spec.roster.version).unwrap_or_default();
-        if let Some(known) = self
-            .rosters
-            .get(&name)
-            .filter(|known| known.reference().version == version)
-            .filter(|known| known.is_settling() != zone.spec.roster.settled_voters.is_empty())
-        {
+        let published = zone.spec.signed_roster.as_ref()?;
+        let known = self.rosters.get(&name);
+        if let Some(known) = known.filter(|known| **known.published() == *published) {
             return Some(Arc::clone(known));
         }
-        let roster = Arc::new(Roster::from_spec(&zone.spec.roster).ok()?);
+        let cell = CellRef {
+            name: &name,
+            uid: zone.metadata.uid.as_deref().unwrap_or_default(),
+        };
+        let roster = Arc::new(Roster::open(published, cell, &self.roster_keys()).ok()?);
         self.rosters.insert(name, Arc::clone(&roster));
         Some(roster)
     }
@@ -395,6 +399,8 @@ impl Sim {
                 };
                 self.request(Source::Agent(node, life), Call::Acknowledge(acknowledged));
             }
+            // It is written to the disk when the agent ends, as the last roster is.
+            Output::Roster(roster) => self.note(|| format!("agent {node}: {roster:?} from another member")),
             Output::Stand(stand) => self.stand(node, life, stand),
         }
     }
@@ -459,14 +465,14 @@ impl Sim {
                 *byte ^= 1 << self.rng.below(8);
             }
             let payload = self.payloads.put(changed, 1);
-            self.after(way.delay, Event::Datagram { to, payload });
+            self.after(way.delay, Event::Datagram { from, to, payload });
         }
         let whole = || ways.iter().flatten().filter(|way| !way.corrupted);
         let copies = u32::try_from(whole().count()).unwrap_or_default();
         if copies > 0 {
             let payload = self.payloads.put(bytes, copies);
             for way in whole() {
-                self.after(way.delay, Event::Datagram { to, payload });
+                self.after(way.delay, Event::Datagram { from, to, payload });
             }
         }
     }

@@ -19,7 +19,7 @@ pub(crate) enum Event {
     /// A step of the script begins or ends.
     Step { index: usize, begins: bool },
     /// A datagram arrives.
-    Datagram { to: usize, payload: u32 },
+    Datagram { from: usize, to: usize, payload: u32 },
     /// An event of an agent that is slow: it is its turn now.
     Late(Box<Event>),
     /// Something of an agent is due.

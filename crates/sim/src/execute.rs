@@ -7,15 +7,17 @@ use crate::api::objects::{
 use crate::api::{Writer, build};
 use crate::event::{Act, Acted, Phase};
 use crate::sim::Sim;
-use evenkeel_api::crd::{NodeIncident, ZoneHealth, ZoneHealthSpec};
+use evenkeel_api::crd::NodeIncident;
 use evenkeel_api::names::{NODE_LEASE_NAMESPACE, annotations, conditions};
 use evenkeel_api::watch::Key;
+use evenkeel_api::zone::RosterSpec;
 use evenkeel_failover_rules::planner::action::{Action, NodeRef};
 use evenkeel_failover_rules::planner::incident::Incident;
 use evenkeel_failover_rules::world::facts::{PodRef, TaintRef};
 use evenkeel_failover_rules::world::{Kind, LastSigns};
 use evenkeel_zone::roster::cell_object_name;
 use k8s_openapi::api::core::v1::{Node, NodeCondition, Taint};
+use std::sync::Arc;
 
 impl Sim {
     /// One step of an action.
@@ -78,14 +80,7 @@ impl Sim {
                     .remove(now, Writer::Ours, Kind::Incident, &cluster_key(name));
                 Acted::Done
             }
-            Action::PublishCell { zone, cell, roster } => {
-                let spec = ZoneHealthSpec {
-                    zone: zone.clone(),
-                    cell: *cell,
-                    roster: roster.clone(),
-                };
-                self.publish_cell(spec)
-            }
+            Action::PublishCell { zone, cell, roster } => self.publish_cell(zone, *cell, roster),
             Action::Challenge {
                 zone,
                 cell,
@@ -336,33 +331,18 @@ impl Sim {
         Self::settled(written)
     }
 
-    fn publish_cell(&mut self, spec: ZoneHealthSpec) -> Acted {
-        let name = cell_object_name(&spec.zone, spec.cell);
-        let now = self.now;
-        let Some(found) = self.store.get(Kind::Zone, &cluster_key(&name)).cloned() else {
-            let object = Object::Zone(Box::new(ZoneHealth::new(&name, spec)));
-            return Self::settled(self.store.create(now, Writer::Ours, object));
-        };
-        if let Object::Zone(found) = &*found {
-            let known = &found.spec.roster;
-            if known.version > spec.roster.version
-                || known.version == spec.roster.version && known.members != spec.roster.members
-            {
-                return Acted::Stale;
-            }
+    fn publish_cell(&mut self, zone: &str, cell: u32, roster: &RosterSpec) -> Acted {
+        let found = self
+            .store
+            .get(Kind::Zone, &cluster_key(&cell_object_name(zone, cell)));
+        if let Some(Object::Zone(found)) = found.map(|found| &**found)
+            && build::roster_of(found).version >= roster.version
+        {
+            return Acted::Stale;
         }
-        let written = self.store.change(
-            now,
-            Writer::Ours,
-            Kind::Zone,
-            &cluster_key(&name),
-            None,
-            |object| {
-                if let Object::Zone(zone) = object {
-                    zone.spec = spec;
-                }
-            },
-        );
+        let key = Arc::clone(&self.roster_key);
+        let signer = Some((&*key, self.script.two_versions));
+        let written = build::publish(&mut self.store, self.now, (zone, cell), roster, signer);
         Self::settled(written)
     }
 }

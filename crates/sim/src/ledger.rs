@@ -1,19 +1,18 @@
 //! What happened to pods and nodes, and which promises were broken.
 
-use crate::api::build::{node_number, node_of_uid};
+use crate::api::build::node_number;
 use crate::api::objects::{Object, is_endpoint, node_of};
 use crate::api::{Change, Store, Writer};
 use crate::leftovers::{leftovers, unsettled};
 use crate::promise::{BACK_ON, Fate, Promise};
 use crate::script::{Group, Level, SECOND, Script};
 use crate::sight::may_be_convicted;
+use crate::votes::Votes;
 use evenkeel_api::names::taints;
-use evenkeel_api::zone::VerdictKind;
 use evenkeel_failover_rules::world::Kind;
-use evenkeel_judge::NodeState;
+use evenkeel_judge::{Dead, NodeState};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::rc::Rc;
 
 /// Window of the storm limits.
 const WINDOW: u64 = 600 * SECOND;
@@ -34,6 +33,8 @@ const EVICTED_EDGE: u64 = 35 * SECOND;
 const EVICTED_BUILT_IN: u64 = 65 * SECOND;
 
 pub(crate) const MINORITY: &str = "S4: a node that no majority can have missed is voted dead";
+
+const SPLIT: &str = "S4: a death is confirmed while cells convict both sides of a split";
 
 /// A broken promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,6 +85,8 @@ pub struct Numbers {
     pub writes_per_hour: f64,
     /// Time after the last fault until nothing of ours was left.
     pub converged: u64,
+    /// Rounds of votes that were published.
+    pub rounds: usize,
 }
 
 /// Everything that was noted.
@@ -97,6 +100,7 @@ pub struct Ledger {
     states: BTreeMap<String, Vec<(u64, NodeState)>>,
     writes: BTreeMap<usize, u64>,
     begun: BTreeMap<usize, u64>,
+    votes: Votes,
     clean_since: Option<u64>,
     /// Since when at least one replica could answer admission.
     guarded_since: Option<u64>,
@@ -118,6 +122,7 @@ impl Ledger {
             states: BTreeMap::new(),
             writes: BTreeMap::new(),
             begun: BTreeMap::new(),
+            votes: Votes::default(),
             clean_since: None,
             guarded_since: None,
             broken: Vec::new(),
@@ -151,28 +156,13 @@ impl Ledger {
         match change.kind {
             Kind::Pod => self.pod(change),
             Kind::Node if change.writer == Writer::Ours => self.taint(change),
-            Kind::Report => self.report(change),
-            _ => {}
-        }
-    }
-
-    /// A verdict of death in a report needs a majority that can have missed the node (S4).
-    fn report(&mut self, change: &Change) {
-        let dead = |object: &Option<Rc<Object>>| -> Vec<usize> {
-            let Some(Object::Report(report)) = object.as_deref() else {
-                return Vec::new();
-            };
-            let nodes = report.spec.report.nodes.iter();
-            nodes
-                .filter(|node| node.verdict == VerdictKind::Dead)
-                .filter_map(|node| node_of_uid(&node.uid))
-                .collect()
-        };
-        let before = dead(&change.before);
-        for node in dead(&change.object) {
-            if !before.contains(&node) && !may_be_convicted(&self.script, node, change.at) {
-                self.breaks(change.at, MINORITY, format!("node {node}"));
+            Kind::Report => {
+                for node in self.votes.report(&self.script, change) {
+                    self.breaks(change.at, MINORITY, format!("node {node}"));
+                }
             }
+            Kind::Zone => self.votes.roster(change),
+            _ => {}
         }
     }
 
@@ -266,7 +256,7 @@ impl Ledger {
     /// Whether a living node is one that a majority may have missed, so that nobody can vouch for it: S1 is
     /// promised to the others. In groups with one fault after the other this never excuses anything.
     fn is_lost(&self, node: usize, at: u64) -> bool {
-        let lost = |at| may_be_convicted(&self.script, node, at);
+        let lost = |at| may_be_convicted(&self.script, None, node, at);
         self.script.group == Group::Random && (lost(at) || lost(at.saturating_sub(BACK_ON)))
     }
 
@@ -325,6 +315,11 @@ impl Ledger {
             return false;
         }
         list.push((at, state));
+        // Nobody dies in these scripts.
+        let confirmed = self.script.group == Group::Splits && state == NodeState::Dead(Dead::Confirmed);
+        if confirmed && self.votes.may_be_split(at) {
+            self.breaks(at, SPLIT, node.to_owned());
+        }
         true
     }
 
@@ -534,6 +529,7 @@ impl Ledger {
     pub fn numbers(&self) -> Numbers {
         let mut numbers = Numbers {
             evicted: self.pods.values().filter(|track| track.evicted.is_some()).count(),
+            rounds: self.votes.rounds(),
             ..Numbers::default()
         };
         for track in self.pods.values() {

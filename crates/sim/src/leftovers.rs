@@ -1,6 +1,7 @@
 //! What must not be left over when a run is over.
 
 use crate::api::Store;
+use crate::api::build::roster_of;
 use crate::api::objects::{Object, is_endpoint};
 use evenkeel_api::names::annotations;
 use evenkeel_failover_rules::world::Kind;
@@ -10,7 +11,7 @@ pub(crate) fn unsettled(object: &Object) -> Option<String> {
     let Object::Zone(zone) = object else {
         return None;
     };
-    let roster = &zone.spec.roster;
+    let roster = roster_of(zone);
     let members = roster.members.iter().filter(|member| member.learner);
     let learners: Vec<&str> = members.map(|member| member.name.as_str()).collect();
     let stuck = !learners.is_empty() || !roster.settled_voters.is_empty();

@@ -60,6 +60,7 @@ pub mod sight;
 mod sim;
 mod stock;
 mod trace;
+mod votes;
 mod watch;
 pub mod zones;
 

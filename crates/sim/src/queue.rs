@@ -16,7 +16,7 @@ const PAGES: u64 = 8_192;
 
 #[derive(Clone, Copy)]
 enum Entry {
-    Datagram { to: u32, payload: u32 },
+    Datagram { from: u16, to: u16, payload: u32 },
     Tick { node: u32, life: u32 },
     Other(u32),
 }
@@ -50,8 +50,9 @@ impl Queue {
     pub(crate) fn push(&mut self, at: u64, event: Event) {
         let at = at.max(self.now);
         let entry = match event {
-            Event::Datagram { to, payload } => Entry::Datagram {
-                to: index(to),
+            Event::Datagram { from, to, payload } => Entry::Datagram {
+                from: short_index(from),
+                to: short_index(to),
                 payload,
             },
             Event::Agent {
@@ -113,8 +114,9 @@ impl Queue {
 
     fn unpack(&mut self, entry: Entry) -> Option<Event> {
         Some(match entry {
-            Entry::Datagram { to, payload } => Event::Datagram {
-                to: to as usize,
+            Entry::Datagram { from, to, payload } => Event::Datagram {
+                from: usize::from(from),
+                to: usize::from(to),
                 payload,
             },
             Entry::Tick { node, life } => Event::Agent {
@@ -129,6 +131,11 @@ impl Queue {
 
 fn page_of(at: u64) -> usize {
     usize::try_from(at % PAGES).unwrap_or_default()
+}
+
+/// Most events are datagrams, and their entries are small.
+fn short_index(node: usize) -> u16 {
+    u16::try_from(node).unwrap_or(u16::MAX)
 }
 
 fn index(node: usize) -> u32 {
@@ -213,7 +220,11 @@ mod tests {
                     _ => rng.below(300),
                 };
                 let event = match rng.below(3) {
-                    0 => Event::Datagram { to: id, payload: 0 },
+                    0 => Event::Datagram {
+                        from: id,
+                        to: id,
+                        payload: 0,
+                    },
                     1 => Event::Agent {
                         node: id,
                         life: 1,

@@ -114,7 +114,9 @@ impl Sim {
             life: identity.clone(),
             mode: Default::default(),
         };
-        let world = World::new(config, self.wall()).verifying_with(Arc::clone(&self.verifier));
+        let world = World::new(config, self.wall())
+            .verifying_with(Arc::clone(&self.verifier))
+            .trusting(self.roster_keys());
         if let Some(known) = self.replicas.get_mut(replica) {
             known.process = Some(Process {
                 world,

@@ -134,6 +134,8 @@ pub struct Script {
     pub drift: u64,
     /// Real Ed25519 rather than the stand-in.
     pub ed25519: bool,
+    /// Every second agent, and who publishes rosters, are of the next version of Evenkeel.
+    pub two_versions: bool,
     pub steps: Vec<Step>,
     /// How long the run goes on after the last fault.
     pub rest: u64,
@@ -193,12 +195,17 @@ pub enum Group {
     /// A zone grows from 3 to 70 nodes and shrinks to 10 again, while nodes die and come back, replicas of
     /// the controller restart every 10 s, and all agents get new keys or all machines boot.
     Lifetime,
+    /// 22: half of the fleet runs the next version, while nodes die, are cut off, join, move or change keys.
+    TwoVersions,
     /// 23: the API server restarts while a node is cut off.
     ApiRestart,
     /// 24: a node returns while its cell has no majority.
     ReturnWithoutMajority,
     /// 25: agents restart while a node is cut off.
     AgentRestarts,
+    /// 42: a zone of two cells or more is split 45/55 or 49/51 while most of its nodes are cut off from the
+    /// cloud, so that each side may have the majority of a cell.
+    Splits,
     /// Two or more faults of any kind at the same time, for 3 minutes and longer.
     Random,
     /// The same on the level of zones, with up to 60 nodes in a zone.
@@ -207,7 +214,7 @@ pub enum Group {
 
 impl Group {
     /// All of them.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 25] = [
         Self::PowerOff,
         Self::CutOff,
         Self::Kills,
@@ -226,9 +233,11 @@ impl Group {
         Self::ThreeZones,
         Self::Growth,
         Self::Lifetime,
+        Self::TwoVersions,
         Self::ApiRestart,
         Self::ReturnWithoutMajority,
         Self::AgentRestarts,
+        Self::Splits,
         Self::Random,
         Self::RandomZones,
     ];
@@ -254,9 +263,11 @@ impl Group {
             Self::ThreeZones => "18-three-zones",
             Self::Growth => "20-growth",
             Self::Lifetime => "lifetime",
+            Self::TwoVersions => "22-two-versions",
             Self::ApiRestart => "23-api-restart",
             Self::ReturnWithoutMajority => "24-return-without-majority",
             Self::AgentRestarts => "25-agent-restarts",
+            Self::Splits => "42-splits",
             Self::Random => "random",
             Self::RandomZones => "random-zones",
         }
@@ -267,6 +278,7 @@ impl Group {
         match self {
             Self::Growth => 30,
             Self::Lifetime => 80,
+            Self::Splits => 80,
             _ => 1,
         }
     }
@@ -424,6 +436,9 @@ impl fmt::Display for Script {
         write!(f, "{}", self.network)?;
         if self.drift > 0 {
             write!(f, "; clocks up to {} millionths off", self.drift)?;
+        }
+        if self.two_versions {
+            write!(f, "; every second agent of the next version")?;
         }
         writeln!(f)?;
         for step in &self.steps {

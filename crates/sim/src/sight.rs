@@ -2,26 +2,28 @@
 
 use crate::network::Cut;
 use crate::script::{Fault, Script, Step};
+use std::collections::BTreeSet;
 
 /// Evidence that is published at an instant rests on what voters heard up to this long before: they miss a
 /// node for a heartbeat period and its grace (2.25 s), a round takes 1 s, a failed round is repeated within 5
 /// s, and the rest is for writing.
 const LOOKS_BACK: u64 = 10_000;
-/// A roster settles within this time, and an agent that was out of reach has read it. A member that has moved
-/// is looked for at its former address as long as that.
+/// A roster settles within this time, and an agent that was out of reach has read it.
 const SETTLES: u64 = 60_000;
 /// A kubelet that takes so much longer may miss the 550 ms that a voter gives it.
 const TOO_SLOW: u64 = 400;
 
 /// Whether a verdict of death on a node, taken in at `at`, was carried by a majority that can have found it
 /// silent: because the node was, or because nothing passed between the two, in one direction at least. A
-/// voter that was off or did not run is none of them.
-pub fn may_be_convicted(script: &Script, node: usize, at: u64) -> bool {
+/// voter that was off or did not run is none of them. `cell`: whose majority that is, where it is not the
+/// whole zone's.
+pub fn may_be_convicted(script: &Script, cell: Option<&BTreeSet<usize>>, node: usize, at: u64) -> bool {
     let zone = script.zone_of(node);
     let members = |since: u64| {
         (1..=script.nodes())
             .filter(move |other| script.zone_of(*other) == zone && !is_to_join(script, *other, since))
             .filter(move |other| !has_left(script, *other, since))
+            .filter(move |other| cell.is_none_or(|cell| cell.contains(other)))
     };
     let silent = is_silent(script, node, at);
     let misses = |voter: &usize| {
@@ -60,8 +62,8 @@ fn has_left(script: &Script, node: usize, at: u64) -> bool {
 /// Whether neither agent nor kubelet answers. One of them alone suffices for a yes.
 fn is_silent(script: &Script, node: usize, at: u64) -> bool {
     let agent_is_out = script.faults_of(node).any(|step| {
-        // Who lost its disk has no roster until it reads one from the API server, since peers pass none on
-        // yet. Without one it hears nobody.
+        // Who lost its disk has no roster until it reads one from the API server: without one it knows nobody
+        // from whom it could take it.
         if step.at <= at && matches!(step.fault, Fault::DiskLost(_)) {
             return true;
         }
@@ -78,8 +80,8 @@ fn is_silent(script: &Script, node: usize, at: u64) -> bool {
     script.faults_of(node).any(|step| match step.fault {
         Fault::PowerOff(_) | Fault::DiskLost(_) | Fault::Stall(_) => lately(step, at, 0),
         Fault::Leave(_) => step.at <= at,
-        // Agents that are cut off from the cloud look for it at its former address until they are not (53).
-        Fault::NewAddress(_) => step.at <= at,
+        // Its agent is found where it is heard (53).
+        Fault::NewAddress(_) => lately(step, at, 0),
         Fault::SlowKubelet(_, by) => by >= TOO_SLOW && agent_is_out && lately(step, at, 0),
         _ => false,
     })
@@ -129,7 +131,7 @@ mod tests {
     }
 
     fn may(nodes: usize, faults: &[Fault], node: usize) -> bool {
-        may_be_convicted(&of(nodes, faults), node, 50 * SECOND)
+        may_be_convicted(&of(nodes, faults), None, node, 50 * SECOND)
     }
 
     #[test]

@@ -20,7 +20,7 @@ use evenkeel_failover_rules::world::Kind;
 use evenkeel_zone::Millis;
 use evenkeel_zone::keys::stand_in::StandIn;
 use evenkeel_zone::keys::{Ed25519, Signer, SigningKey, Verifier};
-use evenkeel_zone::roster::{Roster, zone_object_name};
+use evenkeel_zone::roster::{Roster, RosterKeys, zone_object_name};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -53,6 +53,8 @@ pub struct Sim {
     pub(crate) stock: Stock,
     pub(crate) watches: Vec<Watch>,
     pub(crate) verifier: Arc<dyn Verifier>,
+    /// The controllers' key, which signs rosters.
+    pub(crate) roster_key: Arc<dyn Signer>,
     pub(crate) ledger: Ledger,
     pub(crate) cuts: BTreeMap<usize, usize>,
     pub(crate) api_down: usize,
@@ -64,6 +66,8 @@ pub struct Sim {
     pub(crate) trace: Vec<String>,
 }
 
+const ROSTER_KEY: [u8; 32] = [255; 32];
+
 impl Sim {
     /// A run of a script.
     pub fn new(script: Script, level: Level) -> Self {
@@ -73,6 +77,10 @@ impl Sim {
             Arc::new(Ed25519)
         } else {
             Arc::new(scheme.clone())
+        };
+        let roster_key: Arc<dyn Signer> = match SigningKey::from_seed(&ROSTER_KEY) {
+            Ok(key) if script.ed25519 => Arc::new(key),
+            _ => Arc::new(scheme.signer(&ROSTER_KEY)),
         };
         let mut sim = Self {
             now: 0,
@@ -92,6 +100,7 @@ impl Sim {
             stock: Stock::default(),
             watches: Vec::new(),
             verifier,
+            roster_key,
             ledger: Ledger::new(&script),
             cuts: BTreeMap::new(),
             api_down: 0,
@@ -137,7 +146,13 @@ impl Sim {
                     build::node(&mut self.store, 0, &build::zone_name(zone), member);
                 }
             }
-            build::zone(&mut self.store, &build::zone_name(zone), members);
+            let (name, key) = (build::zone_name(zone), Arc::clone(&self.roster_key));
+            build::zone(
+                &mut self.store,
+                &name,
+                members,
+                Some((&*key, self.script.two_versions)),
+            );
             if self.level == Level::Zones {
                 self.keep_challenge(zone);
             }
@@ -195,6 +210,19 @@ impl Sim {
             }),
             learner: false,
         }
+    }
+
+    /// Where the agent of a node listens now.
+    pub(crate) fn address(&self, node: usize) -> SocketAddr {
+        let moves = self.machines.get(node - 1).map_or(0, |machine| machine.moves);
+        let [.., high, low] = (node as u32).to_be_bytes();
+        SocketAddr::from(([10, moves, high, low], 7946))
+    }
+
+    /// Who may publish rosters.
+    pub(crate) fn roster_keys(&self) -> RosterKeys {
+        let keys = RosterKeys::new(vec![self.roster_key.public().clone()]);
+        keys.verifying_with(Arc::clone(&self.verifier))
     }
 
     /// The node that has an address; none has an address that its node has left.
@@ -307,7 +335,7 @@ impl Sim {
     fn do_now(&mut self, event: Event) {
         match event {
             Event::Step { index, begins } => self.step(index, begins),
-            Event::Datagram { to, payload } => self.agent_hears(to, payload),
+            Event::Datagram { from, to, payload } => self.agent_hears(from, to, payload),
             Event::Late(event) => self.do_now(*event),
             Event::Roster { zone } => self.keep_roster(zone),
             Event::Wanted { zone } => self.keep_wanted(zone),

@@ -1,6 +1,7 @@
 //! What a person reads of a run.
 
 use crate::api::Change;
+use crate::api::build::roster_of;
 use crate::api::objects::{Object, is_endpoint, node_condition};
 use crate::sim::Sim;
 
@@ -26,7 +27,7 @@ impl Sim {
                     report.spec.report.sequence, report.spec.report.summary
                 )
             }
-            Some(Object::Zone(zone)) => format!("roster {}", zone.spec.roster.version),
+            Some(Object::Zone(zone)) => format!("roster {}", roster_of(zone).version),
             Some(Object::Challenge(challenge)) => {
                 let spec = &challenge.spec;
                 format!("challenge {} wanted {:?}", spec.current.value, spec.wanted)

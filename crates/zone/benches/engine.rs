@@ -21,6 +21,7 @@ use evenkeel_zone::roster::Roster;
 use evenkeel_zone::verdict::Health;
 use evenkeel_zone::wire::Datagram;
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -96,8 +97,8 @@ struct World {
     /// When each engine is looked at next.
     wakes: Vec<u64>,
     ring: Vec<Vec<u32>>,
-    /// Datagrams that arrive in the next millisecond, and the engine that each is for.
-    flying: Vec<(u32, Datagram)>,
+    /// Datagrams that arrive in the next millisecond, with the engines that each is for and of.
+    flying: Vec<(u32, u32, Datagram)>,
     outputs: Vec<Output>,
     counted: Counted,
     before_engines: usize,
@@ -147,9 +148,10 @@ impl World {
         let end = self.now + ms;
         while self.now < end {
             self.now += 1;
-            for (i, bytes) in std::mem::take(&mut self.flying) {
+            for (i, from, bytes) in std::mem::take(&mut self.flying) {
                 self.counted.datagrams += 1;
-                self.feed(i as usize, Input::Datagram(&bytes));
+                let source = address(from as usize);
+                self.feed(i as usize, Input::Datagram(&bytes, source));
             }
             // Each agent has a millisecond of its own in which it hears from the cloud.
             let turn = (self.now % CLOUD_EVERY_MS) as usize;
@@ -184,7 +186,8 @@ impl World {
         for output in self.outputs.drain(..) {
             if let Output::Send { to, bytes, .. } = output {
                 let place = self.rosters[cell].position(to).unwrap();
-                self.flying.push(((cell * CELL + place.at()) as u32, bytes));
+                let to = (cell * CELL + place.at()) as u32;
+                self.flying.push((to, i as u32, bytes));
             }
         }
         self.schedule(i);
@@ -211,11 +214,15 @@ fn uid(i: usize) -> String {
     format!("uid-{i:05}")
 }
 
+fn address(i: usize) -> SocketAddr {
+    SocketAddr::from(([10, 0, (i / 250) as u8, (i % 250 + 1) as u8], 7946))
+}
+
 fn roster(cell: &[usize], signers: &[StandInSigner]) -> Arc<Roster> {
     let member = |i: &usize| RosterMember {
         name: format!("node-{i}"),
         uid: uid(*i),
-        address: format!("10.0.{}.{}:7946", i / 250, i % 250 + 1),
+        address: address(*i).to_string(),
         public_key: signers[*i].public().to_base64(),
         ..RosterMember::default()
     };

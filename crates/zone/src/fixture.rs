@@ -7,14 +7,15 @@
 use crate::Millis;
 use crate::keys::stand_in::StandIn;
 use crate::keys::{Ed25519, Signer, SigningKey, Verifier};
-use crate::roster::{MemberId, Roster};
+use crate::roster::{self, MemberId, Roster};
 use crate::verdict::Issued;
 use crate::vote::Vote;
 use crate::wire::{
     self, Answer, Ballot, Body, Challenge, ConfirmRequest, Facts, Frame, Header, Message, Nonce, Renewal,
     Said, Suspect,
 };
-use evenkeel_api::zone::{ListedNode, Report, RosterMember, RosterSpec, SignedRound};
+use evenkeel_api::zone::{ListedNode, Report, RosterMember, RosterSpec, SignedRoster, SignedRound};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// A zone of nodes `node-1`, `node-2`, … with UIDs `uid-1`, … and the keys of their agents.
@@ -35,6 +36,14 @@ pub struct Fixture {
     pub renewal: Option<Renewal>,
     /// For how many seconds its machines have been up, as its ballots say.
     pub uptime: u16,
+}
+
+/// A roster as the next version of Evenkeel may publish it: with fields that this one does not know.
+pub fn publish_as_next_version(roster: &RosterSpec, key: &dyn Signer) -> SignedRoster {
+    let text = roster.to_text();
+    let later = text.replacen('{', "{\"laterField\":{\"deep\":[1]},", 1);
+    let later = later.replace("\"address\":", "\"laterOfMember\":true,\"address\":");
+    roster::publish_text(roster, later, Some(key))
 }
 
 impl Fixture {
@@ -83,6 +92,11 @@ impl Fixture {
         MemberId::of(&Self::uid(i))
     }
 
+    /// Address of node `i` in the roster.
+    pub fn address(i: usize) -> SocketAddr {
+        SocketAddr::from(([127, 77, 0, u8::try_from(i).unwrap()], 7946))
+    }
+
     /// Key of the agent of node `i`.
     pub fn key(&self, i: usize) -> &dyn Signer {
         &**self.keys.get(i - 1).unwrap()
@@ -91,6 +105,11 @@ impl Fixture {
     /// The same, as an engine takes it.
     pub fn signer(&self, i: usize) -> Arc<dyn Signer> {
         self.keys.get(i - 1).unwrap().clone()
+    }
+
+    /// The controllers' key, which signs rosters.
+    pub fn roster_key(&self) -> Arc<dyn Signer> {
+        self.make_key(255)
     }
 
     /// What checks the signatures of this zone.
@@ -144,7 +163,7 @@ impl Fixture {
         let member = |(position, key): (usize, &Arc<dyn Signer>)| RosterMember {
             name: format!("node-{}", position + 1),
             uid: Self::uid(position + 1),
-            address: format!("127.77.0.{}:7946", position + 1),
+            address: Self::address(position + 1).to_string(),
             public_key: key.public().to_base64(),
             kubelet: None,
             learner: self.learners.contains(&(position + 1)),
@@ -153,6 +172,7 @@ impl Fixture {
             version: self.version,
             members: self.keys.iter().enumerate().map(member).collect(),
             settled_voters: self.settled_voters.iter().map(|node| Self::uid(*node)).collect(),
+            ..RosterSpec::default()
         }
     }
 
@@ -208,6 +228,7 @@ impl Fixture {
                     ..Self::suspect(*suspect)
                 })
                 .collect(),
+            ..ConfirmRequest::default()
         }
     }
 

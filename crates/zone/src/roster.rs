@@ -1,10 +1,17 @@
 //! Who belongs to a zone, who watches whom, who reports and who votes.
 
+mod published;
+
+#[cfg(any(test, feature = "fixture"))]
+pub(crate) use published::publish_text;
+pub use published::{CellRef, RosterKeys, publish};
+
 use crate::keys::{self, KeyError, PublicKey};
-use evenkeel_api::zone::{KubeletEndpoint, RosterMember, RosterSpec};
+use evenkeel_api::zone::{KubeletEndpoint, RosterMember, RosterSpec, SignedRoster};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// How many subjects a node watches, and about how many observers it has (zones of up to 11 are all-pairs).
 pub const WATCHED: usize = 10;
@@ -44,8 +51,9 @@ impl MemberIndex {
     }
 }
 
-/// Digest of a roster's members: two rosters of one version never pass for each other. Who votes is no part
-/// of it, because agents of builds that know no learners vote under the same roster.
+/// Digest of a roster as it was published: two rosters of one version never pass for each other. It is made
+/// of the published bytes and not of what this version reads in them, so that agents that know other fields
+/// vote under the same roster (hazard 48).
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub [u8; 8]);
 
@@ -92,6 +100,25 @@ pub struct Member {
 /// Why a roster was refused. The text names the member.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RosterError {
+    /// The published text cannot be read.
+    #[error("it cannot be read: {0}")]
+    Text(String),
+    /// Nobody has signed it, where a signature is asked for.
+    #[error(
+        "it is not signed: give the controllers --roster-key, or take --roster-public-key from this process"
+    )]
+    Unsigned,
+    /// It is not signed with a key that counts.
+    #[error("it is not signed with a key of --roster-public-key")]
+    Signature,
+    /// It is the roster of another cell, or of an object that was made anew since.
+    #[error("it is the roster of cell {cell:?} with UID {uid:?}")]
+    Cell {
+        /// The cell that it names.
+        cell: String,
+        /// The UID of that cell's ZoneHealth.
+        uid: String,
+    },
     /// Versions go from 1 to [`RosterSpec::LAST_VERSION`].
     #[error("roster version {0} is not between 1 and {last}", last = RosterSpec::LAST_VERSION)]
     Version(i64),
@@ -137,6 +164,9 @@ pub enum RosterError {
 #[derive(Clone, PartialEq)]
 pub struct Roster {
     reference: RosterRef,
+    published: Arc<SignedRoster>,
+    /// Name and UID of the cell's ZoneHealth.
+    cell: (String, String),
     members: Vec<Member>,
     /// Who voted in the last settled roster and is still a member; nobody once this roster is settled.
     settled_voters: Vec<MemberIndex>,
@@ -162,8 +192,13 @@ impl fmt::Debug for Roster {
 }
 
 impl Roster {
-    /// Checks the members and sorts them by UID.
+    /// A roster that nobody has signed, from its data.
     pub fn from_spec(spec: &RosterSpec) -> Result<Self, RosterError> {
+        Self::read(spec, Arc::new(publish(spec, None)))
+    }
+
+    /// Checks the members and sorts them by UID. `spec` is what the published text says.
+    fn read(spec: &RosterSpec, published: Arc<SignedRoster>) -> Result<Self, RosterError> {
         let version = u64::try_from(spec.version).ok().filter(|_| spec.has_version());
         let version = version.ok_or(RosterError::Version(spec.version))?;
         let mut members = Vec::with_capacity(spec.members.len());
@@ -191,7 +226,8 @@ impl Roster {
             }
         }
         let (subjects, observers) = neighbours(&members);
-        let epoch = epoch(version, &members);
+        let text = published.text.as_bytes();
+        let epoch = Epoch(keys::prefix(&keys::hash("evenkeel roster", &[text])));
         let is_voter = |index: &MemberIndex| members.get(index.at()).is_some_and(|member| !member.learner);
         let mut rendezvous: Vec<MemberIndex> = indices(members.len()).filter(is_voter).collect();
         let id_of = |index: &MemberIndex| {
@@ -209,6 +245,8 @@ impl Roster {
         let settled = settled.filter_map(|id| positions.find(&members, id));
         Ok(Self {
             reference: RosterRef { version, epoch },
+            published,
+            cell: (spec.cell.clone(), spec.cell_uid.clone()),
             settled_voters: settled.collect(),
             positions,
             members,
@@ -222,30 +260,14 @@ impl Roster {
     pub fn none() -> Self {
         Self {
             reference: RosterRef::default(),
+            published: Arc::new(SignedRoster::default()),
+            cell: (String::new(), String::new()),
             members: Vec::new(),
             settled_voters: Vec::new(),
             positions: Positions::of(&[]),
             subjects: Vec::new(),
             observers: Vec::new(),
             rendezvous: Vec::new(),
-        }
-    }
-
-    /// The roster as data again, members sorted by UID.
-    pub fn to_spec(&self) -> RosterSpec {
-        let members = self.members.iter().map(|member| RosterMember {
-            name: member.name.clone(),
-            uid: member.uid.clone(),
-            address: member.address.to_string(),
-            public_key: member.key.to_base64(),
-            kubelet: member.kubelet.clone(),
-            learner: member.learner,
-        });
-        let settled = self.settled_voters.iter().filter_map(|index| self.member(*index));
-        RosterSpec {
-            version: self.reference.version as i64,
-            members: members.collect(),
-            settled_voters: settled.map(|member| member.uid.clone()).collect(),
         }
     }
 
@@ -428,31 +450,6 @@ fn read_member(position: usize, member: &RosterMember) -> Result<Member, RosterE
         kubelet: member.kubelet.clone(),
         learner: member.learner,
     })
-}
-
-fn epoch(version: u64, members: &[Member]) -> Epoch {
-    let mut parts: Vec<Vec<u8>> = vec![version.to_be_bytes().to_vec()];
-    for member in members {
-        parts.push(member.uid.clone().into_bytes());
-        parts.push(member.name.clone().into_bytes());
-        parts.push(member.address.to_string().into_bytes());
-        parts.push(member.key.as_bytes().to_vec());
-        let kubelet = member.kubelet.as_ref();
-        parts.push(
-            kubelet
-                .map(|kubelet| kubelet.address.clone())
-                .unwrap_or_default()
-                .into_bytes(),
-        );
-        parts.push(
-            kubelet
-                .map(|kubelet| kubelet.certificate_sha256.clone())
-                .unwrap_or_default()
-                .into_bytes(),
-        );
-    }
-    let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
-    Epoch(keys::prefix(&keys::hash("evenkeel roster", &parts)))
 }
 
 /// A table from names in datagrams to positions. Names are digests, so their first bytes are as good as any

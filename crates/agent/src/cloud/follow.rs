@@ -167,7 +167,8 @@ impl Follower {
                 [link.hears(true), None]
             }
             Step::Put(object) => match Seen::read(&object) {
-                Ok(seen) => {
+                Ok(None) => [None, None],
+                Ok(Some(seen)) => {
                     self.take_membership(sight, seen.has_member(&self.node_uid));
                     [None, Some(Event::Seen(Box::new(seen)))]
                 }

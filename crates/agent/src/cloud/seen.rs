@@ -3,7 +3,7 @@
 //! They are read field by field: what this version cannot decode must not keep it from the rest.
 
 use super::error::CloudError;
-use evenkeel_api::zone::RosterSpec;
+use evenkeel_api::zone::{RosterSpec, SignedRoster};
 use evenkeel_zone::wire::Challenge;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -45,25 +45,41 @@ pub(crate) struct Seen {
     pub(crate) zone: String,
     /// Number of the cell in its zone.
     pub(crate) cell: u32,
-    pub(crate) roster: RosterSpec,
+    pub(crate) published: SignedRoster,
+    /// What the text says, signed or not.
+    pub(super) roster: RosterSpec,
 }
 
 impl Seen {
-    pub(super) fn read(object: &Value) -> Result<Self, CloudError> {
+    /// Nothing between the making of the object and its first roster.
+    pub(super) fn read(object: &Value) -> Result<Option<Self>, CloudError> {
         let version = Version::of(object);
-        let roster = object.pointer("/spec/roster").cloned().unwrap_or_default();
-        let roster = serde_json::from_value(roster).map_err(|source| CloudError::Odd {
+        let odd = |source| CloudError::Odd {
             name: format!("ZoneHealth {}", version.name),
             source,
-        })?;
+        };
+        let signed = object
+            .pointer("/spec/signedRoster")
+            .filter(|value| !value.is_null());
+        let former = object.pointer("/spec/roster").filter(|value| !value.is_null());
+        let published: SignedRoster = match (signed, former) {
+            (Some(signed), _) => serde_json::from_value(signed.clone()).map_err(odd)?,
+            (None, Some(former)) => SignedRoster {
+                text: former.to_string(),
+                ..SignedRoster::default()
+            },
+            (None, None) => return Ok(None),
+        };
+        let roster = RosterSpec::from_text(&published.text).map_err(odd)?;
         let zone = object.pointer("/spec/zone").and_then(Value::as_str);
         let cell = object.pointer("/spec/cell").and_then(Value::as_u64);
-        Ok(Self {
+        Ok(Some(Self {
             version,
             zone: zone.unwrap_or_default().to_owned(),
             cell: cell.and_then(|cell| u32::try_from(cell).ok()).unwrap_or_default(),
+            published,
             roster,
-        })
+        }))
     }
 
     /// Whether the roster lists the node of this UID.
@@ -128,9 +144,31 @@ mod tests {
     fn seen(resource_version: &str, roster: i64) -> Seen {
         Seen::read(&json!({
             "metadata": { "name": "shore", "uid": "u", "resourceVersion": resource_version },
-            "spec": { "zone": "shore", "roster": { "version": roster, "members": [] } },
+            "spec": { "zone": "shore", "signedRoster": { "text": text(roster) } },
         }))
         .unwrap()
+        .unwrap()
+    }
+
+    fn text(version: i64) -> String {
+        json!({ "version": version, "members": [] }).to_string()
+    }
+
+    #[test]
+    fn a_roster_of_a_former_version_is_read_and_one_that_is_not_there_yet_is_waited_for() {
+        let table = [
+            (json!({ "signedRoster": { "text": text(2) } }), Some(2)),
+            (
+                json!({ "signedRoster": { "text": text(2) }, "roster": { "version": 1, "members": [] } }),
+                Some(2),
+            ),
+            (json!({ "roster": { "version": 1, "members": [] } }), Some(1)),
+            (json!({ "zone": "shore" }), None),
+        ];
+        for (spec, version) in table {
+            let seen = Seen::read(&json!({ "metadata": { "name": "shore" }, "spec": spec })).unwrap();
+            assert_eq!(seen.map(|seen| seen.roster.version), version, "{spec}");
+        }
     }
 
     #[test]
@@ -152,9 +190,14 @@ mod tests {
 
     #[test]
     fn a_roster_that_cannot_be_decoded_is_named() {
-        let odd = json!({ "metadata": { "name": "shore" }, "spec": { "roster": "a string" } });
-        let error = Seen::read(&odd).unwrap_err();
-        assert!(error.to_string().contains("ZoneHealth shore"), "{error}");
+        for spec in [
+            json!({ "roster": "a string" }),
+            json!({ "signedRoster": { "text": "{" } }),
+        ] {
+            let odd = json!({ "metadata": { "name": "shore" }, "spec": spec });
+            let error = Seen::read(&odd).unwrap_err();
+            assert!(error.to_string().contains("ZoneHealth shore"), "{error}");
+        }
     }
 
     #[test]

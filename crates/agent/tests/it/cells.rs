@@ -38,24 +38,26 @@ async fn an_agent_goes_to_the_cell_that_it_is_told_and_is_there_after_a_restart_
         .into_iter()
         .partition(|member| member.name == moves);
     roster.members = here;
+    let of_second = RosterSpec {
+        version: 1,
+        members: there,
+        ..RosterSpec::default()
+    };
     let second = ZoneHealthSpec {
         zone: ZONE.into(),
         cell: 1,
-        roster: RosterSpec {
-            version: 1,
-            members: there,
-            ..RosterSpec::default()
-        },
+        ..ZoneHealthSpec::default()
     };
     zone.cluster.add(&ZoneHealth::new(SECOND_CELL, second)).await;
+    zone.publish(SECOND_CELL, of_second).await;
     let agents: Api<AgentStatus> = Api::all(zone.cluster.client.clone());
     let told = Patch::Merge(json!({ "status": { "cell": SECOND_CELL } }));
     agents
         .patch_status(&moves, &PatchParams::default(), &told)
         .await
         .unwrap();
-    let left = json!({ "spec": { "roster": { "version": 2, "members": roster.members } } });
-    zone.cluster.merge::<ZoneHealth>(ZONE, left).await;
+    roster.version = 2;
+    zone.publish(ZONE, roster).await;
 
     let first_life = next_holder(&zone, "").await;
     assert!(first_life.starts_with(&format!("{moves}_")), "{first_life}");

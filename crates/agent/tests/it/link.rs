@@ -46,3 +46,25 @@ async fn a_node_that_was_cut_off_proves_its_link_when_it_is_back() {
     zone.machines[1].cut_cloud(false);
     proofs_grow(&zone, 1, while_cut_off).await;
 }
+
+/// Its neighbours pass the roster on, signed as it was published, and it is there after a restart.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_cut_off_has_the_newest_roster_from_its_neighbours() {
+    let mut zone = Zone::of(3).await;
+    zone.machines[1].cut_cloud(true);
+    until("its neighbours list it", async || {
+        zone.report_on(1).await.is_some()
+    })
+    .await;
+    zone.reissue_roster().await;
+    let newest = |zone: &Zone| zone.machines[1].remembers().map(|roster| roster.version);
+    until("the roster has come", async || newest(&zone) == Some(2)).await;
+    zone.machines[1].kill_agent();
+    zone.machines[1].start_agent();
+    until("it is in force in the next life", async || {
+        let answer = zone.machines[1].ask("/readyz");
+        answer.is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
+    })
+    .await;
+    assert_eq!(newest(&zone), Some(2));
+}

@@ -5,12 +5,14 @@ use axum::routing::get;
 use evenkeel_agent::agent::PONG;
 use evenkeel_agent::args::CheckPlugin;
 use evenkeel_agent::boot::Boot;
-use evenkeel_agent::state::StateDir;
+use evenkeel_agent::state::{Memory, StateDir};
 use evenkeel_agent::{Agent, Settings, key};
+use evenkeel_api::zone::RosterSpec;
 use evenkeel_election::Config as Election;
 use evenkeel_net::pki::{Ca, Identity, ServerNames, Validity};
 use evenkeel_net::serve::{ServerTls, serve_https};
 use evenkeel_testkit::{Link, ServedApi};
+use evenkeel_zone::keys::SigningKey;
 use jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
@@ -28,6 +30,11 @@ use tokio_util::sync::CancellationToken;
 use tower::{Layer, Service};
 
 const USER: &str = "system:serviceaccount:evenkeel-system:evenkeel-agent";
+
+/// The controllers' key, which signs rosters.
+pub(crate) fn roster_key() -> SigningKey {
+    SigningKey::from_seed(&[91; 32]).unwrap()
+}
 
 /// A machine that can lose its power and its link to the cloud.
 pub(crate) struct Machine {
@@ -84,6 +91,7 @@ impl Machine {
             kubelet_assumed: false,
             kubelet_advertise: Some(self.kubelet.address),
             zone_default: None,
+            roster_keys: vec![roster_key().public().clone()],
             period: Duration::from_millis(500),
             checks: vec![CheckPlugin::Ping, CheckPlugin::Kubelet],
         };
@@ -112,6 +120,13 @@ impl Machine {
 
     pub(crate) fn state_dir(&self) -> &Path {
         self.directory.path()
+    }
+
+    /// The roster that its agent has written down.
+    pub(crate) fn remembers(&self) -> Option<RosterSpec> {
+        let text = std::fs::read(self.state_dir().join("agent-state.json")).ok()?;
+        let memory: Memory = serde_json::from_slice(&text).ok()?;
+        RosterSpec::from_text(&memory.signed_roster?.text).ok()
     }
 
     /// What its admin address answers.

@@ -1,6 +1,6 @@
 //! A zone of machines, the controller's part of it, and a reader of its verdicts.
 
-use crate::machine::Machine;
+use crate::machine::{Machine, roster_key};
 use evenkeel_api::crd::{
     AgentStatus, ZoneChallenge, ZoneChallengeSpec, ZoneHealth, ZoneHealthSpec, ZoneReport,
 };
@@ -8,6 +8,7 @@ use evenkeel_api::names;
 use evenkeel_api::zone::{IssuedChallenge, Report, RosterMember, RosterSpec};
 use evenkeel_testkit::{Cluster, ServedApi, eventually, until_within};
 use evenkeel_zone::Millis;
+use evenkeel_zone::roster::{Roster, publish};
 use evenkeel_zone::verdict::{Book, Issued, Verdict};
 use evenkeel_zone::wire::Challenge;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -97,16 +98,17 @@ impl Zone {
             },
         )
         .await;
+        let roster = RosterSpec {
+            version: 1,
+            members,
+            ..RosterSpec::default()
+        };
         let spec = ZoneHealthSpec {
             zone: ZONE.into(),
-            cell: 0,
-            roster: RosterSpec {
-                version: 1,
-                members,
-                ..RosterSpec::default()
-            },
+            ..ZoneHealthSpec::default()
         };
         self.cluster.add(&ZoneHealth::new(ZONE, spec)).await;
+        self.publish(ZONE, roster).await;
         let challenge = ZoneChallengeSpec {
             zone: ZONE.into(),
             current: issued(),
@@ -115,9 +117,21 @@ impl Zone {
         self.cluster.add(&ZoneChallenge::new(ZONE, challenge)).await;
     }
 
+    /// Signs a roster and publishes it in a cell's object.
+    pub(crate) async fn publish(&self, object: &str, roster: RosterSpec) {
+        let cell: ZoneHealth = self.cluster.get(object).await;
+        let roster = RosterSpec {
+            cell: object.into(),
+            cell_uid: cell.uid().unwrap(),
+            ..roster
+        };
+        let patch = json!({ "spec": { "signedRoster": publish(&roster, Some(&roster_key())) } });
+        self.cluster.merge::<ZoneHealth>(object, patch).await;
+    }
+
     pub(crate) async fn roster(&self) -> RosterSpec {
         let object: ZoneHealth = self.cluster.get(ZONE).await;
-        object.spec.roster
+        object.spec.read_roster().expect("a roster that can be read")
     }
 
     /// What each reporter has written, by its name.
@@ -151,7 +165,11 @@ impl Zone {
         let current = std::iter::once(challenges.spec.current);
         let issued: Vec<Issued> = current.chain(challenges.spec.previous).map(read).collect();
         let mut refused = reader.book.challenges(now(), ZONE, &issued);
-        refused.extend(reader.book.roster(now(), ZONE, &roster));
+        refused.extend(
+            reader
+                .book
+                .roster(now(), ZONE, Roster::from_spec(&roster).unwrap()),
+        );
         for (reporter, report) in &reports {
             refused.extend(reader.book.report(now(), ZONE, reporter, report));
         }
@@ -231,8 +249,11 @@ impl Zone {
 
     /// Raises the roster's version, as a change of members would.
     pub(crate) async fn reissue_roster(&self) {
-        let patch = json!({ "spec": { "roster": { "version": 2 } } });
-        self.cluster.merge::<ZoneHealth>(ZONE, patch).await;
+        let roster = RosterSpec {
+            version: 2,
+            ..self.roster().await
+        };
+        self.publish(ZONE, roster).await;
     }
 }
 

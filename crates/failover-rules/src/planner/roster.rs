@@ -191,41 +191,34 @@ impl Acknowledged {
 
 /// A cell's roster as it shall be, and nothing if it is to stay as it is.
 ///
-/// `current` is the published roster, `members` is who shall be in the cell, `floor` the highest version that
-/// was ever seen: a ZoneHealth that was deleted and made again must not go back. A cell that never had a
-/// member gets no roster; one that lost its last member gets an empty one. A version that readers refuse, or
-/// that went back, was written by hand and is replaced.
+/// `current` is the last roster that counted, and whether the object shows it; a version never goes back,
+/// also when the object was deleted or somebody else has written something. `members` is who shall be in the
+/// cell. A cell that never had a member gets no roster; one that lost its last member gets an empty one.
 pub fn next(
-    current: Option<&RosterSpec>,
-    floor: i64,
+    (current, shown): (Option<&RosterSpec>, bool),
     mut members: Vec<RosterMember>,
     signs: &dyn Fn(&str) -> Signs,
     (progress, now): (&Progress, Millis),
 ) -> Option<RosterSpec> {
-    if current.is_none() && members.is_empty() {
+    if members.is_empty() && !shown {
         return None;
     }
     members.sort_by(|a, b| a.uid.cmp(&b.uid));
-    let sound = current.filter(|roster| roster.has_version());
-    appoint(sound, &mut members, signs, (progress, now));
-    let settled_voters = unsettled_since(sound, &members, signs, (progress, now));
-    let same = sound.filter(|roster| roster.members == members && roster.version >= floor);
-    if let Some(roster) = same {
-        let settles = roster.settled_voters != settled_voters;
-        return settles.then(|| RosterSpec {
-            settled_voters,
-            ..roster.clone()
-        });
+    appoint(current, &mut members, signs, (progress, now));
+    let settled_voters = unsettled_since(current, &members, signs, (progress, now));
+    if let Some(roster) = current.filter(|_| shown) {
+        let same = roster.members == members;
+        let settles = same && roster.settled_voters != settled_voters;
+        let waits = can_wait(roster, &members) && progress.version_age(now) < BATCH_MS;
+        if !settles && (same || waits) {
+            return None;
+        }
     }
-    let waits = |roster: &RosterSpec| roster.version >= floor && can_wait(roster, &members);
-    if sound.is_some_and(waits) && progress.version_age(now) < BATCH_MS {
-        return None;
-    }
-    let known = sound.map_or(0, |roster| roster.version);
     let roster = RosterSpec {
-        version: known.max(floor).saturating_add(1),
+        version: current.map_or(0, |roster| roster.version).saturating_add(1),
         members,
         settled_voters,
+        ..RosterSpec::default()
     };
     roster.has_version().then_some(roster)
 }

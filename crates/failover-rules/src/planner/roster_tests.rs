@@ -91,14 +91,19 @@ fn a_node_whose_agent_says_nonsense_is_out(#[case] agent: AgentStatusSpec, #[cas
 }
 
 /// The next roster where nobody has said anything and nothing waits.
-fn changed(current: Option<&RosterSpec>, floor: i64, members: Vec<RosterMember>) -> Option<RosterSpec> {
-    let quiet = |_: &str| Signs::default();
-    next(current, floor, members, &quiet, (&Progress::default(), Millis(0)))
+fn changed(current: Option<&RosterSpec>, members: Vec<RosterMember>) -> Option<RosterSpec> {
+    let (quiet, shown) = (|_: &str| Signs::default(), current.is_some());
+    next(
+        (current, shown),
+        members,
+        &quiet,
+        (&Progress::default(), Millis(0)),
+    )
 }
 
 #[test]
 fn the_first_roster_has_version_1_and_is_sorted() {
-    let roster = changed(None, 0, members(&["b", "a"])).unwrap();
+    let roster = changed(None, members(&["b", "a"])).unwrap();
     assert_eq!(roster.version, 1);
     assert_eq!(
         roster
@@ -112,46 +117,44 @@ fn the_first_roster_has_version_1_and_is_sorted() {
 
 #[test]
 fn the_version_grows_only_on_change() {
-    let first = changed(None, 0, members(&["a", "b"])).unwrap();
-    assert_eq!(changed(Some(&first), 1, members(&["b", "a"])), None);
-    let second = changed(Some(&first), 1, members(&["a", "b", "c"])).unwrap();
+    let first = changed(None, members(&["a", "b"])).unwrap();
+    assert_eq!(changed(Some(&first), members(&["b", "a"])), None);
+    let second = changed(Some(&first), members(&["a", "b", "c"])).unwrap();
     assert_eq!(second.version, 2);
     let mut moved = members(&["a", "b", "c"]);
     moved[1].address = "10.0.0.2:7946".to_owned();
     assert_eq!(
-        changed(Some(&second), 2, moved).unwrap().version,
+        changed(Some(&second), moved).unwrap().version,
         3,
         "a new address is a change"
     );
 }
 
+/// The object is gone, or shows something that does not count: the next roster is made of the last one that
+/// did, at once, and has a later version.
 #[test]
-fn a_version_is_never_used_twice() {
-    assert_eq!(changed(None, 7, members(&["a"])).unwrap().version, 8);
-}
-
-#[rstest]
-#[case::negative(-5)]
-#[case::zero(0)]
-#[case::too_large(RosterSpec::LAST_VERSION + 1)]
-#[case::largest_number(i64::MAX)]
-fn a_version_that_readers_refuse_is_replaced(#[case] version: i64) {
-    let members = members(&["a", "b"]);
-    let by_hand = RosterSpec {
-        version,
-        members: members.clone(),
+fn what_is_not_shown_is_published_anew_and_nobody_gets_a_vote_by_it() {
+    let mut last = RosterSpec {
+        version: 7,
+        members: members(&["a", "b", "c", "d"]),
         ..RosterSpec::default()
     };
-    assert!(evenkeel_zone::roster::Roster::from_spec(&by_hand).is_err());
-    let next = changed(Some(&by_hand), 7, members).unwrap();
-    assert_eq!(next.version, 8);
-    assert!(evenkeel_zone::roster::Roster::from_spec(&next).is_ok());
-}
-
-#[test]
-fn a_version_that_went_back_is_replaced() {
-    let first = changed(None, 0, members(&["a"])).unwrap();
-    assert_eq!(changed(Some(&first), 7, members(&["a"])).unwrap().version, 8);
+    last.members[3].learner = true;
+    let quiet = |_: &str| Signs::default();
+    let mut progress = Progress::default();
+    progress.note(&last, Millis(0));
+    let anew = |current, uids: &[&str]| {
+        let now = (&progress, Millis(1));
+        next((current, false), members(uids), &quiet, now)
+    };
+    let next = anew(Some(&last), &["a", "b", "c", "d"]).unwrap();
+    assert_eq!((next.version, &next.members), (8, &last.members));
+    assert_eq!(
+        anew(Some(&last), &[]),
+        None,
+        "whose nodes are gone needs no object"
+    );
+    assert_eq!(anew(None, &["a"]).unwrap().version, 1);
 }
 
 #[test]
@@ -161,20 +164,20 @@ fn nothing_follows_the_last_version() {
         members: members(&["a"]),
         ..RosterSpec::default()
     };
-    assert_eq!(changed(Some(&last), 1, members(&["a", "b"])), None);
+    assert_eq!(changed(Some(&last), members(&["a", "b"])), None);
 }
 
 #[test]
 fn a_zone_without_agents_gets_no_roster_and_one_that_lost_them_an_empty_one() {
-    assert_eq!(changed(None, 0, vec![]), None);
-    let first = changed(None, 0, members(&["a"])).unwrap();
-    let emptied = changed(Some(&first), 1, vec![]).unwrap();
+    assert_eq!(changed(None, vec![]), None);
+    let first = changed(None, members(&["a"])).unwrap();
+    let emptied = changed(Some(&first), vec![]).unwrap();
     assert_eq!((emptied.version, emptied.members.len()), (2, 0));
 }
 
 #[test]
 fn a_key_that_two_nodes_claim_stays_with_the_one_that_has_it() {
-    let first = changed(None, 0, members(&["a", "b"])).unwrap();
+    let first = changed(None, members(&["a", "b"])).unwrap();
     let mut claimed = members(&["a", "b", "c"]);
     claimed[2].public_key = claimed[0].public_key.clone();
     let left = |published: &[&RosterMember]| {
@@ -189,9 +192,10 @@ fn a_key_that_two_nodes_claim_stays_with_the_one_that_has_it() {
 
 #[test]
 fn readers_accept_what_is_published() {
-    let roster = changed(None, 0, members(&["a", "b", "c"])).unwrap();
+    let roster = changed(None, members(&["a", "b", "c"])).unwrap();
     let read = evenkeel_zone::roster::Roster::from_spec(&roster).unwrap();
-    assert_eq!(read.to_spec(), roster);
+    let uids: Vec<&str> = read.members().iter().map(|member| member.uid.as_str()).collect();
+    assert_eq!(uids, ["a", "b", "c"]);
 }
 
 /// A cell as its controller sees it.
@@ -227,7 +231,12 @@ impl Cell {
         }
         let signs = |uid: &str| self.signs.get(uid).copied().unwrap_or_default();
         let members = self.members.clone();
-        let next = next(self.published.as_ref(), 0, members, &signs, (&self.progress, now));
+        let next = next(
+            (self.published.as_ref(), self.published.is_some()),
+            members,
+            &signs,
+            (&self.progress, now),
+        );
         self.published = next.or(self.published.take());
     }
 
@@ -304,7 +313,11 @@ fn founders_vote_at_once() {
     );
     cell.acknowledge(&["a", "b"], 0);
     cell.look();
-    assert_eq!((cell.version(), cell.settling()), (3, vec![]));
+    assert_eq!(
+        (cell.version(), cell.settling()),
+        (4, vec![]),
+        "the version that settles it"
+    );
 }
 
 #[test]
@@ -364,7 +377,7 @@ fn a_member_with_another_key_is_a_newcomer() {
     cell.look();
     assert_eq!((cell.learners(), cell.settling()), (vec!["a"], vec![]));
     cell.acknowledge(&["a"], 3);
-    cell.go(10);
+    cell.go(11);
     assert_eq!(cell.voters(), FOUR);
 }
 

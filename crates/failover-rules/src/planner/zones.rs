@@ -190,21 +190,14 @@ impl Planner {
         plan: &mut Plan,
     ) {
         let object = cell_object_name(zone, number);
+        let last = cluster.last_rosters.get(&object);
         let current = published.map(|facts| &facts.roster);
-        let readable = current.filter(|roster| roster.has_version());
-        let known = cluster.roster_floors.get(&object).copied().unwrap_or_default();
-        let floor = readable.map_or(0, |roster| roster.version).max(known);
-        let unreadable = current.filter(|roster| !roster.has_version());
-        if let Some(roster) = unreadable.filter(|_| floor == 0) {
+        let current = current.filter(|roster| roster.has_version()).or(last);
+        let holds = published.is_some_and(|facts| facts.holds);
+        let version = current.map_or(0, |roster| roster.version);
+        if version == RosterSpec::LAST_VERSION {
             plan.complaints.push(format!(
-                "ZoneHealth {object}: its roster had version {}, which nobody can follow, and no earlier one is known. \
-                 Restart the zone's agents if `evenkeel status zones` shows none of them reporting",
-                roster.version
-            ));
-        }
-        if floor == RosterSpec::LAST_VERSION {
-            plan.complaints.push(format!(
-                "ZoneHealth {object}: its roster has the largest version there is, {floor}, which somebody wrote by hand; \
+                "ZoneHealth {object}: its roster has the largest version there is, {version}, which somebody wrote by hand; \
                  its members can never change again. While no node of the zone is Disconnected or Dark \
                  (`evenkeel status`), delete its ZoneHealth, then restart the controllers and the zone's agents"
             ));
@@ -237,10 +230,10 @@ impl Planner {
         let signs = |uid: &str| signs.get(uid).copied().unwrap_or_default();
         let unknown = Progress::default();
         let progress = self.rosters.get(&object).unwrap_or(&unknown);
-        if let Some(roster) = readable {
+        if let Some(roster) = current {
             name_stuck(&object, roster, (progress, now), &signs, plan);
         }
-        if let Some(roster) = next(current, floor, members, &signs, (progress, now)) {
+        if let Some(roster) = next((current, holds), members, &signs, (progress, now)) {
             plan.actions.push(Action::PublishCell {
                 zone: zone.to_owned(),
                 cell: number,

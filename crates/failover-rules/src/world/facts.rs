@@ -179,8 +179,10 @@ pub struct CellFacts {
     pub zone: String,
     /// Its number in the zone.
     pub number: u32,
-    /// The roster as published.
+    /// The last roster that counted; without a version if none is known.
     pub roster: RosterSpec,
+    /// Whether the object shows that roster, signed with the controllers' present key if they have one.
+    pub holds: bool,
 }
 
 /// What is asked of a cell, as published.
@@ -233,8 +235,9 @@ pub struct Cluster {
     pub cells: BTreeMap<String, CellFacts>,
     /// What is asked of cells, by object name.
     pub challenges: BTreeMap<String, ChallengeFacts>,
-    /// Largest version of each cell's rosters that was ever seen, also of one whose object is gone.
-    pub roster_floors: BTreeMap<String, i64>,
+    /// The last roster of each cell that counted, also of one whose object is gone: the next one is made of
+    /// it.
+    pub last_rosters: BTreeMap<String, RosterSpec>,
     /// What agents say of themselves, by node name.
     pub agents: BTreeMap<String, AgentStatusSpec>,
     /// What agents were told of their cells, by node name: names of ZoneHealth objects.

@@ -29,6 +29,7 @@ use evenkeel_judge::{
 };
 use evenkeel_zone::Millis;
 use evenkeel_zone::keys::Verifier;
+use evenkeel_zone::roster::RosterKeys;
 use evenkeel_zone::verdict::{Deaths, is_storm, may_be_split};
 use facts::Cluster;
 use services::{Last, Services};
@@ -130,6 +131,7 @@ pub struct World {
     config: Config,
     cluster: Cluster,
     zones: Zones,
+    roster_keys: RosterKeys,
     sight: Sight,
     ledgers: Ledgers,
     /// Signs of life by node name; a Lease may come before its Node.
@@ -152,6 +154,7 @@ impl World {
             config,
             cluster: Cluster::default(),
             zones: Zones::default(),
+            roster_keys: RosterKeys::default(),
             sight: Sight::new(now),
             ledgers: Ledgers::default(),
             signs: BTreeMap::new(),
@@ -169,6 +172,13 @@ impl World {
     #[must_use]
     pub fn verifying_with(mut self, verifier: Arc<dyn Verifier>) -> Self {
         self.zones = Zones::verifying_with(verifier);
+        self
+    }
+
+    /// The same where controllers sign rosters: others do not count.
+    #[must_use]
+    pub fn trusting(mut self, keys: RosterKeys) -> Self {
+        self.roster_keys = keys;
         self
     }
 

@@ -7,8 +7,9 @@ use crate::planner::incident::recorded;
 use evenkeel_api::crd::{AgentStatus, FailoverPolicy, NodeIncident, ZoneChallenge, ZoneHealth, ZoneReport};
 use evenkeel_api::names::{self, annotations};
 use evenkeel_api::watch::{Delta, Key, key};
+use evenkeel_api::zone::RosterSpec;
 use evenkeel_zone::Millis;
-use evenkeel_zone::roster::{cell_object_name, report_object_name};
+use evenkeel_zone::roster::{CellRef, Roster, cell_object_name, report_object_name};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolumeClaim, Pod};
 use std::collections::BTreeSet;
@@ -206,20 +207,14 @@ impl World {
                         "ZoneHealth {name} is not named after its zone {zone:?} and its cell {cell}: passed over"
                     );
                 }
-                for refusal in self.zones.zone_health(now, &object) {
-                    tracing::warn!(cell = name, %refusal, "roster or evidence refused");
-                }
-                let roster = object.spec.roster;
-                if roster.has_version() {
-                    let floors = &mut self.cluster.roster_floors;
-                    let floor = floors.entry(name.clone()).or_default();
-                    *floor = roster.version.max(*floor);
-                }
+                let uid = object.metadata.uid.clone().unwrap_or_default();
+                let (roster, holds) = self.roster(now, (&name, &uid), &object);
                 let facts = facts::CellFacts {
-                    uid: object.metadata.uid.unwrap_or_default(),
+                    uid,
                     zone: object.spec.zone,
                     number: object.spec.cell,
                     roster,
+                    holds,
                 };
                 self.cluster.cells.insert(name, facts);
             }
@@ -231,6 +226,46 @@ impl World {
                 }
             }
             Delta::Broken => {}
+        }
+    }
+
+    /// The roster from which the next one is made, and whether it is the one that the object shows.
+    ///
+    /// A roster that does not count is no reason to forget the last one that did: whoever may write the
+    /// object without having the key changes neither who votes nor the version.
+    fn roster(&mut self, now: Millis, (name, uid): (&str, &str), object: &ZoneHealth) -> (RosterSpec, bool) {
+        let last = self.cluster.last_rosters.get(name).cloned();
+        // Between the making of the object and its first roster, which names the object's UID.
+        let Some(published) = object.spec.published() else {
+            return (last.unwrap_or_default(), false);
+        };
+        let opened = Roster::open(&published, CellRef { name, uid }, &self.roster_keys);
+        let signed = object.spec.signed_roster.as_ref();
+        let present = signed.is_some_and(|signed| self.roster_keys.is_of_present_key(signed));
+        let shown = object.spec.read_roster().filter(RosterSpec::has_version);
+        // Signed, but of an object that was made anew since, or restored; or of a former version, which knew
+        // no signatures. They are the best there is where no other roster is known.
+        let former = signed.is_none() || Roster::reopen(&published, &self.roster_keys).is_ok();
+        let known = last.as_ref().map_or(0, |last| last.version);
+        match (opened, shown) {
+            (Ok(roster), Some(shown)) if shown.version >= known => {
+                for refusal in self.zones.zone_health(now, object, roster) {
+                    tracing::warn!(cell = name, %refusal, "roster or evidence refused");
+                }
+                self.cluster.last_rosters.insert(name.to_owned(), shown.clone());
+                (shown, present)
+            }
+            (Err(error), Some(shown)) if last.is_none() && former => {
+                tracing::warn!(cell = name, %error, "roster of a former object or version: it is published anew");
+                (shown, false)
+            }
+            (opened, _) => {
+                let why = opened
+                    .err()
+                    .map_or_else(|| format!("version {known} is known"), |error| error.to_string());
+                tracing::warn!(cell = name, why, "roster refused: it is published anew");
+                (last.unwrap_or_default(), false)
+            }
         }
     }
 

@@ -1,9 +1,11 @@
 use super::take::cluster_key;
 use super::*;
 use evenkeel_api::watch::Delta;
+use evenkeel_api::zone::RosterSpec;
 use evenkeel_judge::evidence::Life;
 use evenkeel_judge::{Dead, Latch, NodeState, View};
 use evenkeel_zone::fixture::Fixture;
+use evenkeel_zone::roster::{RosterKeys, publish};
 use evenkeel_zone::verdict::{Health, Link};
 use evenkeel_zone::wire::{Challenge, Facts, Renewal};
 use rstest::rstest;
@@ -329,7 +331,7 @@ impl Shore {
         let report = self.zone.report(vec![round]);
         let object = json!({
             "metadata": {"name": "shore", "uid": "z", "resourceVersion": "1"},
-            "spec": {"zone": "shore", "roster": self.zone.spec()},
+            "spec": {"zone": "shore", "signedRoster": publish(&self.zone.spec(), None)},
         });
         self.world.take(second(at), Seen::Zone(put(object)));
         let mut spec = serde_json::to_value(report).unwrap();
@@ -589,4 +591,103 @@ fn replicas_are_counted_by_leases_that_are_seen_to_change() {
         ))),
     );
     assert_eq!(world.other_replicas(second(18)), 0);
+}
+
+/// Whoever may write the object without having the key changes neither who votes nor the version.
+#[test]
+fn a_roster_that_does_not_count_leaves_the_last_one_that_did() {
+    let zone = Fixture::new(3);
+    let (key, foreign) = (zone.roster_key(), Fixture::new(4));
+    let spec = |version: i64, uid: &str| RosterSpec {
+        version,
+        cell: "shore".into(),
+        cell_uid: uid.into(),
+        ..zone.spec()
+    };
+    let signed = |spec: &RosterSpec| json!(publish(spec, Some(&*key)));
+    let take = |world: &mut World, spec: Value| {
+        let object = json!({
+            "metadata": {"name": "shore", "uid": "u", "resourceVersion": "1"}, "spec": spec,
+        });
+        world.take(second(0), Seen::Zone(put(object)));
+        let facts = &world.cluster().cells["shore"];
+        (facts.roster.version, facts.holds)
+    };
+    let keys = || RosterKeys::new(vec![key.public().clone()]);
+    let world = || World::new(config(), second(0)).trusting(keys());
+    let stranger = foreign.key(4);
+    let table = [
+        ("unsigned", json!({"signedRoster": publish(&spec(9, "u"), None)})),
+        (
+            "signed by a stranger",
+            json!({"signedRoster": publish(&spec(9, "u"), Some(stranger))}),
+        ),
+        ("an older one", json!({"signedRoster": signed(&spec(4, "u"))})),
+        (
+            "of another object",
+            json!({"signedRoster": signed(&spec(9, "v"))}),
+        ),
+        ("version 0", json!({"signedRoster": signed(&spec(0, "u"))})),
+        (
+            "too large a version",
+            json!({"signedRoster": signed(&spec(i64::MAX, "u"))}),
+        ),
+        (
+            "garbage",
+            json!({"signedRoster": {"text": "{", "signature": "AA=="}}),
+        ),
+        ("of a former version", json!({"roster": spec(9, "")})),
+        ("none", json!({})),
+    ];
+    for (what, mut shown) in table {
+        let mut world = world();
+        let first = json!({"zone": "shore", "signedRoster": signed(&spec(5, "u"))});
+        assert_eq!(take(&mut world, first), (5, true));
+        shown["zone"] = json!("shore");
+        assert_eq!(take(&mut world, shown), (5, false), "{what}");
+        let next = json!({"zone": "shore", "signedRoster": signed(&spec(6, "u"))});
+        assert_eq!(take(&mut world, next), (6, true), "after {what}");
+    }
+    // Where nothing else is known, what was signed once, or is of a former version, is where to go on.
+    for (what, mut shown, version) in [
+        (
+            "of another object",
+            json!({"signedRoster": signed(&spec(9, "v"))}),
+            9,
+        ),
+        ("of a former version", json!({"roster": spec(9, "")}), 9),
+        (
+            "unsigned",
+            json!({"signedRoster": publish(&spec(9, "u"), None)}),
+            0,
+        ),
+        ("none", json!({}), 0),
+    ] {
+        shown["zone"] = json!("shore");
+        assert_eq!(take(&mut world(), shown), (version, false), "{what}");
+    }
+}
+
+/// While a key is replaced, what the former one signed counts, and is signed anew.
+#[test]
+fn a_roster_of_the_former_key_counts_and_is_signed_anew() {
+    let zone = Fixture::new(3);
+    let (former, present) = (zone.roster_key(), Fixture::new(4).signer(4));
+    let keys = RosterKeys::new(vec![present.public().clone(), former.public().clone()]);
+    let mut world = World::new(config(), second(0)).trusting(keys);
+    for (key, holds) in [(&former, false), (&present, true)] {
+        let spec = RosterSpec {
+            version: 5,
+            cell: "shore".into(),
+            cell_uid: "u".into(),
+            ..zone.spec()
+        };
+        let object = json!({
+            "metadata": {"name": "shore", "uid": "u", "resourceVersion": "1"},
+            "spec": {"zone": "shore", "signedRoster": publish(&spec, Some(&**key))},
+        });
+        world.take(second(0), Seen::Zone(put(object)));
+        let facts = &world.cluster().cells["shore"];
+        assert_eq!((facts.roster.version, facts.holds), (5, holds));
+    }
 }

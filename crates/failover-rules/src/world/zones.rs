@@ -5,7 +5,7 @@ use evenkeel_api::crd::{ZoneHealth, ZoneReportSpec};
 use evenkeel_api::names;
 use evenkeel_zone::Millis;
 use evenkeel_zone::keys::Verifier;
-use evenkeel_zone::roster::cell_object_name;
+use evenkeel_zone::roster::{Roster, cell_object_name};
 use evenkeel_zone::verdict::{ALIVE_TTL_MS, Book, Deaths, Issued, Refusal};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -31,7 +31,7 @@ pub(super) struct Zones {
 struct Known {
     zone: String,
     uid: Option<String>,
-    roster_version: i64,
+    roster_version: u64,
     /// UIDs of the roster's members.
     members: BTreeSet<String>,
     /// Whether anybody ever reported for the cell.
@@ -66,15 +66,15 @@ impl Zones {
         }
     }
 
-    /// A ZoneHealth as a watch delivered it at `now`. Returns what was refused, for the log.
+    /// A ZoneHealth as a watch delivered it at `now`, with its roster. Returns what was refused, for the log.
     ///
     /// An object that was made again goes on where the last one ended, if its roster is a newer one. Else
     /// whoever made it did not know the last one, and everything begins anew.
-    pub(super) fn zone_health(&mut self, now: Millis, object: &ZoneHealth) -> Vec<Refusal> {
+    pub(super) fn zone_health(&mut self, now: Millis, object: &ZoneHealth, roster: Roster) -> Vec<Refusal> {
         let zone = &object.spec.zone;
         let name = object.metadata.name.clone().unwrap_or_default();
         let uid = &object.metadata.uid;
-        let roster_version = object.spec.roster.version;
+        let roster_version = roster.reference().version;
         if self.known.get(&name).is_some_and(|known| known.uid != *uid) {
             self.gone(now, &name);
         }
@@ -96,10 +96,10 @@ impl Zones {
             reported: false,
         });
         known.roster_version = roster_version;
-        let members = object.spec.roster.members.iter();
+        let members = roster.members().iter();
         known.members = members.map(|member| member.uid.clone()).collect();
         known.reported |= reported;
-        self.book.roster(now, &name, &object.spec.roster)
+        self.book.roster(now, &name, roster)
     }
 
     /// What ballots of a cell have to sign, by name of its ZoneHealth. Returns what was refused, for the log.

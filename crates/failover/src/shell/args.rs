@@ -1,5 +1,6 @@
 //! The command line of `evenkeel controller`.
 
+use super::RosterSigning;
 use crate::webhook::WebhookAddress;
 use evenkeel_api::names;
 use evenkeel_api::policy::ModePolicy;
@@ -9,7 +10,12 @@ use evenkeel_failover_rules::world::Config;
 use evenkeel_judge::{Profile, Timing};
 use evenkeel_net::client::ClientArgs;
 use evenkeel_net::duration;
+use evenkeel_zone::keys::{KeyError, PublicKey, SigningKey};
+use evenkeel_zone::roster::RosterKeys;
+use std::fs;
 use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Flags of the controller.
@@ -44,6 +50,14 @@ pub struct ControllerArgs {
     /// `default`).
     #[arg(long, value_name = "NAME")]
     pub zone_default: Option<String>,
+    /// Private key that signs rosters (PEM, as `evenkeel agent keygen` writes it), the same for all
+    /// controllers; without it rosters are not signed, and agents do not pass them on to each other.
+    #[arg(long, value_name = "FILE")]
+    pub roster_key: Option<PathBuf>,
+    /// Another public key whose rosters count (`evenkeel agent pubkey` prints it), while --roster-key is
+    /// being replaced; once for each.
+    #[arg(long, value_name = "KEY", requires = "roster_key", value_parser = public_key)]
+    pub roster_public_key: Vec<PublicKey>,
     /// Where the admission webhook listens; without it this process serves none.
     #[arg(long, value_name = "ADDR", requires = "webhook_address")]
     pub webhook_listen: Option<SocketAddr>,
@@ -99,6 +113,29 @@ impl ControllerArgs {
         })
     }
 
+    /// How rosters are signed. `Err` names the flag and what is wrong with it.
+    pub fn roster_signing(&self) -> Result<RosterSigning, String> {
+        let Some(path) = &self.roster_key else {
+            return Ok(RosterSigning::default());
+        };
+        let file = path.display();
+        let text = fs::read_to_string(path).map_err(|error| {
+            format!("--roster-key {file}: {error}; make one with `evenkeel agent keygen --out {file}`")
+        })?;
+        let key = SigningKey::from_pem(&text).map_err(|error| format!("--roster-key {file}: {error}"))?;
+        let public = key.public().to_base64();
+        tracing::info!(
+            public_key = public,
+            "rosters are signed: give it to agents as --roster-public-key"
+        );
+        let mut trusted = vec![key.public().clone()];
+        trusted.extend(self.roster_public_key.iter().cloned());
+        Ok(RosterSigning {
+            key: Some(Arc::new(key)),
+            trusted: RosterKeys::new(trusted),
+        })
+    }
+
     /// What the planner is told. `Err` names the flag and what is wrong with it.
     pub fn config(&self, identity: &str) -> Result<Config, String> {
         let renew = millis(self.lease_renew_interval);
@@ -136,6 +173,10 @@ impl ControllerArgs {
             },
         })
     }
+}
+
+fn public_key(text: &str) -> Result<PublicKey, KeyError> {
+    PublicKey::from_base64(text)
 }
 
 fn millis(duration: Duration) -> u64 {

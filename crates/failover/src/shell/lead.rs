@@ -1,8 +1,9 @@
 //! The controller's loop: it takes in what the watches deliver, decides, and starts what the planner asks
 //! for.
 
+use super::RosterSigning;
 use super::dispatch::Dispatch;
-use super::execute::{ActionError, Drawer, Executor, Gate, Outcome, depends_on, kind};
+use super::execute::{ActionError, Executor, Gate, Issuer, Outcome, depends_on, kind};
 use super::metrics::Metrics;
 use super::presence::Present;
 use super::reads::{services, versions};
@@ -88,7 +89,13 @@ pub(super) struct Controller {
 }
 
 impl Controller {
-    pub(super) fn new(client: Client, config: Config, source: Source, admin: &Admin) -> Self {
+    pub(super) fn new(
+        client: Client,
+        config: Config,
+        rosters: RosterSigning,
+        source: Source,
+        admin: &Admin,
+    ) -> Self {
         let metrics = Metrics::register(admin);
         let gate = Gate::default();
         let clock = source.clock;
@@ -96,11 +103,12 @@ impl Controller {
             turned_at: AtomicU64::new(clock.now().0),
             ..Pulse::default()
         });
-        let drawer = Drawer {
+        let issuer = Issuer {
             clock,
             life: config.life.clone(),
+            rosters: rosters.clone(),
         };
-        let world = World::new(config, clock.now());
+        let world = World::new(config, clock.now()).trusting(rosters.trusted);
         *pulse.missing.lock().unwrap_or_else(PoisonError::into_inner) = world.missing();
         let stuck = Arc::clone(&pulse);
         admin.live("controller-loop", move || {
@@ -123,7 +131,7 @@ impl Controller {
             ))
         });
         Self {
-            executor: Executor::new(client.clone(), gate.clone(), metrics.clone(), drawer),
+            executor: Executor::new(client.clone(), gate.clone(), metrics.clone(), issuer),
             client,
             source,
             world,

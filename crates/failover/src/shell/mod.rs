@@ -25,6 +25,8 @@ use evenkeel_failover_rules::admission::View;
 use evenkeel_failover_rules::world::Config;
 use evenkeel_net::admin::Admin;
 use evenkeel_net::client::ClientError;
+use evenkeel_zone::keys::SigningKey;
+use evenkeel_zone::roster::RosterKeys;
 use kube::Client;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -42,6 +44,17 @@ pub struct Settings {
     pub config: Config,
     /// For which Lease this replica stands, and how; `None`: it leads without an election.
     pub candidacy: Option<Candidacy>,
+    /// How rosters are signed.
+    pub rosters: RosterSigning,
+}
+
+/// How rosters are signed, and whose rosters count.
+#[derive(Clone, Debug, Default)]
+pub struct RosterSigning {
+    /// The controllers' key; `None`: they are not signed.
+    pub key: Option<Arc<SigningKey>>,
+    /// Keys whose signatures count; without any, all rosters do.
+    pub trusted: RosterKeys,
 }
 
 /// Why the controller ended.
@@ -92,6 +105,7 @@ pub async fn run(args: ControllerArgs, shutdown: CancellationToken) -> Result<()
     let candidacy = args
         .candidacy(&identity)
         .map_err(|error| ControllerError::Config(error.to_string()))?;
+    let rosters = args.roster_signing().map_err(ControllerError::Config)?;
     let access = args.client.access().await?;
     let client = access.client("controller")?;
     // The Lease has connections of its own: renewals must not wait behind the work.
@@ -105,7 +119,11 @@ pub async fn run(args: ControllerArgs, shutdown: CancellationToken) -> Result<()
         }),
         _ => None,
     };
-    let settings = Settings { config, candidacy };
+    let settings = Settings {
+        config,
+        candidacy,
+        rosters,
+    };
 
     // Whatever ends first ends the rest.
     let stop = shutdown.child_token();
@@ -194,7 +212,7 @@ async fn control(
 ) -> Result<(), ControllerError> {
     let candidacy = settings.candidacy.clone();
     let present = presence::announce(lock_client.clone(), &settings.config.identity);
-    let controller = lead::Controller::new(client, settings.config, source, admin);
+    let controller = lead::Controller::new(client, settings.config, settings.rosters, source, admin);
     let Some(candidacy) = candidacy else {
         return controller.run(None, present, shutdown).await.map_err(ended);
     };

@@ -9,6 +9,7 @@ use super::report::{
 use evenkeel_api::crd::{LatchRecord, NodeIncident, ZoneHealth, ZoneReport};
 use evenkeel_api::names::{self, annotations, zone_of};
 use evenkeel_api::policy::ModePolicy;
+use evenkeel_api::zone::RosterSpec;
 use evenkeel_failover_rules::planner::roster::eligible;
 use evenkeel_failover_rules::world::read;
 use evenkeel_judge::NodeState;
@@ -88,7 +89,9 @@ struct Scene<'a> {
     /// The newest open incident by UID of the node.
     open: BTreeMap<&'a str, &'a NodeIncident>,
     /// Zone of each member by UID.
-    member_of: BTreeMap<&'a str, &'a str>,
+    member_of: BTreeMap<String, &'a str>,
+    /// By name of the ZoneHealth, as it was published.
+    rosters: BTreeMap<&'a str, RosterSpec>,
 }
 
 impl<'a> Scene<'a> {
@@ -101,21 +104,23 @@ impl<'a> Scene<'a> {
                 open.insert(uid, incident);
             }
         }
+        let rosters = found.zones.iter();
+        let rosters = rosters.map(|zone| (name(zone), zone.spec.read_roster().unwrap_or_default()));
+        let rosters: BTreeMap<&str, RosterSpec> = rosters.collect();
         let members = found.zones.iter().flat_map(|zone| {
-            let of = zone.spec.zone.as_str();
-            zone.spec
-                .roster
-                .members
-                .iter()
-                .map(move |member| (member.uid.as_str(), of))
+            let roster = rosters.get(name(zone)).into_iter();
+            let members = roster.flat_map(|roster| &roster.members);
+            members.map(|member| (member.uid.clone(), zone.spec.zone.as_str()))
         });
+        let member_of = members.collect();
         let policies = found.policies.iter().map(|policy| read::policy(policy).policy);
         Self {
             found,
             leader,
             policies: policies.collect(),
             open,
-            member_of: members.collect(),
+            member_of,
+            rosters,
         }
     }
 
@@ -374,7 +379,9 @@ impl<'a> Scene<'a> {
         let lease_name = format!("{}{}", names::ZONE_LEASE_PREFIX, name(zone));
         let lease = self.found.leases.iter().find(|lease| name(*lease) == lease_name);
         let renewed = lease.and_then(read::renew_time);
-        let members = &zone.spec.roster.members;
+        let unread = RosterSpec::default();
+        let roster = self.rosters.get(name(zone)).unwrap_or(&unread);
+        let members = &roster.members;
         let called = |uid: &String| {
             let member = members.iter().find(|member| member.uid == *uid);
             member.map_or_else(|| format!("UID {uid}"), |member| member.name.clone())
@@ -399,9 +406,9 @@ impl<'a> Scene<'a> {
             object: name(zone).to_owned(),
             members: sorted(members.iter().map(|member| member.name.clone())),
             learners: sorted(learners.map(|member| member.name.clone())),
-            settled: zone.spec.roster.settled_voters.is_empty(),
+            settled: roster.settled_voters.is_empty(),
             without_agent: sorted(outside.map(|node| name(node).to_owned())),
-            roster_version: zone.spec.roster.version,
+            roster_version: roster.version,
             reporters: sorted(reports.iter().map(|report| report.spec.reporter.clone())),
             listed: listed.into_values().collect(),
             wanted: sorted(wanted.map(called)),

@@ -4,6 +4,8 @@ use super::text::text;
 use super::*;
 use clap::Parser;
 use evenkeel_api::crd::{FailoverPolicy, NodeIncident, ZoneChallenge, ZoneHealth, ZoneReport};
+use evenkeel_api::zone::{RosterMember, RosterSpec};
+use evenkeel_zone::roster::publish;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
@@ -75,12 +77,23 @@ fn change<K: serde::Serialize + DeserializeOwned>(object: &mut K, pointer: &str,
 
 /// Three nodes of one zone, of which the second is cut off; two replicas, the first leads.
 fn found() -> Found {
-    let member = |name: &str| json!({"name": name, "uid": format!("uid-{name}"), "address": "10.0.0.1:7946", "publicKey": "k"});
+    let member = |name: &str| RosterMember {
+        name: name.into(),
+        uid: format!("uid-{name}"),
+        address: "10.0.0.1:7946".into(),
+        public_key: "k".into(),
+        ..RosterMember::default()
+    };
+    let roster = RosterSpec {
+        version: 7,
+        members: vec![member("shore-1"), member("shore-2")],
+        ..RosterSpec::default()
+    };
     let zone: ZoneHealth = read(json!({
         "apiVersion": "evenkeel.io/v1alpha1", "kind": "ZoneHealth", "metadata": {"name": "bay"},
         "spec": {
             "zone": "bay",
-            "roster": {"version": 7, "members": [member("shore-1"), member("shore-2")]},
+            "signedRoster": publish(&roster, None),
         },
     }));
     let challenge: ZoneChallenge = read(json!({
@@ -255,9 +268,10 @@ fn zones_show_who_has_no_vote_and_what_is_not_settled(
     #[case] members: &str,
 ) {
     let mut found = found();
-    let roster = &mut found.zones[0].spec.roster;
+    let mut roster = found.zones[0].spec.read_roster().unwrap();
     roster.members[1].learner = learner;
     roster.settled_voters = settled_voters.iter().map(|uid| (*uid).to_owned()).collect();
+    found.zones[0].spec.signed_roster = Some(publish(&roster, None));
     let text = text(&report(&found, &Question::Zones(None)), false);
     assert!(text.contains(&format!("bay   {members} ")), "{text}");
 }

@@ -1,11 +1,13 @@
 //! What people write wrongly is named, and the rest goes on meanwhile.
 
 use super::cluster::{Cluster, Setup, is_leaving, is_ready};
-use evenkeel_api::crd::{FailoverPolicy, FailoverPolicyStatus, ZoneHealth, ZoneReport};
+use super::zone::{roster_key, roster_of};
+use evenkeel_api::crd::{FailoverPolicy, FailoverPolicyStatus, ZoneChallenge, ZoneHealth, ZoneReport};
 use evenkeel_api::policy::{EndpointsPolicy, ModePolicy};
+use evenkeel_api::zone::RosterSpec;
 use evenkeel_testkit::log::Log;
 use evenkeel_testkit::{SOON, eventually, until};
-use evenkeel_zone::roster::report_object_name;
+use evenkeel_zone::roster::{publish, report_object_name};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt as _;
@@ -170,7 +172,11 @@ async fn a_zone_that_no_node_is_in_and_a_verdict_that_nobody_signed_are_named_an
     let _replica = cluster.controlled(Setup::default()).await;
     let mut atlantis = ZoneHealth::new("atlantis", Default::default());
     atlantis.spec.zone = "atlantis".to_owned();
-    atlantis.spec.roster.version = 1;
+    let roster = RosterSpec {
+        version: 1,
+        ..RosterSpec::default()
+    };
+    atlantis.spec.signed_roster = Some(publish(&roster, None));
     cluster.add(&atlantis).await;
     // Somebody writes by hand that a healthy node is dead, in a zone of its own making.
     let rounds = json!([{ "ageMs": 20, "request": "Zm9yZ2Vk", "ballots": ["Zm9yZ2Vk", "Zm9yZ2Vk"] }]);
@@ -228,22 +234,23 @@ async fn a_second_object_that_claims_a_zone_is_named_and_changes_neither_its_ros
     let log = Log::capture();
     let cluster = Cluster::start().await;
     let _replica = cluster.controlled(Setup::default()).await;
-    let before = cluster.get::<ZoneHealth>("default").await.spec.roster;
+    let before = roster_of(&cluster.get("default").await).unwrap();
     // With a roster of its own, by which two strangers convict n2.
     let mut copy = ZoneHealth::new("copy", Default::default());
     copy.spec.zone = "default".to_owned();
-    copy.spec.roster = before.clone();
-    copy.spec.roster.version += 1000;
-    for member in &mut copy.spec.roster.members {
+    let mut of_copy = before.clone();
+    of_copy.version += 1000;
+    for member in &mut of_copy.members {
         member.public_key = super::zone::key("x9").public().to_base64();
     }
+    copy.spec.signed_roster = Some(publish(&of_copy, Some(&roster_key())));
     cluster.add(&copy).await;
     until("it is named", async || {
         !log.with(&["WARN", "ZoneHealth", "copy"]).is_empty()
     })
     .await;
     the_rest_goes_on(&cluster).await;
-    let after = cluster.get::<ZoneHealth>("default").await.spec.roster;
+    let after = roster_of(&cluster.get("default").await).unwrap();
     assert_eq!(
         after.version, before.version,
         "nobody follows a stranger's version"
@@ -252,5 +259,10 @@ async fn a_second_object_that_claims_a_zone_is_named_and_changes_neither_its_ros
     cluster.outside.revive("n3");
     cluster
         .eventually_incident("the incident closed", "n3", |status| status.closed_at.clone())
+        .await;
+    cluster
+        .until("default", "asks for no more rounds", |asked: &ZoneChallenge| {
+            asked.spec.wanted.is_empty()
+        })
         .await;
 }

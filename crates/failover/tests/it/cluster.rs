@@ -1,7 +1,7 @@
 //! A cluster of three nodes in one zone, and the controllers that a test starts in it.
 
 use super::traffic::Traffic;
-use super::zone::{Outside, key};
+use super::zone::{Outside, key, roster_key, roster_keys, roster_of};
 use evenkeel_api::crd::{
     AgentStatus, AgentStatusSpec, FailoverPolicy, FailoverPolicySpec, NodeIncident, NodeIncidentStatus,
     ZoneHealth, ZoneReport,
@@ -9,7 +9,7 @@ use evenkeel_api::crd::{
 use evenkeel_api::names;
 use evenkeel_api::policy::ModePolicy;
 use evenkeel_election::flags::Candidacy;
-use evenkeel_failover::shell::{ControllerError, Settings, serve};
+use evenkeel_failover::shell::{ControllerError, RosterSigning, Settings, serve};
 use evenkeel_failover::webhook::{WebhookAddress, WebhookOptions};
 use evenkeel_failover_rules::world::Config;
 use evenkeel_judge::{Profile, Timing};
@@ -217,6 +217,10 @@ impl Cluster {
                 name: names::CONTROLLER_LEASE.to_owned(),
                 config: evenkeel_election::Config::new(setup.identity),
             }),
+            rosters: RosterSigning {
+                key: Some(Arc::new(roster_key())),
+                trusted: roster_keys(),
+            },
         };
         let (options, url) = match setup.webhook {
             Some(ip) => {
@@ -358,7 +362,7 @@ impl Cluster {
     /// Waits until the roster holds all nodes and the zone reports.
     pub(crate) async fn reports(&self) {
         self.until(names::DEFAULT_ZONE, "has all nodes", |zone: &ZoneHealth| {
-            zone.spec.roster.members.len() == NODES.len()
+            roster_of(zone).is_some_and(|roster| roster.members.len() == NODES.len())
         })
         .await;
         let report = report_object_name(names::DEFAULT_ZONE, 0, "n1");

@@ -1,9 +1,12 @@
 use super::cluster::{Cluster, Setup, condition, has_taint, is_leaving, is_ready, no_execute};
 use super::stock;
+use super::zone::{roster_key, roster_of};
 use evenkeel_api::crd::{AgentStatus, FailoverPolicy, ZoneChallenge, ZoneHealth};
 use evenkeel_api::names::{annotations, conditions, events, taints};
+use evenkeel_api::zone::RosterSpec;
 use evenkeel_judge::Profile;
 use evenkeel_testkit::{SOON, eventually};
+use evenkeel_zone::roster::publish;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, NodeCondition, Pod};
 use kube::ResourceExt as _;
@@ -248,17 +251,18 @@ async fn a_roster_settles_when_its_former_voters_have_acknowledged_it() {
     let cluster = Cluster::start().await;
     let _replica = cluster.controlled(Setup::default()).await;
     let zone: ZoneHealth = cluster.get("default").await;
-    let roster = zone.spec.roster.clone();
-    let voters: Vec<&str> = roster.members.iter().map(|member| member.uid.as_str()).collect();
-    let unsettled = json!({ "spec": { "roster": { "settledVoters": voters[..2] } } });
+    let roster = roster_of(&zone).unwrap();
+    let voters = roster.members.iter().map(|member| member.uid.clone());
+    let unsettled = RosterSpec {
+        settled_voters: voters.take(2).collect(),
+        ..roster.clone()
+    };
+    let unsettled = json!({ "spec": { "signedRoster": publish(&unsettled, Some(&roster_key())) } });
     cluster.merge::<ZoneHealth>("default", unsettled).await;
     for member in &roster.members[..2] {
         let zone: ZoneHealth = cluster.get("default").await;
-        assert_eq!(
-            zone.spec.roster.settled_voters.len(),
-            2,
-            "not all of them have said so"
-        );
+        let known = roster_of(&zone).unwrap();
+        assert_eq!(known.settled_voters.len(), 2, "not all of them have said so");
         let said = json!({
             "cell": "default", "cellUid": zone.uid(), "publicKey": member.public_key, "version": roster.version,
             "met": 2, "metVoters": 2,
@@ -268,10 +272,67 @@ async fn a_roster_settles_when_its_former_voters_have_acknowledged_it() {
     }
     let settled = cluster
         .until("default", "is settled", |zone: &ZoneHealth| {
-            zone.spec.roster.settled_voters.is_empty()
+            roster_of(zone).is_some_and(|roster| roster.settled_voters.is_empty())
         })
         .await;
-    assert_eq!(settled.spec.roster, roster, "and nothing else of it has changed");
+    let next = RosterSpec {
+        version: roster.version + 1,
+        ..roster
+    };
+    assert_eq!(
+        roster_of(&settled),
+        Some(next),
+        "and nothing else of it has changed"
+    );
+}
+
+/// As a former version wrote it, as somebody wrote it who has no key, without any, and deleted: who had a
+/// vote has it, and versions go on from the last one that was signed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_roster_that_is_not_signed_is_published_anew_with_a_later_version() {
+    let cluster = Cluster::start().await;
+    let _replica = cluster.controlled(Setup::default()).await;
+    let zone: ZoneHealth = cluster.get("default").await;
+    let roster = roster_of(&zone).unwrap();
+    let former = RosterSpec {
+        version: roster.version + 10,
+        cell: String::new(),
+        cell_uid: String::new(),
+        ..roster.clone()
+    };
+    let of_nobody = RosterSpec {
+        version: roster.version + 20,
+        ..roster.clone()
+    };
+    for (spec, expected) in [
+        (
+            json!({ "roster": former, "signedRoster": null }),
+            roster.version + 1,
+        ),
+        (
+            json!({ "signedRoster": publish(&of_nobody, None) }),
+            roster.version + 2,
+        ),
+        (json!({ "signedRoster": null }), roster.version + 3),
+    ] {
+        cluster
+            .merge::<ZoneHealth>("default", json!({ "spec": spec }))
+            .await;
+        let signed = cluster
+            .until("default", "is signed", |zone: &ZoneHealth| {
+                roster_of(zone).is_some_and(|roster| roster.version == expected)
+            })
+            .await;
+        assert_eq!(signed.spec.roster, None, "what the former version wrote is gone");
+        assert_eq!(roster_of(&signed).unwrap().members, roster.members);
+    }
+    cluster.delete::<ZoneHealth>("default").await;
+    cluster
+        .until("default", "is made again", |zone: &ZoneHealth| {
+            roster_of(zone)
+                .is_some_and(|again| again.version == roster.version + 4 && again.members == roster.members)
+        })
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,7 @@
 //! The whole process: flags, election, admin endpoints, webhook.
 
 use super::cluster::Cluster;
+use super::zone::roster_key;
 use clap::Parser as _;
 use evenkeel_failover::{ControllerArgs, run};
 use evenkeel_testkit::until;
@@ -43,6 +44,9 @@ async fn get(address: SocketAddr, path: &str) -> Option<String> {
 async fn the_process_gets_ready_leads_and_stops_when_told() {
     let cluster = Cluster::start().await;
     let kubeconfig = cluster.kubeconfig();
+    let directory = tempfile::tempdir().unwrap();
+    let key = directory.path().join("roster.key");
+    std::fs::write(&key, roster_key().to_pem().unwrap()).unwrap();
     let (admin, webhook) = (free().await, free().await);
     let line = [
         "--kubeconfig",
@@ -55,6 +59,8 @@ async fn the_process_gets_ready_leads_and_stops_when_told() {
         &format!("https://{webhook}"),
         "--zone-default",
         "default",
+        "--roster-key",
+        key.to_str().unwrap(),
     ];
     let stop = CancellationToken::new();
     let task = tokio::spawn(run(args(&line), stop.clone()));
@@ -95,6 +101,20 @@ async fn what_the_user_has_to_change_is_named() {
         .unwrap_err();
     assert!(
         error.is_config() && error.to_string().contains("nowhere.yaml"),
+        "{error}"
+    );
+
+    let error = run(args(&["--roster-key", "nowhere.key"]), stop())
+        .await
+        .unwrap_err();
+    assert!(
+        error.is_config() && error.to_string().contains("--roster-key nowhere.key"),
+        "{error}"
+    );
+    let other = Cli::try_parse_from(["controller", "--roster-key", "a", "--roster-public-key", "b"]);
+    let error = other.map(|_| ()).unwrap_err().to_string();
+    assert!(
+        error.contains("--roster-public-key") && error.contains("not the base64"),
         "{error}"
     );
 

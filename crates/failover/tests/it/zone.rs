@@ -4,10 +4,10 @@
 use super::cluster::NODES;
 use evenkeel_api::crd::{ZoneChallenge, ZoneHealth, ZoneReport, ZoneReportSpec};
 use evenkeel_api::names;
-use evenkeel_api::zone::{Report, SignedRound};
+use evenkeel_api::zone::{Report, RosterSpec, SignedRound};
 use evenkeel_testkit::Cluster;
 use evenkeel_zone::keys::SigningKey;
-use evenkeel_zone::roster::{MemberId, Roster, report_object_name};
+use evenkeel_zone::roster::{CellRef, MemberId, Roster, RosterKeys, report_object_name};
 use evenkeel_zone::verdict::{Health, Link};
 use evenkeel_zone::wire::{
     self, Answer, Ballot, Challenge, ConfirmRequest, Facts, Header, Nonce, Renewal, Said as Vote, Suspect,
@@ -132,6 +132,24 @@ pub(crate) fn key(node: &str) -> SigningKey {
     SigningKey::from_seed(&[node.as_bytes()[1]; 32]).unwrap()
 }
 
+/// The key that signs rosters.
+pub(crate) fn roster_key() -> SigningKey {
+    SigningKey::from_seed(&[91; 32]).unwrap()
+}
+
+/// Who may publish rosters.
+pub(crate) fn roster_keys() -> RosterKeys {
+    RosterKeys::new(vec![roster_key().public().clone()])
+}
+
+/// What a cell's object says of its roster, which has to be signed.
+pub(crate) fn roster_of(object: &ZoneHealth) -> Option<RosterSpec> {
+    let (name, uid) = (object.metadata.name.as_deref()?, object.metadata.uid.as_deref()?);
+    let published = object.spec.published()?;
+    Roster::open(&published, CellRef { name, uid }, &roster_keys()).ok()?;
+    object.spec.read_roster()
+}
+
 /// Until the test ends, which takes the API server away.
 async fn kubelets(cluster: Cluster, outside: Outside, stop: CancellationToken) {
     let leases = cluster.namespaced(names::NODE_LEASE_NAMESPACE);
@@ -162,7 +180,9 @@ async fn reporter(cluster: Cluster, outside: Outside, stop: CancellationToken) {
         let Ok(Some(zone)) = zones.get_opt(names::DEFAULT_ZONE).await else {
             continue;
         };
-        let Ok(roster) = Roster::from_spec(&zone.spec.roster) else {
+        let published = zone.spec.published();
+        let roster = published.map(|published| Roster::reopen(&published, &roster_keys()));
+        let Some(Ok(roster)) = roster else {
             continue;
         };
         let name_of = |uid: &String| {
@@ -204,7 +224,7 @@ async fn reporter(cluster: Cluster, outside: Outside, stop: CancellationToken) {
             cell: 0,
             reporter: "n1".to_owned(),
             report: Report {
-                roster_version: zone.spec.roster.version,
+                roster_version: zone.spec.read_roster().map_or(0, |roster| roster.version),
                 sequence: i64::try_from(sequence).unwrap(),
                 members: 3,
                 rounds,
@@ -259,6 +279,7 @@ fn round(
             member: MemberId::of(&uid),
             renewal: Some(renewal),
         }],
+        ..ConfirmRequest::default()
     };
     let sign = |voter: &&str| {
         let ballot = Ballot {

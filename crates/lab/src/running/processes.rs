@@ -111,6 +111,9 @@ impl Lab {
         let account = (NAMESPACE, service_accounts::CONTROLLER);
         self.write_kubeconfig(&kubeconfig, &self.url, account, None)
             .await?;
+        let roster_key = self.cloud.folder.join("roster.key");
+        self.generate_key(&roster_key).await?;
+        let roster_public_key = self.public_key(&roster_key).await?;
         let count = self.settings.controllers;
         let webhook = if count == 1 && self.cloud.outside.is_none() {
             self.cloud.controller_at(1, WEBHOOK)
@@ -122,11 +125,11 @@ impl Lab {
                 1 => "controller".to_owned(),
                 _ => format!("controller-{number}"),
             };
-            let controller = self.start_controller(&name, number, &kubeconfig, webhook)?;
+            let controller = self.start_controller(&name, number, (&kubeconfig, &roster_key), webhook)?;
             self.cloud.controllers.push(controller);
         }
         for node in &self.nodes {
-            node.set_agent(self.start_agent(node).await?);
+            node.set_agent(self.start_agent(node, &roster_public_key).await?);
         }
         let agents = self.nodes.iter().filter_map(|node| node.agent());
         ready(self.cloud.controllers.iter().chain(agents)).await
@@ -136,13 +139,14 @@ impl Lab {
         &self,
         name: &str,
         number: u8,
-        kubeconfig: &Path,
+        (kubeconfig, roster_key): (&Path, &Path),
         webhook: SocketAddr,
     ) -> Result<Supervised, SetupError> {
         let admin = self.cloud.controller_at(number, CONTROLLER_ADMIN);
         let stock = self.settings.stock();
         let flags = Flags::of("controller")
             .with("--kubeconfig", kubeconfig)
+            .with("--roster-key", roster_key)
             .with("--profile", self.settings.profile.flag())
             .with("--zone-default", DEFAULT_ZONE)
             .with(
@@ -174,7 +178,7 @@ impl Lab {
         Ok(address)
     }
 
-    async fn start_agent(&self, node: &LabNode) -> Result<Supervised, SetupError> {
+    async fn start_agent(&self, node: &LabNode, roster_public_key: &str) -> Result<Supervised, SetupError> {
         let plan = self.switch.plan();
         let (inner, outer) = (plan.inner(node.index()), plan.outer(node.index()));
         let kubeconfig = node.folder().join("agent.kubeconfig");
@@ -193,6 +197,7 @@ impl Lab {
             .with("--listen", format!("{inner}:{}", plan.agent_port))
             .with("--advertise", format!("{outer}:{}", plan.agent_port))
             .with("--key", key)
+            .with("--roster-public-key", roster_public_key)
             .with("--state-dir", state)
             .with("--boot", node.boot_file())
             .with("--kubelet", plan.kubelet_inside(node.index()).to_string())
@@ -219,15 +224,25 @@ impl Lab {
         if path.exists() {
             return Ok(());
         }
+        self.handle_key("keygen", "--out", path).await.map(|_| ())
+    }
+
+    async fn public_key(&self, path: &Path) -> Result<String, SetupError> {
+        let printed = self.handle_key("pubkey", "--key", path).await?;
+        Ok(printed.trim().to_owned())
+    }
+
+    /// Has the agent's program do something with a key. Returns what it prints.
+    async fn handle_key(&self, command: &str, flag: &str, path: &Path) -> Result<String, SetupError> {
         let failed = |reason: String| SetupError::NotReady {
-            name: format!("`agent keygen --out {}`", path.display()),
+            name: format!("`agent {command} {flag} {}`", path.display()),
             reason,
             log: self.directory.logs(),
         };
         let (program, flags) = self.agent();
         let output = tokio::process::Command::new(program)
             .args(flags.0)
-            .args(["keygen", "--out"])
+            .args([command, flag])
             .arg(path)
             .stdin(std::process::Stdio::null())
             .kill_on_drop(true)
@@ -235,7 +250,7 @@ impl Lab {
             .await
             .map_err(|error| failed(error.to_string()))?;
         if output.status.success() {
-            return Ok(());
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }
         Err(failed(format!(
             "{}: {}",

@@ -10,7 +10,9 @@ use evenkeel_api::crd::{
 use evenkeel_api::names::{NAMESPACE, NODE_LEASE_NAMESPACE, ZONE_LABELS, taints};
 use evenkeel_api::zone::{IssuedChallenge, RosterMember, RosterSpec};
 use evenkeel_failover_rules::world::Kind;
-use evenkeel_zone::roster::{cell_object_name, report_object_name, zone_object_name};
+use evenkeel_zone::fixture::publish_as_next_version;
+use evenkeel_zone::keys::Signer;
+use evenkeel_zone::roster::{self, cell_object_name, report_object_name};
 use evenkeel_zone::wire::Challenge;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::{
@@ -89,19 +91,59 @@ pub fn renew_at(
 }
 
 /// A zone, as the controller of a former life left them.
-pub fn zone(store: &mut Store, zone: &str, members: Vec<RosterMember>) {
+pub fn zone(store: &mut Store, zone: &str, members: Vec<RosterMember>, key: Option<RosterSigner<'_>>) {
     let roster = RosterSpec {
         version: 1,
         members,
         ..RosterSpec::default()
     };
-    let spec = ZoneHealthSpec {
-        zone: zone.to_owned(),
-        cell: 0,
-        roster,
+    let _ = publish(store, 0, (zone, 0), &roster, key);
+}
+
+/// The key that signs rosters, and whether its owner is of the next version.
+pub type RosterSigner<'a> = (&'a dyn Signer, bool);
+
+/// Publishes the roster of a cell, as the controller's shell does.
+pub fn publish(
+    store: &mut Store,
+    now: u64,
+    (zone, cell): (&str, u32),
+    roster: &RosterSpec,
+    signer: Option<RosterSigner<'_>>,
+) -> Result<(), Refused> {
+    let name = cell_object_name(zone, cell);
+    let key = cluster_key(&name);
+    if store.get(Kind::Zone, &key).is_none() {
+        let spec = ZoneHealthSpec {
+            zone: zone.to_owned(),
+            cell,
+            ..ZoneHealthSpec::default()
+        };
+        let object = Object::Zone(Box::new(ZoneHealth::new(&name, spec)));
+        store.create(now, Writer::Ours, object)?;
+    }
+    let object = store.get(Kind::Zone, &key).ok_or(Refused::NotFound)?;
+    let named = RosterSpec {
+        cell_uid: object.meta().uid.clone().unwrap_or_default(),
+        cell: name,
+        ..roster.clone()
     };
-    let object = ZoneHealth::new(&zone_object_name(zone), spec);
-    let _ = store.create(0, Writer::Ours, Object::Zone(Box::new(object)));
+    let published = match signer {
+        Some((key, true)) => publish_as_next_version(&named, key),
+        Some((key, false)) => roster::publish(&named, Some(key)),
+        None => roster::publish(&named, None),
+    };
+    let written = store.change(now, Writer::Ours, Kind::Zone, &key, None, |object| {
+        if let Object::Zone(zone) = object {
+            zone.spec.signed_roster = Some(published);
+        }
+    });
+    written.map(|_| ())
+}
+
+/// What a cell's object says of its roster.
+pub fn roster_of(zone: &ZoneHealth) -> RosterSpec {
+    zone.spec.read_roster().unwrap_or_default()
 }
 
 /// A challenge as `by` draws it at `now`.

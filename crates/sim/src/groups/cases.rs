@@ -2,7 +2,7 @@
 
 use super::soon;
 use crate::rng::Rng;
-use crate::script::{Fault, Network, SECOND, Script, WARM_UP};
+use crate::script::{Fault, Group, Network, SECOND, Script, WARM_UP};
 
 /// One node dies, or a second one while the first stays dead, or two at once.
 pub(super) fn kills(script: &mut Script, rng: &mut Rng) {
@@ -93,7 +93,8 @@ pub fn matrix(like: &Script, nodes: usize, links: u64, clouds: u64) -> Script {
     script
 }
 
-/// A node joins, moves or changes its key, or four join, while another one is cut off.
+/// A node joins, moves or changes its key, or six join, while another one is cut off; or that one itself
+/// moves.
 pub(super) fn rosters(script: &mut Script, rng: &mut Rng) {
     script.zones = vec![usize::try_from(rng.between(3, 5)).unwrap_or(3)];
     let cut = script.any_node(rng);
@@ -124,15 +125,56 @@ pub(super) fn rosters(script: &mut Script, rng: &mut Rng) {
             script.add(change, SECOND, Fault::Join(joins));
         }
         _ => {
-            let changes = 1 + cut % script.nodes();
+            let other = 1 + cut % script.nodes();
             script.add(at, lasts, Fault::CutCloud(cut));
-            let fault = if rng.in_thousand(500) {
-                Fault::NewKey(changes)
-            } else {
-                Fault::NewAddress(changes)
+            let fault = match rng.below(3) {
+                0 => Fault::NewKey(other),
+                1 => Fault::NewAddress(other),
+                _ => Fault::NewAddress(cut),
             };
             script.add(change, SECOND, fault);
         }
+    }
+}
+
+/// A split of a zone of this size.
+pub fn split(size: usize, seed: u64) -> Script {
+    let mut script = super::script(Group::Splits, seed);
+    let mut rng = Rng::new(seed).fork("split");
+    script.steps.clear();
+    splits(&mut script, size, &mut rng);
+    script.steps.sort_by_key(|step| step.at);
+    script
+}
+
+/// A zone is split 45/55 or 49/51, whoever stands on which side. Four of five nodes are cut off from the
+/// cloud at the same time: their Leases grow stale, and the others publish what each side finds of the other one.
+pub(super) fn splits(script: &mut Script, size: usize, rng: &mut Rng) {
+    script.zones = vec![size];
+    let percent = if rng.in_thousand(500) { 45 } else { 49 };
+    let mut side: Vec<usize> = (1..=size).collect();
+    for place in (1..side.len()).rev() {
+        let other = usize::try_from(rng.below(place as u64 + 1)).unwrap_or_default();
+        side.swap(place, other);
+    }
+    side.truncate(size * percent / 100);
+    // The one cell with which the run begins has been divided by then, and the rosters have settled.
+    let (at, lasts) = (WARM_UP + 150 * SECOND, 120 * SECOND);
+    for node in 1..=size {
+        if rng.in_thousand(800) {
+            script.add(at + rng.below(SECOND), lasts, Fault::CutCloud(node));
+        }
+    }
+    script.add(at, lasts, Fault::SplitLan(side));
+}
+
+/// Whatever befalls a fleet of which half was upgraded.
+pub(super) fn two_versions(script: &mut Script, rng: &mut Rng) {
+    script.two_versions = true;
+    match rng.below(3) {
+        0 => kills(script, rng),
+        1 => rosters(script, rng),
+        _ => reporters(script, rng),
     }
 }
 

@@ -3,7 +3,7 @@
 mod cases;
 mod random;
 
-pub use cases::matrix;
+pub use cases::{matrix, split};
 
 use crate::rng::Rng;
 use crate::script::{Fault, Group, Network, SECOND, Script, Step, WARM_UP};
@@ -20,6 +20,7 @@ pub fn script(group: Group, seed: u64) -> Script {
         network: network(&mut rng),
         drift: 0,
         ed25519: rng.in_thousand(10),
+        two_versions: rng.in_thousand(100),
         steps: Vec::new(),
         rest: 60 * SECOND,
     };
@@ -33,6 +34,7 @@ pub fn script(group: Group, seed: u64) -> Script {
         Group::Stalls => stalls(&mut script, &mut rng),
         Group::LanSplit => lan_split(&mut script, &mut rng),
         Group::ThreeZones => three_zones(&mut script, &mut rng),
+        Group::TwoVersions => cases::two_versions(&mut script, &mut rng),
         Group::ApiRestart => api_restart(&mut script, &mut rng),
         Group::ReturnWithoutMajority => return_without_majority(&mut script, &mut rng),
         Group::AgentRestarts => agent_restarts(&mut script, &mut rng),
@@ -45,6 +47,10 @@ pub fn script(group: Group, seed: u64) -> Script {
         Group::Rosters => cases::rosters(&mut script, &mut rng),
         Group::Reporters => cases::reporters(&mut script, &mut rng),
         Group::Addresses => cases::addresses(&mut script, &mut rng),
+        Group::Splits => {
+            let size = *rng.pick(&[102, 130, 200]).unwrap_or(&102);
+            cases::splits(&mut script, size, &mut rng);
+        }
         Group::Random | Group::RandomZones => random::random(&mut script, &mut rng),
     }
     script.steps.sort_by_key(|step| step.at);

@@ -1,6 +1,6 @@
 //! Runs of zones that measure instead of asking whether promises are kept.
 
-use crate::api::build::node_of_uid;
+use crate::api::build::{node_of_uid, roster_of};
 use crate::api::objects::Object;
 use crate::measure::{Measured, Meter, Window};
 use crate::run::Outcome;
@@ -30,7 +30,7 @@ pub fn reporters(script: &Script) -> Vec<usize> {
     let Object::Zone(zone) = &*object else {
         return Vec::new();
     };
-    let Ok(roster) = Roster::from_spec(&zone.spec.roster) else {
+    let Ok(roster) = Roster::from_spec(&roster_of(zone)) else {
         return Vec::new();
     };
     let ranked = roster.reporters_by_rank(|_| true);

@@ -16,7 +16,7 @@ use evenkeel_api::zone::{ListedNode, VerdictKind};
 use evenkeel_failover_rules::world::{Kind, read};
 use evenkeel_zone::Millis;
 use evenkeel_zone::keys::Verifier;
-use evenkeel_zone::roster::cell_object_name;
+use evenkeel_zone::roster::{Roster, cell_object_name};
 use evenkeel_zone::verdict::{Book, Verdict};
 use evenkeel_zone::wire::{Challenge, Nonce};
 use jiff::Timestamp;
@@ -102,7 +102,9 @@ impl Sim {
             Object::Zone(zone) => {
                 let name = zone.metadata.name.clone().unwrap_or_default();
                 let now = Millis(self.now);
-                self.reader.book.roster(now, &name, &zone.spec.roster);
+                if let Some(roster) = self.roster_of(zone) {
+                    self.reader.book.roster(now, &name, Roster::clone(&roster));
+                }
             }
             Object::Challenge(challenge) => {
                 let name = challenge.metadata.name.clone().unwrap_or_default();
@@ -174,11 +176,10 @@ impl Sim {
         let spec = &object.spec;
         let cell = cell_object_name(&spec.zone, spec.cell);
         let mut report = spec.report.clone();
+        let object = self.store.get(Kind::Zone, &cluster_key(&cell)).cloned();
         if self.reader.rules.one_vote_less
-            && let Some(Object::Zone(zone)) = self
-                .store
-                .get(Kind::Zone, &cluster_key(&cell))
-                .map(|zone| &**zone)
+            && let Some(Object::Zone(zone)) = object.as_deref()
+            && let Some(roster) = self.roster_of(zone)
         {
             let challenge = self.store.get(Kind::Challenge, &cluster_key(&cell));
             let challenge = challenge.and_then(|object| match &**object {
@@ -186,7 +187,7 @@ impl Sim {
                 _ => None,
             });
             let challenge = challenge.unwrap_or_default();
-            rules::forge(&mut report, &zone.spec.roster, challenge, &self.machines);
+            rules::forge(&mut report, &roster, challenge, &self.machines);
         }
         let now = Millis(self.now);
         self.reader.book.report(now, &cell, &spec.reporter, &report);
@@ -232,7 +233,7 @@ impl Sim {
         }
         if round.is_some() && before.is_none() {
             self.reader.deaths.push((now, node));
-            if !may_be_convicted(&self.script, node, now) {
+            if !may_be_convicted(&self.script, None, node, now) {
                 if self.reader.counts {
                     self.reader.false_deaths += 1;
                 } else {

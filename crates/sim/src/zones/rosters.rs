@@ -1,8 +1,8 @@
 //! What the controller writes: rosters, by the planner's own rule over what agents say of themselves;
 //! challenges; and the members about which rounds are wanted.
 
+use crate::api::build;
 use crate::api::objects::{Object, cluster_key};
-use crate::api::{Writer, build};
 use crate::event::Event;
 use crate::script::SECOND;
 use crate::sim::Sim;
@@ -10,6 +10,7 @@ use evenkeel_failover_rules::planner::roster::{Acknowledged, Signs, next};
 use evenkeel_failover_rules::world::Kind;
 use evenkeel_zone::Millis;
 use evenkeel_zone::roster::cell_object_name;
+use std::sync::Arc;
 
 const CHALLENGES_EVERY: u64 = 10 * SECOND;
 
@@ -54,7 +55,7 @@ impl Sim {
         else {
             return;
         };
-        let known = found.spec.roster;
+        let known = build::roster_of(&found);
         let members: Vec<_> = (1..=self.machines.len())
             .filter(|node| self.script.zone_of(*node) == zone)
             .filter_map(|node| {
@@ -94,17 +95,13 @@ impl Sim {
                 listed: self.reader.held_dead().any(|dead| dead == node),
             }
         };
-        let roster = next(Some(&known), known.version, members, &signs, (&progress, now));
+        let roster = next((Some(&known), true), members, &signs, (&progress, now));
         self.progress.insert(zone, progress);
         let Some(roster) = roster else {
             return;
         };
-        let _ = self
-            .store
-            .change(self.now, Writer::Ours, Kind::Zone, &key, None, |object| {
-                if let Object::Zone(zone) = object {
-                    zone.spec.roster = roster;
-                }
-            });
+        let (name, signer) = (build::zone_name(zone), Arc::clone(&self.roster_key));
+        let signer = Some((&*signer, self.script.two_versions));
+        let _ = build::publish(&mut self.store, self.now, (&name, 0), &roster, signer);
     }
 }

@@ -5,7 +5,7 @@
 //! the reader's book does not say.
 
 use crate::machine::Machine;
-use evenkeel_api::zone::{Report, RosterSpec, SignedRound, VerdictKind};
+use evenkeel_api::zone::{Report, SignedRound, VerdictKind};
 use evenkeel_zone::roster::{Member, MemberId, Roster};
 use evenkeel_zone::verdict::Issued;
 use evenkeel_zone::wire::{
@@ -30,10 +30,7 @@ pub struct Rules {
 
 /// Makes a death of every listing for which one no was missing and nobody said yes, by a round with votes of
 /// a majority in which one is of somebody who did not give it.
-pub(crate) fn forge(report: &mut Report, roster: &RosterSpec, challenge: Challenge, machines: &[Machine]) {
-    let Ok(roster) = Roster::from_spec(roster) else {
-        return;
-    };
+pub(crate) fn forge(report: &mut Report, roster: &Roster, challenge: Challenge, machines: &[Machine]) {
     for node in &mut report.nodes {
         let Some((0, no)) = votes_in(&node.reason).filter(|_| node.verdict == VerdictKind::None) else {
             continue;
@@ -51,6 +48,7 @@ pub(crate) fn forge(report: &mut Report, roster: &RosterSpec, challenge: Challen
                 member: suspect,
                 renewal: Some(Renewal::NO_LEASE),
             }],
+            ..ConfirmRequest::default()
         };
         let voters = roster.members().iter().filter(|member| member.id != suspect);
         let ballots = voters

@@ -15,11 +15,15 @@ use crate::Millis;
 use crate::roster::{Member, MemberId, MemberIndex, Roster};
 use crate::wire::{Ack, Body, Datagram, Facts, Frame, Header, Heartbeat, Relay};
 use std::collections::{BTreeSet, VecDeque};
+use std::net::SocketAddr;
 
 /// An unanswered heartbeat is forgotten after this time: a later echo proves nothing fresh.
 const FORGET_SENT_MS: u64 = 3_000;
 /// A peer of unknown life is asked at most this often.
 const CHALLENGE_EVERY_MS: u64 = 200;
+/// Of what a peer makes this agent send, at most so many datagrams a second.
+const RELAYS: u32 = 30;
+const ROSTER_PARTS: u32 = 30;
 
 /// All that is known of the other members from their own datagrams.
 pub(super) struct Contacts {
@@ -37,7 +41,8 @@ struct Sent {
     sequence: u64,
     at: Millis,
     to: MemberIndex,
-    relayed: bool,
+    /// Where it was sent to; nothing if it went through a relay.
+    address: Option<SocketAddr>,
 }
 
 /// What a datagram changed in what is known of its sender.
@@ -130,15 +135,18 @@ impl Contacts {
     }
 
     /// Whether the datagram belongs to the sender's proven life and was not seen before; if so, it is a
-    /// contact. A sender of another life is asked for proof.
+    /// contact. A sender of another life is asked for proof. `source` is where it came from, if nobody
+    /// relayed it.
     pub(super) fn take(
         &mut self,
         cx: &mut Context,
         own: &Own,
         from: MemberIndex,
         header: &Header,
+        source: Option<SocketAddr>,
     ) -> Option<Change> {
         let (now, period) = (cx.now(), cx.period_ms());
+        let elsewhere = source.filter(|source| Some(*source) != cx.address(from));
         let peer = self.peers.get_mut(from.at())?;
         if let Some(life) = peer
             .life
@@ -148,6 +156,9 @@ impl Contacts {
             if life.window.accept(header.sequence) {
                 let returned = !peer.is_fresh(now, period);
                 peer.contact = Some(now);
+                if source.is_some() {
+                    peer.heard_at = elsewhere;
+                }
                 return Some(Change {
                     returned,
                     facts: false,
@@ -158,6 +169,8 @@ impl Contacts {
             .is_none_or(|at| now.since(at) >= CHALLENGE_EVERY_MS)
         {
             peer.challenged = Some(now);
+            // A machine may have another address after a boot.
+            peer.heard_at = elsewhere;
             self.send_heartbeat(cx, own, header.from, None);
         }
         cx.put(Output::Refused("replay"));
@@ -192,12 +205,18 @@ impl Contacts {
         peer.is_some_and(|peer| std::mem::replace(&mut peer.doubt, doubt) != doubt)
     }
 
+    /// Whether a datagram is of a life that ended: whoever recorded it gets no answer.
+    pub(super) fn is_of_former_life(&self, from: MemberIndex, header: &Header) -> bool {
+        let peer = self.peer(from);
+        peer.is_some_and(|peer| peer.former.contains(&header.incarnation))
+    }
+
     /// An ack counts once, for a heartbeat of this life that was sent to its sender lately.
     pub(super) fn take_ack(
         &mut self,
         cx: &mut Context,
         from: MemberIndex,
-        header: &Header,
+        (header, source): (&Header, SocketAddr),
         ack: &Ack,
     ) -> Option<Proof> {
         let Some(sent) = self.take_sent(cx, from, ack) else {
@@ -212,10 +231,20 @@ impl Contacts {
             life.window.accept(header.sequence);
         }
         (peer.contact, peer.proved) = (Some(now), Some(now));
-        let direct = !sent.relayed;
-        if direct {
+        let direct = sent.address.is_some();
+        if let Some(address) = sent.address {
             peer.answered = Some(now);
+            peer.asked = None;
             peer.measured(now.since(sent.at));
+            // The roster's address wins as long as there are answers from there. Any other one has to answer
+            // itself: who only passes on what it hears shall not stand between the two.
+            let published = cx.published_address(from) == Some(address);
+            if published {
+                peer.answered_at_home = Some(now);
+            }
+            if published || source == address && !peer.answers_at_home(now, period) {
+                cx.reach_at(from, address);
+            }
         }
         let met = !std::mem::replace(&mut peer.seen_alive, true);
         if met {
@@ -249,7 +278,20 @@ impl Contacts {
 
     /// Answers a heartbeat, even before it is known to be new: by the answer the asker learns this agent's
     /// present life.
-    pub(super) fn answer(cx: &mut Context, own: &Own, header: &Header, heartbeat: &Heartbeat) {
+    pub(super) fn answer(
+        &self,
+        cx: &mut Context,
+        own: &Own,
+        (from, header): (MemberIndex, &Header),
+        (source, is_new): (SocketAddr, bool),
+        heartbeat: &Heartbeat,
+    ) {
+        // One that counts is answered where it came from, and so is the first of a life that is not proven;
+        // the others where the peer is reached.
+        let asked_for_proof = self
+            .peer(from)
+            .is_some_and(|peer| peer.challenged == Some(cx.now()));
+        let source = Some(source).filter(|_| is_new || asked_for_proof);
         let ack = Body::Ack(Ack {
             echo_incarnation: header.incarnation,
             echo_sequence: header.sequence,
@@ -259,12 +301,32 @@ impl Contacts {
             cloud_age: own.cloud_age(cx.now()),
         });
         let direct = heartbeat.via == MemberId::NOBODY || heartbeat.via == cx.me();
-        if let Some((_, bytes)) = cx.seal(header.from, &ack) {
-            dispatch(cx, header.from, bytes, Some(heartbeat.via).filter(|_| !direct));
+        let Some((_, bytes)) = cx.seal(header.from, &ack) else {
+            return;
+        };
+        if let Some(source) = source.filter(|source| direct && Some(*source) != cx.address(from)) {
+            cx.send_to(header.from, source, bytes.clone());
+            if is_new {
+                return;
+            }
         }
+        dispatch(cx, header.from, bytes, Some(heartbeat.via).filter(|_| !direct));
     }
 
-    /// Sends a heartbeat, directly or through a relay.
+    /// Where else to look for a peer: where it was last heard, if it does not answer. Its address may have
+    /// changed while the API server cannot say so (hazard 53). While it is reached elsewhere, it is asked at
+    /// the roster's address, too.
+    fn elsewhere(&self, cx: &Context, index: MemberIndex) -> Vec<SocketAddr> {
+        let heard = self.peer(index).and_then(|peer| {
+            let silent = peer.is_silent_when_asked(cx.now(), cx.period_ms());
+            peer.heard_at.filter(|_| silent)
+        });
+        let address = cx.address(index);
+        let others = [cx.published_address(index), heard].into_iter().flatten();
+        others.filter(|other| Some(*other) != address).collect()
+    }
+
+    /// Sends a heartbeat through a relay, or directly, and then also to where else the peer may be.
     pub(super) fn send_heartbeat(
         &mut self,
         cx: &mut Context,
@@ -282,16 +344,35 @@ impl Contacts {
             cloud_age: own.cloud_age(cx.now()),
             via: via.unwrap_or(MemberId::NOBODY),
         });
-        let Some((sequence, bytes)) = cx.seal(to, &heartbeat) else {
-            return;
-        };
-        self.sent.push_back(Sent {
-            sequence,
-            at: cx.now(),
-            to: index,
-            relayed: via.is_some(),
-        });
-        dispatch(cx, to, bytes, via);
+        let mut ways = vec![None];
+        if via.is_none() {
+            ways = self.elsewhere(cx, index).into_iter().map(Some).collect();
+            ways.insert(0, cx.address(index));
+        }
+        if let Some(peer) = self.peers.get_mut(index.at()).filter(|_| via.is_none()) {
+            peer.asked.get_or_insert(cx.now());
+        }
+        for address in ways {
+            let Some((sequence, bytes)) = cx.seal(to, &heartbeat) else {
+                return;
+            };
+            self.sent.push_back(Sent {
+                sequence,
+                at: cx.now(),
+                to: index,
+                address,
+            });
+            match address {
+                Some(address) => cx.send_to(to, address, bytes),
+                None => dispatch(cx, to, bytes, via),
+            }
+        }
+    }
+
+    /// Whether a part of a roster may be sent to a peer now.
+    pub(super) fn allows_roster_part(&mut self, index: MemberIndex, now: Millis) -> bool {
+        let peer = self.peers.get_mut(index.at());
+        peer.is_some_and(|peer| peer.roster_parts.allows(now, ROSTER_PARTS))
     }
 
     /// Sends heartbeats at once when the facts about this agent's node change, so that observers, reporters
@@ -316,10 +397,16 @@ impl Contacts {
         let allowed = self
             .peers
             .get_mut(from.at())
-            .is_some_and(|peer| peer.may_relay(now));
+            .is_some_and(|peer| peer.relays.allows(now, RELAYS));
         let own_words = Frame::parse(&relay.inner).is_ok_and(|frame| frame.from() == header.from);
         if allowed && own_words && relay.target != cx.me() && relay.target != header.from {
-            cx.send_bytes(relay.target, Datagram::from(relay.inner.as_slice()));
+            let bytes = Datagram::from(relay.inner.as_slice());
+            let target = cx.roster().position(relay.target);
+            let heard = target.and_then(|target| self.peer(target)?.heard_at);
+            if let Some(address) = heard {
+                cx.send_to(relay.target, address, bytes.clone());
+            }
+            cx.send_bytes(relay.target, bytes);
         } else {
             cx.put(Output::Refused("relay"));
         }

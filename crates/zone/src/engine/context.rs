@@ -3,8 +3,9 @@
 use super::{Config, Identity, Note, Output};
 use crate::Millis;
 use crate::keys::{self, Mac, Signer, Verifier};
-use crate::roster::{Member, MemberId, MemberIndex, Roster};
+use crate::roster::{Member, MemberId, MemberIndex, Roster, RosterKeys};
 use crate::wire::{self, Body, Challenge, Datagram, Frame, Header, Message};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// Of a part that waits for no time.
@@ -30,10 +31,18 @@ pub(super) struct Context {
     /// What the controller wants ballots to sign.
     challenge: Challenge,
     roster: Arc<Roster>,
+    /// Who may sign rosters.
+    roster_keys: RosterKeys,
+    /// By position in the roster: where the member was last reached, if that is not the address in the roster
+    /// (hazard 53).
+    moved: Vec<Option<SocketAddr>>,
     /// By position in the roster: what this agent shares with the member, once it was needed.
     shared: Vec<Option<Box<dyn Mac>>>,
     /// Position of this agent's node; `None` if the roster does not hold it.
     place: Option<MemberIndex>,
+    /// It speaks as the next version of Evenkeel may.
+    #[cfg(any(test, feature = "fixture"))]
+    is_next_version: bool,
     /// Datagrams are put together here.
     buffer: Vec<u8>,
     out: Vec<Output>,
@@ -65,10 +74,36 @@ impl Context {
             nonces: 0,
             draws: SplitMix64(u64::from_be_bytes(draws)),
             shared: roster.members().iter().map(|_| None).collect(),
+            moved: vec![None; roster.len()],
+            roster_keys: RosterKeys::default(),
             roster,
+            #[cfg(any(test, feature = "fixture"))]
+            is_next_version: false,
             buffer: Vec::new(),
             out: Vec::new(),
         }
+    }
+
+    #[cfg(any(test, feature = "fixture"))]
+    pub(super) fn speak_next_version(&mut self) {
+        self.is_next_version = true;
+    }
+
+    /// What the next version appends to a request. This one appends nothing.
+    pub(super) fn later_fields(&self) -> Vec<u8> {
+        #[cfg(any(test, feature = "fixture"))]
+        if self.is_next_version {
+            return b"later".to_vec();
+        }
+        Vec::new()
+    }
+
+    pub(super) fn trust(&mut self, keys: RosterKeys) {
+        self.roster_keys = keys;
+    }
+
+    pub(super) fn roster_keys(&self) -> &RosterKeys {
+        &self.roster_keys
     }
 
     pub(super) fn verify_with(&mut self, verifier: Arc<dyn Verifier>) {
@@ -86,14 +121,8 @@ impl Context {
     }
 
     /// A newer roster is in force from now on. Returns the one before, or `None` if this one is not newer.
-    /// Whether it is settled can change while it is in force.
     pub(super) fn take_roster(&mut self, roster: Arc<Roster>) -> Option<Arc<Roster>> {
-        let (told, known) = (roster.reference(), self.roster.reference());
-        if told == known {
-            self.roster = roster;
-            return None;
-        }
-        if told.version <= known.version {
+        if roster.reference().version <= self.roster.reference().version {
             return None;
         }
         self.place = roster.position(self.me);
@@ -105,6 +134,14 @@ impl Context {
             old.get_mut(index.at()).filter(|_| same_key)?.take()
         };
         self.shared = self.roster.members().iter().map(keep).collect();
+        let moved = std::mem::take(&mut self.moved);
+        let stays = |member: &Member| {
+            let index = before.position(member.id)?;
+            // With an address in the roster that is new, it is looked for there first.
+            let same = before.member(index)?.address == member.address;
+            moved.get(index.at()).copied().flatten().filter(|_| same)
+        };
+        self.moved = self.roster.members().iter().map(stays).collect();
         Some(before)
     }
 
@@ -229,6 +266,11 @@ impl Context {
             incarnation: self.incarnation,
             sequence: self.sequence,
         };
+        #[cfg(any(test, feature = "fixture"))]
+        if self.is_next_version {
+            let bytes = wire::seal_next_version(&header, body, &*self.key, &**shared);
+            return Some((self.sequence, Datagram::from(bytes.as_slice())));
+        }
         let bytes = wire::seal(&mut self.buffer, &header, body, &*self.key, &**shared);
         Some((self.sequence, Datagram::from(bytes)))
     }
@@ -241,9 +283,30 @@ impl Context {
     }
 
     pub(super) fn send_bytes(&mut self, to: MemberId, bytes: Datagram) {
-        if let Some(member) = self.roster.get(to) {
-            let address = member.address;
-            self.out.push(Output::Send { to, address, bytes });
+        if let Some(address) = self.roster.position(to).and_then(|index| self.address(index)) {
+            self.send_to(to, address, bytes);
+        }
+    }
+
+    pub(super) fn send_to(&mut self, to: MemberId, address: SocketAddr, bytes: Datagram) {
+        self.out.push(Output::Send { to, address, bytes });
+    }
+
+    /// Where a member is reached: at the address in the roster, as long as it answers there.
+    pub(super) fn address(&self, index: MemberIndex) -> Option<SocketAddr> {
+        let moved = self.moved.get(index.at()).copied().flatten();
+        moved.or_else(|| self.published_address(index))
+    }
+
+    pub(super) fn published_address(&self, index: MemberIndex) -> Option<SocketAddr> {
+        self.roster.member(index).map(|member| member.address)
+    }
+
+    /// A member is reached at this address from now on.
+    pub(super) fn reach_at(&mut self, index: MemberIndex, address: SocketAddr) {
+        let published = self.published_address(index);
+        if let Some(moved) = self.moved.get_mut(index.at()) {
+            *moved = Some(address).filter(|address| Some(*address) != published);
         }
     }
 

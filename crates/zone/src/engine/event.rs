@@ -12,8 +12,8 @@ use std::sync::Arc;
 /// What the caller reports to the engine.
 #[derive(Debug)]
 pub enum Input<'a> {
-    /// A datagram arrived.
-    Datagram(&'a [u8]),
+    /// A datagram arrived from this address.
+    Datagram(&'a [u8], SocketAddr),
     /// The deadline is reached. A call that comes too early does nothing.
     Tick,
     /// State of the node's own kubelet and runtime.
@@ -90,7 +90,7 @@ pub enum Output {
     Send {
         /// The member it is for.
         to: MemberId,
-        /// The member's published address.
+        /// Where it was last reached, or shall be looked for.
         address: SocketAddr,
         /// The datagram.
         bytes: Datagram,
@@ -123,6 +123,8 @@ pub enum Output {
         /// How many of these have a vote.
         met_voters: usize,
     },
+    /// Remember this roster across restarts: another member passed it on, and it is in force.
+    Roster(Arc<Roster>),
     /// Stand for the cell's Lease, or release it.
     Stand(bool),
     /// Remember across restarts that this member was seen alive.

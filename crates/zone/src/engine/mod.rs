@@ -17,6 +17,7 @@
 //! | `reporter` | tally, suspects, confirm rounds | the three reporters |
 //! | `publication` | what ZoneHealth shall say | the three reporters, the Lease's holder first |
 //! | `proof` | writes that prove the link to the API server | every listed member |
+//! | `roster_fetch` | newer rosters that other members have | every member that the API server does not reach |
 //! | `acknowledgement` | which roster is in force here, and whom a learner has met | learners; all while a roster settles |
 //!
 //! They share a `context`; `reach` is what contacts and watches say together,
@@ -35,6 +36,7 @@ mod publication;
 mod ranking;
 mod reach;
 mod reporter;
+mod roster_fetch;
 mod voter;
 mod watches;
 mod write;
@@ -43,7 +45,7 @@ pub use event::{CheckResult, Input, Note, Output, ReportDraft};
 
 use crate::Millis;
 use crate::keys::{Ed25519, Signer, Verifier};
-use crate::roster::{MemberId, MemberIndex, Roster};
+use crate::roster::{MemberId, MemberIndex, Roster, RosterKeys};
 use crate::wire::{Body, ConfirmRequest, EdgeState, Facts};
 use acknowledgement::Acknowledgement;
 use contacts::{Change, Contacts};
@@ -54,8 +56,10 @@ use proof::LinkProof;
 use publication::Publication;
 use reach::Reach;
 use reporter::{Reporter, View};
+use roster_fetch::RosterFetch;
 use std::collections::BTreeSet;
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use voter::{Sight, Voter};
 use watches::Watches;
@@ -123,6 +127,7 @@ pub struct Engine {
     publication: Publication,
     proof: LinkProof,
     acknowledgement: Acknowledgement,
+    roster_fetch: RosterFetch,
     /// What the caller was asked for with the last call.
     deadline: Millis,
 }
@@ -155,6 +160,7 @@ impl Engine {
             publication: Publication::new(now),
             proof: LinkProof::new(),
             acknowledgement,
+            roster_fetch: RosterFetch::default(),
             deadline: now,
             cx,
         }
@@ -165,6 +171,23 @@ impl Engine {
     #[must_use]
     pub fn verifying_with(mut self, verifier: Arc<dyn Verifier>) -> Self {
         self.cx.verify_with(verifier);
+        self
+    }
+
+    /// The same engine as the next version of Evenkeel may have it: what it sends has fields and values that
+    /// this version does not know. For simulations of fleets of two versions.
+    #[cfg(any(test, feature = "fixture"))]
+    #[must_use]
+    pub fn of_next_version(mut self) -> Self {
+        self.cx.speak_next_version();
+        self
+    }
+
+    /// The same engine in a zone whose controllers sign rosters with these keys: it passes rosters on to
+    /// other members, and takes them from others.
+    #[must_use]
+    pub fn trusting(mut self, keys: RosterKeys) -> Self {
+        self.cx.trust(keys);
         self
     }
 
@@ -186,7 +209,7 @@ impl Engine {
 
     fn take(&mut self, input: Input<'_>) {
         match input {
-            Input::Datagram(bytes) => self.receive(bytes),
+            Input::Datagram(bytes, source) => self.receive(bytes, source),
             Input::Tick => self.step(),
             Input::Facts { kubelet, runtime } => {
                 if self.own.take_health(kubelet, runtime) {
@@ -280,6 +303,7 @@ impl Engine {
             .min(self.publication.deadline())
             .min(self.proof.deadline())
             .min(self.acknowledgement.deadline())
+            .min(self.roster_fetch.deadline())
     }
 
     /// Does what is due. A part of which nothing is due does nothing.
@@ -305,6 +329,7 @@ impl Engine {
             .step(&mut self.cx, &self.own, &self.contacts, &self.watches);
         self.proof.step(&mut self.cx);
         self.acknowledgement.step(&mut self.cx, &self.contacts);
+        self.roster_fetch.step(&mut self.cx);
     }
 
     fn judge_myself(&mut self) {
@@ -355,7 +380,7 @@ impl Engine {
 
     fn take_roster(&mut self, roster: Arc<Roster>) {
         let Some(before) = self.cx.take_roster(roster) else {
-            return self.acknowledgement.look_again(&mut self.cx, &self.contacts);
+            return;
         };
         self.contacts.take_roster(&self.cx, &before);
         self.watches.take_roster(&mut self.cx, &before);
@@ -363,31 +388,56 @@ impl Engine {
         self.reporter.take_roster(&self.cx);
         self.own.count_again(&self.cx);
         self.acknowledgement.look_again(&mut self.cx, &self.contacts);
+        self.roster_fetch.take_roster(&self.cx);
     }
 
-    fn receive(&mut self, bytes: &[u8]) {
+    fn receive(&mut self, bytes: &[u8], source: SocketAddr) {
         let (from, message) = match self.cx.open(bytes) {
             Ok(opened) => opened,
             Err(reason) => return self.cx.put(Output::Refused(reason)),
         };
         let header = &message.header;
-        match &message.body {
-            Body::Ack(ack) => {
-                if let Some(proof) = self.contacts.take_ack(&mut self.cx, from, header, ack) {
-                    self.take_proof(from, header.from, proof);
-                }
-                return;
-            }
-            Body::Heartbeat(heartbeat) => Contacts::answer(&mut self.cx, &self.own, header, heartbeat),
-            _ => {}
+        if self.contacts.is_of_former_life(from, header) {
+            return self.cx.put(Output::Refused("replay"));
         }
-        let Some(mut change) = self.contacts.take(&mut self.cx, &self.own, from, header) else {
+        let source = SocketAddr::new(source.ip().to_canonical(), source.port());
+        if let Body::Ack(ack) = &message.body {
+            let ack_of = (header, source);
+            if let Some(proof) = self.contacts.take_ack(&mut self.cx, from, ack_of, ack) {
+                self.take_proof(from, header.from, proof);
+                self.roster_fetch.hear(&mut self.cx, header.from, ack.roster);
+            }
+            return;
+        }
+        let direct = matches!(&message.body, Body::Heartbeat(heartbeat) if heartbeat.via == MemberId::NOBODY);
+        let heard_at = Some(source).filter(|_| direct);
+        let taken = self
+            .contacts
+            .take(&mut self.cx, &self.own, from, header, heard_at);
+        if let Body::Heartbeat(heartbeat) = &message.body {
+            let (asker, way) = ((from, header), (source, taken.is_some()));
+            self.contacts
+                .answer(&mut self.cx, &self.own, asker, way, heartbeat);
+        }
+        let Some(mut change) = taken else {
             return;
         };
         match &message.body {
             Body::Heartbeat(body) => {
                 let said = (body.facts, body.doubt > 0, body.cloud_age);
                 change.facts = self.contacts.learn(&mut self.cx, from, said, body.roster);
+                self.roster_fetch.hear(&mut self.cx, header.from, body.roster);
+            }
+            Body::RosterAsked(asked) => {
+                roster_fetch::answer(&mut self.cx, &mut self.contacts, from, asked);
+            }
+            Body::RosterPart(part) => {
+                if let Some(roster) = self.roster_fetch.take_part(&mut self.cx, header.from, part) {
+                    self.take_roster(Arc::clone(&roster));
+                    if *self.cx.roster() == roster {
+                        self.cx.put(Output::Roster(roster));
+                    }
+                }
             }
             Body::Relay(relay) => self.contacts.pass_on(&mut self.cx, from, header, relay),
             Body::Edges(edges) => {

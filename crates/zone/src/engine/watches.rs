@@ -356,11 +356,26 @@ impl Watches {
             |index: &MemberIndex| Some(*index) != next && self.is_to_be_asked(cx, contacts, own, *index);
         let mut asked: BTreeSet<MemberIndex> = candidates.into_iter().filter(asks).chain(next).collect();
         asked.extend(self.to_greet(cx, contacts));
+        asked.extend(self.unheard_observers(cx, contacts));
         for index in asked {
             if let Some(id) = id(cx, index) {
                 contacts.send_heartbeat(cx, own, id, None);
             }
         }
+    }
+
+    /// Those who watch this agent and have fallen silent: they may be looking for it where it no longer is.
+    fn unheard_observers(&self, cx: &Context, contacts: &Contacts) -> Vec<MemberIndex> {
+        let (now, period) = (cx.now(), cx.period_ms());
+        let is_unheard = |index: &MemberIndex| {
+            let peer = contacts.peer(*index);
+            let silent_for = peer.and_then(Peer::contact).map(|at| now.since(at));
+            let lately = silent_for.is_some_and(|silent_for| silent_for < GREETS_MS);
+            lately && peer.is_some_and(|peer| peer.is_quiet(now, period))
+        };
+        let observers = cx.place().map_or(&[][..], |me| cx.roster().observers_of(me));
+        let unwatched = observers.iter().filter(|index| !self.is_watched(**index));
+        unwatched.copied().filter(is_unheard).collect()
     }
 
     /// Members that this agent has never met and knows for a short time. A newcomer meets all others within

@@ -22,21 +22,170 @@ fn spec(count: u8) -> RosterSpec {
 }
 
 #[test]
-fn members_are_sorted_and_the_epoch_does_not_depend_on_their_order() {
+fn members_are_sorted_whatever_their_order() {
     let mut turned = spec(5);
     turned.members.reverse();
     let (one, two) = (
         Roster::from_spec(&spec(5)).unwrap(),
         Roster::from_spec(&turned).unwrap(),
     );
-    assert_eq!(one, two);
-    assert_eq!(one.to_spec(), spec(5));
+    assert_eq!(one.members(), two.members());
+    let uids: Vec<&str> = one.members().iter().map(|member| member.uid.as_str()).collect();
+    assert_eq!(uids, ["uid-1", "uid-2", "uid-3", "uid-4", "uid-5"]);
+}
+
+const SHORE: CellRef<'static> = CellRef {
+    name: "shore",
+    uid: "u-1",
+};
+
+fn of_shore() -> RosterSpec {
+    RosterSpec {
+        cell: SHORE.name.into(),
+        cell_uid: SHORE.uid.into(),
+        ..spec(3)
+    }
+}
+
+fn key(seed: u8) -> SigningKey {
+    SigningKey::from_seed(&[seed; 32]).unwrap()
+}
+
+fn keys(seeds: &[u8]) -> RosterKeys {
+    RosterKeys::new(seeds.iter().map(|seed| key(*seed).public().clone()).collect())
+}
+
+/// Hazard 48: versions that read other fields in a text agree on what it is.
+#[test]
+fn the_epoch_is_made_of_the_published_bytes_and_unknown_fields_are_passed_over() {
+    let known = publish(&of_shore(), None);
+    let later = SignedRoster {
+        text: known
+            .text
+            .replace("{\"version\":3", "{\"carriers\":[{\"uid\":\"c\"}],\"version\":3"),
+        ..known.clone()
+    };
+    assert_ne!(known.text, later.text);
+    let open = |published| Roster::open(published, SHORE, &RosterKeys::default()).unwrap();
+    assert_eq!(open(&known).members(), open(&later).members());
+    assert_ne!(open(&known).reference(), open(&later).reference());
+    assert_eq!(
+        open(&later).published().text,
+        later.text,
+        "it is passed on as it came"
+    );
+}
+
+#[test]
+fn a_signed_roster_counts_for_its_cell_and_its_keys_alone() {
+    let signed = publish(&of_shore(), Some(&key(91)));
+    let unsigned = publish(&of_shore(), None);
+    let changed = SignedRoster {
+        text: signed.text.replace("node-1", "node-9"),
+        ..signed.clone()
+    };
+    let anew = CellRef { uid: "u-2", ..SHORE };
+    let elsewhere = CellRef {
+        name: "pier",
+        ..SHORE
+    };
+    let table = [
+        ("signed", &signed, SHORE, keys(&[91]), None),
+        (
+            "signed with the second of two keys",
+            &signed,
+            SHORE,
+            keys(&[92, 91]),
+            None,
+        ),
+        ("nobody asks for a signature", &signed, SHORE, keys(&[]), None),
+        ("unsigned where nobody asks", &unsigned, SHORE, keys(&[]), None),
+        ("unsigned", &unsigned, SHORE, keys(&[91]), Some("not signed:")),
+        (
+            "signed with another key",
+            &signed,
+            SHORE,
+            keys(&[92]),
+            Some("not signed with a key"),
+        ),
+        (
+            "another text",
+            &changed,
+            SHORE,
+            keys(&[91]),
+            Some("not signed with a key"),
+        ),
+        (
+            "the object was made anew",
+            &signed,
+            anew,
+            keys(&[91]),
+            Some("with UID \"u-1\""),
+        ),
+        (
+            "unsigned, of an object that was made anew",
+            &unsigned,
+            anew,
+            keys(&[]),
+            Some("cell \"shore\""),
+        ),
+        (
+            "another cell",
+            &signed,
+            elsewhere,
+            keys(&[91]),
+            Some("cell \"shore\""),
+        ),
+    ];
+    for (what, published, cell, keys, refused) in table {
+        let opened = Roster::open(published, cell, &keys);
+        match refused {
+            None => assert_eq!(opened.unwrap().cell(), cell, "{what}"),
+            Some(words) => {
+                let error = opened.unwrap_err().to_string();
+                assert!(error.contains(words), "{what}: {error}");
+            }
+        }
+    }
+}
+
+/// Where controllers have a key, a roster without a cell is one that nobody signed.
+#[test]
+fn a_roster_of_a_former_version_counts_until_signatures_are_asked_for() {
+    let former = publish(&spec(3), None);
+    assert!(Roster::open(&former, SHORE, &keys(&[])).is_ok());
+    assert!(Roster::open(&former, SHORE, &keys(&[91])).is_err());
+    let signed = publish(&spec(3), Some(&key(91)));
+    assert!(matches!(
+        Roster::open(&signed, SHORE, &keys(&[91])),
+        Err(RosterError::Cell { .. })
+    ));
+}
+
+#[test]
+fn a_roster_that_is_passed_on_is_the_one_that_was_published() {
+    let published = publish(&of_shore(), Some(&key(91)));
+    let roster = Roster::open(&published, SHORE, &keys(&[91])).unwrap();
+    let bytes = roster.to_bytes().unwrap();
+    assert_eq!(Roster::from_bytes(&bytes, SHORE, &keys(&[91])), Ok(roster));
+    let spoilt = |place: usize| {
+        let mut bytes = bytes.clone();
+        bytes[place] ^= 1;
+        Roster::from_bytes(&bytes, SHORE, &keys(&[91]))
+    };
+    assert_eq!(spoilt(0), Err(RosterError::Signature));
+    assert_eq!(spoilt(bytes.len() - 1), Err(RosterError::Signature));
+    for short in [0, 1, 63, 64, 65] {
+        assert!(Roster::from_bytes(&bytes[..short], SHORE, &keys(&[91])).is_err());
+    }
+    let unsigned = Roster::open(&publish(&of_shore(), None), SHORE, &keys(&[])).unwrap();
+    assert_eq!(unsigned.to_bytes(), None);
 }
 
 #[test]
 fn every_field_is_part_of_the_epoch() {
     let base = Roster::from_spec(&spec(3)).unwrap().reference().epoch;
-    let mut changes: Vec<RosterSpec> = (0..6).map(|_| spec(3)).collect();
+    let mut changes: Vec<RosterSpec> = (0..9).map(|_| spec(3)).collect();
     changes[0].version = 4;
     changes[1].members[0].name = "other".into();
     changes[2].members[0].uid = "uid-0".into();
@@ -46,6 +195,9 @@ fn every_field_is_part_of_the_epoch() {
         address: "127.0.0.1:10250".into(),
         ..Default::default()
     });
+    changes[6].members[0].learner = true;
+    changes[7].settled_voters = vec!["uid-1".into()];
+    changes[8].cell = "shore".into();
     for changed in changes {
         assert_ne!(
             Roster::from_spec(&changed).unwrap().reference().epoch,

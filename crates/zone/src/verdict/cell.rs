@@ -7,7 +7,7 @@ use crate::keys::Verifier;
 use crate::roster::{MemberId, Roster};
 use crate::vote::{self, Vote};
 use crate::wire::{Answer, Challenge, ConfirmRequest, Nonce, Renewal, Suspect};
-use evenkeel_api::zone::{Report, RosterSpec, SignedRound, VerdictKind};
+use evenkeel_api::zone::{Report, SignedRound, VerdictKind};
 use std::collections::BTreeMap;
 
 /// What a reader remembers of one cell.
@@ -174,8 +174,8 @@ impl Cell {
     }
 
     /// Takes in a roster, and counts again what was published. Returns what was refused.
-    pub(super) fn roster(&mut self, verifier: &dyn Verifier, now: Millis, spec: &RosterSpec) -> Vec<Refusal> {
-        match self.take_roster(spec) {
+    pub(super) fn roster(&mut self, verifier: &dyn Verifier, now: Millis, roster: Roster) -> Vec<Refusal> {
+        match self.take_roster(roster) {
             Ok(false) => return Vec::new(),
             Ok(true) => {}
             Err(refusal) => return vec![refusal],
@@ -268,17 +268,11 @@ impl Cell {
         }
     }
 
-    fn take_roster(&mut self, spec: &RosterSpec) -> Result<bool, Refusal> {
-        let roster = Roster::from_spec(spec).map_err(Refusal::Roster)?;
+    fn take_roster(&mut self, roster: Roster) -> Result<bool, Refusal> {
         if let Some(current) = &self.roster {
             let (seen, known) = (roster.reference(), current.reference());
-            if seen.version < known.version || roster == *current {
+            if seen.version < known.version || seen == known {
                 return Ok(false);
-            }
-            if seen == known {
-                // It is settled now.
-                self.roster = Some(roster);
-                return Ok(true);
             }
             if seen.version == known.version {
                 return Err(Refusal::TwoRosters(seen.version));

@@ -16,10 +16,10 @@ pub use evidence::Refusal;
 
 use crate::Millis;
 use crate::keys::{Ed25519, Verifier};
-use crate::roster::MemberId;
+use crate::roster::{MemberId, Roster};
 use crate::wire::{Challenge, Nonce, Renewal};
 use cell::Cell;
-use evenkeel_api::zone::{Report, RosterSpec};
+use evenkeel_api::zone::Report;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -206,12 +206,12 @@ impl Book {
     }
 
     /// Takes in a cell's roster as it was received at `now`, and counts again what was published under it.
-    /// Returns what was refused, for logs. A roster that is refused changes nothing.
+    /// Returns what was refused, for logs.
     ///
     /// `cell` is the caller's key, the same in all calls. When the object that carries the roster is replaced
     /// by another of its name (its UID changed), call [`Book::forget`] first: versions and sequences begin
     /// anew.
-    pub fn roster(&mut self, now: Millis, cell: &str, roster: &RosterSpec) -> Vec<Refusal> {
+    pub fn roster(&mut self, now: Millis, cell: &str, roster: Roster) -> Vec<Refusal> {
         let Self { cells, verifier } = self;
         let cell = cells.entry(cell.to_owned()).or_default();
         cell.roster(&**verifier, now, roster)

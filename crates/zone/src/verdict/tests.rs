@@ -40,7 +40,7 @@ impl Reader {
 
     fn report_by(&mut self, reporter: &str, now: Millis, rounds: Vec<SignedRound>) -> Vec<Refusal> {
         let report = self.zone.report(rounds);
-        let mut refused = self.book.roster(now, "shore", &self.zone.spec());
+        let mut refused = self.book.roster(now, "shore", self.zone.roster());
         refused.extend(self.book.report(now, "shore", reporter, &report));
         refused
     }
@@ -207,10 +207,11 @@ fn newcomers_do_not_convict_founders_while_the_roster_settles() {
     let unjust = reader.zone.dead(1, &[4, 5, 6, 7], 1);
     reader.report(Millis(10_000), vec![unjust]);
     assert_eq!(reader.of_node(1), none(NoVerdict::Refused));
-    // The same roster, once it is settled: what was published counts.
+    // The same members, once they are settled: what was published counts.
     reader.zone.settled_voters.clear();
-    let settled = reader.zone.spec();
-    assert_eq!(reader.book.roster(Millis(11_000), "shore", &settled), vec![]);
+    reader.zone.reissue();
+    let settled = reader.zone.roster();
+    assert_eq!(reader.book.roster(Millis(11_000), "shore", settled), vec![]);
     assert!(matches!(reader.of_node(1), Verdict::Dead(_)));
 }
 
@@ -378,7 +379,7 @@ fn of_another_leader(zone: &Fixture) -> Issued {
 #[test]
 fn a_first_report_is_no_older_than_a_challenge_of_the_readers_own() {
     let (mut book, mut zone) = (Book::new(), Fixture::new(3));
-    book.roster(Millis(0), "shore", &zone.spec());
+    book.roster(Millis(0), "shore", zone.roster());
     book.challenges(Millis(5_000), "shore", &[zone.issued(Millis(5_000))]);
     let requested = |book: &Book| match book.verdict(&Fixture::uid(3)) {
         Verdict::Dead(death) => Some(death.requested),
@@ -407,7 +408,7 @@ fn a_first_report_is_no_older_than_a_challenge_of_the_readers_own() {
 fn what_waited_for_its_challenge_is_no_younger_for_that() {
     let (mut book, mut zone) = (Book::new(), Fixture::new(3));
     let alive = zone.alive(3, &[1, 2], 1, CUT);
-    book.roster(Millis(0), "shore", &zone.spec());
+    book.roster(Millis(0), "shore", zone.roster());
     book.report(Millis(0), "shore", "node-1", &zone.report(vec![alive]));
     book.challenges(Millis(1), "shore", &[of_another_leader(&zone)]);
     for at in [2, 3] {
@@ -490,7 +491,7 @@ fn a_report_that_comes_before_its_roster_is_counted_with_it() {
         book.report(Millis(u64::from(round) * 1_000), "shore", "node-1", &report);
     }
     assert_eq!(book.verdict("uid-3"), none(NoVerdict::NotAMember));
-    assert_eq!(book.roster(Millis(5_000), "shore", &zone.spec()), vec![]);
+    assert_eq!(book.roster(Millis(5_000), "shore", zone.roster()), vec![]);
     // The second report came while the reader watched, so that its age is known.
     assert!(matches!(book.verdict("uid-3"), Verdict::Dead(death) if death.requested == Millis(1_000)));
     assert_eq!(book.advanced("shore"), Some(Millis(2_000)));
@@ -504,7 +505,7 @@ fn a_report_that_comes_before_its_roster_is_counted_with_it() {
     let report = zone.report(vec![ahead]);
     assert_eq!(book.report(Millis(7_000), "shore", "node-1", &report).len(), 1);
     assert!(!matches!(book.verdict("uid-2"), Verdict::Dead(_)));
-    book.roster(Millis(8_000), "shore", &zone.spec());
+    book.roster(Millis(8_000), "shore", zone.roster());
     assert!(
         matches!(book.verdict("uid-2"), Verdict::Dead(death) if death.requested == Millis(6_000)),
         "with the age that it has by now"
@@ -612,7 +613,7 @@ fn of_two_cells_that_hold_a_node_the_one_with_evidence_speaks() {
     reader.report(Millis(5_000), vec![dead]);
     let other = Fixture::new(3);
     for cell in ["a", "z"] {
-        reader.book.roster(Millis(6_000), cell, &other.spec());
+        reader.book.roster(Millis(6_000), cell, other.roster());
     }
     assert!(matches!(reader.book.verdict("uid-3"), Verdict::Dead(_)));
     reader.book.forget("shore");
@@ -626,7 +627,7 @@ fn what_was_written_before_the_reader_began_is_void_until_somebody_reports() {
     let report = zone.report(vec![death]);
     let mut book = Book::new();
     book.challenges(Millis(0), "shore", &[of_another_leader(&zone)]);
-    book.roster(Millis(10), "shore", &zone.spec());
+    book.roster(Millis(10), "shore", zone.roster());
     book.report(Millis(10), "shore", "node-1", &report);
     book.heartbeat(Millis(10), "shore", "node-1");
     book.report(Millis(20), "shore", "node-1", &report);
@@ -658,7 +659,7 @@ fn evidence_of_life_from_before_the_reader_began_is_worth_nothing() {
     let life = zone.alive(3, &[1, 2], 1, CUT);
     let mut book = Book::new();
     book.challenges(Millis(0), "shore", &[of_another_leader(&zone)]);
-    book.roster(Millis(10), "shore", &zone.spec());
+    book.roster(Millis(10), "shore", zone.roster());
     book.report(Millis(10), "shore", "node-1", &zone.report(vec![life]));
     book.heartbeat(Millis(10), "shore", "node-1");
     book.heartbeat(Millis(1_000), "shore", "node-1");
@@ -745,7 +746,7 @@ fn a_voter_with_a_new_key_counts_from_where_it_likes() {
     let (small, high) = (anew.vote(1, 3, Answer::No), anew.vote(2, 3, Answer::No));
     let mut death = anew.round(&request, 1_000, &[(1, vec![small])]);
     death.ballots.push(reader.zone.sign(2, &request, &[high]));
-    reader.book.roster(Millis(50_000), "shore", &anew.spec());
+    reader.book.roster(Millis(50_000), "shore", anew.roster());
     let report = anew.report(vec![death]);
     let refused = reader.book.report(Millis(50_000), "shore", "node-1", &report);
     assert_eq!(refused, vec![]);
@@ -757,8 +758,9 @@ fn another_roster_of_the_same_version_is_refused() {
     let mut reader = Reader::of(3);
     let mut spec = reader.zone.spec();
     spec.members.pop();
+    let other = Roster::from_spec(&spec).unwrap();
     assert_eq!(
-        reader.book.roster(Millis(9), "shore", &spec),
+        reader.book.roster(Millis(9), "shore", other),
         vec![Refusal::TwoRosters(1)]
     );
     assert_eq!(reader.of_node(3), none(NoVerdict::NotListed));

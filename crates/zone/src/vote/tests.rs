@@ -174,9 +174,11 @@ fn those_who_joined_across_a_split_cannot_outvote_those_who_were_there() {
     for _ in 0..4 {
         zone.grow();
     }
-    let settled = zone.roster();
     zone.settled_voters = vec![1, 2, 3];
     let settling = zone.roster();
+    let mut later = Fixture::new(7);
+    (0..5).for_each(|_| later.reissue());
+    let settled = later.roster();
     let votes = |voters: &[usize]| -> Vec<Vote> {
         voters
             .iter()

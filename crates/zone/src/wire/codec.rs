@@ -16,6 +16,9 @@ impl Writer<'_> {
     pub(super) fn u16(&mut self, value: u16) -> &mut Self {
         self.bytes(&value.to_be_bytes())
     }
+    pub(super) fn u32(&mut self, value: u32) -> &mut Self {
+        self.bytes(&value.to_be_bytes())
+    }
     pub(super) fn u64(&mut self, value: u64) -> &mut Self {
         self.bytes(&value.to_be_bytes())
     }
@@ -38,6 +41,9 @@ impl<'a> Reader<'a> {
     }
     pub(super) fn u16(&mut self) -> Result<u16, WireError> {
         Ok(u16::from_be_bytes(self.array()?))
+    }
+    pub(super) fn u32(&mut self) -> Result<u32, WireError> {
+        Ok(u32::from_be_bytes(self.array()?))
     }
     pub(super) fn u64(&mut self) -> Result<u64, WireError> {
         Ok(u64::from_be_bytes(self.array()?))

@@ -1,10 +1,10 @@
 //! The kinds of datagrams and their fields.
 
-use super::WireError;
 use super::challenge::{Challenge, Renewal};
 use super::codec::{Reader, Writer};
+use super::{WireError, fields};
 use crate::keys;
-use crate::roster::{Epoch, MemberId, RosterRef};
+use crate::roster::{MemberId, RosterRef};
 use crate::verdict::{Health, Link};
 use crate::vote::Vote;
 use evenkeel_api::zone::VerdictKind;
@@ -13,6 +13,8 @@ use evenkeel_api::zone::VerdictKind;
 pub const MAX_LIST: usize = 64;
 /// Most suspects of one request: a whole cell, which fits into a datagram of 1,200 bytes.
 pub const MAX_SUSPECTS: usize = 64;
+/// Most bytes of a roster in one datagram.
+pub const ROSTER_PART: usize = 1_024;
 /// Kinds from this one on are signed, so that anybody can check them. The others carry a code that only the
 /// member can check to which they are sent.
 pub(super) const SIGNED: u8 = 128;
@@ -59,6 +61,10 @@ pub enum Body {
     Confirm(ConfirmRequest),
     /// 6: tells the other reporters what the sender has written to its report.
     Published(Published),
+    /// 7: asks a member for the newer roster that it has.
+    RosterAsked(RosterAsked),
+    /// 8: a part of a roster as it was published.
+    RosterPart(RosterPart),
     /// 128: answers a request; the signed datagram is the evidence that readers check.
     Ballot(Ballot),
 }
@@ -162,6 +168,8 @@ pub struct ConfirmRequest {
     pub budget: u16,
     /// At most [`MAX_SUSPECTS`].
     pub suspects: Vec<Suspect>,
+    /// Fields that a later version appended, as they came: they are part of what ballots sign.
+    pub later: Vec<u8>,
 }
 
 /// A member that a round is held about.
@@ -233,6 +241,28 @@ pub struct PublishedVerdict {
     pub kind: VerdictKind,
 }
 
+/// Asks for a roster, from a place in its bytes on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RosterAsked {
+    /// The version that is wanted; a later one will do.
+    pub version: u64,
+    /// The first byte that is missing.
+    pub offset: u32,
+}
+
+/// A part of a signed roster: the bytes of its signature and its text, one after the other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RosterPart {
+    /// Version of the roster.
+    pub version: u64,
+    /// Bytes of the whole.
+    pub length: u32,
+    /// Where this part begins.
+    pub offset: u32,
+    /// At most [`ROSTER_PART`].
+    pub bytes: Vec<u8>,
+}
+
 /// Digest of a request: what a ballot is bound to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestDigest(pub [u8; 32]);
@@ -246,19 +276,13 @@ impl ConfirmRequest {
     /// The request as bytes, as a report carries it.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        write_request(&mut Writer(&mut bytes), self);
+        fields::write_request(&mut Writer(&mut bytes), self);
         bytes
     }
 
     /// Reads what [`ConfirmRequest::to_bytes`] wrote.
     pub fn read(bytes: &[u8]) -> Result<Self, WireError> {
-        let mut input = Reader(bytes);
-        let request = read_request(&mut input)?;
-        if input.0.is_empty() {
-            Ok(request)
-        } else {
-            Err(WireError::Truncated)
-        }
+        fields::read_request(&mut Reader(bytes))
     }
 }
 
@@ -301,6 +325,8 @@ impl Body {
             Self::Edges(_) => 4,
             Self::Confirm(_) => 5,
             Self::Published(_) => 6,
+            Self::RosterAsked(_) => 7,
+            Self::RosterPart(_) => 8,
             Self::Ballot(_) => SIGNED,
         }
     }
@@ -315,285 +341,8 @@ impl Body {
             Self::Confirm(_) => "confirm",
             Self::Ballot(_) => "ballot",
             Self::Published(_) => "published",
+            Self::RosterAsked(_) => "roster-asked",
+            Self::RosterPart(_) => "roster-part",
         }
     }
-}
-
-pub(super) fn encode(out: &mut Writer<'_>, header: &Header, body: &Body) {
-    out.bytes(&header.from.0)
-        .bytes(&header.to.0)
-        .u64(header.incarnation)
-        .u64(header.sequence);
-    match body {
-        Body::Heartbeat(body) => {
-            out.u64(body.roster)
-                .u8(body.doubt)
-                .u8(facts_byte(body.facts))
-                .u16(body.cloud_age)
-                .bytes(&body.via.0);
-        }
-        Body::Ack(body) => {
-            out.u64(body.echo_incarnation)
-                .u64(body.echo_sequence)
-                .u64(body.roster)
-                .u8(body.doubt)
-                .u8(facts_byte(body.facts))
-                .u16(body.cloud_age);
-        }
-        Body::Relay(body) => {
-            out.bytes(&body.target.0)
-                .u16(body.inner.len() as u16)
-                .bytes(&body.inner);
-        }
-        Body::Edges(body) => {
-            out.u8(body.doubt)
-                .u8(body.edges.len().min(MAX_LIST) as u8)
-                .u8(EDGE_LEN);
-            for edge in body.edges.iter().take(MAX_LIST) {
-                out.bytes(&edge.subject.0)
-                    .u8(edge.state as u8)
-                    .u8(facts_byte(edge.facts));
-            }
-        }
-        Body::Confirm(body) => write_request(out, body),
-        Body::Published(body) => {
-            out.u8(body.verdicts.len().min(MAX_LIST) as u8).u8(VERDICT_LEN);
-            for verdict in body.verdicts.iter().take(MAX_LIST) {
-                out.bytes(&verdict.subject.0).u8(match verdict.kind {
-                    VerdictKind::None => 0,
-                    VerdictKind::Alive => 1,
-                    VerdictKind::Dead => 2,
-                });
-            }
-        }
-        Body::Ballot(body) => {
-            out.bytes(&body.request.0);
-            roster(out, body.roster);
-            out.u16(body.uptime)
-                .u8(body.said.len().min(MAX_LIST) as u8)
-                .u8(SAID_LEN);
-            for said in body.said.iter().take(MAX_LIST) {
-                out.u8(said.index)
-                    .u8(facts_byte(said.facts) | (said.answer as u8) << 6)
-                    .u16(age_on_the_wire(said));
-            }
-        }
-    }
-}
-
-fn write_request(out: &mut Writer<'_>, body: &ConfirmRequest) {
-    out.bytes(&body.round.0);
-    roster(out, body.roster);
-    out.bytes(&body.challenge.0)
-        .u16(body.budget)
-        .u8(body.suspects.len().min(MAX_SUSPECTS) as u8);
-    for suspect in body.suspects.iter().take(MAX_SUSPECTS) {
-        let renewal = suspect.renewal.map_or(NOT_READ, |renewal| renewal.0);
-        out.bytes(&suspect.member.0).u64(renewal);
-    }
-}
-
-/// Tenths of a second; see [`Said::contact_age`].
-fn age_on_the_wire(said: &Said) -> u16 {
-    let tenths = match said.answer {
-        Answer::Yes => said.contact_age.div_ceil(100),
-        Answer::No | Answer::Abstain => said.contact_age / 100,
-    };
-    u16::try_from(tenths).unwrap_or(u16::MAX)
-}
-
-/// In the place of a renewal that was not read. No resourceVersion comes so far.
-const NOT_READ: u64 = u64::MAX;
-// Bytes of an entry, written before its list: a later minor version may append fields to each.
-const VERDICT_LEN: u8 = 9;
-const SAID_LEN: u8 = 4;
-const EDGE_LEN: u8 = 10;
-
-pub(super) fn decode(kind: u8, bytes: &[u8]) -> Result<Message, WireError> {
-    let mut input = Reader(bytes);
-    let header = Header {
-        from: MemberId(input.array()?),
-        to: MemberId(input.array()?),
-        incarnation: input.u64()?,
-        sequence: input.u64()?,
-    };
-    let input = &mut input;
-    let body = match kind {
-        1 => Body::Heartbeat(Heartbeat {
-            roster: input.u64()?,
-            doubt: input.u8()?,
-            facts: read_facts(input.u8()?)?,
-            cloud_age: input.u16()?,
-            via: MemberId(input.array()?),
-        }),
-        2 => Body::Ack(Ack {
-            echo_incarnation: input.u64()?,
-            echo_sequence: input.u64()?,
-            roster: input.u64()?,
-            doubt: input.u8()?,
-            facts: read_facts(input.u8()?)?,
-            cloud_age: input.u16()?,
-        }),
-        3 => {
-            let target = MemberId(input.array()?);
-            let length = usize::from(input.u16()?);
-            Body::Relay(Relay {
-                target,
-                inner: input.bytes(length)?.to_vec(),
-            })
-        }
-        4 => Body::Edges(read_edges(input)?),
-        5 => Body::Confirm(read_request(input)?),
-        6 => Body::Published(read_published(input)?),
-        SIGNED => Body::Ballot(read_ballot(input)?),
-        other => return Err(WireError::Kind(other)),
-    };
-    Ok(Message { header, body })
-}
-
-fn read_request(input: &mut Reader<'_>) -> Result<ConfirmRequest, WireError> {
-    let (round, roster) = (Nonce(input.array()?), read_roster(input)?);
-    let (challenge, budget) = (Challenge(input.array()?), input.u16()?);
-    let count = list_len(input, MAX_SUSPECTS)?;
-    let mut suspects = Vec::with_capacity(count);
-    for _ in 0..count {
-        suspects.push(Suspect {
-            member: MemberId(input.array()?),
-            renewal: Some(input.u64()?).filter(|read| *read != NOT_READ).map(Renewal),
-        });
-    }
-    Ok(ConfirmRequest {
-        round,
-        roster,
-        challenge,
-        budget,
-        suspects,
-    })
-}
-
-fn read_ballot(input: &mut Reader<'_>) -> Result<Ballot, WireError> {
-    let (request, roster) = (RequestDigest(input.array()?), read_roster(input)?);
-    let uptime = input.u16()?;
-    let count = list_len(input, MAX_LIST)?;
-    let length = usize::from(input.u8()?);
-    let mut said = Vec::with_capacity(count);
-    for _ in 0..count {
-        let mut entry = Reader(input.bytes(length)?);
-        let index = entry.u8()?;
-        let bits = entry.u8()?;
-        said.push(Said {
-            index,
-            answer: match bits >> 6 {
-                0 => Answer::Abstain,
-                1 => Answer::Yes,
-                2 => Answer::No,
-                _ => return Err(WireError::Field("answer")),
-            },
-            facts: read_facts(bits)?,
-            contact_age: u32::from(entry.u16()?) * 100,
-        });
-    }
-    Ok(Ballot {
-        request,
-        roster,
-        uptime,
-        said,
-    })
-}
-
-fn read_published(input: &mut Reader<'_>) -> Result<Published, WireError> {
-    let count = list_len(input, MAX_LIST)?;
-    let length = usize::from(input.u8()?);
-    let mut verdicts = Vec::with_capacity(count);
-    for _ in 0..count {
-        let mut entry = Reader(input.bytes(length)?);
-        let subject = MemberId(entry.array()?);
-        let kind = match entry.u8()? {
-            0 => VerdictKind::None,
-            1 => VerdictKind::Alive,
-            2 => VerdictKind::Dead,
-            _ => return Err(WireError::Field("verdict")),
-        };
-        verdicts.push(PublishedVerdict { subject, kind });
-    }
-    Ok(Published { verdicts })
-}
-
-fn read_edges(input: &mut Reader<'_>) -> Result<Edges, WireError> {
-    let doubt = input.u8()?;
-    let count = list_len(input, MAX_LIST)?;
-    let length = usize::from(input.u8()?);
-    let mut edges = Vec::with_capacity(count);
-    for _ in 0..count {
-        let mut entry = Reader(input.bytes(length)?);
-        let subject = MemberId(entry.array()?);
-        let state = match entry.u8()? {
-            0 => EdgeState::Up,
-            1 => EdgeState::Degraded,
-            2 => EdgeState::OneWay,
-            3 => EdgeState::Down,
-            _ => return Err(WireError::Field("edge state")),
-        };
-        edges.push(Edge {
-            subject,
-            state,
-            facts: read_facts(entry.u8()?)?,
-        });
-    }
-    Ok(Edges { doubt, edges })
-}
-
-fn list_len(input: &mut Reader<'_>, longest: usize) -> Result<usize, WireError> {
-    let count = usize::from(input.u8()?);
-    if count > longest {
-        Err(WireError::Field("list length"))
-    } else {
-        Ok(count)
-    }
-}
-
-fn roster(out: &mut Writer<'_>, reference: RosterRef) {
-    out.u64(reference.version).bytes(&reference.epoch.0);
-}
-
-fn read_roster(input: &mut Reader<'_>) -> Result<RosterRef, WireError> {
-    Ok(RosterRef {
-        version: input.u64()?,
-        epoch: Epoch(input.array()?),
-    })
-}
-
-/// Bits 0-1 cloud, 2-3 kubelet, 4-5 runtime; each 0 unknown, 1 good, 2 bad. Bits 6-7 are of a later version.
-fn facts_byte(facts: Facts) -> u8 {
-    let health = |health| match health {
-        Health::Unknown => 0,
-        Health::Ok => 1,
-        Health::Failing => 2,
-    };
-    let cloud = match facts.cloud {
-        Link::Unknown => 0,
-        Link::Up => 1,
-        Link::Down => 2,
-    };
-    cloud | health(facts.kubelet) << 2 | health(facts.runtime) << 4
-}
-
-fn read_facts(byte: u8) -> Result<Facts, WireError> {
-    let health = |bits| match bits & 3 {
-        0 => Ok(Health::Unknown),
-        1 => Ok(Health::Ok),
-        2 => Ok(Health::Failing),
-        _ => Err(WireError::Field("facts")),
-    };
-    let cloud = match byte & 3 {
-        0 => Link::Unknown,
-        1 => Link::Up,
-        2 => Link::Down,
-        _ => return Err(WireError::Field("facts")),
-    };
-    Ok(Facts {
-        cloud,
-        kubelet: health(byte >> 2)?,
-        runtime: health(byte >> 4)?,
-    })
 }

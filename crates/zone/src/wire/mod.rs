@@ -15,13 +15,15 @@
 mod challenge;
 mod codec;
 mod datagram;
+mod fields;
 mod message;
 
 pub use challenge::{Challenge, Renewal};
 pub use datagram::Datagram;
 pub use message::{
     Ack, Answer, Ballot, Body, ConfirmRequest, Edge, EdgeState, Edges, Facts, Header, Heartbeat, MAX_LIST,
-    MAX_SUSPECTS, Message, Nonce, Published, PublishedVerdict, Relay, RequestDigest, Said, Suspect,
+    MAX_SUSPECTS, Message, Nonce, Published, PublishedVerdict, ROSTER_PART, Relay, RequestDigest,
+    RosterAsked, RosterPart, Said, Suspect,
 };
 
 use crate::keys::{MAC_LEN, Mac, PublicKey, SIGNATURE_LEN, Signer, Verifier};
@@ -192,7 +194,7 @@ impl<'a> Frame<'a> {
                 WireError::Code
             });
         }
-        message::decode(self.kind, self.body)
+        fields::decode(self.kind, self.body)
     }
 }
 
@@ -207,7 +209,7 @@ fn proof_len(kind: u8) -> usize {
 /// Encodes and signs a ballot, as evidence.
 pub fn sign(header: &Header, ballot: Ballot, key: &dyn Signer) -> Vec<u8> {
     let body = Body::Ballot(ballot);
-    let write = |out: &mut codec::Writer<'_>| message::encode(out, header, &body);
+    let write = |out: &mut codec::Writer<'_>| fields::encode(out, header, &body);
     frame(&mut Vec::new(), body.kind(), write, |text| key.sign(text)).to_vec()
 }
 
@@ -221,8 +223,29 @@ pub(crate) fn seal<'a>(
     shared: &dyn Mac,
 ) -> &'a [u8] {
     seal_as(buffer, body.kind(), (key, shared), |out| {
-        message::encode(out, header, body);
+        fields::encode(out, header, body);
     })
+}
+
+/// The same as a later minor version may write it: with more fields at the end of each body (those of a
+/// request are part of it), and a state of the runtime that has no meaning here.
+#[cfg(any(test, feature = "fixture"))]
+pub(crate) fn seal_next_version(header: &Header, body: &Body, key: &dyn Signer, shared: &dyn Mac) -> Vec<u8> {
+    let mut fields = Vec::new();
+    fields::encode(&mut codec::Writer(&mut fields), header, body);
+    fields::make_runtime_unknown(body, &mut fields);
+    if !matches!(body, Body::Confirm(_)) {
+        fields.extend_from_slice(b"later");
+    }
+    let mut buffer = Vec::new();
+    let kind = body.kind();
+    let bytes = seal_as(&mut buffer, kind, (key, shared), |out| {
+        // The minor version stands three bytes before the body: kind and length come between.
+        let minor = out.0.len() - 4;
+        out.0[minor] = MINOR + 1;
+        out.bytes(&fields);
+    });
+    bytes.to_vec()
 }
 
 /// The bytes of a body, also of one that means nothing, as a datagram.

@@ -131,6 +131,7 @@ fn all() -> Vec<Message> {
                     renewal: Some(Renewal::NO_LEASE),
                 },
             ],
+            later: Vec::new(),
         }),
         Body::Ballot(Ballot {
             request: RequestDigest([4; 32]),
@@ -154,6 +155,16 @@ fn all() -> Vec<Message> {
                     kind,
                 })
                 .into(),
+        }),
+        Body::RosterAsked(RosterAsked {
+            version: 8,
+            offset: 1_024,
+        }),
+        Body::RosterPart(RosterPart {
+            version: 8,
+            length: 1_030,
+            offset: 1_024,
+            bytes: vec![1, 2, 3, 4, 5, 6],
         }),
     ];
     bodies.into_iter().map(|body| Message { header, body }).collect()
@@ -289,7 +300,7 @@ fn the_stand_in_speaks_the_same_format_and_refuses_what_is_forged() {
 
 fn encoded(message: &Message) -> Vec<u8> {
     let mut out = Vec::new();
-    message::encode(&mut codec::Writer(&mut out), &message.header, &message.body);
+    fields::encode(&mut codec::Writer(&mut out), &message.header, &message.body);
     out
 }
 
@@ -297,16 +308,93 @@ fn encoded(message: &Message) -> Vec<u8> {
 fn a_later_minor_version_is_read_as_far_as_it_is_known_and_another_major_is_not() {
     let ends = Ends::seeded(1, 2);
     for message in all() {
-        let mut body = encoded(&message);
-        body.extend_from_slice(b"appended by a later version");
+        let (mut body, appended) = (encoded(&message), b"appended by a later version");
+        body.extend_from_slice(appended);
         let kind = message.body.kind();
+        let mut expected = message.clone();
+        if let Body::Confirm(request) = &mut expected.body {
+            request.later = appended.to_vec();
+        }
         assert_eq!(
             ends.open(&ends.frame(kind, (MAJOR, MINOR + 3), &body)).as_ref(),
-            Ok(&message)
+            Ok(&expected)
         );
         let another = ends.open(&ends.frame(kind, (MAJOR + 1, MINOR), &body));
         assert_eq!(another, Err(WireError::Version(MAJOR + 1)));
     }
+}
+
+/// Hazard 48: what a later version asks is signed as it was asked, also by who does not know all of it.
+#[test]
+fn a_request_of_a_later_version_has_one_digest() {
+    let known = ConfirmRequest {
+        suspects: vec![Fixture::suspect(1)],
+        ..ConfirmRequest::default()
+    };
+    let bytes = [known.to_bytes(), vec![1, 2, 3]].concat();
+    let read = ConfirmRequest::read(&bytes).unwrap();
+    assert_eq!((&read.suspects, read.to_bytes()), (&known.suspects, bytes));
+    assert_ne!(read.digest(), known.digest());
+}
+
+/// Hazard 48: what simulations of two versions play.
+#[test]
+fn what_the_next_version_writes_is_read_with_an_unknown_runtime() {
+    let ends = Ends::seeded(1, 2);
+    for message in all() {
+        let bytes = seal_next_version(&message.header, &message.body, &*ends.writer, &*ends.written_with);
+        assert_eq!(bytes[3], MINOR + 1);
+        let mut expected = message.clone();
+        let unknown = |facts: &mut Facts| facts.runtime = Health::Unknown;
+        match &mut expected.body {
+            Body::Heartbeat(body) => unknown(&mut body.facts),
+            Body::Ack(body) => unknown(&mut body.facts),
+            Body::Edges(body) => body.edges.iter_mut().for_each(|edge| unknown(&mut edge.facts)),
+            Body::Ballot(body) => body.said.iter_mut().for_each(|said| unknown(&mut said.facts)),
+            _ => {}
+        }
+        assert_eq!(ends.open(&bytes), Ok(expected), "{}", message.body.name());
+    }
+}
+
+/// Hazard 48: nothing follows from a value that only a later version knows, and the rest of it counts.
+#[test]
+fn values_of_a_later_version_are_read_as_the_careful_ones() {
+    let ends = Ends::seeded(1, 2);
+    let with = |place: usize, value: u8, message: &Message| {
+        let mut body = encoded(message);
+        let place = body.len() - place;
+        body[place] = value;
+        ends.open(&ends.frame(message.body.kind(), (MAJOR, MINOR + 1), &body))
+            .map(|message| message.body)
+    };
+    let unknown = Facts::default();
+    let all = all();
+    let [heartbeat, _, _, edges, _, ballot, published, ..] = all.as_slice() else {
+        panic!("the kinds in their order");
+    };
+    // From the end: 8 bytes of the relay, 2 of the age, and the facts.
+    let Ok(Body::Heartbeat(read)) = with(11, 0b11_11_11, heartbeat) else {
+        panic!("a heartbeat");
+    };
+    assert_eq!((read.facts, read.cloud_age), (unknown, 9));
+    let Ok(Body::Edges(read)) = with(2, 7, edges) else {
+        panic!("edges");
+    };
+    let states: Vec<EdgeState> = read.edges.iter().map(|edge| edge.state).collect();
+    assert_eq!(states, [&[EdgeState::OneWay; 9][..], &[EdgeState::Up]].concat());
+    let Ok(Body::Ballot(read)) = with(3, 0b1111_1111, ballot) else {
+        panic!("a ballot");
+    };
+    let last = &read.said[2];
+    assert_eq!(
+        (last.answer, last.facts, last.contact_age),
+        (Answer::Abstain, unknown, 12_300)
+    );
+    let Ok(Body::Published(read)) = with(1, 9, published) else {
+        panic!("what was published");
+    };
+    assert_eq!(read.verdicts[2].kind, VerdictKind::None);
 }
 
 proptest! {
@@ -322,12 +410,9 @@ proptest! {
     ) {
         let ends = Ends::seeded(1, 2);
         if let Ok(message) = ends.open(&ends.frame(kind, (MAJOR, MINOR), &body)) {
-            // What was read is written again as the front of what came.
-            let again = encoded(&message);
-            if !matches!(message.body, Body::Edges(_)) {
-                let facts_bits = again.iter().zip(&body).filter(|(a, b)| a != b).count();
-                prop_assert!(facts_bits <= 1, "only reserved bits of the facts may differ");
-            }
+            // What was read is read again as the same.
+            let again = ends.open(&ends.frame(kind, (MAJOR, MINOR), &encoded(&message)));
+            prop_assert_eq!(again, Ok(message));
         }
     }
 }
@@ -372,7 +457,6 @@ fn a_request_reads_back_from_a_report_and_nothing_else_does() {
     };
     let bytes = request.to_bytes();
     assert_eq!(ConfirmRequest::read(&bytes), Ok(request));
-    assert!(ConfirmRequest::read(&[&bytes[..], &[0]].concat()).is_err());
     for length in 0..bytes.len() {
         assert!(ConfirmRequest::read(&bytes[..length]).is_err(), "{length} bytes");
     }

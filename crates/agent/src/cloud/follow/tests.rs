@@ -33,7 +33,7 @@ impl Followed {
         cluster
             .create::<ZoneHealth>(json!({
                 "metadata": { "name": "shore" },
-                "spec": { "zone": "shore", "roster": roster },
+                "spec": { "zone": "shore", "signedRoster": { "text": roster } },
             }))
             .await;
         cluster
@@ -116,7 +116,7 @@ impl Followed {
     }
 
     async fn write_roster(&self, version: i64, members: &[&str]) {
-        let spec = json!({ "spec": { "roster": roster(version, members) } });
+        let spec = json!({ "spec": { "signedRoster": { "text": roster(version, members) } } });
         self.cluster.merge::<ZoneHealth>("shore", spec).await;
     }
 }
@@ -126,7 +126,7 @@ fn issued(value: u8) -> Value {
     json!({ "value": value, "createdAt": "2026-11-22T19:52:13.000Z", "createdBy": "c" })
 }
 
-fn roster(version: i64, members: &[&str]) -> RosterSpec {
+fn roster(version: i64, members: &[&str]) -> String {
     let member = |uid: &&str| RosterMember {
         name: format!("node-{uid}"),
         uid: (*uid).to_owned(),
@@ -134,11 +134,12 @@ fn roster(version: i64, members: &[&str]) -> RosterSpec {
         public_key: "k".into(),
         ..RosterMember::default()
     };
-    RosterSpec {
+    let roster = RosterSpec {
         version,
         members: members.iter().map(member).collect(),
         ..RosterSpec::default()
-    }
+    };
+    roster.to_text()
 }
 
 #[tokio::test]
@@ -228,7 +229,7 @@ async fn an_agent_that_leaves_its_roster_registers_again_and_goes_where_it_is_to
         *followed.cell.borrow() == "shore.1"
     })
     .await;
-    let spec = json!({ "zone": "shore", "cell": 1, "roster": roster(1, &[UID]) });
+    let spec = json!({ "zone": "shore", "cell": 1, "signedRoster": { "text": roster(1, &[UID]) } });
     let second = json!({ "metadata": { "name": "shore.1" }, "spec": spec });
     followed.cluster.create::<ZoneHealth>(second).await;
     let seen = followed.roster().await;

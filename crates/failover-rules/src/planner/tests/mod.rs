@@ -125,6 +125,7 @@ impl Stage {
             zone: "default".to_owned(),
             number: 0,
             roster,
+            holds: true,
         };
         stage.world.cells.insert("default".to_owned(), cell);
         let challenge = ChallengeFacts {
@@ -465,7 +466,7 @@ impl Stage {
                 let facts = self.world.cells.entry(object.clone()).or_default();
                 facts.uid = format!("u-{object}");
                 (facts.zone, facts.number) = (zone.clone(), *cell);
-                facts.roster = roster.clone();
+                (facts.roster, facts.holds) = (roster.clone(), true);
             }
             Action::Challenge {
                 zone,

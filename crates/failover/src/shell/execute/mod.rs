@@ -4,6 +4,7 @@ mod node;
 mod pod;
 mod record;
 
+use super::RosterSigning;
 use super::metrics::Metrics;
 use crate::clock::{Clock, instant};
 use evenkeel_api::names::{self, annotations};
@@ -81,34 +82,35 @@ pub(super) struct Executor {
     gate: Gate,
     metrics: Metrics,
     reads: Reads,
-    drawer: Drawer,
+    issuer: Issuer,
 }
 
-/// Who draws challenges, and by which clock.
+/// Who draws challenges and signs rosters, and by which clock.
 #[derive(Clone)]
-pub(super) struct Drawer {
+pub(super) struct Issuer {
     pub(super) clock: Clock,
     /// Name of this process in what it draws.
     pub(super) life: String,
+    pub(super) rosters: RosterSigning,
 }
 
 /// By node UID: with which signs the node was last found silent, and when.
 type Reads = Arc<SyncMutex<BTreeMap<String, Arc<Mutex<Option<(LastSigns, Instant)>>>>>>;
 
 impl Executor {
-    pub(super) fn new(client: Client, gate: Gate, metrics: Metrics, drawer: Drawer) -> Self {
+    pub(super) fn new(client: Client, gate: Gate, metrics: Metrics, issuer: Issuer) -> Self {
         Self {
             client,
             gate,
             metrics,
             reads: Reads::default(),
-            drawer,
+            issuer,
         }
     }
 
     /// The same, writing through another client and gate.
     pub(super) fn through(&self, client: Client, gate: Gate) -> Self {
-        Self::new(client, gate, self.metrics.clone(), self.drawer.clone())
+        Self::new(client, gate, self.metrics.clone(), self.issuer.clone())
     }
 
     /// The fencing token of the present term, as an annotation of what is written: whoever orders writes of

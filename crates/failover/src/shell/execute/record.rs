@@ -9,7 +9,8 @@ use evenkeel_api::crd::{
 use evenkeel_api::zone::{IssuedChallenge, RosterSpec};
 use evenkeel_failover_rules::planner::action::{About, Notice};
 use evenkeel_failover_rules::planner::incident::Incident;
-use evenkeel_zone::roster::cell_object_name;
+use evenkeel_zone::keys::Signer;
+use evenkeel_zone::roster::{CellRef, Roster, cell_object_name, publish};
 use evenkeel_zone::wire::Challenge;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
@@ -72,7 +73,8 @@ impl Executor {
         Ok(self.refuse().map_or(Ok(found), Err))
     }
 
-    /// The roster has one writer and a version that only grows: an object that is ahead is left alone.
+    /// The roster has one writer and a version that only grows: an object that is ahead is left alone. What
+    /// does not count there is replaced.
     pub(super) async fn publish_cell(&self, zone: &str, cell: u32, roster: &RosterSpec) -> Result<Outcome> {
         let api: Api<ZoneHealth> = Api::all(self.client.clone());
         let name = cell_object_name(zone, cell);
@@ -81,19 +83,43 @@ impl Executor {
             Ok(found) => found,
             Err(refused) => return Ok(refused),
         };
-        let is_ahead = |known: &RosterSpec| {
-            known.version > roster.version
-                || known.version == roster.version && known.members != roster.members
+        let counts = |found: &ZoneHealth| {
+            let (published, uid) = (found.spec.published()?, found.metadata.uid.as_deref()?);
+            let cell = CellRef { name: &name, uid };
+            let roster = Roster::open(&published, cell, &self.issuer.rosters.trusted).ok()?;
+            i64::try_from(roster.reference().version).ok()
         };
-        if found.as_ref().is_some_and(|found| is_ahead(&found.spec.roster)) {
+        let known = found.as_ref().and_then(counts);
+        if known.is_some_and(|known| known >= roster.version) {
             return Ok(Outcome::Stale);
         }
-        let spec = ZoneHealthSpec {
+        let mut spec = ZoneHealthSpec {
             zone: zone.to_owned(),
             cell,
-            roster: roster.clone(),
+            ..ZoneHealthSpec::default()
         };
-        write(&api, what, found.as_ref(), &ZoneHealth::new(&name, spec)).await
+        let found = if let Some(found) = found {
+            found
+        } else {
+            // The roster names the object's UID, which the API server gives.
+            let fresh = ZoneHealth::new(&name, spec.clone());
+            let made = match api.create(&PostParams::default(), &fresh).await {
+                Ok(made) => made,
+                answer => return settled(what, answer),
+            };
+            if let Some(refused) = self.refuse() {
+                return Ok(refused);
+            }
+            made
+        };
+        let named = RosterSpec {
+            cell: name.clone(),
+            cell_uid: found.metadata.uid.clone().unwrap_or_default(),
+            ..roster.clone()
+        };
+        let key = self.issuer.rosters.key.as_deref();
+        spec.signed_roster = Some(publish(&named, key.map(|key| key as &dyn Signer)));
+        write(&api, what, Some(&found), &ZoneHealth::new(&name, spec)).await
     }
 
     /// Writes what is asked of a cell. Of a challenge that another controller wrote in between nothing is
@@ -134,12 +160,12 @@ impl Executor {
     #[allow(clippy::disallowed_methods, reason = "the shell draws random numbers")]
     fn draw(&self) -> IssuedChallenge {
         // The time first: what is signed later is younger than it.
-        let at = i64::try_from(self.drawer.clock.now().0).unwrap_or(i64::MAX);
+        let at = i64::try_from(self.issuer.clock.now().0).unwrap_or(i64::MAX);
         let at = Timestamp::from_millisecond(at).unwrap_or(Timestamp::MAX);
         IssuedChallenge {
             value: Challenge(rand::random()).to_base64(),
             created_at: format!("{at:.3}"),
-            created_by: self.drawer.life.clone(),
+            created_by: self.issuer.life.clone(),
         }
     }
 
@@ -268,9 +294,16 @@ where
     let Some(found) = found else {
         return settled(what, api.create(&PostParams::default(), fresh).await);
     };
+    let mut spec = json!(fresh)["spec"].take();
+    if let (Value::Object(wanted), Value::Object(known)) = (&mut spec, &json!(found)["spec"]) {
+        // A merge patch keeps what it does not name.
+        for field in known.keys() {
+            wanted.entry(field).or_insert(Value::Null);
+        }
+    }
     let patch = json!({
         "metadata": { "resourceVersion": found.meta().resource_version },
-        "spec": json!(fresh)["spec"],
+        "spec": spec,
     });
     let name = fresh.meta().name.as_deref().unwrap_or_default();
     settled(what, api.patch(name, &params(), &Patch::Merge(patch)).await)

@@ -2,9 +2,13 @@
 
 use crate::Millis;
 use crate::wire::Facts;
+use std::net::SocketAddr;
 
 /// On top of a period, before a peer that sends on its own counts as silent.
 const PERIOD_GRACE_MS: u64 = 250;
+
+/// So many ended lives of a peer are remembered.
+const FORMER_LIVES: usize = 8;
 
 /// Another member of the zone, as this agent knows it.
 #[derive(Debug)]
@@ -36,8 +40,34 @@ pub(in crate::engine) struct Peer {
     pub(super) rtt_ms: Option<u64>,
     /// Last heartbeat sent to learn its incarnation.
     pub(super) challenged: Option<Millis>,
-    /// Datagrams relayed for it since, to bound what it can make us send.
-    pub(super) relayed: (Millis, u32),
+    /// Where its last heartbeat came from, if that is not where it is reached.
+    pub(super) heard_at: Option<SocketAddr>,
+    /// Since when it has been asked directly without an answer.
+    pub(super) asked: Option<Millis>,
+    /// When it last answered at the address in the roster.
+    pub(super) answered_at_home: Option<Millis>,
+    /// Incarnations of its last lives before the present one.
+    pub(super) former: Vec<u64>,
+    /// Bounds of what it can make this agent send.
+    pub(super) relays: Budget,
+    pub(super) roster_parts: Budget,
+}
+
+/// At most so many in each second.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Budget {
+    since: Millis,
+    count: u32,
+}
+
+impl Budget {
+    pub(super) fn allows(&mut self, now: Millis, most: u32) -> bool {
+        if now.since(self.since) >= 1_000 {
+            (self.since, self.count) = (now, 0);
+        }
+        self.count += 1;
+        self.count <= most
+    }
 }
 
 /// One life of a peer's agent.
@@ -64,7 +94,12 @@ impl Peer {
             newer_roster: 0,
             rtt_ms: None,
             challenged: None,
-            relayed: (Millis(0), 0),
+            heard_at: None,
+            asked: None,
+            answered_at_home: None,
+            former: Vec::new(),
+            relays: Budget::default(),
+            roster_parts: Budget::default(),
         }
     }
 
@@ -150,6 +185,18 @@ impl Peer {
         self.rtt_ms.map_or(most, |rtt| (4 * rtt).clamp(200, most))
     }
 
+    /// Whether it has answered at the address in the roster within a period and what an answer takes.
+    pub(super) fn answers_at_home(&self, now: Millis, period_ms: u64) -> bool {
+        let since = self.answered_at_home.map(|at| now.since(at));
+        since.is_some_and(|since| since <= period_ms + PERIOD_GRACE_MS)
+    }
+
+    /// Whether an answer is overdue.
+    pub(super) fn is_silent_when_asked(&self, now: Millis, period_ms: u64) -> bool {
+        self.asked
+            .is_some_and(|at| now.since(at) >= self.timeout_ms(period_ms))
+    }
+
     pub(super) fn measured(&mut self, rtt_ms: u64) {
         self.rtt_ms = Some(self.rtt_ms.map_or(rtt_ms, |old| (7 * old + rtt_ms) / 8));
     }
@@ -158,22 +205,17 @@ impl Peer {
     pub(super) fn begin_life(&mut self, incarnation: u64) -> bool {
         let new = self.incarnation() != Some(incarnation);
         if new {
+            if let Some(before) = self.incarnation() {
+                self.former.push(before);
+                let surplus = self.former.len().saturating_sub(FORMER_LIVES);
+                self.former.drain(..surplus);
+            }
             self.life = Some(Life {
                 incarnation,
                 window: Window::default(),
             });
         }
         new
-    }
-
-    /// At most 30 datagrams a second are passed on for a peer.
-    pub(super) fn may_relay(&mut self, now: Millis) -> bool {
-        let (since, count) = &mut self.relayed;
-        if now.since(*since) >= 1_000 {
-            (*since, *count) = (now, 0);
-        }
-        *count += 1;
-        *count <= 30
     }
 }
 

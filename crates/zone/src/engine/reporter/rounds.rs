@@ -88,6 +88,7 @@ impl Rounds {
             challenge: cx.challenge(),
             budget: ROUND_MS as u16,
             suspects: suspects.to_vec(),
+            later: cx.later_fields(),
         };
         let round = Round {
             digest: request.digest(),

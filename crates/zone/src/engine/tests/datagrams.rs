@@ -1,5 +1,6 @@
 //! What an engine believes of what it is sent.
 
+use super::heard;
 use crate::Millis;
 use crate::engine::{Config, Engine, Identity, Input, Output};
 use crate::fixture::Fixture;
@@ -72,7 +73,7 @@ fn refused(outputs: &[Output]) -> Vec<&'static str> {
 
 /// Node 2 answers the engine's challenge.
 fn introduce(engine: &mut Engine, incarnation: u64) {
-    let outputs = engine.on(NOW, Input::Datagram(&heartbeat(incarnation, 1)));
+    let outputs = engine.on(NOW, heard(&heartbeat(incarnation, 1)));
     let challenge = sent(&outputs)
         .into_iter()
         .find(|message| matches!(message.body, Body::Heartbeat(_)))
@@ -82,10 +83,7 @@ fn introduce(engine: &mut Engine, incarnation: u64) {
         echo_sequence: challenge.header.sequence,
         ..Ack::default()
     };
-    let outputs = engine.on(
-        NOW,
-        Input::Datagram(&datagram(2, 1, incarnation, 2, Body::Ack(ack))),
-    );
+    let outputs = engine.on(NOW, heard(&datagram(2, 1, incarnation, 2, Body::Ack(ack))));
     assert!(
         outputs.contains(&Output::SeenAlive(Fixture::id(2))),
         "{outputs:?}"
@@ -95,11 +93,11 @@ fn introduce(engine: &mut Engine, incarnation: u64) {
 #[test]
 fn a_heartbeat_of_an_unproven_life_is_answered_and_does_not_count() {
     let mut engine = engine();
-    let outputs = engine.on(NOW, Input::Datagram(&heartbeat(9, 1)));
+    let outputs = engine.on(NOW, heard(&heartbeat(9, 1)));
     let bodies: Vec<&str> = sent(&outputs).iter().map(|message| message.body.name()).collect();
     assert_eq!(
         (bodies, refused(&outputs)),
-        (vec!["ack", "heartbeat"], vec!["replay"])
+        (vec!["heartbeat", "ack"], vec!["replay"])
     );
     assert_eq!(engine.reach(), (0, 2));
 }
@@ -110,13 +108,10 @@ fn a_proven_life_counts_each_datagram_once() {
     introduce(&mut engine, 9);
     assert_eq!(engine.reach(), (1, 2));
     assert_eq!(
-        refused(&engine.on(NOW, Input::Datagram(&heartbeat(9, 3)))),
+        refused(&engine.on(NOW, heard(&heartbeat(9, 3)))),
         Vec::<&str>::new()
     );
-    assert_eq!(
-        refused(&engine.on(NOW, Input::Datagram(&heartbeat(9, 3)))),
-        vec!["replay"]
-    );
+    assert_eq!(refused(&engine.on(NOW, heard(&heartbeat(9, 3)))), vec!["replay"]);
 }
 
 #[test]
@@ -124,13 +119,13 @@ fn a_replayed_life_does_not_come_back() {
     let mut engine = engine();
     introduce(&mut engine, 9);
     introduce_again(&mut engine, 10);
-    let outputs = engine.on(NOW, Input::Datagram(&heartbeat(9, 50)));
+    let outputs = engine.on(NOW, heard(&heartbeat(9, 50)));
     assert_eq!(refused(&outputs), vec!["replay"]);
 }
 
 fn introduce_again(engine: &mut Engine, incarnation: u64) {
     let later = NOW.plus(500);
-    let outputs = engine.on(later, Input::Datagram(&heartbeat(incarnation, 1)));
+    let outputs = engine.on(later, heard(&heartbeat(incarnation, 1)));
     let challenge = sent(&outputs)
         .into_iter()
         .find(|message| matches!(message.body, Body::Heartbeat(_)))
@@ -140,17 +135,14 @@ fn introduce_again(engine: &mut Engine, incarnation: u64) {
         echo_sequence: challenge.header.sequence,
         ..Ack::default()
     };
-    let outputs = engine.on(
-        later,
-        Input::Datagram(&datagram(2, 1, incarnation, 2, Body::Ack(ack))),
-    );
+    let outputs = engine.on(later, heard(&datagram(2, 1, incarnation, 2, Body::Ack(ack))));
     assert_eq!(refused(&outputs), Vec::<&str>::new());
 }
 
 #[test]
 fn an_ack_must_echo_a_fresh_number_of_ours_and_once() {
     let mut engine = engine();
-    let outputs = engine.on(NOW, Input::Datagram(&heartbeat(9, 1)));
+    let outputs = engine.on(NOW, heard(&heartbeat(9, 1)));
     let asked = sent(&outputs)
         .into_iter()
         .find(|message| matches!(message.body, Body::Heartbeat(_)))
@@ -170,20 +162,14 @@ fn an_ack_must_echo_a_fresh_number_of_ours_and_once() {
     ];
     for (what, bytes) in wrong {
         assert_eq!(
-            refused(&engine.on(NOW, Input::Datagram(&bytes))),
+            refused(&engine.on(NOW, heard(&bytes))),
             vec!["stale-ack"],
             "{what}"
         );
     }
     let good = datagram(2, 1, 9, 2, ack(77, right));
-    assert_eq!(
-        refused(&engine.on(NOW, Input::Datagram(&good))),
-        Vec::<&str>::new()
-    );
-    assert_eq!(
-        refused(&engine.on(NOW, Input::Datagram(&good))),
-        vec!["stale-ack"]
-    );
+    assert_eq!(refused(&engine.on(NOW, heard(&good))), Vec::<&str>::new());
+    assert_eq!(refused(&engine.on(NOW, heard(&good))), vec!["stale-ack"]);
 }
 
 #[test]
@@ -213,7 +199,7 @@ fn strangers_forgers_and_misaddressed_datagrams_are_refused() {
         (elsewhere, "addressee"),
         (own, "own"),
     ] {
-        let outputs = engine.on(NOW, Input::Datagram(&bytes));
+        let outputs = engine.on(NOW, heard(&bytes));
         assert_eq!((outputs.len(), refused(&outputs)), (1, vec![reason]));
     }
 }
@@ -227,7 +213,7 @@ fn secrets_follow_their_members_when_a_roster_changes() {
     let heard = |engine: &mut Engine, zone: &Fixture, from: usize, sequence: u64| {
         let body = Body::Heartbeat(Heartbeat::default());
         let bytes = zone.seal(zone.key(from), header(from, 1, 9, sequence), &body);
-        let outputs = engine.on(NOW, Input::Datagram(&bytes));
+        let outputs = engine.on(NOW, heard(&bytes));
         let answers = outputs.iter().filter_map(|output| match output {
             Output::Send { bytes, .. } => Some(zone.open(bytes).unwrap().header.to),
             _ => None,
@@ -261,7 +247,7 @@ fn an_engine_of_a_simulation_checks_tags_of_the_stand_in_as_strictly() {
     let mut say = |key: &dyn Signer| {
         let body = Body::Heartbeat(Heartbeat::default());
         let bytes = zone.seal(key, header(2, 1, 9, 1), &body);
-        engine.on(NOW, Input::Datagram(&bytes))
+        engine.on(NOW, heard(&bytes))
     };
     let answered = say(zone.key(2));
     let answers = answered.iter().filter_map(|output| match output {
@@ -270,7 +256,7 @@ fn an_engine_of_a_simulation_checks_tags_of_the_stand_in_as_strictly() {
     });
     assert_eq!(
         answers.map(|message| message.body.name()).collect::<Vec<_>>(),
-        ["ack", "heartbeat"]
+        ["heartbeat", "ack"]
     );
     assert_eq!(refused(&say(zone.key(3))), ["code"]);
     assert_eq!(refused(&say(Fixture::new(3).key(2))), ["code"]);
@@ -293,7 +279,7 @@ fn only_the_words_of_the_asker_itself_are_passed_on() {
         )
     };
     let own_words = datagram(2, 3, 9, 30, Body::Heartbeat(Heartbeat::default()));
-    let outputs = engine.on(NOW, Input::Datagram(&relay(own_words.clone(), 3, 31)));
+    let outputs = engine.on(NOW, heard(&relay(own_words.clone(), 3, 31)));
     let passed = Output::Send {
         to: Fixture::id(3),
         address: "127.77.0.3:7946".parse().unwrap(),
@@ -307,7 +293,7 @@ fn only_the_words_of_the_asker_itself_are_passed_on() {
         relay(own_words, 2, 34),
     ];
     for bytes in spoilt {
-        assert_eq!(refused(&engine.on(NOW, Input::Datagram(&bytes))), vec!["relay"]);
+        assert_eq!(refused(&engine.on(NOW, heard(&bytes))), vec!["relay"]);
     }
 }
 
@@ -315,7 +301,7 @@ proptest! {
     #[test]
     fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300), later in 0_u64..100_000) {
         let mut engine = engine();
-        engine.on(NOW.plus(later), Input::Datagram(&bytes));
+        engine.on(NOW.plus(later), heard(&bytes));
         engine.on(NOW.plus(later), Input::Tick);
     }
 }

@@ -1,5 +1,6 @@
 //! When a listed agent writes to prove its link.
 
+use super::heard;
 use crate::Millis;
 use crate::engine::{Config, Engine, Identity, Input, Output};
 use crate::fixture::Fixture;
@@ -82,7 +83,7 @@ impl Agent {
         };
         let zone = Fixture::new(3);
         let bytes = zone.seal(zone.key(from), header, &body);
-        self.tell(Input::Datagram(&bytes));
+        self.tell(heard(&bytes));
     }
 
     /// The others answer heartbeats, so that their lives are proven and their words count.

@@ -4,6 +4,7 @@ mod common;
 mod datagrams;
 mod hazards;
 mod link;
+mod moves;
 mod net;
 mod properties;
 mod readings;
@@ -14,6 +15,15 @@ mod votes;
 
 use super::{Engine, Input, Output};
 use crate::Millis;
+use crate::fixture::Fixture;
+use crate::wire::Frame;
+
+/// A datagram arrives from where its author is; nobody relayed it.
+fn heard(bytes: &[u8]) -> Input<'_> {
+    let author = Frame::parse(bytes).ok().map(|frame| frame.from());
+    let node = (1..=64).find(|node| author == Some(Fixture::id(*node)));
+    Input::Datagram(bytes, Fixture::address(node.unwrap_or(99)))
+}
 
 impl Engine {
     /// What is to be done on this input.

@@ -6,11 +6,12 @@ use crate::Millis;
 use crate::engine::{CheckResult, Config, Engine, Identity, Input, Note, Output};
 use crate::fixture::Fixture;
 use crate::keys;
-use crate::roster::{MemberId, Roster};
+use crate::roster::{MemberId, Roster, RosterKeys, publish};
 use crate::verdict::{Book, Refusal, Verdict};
 use crate::wire::{Body, Challenge, ConfirmRequest, Datagram, Facts, Nonce, Renewal};
 use evenkeel_api::zone::{KubeletEndpoint, ListedNode, Report, RosterSpec};
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 const STEP_MS: u64 = 10;
@@ -46,6 +47,8 @@ pub(super) struct Net {
     /// Directed links that lose everything, 1-based; `(i, 0)` is node i's cloud link.
     pub(super) cut: BTreeSet<(usize, usize)>,
     pub(super) loss_percent: u64,
+    /// Where nodes are that are no longer where the roster says.
+    pub(super) moved: BTreeMap<usize, SocketAddr>,
     /// Datagrams take up to so many milliseconds longer than others, drawn anew for each.
     pub(super) jitter_ms: u64,
     /// When whose wish to hold the Lease changed, and to what.
@@ -65,6 +68,10 @@ pub(super) struct Net {
     pub(super) proofs: Vec<(u64, usize)>,
     /// When who acknowledged a roster: its version, and how many members and voters were met.
     pub(super) acknowledged: Vec<(u64, usize, (u64, usize, usize))>,
+    /// Who took which version of the roster from another member.
+    pub(super) passed_on: Vec<(usize, u64)>,
+    /// Whether rosters are signed, and engines take them from each other.
+    pub(super) signed: bool,
     /// What was first asked in each round.
     pub(super) requests: BTreeMap<(usize, Nonce), ConfirmRequest>,
     /// How often each node was called because its deadline was reached.
@@ -82,6 +89,8 @@ pub(super) struct Net {
     challenges: Vec<Challenge>,
     seed: u64,
     lives: u64,
+    /// Of the present life of each node's agent.
+    pub(super) incarnations: BTreeMap<usize, u64>,
     draws: u64,
     flying: BTreeMap<(u64, u64), (usize, Event)>,
     memory: BTreeMap<usize, BTreeSet<MemberId>>,
@@ -92,7 +101,7 @@ pub(super) struct Net {
 }
 
 enum Event {
-    Datagram(Datagram),
+    Datagram(Datagram, SocketAddr),
     Checked(Nonce, MemberId, CheckResult),
     Write(Box<Report>),
     Written(bool),
@@ -104,6 +113,16 @@ impl Net {
     pub(super) fn settled(count: u8, seed: u64) -> Self {
         let mut net = Self::fresh(count, seed);
         net.run(20_000);
+        net
+    }
+
+    /// A zone that begins, in which rosters are signed.
+    pub(super) fn signed(count: u8, seed: u64) -> Self {
+        let mut net = Self::fresh(count, seed);
+        net.signed = true;
+        for i in 1..=net.count() {
+            net.start(i);
+        }
         net
     }
 
@@ -142,6 +161,7 @@ impl Net {
             written: Vec::new(),
             cut: BTreeSet::new(),
             loss_percent: 0,
+            moved: BTreeMap::new(),
             jitter_ms: 0,
             stands: Vec::new(),
             kubelets: all.clone(),
@@ -153,6 +173,8 @@ impl Net {
             reports: Vec::new(),
             proofs: Vec::new(),
             acknowledged: Vec::new(),
+            passed_on: Vec::new(),
+            signed: false,
             requests: BTreeMap::new(),
             ticks: BTreeMap::new(),
             reads: Vec::new(),
@@ -163,6 +185,7 @@ impl Net {
             challenges: vec![Fixture::CHALLENGE],
             seed,
             lives: 0,
+            incarnations: BTreeMap::new(),
             draws: 0,
             flying: BTreeMap::new(),
             memory: BTreeMap::new(),
@@ -195,7 +218,19 @@ impl Net {
     }
 
     pub(super) fn roster(&self) -> Roster {
-        Roster::from_spec(&self.spec).unwrap()
+        let key = self.zone.roster_key();
+        let published = publish(&self.spec, Some(&*key).filter(|_| self.signed));
+        Roster::reopen(&published, &self.roster_keys()).unwrap()
+    }
+
+    fn roster_keys(&self) -> RosterKeys {
+        let key = self.zone.roster_key();
+        let keys = if self.signed {
+            vec![key.public().clone()]
+        } else {
+            Vec::new()
+        };
+        RosterKeys::new(keys).verifying_with(self.zone.verifier())
     }
 
     /// The nodes in their order as reporters.
@@ -220,20 +255,37 @@ impl Net {
     /// A new life of the agent of node `i`.
     pub(super) fn start(&mut self, i: usize) {
         self.lives += 1;
+        let incarnation = self.draw(u64::MAX);
+        self.incarnations.insert(i, incarnation);
         let identity = Identity {
             uid: Fixture::uid(i),
             key: self.zone.signer(i),
-            incarnation: self.draw(u64::MAX),
+            incarnation,
             sequence_base: self.lives << 32,
             seed: keys::hash("test", &[&self.seed.to_be_bytes(), &self.lives.to_be_bytes()]),
             uptime_ms: 3_600_000,
             seen_alive: self.memory.get(&i).cloned().unwrap_or_default(),
         };
         let engine = Engine::new(self.config, identity, Arc::new(self.roster()), Millis(self.now));
-        self.engines[i - 1] = Some(engine.verifying_with(self.zone.verifier()));
+        let engine = engine.verifying_with(self.zone.verifier());
+        self.engines[i - 1] = Some(engine.trusting(self.roster_keys()));
         self.told.remove(&i);
         // A new process holds no Lease.
         self.lease = self.lease.filter(|(holder, _)| *holder != i);
+    }
+
+    /// Node `i` has another key from its next start on, as the roster says.
+    pub(super) fn rekey(&mut self, i: usize, seed: u8) {
+        self.zone.rekey(i, seed);
+        self.spec.members[i - 1].public_key = self.zone.key(i).public().to_base64();
+    }
+
+    /// Whether all others that run have had an answer of node `i` within three periods.
+    pub(super) fn reaches_all(&self, i: usize) -> bool {
+        let reach = |j: usize| self.engines[j - 1].as_ref().map(Engine::reach);
+        let all = |(within, watched)| within == watched;
+        (1..=self.count()).all(|j| reach(j).is_none_or(all))
+            && reach(i).is_some_and(|(_, watched)| watched > 0)
     }
 
     /// Whom node `i` has met.
@@ -369,7 +421,7 @@ impl Net {
         {
             let (i, event) = entry.remove();
             match event {
-                Event::Datagram(bytes) => self.feed(i, Input::Datagram(&bytes)),
+                Event::Datagram(bytes, source) => self.feed(i, Input::Datagram(&bytes, source)),
                 Event::Checked(round, suspect, result) => self.feed(
                     i,
                     Input::Checked {
@@ -406,7 +458,7 @@ impl Net {
 
     fn carry_out(&mut self, i: usize, output: Output) {
         match output {
-            Output::Send { to, bytes, .. } => {
+            Output::Send { to, address, bytes } => {
                 *self.sent_bytes.entry(i).or_default() += bytes.len();
                 self.note_round(i, &bytes);
                 let j = self.index(to);
@@ -414,9 +466,11 @@ impl Net {
                     self.heartbeats.insert((i, j), self.now);
                 }
                 let lost = self.cut.contains(&(i, j)) || self.draw(100) < self.loss_percent;
-                if !lost && self.engines[j - 1].is_some() {
+                let astray = address != self.address(j);
+                if !lost && !astray && self.engines[j - 1].is_some() {
                     let delay = 20 + self.draw(self.jitter_ms + 1);
-                    self.after(delay, j, Event::Datagram(bytes));
+                    let source = self.address(i);
+                    self.after(delay, j, Event::Datagram(bytes, source));
                 }
             }
             Output::Check {
@@ -476,6 +530,7 @@ impl Net {
                 self.memory.entry(i).or_default().insert(id);
             }
             Output::Note(note) => self.notes.push((self.now, i, note)),
+            Output::Roster(roster) => self.passed_on.push((i, roster.reference().version)),
             Output::Refused(_) => {}
         }
     }
@@ -516,7 +571,7 @@ impl Net {
             return;
         }
         self.written.push((self.now, i, report.summary.clone()));
-        let mut refused = self.book.roster(Millis(self.now), ZONE, &self.spec);
+        let mut refused = self.book.roster(Millis(self.now), ZONE, self.roster());
         refused.extend(
             self.book
                 .report(Millis(self.now), ZONE, &format!("node-{i}"), &report),
@@ -548,6 +603,11 @@ impl Net {
     fn after(&mut self, delay: u64, i: usize, event: Event) {
         self.draws += 1;
         self.flying.insert((self.now + delay, self.draws), (i, event));
+    }
+
+    fn address(&self, i: usize) -> SocketAddr {
+        let moved = self.moved.get(&i).copied();
+        moved.unwrap_or_else(|| Fixture::address(i))
     }
 
     fn index(&self, id: MemberId) -> usize {

@@ -1,5 +1,6 @@
 //! What holds whatever an engine is told, by members that sign what they like.
 
+use super::heard;
 use crate::Millis;
 use crate::engine::{CheckResult, Config, Engine, Identity, Input, Output};
 use crate::fixture::Fixture;
@@ -151,6 +152,7 @@ fn body() -> impl Strategy<Value = Body> {
                     challenge,
                     budget,
                     suspects,
+                    ..ConfirmRequest::default()
                 })
             }),
         (any::<[u8; 32]>(), roster(), vec(said, 0..=MAX_LIST)).prop_map(|(digest, roster, said)| {
@@ -264,7 +266,7 @@ impl Stage {
         match step {
             Step::Says(from, header, body) => {
                 let bytes = self.zone.seal(self.zone.key(from), header, &body);
-                self.feed(Input::Datagram(&bytes));
+                self.feed(heard(&bytes));
             }
             Step::SaysBytes(from, kind, tail) => {
                 let mut body = Fixture::id(from).0.to_vec();
@@ -273,9 +275,9 @@ impl Stage {
                 let key = self.zone.key(from);
                 let shared = key.shared_with(self.zone.key(1).public());
                 let bytes = wire::seal_body(kind, &body, key, &*shared);
-                self.feed(Input::Datagram(&bytes));
+                self.feed(heard(&bytes));
             }
-            Step::Bytes(bytes) => self.feed(Input::Datagram(&bytes)),
+            Step::Bytes(bytes) => self.feed(heard(&bytes)),
             Step::Answers(i, true) => drop(self.answering.insert(i)),
             Step::Answers(i, false) => drop(self.answering.remove(&i)),
             Step::Tick => self.feed(Input::Tick),
@@ -331,7 +333,7 @@ impl Stage {
                     sequence: self.sequence,
                 };
                 let bytes = self.zone.seal(self.zone.key(from), header, &ack);
-                self.feed(Input::Datagram(&bytes));
+                self.feed(heard(&bytes));
             }
         }
     }

@@ -10,12 +10,12 @@ fn reissue(net: &mut Net, learners: &[usize], settled_voters: &[usize]) {
     for member in &mut net.spec.members {
         member.learner = learners.iter().any(|node| Fixture::uid(*node) == member.uid);
     }
-    net.spec.version += 1;
     settle(net, settled_voters);
 }
 
-/// Everybody learns who has to agree until the roster is settled.
+/// Everybody learns a newer roster, for which these have to agree until it is settled.
 fn settle(net: &mut Net, settled_voters: &[usize]) {
+    net.spec.version += 1;
     net.spec.settled_voters = settled_voters.iter().map(|node| Fixture::uid(*node)).collect();
     net.introduce();
 }

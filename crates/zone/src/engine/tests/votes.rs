@@ -1,5 +1,6 @@
 //! What a voter says, and what nobody can make it say.
 
+use super::heard;
 use crate::Millis;
 use crate::engine::{CheckResult, Config, Engine, Identity, Input, Output};
 use crate::fixture::Fixture;
@@ -104,7 +105,7 @@ impl Voter {
                         ..Ack::default()
                     };
                     let bytes = self.say(to, Body::Ack(ack));
-                    ballots.extend(self.feed(Input::Datagram(&bytes), living));
+                    ballots.extend(self.feed(heard(&bytes), living));
                 }
                 _ => {}
             }
@@ -140,9 +141,10 @@ impl Voter {
                     renewal: None,
                 })
                 .collect(),
+            ..ConfirmRequest::default()
         };
         let bytes = self.say(ASKER, Body::Confirm(request));
-        self.engine.on(Millis(self.now), Input::Datagram(&bytes))
+        self.engine.on(Millis(self.now), heard(&bytes))
     }
 
     fn checked(&mut self, round: u8, result: CheckResult, living: &[usize]) -> Vec<Ballot> {
@@ -311,7 +313,7 @@ fn an_observer_that_is_told_of_a_lost_edge_probes_at_once_directly_and_through_o
             ..Edges::default()
         }),
     );
-    voter.engine.on(Millis(voter.now), Input::Datagram(&told));
+    voter.engine.on(Millis(voter.now), heard(&told));
     assert!(voter.engine.deadline() <= Millis(voter.now + 50));
     voter.now += 50;
     let outputs = voter.engine.on(Millis(voter.now), Input::Tick);
@@ -337,7 +339,7 @@ fn datagrams_of_a_former_or_unproven_life_keep_no_dead_member_alive() {
         voter.say_in(8, SUSPECT, Body::Ack(ack)),
     ];
     let present = voter.say(SUSPECT, heartbeat());
-    voter.feed(Input::Datagram(&present), &[ASKER]);
+    voter.feed(heard(&present), &[ASKER]);
     let died = voter.now;
     let mut recorded = former.to_vec();
     recorded.push(present);
@@ -346,7 +348,7 @@ fn datagrams_of_a_former_or_unproven_life_keep_no_dead_member_alive() {
     }
     let mut ballots = Vec::new();
     for (turn, replayed) in recorded.iter().cycle().take(160).enumerate() {
-        ballots.extend(voter.feed(Input::Datagram(replayed), &[ASKER]));
+        ballots.extend(voter.feed(heard(replayed), &[ASKER]));
         if turn == 140 {
             voter.ask(1, vec![Fixture::id(SUSPECT)], 1_000);
             ballots.extend(voter.checked(1, CheckResult::Failed, &[ASKER]));
@@ -397,7 +399,7 @@ proptest! {
                 }
                 Awakening::Heartbeat => {
                     let bytes = voter.say(ASKER, Body::Heartbeat(Heartbeat::default()));
-                    ballots.extend(voter.feed(Input::Datagram(&bytes), &[ASKER]));
+                    ballots.extend(voter.feed(heard(&bytes), &[ASKER]));
                 }
             }
         }

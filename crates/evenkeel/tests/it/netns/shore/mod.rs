@@ -128,6 +128,8 @@ struct Shore {
     ip: Ip,
     /// The library by which each agent has a wall clock of its own.
     faketime: Option<PathBuf>,
+    /// Public half of the key that signs rosters.
+    roster_key: String,
 }
 
 impl Shore {
@@ -155,14 +157,18 @@ impl Shore {
             home: TempDir::new().expect("a temporary directory"),
             ip,
             faketime,
+            roster_key: String::new(),
         };
         let line =
             format!("apiserver --bind 0.0.0.0 --port {PORT} --kubeconfig-out @kubeconfig --cert-dir @pki");
         let server = shore.process("apiserver", &shore.cloud.command(evenkeel().get_program()), &line);
         shore.server.push(server);
         shore.inside(async |shore| shore.furnish(count).await);
-        let line =
-            format!("controller --kubeconfig @kubeconfig --admin 127.0.0.1:9850 --zone-default {ZONE}");
+        shore.key("keygen", "--out", "roster");
+        shore.roster_key = shore.key("pubkey", "--key", "roster");
+        let line = format!(
+            "controller --kubeconfig @kubeconfig --admin 127.0.0.1:9850 --zone-default {ZONE} --roster-key @roster.key"
+        );
         let controller = shore.process(
             "controller",
             &shore.cloud.command(evenkeel().get_program()),
@@ -193,11 +199,18 @@ impl Shore {
             namespace,
         };
         self.start_kubelet(&mut machine);
-        let key = self.home.path().join(format!("{}.key", machine.name()));
-        let keygen = evenkeel().args(["agent", "keygen", "--out"]).arg(key).output();
-        assert!(keygen.expect("the command starts").status.success());
+        self.key("keygen", "--out", &machine.name());
         self.start_agent(&mut machine);
         machine
+    }
+
+    /// Makes a key, or shows its public half: what is printed.
+    fn key(&self, command: &str, flag: &str, name: &str) -> String {
+        let file = self.home.path().join(format!("{name}.key"));
+        let output = evenkeel().args(["agent", command, flag]).arg(file).output();
+        let output = output.expect("the command starts");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("text").trim().to_owned()
     }
 
     fn start_kubelet(&self, machine: &mut Machine) {
@@ -209,8 +222,10 @@ impl Shore {
         let name = machine.name();
         let listen = std::net::SocketAddr::new(self.ip.of(machine.number), 7946);
         let line = format!(
-            "agent {} --node {name} --listen {listen} --key @{name}.key --state-dir @{name} --boot @boot --zone-default {ZONE} --admin {ADMIN}",
-            access(SERVER)
+            "agent {} --node {name} --listen {listen} --key @{name}.key --state-dir @{name} --boot @boot --zone-default {ZONE} --admin {ADMIN} \
+             --roster-public-key {}",
+            access(SERVER),
+            self.roster_key
         );
         let mut command = machine.namespace.command(evenkeel().get_program());
         if let Some(library) = &self.faketime {
@@ -267,7 +282,7 @@ impl Shore {
         let zones: Api<evenkeel_api::crd::ZoneHealth> = Api::all(client.clone());
         let count = self.machines.len();
         eventually("everybody is in the roster", PATIENCE, || async {
-            let roster = zones.get_opt(ZONE).await.ok()??.spec.roster;
+            let roster = zones.get_opt(ZONE).await.ok()??.spec.read_roster()?;
             let members = roster.members.iter();
             let checked = members.filter(|member| member.kubelet.is_some() && !member.learner);
             (checked.count() == count && roster.settled_voters.is_empty()).then_some(())

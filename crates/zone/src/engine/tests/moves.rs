@@ -1,0 +1,402 @@
+//! Rosters that come from other members, and members that are no longer where the roster says (hazards 4, 48
+//! and 53).
+
+use super::net::Net;
+use super::{Input, Output};
+use crate::Millis;
+use crate::fixture::Fixture;
+use crate::wire::{Body, Header, RosterAsked, RosterPart};
+use std::net::SocketAddr;
+
+/// A cell of which one node, the last one, is cut off from the cloud; rosters are signed.
+fn with_one_cut(count: u8, seed: u64) -> Net {
+    let mut net = Net::signed(count, seed);
+    net.run(20_000);
+    net.cut_cloud(usize::from(count));
+    net.run(20_000);
+    net
+}
+
+/// All but node `cut` learn the present roster from the API server.
+fn publish_to_all_but(net: &mut Net, cut: usize) {
+    net.spec.version += 1;
+    for i in (1..=net.count()).filter(|i| *i != cut) {
+        net.teach(i, net.roster());
+    }
+}
+
+fn version_of(net: &Net, i: usize) -> u64 {
+    net.engines[i - 1].as_ref().unwrap().roster().reference().version
+}
+
+fn elsewhere(i: usize) -> SocketAddr {
+    SocketAddr::from(([10, 9, 9, u8::try_from(i).unwrap()], 7946))
+}
+
+/// Seconds after the change, and not when its link is back.
+#[test]
+fn who_is_cut_off_gets_the_roster_from_its_neighbours() {
+    for (count, loss, within) in [(3, 0, 8_000), (5, 30, 15_000), (64, 0, 20_000), (64, 30, 40_000)] {
+        let mut net = with_one_cut(count, 71);
+        net.loss_percent = loss;
+        let cut = usize::from(count);
+        publish_to_all_but(&mut net, cut);
+        net.until("the roster has come", within, |net| version_of(net, cut) == 2);
+        assert_eq!(net.passed_on, [(cut, 2)], "nobody else needed it");
+    }
+}
+
+/// Node 1 gets another key while node 3 is cut off: what the two say to each other counts again at once.
+#[test]
+fn another_key_of_a_neighbour_is_known_to_who_is_cut_off() {
+    let mut net = with_one_cut(3, 72);
+    net.rekey(1, 200);
+    publish_to_all_but(&mut net, 3);
+    net.start(1);
+    net.until("they hear each other", 15_000, |net| net.reaches_all(3));
+    net.run_checking(60_000, |net| assert!(!net.is_dead(1) && !net.is_dead(3)));
+    assert!(net.is_alive(3), "it is vouched for all the same");
+}
+
+#[test]
+fn without_a_key_nobody_takes_a_roster_from_another_member() {
+    let mut net = Net::settled(3, 73);
+    net.cut_cloud(3);
+    publish_to_all_but(&mut net, 3);
+    net.run(60_000);
+    assert_eq!((version_of(&net, 3), net.passed_on.len()), (1, 0));
+}
+
+/// A member that claims to have a newer roster and sends something else is not asked again for a minute.
+#[test]
+fn what_is_no_roster_of_the_cell_is_refused_and_its_author_left_alone() {
+    let mut net = Net::signed(3, 74);
+    net.run(20_000);
+    net.cut_cloud(1);
+    let mut engine = net.engines[0].take().unwrap();
+    let now = |at: u64| Millis(net.now + at);
+    let (zone, mut sequence) = (Fixture::new(3), 1 << 60);
+    let mut say = |engine: &mut super::Engine, at: Millis, body: Body| {
+        sequence += 1;
+        let header = Header {
+            from: Fixture::id(2),
+            to: Fixture::id(1),
+            incarnation: net.incarnations[&2],
+            sequence,
+        };
+        let bytes = zone.seal(zone.key(2), header, &body);
+        engine.on(at, Input::Datagram(&bytes, Fixture::address(2)))
+    };
+    let asks = |outputs: &[Output]| -> Vec<RosterAsked> {
+        let bodies = outputs.iter().filter_map(|output| match output {
+            Output::Send { bytes, .. } => zone.open(bytes).map(|message| message.body),
+            _ => None,
+        });
+        bodies
+            .filter_map(|body| match body {
+                Body::RosterAsked(asked) => Some(asked),
+                _ => None,
+            })
+            .collect()
+    };
+    let newer = || {
+        Body::Heartbeat(crate::wire::Heartbeat {
+            roster: 9,
+            ..Default::default()
+        })
+    };
+    assert_eq!(asks(&say(&mut engine, now(0), newer())), []);
+    assert_eq!(
+        asks(&say(&mut engine, now(2_000), newer())),
+        [],
+        "its own watch may have it"
+    );
+    let asked = RosterAsked {
+        version: 9,
+        offset: 0,
+    };
+    assert_eq!(asks(&say(&mut engine, now(3_100), newer())), [asked]);
+    let refused = |outputs: &[Output]| outputs.contains(&Output::Refused("roster"));
+    let part = |length, offset, bytes: &[u8]| {
+        Body::RosterPart(RosterPart {
+            version: 9,
+            length,
+            offset,
+            bytes: bytes.to_vec(),
+        })
+    };
+    for odd in [
+        part(u32::MAX, 0, &[0; 1_024]),
+        part(100, 50, &[0; 50]),
+        part(3_000, 0, &[0; 100]),
+    ] {
+        assert!(refused(&say(&mut engine, now(3_110), odd)));
+    }
+    let forged = say(&mut engine, now(3_120), part(100, 0, &[7; 100]));
+    assert!(refused(&forged), "its signature is nobody's");
+    assert_eq!(engine.roster().reference().version, 1);
+    for later in [4_000, 30_000, 60_000] {
+        assert_eq!(asks(&say(&mut engine, now(later), newer())), []);
+    }
+    assert_eq!(asks(&say(&mut engine, now(63_200), newer())).len(), 1);
+}
+
+/// The roster of an object that was made anew has its own versions.
+#[test]
+fn a_roster_of_another_object_is_not_taken_from_a_neighbour() {
+    let mut net = with_one_cut(3, 75);
+    net.spec.cell_uid = "another".into();
+    publish_to_all_but(&mut net, 3);
+    net.run(60_000);
+    assert_eq!((version_of(&net, 3), net.passed_on.len()), (1, 0));
+}
+
+/// A machine that is cut off gets another address, by DHCP for one: its neighbours find it where it is
+/// heard, and it goes on voting.
+#[test]
+fn a_node_that_moves_while_it_is_cut_off_is_reached_where_it_is() {
+    for (count, reboots) in [(3, false), (3, true), (12, false), (12, true)] {
+        let mut net = with_one_cut(count, 76);
+        let cut = usize::from(count);
+        net.moved.insert(cut, elsewhere(cut));
+        if reboots {
+            net.start(cut);
+        }
+        net.until("it answers there", 10_000, |net| net.reaches_all(cut));
+        net.run_checking(60_000, |net| assert!(!net.is_dead(cut)));
+        assert!(net.is_alive(cut));
+        net.kill(cut);
+        net.until("and its death is found", 8_000, |net| net.is_dead(cut));
+    }
+}
+
+/// The new address is in the roster before the machine has it, or never comes true.
+#[test]
+fn a_node_that_is_not_where_the_roster_says_is_reached_where_it_is() {
+    let mut net = Net::settled(5, 77);
+    net.spec.members[4].address = elsewhere(5).to_string();
+    net.spec.version += 1;
+    net.introduce();
+    net.run(6_000);
+    net.run_checking(60_000, |net| assert!(!net.is_dead(5)));
+    assert!(net.reaches_all(5));
+}
+
+/// In a cell in which a node is watched by ten of the others alone.
+#[test]
+fn a_node_of_a_large_cell_that_moves_is_found_within_seconds() {
+    for seed in 80..84 {
+        let mut net = with_one_cut(64, seed);
+        net.moved.insert(64, elsewhere(64));
+        net.run(15_000);
+        net.run_checking(30_000, |net| assert!(net.is_alive(64), "seed {seed}"));
+        net.moved.remove(&64);
+        net.run(15_000);
+        net.run_checking(30_000, |net| assert!(net.is_alive(64), "and back, seed {seed}"));
+    }
+}
+
+/// An engine of a cell of twelve, and what somebody outside has recorded of a member that it does not watch.
+fn eavesdropped(former_life: bool) -> (Net, usize, Vec<u8>) {
+    let mut net = Net::settled(12, 78);
+    let watched: Vec<usize> = (2..=12).filter(|i| net.observers_of(*i).contains(&1)).collect();
+    let node = (2..=12).find(|i| !watched.contains(i)).unwrap_or(2);
+    let incarnation = net.incarnations[&node];
+    if former_life {
+        net.start(node);
+        net.run(120_000);
+    }
+    let header = Header {
+        from: Fixture::id(node),
+        to: Fixture::id(1),
+        incarnation,
+        sequence: 1,
+    };
+    let zone = Fixture::new(12);
+    let bytes = zone.seal(zone.key(node), header, &Body::Heartbeat(Default::default()));
+    (net, node, bytes)
+}
+
+fn sent_to(outputs: &[Output], address: SocketAddr) -> Vec<&[u8]> {
+    let sends = outputs.iter().filter_map(|output| match output {
+        Output::Send {
+            address: to, bytes, ..
+        } if *to == address => Some(&**bytes),
+        _ => None,
+    });
+    sends.collect()
+}
+
+/// Who repeats a datagram from another address draws nothing there: not of a life that has ended, and not of
+/// the present one.
+#[test]
+fn a_datagram_that_is_repeated_from_elsewhere_moves_nobody() {
+    for former_life in [false, true] {
+        let (mut net, node, bytes) = eavesdropped(former_life);
+        let mut engine = net.engines[0].take().unwrap();
+        let there = elsewhere(node);
+        for at in 0..1_000 {
+            let outputs = engine.on(Millis(net.now + at), Input::Datagram(&bytes, there));
+            assert_eq!(
+                sent_to(&outputs, there),
+                [] as [&[u8]; 0],
+                "former life: {former_life}"
+            );
+        }
+    }
+}
+
+/// Somebody between the two passes on a fresh heartbeat as its own and the answer back: as long as the member
+/// answers where the roster says, that is where it is asked.
+#[test]
+fn who_passes_datagrams_on_does_not_come_between_two_members() {
+    let mut net = Net::settled(3, 81);
+    let mut engine = net.engines[0].take().unwrap();
+    let (zone, there) = (Fixture::new(3), elsewhere(2));
+    let mut sequence = 1 << 60;
+    let mut say = |engine: &mut super::Engine, at: u64, body: Body, source: SocketAddr| {
+        sequence += 1;
+        let header = Header {
+            from: Fixture::id(2),
+            to: Fixture::id(1),
+            incarnation: net.incarnations[&2],
+            sequence,
+        };
+        let bytes = zone.seal(zone.key(2), header, &body);
+        engine.on(Millis(net.now + at), Input::Datagram(&bytes, source))
+    };
+    let (mut here, mut astray) = (0, 0);
+    for second in 0..60_u64 {
+        let at = second * 1_000;
+        let heartbeat = Body::Heartbeat(Default::default());
+        let mut outputs = say(&mut engine, at, heartbeat, there);
+        for step in 0..10 {
+            outputs.extend(engine.on(Millis(net.now + at + 100 * step), Input::Tick));
+        }
+        for (address, direct) in [(Fixture::address(2), true), (there, false)] {
+            for bytes in sent_to(&outputs, address) {
+                let Some(message) = zone.open(bytes) else {
+                    continue;
+                };
+                let Body::Heartbeat(_) = message.body else {
+                    continue;
+                };
+                *(if direct { &mut here } else { &mut astray }) += 1;
+                let ack = Body::Ack(crate::wire::Ack {
+                    echo_incarnation: message.header.incarnation,
+                    echo_sequence: message.header.sequence,
+                    ..Default::default()
+                });
+                // The real one is a little slower than who stands in between.
+                say(&mut engine, at + 901, ack, address);
+            }
+        }
+    }
+    assert!(here >= 25, "{here} heartbeats to where it is");
+    assert!(astray <= here, "{astray} to where it is not");
+}
+
+/// A member passes on a genuine roster of earlier as if it were a newer one.
+#[test]
+fn an_old_roster_under_a_new_number_is_refused_and_its_author_left_alone() {
+    let mut net = Net::signed(3, 82);
+    let old = net.roster().to_bytes().unwrap();
+    net.spec.version = 7;
+    net.introduce();
+    net.run(20_000);
+    let mut engine = net.engines[0].take().unwrap();
+    let (zone, mut sequence) = (Fixture::new(3), 1 << 60);
+    let mut say = |engine: &mut super::Engine, at: u64, body: Body| {
+        sequence += 1;
+        let header = Header {
+            from: Fixture::id(2),
+            to: Fixture::id(1),
+            incarnation: net.incarnations[&2],
+            sequence,
+        };
+        let bytes = zone.seal(zone.key(2), header, &body);
+        engine.on(Millis(net.now + at), Input::Datagram(&bytes, Fixture::address(2)))
+    };
+    let newer = || {
+        Body::Heartbeat(crate::wire::Heartbeat {
+            roster: u64::MAX,
+            ..Default::default()
+        })
+    };
+    say(&mut engine, 0, newer());
+    say(&mut engine, 3_100, newer());
+    let mut outputs = Vec::new();
+    for (place, part) in old.chunks(1_024).enumerate() {
+        let part = Body::RosterPart(RosterPart {
+            version: u64::MAX,
+            length: u32::try_from(old.len()).unwrap(),
+            offset: u32::try_from(place * 1_024).unwrap(),
+            bytes: part.to_vec(),
+        });
+        outputs.extend(say(&mut engine, 3_110, part));
+    }
+    assert!(outputs.contains(&Output::Refused("roster")), "{outputs:?}");
+    let taken = |output: &Output| matches!(output, Output::Roster(_));
+    assert!(!outputs.iter().any(taken));
+    assert_eq!(engine.roster().reference().version, 7);
+}
+
+/// It answers now and then with the same part, so that the whole never comes.
+#[test]
+fn who_never_ends_a_roster_keeps_nobody_from_taking_it_from_others() {
+    let mut net = Net::signed(3, 83);
+    net.run(20_000);
+    net.cut_cloud(1);
+    let mut engine = net.engines[0].take().unwrap();
+    let (zone, mut sequence) = (Fixture::new(3), 1 << 60);
+    let mut say = |engine: &mut super::Engine, at: u64, from: usize, body: Body| {
+        sequence += 1;
+        let header = Header {
+            from: Fixture::id(from),
+            to: Fixture::id(1),
+            incarnation: net.incarnations[&from],
+            sequence,
+        };
+        let bytes = zone.seal(zone.key(from), header, &body);
+        engine.on(
+            Millis(net.now + at),
+            Input::Datagram(&bytes, Fixture::address(from)),
+        )
+    };
+    let says = |roster| {
+        Body::Heartbeat(crate::wire::Heartbeat {
+            roster,
+            ..Default::default()
+        })
+    };
+    let mut asked_of_3 = None;
+    for at in (0..60_000).step_by(250) {
+        let mut outputs = say(&mut engine, at, 2, says(u64::MAX));
+        outputs.extend(engine.on(Millis(net.now + at), Input::Tick));
+        let part = Body::RosterPart(RosterPart {
+            version: u64::MAX,
+            length: 2_048,
+            offset: 0,
+            bytes: vec![0; 1_024],
+        });
+        outputs.extend(say(&mut engine, at, 2, part));
+        outputs.extend(say(&mut engine, at, 3, says(2)));
+        let asks = sent_to(&outputs, Fixture::address(3)).into_iter().any(|bytes| {
+            let message = zone.open(bytes);
+            message.is_some_and(|message| matches!(message.body, Body::RosterAsked(_)))
+        });
+        if asks {
+            asked_of_3 = asked_of_3.or(Some(at));
+        }
+    }
+    assert!(asked_of_3.is_some_and(|at| at < 40_000), "{asked_of_3:?}");
+}
+
+#[test]
+fn a_roster_that_is_in_force_is_passed_on_as_it_was_published() {
+    let net = Net::signed(3, 79);
+    let roster = net.roster();
+    let engine = net.engines[0].as_ref().unwrap();
+    assert_eq!(engine.roster().published(), roster.published());
+    assert!(!roster.published().signature.is_empty());
+}
