@@ -17,7 +17,7 @@
 //! | `reporter` | tally, suspects, confirm rounds | the three reporters |
 //! | `publication` | what ZoneHealth shall say | the three reporters, the Lease's holder first |
 //! | `proof` | writes that prove the link to the API server | every listed member |
-//! | `roster_fetch` | newer rosters that other members have | every member that the API server does not reach |
+//! | `roster_fetch` | newer rosters that other members have | every member that is cut off |
 //! | `acknowledgement` | which roster is in force here, and whom a learner has met | learners; all while a roster settles |
 //!
 //! They share a `context`; `reach` is what contacts and watches say together,
