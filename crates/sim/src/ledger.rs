@@ -254,10 +254,16 @@ impl Ledger {
     }
 
     /// Whether a living node is one that a majority may have missed, so that nobody can vouch for it: S1 is
-    /// promised to the others. In groups with one fault after the other this never excuses anything.
+    /// promised to the others. In groups with one fault after the other this never excuses anything, and
+    /// where several cells of a split zone convict members nothing at all (42).
     fn is_lost(&self, node: usize, at: u64) -> bool {
-        let lost = |at| may_be_convicted(&self.script, None, node, at);
-        self.script.group == Group::Random && (lost(at) || lost(at.saturating_sub(BACK_ON)))
+        let cell = self.votes.cell_of(node);
+        let lost = |at| may_be_convicted(&self.script, cell, node, at);
+        match self.script.group {
+            Group::Random => lost(at) || lost(at.saturating_sub(BACK_ON)),
+            Group::Splits => lost(at) && !self.votes.may_be_split(at),
+            _ => false,
+        }
     }
 
     /// Irreversible action of ours on a node begins (S5).

@@ -29,6 +29,13 @@ impl Votes {
         self.rounds
     }
 
+    /// The cell that a node is in, where zones have several.
+    pub(crate) fn cell_of(&self, node: usize) -> Option<&BTreeSet<usize>> {
+        let several = self.cells.len() > 1;
+        let mut cells = self.cells.values();
+        cells.find(|cell| several && cell.contains(&node))
+    }
+
     pub(crate) fn roster(&mut self, change: &Change) {
         let Some(Object::Zone(zone)) = change.object.as_deref() else {
             self.cells.remove(&change.key.1);
