@@ -235,7 +235,7 @@ impl ZoneLoop {
             Ok(roster) => {
                 // Versions of an object that was made anew are not those of the former one.
                 let (new, known) = (roster.cell().uid, engine.roster().cell().uid);
-                if new != known && !engine.roster().is_empty() {
+                if new != known && engine.roster().reference().version > 0 {
                     tracing::warn!(
                         ?roster,
                         "ZoneHealth was made anew: beginning anew with its roster"

@@ -208,7 +208,7 @@ pub enum Group {
     Splits,
     /// Two or more faults of any kind at the same time, for 3 minutes and longer.
     Random,
-    /// The same on the level of zones, with up to 60 nodes in a zone.
+    /// The same on the level of zones, with up to 100 nodes in a zone.
     RandomZones,
 }
 
@@ -281,6 +281,11 @@ impl Group {
             Self::Splits => 80,
             _ => 1,
         }
+    }
+
+    /// Faults of any kind: of these most seeds are played.
+    pub fn is_random(self) -> bool {
+        matches!(self, Self::Random | Self::RandomZones)
     }
 
     /// What its scripts play.

@@ -4,7 +4,7 @@ use crate::zone::{ZONE, Zone};
 use evenkeel_api::crd::{AgentStatus, ZoneHealth, ZoneHealthSpec};
 use evenkeel_api::names;
 use evenkeel_api::zone::RosterSpec;
-use evenkeel_testkit::eventually;
+use evenkeel_testkit::{eventually, until};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
@@ -65,4 +65,32 @@ async fn an_agent_goes_to_the_cell_that_it_is_told_and_is_there_after_a_restart_
     zone.machines[2].start_agent();
     let second_life = next_holder(&zone, &first_life).await;
     assert!(second_life.starts_with(&format!("{moves}_")), "{second_life}");
+
+    // And back: its cell is emptied, with a version that the other one has not come to.
+    let back = zone.roster_of(SECOND_CELL).await.members;
+    let empty = RosterSpec {
+        version: 90,
+        ..RosterSpec::default()
+    };
+    let mut whole = zone.roster().await;
+    whole.members.extend(back);
+    whole.version = 3;
+    zone.publish(ZONE, whole).await;
+    let told = Patch::Merge(json!({ "status": { "cell": "" } }));
+    agents
+        .patch_status(&moves, &PatchParams::default(), &told)
+        .await
+        .unwrap();
+    zone.publish(SECOND_CELL, empty).await;
+    until("its roster holds it again", async || {
+        zone.machines[2]
+            .remembers()
+            .is_some_and(|roster| roster.version == 3)
+    })
+    .await;
+    zone.machines[2].cut_cloud(true);
+    until("its neighbours speak of it", async || {
+        zone.report_on(2).await.is_some()
+    })
+    .await;
 }

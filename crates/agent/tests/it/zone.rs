@@ -130,7 +130,11 @@ impl Zone {
     }
 
     pub(crate) async fn roster(&self) -> RosterSpec {
-        let object: ZoneHealth = self.cluster.get(ZONE).await;
+        self.roster_of(ZONE).await
+    }
+
+    pub(crate) async fn roster_of(&self, object: &str) -> RosterSpec {
+        let object: ZoneHealth = self.cluster.get(object).await;
         object.spec.read_roster().expect("a roster that can be read")
     }
 

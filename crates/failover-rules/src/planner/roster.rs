@@ -200,7 +200,7 @@ pub fn next(
     signs: &dyn Fn(&str) -> Signs,
     (progress, now): (&Progress, Millis),
 ) -> Option<RosterSpec> {
-    if members.is_empty() && !shown {
+    if members.is_empty() && current.is_none_or(|roster| roster.members.is_empty()) {
         return None;
     }
     members.sort_by(|a, b| a.uid.cmp(&b.uid));

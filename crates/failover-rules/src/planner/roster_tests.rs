@@ -149,11 +149,9 @@ fn what_is_not_shown_is_published_anew_and_nobody_gets_a_vote_by_it() {
     };
     let next = anew(Some(&last), &["a", "b", "c", "d"]).unwrap();
     assert_eq!((next.version, &next.members), (8, &last.members));
-    assert_eq!(
-        anew(Some(&last), &[]),
-        None,
-        "whose nodes are gone needs no object"
-    );
+    let emptied = anew(Some(&last), &[]).unwrap();
+    assert_eq!((emptied.version, emptied.members.len()), (8, 0));
+    assert_eq!(anew(Some(&emptied), &[]), None);
     assert_eq!(anew(None, &["a"]).unwrap().version, 1);
 }
 

@@ -4,7 +4,7 @@ use super::Planner;
 use super::action::{Action, Plan};
 use super::cells::{self, MOVES_WAIT_MS, divide};
 use super::roster::{Acknowledged, Progress, Signs, eligible, member, next, with_own_keys};
-use crate::world::facts::{CellFacts, Cluster};
+use crate::world::facts::{CellFacts, Cluster, Shown};
 use evenkeel_api::crd::FailoverPolicyStatus;
 use evenkeel_api::names::{RACK_LABEL, zone_of};
 use evenkeel_api::zone::{RosterMember, RosterSpec};
@@ -193,7 +193,7 @@ impl Planner {
         let last = cluster.last_rosters.get(&object);
         let current = published.map(|facts| &facts.roster);
         let current = current.filter(|roster| roster.has_version()).or(last);
-        let holds = published.is_some_and(|facts| facts.holds);
+        let shown = published.is_some_and(|facts| facts.shown == Shown::Roster);
         let version = current.map_or(0, |roster| roster.version);
         if version == RosterSpec::LAST_VERSION {
             plan.complaints.push(format!(
@@ -202,9 +202,11 @@ impl Planner {
                  (`evenkeel status`), delete its ZoneHealth, then restart the controllers and the zone's agents"
             ));
         }
-        if let Some(facts) = published.filter(|facts| number > 0 && facts.roster.members.is_empty())
-            && members.is_empty()
-        {
+        let is_over = |facts: &CellFacts| number > 0 && facts.roster.members.is_empty() && members.is_empty();
+        if published.is_none() && members.is_empty() {
+            return;
+        }
+        if let Some(facts) = published.filter(|facts| is_over(facts) || facts.shown == Shown::Foreign) {
             let uid = facts.uid.clone();
             plan.actions.push(Action::DeleteCell { object, uid });
             return;
@@ -233,7 +235,7 @@ impl Planner {
         if let Some(roster) = current {
             name_stuck(&object, roster, (progress, now), &signs, plan);
         }
-        if let Some(roster) = next((current, holds), members, &signs, (progress, now)) {
+        if let Some(roster) = next((current, shown), members, &signs, (progress, now)) {
             plan.actions.push(Action::PublishCell {
                 zone: zone.to_owned(),
                 cell: number,

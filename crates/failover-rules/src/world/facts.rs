@@ -170,6 +170,19 @@ pub enum Access {
     Shared,
 }
 
+/// What the object of a cell shows as its roster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Shown {
+    /// The last roster that counted, signed with the controllers' present key if they have one.
+    #[default]
+    Roster,
+    /// Nothing yet, or something else: the next roster is written at once.
+    Other,
+    /// Something that does not count, and no roster is known that did: agents may have one of any version, so
+    /// that the object is made anew.
+    Foreign,
+}
+
 /// A cell's ZoneHealth object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CellFacts {
@@ -181,8 +194,7 @@ pub struct CellFacts {
     pub number: u32,
     /// The last roster that counted; without a version if none is known.
     pub roster: RosterSpec,
-    /// Whether the object shows that roster, signed with the controllers' present key if they have one.
-    pub holds: bool,
+    pub shown: Shown,
 }
 
 /// What is asked of a cell, as published.

@@ -1,6 +1,6 @@
 //! What the watches deliver, taken into the world: one function for each kind.
 
-use super::facts::{self, Status};
+use super::facts::{self, Shown, Status};
 use super::seen::Progress;
 use super::{Kind, Seen, World, read};
 use crate::planner::incident::recorded;
@@ -208,19 +208,20 @@ impl World {
                     );
                 }
                 let uid = object.metadata.uid.clone().unwrap_or_default();
-                let (roster, holds) = self.roster(now, (&name, &uid), &object);
+                let (roster, shown) = self.roster(now, (&name, &uid), &object);
                 let facts = facts::CellFacts {
                     uid,
                     zone: object.spec.zone,
                     number: object.spec.cell,
                     roster,
-                    holds,
+                    shown,
                 };
                 self.cluster.cells.insert(name, facts);
             }
             Delta::Gone(key) => self.forget_zone(now, &key.1),
             Delta::Listed(keys) => {
-                let names = self.zones.names();
+                let mut names = self.zones.names();
+                names.extend(self.cluster.cells.keys().cloned());
                 for name in names.iter().filter(|name| !keys.contains(&cluster_key(name))) {
                     self.forget_zone(now, name);
                 }
@@ -229,44 +230,49 @@ impl World {
         }
     }
 
-    /// The roster from which the next one is made, and whether it is the one that the object shows.
+    /// The roster from which the next one is made, and what the object shows.
     ///
     /// A roster that does not count is no reason to forget the last one that did: whoever may write the
     /// object without having the key changes neither who votes nor the version.
-    fn roster(&mut self, now: Millis, (name, uid): (&str, &str), object: &ZoneHealth) -> (RosterSpec, bool) {
+    fn roster(&mut self, now: Millis, (name, uid): (&str, &str), object: &ZoneHealth) -> (RosterSpec, Shown) {
         let last = self.cluster.last_rosters.get(name).cloned();
         // Between the making of the object and its first roster, which names the object's UID.
         let Some(published) = object.spec.published() else {
-            return (last.unwrap_or_default(), false);
+            return (last.unwrap_or_default(), Shown::Other);
         };
         let opened = Roster::open(&published, CellRef { name, uid }, &self.roster_keys);
         let signed = object.spec.signed_roster.as_ref();
         let present = signed.is_some_and(|signed| self.roster_keys.is_of_present_key(signed));
         let shown = object.spec.read_roster().filter(RosterSpec::has_version);
-        // Signed, but of an object that was made anew since, or restored; or of a former version, which knew
-        // no signatures. They are the best there is where no other roster is known.
-        let former = signed.is_none() || Roster::reopen(&published, &self.roster_keys).is_ok();
         let known = last.as_ref().map_or(0, |last| last.version);
-        match (opened, shown) {
+        let why = match (opened, shown) {
             (Ok(roster), Some(shown)) if shown.version >= known => {
                 for refusal in self.zones.zone_health(now, object, roster) {
                     tracing::warn!(cell = name, %refusal, "roster or evidence refused");
                 }
                 self.cluster.last_rosters.insert(name.to_owned(), shown.clone());
-                (shown, present)
+                return (shown, if present { Shown::Roster } else { Shown::Other });
             }
-            (Err(error), Some(shown)) if last.is_none() && former => {
-                tracing::warn!(cell = name, %error, "roster of a former object or version: it is published anew");
-                (shown, false)
+            // Of an object that was made anew since, or restored, with the same key.
+            (Err(error), Some(shown))
+                if last.is_none() && Roster::reopen(&published, &self.roster_keys).is_ok() =>
+            {
+                tracing::warn!(cell = name, %error, "roster of a former object: it is published anew");
+                return (shown, Shown::Other);
             }
-            (opened, _) => {
-                let why = opened
-                    .err()
-                    .map_or_else(|| format!("version {known} is known"), |error| error.to_string());
-                tracing::warn!(cell = name, why, "roster refused: it is published anew");
-                (last.unwrap_or_default(), false)
-            }
+            (Err(error), _) => error.to_string(),
+            (Ok(_), _) => format!("version {known} is known"),
+        };
+        if let Some(last) = last {
+            tracing::warn!(cell = name, why, "roster refused: the last one is published anew");
+            return (last, Shown::Other);
         }
+        tracing::warn!(
+            cell = name,
+            why,
+            "roster refused, and no other one is known: the cell is made anew"
+        );
+        (RosterSpec::default(), Shown::Foreign)
     }
 
     fn challenge(&mut self, now: Millis, delta: Delta<ZoneChallenge>) {

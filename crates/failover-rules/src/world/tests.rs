@@ -1,3 +1,4 @@
+use super::facts::Shown;
 use super::take::cluster_key;
 use super::*;
 use evenkeel_api::watch::Delta;
@@ -611,7 +612,7 @@ fn a_roster_that_does_not_count_leaves_the_last_one_that_did() {
         });
         world.take(second(0), Seen::Zone(put(object)));
         let facts = &world.cluster().cells["shore"];
-        (facts.roster.version, facts.holds)
+        (facts.roster.version, facts.shown)
     };
     let keys = || RosterKeys::new(vec![key.public().clone()]);
     let world = || World::new(config(), second(0)).trusting(keys());
@@ -642,29 +643,33 @@ fn a_roster_that_does_not_count_leaves_the_last_one_that_did() {
     for (what, mut shown) in table {
         let mut world = world();
         let first = json!({"zone": "shore", "signedRoster": signed(&spec(5, "u"))});
-        assert_eq!(take(&mut world, first), (5, true));
+        assert_eq!(take(&mut world, first), (5, Shown::Roster));
         shown["zone"] = json!("shore");
-        assert_eq!(take(&mut world, shown), (5, false), "{what}");
+        assert_eq!(take(&mut world, shown), (5, Shown::Other), "{what}");
         let next = json!({"zone": "shore", "signedRoster": signed(&spec(6, "u"))});
-        assert_eq!(take(&mut world, next), (6, true), "after {what}");
+        assert_eq!(take(&mut world, next), (6, Shown::Roster), "after {what}");
     }
-    // Where nothing else is known, what was signed once, or is of a former version, is where to go on.
-    for (what, mut shown, version) in [
+    // Where nothing else is known, what was signed once is where to go on.
+    for (what, mut shown, expected) in [
         (
             "of another object",
             json!({"signedRoster": signed(&spec(9, "v"))}),
-            9,
+            (9, Shown::Other),
         ),
-        ("of a former version", json!({"roster": spec(9, "")}), 9),
+        (
+            "of a former version",
+            json!({"roster": spec(9, "")}),
+            (0, Shown::Foreign),
+        ),
         (
             "unsigned",
             json!({"signedRoster": publish(&spec(9, "u"), None)}),
-            0,
+            (0, Shown::Foreign),
         ),
-        ("none", json!({}), 0),
+        ("none", json!({}), (0, Shown::Other)),
     ] {
         shown["zone"] = json!("shore");
-        assert_eq!(take(&mut world(), shown), (version, false), "{what}");
+        assert_eq!(take(&mut world(), shown), expected, "{what}");
     }
 }
 
@@ -675,7 +680,7 @@ fn a_roster_of_the_former_key_counts_and_is_signed_anew() {
     let (former, present) = (zone.roster_key(), Fixture::new(4).signer(4));
     let keys = RosterKeys::new(vec![present.public().clone(), former.public().clone()]);
     let mut world = World::new(config(), second(0)).trusting(keys);
-    for (key, holds) in [(&former, false), (&present, true)] {
+    for (key, shown) in [(&former, Shown::Other), (&present, Shown::Roster)] {
         let spec = RosterSpec {
             version: 5,
             cell: "shore".into(),
@@ -688,6 +693,6 @@ fn a_roster_of_the_former_key_counts_and_is_signed_anew() {
         });
         world.take(second(0), Seen::Zone(put(object)));
         let facts = &world.cluster().cells["shore"];
-        assert_eq!((facts.roster.version, facts.holds), (5, holds));
+        assert_eq!((facts.roster.version, facts.shown), (5, shown));
     }
 }

@@ -291,7 +291,7 @@ async fn a_roster_settles_when_its_former_voters_have_acknowledged_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_roster_that_is_not_signed_is_published_anew_with_a_later_version() {
     let cluster = Cluster::start().await;
-    let _replica = cluster.controlled(Setup::default()).await;
+    let replica = cluster.controlled(Setup::default()).await;
     let zone: ZoneHealth = cluster.get("default").await;
     let roster = roster_of(&zone).unwrap();
     let former = RosterSpec {
@@ -333,6 +333,24 @@ async fn a_roster_that_is_not_signed_is_published_anew_with_a_later_version() {
                 .is_some_and(|again| again.version == roster.version + 4 && again.members == roster.members)
         })
         .await;
+
+    // Signatures are new to this cluster: no roster counts, and none is known.
+    let unsigned = RosterSpec {
+        version: 40,
+        ..roster.clone()
+    };
+    replica.stop().await;
+    let before: ZoneHealth = cluster.get("default").await;
+    let spec = json!({ "spec": { "signedRoster": publish(&unsigned, None) } });
+    cluster.merge::<ZoneHealth>("default", spec).await;
+    let _replica = cluster.replica(Setup::default()).await;
+    let anew = cluster
+        .until("default", "is made anew", |zone: &ZoneHealth| {
+            roster_of(zone).is_some_and(|anew| anew.members == roster.members)
+        })
+        .await;
+    assert_ne!(anew.uid(), before.uid());
+    assert_eq!(roster_of(&anew).unwrap().version, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -148,7 +148,8 @@ pub fn split(size: usize, seed: u64) -> Script {
 }
 
 /// A zone is split 45/55 or 49/51, whoever stands on which side. Four of five nodes are cut off from the
-/// cloud at the same time: their Leases grow stale, and the others publish what each side finds of the other one.
+/// cloud at the same time: their Leases grow stale, and the others publish what each side finds of the
+/// other one.
 pub(super) fn splits(script: &mut Script, size: usize, rng: &mut Rng) {
     script.zones = vec![size];
     let percent = if rng.in_thousand(500) { 45 } else { 49 };

@@ -7,7 +7,7 @@ use evenkeel_failover_rules::world::Kind;
 pub(super) fn random(script: &mut Script, rng: &mut Rng) {
     let most = if script.group == Group::RandomZones {
         // Large zones cost most of the time, and most rules do not depend on the size.
-        *rng.pick(&[5, 7, 12, 20, 60]).unwrap_or(&12)
+        *rng.pick(&[5, 7, 12, 20, 100]).unwrap_or(&12)
     } else {
         *rng.pick(&[4, 5, 7, 12]).unwrap_or(&5)
     };

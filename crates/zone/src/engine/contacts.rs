@@ -169,8 +169,11 @@ impl Contacts {
             .is_none_or(|at| now.since(at) >= CHALLENGE_EVERY_MS)
         {
             peer.challenged = Some(now);
-            // A machine may have another address after a boot.
-            peer.heard_at = elsewhere;
+            // A machine may have another address after a boot. While its present life is heard, it is not
+            // looked for elsewhere.
+            if elsewhere.is_some() && !peer.is_fresh(now, period) {
+                peer.heard_at = elsewhere;
+            }
             self.send_heartbeat(cx, own, header.from, None);
         }
         cx.put(Output::Refused("replay"));
@@ -225,8 +228,17 @@ impl Contacts {
         };
         let (now, period) = (cx.now(), cx.period_ms());
         let peer = self.peers.get_mut(from.at())?;
+        // An answer that was under way when the present life had proven itself is one of a former life.
+        let is_late = peer
+            .life
+            .as_ref()
+            .is_some_and(|life| sent.sequence < life.proven_by);
+        if is_late && peer.incarnation() != Some(header.incarnation) {
+            cx.put(Output::Refused("stale-ack"));
+            return None;
+        }
         let returned = !peer.is_fresh(now, period) || !peer.seen_alive;
-        let new_life = peer.begin_life(header.incarnation);
+        let new_life = peer.begin_life(header.incarnation, sent.sequence);
         if let Some(life) = peer.life.as_mut() {
             life.window.accept(header.sequence);
         }
@@ -306,7 +318,12 @@ impl Contacts {
         };
         if let Some(source) = source.filter(|source| direct && Some(*source) != cx.address(from)) {
             cx.send_to(header.from, source, bytes.clone());
-            if is_new {
+            // Where it has several addresses, answers may pass on the way to the known one alone.
+            let (now, period) = (cx.now(), cx.period_ms());
+            let at_home = self
+                .peer(from)
+                .is_some_and(|peer| peer.answers_at_home(now, period));
+            if is_new && !at_home {
                 return;
             }
         }

@@ -397,9 +397,6 @@ impl Engine {
             Err(reason) => return self.cx.put(Output::Refused(reason)),
         };
         let header = &message.header;
-        if self.contacts.is_of_former_life(from, header) {
-            return self.cx.put(Output::Refused("replay"));
-        }
         let source = SocketAddr::new(source.ip().to_canonical(), source.port());
         if let Body::Ack(ack) = &message.body {
             let ack_of = (header, source);
@@ -408,6 +405,9 @@ impl Engine {
                 self.roster_fetch.hear(&mut self.cx, header.from, ack.roster);
             }
             return;
+        }
+        if self.contacts.is_of_former_life(from, header) {
+            return self.cx.put(Output::Refused("replay"));
         }
         let direct = matches!(&message.body, Body::Heartbeat(heartbeat) if heartbeat.via == MemberId::NOBODY);
         let heard_at = Some(source).filter(|_| direct);

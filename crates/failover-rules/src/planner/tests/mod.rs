@@ -12,7 +12,7 @@ use super::incident::{recorded, time};
 use super::roster::{SoundKeys, member};
 use crate::world::facts::{
     CellFacts, ChallengeFacts, Cluster, Drawn, IncidentFacts, NodeFacts, Owner, PodFacts, PodRef,
-    PolicyFacts, Status, TaintRef,
+    PolicyFacts, Shown, Status, TaintRef,
 };
 use crate::world::services::{Reader, Services};
 use crate::world::{Config, Decisions, Judged};
@@ -125,7 +125,7 @@ impl Stage {
             zone: "default".to_owned(),
             number: 0,
             roster,
-            holds: true,
+            shown: Shown::Roster,
         };
         stage.world.cells.insert("default".to_owned(), cell);
         let challenge = ChallengeFacts {
@@ -466,7 +466,7 @@ impl Stage {
                 let facts = self.world.cells.entry(object.clone()).or_default();
                 facts.uid = format!("u-{object}");
                 (facts.zone, facts.number) = (zone.clone(), *cell);
-                (facts.roster, facts.holds) = (roster.clone(), true);
+                (facts.roster, facts.shown) = (roster.clone(), Shown::Roster);
             }
             Action::Challenge {
                 zone,

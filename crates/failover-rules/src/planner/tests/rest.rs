@@ -1,5 +1,6 @@
 use super::*;
 use crate::planner::action::Action;
+use crate::world::facts::Shown;
 use evenkeel_api::names::{events, taints};
 use evenkeel_api::policy::IsolatedPolicy;
 use evenkeel_api::zone::RosterSpec;
@@ -230,10 +231,28 @@ fn a_roster_that_went_back_before_this_term_is_replaced() {
         version: 7,
         ..shown.roster.clone()
     };
-    (shown.roster, shown.holds) = (last.clone(), false);
+    (shown.roster, shown.shown) = (last.clone(), Shown::Other);
     stage.world.last_rosters.insert("default".to_owned(), last);
     stage.go(1, &[]);
     assert_eq!(stage.world.cells["default"].roster.version, 8);
+}
+
+/// Something that does not count, and nothing else is known: agents may have a roster of any version.
+#[test]
+fn a_cell_of_which_no_roster_counts_is_made_anew() {
+    let mut stage = Stage::with_nodes(3);
+    stage.go(1, &[]);
+    let members = stage.world.cells["default"].roster.members.clone();
+    let shown = stage.world.cells.get_mut("default").unwrap();
+    (shown.roster, shown.shown) = (RosterSpec::default(), Shown::Foreign);
+    stage.look();
+    assert!(
+        !stage.world.cells.contains_key("default"),
+        "the object is deleted"
+    );
+    stage.look();
+    let again = &stage.world.cells["default"].roster;
+    assert_eq!((again.version, &again.members), (1, &members));
 }
 
 /// The object was deleted and is made again: who had a vote has it, and versions go on.

@@ -74,6 +74,8 @@ impl Budget {
 #[derive(Debug)]
 pub(super) struct Life {
     pub(super) incarnation: u64,
+    /// Sequence of the heartbeat of ours whose answer proved it.
+    pub(super) proven_by: u64,
     pub(super) window: Window,
 }
 
@@ -202,16 +204,19 @@ impl Peer {
     }
 
     /// The life with this incarnation is proven. Returns whether it is another one than before.
-    pub(super) fn begin_life(&mut self, incarnation: u64) -> bool {
+    /// `proven_by` is the sequence of the heartbeat of ours that it has answered.
+    pub(super) fn begin_life(&mut self, incarnation: u64, proven_by: u64) -> bool {
         let new = self.incarnation() != Some(incarnation);
         if new {
             if let Some(before) = self.incarnation() {
                 self.former.push(before);
+                self.former.retain(|former| *former != incarnation);
                 let surplus = self.former.len().saturating_sub(FORMER_LIVES);
                 self.former.drain(..surplus);
             }
             self.life = Some(Life {
                 incarnation,
+                proven_by,
                 window: Window::default(),
             });
         }

@@ -123,6 +123,29 @@ fn a_replayed_life_does_not_come_back() {
     assert_eq!(refused(&outputs), vec!["replay"]);
 }
 
+/// An answer that was under way while the agent was started again: the life that has proven itself since
+/// stays.
+#[test]
+fn a_late_answer_of_a_former_life_does_not_end_the_present_one() {
+    let mut engine = engine();
+    let outputs = engine.on(NOW, heard(&heartbeat(8, 1)));
+    let first = sent(&outputs)
+        .into_iter()
+        .find(|message| matches!(message.body, Body::Heartbeat(_)))
+        .unwrap();
+    introduce_again(&mut engine, 10);
+    let ack = Ack {
+        echo_incarnation: 77,
+        echo_sequence: first.header.sequence,
+        ..Ack::default()
+    };
+    let (late, next) = (NOW.plus(600), NOW.plus(700));
+    let outputs = engine.on(late, heard(&datagram(2, 1, 8, 2, Body::Ack(ack))));
+    assert_eq!(refused(&outputs), vec!["stale-ack"]);
+    let outputs = engine.on(next, heard(&heartbeat(10, 3)));
+    assert_eq!(refused(&outputs), Vec::<&str>::new(), "it counts as before");
+}
+
 fn introduce_again(engine: &mut Engine, incarnation: u64) {
     let later = NOW.plus(500);
     let outputs = engine.on(later, heard(&heartbeat(incarnation, 1)));
