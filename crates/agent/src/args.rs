@@ -6,7 +6,7 @@ use evenkeel_election::Config;
 use evenkeel_election::flags::{Defaults, FlagError, LeaderElectArgs};
 use evenkeel_net::client::ClientArgs;
 use evenkeel_net::duration;
-use evenkeel_zone::keys::{KeyError, PublicKey};
+use evenkeel_zone::keys::PublicKey;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -78,7 +78,7 @@ pub struct RunArgs {
     /// Public key of the controllers' --roster-key: rosters that are not signed with it do not count, and
     /// those that are can come from other members while the link to the API server is cut. Once more for a
     /// second key, while that key is being replaced.
-    #[arg(long, value_name = "KEY", value_parser = parse_public_key)]
+    #[arg(long, value_name = "KEY", value_parser = PublicKey::from_base64)]
     pub roster_public_key: Vec<PublicKey>,
     /// Heartbeat period, 500ms to 60s.
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = parse_period)]
@@ -243,10 +243,6 @@ fn parse_kubelet(text: &str) -> Result<KubeletFlag, String> {
     }
     let address = text.parse().map_err(|_| "give IP:PORT, or none".to_owned())?;
     Ok(KubeletFlag::At(address))
-}
-
-fn parse_public_key(text: &str) -> Result<PublicKey, KeyError> {
-    PublicKey::from_base64(text)
 }
 
 /// `500ms`, `2s`; 500 ms to 60 s.

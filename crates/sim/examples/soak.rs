@@ -14,6 +14,7 @@
 
 use evenkeel_sim::agreement::History;
 use evenkeel_sim::groups::{matrix, script, split};
+use evenkeel_sim::run::Outcome;
 use evenkeel_sim::{Group, run};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -63,23 +64,7 @@ fn main() {
         .filter(|group| only.is_none_or(|only| only == *group))
     {
         let began = std::time::Instant::now();
-        let next = AtomicU64::new(first);
-        let (done, results) = mpsc::channel();
-        std::thread::scope(|scope| {
-            for _ in 0..2 {
-                let (next, done) = (&next, done.clone());
-                scope.spawn(move || {
-                    loop {
-                        let seed = next.fetch_add(1, Ordering::Relaxed);
-                        if seed >= first + seeds || done.send((seed, run::run(group, seed))).is_err() {
-                            return;
-                        }
-                    }
-                });
-            }
-            drop(done);
-        });
-        let outcomes: Vec<_> = results.into_iter().collect();
+        let outcomes = play(first, seeds, |seed| run::run(group, seed));
         let most = |of: fn(&evenkeel_sim::ledger::Numbers) -> u64| {
             outcomes
                 .iter()
@@ -133,18 +118,17 @@ fn main() {
     }
 }
 
-/// Splits of zones of this size.
-fn splits(size: usize, first: u64, seeds: u64) {
+/// Plays seeds on two threads. The outcomes are in the order in which they were ready.
+fn play(first: u64, seeds: u64, one: impl Fn(u64) -> Outcome + Sync) -> Vec<(u64, Outcome)> {
     let next = AtomicU64::new(first);
     let (done, results) = mpsc::channel();
     std::thread::scope(|scope| {
         for _ in 0..2 {
-            let (next, done) = (&next, done.clone());
+            let (next, one, done) = (&next, &one, done.clone());
             scope.spawn(move || {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    let outcome = || run::play(&split(size, seed));
-                    if seed >= first + seeds || done.send((seed, outcome())).is_err() {
+                    if seed >= first + seeds || done.send((seed, one(seed))).is_err() {
                         return;
                     }
                 }
@@ -152,6 +136,12 @@ fn splits(size: usize, first: u64, seeds: u64) {
         }
         drop(done);
     });
+    results.into_iter().collect()
+}
+
+/// Splits of zones of this size.
+fn splits(size: usize, first: u64, seeds: u64) {
+    let results = play(first, seeds, |seed| run::play(&split(size, seed)));
     let (mut rounds, mut broken) = (0, 0);
     for (seed, outcome) in results {
         rounds += outcome.numbers.rounds;

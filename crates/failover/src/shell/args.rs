@@ -10,7 +10,7 @@ use evenkeel_failover_rules::world::Config;
 use evenkeel_judge::{Profile, Timing};
 use evenkeel_net::client::ClientArgs;
 use evenkeel_net::duration;
-use evenkeel_zone::keys::{KeyError, PublicKey, SigningKey};
+use evenkeel_zone::keys::{PublicKey, SigningKey};
 use evenkeel_zone::roster::RosterKeys;
 use std::fs;
 use std::net::SocketAddr;
@@ -56,7 +56,7 @@ pub struct ControllerArgs {
     pub roster_key: Option<PathBuf>,
     /// Another public key whose rosters count (`evenkeel agent pubkey` prints it), while --roster-key is
     /// being replaced; once for each.
-    #[arg(long, value_name = "KEY", requires = "roster_key", value_parser = public_key)]
+    #[arg(long, value_name = "KEY", requires = "roster_key", value_parser = PublicKey::from_base64)]
     pub roster_public_key: Vec<PublicKey>,
     /// Where the admission webhook listens; without it this process serves none.
     #[arg(long, value_name = "ADDR", requires = "webhook_address")]
@@ -173,10 +173,6 @@ impl ControllerArgs {
             },
         })
     }
-}
-
-fn public_key(text: &str) -> Result<PublicKey, KeyError> {
-    PublicKey::from_base64(text)
 }
 
 fn millis(duration: Duration) -> u64 {

@@ -333,14 +333,13 @@ impl Contacts {
     /// Where else to look for a peer: where it was last heard, if it does not answer. Its address may have
     /// changed while the API server cannot say so (hazard 53). While it is reached elsewhere, it is asked at
     /// the roster's address, too.
-    fn elsewhere(&self, cx: &Context, index: MemberIndex) -> Vec<SocketAddr> {
+    fn elsewhere(&self, cx: &Context, index: MemberIndex) -> [Option<SocketAddr>; 2] {
         let heard = self.peer(index).and_then(|peer| {
             let silent = peer.is_silent_when_asked(cx.now(), cx.period_ms());
             peer.heard_at.filter(|_| silent)
         });
         let address = cx.address(index);
-        let others = [cx.published_address(index), heard].into_iter().flatten();
-        others.filter(|other| Some(*other) != address).collect()
+        [cx.published_address(index), heard].map(|other| other.filter(|_| other != address))
     }
 
     /// Sends a heartbeat through a relay, or directly, and then also to where else the peer may be.
@@ -361,11 +360,12 @@ impl Contacts {
             cloud_age: own.cloud_age(cx.now()),
             via: via.unwrap_or(MemberId::NOBODY),
         });
-        let mut ways = vec![None];
-        if via.is_none() {
-            ways = self.elsewhere(cx, index).into_iter().map(Some).collect();
-            ways.insert(0, cx.address(index));
-        }
+        let (reached, others) = if via.is_none() {
+            (cx.address(index), self.elsewhere(cx, index))
+        } else {
+            (None, [None; 2])
+        };
+        let ways = std::iter::once(reached).chain(others.into_iter().flatten().map(Some));
         if let Some(peer) = self.peers.get_mut(index.at()).filter(|_| via.is_none()) {
             peer.asked.get_or_insert(cx.now());
         }

@@ -199,13 +199,13 @@ impl RosterFetch {
 pub(super) fn answer(cx: &mut Context, contacts: &mut Contacts, to: MemberIndex, asked: &RosterAsked) {
     let roster = Arc::clone(cx.roster());
     let version = roster.reference().version;
+    if version < asked.version {
+        return;
+    }
     let (Some(id), Some(bytes)) = (roster.member(to).map(|member| member.id), roster.to_bytes()) else {
         return;
     };
     let from = usize::try_from(asked.offset).unwrap_or(usize::MAX) / ROSTER_PART;
-    if version < asked.version {
-        return;
-    }
     for (place, part) in bytes.chunks(ROSTER_PART).enumerate().skip(from).take(PARTS) {
         if !contacts.allows_roster_part(to, cx.now()) {
             return cx.put(Output::Refused("roster-budget"));

@@ -2,10 +2,11 @@
 //! and 53).
 
 use super::net::Net;
-use super::{Input, Output};
+use super::{Engine, Input, Output};
 use crate::Millis;
 use crate::fixture::Fixture;
-use crate::wire::{Body, Header, RosterAsked, RosterPart};
+use crate::wire::{Body, Header, Heartbeat, RosterAsked, RosterPart};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 /// A cell of which one node, the last one, is cut off from the cloud; rosters are signed.
@@ -15,6 +16,73 @@ fn with_one_cut(count: u8, seed: u64) -> Net {
     net.cut_cloud(usize::from(count));
     net.run(20_000);
     net
+}
+
+/// The engine of node 1 of a cell of three that has run, alone with what others say to it.
+struct Listener {
+    engine: Engine,
+    zone: Fixture,
+    began: u64,
+    incarnations: BTreeMap<usize, u64>,
+    sequence: u64,
+}
+
+impl Listener {
+    fn of(mut net: Net) -> Self {
+        Self {
+            engine: net.engines[0].take().unwrap(),
+            zone: Fixture::new(3),
+            began: net.now,
+            incarnations: net.incarnations,
+            sequence: 1 << 60,
+        }
+    }
+
+    fn tick(&mut self, at: u64) -> Vec<Output> {
+        self.engine.on(Millis(self.began + at), Input::Tick)
+    }
+
+    /// What follows when a node says this, from its own address.
+    fn hear(&mut self, at: u64, from: usize, body: Body) -> Vec<Output> {
+        self.hear_at(Fixture::address(from), at, from, body)
+    }
+
+    fn hear_at(&mut self, source: SocketAddr, at: u64, from: usize, body: Body) -> Vec<Output> {
+        self.sequence += 1;
+        let header = Header {
+            from: Fixture::id(from),
+            to: Fixture::id(1),
+            incarnation: self.incarnations[&from],
+            sequence: self.sequence,
+        };
+        let bytes = self.zone.seal(self.zone.key(from), header, &body);
+        let input = Input::Datagram(&bytes, source);
+        self.engine.on(Millis(self.began + at), input)
+    }
+
+    /// The questions for a roster among outputs, with whom they are for.
+    fn asks(&self, outputs: &[Output]) -> Vec<(SocketAddr, RosterAsked)> {
+        let asked = |output: &Output| match output {
+            Output::Send { address, bytes, .. } => match self.zone.open(bytes)?.body {
+                Body::RosterAsked(asked) => Some((*address, asked)),
+                _ => None,
+            },
+            _ => None,
+        };
+        outputs.iter().filter_map(asked).collect()
+    }
+
+    fn version(&self) -> u64 {
+        self.engine.roster().reference().version
+    }
+}
+
+/// A heartbeat of a member that has this version of the roster.
+fn has(roster: u64) -> Body {
+    Body::Heartbeat(Heartbeat {
+        roster,
+        ..Heartbeat::default()
+    })
 }
 
 /// All but node `cut` learn the present roster from the API server.
@@ -73,49 +141,18 @@ fn what_is_no_roster_of_the_cell_is_refused_and_its_author_left_alone() {
     let mut net = Net::signed(3, 74);
     net.run(20_000);
     net.cut_cloud(1);
-    let mut engine = net.engines[0].take().unwrap();
-    let now = |at: u64| Millis(net.now + at);
-    let (zone, mut sequence) = (Fixture::new(3), 1 << 60);
-    let mut say = |engine: &mut super::Engine, at: Millis, body: Body| {
-        sequence += 1;
-        let header = Header {
-            from: Fixture::id(2),
-            to: Fixture::id(1),
-            incarnation: net.incarnations[&2],
-            sequence,
-        };
-        let bytes = zone.seal(zone.key(2), header, &body);
-        engine.on(at, Input::Datagram(&bytes, Fixture::address(2)))
+    let mut listener = Listener::of(net);
+    let asks = |listener: &mut Listener, at| {
+        let outputs = listener.hear(at, 2, has(9));
+        listener.asks(&outputs)
     };
-    let asks = |outputs: &[Output]| -> Vec<RosterAsked> {
-        let bodies = outputs.iter().filter_map(|output| match output {
-            Output::Send { bytes, .. } => zone.open(bytes).map(|message| message.body),
-            _ => None,
-        });
-        bodies
-            .filter_map(|body| match body {
-                Body::RosterAsked(asked) => Some(asked),
-                _ => None,
-            })
-            .collect()
-    };
-    let newer = || {
-        Body::Heartbeat(crate::wire::Heartbeat {
-            roster: 9,
-            ..Default::default()
-        })
-    };
-    assert_eq!(asks(&say(&mut engine, now(0), newer())), []);
-    assert_eq!(
-        asks(&say(&mut engine, now(2_000), newer())),
-        [],
-        "its own watch may have it"
-    );
+    assert_eq!(asks(&mut listener, 0), []);
+    assert_eq!(asks(&mut listener, 2_000), [], "its own watch may have it");
     let asked = RosterAsked {
         version: 9,
         offset: 0,
     };
-    assert_eq!(asks(&say(&mut engine, now(3_100), newer())), [asked]);
+    assert_eq!(asks(&mut listener, 3_100), [(Fixture::address(2), asked)]);
     let refused = |outputs: &[Output]| outputs.contains(&Output::Refused("roster"));
     let part = |length, offset, bytes: &[u8]| {
         Body::RosterPart(RosterPart {
@@ -130,15 +167,15 @@ fn what_is_no_roster_of_the_cell_is_refused_and_its_author_left_alone() {
         part(100, 50, &[0; 50]),
         part(3_000, 0, &[0; 100]),
     ] {
-        assert!(refused(&say(&mut engine, now(3_110), odd)));
+        assert!(refused(&listener.hear(3_110, 2, odd)));
     }
-    let forged = say(&mut engine, now(3_120), part(100, 0, &[7; 100]));
+    let forged = listener.hear(3_120, 2, part(100, 0, &[7; 100]));
     assert!(refused(&forged), "its signature is nobody's");
-    assert_eq!(engine.roster().reference().version, 1);
+    assert_eq!(listener.version(), 1);
     for later in [4_000, 30_000, 60_000] {
-        assert_eq!(asks(&say(&mut engine, now(later), newer())), []);
+        assert_eq!(asks(&mut listener, later), []);
     }
-    assert_eq!(asks(&say(&mut engine, now(63_200), newer())).len(), 1);
+    assert_eq!(asks(&mut listener, 63_200).len(), 1);
 }
 
 /// The roster of an object that was made anew has its own versions.
@@ -250,34 +287,20 @@ fn a_datagram_that_is_repeated_from_elsewhere_moves_nobody() {
 /// answers where the roster says, that is where it is asked.
 #[test]
 fn who_passes_datagrams_on_does_not_come_between_two_members() {
-    let mut net = Net::settled(3, 81);
-    let mut engine = net.engines[0].take().unwrap();
-    let (zone, there) = (Fixture::new(3), elsewhere(2));
-    let mut sequence = 1 << 60;
-    let mut say = |engine: &mut super::Engine, at: u64, body: Body, source: SocketAddr| {
-        sequence += 1;
-        let header = Header {
-            from: Fixture::id(2),
-            to: Fixture::id(1),
-            incarnation: net.incarnations[&2],
-            sequence,
-        };
-        let bytes = zone.seal(zone.key(2), header, &body);
-        engine.on(Millis(net.now + at), Input::Datagram(&bytes, source))
-    };
+    let mut listener = Listener::of(Net::settled(3, 81));
+    let there = elsewhere(2);
     // Once its answers are lost for some seconds: then both places are asked, and both answer.
     let mut astray = Vec::new();
     for step in 0..600_u64 {
         let at = step * 100;
         let is_lost = (10_000..14_000).contains(&at);
-        let mut outputs = engine.on(Millis(net.now + at), Input::Tick);
+        let mut outputs = listener.tick(at);
         if step.is_multiple_of(5) {
-            let heartbeat = Body::Heartbeat(Default::default());
-            outputs.extend(say(&mut engine, at, heartbeat, there));
+            outputs.extend(listener.hear_at(there, at, 2, has(0)));
         }
         for address in [Fixture::address(2), there] {
             for bytes in sent_to(&outputs, address) {
-                let message = zone.open(bytes).unwrap();
+                let message = listener.zone.open(bytes).unwrap();
                 let Body::Heartbeat(_) = message.body else {
                     continue;
                 };
@@ -291,7 +314,7 @@ fn who_passes_datagrams_on_does_not_come_between_two_members() {
                     echo_sequence: message.header.sequence,
                     ..Default::default()
                 });
-                say(&mut engine, at + 1, ack, address);
+                listener.hear_at(address, at + 1, 2, ack);
             }
         }
     }
@@ -308,27 +331,9 @@ fn an_old_roster_under_a_new_number_is_refused_and_its_author_left_alone() {
     net.spec.version = 7;
     net.introduce();
     net.run(20_000);
-    let mut engine = net.engines[0].take().unwrap();
-    let (zone, mut sequence) = (Fixture::new(3), 1 << 60);
-    let mut say = |engine: &mut super::Engine, at: u64, body: Body| {
-        sequence += 1;
-        let header = Header {
-            from: Fixture::id(2),
-            to: Fixture::id(1),
-            incarnation: net.incarnations[&2],
-            sequence,
-        };
-        let bytes = zone.seal(zone.key(2), header, &body);
-        engine.on(Millis(net.now + at), Input::Datagram(&bytes, Fixture::address(2)))
-    };
-    let newer = || {
-        Body::Heartbeat(crate::wire::Heartbeat {
-            roster: u64::MAX,
-            ..Default::default()
-        })
-    };
-    say(&mut engine, 0, newer());
-    say(&mut engine, 3_100, newer());
+    let mut listener = Listener::of(net);
+    listener.hear(0, 2, has(u64::MAX));
+    listener.hear(3_100, 2, has(u64::MAX));
     let mut outputs = Vec::new();
     for (place, part) in old.chunks(1_024).enumerate() {
         let part = Body::RosterPart(RosterPart {
@@ -337,12 +342,12 @@ fn an_old_roster_under_a_new_number_is_refused_and_its_author_left_alone() {
             offset: u32::try_from(place * 1_024).unwrap(),
             bytes: part.to_vec(),
         });
-        outputs.extend(say(&mut engine, 3_110, part));
+        outputs.extend(listener.hear(3_110, 2, part));
     }
     assert!(outputs.contains(&Output::Refused("roster")), "{outputs:?}");
     let taken = |output: &Output| matches!(output, Output::Roster(_));
     assert!(!outputs.iter().any(taken));
-    assert_eq!(engine.roster().reference().version, 7);
+    assert_eq!(listener.version(), 7);
 }
 
 /// It sends one part after the other of something that has no end, and each of them twice.
@@ -351,45 +356,22 @@ fn who_never_ends_a_roster_keeps_nobody_from_taking_it_from_others() {
     let mut net = Net::signed(3, 83);
     net.run(20_000);
     net.cut_cloud(1);
-    let mut engine = net.engines[0].take().unwrap();
-    let (zone, mut sequence) = (Fixture::new(3), 1 << 60);
-    let mut say = |engine: &mut super::Engine, at: u64, from: usize, body: Body| {
-        sequence += 1;
-        let header = Header {
-            from: Fixture::id(from),
-            to: Fixture::id(1),
-            incarnation: net.incarnations[&from],
-            sequence,
-        };
-        let bytes = zone.seal(zone.key(from), header, &body);
-        engine.on(
-            Millis(net.now + at),
-            Input::Datagram(&bytes, Fixture::address(from)),
-        )
-    };
-    let says = |roster| {
-        Body::Heartbeat(crate::wire::Heartbeat {
-            roster,
-            ..Default::default()
-        })
-    };
+    let mut listener = Listener::of(net);
     let mut asked_of_3 = None;
     for at in (0..60_000).step_by(250) {
         let place = at / 500 * 1_024;
-        let mut outputs = say(&mut engine, at, 2, says(u64::MAX));
-        outputs.extend(engine.on(Millis(net.now + at), Input::Tick));
+        let mut outputs = listener.hear(at, 2, has(u64::MAX));
+        outputs.extend(listener.tick(at));
         let part = Body::RosterPart(RosterPart {
             version: u64::MAX,
             length: 128 * 1_024,
             offset: u32::try_from(place).unwrap(),
             bytes: vec![0; 1_024],
         });
-        outputs.extend(say(&mut engine, at, 2, part));
-        outputs.extend(say(&mut engine, at, 3, says(2)));
-        let asks = sent_to(&outputs, Fixture::address(3)).into_iter().any(|bytes| {
-            let message = zone.open(bytes);
-            message.is_some_and(|message| matches!(message.body, Body::RosterAsked(_)))
-        });
+        outputs.extend(listener.hear(at, 2, part));
+        outputs.extend(listener.hear(at, 3, has(2)));
+        let asked = listener.asks(&outputs);
+        let asks = asked.iter().any(|(whom, _)| *whom == Fixture::address(3));
         if asks {
             asked_of_3 = asked_of_3.or(Some(at));
         }
