@@ -44,8 +44,8 @@ pub(crate) struct Lab {
 }
 
 impl Lab {
-    /// Starts a lab and waits until every node is Ready and every agent stands in the roster. `subnet` must
-    /// differ between labs that run at the same time.
+    /// Starts a lab and waits until every node is Ready, every agent stands in the roster, and the lab takes
+    /// orders. `subnet` must differ between labs that run at the same time.
     pub(crate) async fn start(nodes: usize, subnet: u8) -> Self {
         evenkeel_net::init_crypto();
         let home = TempDir::new().expect("a temporary directory");
@@ -78,6 +78,11 @@ impl Lab {
         .await;
         let lab = Self { child, home, client };
         lab.wait_for_members(nodes).await;
+        // Agents report before the lab itself has seen all of its processes ready.
+        eventually("the lab takes orders", Duration::from_secs(30), || async {
+            evenkeel_lab::control::status(&lab.dir()).await.ok()
+        })
+        .await;
         lab
     }
 

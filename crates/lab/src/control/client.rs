@@ -18,7 +18,10 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// Why an order was not carried out.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    #[error("no lab is running in {dir}: start one with `evenkeel lab`, or name its directory with --dir")]
+    #[error(
+        "no lab takes orders in {dir}: start one with `evenkeel lab` and wait until it is up, or name its \
+         directory with --dir"
+    )]
     NoLab { dir: PathBuf },
     /// The lab says no.
     #[error("{0}")]
