@@ -11,10 +11,12 @@ use crate::state::{Memory, StateDir, StateError, remember};
 use crate::zone::{Event, Learned, ZoneLoop};
 use evenkeel_net::admin::Admin;
 use evenkeel_net::client::ClientError;
+use evenkeel_zone::engine::MOST_CARRIED;
 use evenkeel_zone::keys::SigningKey;
 use evenkeel_zone::roster::{Roster, RosterKeys, zone_object_name};
 use jiff::Timestamp;
 use kube::Client;
+use std::collections::BTreeSet;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -189,11 +191,13 @@ impl Agent {
         warn_of_missing_checks(&settings);
 
         let (own_events, events) = mpsc::channel::<Event>(256);
-        let (draft_sender, drafts) = mpsc::channel(1);
+        // One of the agent's own cell, and one of each cell that it carries.
+        let (draft_sender, drafts) = mpsc::channel(1 + MOST_CARRIED);
         // Each kind of statement waits at most once.
         let (statement_sender, statements) = mpsc::channel(2);
         let (learned_sender, learned) = mpsc::unbounded_channel();
         let (standing, stands) = watch::channel(false);
+        let (carried, carries) = watch::channel(BTreeSet::new());
         let key = Arc::new(key);
         let memory = state.memory();
         let first_cell = zone_object_name(&home.zone);
@@ -216,6 +220,7 @@ impl Agent {
             drafts: draft_sender,
             statements: statement_sender,
             standing,
+            carried,
             learned: learned_sender.clone(),
             admitted,
             metrics: metrics.clone(),
@@ -238,6 +243,7 @@ impl Agent {
             first_cell,
             learned: learned_sender,
             stands,
+            carries,
             drafts,
             statements,
             events: own_events.clone(),
@@ -320,6 +326,7 @@ struct CloudLink {
     register: Arc<Notify>,
     learned: mpsc::UnboundedSender<Learned>,
     stands: watch::Receiver<bool>,
+    carries: watch::Receiver<BTreeSet<u32>>,
     drafts: mpsc::Receiver<Draft>,
     statements: mpsc::Receiver<Statement>,
     events: mpsc::Sender<Event>,
@@ -336,6 +343,7 @@ impl CloudLink {
             register,
             learned,
             stands,
+            carries,
             drafts,
             statements,
             events,
@@ -343,6 +351,10 @@ impl CloudLink {
         } = self;
         let election = settings.election.clone();
         let (cell, own_cell) = watch::channel(cell);
+        parts.start(|stop| {
+            let (cloud, zone) = (cloud.clone(), first_cell.clone());
+            cloud::follow_others(cloud, zone, carries, events.clone(), stop)
+        });
         parts.start(|stop| {
             let follower = cloud::Follower {
                 cloud: cloud.clone(),

@@ -38,6 +38,7 @@ mod back_off;
 mod error;
 mod follow;
 mod leases;
+mod others;
 mod register;
 mod seen;
 mod statements;
@@ -45,6 +46,7 @@ mod watched;
 
 pub(crate) use follow::Follower;
 pub(crate) use leases::Leases;
+pub(crate) use others::follow_others;
 pub(crate) use register::{Registration, find_home, stay_registered};
 pub(crate) use seen::{Asked, Seen};
 pub(crate) use statements::{Statement, write_statements};

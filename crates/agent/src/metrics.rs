@@ -29,11 +29,12 @@ evenkeel_net::metrics! {
         pub(crate) checks: Family<Result, Counter> = "checks", "Checks of suspects, by result";
         pub(crate) rounds: Family<Result, Counter> =
             "confirm_rounds", "Confirm rounds that changed a verdict, by outcome";
-        pub(crate) reports: Family<Result, Counter> = "reports", "Writes of ZoneHealth, by result";
+        pub(crate) reports: Family<Result, Counter> = "reports", "Writes of ZoneReport, by result";
         pub(crate) link_proofs: Family<Result, Counter> =
             "link_proofs", "Writes of AgentStatus that prove the link to the API server, by result";
         pub(crate) members: Gauge = "zone_members", "Members of the roster";
         pub(crate) within_reach: Gauge = "zone_members_within_reach", "Watched members with recent contact";
+        pub(crate) carried: Gauge = "carried_cells", "Cells without a link for which this agent writes";
         pub(crate) leading: Gauge = "zone_leading", "1 while this agent holds the zone's Lease";
     }
 }

@@ -19,6 +19,8 @@ pub(crate) struct Draft {
     pub(crate) zone: String,
     /// Number of the cell in its zone.
     pub(crate) cell: u32,
+    /// It is another cell than the agent's own.
+    pub(crate) carried: bool,
 }
 
 /// Stands for the Lease of the agent's cell while the engine wants to, and says whether this agent holds it.
@@ -101,7 +103,7 @@ fn candidate(cloud: &Cloud, lease: &str, config: &Config) -> Result<Elector, Str
     Elector::new(lock, config).map_err(|error| error.to_string())
 }
 
-/// Writes reports to this agent's own object, one at a time. A write that failed is not repeated here: the
+/// Writes reports to this agent's own objects, one at a time. A write that failed is not repeated here: the
 /// engine drafts anew on what it sees then.
 pub(crate) async fn write(
     cloud: Cloud,
@@ -116,7 +118,13 @@ pub(crate) async fn write(
             () = shutdown.cancelled() => return,
             draft = drafts.recv() => draft,
         };
-        let Some(Draft { contents, zone, cell }) = draft else {
+        let Some(Draft {
+            contents,
+            zone,
+            cell,
+            carried,
+        }) = draft
+        else {
             return;
         };
         let ReportDraft {
@@ -150,7 +158,12 @@ pub(crate) async fn write(
         };
         metrics.reports.get_or_create(&Outcome { result }).inc();
         let written = answer.is_ok();
-        if events.send(Event::ReportWritten { written }).await.is_err() {
+        let told = if carried {
+            Event::CarriedWritten { cell, written }
+        } else {
+            Event::ReportWritten { written }
+        };
+        if events.send(told).await.is_err() {
             return;
         }
     }

@@ -12,7 +12,7 @@ use evenkeel_election::clock::{Clock as _, SystemClock};
 use evenkeel_zone::Millis;
 use evenkeel_zone::engine::{CheckResult, Config, Engine, Identity, Input, Note, Output, ReportDraft};
 use evenkeel_zone::keys::SigningKey;
-use evenkeel_zone::roster::{CellRef, MemberId, Roster, RosterKeys};
+use evenkeel_zone::roster::{MemberId, Roster, RosterKeys};
 use evenkeel_zone::verdict::Health;
 use evenkeel_zone::wire::{MAX_FRAME, Nonce, Renewal};
 use std::collections::BTreeSet;
@@ -40,6 +40,18 @@ pub(crate) enum Event {
     Seen(Box<Seen>),
     /// ZoneChallenge was read.
     Asked(Box<Asked>),
+    /// ZoneHealth of another cell, by its number, was read.
+    OtherSeen(u32, Box<Seen>),
+    /// ZoneChallenge of another cell was read.
+    OtherAsked(u32, Box<Asked>),
+    /// The last renewal of a member of another cell was read, or could not be.
+    OtherLeaseRead(u32, MemberId, Option<Renewal>),
+    /// A write of a report of another cell ended.
+    CarriedWritten {
+        cell: u32,
+        /// The API server took it.
+        written: bool,
+    },
     /// The last renewal of a member was read, or could not be.
     LeaseRead(MemberId, Option<Renewal>),
     /// State of the own kubelet.
@@ -99,6 +111,8 @@ pub(crate) struct ZoneLoop {
     pub(crate) drafts: mpsc::Sender<Draft>,
     pub(crate) statements: mpsc::Sender<Statement>,
     pub(crate) standing: watch::Sender<bool>,
+    /// The cells for which this agent writes.
+    pub(crate) carried: watch::Sender<BTreeSet<u32>>,
     pub(crate) learned: mpsc::UnboundedSender<Learned>,
     pub(crate) admitted: Arc<AtomicBool>,
     pub(crate) metrics: Metrics,
@@ -191,6 +205,29 @@ impl ZoneLoop {
             Event::LinkProof { written } => Input::LinkProof { written },
             Event::Acknowledged { written } => Input::Acknowledged { written },
             Event::LeaseRead(member, renewal) => Input::LeaseRead { member, renewal },
+            Event::OtherSeen(cell, seen) => {
+                match Roster::open(&seen.published, seen.cell_ref(), &self.roster_keys) {
+                    Ok(roster) => Input::OtherRoster {
+                        cell,
+                        roster: Arc::new(roster),
+                    },
+                    Err(error) => {
+                        tracing::warn!(%error, cell, "the roster of a cell that is carried is refused");
+                        return;
+                    }
+                }
+            }
+            Event::OtherAsked(cell, asked) => Input::OtherChallenge {
+                cell,
+                challenge: asked.challenge,
+                wanted: asked.wanted_members(),
+            },
+            Event::OtherLeaseRead(cell, member, renewal) => Input::OtherLeaseRead {
+                cell,
+                member,
+                renewal,
+            },
+            Event::CarriedWritten { cell, written } => Input::CarriedWritten { cell, written },
             Event::Seen(seen) => {
                 self.take_zone_health(engine, &mut known.zone, *seen, outputs);
                 return ask(engine, known, outputs);
@@ -227,11 +264,7 @@ impl ZoneLoop {
         if older || current.as_ref() == Some(&seen) {
             return;
         }
-        let cell = CellRef {
-            name: &seen.version.name,
-            uid: &seen.version.uid,
-        };
-        match Roster::open(&seen.published, cell, &self.roster_keys).map(Arc::new) {
+        match Roster::open(&seen.published, seen.cell_ref(), &self.roster_keys).map(Arc::new) {
             Ok(roster) => {
                 // Versions of an object that was made anew are not those of the former one.
                 let (new, known) = (roster.cell().uid, engine.roster().cell().uid);
@@ -241,6 +274,7 @@ impl ZoneLoop {
                         "ZoneHealth was made anew: beginning anew with its roster"
                     );
                     *engine = self.engine(Arc::clone(&roster), engine.sequence());
+                    self.carry(BTreeSet::new());
                     // What is told only when it changes.
                     engine.handle(now(), self.facts(), outputs);
                     if self.standing.send_replace(false) {
@@ -279,8 +313,30 @@ impl ZoneLoop {
                 suspect,
                 within_ms,
             } => self.check(engine, checks, round, suspect, within_ms),
-            Output::ReadLease(member) => self.read_lease(engine, member),
-            Output::Report(draft) => self.write_report(current, *draft),
+            Output::ReadLease(member) => {
+                let node = engine.roster().get(member).map(|member| member.name.clone());
+                self.read_lease(node, move |renewal| Event::LeaseRead(member, renewal));
+            }
+            Output::Report(draft) => {
+                if !self.write_report(current, None, *draft) {
+                    self.not_written("a report", Event::ReportWritten { written: false });
+                }
+            }
+            Output::Follow(cells) => self.carry(cells),
+            Output::Carry { cell, draft } => {
+                if !self.write_report(current, Some(cell), *draft) {
+                    let written = false;
+                    self.not_written(
+                        "a report of another cell",
+                        Event::CarriedWritten { cell, written },
+                    );
+                }
+            }
+            Output::ReadOtherLease { cell, member, node } => {
+                self.read_lease(Some(node), move |renewal| {
+                    Event::OtherLeaseRead(cell, member, renewal)
+                });
+            }
             Output::ProveLink => {
                 if self.statements.try_send(Statement::Link).is_err() {
                     tracing::debug!("a proof of the link is being written already");
@@ -318,18 +374,30 @@ impl ZoneLoop {
         }
     }
 
-    /// Has a report written. What cannot be written now is told to the engine, which tries again.
-    fn write_report(&self, current: Option<&Seen>, draft: ReportDraft) {
-        let handed_over = current.is_some_and(|seen| {
+    /// Has a report of the agent's own cell written, or of another one. Returns whether that can be done now:
+    /// the engine tries again.
+    fn write_report(&self, current: Option<&Seen>, carried: Option<u32>, draft: ReportDraft) -> bool {
+        current.is_some_and(|seen| {
             let draft = Draft {
                 contents: draft,
                 zone: seen.zone.clone(),
-                cell: seen.cell,
+                cell: carried.unwrap_or(seen.cell),
+                carried: carried.is_some(),
             };
             self.drafts.try_send(draft).is_ok()
+        })
+    }
+
+    /// Writes for these cells from now on, and for no others but its own.
+    fn carry(&self, cells: BTreeSet<u32>) {
+        self.metrics.carried.set(cells.len() as i64);
+        let changed = self.carried.send_if_modified(|known| {
+            let differs = *known != cells;
+            known.clone_from(&cells);
+            differs
         });
-        if !handed_over {
-            self.not_written("a report", Event::ReportWritten { written: false });
+        if changed {
+            tracing::info!(?cells, "writing for other cells of the zone, which have no link");
         }
     }
 
@@ -404,15 +472,14 @@ impl ZoneLoop {
         });
     }
 
-    fn read_lease(&self, engine: &Engine, id: MemberId) {
-        let node = engine.roster().get(id).map(|member| member.name.clone());
+    fn read_lease(&self, node: Option<String>, told: impl FnOnce(Option<Renewal>) -> Event + Send + 'static) {
         let (leases, events) = (self.leases.clone(), self.own_events.clone());
         tokio::spawn(async move {
             let renewal = match node {
                 Some(node) => leases.last_renewal(&node).await,
                 None => None,
             };
-            if events.send(Event::LeaseRead(id, renewal)).await.is_err() {
+            if events.send(told(renewal)).await.is_err() {
                 tracing::debug!("a Lease was read after the agent");
             }
         });
@@ -467,7 +534,7 @@ fn ask(engine: &mut Engine, known: &Known, outputs: &mut Vec<Output>) {
     if zone.version.name != asked.version.name {
         return;
     }
-    let wanted = asked.wanted.iter().map(|uid| MemberId::of(uid)).collect();
+    let wanted = asked.wanted_members();
     let challenge = asked.challenge;
     engine.handle(now(), Input::Challenge { challenge, wanted }, outputs);
 }

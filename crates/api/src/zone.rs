@@ -2,6 +2,7 @@
 //! values that the pure cores read and write.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// A roster as it is published, stored, and passed on between agents: one string, so that everybody hashes
 /// and checks the same bytes, whichever fields a version knows.
@@ -46,11 +47,18 @@ pub struct RosterSpec {
     /// version that settles it names nobody.
     #[serde(default)]
     pub settled_voters: Vec<String>,
+    /// Agents of other cells of the zone, to which a cell whose members have all lost their link to the API
+    /// server hands its reports. At most [`RosterSpec::CONTACTS`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub contacts: Vec<RosterContact>,
 }
 
 impl RosterSpec {
     /// The largest version: up to here every reader of JSON is exact. Only a hand can come so far.
     pub const LAST_VERSION: i64 = (1 << 53) - 1;
+
+    /// So many contacts a roster names: with links cut at random, that none of them leads to one is rare.
+    pub const CONTACTS: usize = 4;
 
     /// Reads what a [`SignedRoster`] says. Fields that this version does not know are passed over.
     pub fn from_text(text: &str) -> Result<Self, serde_json::Error> {
@@ -65,6 +73,42 @@ impl RosterSpec {
     /// Whether the version is one.
     pub fn has_version(&self) -> bool {
         (1..=Self::LAST_VERSION).contains(&self.version)
+    }
+}
+
+/// An agent of another cell.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct RosterContact {
+    /// UID of its node.
+    pub uid: String,
+    /// Where it is reached, `IP:PORT`, UDP.
+    pub address: String,
+    /// Its Ed25519 public key, base64 of 32 bytes.
+    pub public_key: String,
+}
+
+/// A report before it is written: by whom, and when by a wall clock, is said by who writes it. An agent that
+/// cannot write hands it to one that can.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReportDraft {
+    /// Everything but the wall-clock times.
+    pub report: Report,
+    /// By node UID: for how many milliseconds the verdict has been held.
+    pub held_for_ms: BTreeMap<String, u64>,
+}
+
+impl ReportDraft {
+    /// Reads what [`ReportDraft::to_text`] wrote.
+    pub fn from_text(text: &[u8]) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(text)
+    }
+
+    /// The draft as JSON.
+    pub fn to_text(&self) -> String {
+        serde_json::to_string(self).expect("strings, numbers, lists and maps of strings are JSON")
     }
 }
 

@@ -7,7 +7,7 @@ use crate::event::{AgentDue, Call, Event, LeaseTry, Reply, Source};
 use crate::machine::{Agent, Following};
 use crate::script::Level;
 use crate::sim::Sim;
-use evenkeel_api::crd::ZoneHealth;
+use evenkeel_api::crd::{ZoneChallenge, ZoneHealth};
 use evenkeel_api::names::ZONE_LEASE_PREFIX;
 use evenkeel_api::zone::RosterAcknowledgement;
 use evenkeel_zone::Millis;
@@ -15,7 +15,7 @@ use evenkeel_zone::engine::{CheckResult, Config, Engine, Identity, Input, Output
 use evenkeel_zone::roster::{CellRef, MemberId, Roster};
 use evenkeel_zone::verdict::Health;
 use evenkeel_zone::wire::{Challenge, Nonce};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -58,31 +58,23 @@ impl Sim {
     }
 
     fn begin_agent(&mut self, node: usize) {
-        let (incarnation, seed, lease) = (self.rng.draw(), self.rng.bytes(), self.rng.draw());
         let now = self.now;
-        let (verifier, keys) = (Arc::clone(&self.verifier), self.roster_keys());
         let Some(machine) = self
             .machines
-            .get_mut(node - 1)
+            .get(node - 1)
             .filter(|machine| machine.agent.is_none())
         else {
             return;
         };
-        let identity = Identity {
-            uid: crate::api::build::node_uid(node),
-            key: Arc::clone(&machine.signer),
-            incarnation,
-            sequence_base: sequence_base(machine.sequence, EPOCH + machine.clock.of_day(now)),
-            seed,
-            uptime_ms: machine.uptime(now),
-            seen_alive: machine.seen_alive.clone(),
+        let sequence = sequence_base(machine.sequence, EPOCH + machine.clock.of_day(now));
+        let roster = machine.roster.clone();
+        let Some(engine) = self.engine(node, roster, sequence) else {
+            return;
         };
-        let clock = Millis(machine.clock.local(now));
-        let engine = Engine::new(Config::default(), identity, machine.roster.clone(), clock);
-        let mut engine = engine.verifying_with(verifier).trusting(keys);
-        if self.script.two_versions && node.is_multiple_of(2) {
-            engine = engine.of_next_version();
-        }
+        let lease = self.rng.draw();
+        let Some(machine) = self.machines.get_mut(node - 1) else {
+            return;
+        };
         // As the agent names itself in its zone's Lease: another candidate in each life.
         let me = format!("node-{node}_{lease:016x}");
         machine.agent = Some(Agent {
@@ -93,6 +85,7 @@ impl Sim {
             leading: false,
             lease: Candidate::new(me, LEASE_LASTS),
             following: Following::default(),
+            others: BTreeMap::new(),
             publishing: false,
             proving: false,
             proofs: None,
@@ -111,6 +104,28 @@ impl Sim {
             agent.tick_at = now + 1;
         }
         self.request(Source::Agent(node, life), Call::Register);
+    }
+
+    /// The engine of a new life.
+    pub(crate) fn engine(&mut self, node: usize, roster: Arc<Roster>, sequence_base: u64) -> Option<Engine> {
+        let (incarnation, seed) = (self.rng.draw(), self.rng.bytes());
+        let machine = self.machines.get(node - 1)?;
+        let identity = Identity {
+            uid: crate::api::build::node_uid(node),
+            key: Arc::clone(&machine.signer),
+            incarnation,
+            sequence_base,
+            seed,
+            uptime_ms: machine.uptime(self.now),
+            seen_alive: machine.seen_alive.clone(),
+        };
+        let clock = Millis(machine.clock.local(self.now));
+        let engine = Engine::new(Config::default(), identity, roster, clock);
+        let engine = engine
+            .verifying_with(Arc::clone(&self.verifier))
+            .trusting(self.roster_keys());
+        let is_next = self.script.two_versions && node.is_multiple_of(2);
+        Some(if is_next { engine.of_next_version() } else { engine })
     }
 
     pub(crate) fn agent_hears(&mut self, from: usize, node: usize, payload: u32) {
@@ -149,6 +164,8 @@ impl Sim {
             AgentDue::Follow(epoch) => self.follow(node, life, epoch),
             AgentDue::Ping(epoch) => self.ping(node, life, epoch),
             AgentDue::Sees(epoch, object) => self.agent_sees(node, life, epoch, object),
+            AgentDue::FollowOther(cell) => self.follow_other(node, life, cell),
+            AgentDue::SeesOther(cell, object) => self.sees_other(node, life, cell, object),
             AgentDue::OwnKubelet => {
                 agent.failures = if answers { 0 } else { agent.failures + 1 };
                 let kubelet = match agent.failures {
@@ -225,6 +242,23 @@ impl Sim {
                 let renewal = Some(renewal);
                 self.feed(node, life, Input::LeaseRead { member, renewal });
             }
+            Reply::OtherCell(cell, objects) => self.follows_other(node, life, cell, objects),
+            Reply::OtherLeaseRead(cell, member, renewal) => {
+                let renewal = Some(renewal);
+                self.feed(
+                    node,
+                    life,
+                    Input::OtherLeaseRead {
+                        cell,
+                        member,
+                        renewal,
+                    },
+                );
+            }
+            Reply::CarriedWritten(cell) => {
+                let written = true;
+                self.feed(node, life, Input::CarriedWritten { cell, written });
+            }
             Reply::Published => {
                 agent.publishing = false;
                 self.feed(node, life, Input::ReportWritten { written: true });
@@ -261,6 +295,23 @@ impl Sim {
                 agent.publishing = false;
                 self.feed(node, life, Input::ReportWritten { written: false });
             }
+            Call::WatchOther { cell } => self.follow_other_later(node, life, *cell),
+            Call::ReadOtherLease { cell, member } => {
+                let (cell, member, renewal) = (*cell, *member, None);
+                self.feed(
+                    node,
+                    life,
+                    Input::OtherLeaseRead {
+                        cell,
+                        member,
+                        renewal,
+                    },
+                );
+            }
+            Call::Carry { cell, .. } => {
+                let (cell, written) = (*cell, false);
+                self.feed(node, life, Input::CarriedWritten { cell, written });
+            }
             Call::ProveLink { .. } => {
                 agent.proving = false;
                 agent.proofs = agent.proofs.map(|count| count + 1);
@@ -284,7 +335,8 @@ impl Sim {
             .as_deref()
             .and_then(|version| version.parse().ok());
         let version: u64 = version.unwrap_or_default();
-        let known = agent.current.entry(object.kind()).or_default();
+        let name = object.meta().name.clone().unwrap_or_default();
+        let known = agent.current.entry((object.kind(), name)).or_default();
         if *known >= version {
             return;
         }
@@ -292,13 +344,12 @@ impl Sim {
         match &*object {
             Object::Zone(zone) => {
                 if let Some(roster) = self.roster_of(zone) {
+                    self.moves(node, life, &roster);
                     self.feed(node, life, Input::Roster(roster));
                 }
             }
             Object::Challenge(asked) => {
-                let spec = &asked.spec;
-                let challenge = Challenge::from_base64(&spec.current.value).unwrap_or_default();
-                let wanted = spec.wanted.iter().map(|uid| MemberId::of(uid)).collect();
+                let (challenge, wanted) = asked_of(asked);
                 self.feed(node, life, Input::Challenge { challenge, wanted });
             }
             _ => {}
@@ -376,6 +427,14 @@ impl Sim {
                     self.request(Source::Agent(node, life), Call::Publish(report));
                 }
             }
+            Output::Follow(cells) => self.follow_others(node, life, &cells),
+            Output::Carry { cell, draft } => {
+                let report = Box::new(draft.report);
+                self.request(Source::Agent(node, life), Call::Carry { cell, report });
+            }
+            Output::ReadOtherLease { cell, member, .. } => {
+                self.request(Source::Agent(node, life), Call::ReadOtherLease { cell, member });
+            }
             Output::ProveLink => {
                 if let Some(agent) = self.agent_of(node, life).filter(|agent| !agent.proving) {
                     agent.proving = true;
@@ -405,7 +464,7 @@ impl Sim {
         }
     }
 
-    fn stand(&mut self, node: usize, life: u64, stand: bool) {
+    pub(crate) fn stand(&mut self, node: usize, life: u64, stand: bool) {
         self.note(|| {
             format!(
                 "agent {node}: {} for the zone's Lease",
@@ -511,4 +570,11 @@ impl Sim {
 fn sequence_base(remembered: u64, unix_ms: u64) -> u64 {
     let next = (remembered >> SEQUENCE_BLOCK_BITS) + 1;
     next.max(unix_ms.min(u64::MAX >> (SEQUENCE_BLOCK_BITS + 1))) << SEQUENCE_BLOCK_BITS
+}
+
+/// The challenge, and the members about which rounds are wanted.
+pub(crate) fn asked_of(asked: &ZoneChallenge) -> (Challenge, BTreeSet<MemberId>) {
+    let challenge = Challenge::from_base64(&asked.spec.current.value).unwrap_or_default();
+    let wanted = asked.spec.wanted.iter().map(|uid| MemberId::of(uid));
+    (challenge, wanted.collect())
 }

@@ -64,6 +64,9 @@ pub(crate) enum AgentDue {
     Ping(u64),
     /// Its watch delivers.
     Sees(u64, Rc<Object>),
+    /// Begins to watch another cell, or its watch of it delivers.
+    FollowOther(u32),
+    SeesOther(u32, Rc<Object>),
     Lease,
     OwnKubelet,
     Register,
@@ -147,7 +150,20 @@ pub(crate) enum Call {
         epoch: u64,
     },
     ReadLease(MemberId),
+    /// Watches ZoneHealth and ZoneChallenge of another cell of the agent's zone.
+    WatchOther {
+        cell: u32,
+    },
+    ReadOtherLease {
+        cell: u32,
+        member: MemberId,
+    },
     Publish(Box<Report>),
+    /// Writes a report for another cell.
+    Carry {
+        cell: u32,
+        report: Box<Report>,
+    },
     ProveLink {
         count: Option<i64>,
     },
@@ -170,6 +186,9 @@ pub(crate) enum Reply {
     Pong(u64),
     Registered,
     LeaseRead(MemberId, Renewal),
+    OtherCell(u32, [Option<Rc<Object>>; 2]),
+    OtherLeaseRead(u32, MemberId, Renewal),
+    CarriedWritten(u32),
     /// A report was written.
     Published,
     Proven(i64),
@@ -214,7 +233,16 @@ impl Call {
             Self::WatchCell { epoch } => Self::WatchCell { epoch: *epoch },
             Self::Ping { epoch } => Self::Ping { epoch: *epoch },
             Self::ReadLease(member) => Self::ReadLease(*member),
+            Self::WatchOther { cell } => Self::WatchOther { cell: *cell },
+            Self::ReadOtherLease { cell, member } => Self::ReadOtherLease {
+                cell: *cell,
+                member: *member,
+            },
             Self::Publish(_) => Self::Publish(Box::default()),
+            Self::Carry { cell, .. } => Self::Carry {
+                cell: *cell,
+                report: Box::default(),
+            },
             Self::ProveLink { count } => Self::ProveLink { count: *count },
             Self::Acknowledge(acknowledged) => Self::Acknowledge(acknowledged.clone()),
             Self::Register => Self::Register,
@@ -230,7 +258,12 @@ impl Call {
     pub(crate) fn is_write(&self) -> bool {
         !matches!(
             self,
-            Self::WatchCell { .. } | Self::Ping { .. } | Self::ReadLease(_) | Self::Audit(_)
+            Self::WatchCell { .. }
+                | Self::WatchOther { .. }
+                | Self::Ping { .. }
+                | Self::ReadLease(_)
+                | Self::ReadOtherLease { .. }
+                | Self::Audit(_)
         )
     }
 
@@ -238,7 +271,7 @@ impl Call {
     pub(crate) fn requests(&self) -> u64 {
         match self {
             Self::Ping { .. } | Self::Lease(_) => 0,
-            Self::WatchCell { .. } | Self::Register => 2,
+            Self::WatchCell { .. } | Self::WatchOther { .. } | Self::Register => 2,
             _ => 1,
         }
     }

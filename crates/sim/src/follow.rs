@@ -6,7 +6,9 @@ use crate::event::{AgentDue, Call, Source};
 use crate::sim::Sim;
 use evenkeel_failover_rules::world::Kind;
 use evenkeel_zone::engine::Input;
+use evenkeel_zone::roster::Roster;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// A connection is pinged after so much silence. It is taken for lost when a request is not answered.
 const PING_AFTER: u64 = 5_000;
@@ -150,6 +152,7 @@ impl Sim {
         if !matches!(change.kind, Kind::Zone | Kind::Challenge) {
             return;
         }
+        self.tell_carriers(change);
         for node in 1..=self.machines.len() {
             if let Some((life, epoch)) = self.standing(node, |cell| *cell == change.key.1) {
                 let delay = self.rng.between(2, 60);
@@ -167,5 +170,30 @@ impl Sim {
             return self.agent_later(node, life, AGAIN, AgentDue::Sees(epoch, object));
         }
         self.agent_reads(node, life, object);
+    }
+
+    /// Versions of another object than the one whose roster is in force are not compared: the agent begins
+    /// anew.
+    pub(crate) fn moves(&mut self, node: usize, life: u64, roster: &Arc<Roster>) {
+        let Some(agent) = self.agent_of(node, life) else {
+            return;
+        };
+        let (known, sequence) = (agent.engine.roster(), agent.engine.sequence());
+        if known.reference().version == 0 || known.cell().uid == roster.cell().uid {
+            return;
+        }
+        let Some(engine) = self.engine(node, Arc::clone(roster), sequence) else {
+            return;
+        };
+        if let Some(agent) = self.agent_of(node, life) {
+            agent.engine = engine;
+            agent.others.clear();
+            let stands = std::mem::take(&mut agent.standing);
+            if stands {
+                self.stand(node, life, false);
+            }
+            // The object was read just now.
+            self.feed(node, life, Input::CloudContact);
+        }
     }
 }

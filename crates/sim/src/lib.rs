@@ -35,6 +35,7 @@ mod agent;
 pub mod agreement;
 pub mod api;
 mod candidate;
+mod carrying;
 mod clock;
 mod delivery;
 mod dispatch;

@@ -65,11 +65,14 @@ pub(crate) struct Following {
 pub(crate) struct Agent {
     pub(crate) engine: Engine,
     pub(crate) tick_at: u64,
-    pub(crate) current: BTreeMap<Kind, u64>,
+    /// By kind and name of an object: its version as it was read last.
+    pub(crate) current: BTreeMap<(Kind, String), u64>,
     pub(crate) standing: bool,
     pub(crate) leading: bool,
     pub(crate) lease: Candidate,
     pub(crate) following: Following,
+    /// By number of another cell: the versions of its ZoneHealth and ZoneChallenge that it knows.
+    pub(crate) others: BTreeMap<u32, BTreeMap<Kind, u64>>,
     pub(crate) publishing: bool,
     pub(crate) proving: bool,
     pub(crate) proofs: Option<i64>,

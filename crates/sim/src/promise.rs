@@ -232,6 +232,7 @@ impl Promise {
                 | Group::GuardRestarts
                 | Group::AgentRestarts
                 | Group::ThreeZones
+                | Group::Carriers
         );
         let guarded = guarded_since.is_some_and(|since| at - since >= 25 * SECOND);
         let outage = fate.nobody_renewed(at);

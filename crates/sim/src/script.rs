@@ -206,6 +206,8 @@ pub enum Group {
     /// 42: a zone of two cells or more is split 45/55 or 49/51 while most of its nodes are cut off from the
     /// cloud, so that each side may have the majority of a cell.
     Splits,
+    /// 59: all nodes of a zone of two cells or more are cut off from the cloud but a few.
+    Carriers,
     /// Two or more faults of any kind at the same time, for 3 minutes and longer.
     Random,
     /// The same on the level of zones, with up to 100 nodes in a zone.
@@ -214,7 +216,7 @@ pub enum Group {
 
 impl Group {
     /// All of them.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::PowerOff,
         Self::CutOff,
         Self::Kills,
@@ -238,6 +240,7 @@ impl Group {
         Self::ReturnWithoutMajority,
         Self::AgentRestarts,
         Self::Splits,
+        Self::Carriers,
         Self::Random,
         Self::RandomZones,
     ];
@@ -268,6 +271,7 @@ impl Group {
             Self::ReturnWithoutMajority => "24-return-without-majority",
             Self::AgentRestarts => "25-agent-restarts",
             Self::Splits => "42-splits",
+            Self::Carriers => "59-carriers",
             Self::Random => "random",
             Self::RandomZones => "random-zones",
         }
@@ -278,7 +282,7 @@ impl Group {
         match self {
             Self::Growth => 30,
             Self::Lifetime => 80,
-            Self::Splits => 80,
+            Self::Splits | Self::Carriers => 80,
             _ => 1,
         }
     }

@@ -44,9 +44,19 @@ impl Sim {
             }
             (Call::Ping { epoch }, Source::Agent(..)) => Reply::Pong(epoch),
             (Call::ReadLease(member), Source::Agent(..)) => Reply::LeaseRead(member, self.renewal_of(member)),
+            (Call::ReadOtherLease { cell, member }, Source::Agent(..)) => {
+                Reply::OtherLeaseRead(cell, member, self.renewal_of(member))
+            }
+            (Call::WatchOther { cell }, Source::Agent(node, _)) => {
+                Reply::OtherCell(cell, self.other_objects(node, cell))
+            }
             (Call::Publish(report), Source::Agent(node, _)) => {
-                self.publish(node, *report);
+                self.publish(node, self.cell_of(node), *report);
                 Reply::Published
+            }
+            (Call::Carry { cell, report }, Source::Agent(node, _)) => {
+                self.publish(node, self.other_cell(node, cell), *report);
+                Reply::CarriedWritten(cell)
             }
             (Call::ProveLink { count }, Source::Agent(node, _)) => self.prove_link(node, count),
             (Call::Acknowledge(acknowledged), Source::Agent(node, _)) => self.acknowledge(node, acknowledged),
@@ -103,13 +113,14 @@ impl Sim {
         version.map_or(Renewal::NO_LEASE, Renewal)
     }
 
-    /// A reporter writes its own object, whatever stands there.
-    fn publish(&mut self, node: usize, report: Report) {
+    /// A reporter writes its own object about a cell, whatever stands there.
+    fn publish(&mut self, node: usize, cell: String, report: Report) {
         if self.level == Level::Zones {
             let size = serde_json::to_vec(&report).map_or(0, |bytes| bytes.len());
             self.largest_report = self.largest_report.max(size);
         }
-        let Some(Object::Zone(cell)) = self.cell_object(Kind::Zone, node, 0).as_deref().cloned() else {
+        let found = self.store.get(Kind::Zone, &cluster_key(&cell));
+        let Some(Object::Zone(cell)) = found.map(|found| (**found).clone()) else {
             return;
         };
         let spec = ZoneReportSpec {

@@ -7,7 +7,7 @@ pub(crate) use published::publish_text;
 pub use published::{CellRef, RosterKeys, publish};
 
 use crate::keys::{self, KeyError, PublicKey};
-use evenkeel_api::zone::{KubeletEndpoint, RosterMember, RosterSpec, SignedRoster};
+use evenkeel_api::zone::{KubeletEndpoint, RosterContact, RosterMember, RosterSpec, SignedRoster};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::SocketAddr;
@@ -97,6 +97,17 @@ pub struct Member {
     pub learner: bool,
 }
 
+/// An agent of another cell of the zone, or one that such an agent knows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Contact {
+    /// Its name in datagrams.
+    pub id: MemberId,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Its key.
+    pub key: PublicKey,
+}
+
 /// Why a roster was refused. The text names the member.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RosterError {
@@ -170,6 +181,7 @@ pub struct Roster {
     members: Vec<Member>,
     /// Who voted in the last settled roster and is still a member; nobody once this roster is settled.
     settled_voters: Vec<MemberIndex>,
+    contacts: Vec<Contact>,
     positions: Positions,
     /// By member: whom it watches.
     subjects: Vec<Vec<MemberIndex>>,
@@ -248,6 +260,7 @@ impl Roster {
             published,
             cell: (spec.cell.clone(), spec.cell_uid.clone()),
             settled_voters: settled.collect(),
+            contacts: spec.contacts.iter().filter_map(read_contact).collect(),
             positions,
             members,
             subjects,
@@ -264,6 +277,7 @@ impl Roster {
             cell: (String::new(), String::new()),
             members: Vec::new(),
             settled_voters: Vec::new(),
+            contacts: Vec::new(),
             positions: Positions::of(&[]),
             subjects: Vec::new(),
             observers: Vec::new(),
@@ -348,6 +362,19 @@ impl Roster {
         !self.settled_voters.is_empty()
     }
 
+    /// Agents of other cells, which take what this cell reports while none of its members has a link.
+    pub fn contacts(&self) -> &[Contact] {
+        &self.contacts
+    }
+
+    /// Number of the cell in its zone; nothing where the name of its object holds none.
+    pub fn cell_number(&self) -> Option<u32> {
+        match self.cell.0.split_once('.') {
+            Some((_, number)) => number.parse().ok(),
+            None => (!self.cell.0.is_empty()).then_some(0),
+        }
+    }
+
     /// Whether everybody watches everybody.
     pub fn all_pairs(&self) -> bool {
         self.members.len() <= WATCHED + 1
@@ -393,6 +420,13 @@ impl Roster {
 pub fn cell_object_name(zone: &str, cell: u32) -> String {
     let name = zone_object_name(zone);
     if cell == 0 { name } else { format!("{name}.{cell}") }
+}
+
+/// Place of an agent, by the UID of its node, in the order in which a cell, by the name of its object, would
+/// choose its contacts: each cell has one of its own, which looks drawn at random.
+pub fn contact_rank(cell: &str, uid: &str) -> u64 {
+    let hash = keys::hash("evenkeel contact", &[cell.as_bytes(), uid.as_bytes()]);
+    u64::from_be_bytes(keys::prefix(&hash))
 }
 
 /// Name of the `ZoneReport` object of a reporter. Always with the number of the cell, so that name and zone
@@ -449,6 +483,15 @@ fn read_member(position: usize, member: &RosterMember) -> Result<Member, RosterE
         key,
         kubelet: member.kubelet.clone(),
         learner: member.learner,
+    })
+}
+
+/// Nothing for one that cannot be read: the members vote without it.
+fn read_contact(contact: &RosterContact) -> Option<Contact> {
+    Some(Contact {
+        id: MemberId::of(&contact.uid),
+        address: contact.address.parse().ok()?,
+        key: PublicKey::from_base64(&contact.public_key).ok()?,
     })
 }
 

@@ -4,6 +4,7 @@
 
 use super::error::CloudError;
 use evenkeel_api::zone::{RosterSpec, SignedRoster};
+use evenkeel_zone::roster::{CellRef, MemberId};
 use evenkeel_zone::wire::Challenge;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -82,6 +83,14 @@ impl Seen {
         }))
     }
 
+    /// The cell whose object it is.
+    pub(crate) fn cell_ref(&self) -> CellRef<'_> {
+        CellRef {
+            name: &self.version.name,
+            uid: &self.version.uid,
+        }
+    }
+
     /// Whether the roster lists the node of this UID.
     pub(super) fn has_member(&self, node_uid: &str) -> bool {
         self.roster.members.iter().any(|member| member.uid == node_uid)
@@ -128,6 +137,11 @@ impl Asked {
                 .map(str::to_owned)
                 .collect(),
         }
+    }
+
+    /// The members about which the controller needs rounds.
+    pub(crate) fn wanted_members(&self) -> BTreeSet<MemberId> {
+        self.wanted.iter().map(|uid| MemberId::of(uid)).collect()
     }
 
     /// Whether this is an earlier state of the same object.

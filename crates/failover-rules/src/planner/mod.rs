@@ -17,6 +17,7 @@
 pub mod action;
 pub mod cells;
 mod challenges;
+pub mod contacts;
 mod dead;
 pub mod incident;
 mod node;

@@ -3,7 +3,7 @@
 
 use evenkeel_api::crd::AgentStatusSpec;
 use evenkeel_api::names::kept_out_of_rosters;
-use evenkeel_api::zone::{RosterAcknowledgement, RosterMember, RosterSpec};
+use evenkeel_api::zone::{RosterAcknowledgement, RosterContact, RosterMember, RosterSpec};
 use evenkeel_zone::Millis;
 use evenkeel_zone::keys::{KeyError, PublicKey};
 use std::collections::{BTreeMap, BTreeSet};
@@ -193,10 +193,11 @@ impl Acknowledged {
 ///
 /// `current` is the last roster that counted, and whether the object shows it; a version never goes back,
 /// also when the object was deleted or somebody else has written something. `members` is who shall be in the
-/// cell. A cell that never had a member gets no roster; one that lost its last member gets an empty one.
+/// cell, `contacts` whom it asks to write for it. A cell that never had a member gets no roster; one that
+/// lost its last member gets an empty one.
 pub fn next(
     (current, shown): (Option<&RosterSpec>, bool),
-    mut members: Vec<RosterMember>,
+    (mut members, contacts): (Vec<RosterMember>, Vec<RosterContact>),
     signs: &dyn Fn(&str) -> Signs,
     (progress, now): (&Progress, Millis),
 ) -> Option<RosterSpec> {
@@ -207,7 +208,7 @@ pub fn next(
     appoint(current, &mut members, signs, (progress, now));
     let settled_voters = unsettled_since(current, &members, signs, (progress, now));
     if let Some(roster) = current.filter(|_| shown) {
-        let same = roster.members == members;
+        let same = roster.members == members && roster.contacts == contacts;
         let settles = same && roster.settled_voters != settled_voters;
         let waits = can_wait(roster, &members) && progress.version_age(now) < BATCH_MS;
         if !settles && (same || waits) {
@@ -218,6 +219,7 @@ pub fn next(
         version: current.map_or(0, |roster| roster.version).saturating_add(1),
         members,
         settled_voters,
+        contacts,
         ..RosterSpec::default()
     };
     roster.has_version().then_some(roster)

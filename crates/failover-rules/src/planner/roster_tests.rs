@@ -95,7 +95,7 @@ fn changed(current: Option<&RosterSpec>, members: Vec<RosterMember>) -> Option<R
     let (quiet, shown) = (|_: &str| Signs::default(), current.is_some());
     next(
         (current, shown),
-        members,
+        (members, Vec::new()),
         &quiet,
         (&Progress::default(), Millis(0)),
     )
@@ -145,7 +145,7 @@ fn what_is_not_shown_is_published_anew_and_nobody_gets_a_vote_by_it() {
     progress.note(&last, Millis(0));
     let anew = |current, uids: &[&str]| {
         let now = (&progress, Millis(1));
-        next((current, false), members(uids), &quiet, now)
+        next((current, false), (members(uids), Vec::new()), &quiet, now)
     };
     let next = anew(Some(&last), &["a", "b", "c", "d"]).unwrap();
     assert_eq!((next.version, &next.members), (8, &last.members));
@@ -231,7 +231,7 @@ impl Cell {
         let members = self.members.clone();
         let next = next(
             (self.published.as_ref(), self.published.is_some()),
-            members,
+            (members, Vec::new()),
             &signs,
             (&self.progress, now),
         );

@@ -3,11 +3,12 @@
 use super::Planner;
 use super::action::{Action, Plan};
 use super::cells::{self, MOVES_WAIT_MS, divide};
+use super::contacts::contacts;
 use super::roster::{Acknowledged, Progress, Signs, eligible, member, next, with_own_keys};
 use crate::world::facts::{CellFacts, Cluster, Shown};
 use evenkeel_api::crd::FailoverPolicyStatus;
 use evenkeel_api::names::{RACK_LABEL, zone_of};
-use evenkeel_api::zone::{RosterMember, RosterSpec};
+use evenkeel_api::zone::{RosterContact, RosterMember, RosterSpec};
 use evenkeel_judge::Latch;
 use evenkeel_judge::policy::{effective, refused, selects};
 use evenkeel_zone::Millis;
@@ -102,12 +103,12 @@ impl Planner {
             .collect();
         with_own_keys(&known, &mut candidates.members);
         name_unchecked(zone, &candidates.members, plan);
-        let members: BTreeMap<String, RosterMember> = candidates
+        let all: BTreeMap<String, RosterMember> = candidates
             .members
             .into_iter()
             .map(|member| (member.uid.clone(), member))
             .collect();
-        candidates.racks.retain(|uid, _| members.contains_key(uid));
+        candidates.racks.retain(|uid, _| all.contains_key(uid));
         let division = divide(&self.state_of(published, candidates.racks, now));
         plan.without_cell += division.without_cell.len();
         if !division.without_cell.is_empty() {
@@ -125,17 +126,12 @@ impl Planner {
         for (number, uids) in &division.cells {
             let leaving = leaving(*number, &home, published);
             let uids: BTreeSet<&String> = uids.iter().chain(leaving).collect();
-            let members = uids
-                .into_iter()
-                .filter_map(|uid| members.get(uid).cloned())
-                .collect();
-            self.publish_cell(
-                cluster,
-                (zone, *number),
-                published.get(number).copied(),
-                (members, now),
-                plan,
-            );
+            let members = uids.into_iter().filter_map(|uid| all.get(uid).cloned()).collect();
+            let facts = published.get(number).copied();
+            let object = cell_object_name(zone, *number);
+            let named = facts.map_or(&[][..], |facts| &facts.roster.contacts);
+            let contacts = contacts((&object, *number), named, &division.cells, &all);
+            self.publish_cell(cluster, (zone, *number), facts, ((members, contacts), now), plan);
         }
     }
 
@@ -186,7 +182,7 @@ impl Planner {
         cluster: &Cluster,
         (zone, number): (&str, u32),
         published: Option<&CellFacts>,
-        (members, now): (Vec<RosterMember>, Millis),
+        ((members, contacts), now): ((Vec<RosterMember>, Vec<RosterContact>), Millis),
         plan: &mut Plan,
     ) {
         let object = cell_object_name(zone, number);
@@ -235,7 +231,7 @@ impl Planner {
         if let Some(roster) = current {
             name_stuck(&object, roster, (progress, now), &signs, plan);
         }
-        if let Some(roster) = next((current, shown), members, &signs, (progress, now)) {
+        if let Some(roster) = next((current, shown), (members, contacts), &signs, (progress, now)) {
             plan.actions.push(Action::PublishCell {
                 zone: zone.to_owned(),
                 cell: number,

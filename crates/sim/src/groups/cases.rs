@@ -169,6 +169,32 @@ pub(super) fn splits(script: &mut Script, size: usize, rng: &mut Rng) {
     script.add(at, lasts, Fault::SplitLan(side));
 }
 
+/// The link of a zone of several cells is cut, but for one to four nodes. One of those loses power meanwhile,
+/// where there are several, or one of the others does, or an agent that may carry is restarted.
+pub(super) fn carriers(script: &mut Script, rng: &mut Rng) {
+    let size = *rng.pick(&[102, 130, 200]).unwrap_or(&102);
+    script.zones = vec![size];
+    let linked = usize::try_from(rng.between(1, 4)).unwrap_or(1);
+    let mut nodes: Vec<usize> = (1..=size).collect();
+    for place in 0..=linked {
+        let other = place + usize::try_from(rng.below((size - place) as u64)).unwrap_or_default();
+        nodes.swap(place, other);
+    }
+    let (linked, others) = nodes.split_at(linked);
+    // The one cell with which the run begins has been divided by then, and the rosters have settled.
+    let (at, lasts) = (WARM_UP + 150 * SECOND, rng.between(150, 250) * SECOND);
+    for node in others {
+        script.add(at + rng.below(5 * SECOND), lasts, Fault::CutCloud(*node));
+    }
+    let later = at + rng.between(20, 100) * SECOND;
+    match (rng.below(3), linked, others) {
+        (0, [carries, _, ..], _) => script.add(later, lasts, Fault::PowerOff(*carries)),
+        (1, _, [dies, ..]) => script.add(later, lasts, Fault::PowerOff(*dies)),
+        (_, [carries, ..], _) => script.add(later, 2 * SECOND, Fault::AgentDown(*carries)),
+        _ => {}
+    }
+}
+
 /// Whatever befalls a fleet of which half was upgraded.
 pub(super) fn two_versions(script: &mut Script, rng: &mut Rng) {
     script.two_versions = true;

@@ -51,6 +51,7 @@ pub fn script(group: Group, seed: u64) -> Script {
             let size = *rng.pick(&[102, 130, 200]).unwrap_or(&102);
             cases::splits(&mut script, size, &mut rng);
         }
+        Group::Carriers => cases::carriers(&mut script, &mut rng),
         Group::Random | Group::RandomZones => random::random(&mut script, &mut rng),
     }
     script.steps.sort_by_key(|step| step.at);

@@ -95,7 +95,12 @@ impl Sim {
                 listed: self.reader.held_dead().any(|dead| dead == node),
             }
         };
-        let roster = next((Some(&known), true), members, &signs, (&progress, now));
+        let roster = next(
+            (Some(&known), true),
+            (members, Vec::new()),
+            &signs,
+            (&progress, now),
+        );
         self.progress.insert(zone, progress);
         let Some(roster) = roster else {
             return;

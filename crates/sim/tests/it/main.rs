@@ -265,6 +265,11 @@ fn a_split_of_a_zone_of_several_cells_convicts_by_majorities_alone_and_confirms_
 }
 
 #[test]
+fn a_zone_of_several_cells_keeps_one_link_or_a_few() {
+    keeps_its_promises(Group::Carriers);
+}
+
+#[test]
 fn faults_of_any_kind_overlap() {
     keeps_its_promises(Group::Random);
 }

@@ -2,8 +2,8 @@
 
 use super::{Config, Identity, Note, Output};
 use crate::Millis;
-use crate::keys::{self, Mac, Signer, Verifier};
-use crate::roster::{Member, MemberId, MemberIndex, Roster, RosterKeys};
+use crate::keys::{self, Mac, PublicKey, Signer, Verifier};
+use crate::roster::{Contact, Member, MemberId, MemberIndex, Roster, RosterKeys};
 use crate::wire::{self, Body, Challenge, Datagram, Frame, Header, Message};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,6 +12,13 @@ use std::sync::Arc;
 pub(super) const NEVER: Millis = Millis(u64::MAX);
 
 const LINKED_MS: u64 = 30_000;
+
+/// An agent of another cell.
+#[derive(Clone)]
+pub(super) struct Stranger {
+    pub(super) contact: Contact,
+    shared: Arc<dyn Mac>,
+}
 
 /// What the parts of an engine share.
 pub(super) struct Context {
@@ -177,6 +184,10 @@ impl Context {
         self.me
     }
 
+    pub(super) fn public_key(&self) -> &PublicKey {
+        self.key.public()
+    }
+
     pub(super) fn uid(&self) -> &str {
         &self.uid
     }
@@ -234,15 +245,20 @@ impl Context {
         ))
     }
 
-    /// Reads a datagram that a member wrote for this agent. Refuses it with a reason for metrics.
-    pub(super) fn open(&mut self, bytes: &[u8]) -> Result<(MemberIndex, Message), &'static str> {
+    /// Reads the frame of a datagram for this agent. Refuses it with a reason for metrics.
+    pub(super) fn parse<'a>(&self, bytes: &'a [u8]) -> Result<Frame<'a>, &'static str> {
         let frame = Frame::parse(bytes).map_err(wire::WireError::reason)?;
         if frame.from() == self.me {
-            return Err("own");
+            Err("own")
+        } else if frame.to() != self.me {
+            Err("addressee")
+        } else {
+            Ok(frame)
         }
-        if frame.to() != self.me {
-            return Err("addressee");
-        }
+    }
+
+    /// Reads what a member wrote.
+    pub(super) fn open(&mut self, frame: &Frame<'_>) -> Result<(MemberIndex, Message), &'static str> {
         let from = self.roster.position(frame.from()).ok_or("stranger")?;
         let member = self.roster.member(from).ok_or("stranger")?;
         let shared = self.shared.get_mut(from.at()).ok_or("stranger")?;
@@ -253,12 +269,46 @@ impl Context {
         Ok((from, message))
     }
 
+    /// An agent of another cell, with what this agent shares with it.
+    pub(super) fn stranger(&self, contact: Contact) -> Stranger {
+        let shared = self.key.shared_with(&contact.key).into();
+        Stranger { contact, shared }
+    }
+
+    /// Reads a datagram that an agent of another cell wrote for this one.
+    pub(super) fn open_from(
+        &mut self,
+        frame: &Frame<'_>,
+        stranger: &Stranger,
+    ) -> Result<Message, &'static str> {
+        frame
+            .open(
+                &mut self.buffer,
+                (&stranger.contact.key, &*self.verifier),
+                &*stranger.shared,
+            )
+            .map_err(wire::WireError::reason)
+    }
+
+    /// Sends a message to an agent of another cell.
+    pub(super) fn send_outside(&mut self, stranger: &Stranger, body: &Body) {
+        let Contact { id, address, .. } = stranger.contact;
+        let (_, bytes) = self.seal_with(id, &*stranger.shared, body);
+        self.send_to(id, address, bytes);
+    }
+
     /// Encodes a message for a member; returns its sequence as well, and nothing for who is no member.
     pub(super) fn seal(&mut self, to: MemberId, body: &Body) -> Option<(u64, Datagram)> {
         let index = self.roster.position(to)?;
-        let member = self.roster.member(index)?;
-        let shared = self.shared.get_mut(index.at())?;
-        let shared = shared.get_or_insert_with(|| self.key.shared_with(&member.key));
+        let key = &self.roster.member(index)?.key;
+        let shared = self.shared.get_mut(index.at())?.take();
+        let shared = shared.unwrap_or_else(|| self.key.shared_with(key));
+        let sealed = self.seal_with(to, &*shared, body);
+        *self.shared.get_mut(index.at())? = Some(shared);
+        Some(sealed)
+    }
+
+    fn seal_with(&mut self, to: MemberId, shared: &dyn Mac, body: &Body) -> (u64, Datagram) {
         self.sequence += 1;
         let header = Header {
             from: self.me,
@@ -268,11 +318,11 @@ impl Context {
         };
         #[cfg(any(test, feature = "fixture"))]
         if self.is_next_version {
-            let bytes = wire::seal_next_version(&header, body, &*self.key, &**shared);
-            return Some((self.sequence, Datagram::from(bytes.as_slice())));
+            let bytes = wire::seal_next_version(&header, body, &*self.key, shared);
+            return (self.sequence, Datagram::from(bytes.as_slice()));
         }
-        let bytes = wire::seal(&mut self.buffer, &header, body, &*self.key, &**shared);
-        Some((self.sequence, Datagram::from(bytes)))
+        let bytes = wire::seal(&mut self.buffer, &header, body, &*self.key, shared);
+        (self.sequence, Datagram::from(bytes))
     }
 
     /// Sends a message to a member.
@@ -312,6 +362,15 @@ impl Context {
 
     pub(super) fn put(&mut self, output: Output) {
         self.out.push(output);
+    }
+
+    /// What is to be done so far, to be put back by who takes it.
+    pub(super) fn take_outputs(&mut self) -> Vec<Output> {
+        std::mem::take(&mut self.out)
+    }
+
+    pub(super) fn outputs(&self) -> &[Output] {
+        &self.out
     }
 
     pub(super) fn note(&mut self, note: Note) {

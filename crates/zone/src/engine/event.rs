@@ -3,8 +3,8 @@
 use crate::roster::{MemberId, Roster};
 use crate::verdict::Health;
 use crate::wire::{Challenge, Datagram, EdgeState, Nonce, Renewal};
-use evenkeel_api::zone::Report;
-use std::collections::{BTreeMap, BTreeSet};
+pub use evenkeel_api::zone::ReportDraft;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -42,6 +42,38 @@ pub enum Input<'a> {
         challenge: Challenge,
         /// The members about which it needs rounds.
         wanted: BTreeSet<MemberId>,
+    },
+    /// The roster of another cell of the zone that [`Output::Follow`] names, as the API server shows it.
+    OtherRoster {
+        /// Number of the cell.
+        cell: u32,
+        /// Its roster.
+        roster: Arc<Roster>,
+    },
+    /// What the controller asks of such a cell, in full.
+    OtherChallenge {
+        /// Number of the cell.
+        cell: u32,
+        /// What ballots have to sign.
+        challenge: Challenge,
+        /// The members about which it needs rounds.
+        wanted: BTreeSet<MemberId>,
+    },
+    /// What became of an [`Output::Carry`].
+    CarriedWritten {
+        /// Number of the cell.
+        cell: u32,
+        /// The API server took the write.
+        written: bool,
+    },
+    /// Result of an [`Output::ReadOtherLease`].
+    OtherLeaseRead {
+        /// Number of the cell.
+        cell: u32,
+        /// Whose Lease was read.
+        member: MemberId,
+        /// The Lease's last renewal; nothing where it could not be read.
+        renewal: Option<Renewal>,
     },
     /// Result of an [`Output::ReadLease`].
     LeaseRead {
@@ -110,6 +142,27 @@ pub enum Output {
     /// Write this to the agent's own ZoneReport, whatever stands there, and come back with
     /// [`Input::ReportWritten`].
     Report(Box<ReportDraft>),
+    /// Follow ZoneHealth and ZoneChallenge of these cells of the zone, and of no others but the agent's own:
+    /// come with [`Input::OtherRoster`] and [`Input::OtherChallenge`] as they are, and whenever they change.
+    Follow(BTreeSet<u32>),
+    /// Write this to this agent's ZoneReport of another cell, and come back with
+    /// [`Input::CarriedWritten`].
+    Carry {
+        /// Number of the cell.
+        cell: u32,
+        /// The report.
+        draft: Box<ReportDraft>,
+    },
+    /// Read the Lease of a node of another cell from the API server, past any cache, and come back with
+    /// [`Input::OtherLeaseRead`].
+    ReadOtherLease {
+        /// Number of the cell.
+        cell: u32,
+        /// To be returned with the result.
+        member: MemberId,
+        /// Name of the node.
+        node: String,
+    },
     /// Write this agent's own AgentStatus, past any cache and so that the object changes, and come back with
     /// [`Input::LinkProof`].
     ProveLink,
@@ -133,15 +186,6 @@ pub enum Output {
     Note(Note),
     /// A datagram was refused; the reason is for metrics.
     Refused(&'static str),
-}
-
-/// A report to be written.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ReportDraft {
-    /// Everything but the wall-clock times.
-    pub report: Report,
-    /// By node UID: for how many milliseconds the verdict has been held.
-    pub held_for_ms: BTreeMap<String, u64>,
 }
 
 /// Something worth a line in the log.

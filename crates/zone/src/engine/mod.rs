@@ -18,6 +18,8 @@
 //! | `publication` | what ZoneHealth shall say | the three reporters, the Lease's holder first |
 //! | `proof` | writes that prove the link to the API server | every listed member |
 //! | `roster_fetch` | newer rosters that other members have | every member that is cut off |
+//! | `hand_over` | reports for agents of other cells to write | reporters of a cell without a link |
+//! | `carrier` | what an agent does for such cells | every member that has a link |
 //! | `acknowledgement` | which roster is in force here, and whom a learner has met | learners; all while a roster settles |
 //!
 //! They share a `context`; `reach` is what contacts and watches say together,
@@ -25,12 +27,17 @@
 //! is in `event`.
 
 mod acknowledgement;
+mod between_cells;
+mod budget;
+mod carrier;
 mod contacts;
 mod context;
 mod due;
 mod edges;
 mod event;
+mod hand_over;
 mod own;
+mod parts;
 mod proof;
 mod publication;
 mod ranking;
@@ -41,16 +48,19 @@ mod voter;
 mod watches;
 mod write;
 
+pub use carrier::MOST_CARRIED;
 pub use event::{CheckResult, Input, Note, Output, ReportDraft};
 
 use crate::Millis;
 use crate::keys::{Ed25519, Signer, Verifier};
 use crate::roster::{MemberId, MemberIndex, Roster, RosterKeys};
-use crate::wire::{Body, ConfirmRequest, EdgeState, Facts};
+use crate::wire::{Body, Challenge, ConfirmRequest, EdgeState, Facts, Message};
 use acknowledgement::Acknowledgement;
+use carrier::Carrier;
 use contacts::{Change, Contacts};
 use context::Context;
 use edges::EdgeReports;
+use hand_over::HandOver;
 use own::Own;
 use proof::LinkProof;
 use publication::Publication;
@@ -128,6 +138,8 @@ pub struct Engine {
     proof: LinkProof,
     acknowledgement: Acknowledgement,
     roster_fetch: RosterFetch,
+    hand_over: HandOver,
+    carrier: Carrier,
     /// What the caller was asked for with the last call.
     deadline: Millis,
 }
@@ -161,6 +173,8 @@ impl Engine {
             proof: LinkProof::new(),
             acknowledgement,
             roster_fetch: RosterFetch::default(),
+            hand_over: HandOver::new(now),
+            carrier: Carrier::default(),
             deadline: now,
             cx,
         }
@@ -203,6 +217,8 @@ impl Engine {
             self.stumble();
         }
         self.take(input);
+        self.hand_over.divert(&mut self.cx, &self.own);
+        self.own.be_carried(self.hand_over.is_carried());
         self.deadline = self.next_deadline().max(self.cx.now());
         self.cx.swap_outputs(out);
     }
@@ -237,19 +253,13 @@ impl Engine {
                 self.count_own_ballots();
             }
             Input::Roster(roster) => self.take_roster(roster),
-            Input::Challenge { challenge, wanted } => {
-                if self.cx.take_challenge(challenge) {
-                    self.reporter.challenged(&self.cx);
-                }
-                let wanted_me = wanted.contains(&self.cx.me());
-                self.reporter.want(&self.cx, wanted);
-                self.proof.take_wanted(&mut self.cx, wanted_me);
-            }
+            Input::Challenge { challenge, wanted } => self.take_challenge(challenge, wanted),
             Input::LeaseRead { member, renewal } => self.reporter.take_renewal(&self.cx, member, renewal),
-            Input::ReportWritten { written } => {
-                let reporters = self.reporters();
-                self.publication.take_written(&mut self.cx, &reporters, written);
-            }
+            Input::ReportWritten { written } => self.take_written(written),
+            Input::OtherRoster { .. }
+            | Input::OtherChallenge { .. }
+            | Input::CarriedWritten { .. }
+            | Input::OtherLeaseRead { .. } => self.take_of_other_cell(input),
             Input::Leading(leading) => self.publication.lead(&self.cx, leading),
             Input::LinkProof { written } => self.proof.take(&mut self.cx, written),
             Input::Acknowledged { written } => {
@@ -304,6 +314,8 @@ impl Engine {
             .min(self.proof.deadline())
             .min(self.acknowledgement.deadline())
             .min(self.roster_fetch.deadline())
+            .min(self.hand_over.deadline())
+            .min(self.carrier.deadline())
     }
 
     /// Does what is due. A part of which nothing is due does nothing.
@@ -330,6 +342,7 @@ impl Engine {
         self.proof.step(&mut self.cx);
         self.acknowledgement.step(&mut self.cx, &self.contacts);
         self.roster_fetch.step(&mut self.cx);
+        self.step_between_cells();
     }
 
     fn judge_myself(&mut self) {
@@ -359,7 +372,12 @@ impl Engine {
         if looked {
             self.publication.look_again(&self.cx);
         }
-        self.publication.step(&mut self.cx, &self.own, &self.reporter);
+        // Others may write for a cell of which nobody has a link.
+        let outside = self.publication.deadline() <= self.cx.now()
+            && hand_over::is_needed(&self.cx, &self.own)
+            && self.view().ranking(&self.cx).nobody_is_up();
+        self.publication
+            .step(&mut self.cx, &self.own, &self.reporter, outside);
     }
 
     /// After a pause everything under way is stale, and this agent's view worth nothing for a while.
@@ -378,6 +396,28 @@ impl Engine {
         self.watches.distrust_silence(&self.cx);
     }
 
+    fn take_challenge(&mut self, challenge: Challenge, wanted: BTreeSet<MemberId>) {
+        if self.cx.take_challenge(challenge) {
+            self.reporter.challenged(&self.cx);
+        }
+        let wanted_me = wanted.contains(&self.cx.me());
+        self.reporter.want(&self.cx, wanted);
+        self.proof.take_wanted(&mut self.cx, wanted_me);
+    }
+
+    fn take_written(&mut self, written: bool) {
+        let reporters = self.reporters();
+        self.publication.take_written(&mut self.cx, &reporters, written);
+    }
+
+    /// A roster that another agent passed on.
+    fn take_passed_on(&mut self, roster: Arc<Roster>) {
+        self.take_roster(Arc::clone(&roster));
+        if *self.cx.roster() == roster {
+            self.cx.put(Output::Roster(roster));
+        }
+    }
+
     fn take_roster(&mut self, roster: Arc<Roster>) {
         let Some(before) = self.cx.take_roster(roster) else {
             return;
@@ -392,12 +432,23 @@ impl Engine {
     }
 
     fn receive(&mut self, bytes: &[u8], source: SocketAddr) {
-        let (from, message) = match self.cx.open(bytes) {
-            Ok(opened) => opened,
-            Err(reason) => return self.cx.put(Output::Refused(reason)),
-        };
-        let header = &message.header;
         let source = SocketAddr::new(source.ip().to_canonical(), source.port());
+        let taken = self.cx.parse(bytes).and_then(|frame| {
+            if self.is_from_outside(&frame) {
+                self.receive_outside(&frame, source)
+            } else {
+                let (from, message) = self.cx.open(&frame)?;
+                self.receive_inside((from, &message), source, bytes);
+                Ok(())
+            }
+        });
+        if let Err(reason) = taken {
+            self.cx.put(Output::Refused(reason));
+        }
+    }
+
+    fn receive_inside(&mut self, (from, message): (MemberIndex, &Message), source: SocketAddr, bytes: &[u8]) {
+        let header = &message.header;
         if let Body::Ack(ack) = &message.body {
             let ack_of = (header, source);
             if let Some(proof) = self.contacts.take_ack(&mut self.cx, from, ack_of, ack) {
@@ -433,10 +484,7 @@ impl Engine {
             }
             Body::RosterPart(part) => {
                 if let Some(roster) = self.roster_fetch.take_part(&mut self.cx, header.from, part) {
-                    self.take_roster(Arc::clone(&roster));
-                    if *self.cx.roster() == roster {
-                        self.cx.put(Output::Roster(roster));
-                    }
+                    self.take_passed_on(roster);
                 }
             }
             Body::Relay(relay) => self.contacts.pass_on(&mut self.cx, from, header, relay),
@@ -452,7 +500,15 @@ impl Engine {
             Body::Confirm(request) => self.take_request(header.from, request),
             Body::Ballot(ballot) => self.reporter.take_ballot(&self.cx, header.from, ballot, bytes),
             Body::Published(published) => self.publication.take_told(&self.cx, published),
-            Body::Ack(_) => {}
+            // These pass between cells.
+            Body::Ack(_)
+            | Body::HandOver(_)
+            | Body::Carried(_)
+            | Body::Referral(_)
+            | Body::ReportAsked(_)
+            | Body::ReportPart(_)
+            | Body::RenewalsAsked(_)
+            | Body::RenewalsRead(_) => {}
         }
         self.take_change(from, change);
     }

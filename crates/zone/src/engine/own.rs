@@ -14,6 +14,8 @@ pub(super) struct Own {
     cloud_contact: Option<Millis>,
     /// Since when the link has been up.
     linked_since: Option<Millis>,
+    /// An agent of another cell reads for this one.
+    carried: bool,
     /// After a pause its votes have no weight until this time.
     weightless_until: Millis,
     doubting: bool,
@@ -43,6 +45,7 @@ impl Own {
             started: now,
             cloud_contact: None,
             linked_since: None,
+            carried: false,
             weightless_until: Millis(0),
             doubting: true,
             on_smaller_side: true,
@@ -83,6 +86,16 @@ impl Own {
     /// Since when the link has been up; nothing if it is not.
     pub(super) fn linked_since(&self) -> Option<Millis> {
         self.linked_since.filter(|_| self.facts.cloud == Link::Up)
+    }
+
+    /// Whether an agent of another cell writes and reads for this one.
+    pub(super) fn be_carried(&mut self, carried: bool) {
+        self.carried = carried;
+    }
+
+    /// Whether the API server can be asked, by this agent or for it.
+    pub(super) fn may_read(&self) -> bool {
+        self.facts.cloud == Link::Up || self.carried
     }
 
     /// Tenths of a second since the API server last answered.

@@ -46,6 +46,8 @@ pub(super) struct Publication {
     /// It holds the cell's Lease.
     leading: bool,
     standing: bool,
+    /// It reports, and others have to write for it.
+    outside: bool,
     /// It has stood for the Lease before in this life.
     stood: bool,
     write: Write,
@@ -128,6 +130,7 @@ impl Publication {
         Self {
             leading: false,
             standing: false,
+            outside: false,
             stood: false,
             write: Write::Idle { from: now },
             written: None,
@@ -189,14 +192,16 @@ impl Publication {
         self.look_again(cx);
     }
 
-    /// Stands for the Lease or releases it, and writes a report, as far as that is due.
-    pub(super) fn step(&mut self, cx: &mut Context, own: &Own, reporter: &Reporter) {
+    /// Stands for the Lease or releases it, and writes a report, as far as that is due. `outside`: nobody of
+    /// the cell has a link, so that an agent of another cell is asked to write.
+    pub(super) fn step(&mut self, cx: &mut Context, own: &Own, reporter: &Reporter, outside: bool) {
         if cx.now() < self.due {
             return;
         }
         let mut due = Due::never();
         self.told.retain(|id, _| cx.roster().contains(*id));
         self.stand(cx, own, reporter.rank(), &mut due);
+        self.outside = outside && reporter.rank().is_some() && own.sees_the_zone();
         self.publish(cx, own, reporter, &mut due);
         self.due = due.at();
     }
@@ -231,7 +236,7 @@ impl Publication {
             Write::UnderWay { .. } => self.write = Write::Idle { from: now },
         }
         // The next contact brings another look.
-        if own.facts().cloud != Link::Up {
+        if own.facts().cloud != Link::Up && !self.outside {
             return;
         }
         let contents = Contents::of(cx, reporter);
@@ -257,7 +262,7 @@ impl Publication {
         let Some((written, _)) = &self.written else {
             // The first report of a life comes before there is anything to say, so that readers know how old
             // the next one can be, and replaces what a former life left.
-            return self.standing;
+            return self.standing || self.outside;
         };
         if *written == *contents {
             return false;
@@ -266,7 +271,7 @@ impl Publication {
         if contents.listed.is_empty() && own.sees_the_zone() {
             return true;
         }
-        if !self.standing {
+        if !self.standing && !self.outside {
             return false;
         }
         if self.leading && is_settled(cx, own, due) {

@@ -63,6 +63,12 @@ impl Ranking<'_> {
         (rank, changes_at.min().unwrap_or(NEVER))
     }
 
+    /// Whether no member of the cell has a link, as far as this agent knows.
+    pub(super) fn nobody_is_up(self) -> bool {
+        let first = self.reporters().first().copied();
+        !first.is_some_and(|first| self.is_up(first) && self.linked_until(first).is_some())
+    }
+
     /// Whether the member does not say that its link is down; what it said while this agent's own link was
     /// down or just back does not count.
     fn is_up(self, index: MemberIndex) -> bool {

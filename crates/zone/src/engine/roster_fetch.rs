@@ -8,25 +8,19 @@
 use super::Output;
 use super::contacts::Contacts;
 use super::context::{Context, NEVER};
+use super::parts::{self, Parts, Taken, Turn};
 use crate::Millis;
 use crate::roster::{MemberId, MemberIndex, Roster};
-use crate::wire::{Body, ROSTER_PART, RosterAsked, RosterPart};
+use crate::wire::{Body, Part, PartAsked};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// With a link to the API server the watch delivers a roster sooner.
 const WAITS_MS: u64 = 3_000;
-/// So many parts answer one question.
-const PARTS: usize = 8;
-/// After this time the first missing part is asked for again, so often without any answer.
-const ASKS_AGAIN_MS: u64 = 500;
-const MOST_UNANSWERED: u8 = 6;
-/// A whole roster has come within this time, also where a third of the parts are lost.
-const LONGEST_MS: u64 = 30_000;
 /// Who passed on what is no newer roster of this cell, or nothing, is not asked again for so long.
 const DISTRUSTS_MS: u64 = 60_000;
 /// No roster is longer: a member takes some 350 bytes, and a cell has 64.
-const LONGEST: usize = 128 * 1_024;
+pub(super) const LONGEST: usize = 128 * 1_024;
 
 /// The newer roster that this agent has heard of, and what it has of it.
 #[derive(Default)]
@@ -39,43 +33,13 @@ pub(super) struct RosterFetch {
 
 struct Fetch {
     from: MemberId,
-    version: u64,
-    /// Bytes of the whole, once a part came.
-    length: Option<usize>,
-    /// By their place in the whole.
-    parts: BTreeMap<usize, Vec<u8>>,
-    began: Millis,
-    asked: Millis,
-    unanswered: u8,
-}
-
-impl Fetch {
-    /// The first byte that is missing.
-    fn missing(&self) -> usize {
-        let mut end = 0;
-        for (place, part) in &self.parts {
-            if *place != end {
-                break;
-            }
-            end += part.len();
-        }
-        end
-    }
-
-    fn ask(&mut self, cx: &mut Context) {
-        self.asked = cx.now();
-        let body = Body::RosterAsked(RosterAsked {
-            version: self.version,
-            offset: u32::try_from(self.missing()).unwrap_or(u32::MAX),
-        });
-        cx.send(self.from, &body);
-    }
+    parts: Parts,
 }
 
 impl RosterFetch {
     pub(super) fn deadline(&self) -> Millis {
-        let asked = self.under_way.as_ref().map(|fetch| fetch.asked);
-        asked.map_or(NEVER, |asked| asked.plus(ASKS_AGAIN_MS))
+        let under_way = self.under_way.as_ref();
+        under_way.map_or(NEVER, |fetch| fetch.parts.deadline())
     }
 
     /// A member says which version it has.
@@ -96,17 +60,9 @@ impl RosterFetch {
         if now.since(since) < WAITS_MS || !trusted || self.under_way.is_some() {
             return;
         }
-        let mut fetch = Fetch {
-            from,
-            version,
-            length: None,
-            parts: BTreeMap::new(),
-            began: now,
-            asked: now,
-            unanswered: 0,
-        };
-        fetch.ask(cx);
-        self.under_way = Some(fetch);
+        let mut parts = Parts::new(version, LONGEST, now);
+        cx.send(from, &Body::RosterAsked(parts.ask(now)));
+        self.under_way = Some(Fetch { from, parts });
     }
 
     /// Another roster is in force.
@@ -118,7 +74,7 @@ impl RosterFetch {
         if self
             .under_way
             .as_ref()
-            .is_some_and(|fetch| fetch.version <= version)
+            .is_some_and(|fetch| fetch.parts.version() <= version)
         {
             self.under_way = None;
         }
@@ -130,92 +86,59 @@ impl RosterFetch {
         let Some(fetch) = self.under_way.as_mut() else {
             return;
         };
-        if now.since(fetch.asked) < ASKS_AGAIN_MS {
-            return;
-        }
-        fetch.unanswered += 1;
-        if fetch.unanswered > MOST_UNANSWERED || now.since(fetch.began) >= LONGEST_MS {
-            self.distrusted.insert(fetch.from, now);
-            self.under_way = None;
-        } else {
-            fetch.ask(cx);
+        match fetch.parts.step(now) {
+            Turn::Waits => {}
+            Turn::Asks(asked) => cx.send(fetch.from, &Body::RosterAsked(asked)),
+            Turn::GivesUp => {
+                self.distrusted.insert(fetch.from, now);
+                self.under_way = None;
+            }
         }
     }
 
     /// A part of a roster. Returns the roster if it is whole and counts.
-    pub(super) fn take_part(
-        &mut self,
-        cx: &mut Context,
-        from: MemberId,
-        part: &RosterPart,
-    ) -> Option<Arc<Roster>> {
+    pub(super) fn take_part(&mut self, cx: &mut Context, from: MemberId, part: &Part) -> Option<Arc<Roster>> {
         let fetch = self.under_way.as_mut().filter(|fetch| fetch.from == from)?;
-        let (length, place) = (
-            usize::try_from(part.length).ok()?,
-            usize::try_from(part.offset).ok()?,
-        );
-        if part.version > fetch.version || fetch.length.is_some_and(|known| known != length) {
-            // It has got a newer one meanwhile.
-            (fetch.version, fetch.length) = (part.version.max(fetch.version), None);
-            fetch.parts.clear();
-        }
-        let end = place.saturating_add(part.bytes.len());
-        let fits = part.version == fetch.version && length <= LONGEST && end <= length;
-        let whole_part = end == length || part.bytes.len() == ROSTER_PART;
-        if !fits || !whole_part || !place.is_multiple_of(ROSTER_PART) || part.bytes.is_empty() {
-            cx.put(Output::Refused("roster"));
-            return None;
-        }
-        fetch.length = Some(length);
-        if fetch.parts.insert(place, part.bytes.clone()).is_none() {
-            fetch.unanswered = 0;
-        }
-        let missing = fetch.missing();
-        if missing < length {
-            // The last part of an answer: the next ones are asked for at once.
-            if missing == end && (end / ROSTER_PART).is_multiple_of(PARTS) {
-                fetch.ask(cx);
+        match fetch.parts.take(part, cx.now()) {
+            Taken::Refused => {
+                cx.put(Output::Refused("roster"));
+                None
             }
-            return None;
+            Taken::Waits => None,
+            Taken::Asks(asked) => {
+                cx.send(from, &Body::RosterAsked(asked));
+                None
+            }
+            Taken::Whole(bytes) => {
+                self.under_way = None;
+                let roster = newer(cx, &bytes);
+                if roster.is_none() {
+                    cx.put(Output::Refused("roster"));
+                    self.distrusted.insert(from, cx.now());
+                }
+                roster
+            }
         }
-        let bytes: Vec<u8> = fetch.parts.values().flatten().copied().collect();
-        self.under_way = None;
-        let opened = Roster::from_bytes(&bytes, cx.roster().cell(), cx.roster_keys());
-        let known = cx.roster().reference().version;
-        let is_it = |roster: &Roster| {
-            let version = roster.reference().version;
-            version == part.version && version > known
-        };
-        let roster = opened.ok().filter(is_it);
-        if roster.is_none() {
-            cx.put(Output::Refused("roster"));
-            self.distrusted.insert(from, cx.now());
-        }
-        roster.map(Arc::new)
     }
 }
 
+/// The roster that another agent passed on, if it counts here and is newer than the one in force.
+pub(super) fn newer(cx: &Context, bytes: &[u8]) -> Option<Arc<Roster>> {
+    let opened = Roster::from_bytes(bytes, cx.roster().cell(), cx.roster_keys()).ok()?;
+    let known = cx.roster().reference().version;
+    (opened.reference().version > known).then(|| Arc::new(opened))
+}
+
 /// Sends the parts of the roster in force that a member asks for.
-pub(super) fn answer(cx: &mut Context, contacts: &mut Contacts, to: MemberIndex, asked: &RosterAsked) {
+pub(super) fn answer(cx: &mut Context, contacts: &mut Contacts, to: MemberIndex, asked: &PartAsked) {
     let roster = Arc::clone(cx.roster());
-    let version = roster.reference().version;
-    if version < asked.version {
-        return;
-    }
     let (Some(id), Some(bytes)) = (roster.member(to).map(|member| member.id), roster.to_bytes()) else {
         return;
     };
-    let from = usize::try_from(asked.offset).unwrap_or(usize::MAX) / ROSTER_PART;
-    for (place, part) in bytes.chunks(ROSTER_PART).enumerate().skip(from).take(PARTS) {
+    for part in parts::answer((roster.reference().version, &bytes), asked) {
         if !contacts.allows_roster_part(to, cx.now()) {
             return cx.put(Output::Refused("roster-budget"));
         }
-        let body = Body::RosterPart(RosterPart {
-            version,
-            length: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
-            offset: u32::try_from(place * ROSTER_PART).unwrap_or(u32::MAX),
-            bytes: part.to_vec(),
-        });
-        cx.send(id, &body);
+        cx.send(id, &Body::RosterPart(part));
     }
 }

@@ -7,13 +7,15 @@ use super::WireError;
 use super::challenge::{Challenge, Renewal};
 use super::codec::{Reader, Writer};
 use super::message::{
-    Ack, Answer, Ballot, Body, ConfirmRequest, Edge, EdgeState, Edges, Facts, Header, Heartbeat, MAX_LIST,
-    MAX_SUSPECTS, Message, Nonce, Published, PublishedVerdict, ROSTER_PART, Relay, RequestDigest,
-    RosterAsked, RosterPart, SIGNED, Said, Suspect,
+    Ack, Answer, Ballot, Body, ConfirmRequest, Edge, EdgeState, Edges, Facts, HAND_OVER, Header, Heartbeat,
+    MAX_LIST, MAX_SUSPECTS, Message, Nonce, PART, Part, PartAsked, Published, PublishedVerdict, Relay,
+    RequestDigest, SIGNED, Said, Suspect,
 };
 use crate::roster::{Epoch, MemberId, RosterRef};
 use crate::verdict::{Health, Link};
 use evenkeel_api::zone::VerdictKind;
+
+mod carrying;
 
 pub(super) fn encode(out: &mut Writer<'_>, header: &Header, body: &Body) {
     out.bytes(&header.from.0)
@@ -62,11 +64,16 @@ pub(super) fn encode(out: &mut Writer<'_>, header: &Header, body: &Body) {
                 });
             }
         }
-        Body::RosterAsked(body) => {
+        Body::RosterAsked(body) | Body::ReportAsked(body) => {
             out.u64(body.version).u32(body.offset);
         }
-        Body::RosterPart(body) => {
-            let bytes = body.bytes.get(..ROSTER_PART).unwrap_or(&body.bytes);
+        Body::HandOver(body) => carrying::write_hand_over(out, body),
+        Body::Carried(body) => carrying::write_carried(out, body),
+        Body::Referral(body) => carrying::write_referral(out, body),
+        Body::RenewalsAsked(body) => carrying::write_members(out, &body.members),
+        Body::RenewalsRead(body) => carrying::write_renewals(out, body),
+        Body::RosterPart(body) | Body::ReportPart(body) => {
+            let bytes = body.bytes.get(..PART).unwrap_or(&body.bytes);
             out.u64(body.version)
                 .u32(body.length)
                 .u32(body.offset)
@@ -104,7 +111,7 @@ pub(super) fn write_request(out: &mut Writer<'_>, body: &ConfirmRequest) {
 /// Gives the facts in a body a state of the runtime that only a later version knows.
 #[cfg(any(test, feature = "fixture"))]
 pub(super) fn make_runtime_unknown(body: &Body, bytes: &mut [u8]) {
-    let header = 32;
+    let header = HEADER_LEN;
     let places: Vec<usize> = match body {
         Body::Heartbeat(_) => vec![header + 9],
         Body::Ack(_) => vec![header + 25],
@@ -132,6 +139,8 @@ fn age_on_the_wire(said: &Said) -> u16 {
     u16::try_from(tenths).unwrap_or(u16::MAX)
 }
 
+/// Bytes of the fields that every body begins with.
+pub(super) const HEADER_LEN: usize = 32;
 /// In the place of a renewal that was not read. No resourceVersion comes so far.
 const NOT_READ: u64 = u64::MAX;
 // Bytes of an entry, written before its list: a later minor version may append fields to each.
@@ -175,21 +184,32 @@ pub(super) fn decode(kind: u8, bytes: &[u8]) -> Result<Message, WireError> {
         4 => Body::Edges(read_edges(input)?),
         5 => Body::Confirm(read_request(input)?),
         6 => Body::Published(read_published(input)?),
-        7 => Body::RosterAsked(RosterAsked {
-            version: input.u64()?,
-            offset: input.u32()?,
-        }),
-        8 => Body::RosterPart(read_roster_part(input)?),
+        7 => Body::RosterAsked(read_part_asked(input)?),
+        8 => Body::RosterPart(read_part(input)?),
+        HAND_OVER => Body::HandOver(carrying::read_hand_over(input)?),
+        10 => Body::Carried(carrying::read_carried(input)?),
+        11 => Body::Referral(carrying::read_referral(input)?),
+        12 => Body::ReportAsked(read_part_asked(input)?),
+        13 => Body::ReportPart(read_part(input)?),
+        14 => Body::RenewalsAsked(carrying::read_renewals_asked(input)?),
+        15 => Body::RenewalsRead(carrying::read_renewals(input)?),
         SIGNED => Body::Ballot(read_ballot(input)?),
         other => return Err(WireError::Kind(other)),
     };
     Ok(Message { header, body })
 }
 
-fn read_roster_part(input: &mut Reader<'_>) -> Result<RosterPart, WireError> {
+fn read_part_asked(input: &mut Reader<'_>) -> Result<PartAsked, WireError> {
+    Ok(PartAsked {
+        version: input.u64()?,
+        offset: input.u32()?,
+    })
+}
+
+fn read_part(input: &mut Reader<'_>) -> Result<Part, WireError> {
     let (version, length, offset) = (input.u64()?, input.u32()?, input.u32()?);
     let count = usize::from(input.u16()?);
-    Ok(RosterPart {
+    Ok(Part {
         version,
         length,
         offset,

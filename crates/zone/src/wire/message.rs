@@ -8,16 +8,23 @@ use crate::roster::{MemberId, RosterRef};
 use crate::verdict::{Health, Link};
 use crate::vote::Vote;
 use evenkeel_api::zone::VerdictKind;
+use std::net::SocketAddr;
 
 /// Longest list in a datagram; longer ones are refused.
 pub const MAX_LIST: usize = 64;
 /// Most suspects of one request: a whole cell, which fits into a datagram of 1,200 bytes.
 pub const MAX_SUSPECTS: usize = 64;
-/// Most bytes of a roster in one datagram.
-pub const ROSTER_PART: usize = 1_024;
+/// Most bytes of a roster or a report in one datagram.
+pub const PART: usize = 1_024;
+/// Most agents that one referral names.
+pub const MAX_REFERRED: usize = 6;
 /// Kinds from this one on are signed, so that anybody can check them. The others carry a code that only the
 /// member can check to which they are sent.
 pub(super) const SIGNED: u8 = 128;
+/// The kind of [`HandOver`]. This one and those up to [`RenewalsRead`] pass between cells.
+pub(super) const HAND_OVER: u8 = 9;
+/// The last kind that passes between cells.
+pub(super) const LAST_BETWEEN_CELLS: u8 = 15;
 
 /// Random number that names a round of votes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -61,10 +68,24 @@ pub enum Body {
     Confirm(ConfirmRequest),
     /// 6: tells the other reporters what the sender has written to its report.
     Published(Published),
-    /// 7: asks a member for the newer roster that it has.
-    RosterAsked(RosterAsked),
+    /// 7: asks for the newer roster that an agent has.
+    RosterAsked(PartAsked),
     /// 8: a part of a roster as it was published.
-    RosterPart(RosterPart),
+    RosterPart(Part),
+    /// 9: offers an agent of another cell what the sender's cell reports.
+    HandOver(HandOver),
+    /// 10: says to who hands over what has been written for it, and what the controller asks of its cell.
+    Carried(Carried),
+    /// 11: names agents that may have a link, to who asked one that carries no more.
+    Referral(Referral),
+    /// 12: asks who hands over for its report.
+    ReportAsked(PartAsked),
+    /// 13: a part of a report.
+    ReportPart(Part),
+    /// 14: asks who carries for the last renewals of members' Leases.
+    RenewalsAsked(RenewalsAsked),
+    /// 15: the last renewals of members' Leases.
+    RenewalsRead(RenewalsRead),
     /// 128: answers a request; the signed datagram is the evidence that readers check.
     Ballot(Ballot),
 }
@@ -241,26 +262,90 @@ pub struct PublishedVerdict {
     pub kind: VerdictKind,
 }
 
-/// Asks for a roster, from a place in its bytes on.
+/// Asks for a roster or a report, from a place in its bytes on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RosterAsked {
-    /// The version that is wanted; a later one will do.
+pub struct PartAsked {
+    /// Version of the roster, where a later one will do, or number of the report.
     pub version: u64,
     /// The first byte that is missing.
     pub offset: u32,
 }
 
-/// A part of a signed roster: the bytes of its signature and its text, one after the other.
+/// A part of a signed roster (the bytes of its signature and its text, one after the other) or of a report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RosterPart {
-    /// Version of the roster.
+pub struct Part {
+    /// Version of the roster, or number of the report.
     pub version: u64,
     /// Bytes of the whole.
     pub length: u32,
     /// Where this part begins.
     pub offset: u32,
-    /// At most [`ROSTER_PART`].
+    /// At most [`PART`].
     pub bytes: Vec<u8>,
+}
+
+/// Offers what a cell reports. The datagram is as long as the longest referral: an answer is no longer than
+/// what it answers, so that nobody can have more sent to somebody else than he sends himself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HandOver {
+    /// Public key of the sender, under which its code was made. It counts where the cell's roster, as the
+    /// API server shows it, has it.
+    pub key: [u8; 32],
+    /// Number of the sender's cell in its zone.
+    pub cell: u32,
+    /// Version of the sender's roster.
+    pub roster: u64,
+    /// Number of the report that is to be written: grows within a life of the sender.
+    pub report: u64,
+    /// Its bytes.
+    pub length: u32,
+}
+
+/// What an agent does for a cell without a link.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// Number of the last report of this sender that was written; 0 for none.
+    pub written: u64,
+    /// Version of the cell's roster as the API server shows it.
+    pub roster: u64,
+    /// What ballots have to sign.
+    pub challenge: Challenge,
+    /// Members about which the controller needs rounds. At most [`MAX_LIST`].
+    pub wanted: Vec<MemberId>,
+}
+
+/// Agents that may carry, or know who does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Referral {
+    /// The sender has a link, and carries as many cells as it may.
+    pub full: bool,
+    /// At most [`MAX_REFERRED`].
+    pub others: Vec<Referred>,
+}
+
+/// An agent that is named in a referral.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Referred {
+    /// Its name in datagrams.
+    pub id: MemberId,
+    /// Where it is reached.
+    pub address: SocketAddr,
+    /// Its public key.
+    pub key: [u8; 32],
+}
+
+/// Asks for the last renewals of members' Leases.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RenewalsAsked {
+    /// At most [`MAX_LIST`].
+    pub members: Vec<MemberId>,
+}
+
+/// The last renewals of members' Leases.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RenewalsRead {
+    /// At most [`MAX_LIST`]; without a renewal where it could not be read.
+    pub renewals: Vec<(MemberId, Option<Renewal>)>,
 }
 
 /// Digest of a request: what a ballot is bound to.
@@ -327,6 +412,13 @@ impl Body {
             Self::Published(_) => 6,
             Self::RosterAsked(_) => 7,
             Self::RosterPart(_) => 8,
+            Self::HandOver(_) => HAND_OVER,
+            Self::Carried(_) => 10,
+            Self::Referral(_) => 11,
+            Self::ReportAsked(_) => 12,
+            Self::ReportPart(_) => 13,
+            Self::RenewalsAsked(_) => 14,
+            Self::RenewalsRead(_) => 15,
             Self::Ballot(_) => SIGNED,
         }
     }
@@ -343,6 +435,13 @@ impl Body {
             Self::Published(_) => "published",
             Self::RosterAsked(_) => "roster-asked",
             Self::RosterPart(_) => "roster-part",
+            Self::HandOver(_) => "hand-over",
+            Self::Carried(_) => "carried",
+            Self::Referral(_) => "referral",
+            Self::ReportAsked(_) => "report-asked",
+            Self::ReportPart(_) => "report-part",
+            Self::RenewalsAsked(_) => "renewals-asked",
+            Self::RenewalsRead(_) => "renewals-read",
         }
     }
 }

@@ -21,9 +21,9 @@ mod message;
 pub use challenge::{Challenge, Renewal};
 pub use datagram::Datagram;
 pub use message::{
-    Ack, Answer, Ballot, Body, ConfirmRequest, Edge, EdgeState, Edges, Facts, Header, Heartbeat, MAX_LIST,
-    MAX_SUSPECTS, Message, Nonce, Published, PublishedVerdict, ROSTER_PART, Relay, RequestDigest,
-    RosterAsked, RosterPart, Said, Suspect,
+    Ack, Answer, Ballot, Body, Carried, ConfirmRequest, Edge, EdgeState, Edges, Facts, HandOver, Header,
+    Heartbeat, MAX_LIST, MAX_REFERRED, MAX_SUSPECTS, Message, Nonce, PART, Part, PartAsked, Published,
+    PublishedVerdict, Referral, Referred, Relay, RenewalsAsked, RenewalsRead, RequestDigest, Said, Suspect,
 };
 
 use crate::keys::{MAC_LEN, Mac, PublicKey, SIGNATURE_LEN, Signer, Verifier};
@@ -143,6 +143,19 @@ impl<'a> Frame<'a> {
     /// For whom it claims to be.
     pub fn to(&self) -> MemberId {
         self.to
+    }
+
+    /// Whether its kind passes between agents of different cells.
+    pub(crate) fn is_between_cells(&self) -> bool {
+        (message::HAND_OVER..=message::LAST_BETWEEN_CELLS).contains(&self.kind)
+    }
+
+    /// The key that its sender claims to have; nothing where its kind names none.
+    pub(crate) fn claimed_key(&self) -> Option<[u8; 32]> {
+        let mut fields = codec::Reader(self.body);
+        fields.bytes(fields::HEADER_LEN).ok()?;
+        let key = fields.array().ok()?;
+        (self.kind == message::HAND_OVER).then_some(key)
     }
 
     /// Checks the signature of a datagram that is evidence, then reads it.

@@ -156,15 +156,58 @@ fn all() -> Vec<Message> {
                 })
                 .into(),
         }),
-        Body::RosterAsked(RosterAsked {
+        Body::RosterAsked(PartAsked {
             version: 8,
             offset: 1_024,
         }),
-        Body::RosterPart(RosterPart {
+        Body::RosterPart(Part {
             version: 8,
             length: 1_030,
             offset: 1_024,
             bytes: vec![1, 2, 3, 4, 5, 6],
+        }),
+        Body::HandOver(HandOver {
+            key: [5; 32],
+            cell: 7,
+            roster: 8,
+            report: 9,
+            length: 30_000,
+        }),
+        Body::Carried(Carried {
+            written: 9,
+            roster: 8,
+            challenge: Fixture::CHALLENGE,
+            wanted: vec![Fixture::id(3), Fixture::id(4)],
+        }),
+        Body::Referral(Referral {
+            full: true,
+            others: ["192.0.2.1:7947", "[2001:db8::1]:7947"]
+                .map(|address| Referred {
+                    id: Fixture::id(3),
+                    address: address.parse().unwrap(),
+                    key: [6; 32],
+                })
+                .into(),
+        }),
+        Body::ReportAsked(PartAsked {
+            version: 9,
+            offset: 2_048,
+        }),
+        Body::ReportPart(Part {
+            version: 9,
+            length: 1_030,
+            offset: 1_024,
+            bytes: vec![1, 2, 3, 4, 5, 6],
+        }),
+        Body::RenewalsAsked(RenewalsAsked {
+            members: vec![Fixture::id(3), Fixture::id(4)],
+        }),
+        Body::RenewalsRead(RenewalsRead {
+            renewals: vec![
+                (Fixture::id(3), Some(Renewal(5))),
+                (Fixture::id(4), None),
+                (Fixture::id(5), Some(Renewal::NO_LEASE)),
+            ],
         }),
     ];
     bodies.into_iter().map(|body| Message { header, body }).collect()
@@ -188,6 +231,32 @@ fn a_heartbeat_has_75_bytes_and_an_ack_83() {
         .map(|message| ends.seal(message).len())
         .collect::<Vec<_>>();
     assert_eq!(lengths, [75, 83]);
+}
+
+/// What an agent answers to somebody whom it does not know is no longer than what was asked.
+#[test]
+fn a_referral_is_no_longer_than_a_hand_over_and_a_shorter_hand_over_is_refused() {
+    let ends = Ends::seeded(1, 2);
+    let sealed = |body| {
+        ends.seal(&Message {
+            header: Header::default(),
+            body,
+        })
+    };
+    let other = Referred {
+        id: Fixture::id(3),
+        address: "192.0.2.1:7947".parse().unwrap(),
+        key: [6; 32],
+    };
+    let referral = sealed(Body::Referral(Referral {
+        full: false,
+        others: vec![other; MAX_REFERRED],
+    }));
+    let offer = sealed(Body::HandOver(HandOver::default()));
+    assert_eq!(offer.len(), referral.len());
+    let body = &offer[HEAD..offer.len() - MAC_LEN - 1];
+    let shorter = ends.frame(9, (MAJOR, MINOR), body);
+    assert_eq!(ends.open(&shorter), Err(WireError::Truncated));
 }
 
 #[test]
@@ -405,7 +474,7 @@ proptest! {
 
     #[test]
     fn arbitrary_proven_bodies_never_panic(
-        kind in prop_oneof![0_u8..10, 126_u8..132],
+        kind in prop_oneof![0_u8..18, 126_u8..132],
         body in proptest::collection::vec(any::<u8>(), 0..400),
     ) {
         let ends = Ends::seeded(1, 2);

@@ -10,7 +10,6 @@ use crate::engine::Output;
 use crate::engine::context::Context;
 use crate::engine::due::Due;
 use crate::roster::MemberId;
-use crate::verdict::Link;
 use crate::wire::Renewal;
 use std::collections::BTreeMap;
 
@@ -47,8 +46,8 @@ pub(super) enum Readiness {
 
 impl Readings {
     /// Asks for the Lease of a member if the round about it, due at `round_at`, is soon and needs a reading.
-    /// Says whether the round may begin. Without a link to the API server there is nothing to ask, and
-    /// nothing to wait for.
+    /// Says whether the round may begin. Where the API server can be asked neither by this agent nor for
+    /// it, there is nothing to wait for.
     pub(super) fn prepare(
         &mut self,
         cx: &mut Context,
@@ -72,7 +71,7 @@ impl Readings {
         let ask_at = Millis(round_at.0.saturating_sub(WAIT_MS));
         if now < ask_at {
             due.by(ask_at);
-        } else if view.own.facts().cloud == Link::Up {
+        } else if view.own.may_read() {
             self.ask(cx, member, due);
         }
         self.readiness(now, member, contact)

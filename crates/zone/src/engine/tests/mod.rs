@@ -1,5 +1,6 @@
 //! Whole zones in virtual time: engines, links, a cloud and a reader.
 
+mod carriers;
 mod common;
 mod datagrams;
 mod hazards;

@@ -5,7 +5,7 @@ use super::net::Net;
 use super::{Engine, Input, Output};
 use crate::Millis;
 use crate::fixture::Fixture;
-use crate::wire::{Body, Header, Heartbeat, RosterAsked, RosterPart};
+use crate::wire::{Body, Header, Heartbeat, Part, PartAsked};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
@@ -61,7 +61,7 @@ impl Listener {
     }
 
     /// The questions for a roster among outputs, with whom they are for.
-    fn asks(&self, outputs: &[Output]) -> Vec<(SocketAddr, RosterAsked)> {
+    fn asks(&self, outputs: &[Output]) -> Vec<(SocketAddr, PartAsked)> {
         let asked = |output: &Output| match output {
             Output::Send { address, bytes, .. } => match self.zone.open(bytes)?.body {
                 Body::RosterAsked(asked) => Some((*address, asked)),
@@ -148,14 +148,14 @@ fn what_is_no_roster_of_the_cell_is_refused_and_its_author_left_alone() {
     };
     assert_eq!(asks(&mut listener, 0), []);
     assert_eq!(asks(&mut listener, 2_000), [], "its own watch may have it");
-    let asked = RosterAsked {
+    let asked = PartAsked {
         version: 9,
         offset: 0,
     };
     assert_eq!(asks(&mut listener, 3_100), [(Fixture::address(2), asked)]);
     let refused = |outputs: &[Output]| outputs.contains(&Output::Refused("roster"));
     let part = |length, offset, bytes: &[u8]| {
-        Body::RosterPart(RosterPart {
+        Body::RosterPart(Part {
             version: 9,
             length,
             offset,
@@ -336,7 +336,7 @@ fn an_old_roster_under_a_new_number_is_refused_and_its_author_left_alone() {
     listener.hear(3_100, 2, has(u64::MAX));
     let mut outputs = Vec::new();
     for (place, part) in old.chunks(1_024).enumerate() {
-        let part = Body::RosterPart(RosterPart {
+        let part = Body::RosterPart(Part {
             version: u64::MAX,
             length: u32::try_from(old.len()).unwrap(),
             offset: u32::try_from(place * 1_024).unwrap(),
@@ -362,7 +362,7 @@ fn who_never_ends_a_roster_keeps_nobody_from_taking_it_from_others() {
         let place = at / 500 * 1_024;
         let mut outputs = listener.hear(at, 2, has(u64::MAX));
         outputs.extend(listener.tick(at));
-        let part = Body::RosterPart(RosterPart {
+        let part = Body::RosterPart(Part {
             version: u64::MAX,
             length: 128 * 1_024,
             offset: u32::try_from(place).unwrap(),

@@ -531,6 +531,9 @@ impl Net {
             }
             Output::Note(note) => self.notes.push((self.now, i, note)),
             Output::Roster(roster) => self.passed_on.push((i, roster.reference().version)),
+            Output::Follow(_) | Output::Carry { .. } | Output::ReadOtherLease { .. } => {
+                panic!("there is one cell: {output:?}")
+            }
             Output::Refused(_) => {}
         }
     }

@@ -1,0 +1,611 @@
+//! Cells without a link, for which agents of other cells write (hazard 59).
+
+use super::{Engine, Input, Output};
+use crate::Millis;
+use crate::engine::{CheckResult, Config, Identity, ReportDraft};
+use crate::fixture::Fixture;
+use crate::roster::{CellRef, MemberId, Roster, RosterKeys, publish};
+use crate::verdict::{Book, Health, Issued, Refusal, Verdict};
+use crate::wire::{Body, Carried, Challenge, HandOver, Header, Nonce, Renewal};
+use evenkeel_api::zone::{RosterContact, RosterSpec};
+use rstest::rstest;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+const STEP_MS: u64 = 10;
+/// Members of each cell: the nodes 1 to 3, 4 to 6, …
+const SIZE: usize = 3;
+
+enum Event {
+    Datagram(Vec<u8>, SocketAddr),
+    Checked(Nonce, MemberId, CheckResult),
+    LeaseRead(MemberId, Option<Renewal>),
+    OtherLeaseRead(u32, MemberId, Option<Renewal>),
+    Write(Option<u32>, Box<ReportDraft>),
+    Follow(u32),
+}
+
+/// A zone of several cells of three.
+struct Zone {
+    fixture: Fixture,
+    now: u64,
+    engines: Vec<Option<Engine>>,
+    /// By number of the cell, as the API server shows it.
+    rosters: BTreeMap<u32, RosterSpec>,
+    challenges: BTreeMap<u32, Challenge>,
+    unlinked: BTreeSet<usize>,
+    /// Nodes that nobody reaches.
+    gone: BTreeSet<usize>,
+    follows: BTreeMap<usize, BTreeSet<u32>>,
+    book: Book,
+    /// When who wrote about which cell, though it is not its own.
+    carried: Vec<(u64, usize, u32)>,
+    refused: Vec<(usize, &'static str)>,
+    writes_fail: bool,
+    flying: BTreeMap<(u64, u64), (usize, Event)>,
+    events: u64,
+}
+
+fn cell_of(node: usize) -> u32 {
+    u32::try_from((node - 1) / SIZE).unwrap()
+}
+
+fn nodes_of(cell: u32) -> Vec<usize> {
+    let before = cell as usize * SIZE;
+    (before + 1..=before + SIZE).collect()
+}
+
+fn name(cell: u32) -> String {
+    crate::roster::cell_object_name("shore", cell)
+}
+
+impl Zone {
+    /// Cells that have run for 30 s, each with these contacts.
+    fn new(cells: u8, contacts: impl Fn(u32) -> Vec<usize>) -> Self {
+        let fixture = Fixture::stand_in(cells * SIZE as u8);
+        let all = fixture.spec().members;
+        let contact = |node: usize| RosterContact {
+            uid: Fixture::uid(node),
+            address: Fixture::address(node).to_string(),
+            public_key: fixture.key(node).public().to_base64(),
+        };
+        let spec = |cell: u32| RosterSpec {
+            version: 1,
+            cell: name(cell),
+            cell_uid: format!("cell-{cell}"),
+            members: nodes_of(cell)
+                .into_iter()
+                .map(|node| all[node - 1].clone())
+                .collect(),
+            contacts: contacts(cell).into_iter().map(contact).collect(),
+            ..RosterSpec::default()
+        };
+        let numbers = 0..u32::from(cells);
+        let mut zone = Self {
+            now: 1_000_000,
+            engines: all.iter().map(|_| None).collect(),
+            rosters: numbers.clone().map(|cell| (cell, spec(cell))).collect(),
+            challenges: numbers.clone().map(|cell| (cell, Challenge([1; 16]))).collect(),
+            unlinked: BTreeSet::new(),
+            gone: BTreeSet::new(),
+            follows: BTreeMap::new(),
+            book: Book::verifying_with(fixture.verifier()),
+            carried: Vec::new(),
+            refused: Vec::new(),
+            writes_fail: false,
+            flying: BTreeMap::new(),
+            events: 0,
+            fixture,
+        };
+        for cell in numbers {
+            zone.show(cell);
+            zone.issue(cell, 2);
+        }
+        for node in 1..=zone.engines.len() {
+            zone.start(node);
+        }
+        zone.run(30_000);
+        zone
+    }
+
+    fn keys(&self) -> RosterKeys {
+        let key = self.fixture.roster_key().public().clone();
+        RosterKeys::new(vec![key]).verifying_with(self.fixture.verifier())
+    }
+
+    fn roster(&self, cell: u32) -> Roster {
+        let spec = &self.rosters[&cell];
+        let published = publish(spec, Some(&*self.fixture.roster_key()));
+        let of = CellRef {
+            name: &spec.cell,
+            uid: &spec.cell_uid,
+        };
+        Roster::open(&published, of, &self.keys()).unwrap()
+    }
+
+    fn start(&mut self, node: usize) {
+        let identity = Identity {
+            uid: Fixture::uid(node),
+            key: self.fixture.signer(node),
+            incarnation: self.events + node as u64,
+            sequence_base: self.events << 32,
+            seed: [node as u8; 32],
+            uptime_ms: 3_600_000,
+            seen_alive: BTreeSet::new(),
+        };
+        let roster = Arc::new(self.roster(cell_of(node)));
+        let engine = Engine::new(Config::default(), identity, roster, Millis(self.now));
+        let engine = engine.verifying_with(self.fixture.verifier());
+        self.engines[node - 1] = Some(engine.trusting(self.keys()));
+        let (kubelet, runtime) = (Health::Ok, Health::Unknown);
+        self.feed(node, Input::Facts { kubelet, runtime });
+    }
+
+    fn stop(&mut self, node: usize) {
+        self.gone.insert(node);
+        self.engines[node - 1] = None;
+    }
+
+    fn unlink(&mut self, cell: u32) {
+        self.unlinked.extend(nodes_of(cell));
+    }
+
+    fn reaches(&self, node: usize) -> bool {
+        !self.unlinked.contains(&node) && !self.gone.contains(&node)
+    }
+
+    /// The present roster of a cell becomes known to who reads and to members with a link.
+    fn show(&mut self, cell: u32) {
+        let roster = self.roster(cell);
+        let refused = self.book.roster(Millis(self.now), &name(cell), roster.clone());
+        assert_eq!(refused, vec![]);
+        let roster = Arc::new(roster);
+        for node in nodes_of(cell) {
+            if self.reaches(node) {
+                self.feed(node, Input::Roster(Arc::clone(&roster)));
+            }
+        }
+        self.tell_followers(cell);
+    }
+
+    /// Another challenge.
+    fn issue(&mut self, cell: u32, value: u8) {
+        let before = self.challenges.insert(cell, Challenge([value; 16]));
+        let issued = [Some(Challenge([value; 16])), before].into_iter().flatten();
+        let issued: Vec<Issued> = issued
+            .map(|challenge| Issued {
+                challenge,
+                drawn: Some(Millis(self.now)),
+            })
+            .collect();
+        self.book.challenges(Millis(self.now), &name(cell), &issued);
+        for node in nodes_of(cell) {
+            if self.reaches(node) {
+                let (challenge, wanted) = (self.challenges[&cell], BTreeSet::new());
+                self.feed(node, Input::Challenge { challenge, wanted });
+            }
+        }
+        self.tell_followers(cell);
+    }
+
+    fn tell_followers(&mut self, cell: u32) {
+        let follows = |cells: &BTreeSet<u32>| cells.contains(&cell);
+        let followers: Vec<usize> = self
+            .follows
+            .iter()
+            .filter(|(_, cells)| follows(cells))
+            .map(|(node, _)| *node)
+            .collect();
+        for node in followers {
+            self.after(50, node, Event::Follow(cell));
+        }
+    }
+
+    fn run(&mut self, ms: u64) {
+        self.run_until(ms, |_| false);
+    }
+
+    fn run_until(&mut self, within: u64, done: impl Fn(&Self) -> bool) -> bool {
+        let end = self.now + within;
+        while self.now < end && !done(self) {
+            self.step();
+        }
+        done(self)
+    }
+
+    fn step(&mut self) {
+        self.now += STEP_MS;
+        if self.now.is_multiple_of(1_000) {
+            for node in 1..=self.engines.len() {
+                if self.reaches(node) {
+                    self.feed(node, Input::CloudContact);
+                }
+            }
+        }
+        while let Some(entry) = self
+            .flying
+            .first_entry()
+            .filter(|entry| entry.key().0 <= self.now)
+        {
+            let (node, event) = entry.remove();
+            self.happen(node, event);
+        }
+        for node in 1..=self.engines.len() {
+            let engine = self.engines[node - 1].as_ref();
+            if engine.is_some_and(|engine| engine.deadline() <= Millis(self.now)) {
+                self.feed(node, Input::Tick);
+            }
+        }
+    }
+
+    fn happen(&mut self, node: usize, event: Event) {
+        match event {
+            Event::Datagram(bytes, source) => self.feed(node, Input::Datagram(&bytes, source)),
+            Event::Checked(round, suspect, result) => self.feed(
+                node,
+                Input::Checked {
+                    round,
+                    suspect,
+                    result,
+                },
+            ),
+            Event::LeaseRead(member, renewal) => {
+                let renewal = renewal.filter(|_| self.reaches(node));
+                self.feed(node, Input::LeaseRead { member, renewal });
+            }
+            Event::OtherLeaseRead(cell, member, renewal) => self.feed(
+                node,
+                Input::OtherLeaseRead {
+                    cell,
+                    member,
+                    renewal,
+                },
+            ),
+            Event::Write(carried, draft) => {
+                let cell = carried.unwrap_or_else(|| cell_of(node));
+                let written = self.reaches(node) && !self.writes_fail;
+                if written {
+                    let now = Millis(self.now);
+                    let reporter = format!("node-{node}");
+                    let mut refused = self.book.report(now, &name(cell), &reporter, &draft.report);
+                    // A round may decide about some of its suspects and not about others.
+                    refused.retain(|refusal| !matches!(refusal, Refusal::NoMajority { refused: 0, .. }));
+                    assert_eq!(refused, vec![], "what honest agents say is believed");
+                    self.carried.extend(carried.map(|cell| (self.now, node, cell)));
+                }
+                self.feed(
+                    node,
+                    match carried {
+                        Some(cell) => Input::CarriedWritten { cell, written },
+                        None => Input::ReportWritten { written },
+                    },
+                );
+            }
+            Event::Follow(cell) => {
+                let follows = self.follows.get(&node).is_some_and(|cells| cells.contains(&cell));
+                if follows && self.reaches(node) && self.rosters.contains_key(&cell) {
+                    let roster = Arc::new(self.roster(cell));
+                    self.feed(node, Input::OtherRoster { cell, roster });
+                    let (challenge, wanted) = (self.challenges[&cell], BTreeSet::new());
+                    self.feed(
+                        node,
+                        Input::OtherChallenge {
+                            cell,
+                            challenge,
+                            wanted,
+                        },
+                    );
+                }
+            }
+        }
+    }
+
+    fn after(&mut self, delay: u64, node: usize, event: Event) {
+        self.events += 1;
+        self.flying.insert((self.now + delay, self.events), (node, event));
+    }
+
+    fn feed(&mut self, node: usize, input: Input<'_>) {
+        let Some(engine) = self.engines[node - 1].as_mut() else {
+            return;
+        };
+        for output in engine.on(Millis(self.now), input) {
+            self.carry_out(node, output);
+        }
+    }
+
+    fn carry_out(&mut self, node: usize, output: Output) {
+        match output {
+            Output::Send { to, address, bytes } => {
+                let found = (1..=self.engines.len()).find(|other| Fixture::id(*other) == to);
+                let reached = found.filter(|other| Fixture::address(*other) == address);
+                if let Some(other) = reached.filter(|other| !self.gone.contains(other)) {
+                    self.after(10, other, Event::Datagram(bytes.to_vec(), Fixture::address(node)));
+                }
+            }
+            Output::Check { round, suspect, .. } => {
+                let found = (1..=self.engines.len()).find(|other| Fixture::id(*other) == suspect);
+                let lives = found.is_some_and(|other| !self.gone.contains(&other));
+                let result = if lives {
+                    CheckResult::Identity
+                } else {
+                    CheckResult::Failed
+                };
+                self.after(30, node, Event::Checked(round, suspect, result));
+            }
+            Output::ReadLease(member) => {
+                self.after(50, node, Event::LeaseRead(member, Some(Fixture::RENEWAL)));
+            }
+            Output::ReadOtherLease { cell, member, .. } => {
+                self.after(
+                    50,
+                    node,
+                    Event::OtherLeaseRead(cell, member, Some(Fixture::RENEWAL)),
+                );
+            }
+            Output::Report(draft) => self.after(50, node, Event::Write(None, draft)),
+            Output::Carry { cell, draft } => self.after(50, node, Event::Write(Some(cell), draft)),
+            Output::Follow(cells) => {
+                for cell in &cells {
+                    self.after(50, node, Event::Follow(*cell));
+                }
+                self.follows.insert(node, cells);
+            }
+            Output::ProveLink => {
+                let written = self.reaches(node);
+                self.feed(node, Input::LinkProof { written });
+            }
+            Output::Refused(reason) => self.refused.push((node, reason)),
+            _ => {}
+        }
+    }
+
+    fn is_alive(&self, node: usize) -> bool {
+        let verdict = self.book.verdict(&Fixture::uid(node));
+        matches!(verdict, Verdict::Alive(alive) if alive.until > Millis(self.now))
+    }
+
+    /// Whether all nodes of a cell are vouched for.
+    fn is_vouched_for(&self, cell: u32) -> bool {
+        nodes_of(cell).into_iter().all(|node| self.is_alive(node))
+    }
+
+    fn version(&self, node: usize) -> u64 {
+        let engine = self.engines[node - 1].as_ref().unwrap();
+        engine.roster().reference().version
+    }
+
+    /// Somebody with a key of the fixture says this to a node as `from`.
+    fn say(
+        &mut self,
+        (author, from): (usize, MemberId),
+        to: usize,
+        sequence: u64,
+        body: &Body,
+    ) -> Vec<Output> {
+        let header = Header {
+            from,
+            to: Fixture::id(to),
+            incarnation: 99,
+            sequence,
+        };
+        let bytes = self.fixture.seal(self.fixture.key(author), header, body);
+        let input = Input::Datagram(&bytes, Fixture::address(author));
+        let engine = self.engines[to - 1].as_mut().unwrap();
+        engine.on(Millis(self.now), input)
+    }
+
+    fn offer(&self, author: usize, cell: u32) -> Body {
+        Body::HandOver(HandOver {
+            key: *self.fixture.key(author).public().as_bytes(),
+            cell,
+            roster: 1,
+            report: 1,
+            length: 100,
+        })
+    }
+}
+
+/// All of them name an agent of the first cell.
+fn first(cell: u32) -> Vec<usize> {
+    if cell == 0 { vec![4] } else { vec![1] }
+}
+
+#[test]
+fn a_cell_without_a_link_is_vouched_for_by_an_agent_of_another_cell() {
+    let mut zone = Zone::new(2, first);
+    zone.unlink(1);
+    assert!(zone.run_until(20_000, |zone| zone.is_vouched_for(1)));
+    // And it stays so.
+    for _ in 0..300 {
+        zone.run(1_000);
+        assert!(zone.is_vouched_for(1), "at {}", zone.now);
+    }
+    assert!(
+        zone.carried
+            .iter()
+            .all(|(_, node, cell)| (*node, *cell) == (1, 1))
+    );
+}
+
+/// Without the carrier's readings of its Lease nobody could say so.
+#[test]
+fn a_death_in_such_a_cell_is_found() {
+    let mut zone = Zone::new(2, first);
+    zone.unlink(1);
+    zone.run(30_000);
+    zone.stop(5);
+    let is_dead = |zone: &Zone| matches!(zone.book.verdict(&Fixture::uid(5)), Verdict::Dead(_));
+    assert!(
+        zone.run_until(10_000, is_dead),
+        "{:?}",
+        zone.book.verdict(&Fixture::uid(5))
+    );
+    assert!(zone.is_alive(4) && zone.is_alive(6));
+}
+
+#[test]
+fn challenges_and_rosters_come_back_from_the_carrier() {
+    let mut zone = Zone::new(2, first);
+    zone.unlink(1);
+    zone.run(30_000);
+    // Readers accept the present challenge and the one before: evidence that signs an old one runs out.
+    for value in 10..20 {
+        zone.issue(1, value);
+        zone.run(10_000);
+        assert!(zone.is_vouched_for(1), "challenge {value}");
+    }
+    zone.rosters.get_mut(&1).unwrap().version = 2;
+    zone.show(1);
+    assert!(zone.run_until(30_000, |zone| {
+        nodes_of(1).iter().all(|node| zone.version(*node) == 2)
+    }));
+    zone.run(20_000);
+    assert!(zone.is_vouched_for(1));
+}
+
+/// Cell 1 knows only cell 2, whose link is cut as well, and so on: each hop is one cell further.
+#[rstest]
+#[case(3, true)]
+#[case(6, true)]
+#[case(7, false)]
+fn contacts_without_a_link_refer_to_others_for_six_hops(#[case] hops: u32, #[case] found: bool) {
+    let cells = u8::try_from(hops + 1).unwrap();
+    let next = move |cell: u32| vec![nodes_of((cell + 1) % (hops + 1))[0]];
+    let mut zone = Zone::new(cells, next);
+    // The last cell alone has a link; the first asks the second, which knows the third.
+    for cell in 0..hops {
+        zone.unlink(cell);
+    }
+    let carried = |zone: &Zone| zone.carried.iter().any(|(_, _, cell)| *cell == 0);
+    assert_eq!(zone.run_until(60_000, carried), found);
+}
+
+#[test]
+fn an_agent_carries_eight_cells_and_refers_others_to_whom_it_knows() {
+    let mut zone = Zone::new(11, first);
+    for cell in 1..11 {
+        zone.unlink(cell);
+    }
+    // Two of the first cell are dead: one agent of the zone has a link.
+    zone.stop(2);
+    zone.stop(3);
+    zone.run(90_000);
+    let cells = |zone: &Zone| (1..11).filter(|cell| zone.is_vouched_for(*cell)).count();
+    assert_eq!(cells(&zone), 8);
+    assert!(zone.refused.contains(&(1, "carries-enough")));
+    // With a second one all are carried.
+    zone.gone.remove(&2);
+    zone.start(2);
+    zone.run(90_000);
+    assert_eq!(cells(&zone), 10);
+}
+
+#[test]
+fn another_contact_takes_over_from_a_carrier_that_dies_or_loses_its_link() {
+    for dies in [true, false] {
+        let mut zone = Zone::new(3, |cell| if cell == 2 { vec![1, 4] } else { vec![] });
+        zone.unlink(2);
+        zone.run(30_000);
+        let carrier = zone.carried.last().unwrap().1;
+        if dies {
+            zone.stop(carrier);
+        } else {
+            zone.unlinked.insert(carrier);
+        }
+        let other = |zone: &Zone| zone.carried.last().unwrap().1 != carrier;
+        assert!(zone.run_until(20_000, other), "dies: {dies}");
+        zone.run(20_000);
+        assert!(zone.is_vouched_for(2));
+    }
+}
+
+#[test]
+fn with_its_link_back_a_cell_writes_for_itself_and_is_forgotten() {
+    let mut zone = Zone::new(2, first);
+    zone.unlink(1);
+    zone.run(30_000);
+    assert_eq!(zone.follows[&1], BTreeSet::from([1]));
+    zone.unlinked.clear();
+    zone.run(5_000);
+    zone.carried.clear();
+    zone.run(40_000);
+    assert_eq!(zone.carried, []);
+    assert_eq!(zone.follows[&1], BTreeSet::new());
+}
+
+/// A write that fails is not taken for one that was made.
+#[test]
+fn what_the_api_server_does_not_take_is_handed_over_again() {
+    let mut zone = Zone::new(2, first);
+    zone.writes_fail = true;
+    zone.unlink(1);
+    zone.run(40_000);
+    assert!(!zone.is_vouched_for(1));
+    zone.writes_fail = false;
+    assert!(zone.run_until(15_000, |zone| zone.is_vouched_for(1)));
+}
+
+/// One who is no member, or not under that key, is not served, and learns nothing of the cell.
+#[test]
+fn who_is_not_in_the_roster_of_its_cell_is_not_served() {
+    let mut zone = Zone::new(3, first);
+    let follows = |outputs: &[Output]| outputs.iter().any(|output| matches!(output, Output::Follow(_)));
+    // Node 7 is of cell 2 and speaks for cell 1; then it speaks in the name of node 4.
+    for from in [Fixture::id(7), Fixture::id(4)] {
+        let offer = zone.offer(7, 1);
+        zone.say((7, from), 1, 1, &offer);
+        let outputs = zone.say((7, from), 1, 2, &offer);
+        assert!(!follows(&outputs));
+        // The roster is there by now.
+        let (cell, roster) = (1, Arc::new(zone.roster(1)));
+        zone.feed(1, Input::OtherRoster { cell, roster });
+        let outputs = zone.say((7, from), 1, 3, &offer);
+        assert_eq!(outputs, [Output::Refused("stranger")]);
+    }
+    zone.run(6_000);
+    assert_eq!(zone.follows.get(&1).cloned().unwrap_or_default(), BTreeSet::new());
+}
+
+#[test]
+fn a_hand_over_counts_once_and_with_the_right_code() {
+    let mut zone = Zone::new(2, first);
+    let offer = zone.offer(4, 1);
+    let from = (4, Fixture::id(4));
+    let outputs = zone.say(from, 1, 5, &offer);
+    let answer = |outputs: &[Output]| {
+        let opened = outputs.iter().find_map(|output| match output {
+            Output::Send { bytes, .. } => zone.fixture.open(bytes),
+            _ => None,
+        });
+        opened.map(|message| message.body)
+    };
+    assert_eq!(
+        answer(&outputs),
+        Some(Body::Carried(Carried::default())),
+        "not known yet"
+    );
+    let (cell, roster) = (1, Arc::new(zone.roster(1)));
+    zone.feed(1, Input::OtherRoster { cell, roster });
+    let outputs = zone.say(from, 1, 6, &offer);
+    assert!(outputs.iter().any(|output| matches!(output, Output::Send { .. })));
+    for old in [6, 5] {
+        assert_eq!(zone.say(from, 1, old, &offer), [Output::Refused("replay")]);
+    }
+    // Node 5 says that it has node 4's key.
+    let outputs = zone.say((5, Fixture::id(4)), 1, 7, &offer);
+    assert_eq!(outputs, [Output::Refused("code")]);
+}
+
+/// Offers about cells that are not there: eight fill all places, for five seconds.
+#[test]
+fn offers_about_cells_that_are_not_there_are_forgotten() {
+    let mut zone = Zone::new(2, first);
+    for cell in 20..40 {
+        let offer = zone.offer(4, cell);
+        zone.say((4, Fixture::id(4)), 1, u64::from(cell), &offer);
+    }
+    zone.unlink(1);
+    assert!(zone.run_until(25_000, |zone| zone.is_vouched_for(1)));
+}

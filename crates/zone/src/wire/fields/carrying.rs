@@ -1,0 +1,125 @@
+//! The fields of what passes between cells.
+
+use super::{NOT_READ, list_len};
+use crate::roster::MemberId;
+use crate::wire::WireError;
+use crate::wire::challenge::{Challenge, Renewal};
+use crate::wire::codec::{Reader, Writer};
+use crate::wire::message::{
+    Carried, HandOver, MAX_LIST, MAX_REFERRED, Referral, Referred, RenewalsAsked, RenewalsRead,
+};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+/// Bytes of an entry, written before its list: a later minor version may append fields to each.
+const REFERRED_LEN: u8 = 8 + 16 + 2 + 32;
+const RENEWAL_LEN: u8 = 8 + 8;
+/// Bytes of the longest referral.
+const LONGEST_REFERRAL: usize = 3 + MAX_REFERRED * REFERRED_LEN as usize;
+/// Bytes of a hand-over without what makes it as long as a referral.
+const HAND_OVER_LEN: usize = 32 + 4 + 8 + 8 + 4;
+
+pub(super) fn write_hand_over(out: &mut Writer<'_>, body: &HandOver) {
+    out.bytes(&body.key)
+        .u32(body.cell)
+        .u64(body.roster)
+        .u64(body.report)
+        .u32(body.length)
+        .bytes(&[0; LONGEST_REFERRAL - HAND_OVER_LEN]);
+}
+
+pub(super) fn read_hand_over(input: &mut Reader<'_>) -> Result<HandOver, WireError> {
+    let body = HandOver {
+        key: input.array()?,
+        cell: input.u32()?,
+        roster: input.u64()?,
+        report: input.u64()?,
+        length: input.u32()?,
+    };
+    // A shorter one could have a longer answer.
+    input.bytes(LONGEST_REFERRAL - HAND_OVER_LEN)?;
+    Ok(body)
+}
+
+pub(super) fn write_carried(out: &mut Writer<'_>, body: &Carried) {
+    out.u64(body.written).u64(body.roster).bytes(&body.challenge.0);
+    write_members(out, &body.wanted);
+}
+
+pub(super) fn read_carried(input: &mut Reader<'_>) -> Result<Carried, WireError> {
+    Ok(Carried {
+        written: input.u64()?,
+        roster: input.u64()?,
+        challenge: Challenge(input.array()?),
+        wanted: read_members(input)?,
+    })
+}
+
+pub(super) fn write_referral(out: &mut Writer<'_>, body: &Referral) {
+    out.u8(body.full.into())
+        .u8(body.others.len().min(MAX_REFERRED) as u8)
+        .u8(REFERRED_LEN);
+    for other in body.others.iter().take(MAX_REFERRED) {
+        let ip = match other.address.ip() {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+            IpAddr::V6(ip) => ip,
+        };
+        out.bytes(&other.id.0)
+            .bytes(&ip.octets())
+            .u16(other.address.port())
+            .bytes(&other.key);
+    }
+}
+
+pub(super) fn read_referral(input: &mut Reader<'_>) -> Result<Referral, WireError> {
+    let full = input.u8()? != 0;
+    let count = list_len(input, MAX_REFERRED)?;
+    let length = usize::from(input.u8()?);
+    let mut others = Vec::with_capacity(count);
+    for _ in 0..count {
+        let mut entry = Reader(input.bytes(length)?);
+        let id = MemberId(entry.array()?);
+        let ip = Ipv6Addr::from(entry.array::<16>()?).to_canonical();
+        let address = SocketAddr::new(ip, entry.u16()?);
+        let key = entry.array()?;
+        others.push(Referred { id, address, key });
+    }
+    Ok(Referral { full, others })
+}
+
+pub(super) fn write_members(out: &mut Writer<'_>, members: &[MemberId]) {
+    out.u8(members.len().min(MAX_LIST) as u8);
+    for member in members.iter().take(MAX_LIST) {
+        out.bytes(&member.0);
+    }
+}
+
+fn read_members(input: &mut Reader<'_>) -> Result<Vec<MemberId>, WireError> {
+    let count = list_len(input, MAX_LIST)?;
+    (0..count).map(|_| Ok(MemberId(input.array()?))).collect()
+}
+
+pub(super) fn read_renewals_asked(input: &mut Reader<'_>) -> Result<RenewalsAsked, WireError> {
+    let members = read_members(input)?;
+    Ok(RenewalsAsked { members })
+}
+
+pub(super) fn write_renewals(out: &mut Writer<'_>, body: &RenewalsRead) {
+    out.u8(body.renewals.len().min(MAX_LIST) as u8).u8(RENEWAL_LEN);
+    for (member, renewal) in body.renewals.iter().take(MAX_LIST) {
+        out.bytes(&member.0)
+            .u64(renewal.map_or(NOT_READ, |renewal| renewal.0));
+    }
+}
+
+pub(super) fn read_renewals(input: &mut Reader<'_>) -> Result<RenewalsRead, WireError> {
+    let count = list_len(input, MAX_LIST)?;
+    let length = usize::from(input.u8()?);
+    let mut renewals = Vec::with_capacity(count);
+    for _ in 0..count {
+        let mut entry = Reader(input.bytes(length)?);
+        let member = MemberId(entry.array()?);
+        let renewal = Some(entry.u64()?).filter(|read| *read != NOT_READ);
+        renewals.push((member, renewal.map(Renewal)));
+    }
+    Ok(RenewalsRead { renewals })
+}
