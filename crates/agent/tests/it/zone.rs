@@ -196,7 +196,7 @@ impl Zone {
         self.reader.lock().unwrap().book.verdict(&uid)
     }
 
-    async fn uid(&self, machine: usize) -> String {
+    pub(crate) async fn uid(&self, machine: usize) -> String {
         self.cluster
             .get::<Node>(&self.machines[machine].name)
             .await
@@ -276,7 +276,7 @@ pub(crate) async fn cluster() -> (ServedApi, Cluster) {
 }
 
 /// A challenge as a reader knows it that has not drawn it.
-fn read(issued: IssuedChallenge) -> Issued {
+pub(crate) fn read(issued: IssuedChallenge) -> Issued {
     Issued {
         challenge: Challenge::from_base64(&issued.value).unwrap(),
         drawn: None,
@@ -284,7 +284,7 @@ fn read(issued: IssuedChallenge) -> Issued {
 }
 
 /// A challenge as the controller draws it.
-fn issued() -> IssuedChallenge {
+pub(crate) fn issued() -> IssuedChallenge {
     IssuedChallenge {
         value: Challenge(rand::random()).to_base64(),
         created_at: format!("{:.3}", jiff::Timestamp::now()),

@@ -47,9 +47,8 @@ pub(super) struct Context {
     shared: Vec<Option<Box<dyn Mac>>>,
     /// Position of this agent's node; `None` if the roster does not hold it.
     place: Option<MemberIndex>,
-    /// It speaks as the next version of Evenkeel may.
-    #[cfg(any(test, feature = "fixture"))]
-    is_next_version: bool,
+    /// What the next version of Evenkeel may append to a request, where this agent speaks as that version.
+    later_fields: &'static [u8],
     /// Datagrams are put together here.
     buffer: Vec<u8>,
     out: Vec<Output>,
@@ -84,8 +83,7 @@ impl Context {
             moved: vec![None; roster.len()],
             roster_keys: RosterKeys::default(),
             roster,
-            #[cfg(any(test, feature = "fixture"))]
-            is_next_version: false,
+            later_fields: b"",
             buffer: Vec::new(),
             out: Vec::new(),
         }
@@ -93,16 +91,12 @@ impl Context {
 
     #[cfg(any(test, feature = "fixture"))]
     pub(super) fn speak_next_version(&mut self) {
-        self.is_next_version = true;
+        self.later_fields = b"later";
     }
 
     /// What the next version appends to a request. This one appends nothing.
     pub(super) fn later_fields(&self) -> Vec<u8> {
-        #[cfg(any(test, feature = "fixture"))]
-        if self.is_next_version {
-            return b"later".to_vec();
-        }
-        Vec::new()
+        self.later_fields.to_vec()
     }
 
     pub(super) fn trust(&mut self, keys: RosterKeys) {
@@ -317,7 +311,7 @@ impl Context {
             sequence: self.sequence,
         };
         #[cfg(any(test, feature = "fixture"))]
-        if self.is_next_version {
+        if !self.later_fields.is_empty() {
             let bytes = wire::seal_next_version(&header, body, &*self.key, shared);
             return (self.sequence, Datagram::from(bytes.as_slice()));
         }
