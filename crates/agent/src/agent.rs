@@ -191,8 +191,9 @@ impl Agent {
         warn_of_missing_checks(&settings);
 
         let (own_events, events) = mpsc::channel::<Event>(256);
-        // One of the agent's own cell, and one of each cell that it carries.
-        let (draft_sender, drafts) = mpsc::channel(1 + MOST_CARRIED);
+        let (draft_sender, drafts) = mpsc::channel(1);
+        // Of each cell one, and one that lists nobody.
+        let (carried_sender, carried_drafts) = mpsc::channel(2 * MOST_CARRIED);
         // Each kind of statement waits at most once.
         let (statement_sender, statements) = mpsc::channel(2);
         let (learned_sender, learned) = mpsc::unbounded_channel();
@@ -218,6 +219,7 @@ impl Agent {
             events,
             own_events: own_events.clone(),
             drafts: draft_sender,
+            carried_drafts: carried_sender,
             statements: statement_sender,
             standing,
             carried,
@@ -244,7 +246,7 @@ impl Agent {
             learned: learned_sender,
             stands,
             carries,
-            drafts,
+            drafts: [drafts, carried_drafts],
             statements,
             events: own_events.clone(),
             metrics,
@@ -327,7 +329,8 @@ struct CloudLink {
     learned: mpsc::UnboundedSender<Learned>,
     stands: watch::Receiver<bool>,
     carries: watch::Receiver<BTreeSet<u32>>,
-    drafts: mpsc::Receiver<Draft>,
+    /// Of the agent's own cell, and of others.
+    drafts: [mpsc::Receiver<Draft>; 2],
     statements: mpsc::Receiver<Statement>,
     events: mpsc::Sender<Event>,
     metrics: Metrics,
@@ -371,17 +374,19 @@ impl CloudLink {
             let cloud = cloud.clone();
             reporter::campaign(cloud, election, own_cell, stands, events.clone(), stop)
         });
-        parts.start(|stop| {
-            let (cloud, metrics) = (cloud.clone(), metrics.clone());
-            reporter::write(
-                cloud,
-                (settings.node.clone(), node_uid.clone()),
-                drafts,
-                events.clone(),
-                metrics,
-                stop,
-            )
-        });
+        for drafts in drafts {
+            parts.start(|stop| {
+                let (cloud, metrics) = (cloud.clone(), metrics.clone());
+                reporter::write(
+                    cloud,
+                    (settings.node.clone(), node_uid.clone()),
+                    drafts,
+                    events.clone(),
+                    metrics,
+                    stop,
+                )
+            });
+        }
         parts.start(|stop| cloud::write_statements(cloud, statements, events, metrics, stop));
     }
 }

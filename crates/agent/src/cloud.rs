@@ -20,7 +20,8 @@
 //! A watch that stands on a connection whose pings are answered is contact with the API server. Proxies
 //! answer pings too: to others, a node proves its link by an uncached write alone ([`Cloud::prove_link`]).
 
-use error::{CloudError, within};
+pub(crate) use error::CloudError;
+use error::within;
 use evenkeel_api::crd::{AgentStatus, AgentStatusSpec, ZoneReport, ZoneReportSpec};
 use evenkeel_api::names;
 use evenkeel_api::zone::RosterAcknowledgement;

@@ -1,6 +1,6 @@
 //! The cell's Lease, and the writing of reports.
 
-use crate::cloud::Cloud;
+use crate::cloud::{Cloud, CloudError};
 use crate::metrics::{Metrics, Result as Outcome};
 use crate::zone::Event;
 use evenkeel_api::crd::ZoneReportSpec;
@@ -9,6 +9,7 @@ use evenkeel_election::lock::LeaseLock;
 use evenkeel_election::{Config, Elector, unique_identity_of};
 use evenkeel_zone::engine::ReportDraft;
 use jiff::{SignedDuration, Timestamp};
+use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -21,7 +22,12 @@ pub(crate) struct Draft {
     pub(crate) cell: u32,
     /// It is another cell than the agent's own.
     pub(crate) carried: bool,
+    /// When it was drafted, or came from who drafted it.
+    pub(crate) at: Instant,
 }
+
+/// A draft that has waited for so long is not written any more: the engine has given it up.
+const GIVEN_UP: Duration = Duration::from_secs(10);
 
 /// Stands for the Lease of the agent's cell while the engine wants to, and says whether this agent holds it.
 pub(crate) async fn campaign(
@@ -123,6 +129,7 @@ pub(crate) async fn write(
             zone,
             cell,
             carried,
+            at,
         }) = draft
         else {
             return;
@@ -131,11 +138,17 @@ pub(crate) async fn write(
             mut report,
             held_for_ms,
         } = contents;
-        let wall = Timestamp::now();
+        let (wall, waited) = (Timestamp::now(), at.elapsed());
         report.written_at = Some(format!("{wall:.0}"));
+        for round in &mut report.rounds {
+            let waited = i64::try_from(waited.as_millis()).unwrap_or(i64::MAX);
+            round.age_ms = round.age_ms.saturating_add(waited);
+        }
         for node in &mut report.nodes {
             let held = held_for_ms.get(&node.uid).copied().unwrap_or_default();
-            let since = wall - SignedDuration::from_millis(i64::try_from(held).unwrap_or_default());
+            let held = SignedDuration::from_millis(i64::try_from(held).unwrap_or(i64::MAX));
+            // What another agent says may be before all times.
+            let since = wall.checked_sub(held).unwrap_or(wall);
             node.since = Some(format!("{since:.0}"));
         }
         let spec = ZoneReportSpec {
@@ -144,7 +157,14 @@ pub(crate) async fn write(
             reporter: node.clone(),
             report,
         };
-        let answer = cloud.report(&spec, &node_uid).await;
+        let answer = if waited < GIVEN_UP {
+            cloud.report(&spec, &node_uid).await
+        } else {
+            Err(CloudError::Timeout {
+                what: "waiting to write ZoneReport",
+                after: GIVEN_UP,
+            })
+        };
         let (zone, sequence, summary) = (&spec.zone, spec.report.sequence, &spec.report.summary);
         let result = match &answer {
             Ok(()) => {
@@ -159,7 +179,11 @@ pub(crate) async fn write(
         metrics.reports.get_or_create(&Outcome { result }).inc();
         let written = answer.is_ok();
         let told = if carried {
-            Event::CarriedWritten { cell, written }
+            Event::CarriedWritten {
+                cell,
+                sequence,
+                written,
+            }
         } else {
             Event::ReportWritten { written }
         };

@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::UdpSocket;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -49,6 +49,8 @@ pub(crate) enum Event {
     /// A write of a report of another cell ended.
     CarriedWritten {
         cell: u32,
+        /// Of the report.
+        sequence: i64,
         /// The API server took it.
         written: bool,
     },
@@ -109,6 +111,8 @@ pub(crate) struct ZoneLoop {
     pub(crate) events: mpsc::Receiver<Event>,
     pub(crate) own_events: mpsc::Sender<Event>,
     pub(crate) drafts: mpsc::Sender<Draft>,
+    /// Those of other cells, which hold nothing up.
+    pub(crate) carried_drafts: mpsc::Sender<Draft>,
     pub(crate) statements: mpsc::Sender<Statement>,
     pub(crate) standing: watch::Sender<bool>,
     /// The cells for which this agent writes.
@@ -227,7 +231,15 @@ impl ZoneLoop {
                 member,
                 renewal,
             },
-            Event::CarriedWritten { cell, written } => Input::CarriedWritten { cell, written },
+            Event::CarriedWritten {
+                cell,
+                sequence,
+                written,
+            } => Input::CarriedWritten {
+                cell,
+                sequence,
+                written,
+            },
             Event::Seen(seen) => {
                 self.take_zone_health(engine, &mut known.zone, *seen, outputs);
                 return ask(engine, known, outputs);
@@ -324,12 +336,13 @@ impl ZoneLoop {
             }
             Output::Follow(cells) => self.carry(cells),
             Output::Carry { cell, draft } => {
+                let failed = Event::CarriedWritten {
+                    cell,
+                    sequence: draft.report.sequence,
+                    written: false,
+                };
                 if !self.write_report(current, Some(cell), *draft) {
-                    let written = false;
-                    self.not_written(
-                        "a report of another cell",
-                        Event::CarriedWritten { cell, written },
-                    );
+                    self.not_written("a report of another cell", failed);
                 }
             }
             Output::ReadOtherLease { cell, member, node } => {
@@ -383,8 +396,14 @@ impl ZoneLoop {
                 zone: seen.zone.clone(),
                 cell: carried.unwrap_or(seen.cell),
                 carried: carried.is_some(),
+                at: Instant::now(),
             };
-            self.drafts.try_send(draft).is_ok()
+            let lane = if carried.is_some() {
+                &self.carried_drafts
+            } else {
+                &self.drafts
+            };
+            lane.try_send(draft).is_ok()
         })
     }
 

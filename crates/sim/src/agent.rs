@@ -3,19 +3,20 @@
 use crate::api::objects::EPOCH;
 use crate::api::objects::Object;
 use crate::candidate::Candidate;
+use crate::carrying::asked_of;
 use crate::event::{AgentDue, Call, Event, LeaseTry, Reply, Source};
 use crate::machine::{Agent, Following};
 use crate::script::Level;
 use crate::sim::Sim;
-use evenkeel_api::crd::{ZoneChallenge, ZoneHealth};
+use evenkeel_api::crd::ZoneHealth;
 use evenkeel_api::names::ZONE_LEASE_PREFIX;
 use evenkeel_api::zone::RosterAcknowledgement;
 use evenkeel_zone::Millis;
 use evenkeel_zone::engine::{CheckResult, Config, Engine, Identity, Input, Output};
 use evenkeel_zone::roster::{CellRef, MemberId, Roster};
 use evenkeel_zone::verdict::Health;
-use evenkeel_zone::wire::{Challenge, Nonce};
-use std::collections::{BTreeMap, BTreeSet};
+use evenkeel_zone::wire::Nonce;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -255,9 +256,17 @@ impl Sim {
                     },
                 );
             }
-            Reply::CarriedWritten(cell) => {
+            Reply::CarriedWritten(cell, sequence) => {
                 let written = true;
-                self.feed(node, life, Input::CarriedWritten { cell, written });
+                self.feed(
+                    node,
+                    life,
+                    Input::CarriedWritten {
+                        cell,
+                        sequence,
+                        written,
+                    },
+                );
             }
             Reply::Published => {
                 agent.publishing = false;
@@ -308,9 +317,17 @@ impl Sim {
                     },
                 );
             }
-            Call::Carry { cell, .. } => {
-                let (cell, written) = (*cell, false);
-                self.feed(node, life, Input::CarriedWritten { cell, written });
+            Call::Carry { cell, sequence, .. } => {
+                let (cell, sequence, written) = (*cell, *sequence, false);
+                self.feed(
+                    node,
+                    life,
+                    Input::CarriedWritten {
+                        cell,
+                        sequence,
+                        written,
+                    },
+                );
             }
             Call::ProveLink { .. } => {
                 agent.proving = false;
@@ -429,8 +446,13 @@ impl Sim {
             }
             Output::Follow(cells) => self.follow_others(node, life, &cells),
             Output::Carry { cell, draft } => {
-                let report = Box::new(draft.report);
-                self.request(Source::Agent(node, life), Call::Carry { cell, report });
+                let (sequence, report) = (draft.report.sequence, Box::new(draft.report));
+                let call = Call::Carry {
+                    cell,
+                    sequence,
+                    report,
+                };
+                self.request(Source::Agent(node, life), call);
             }
             Output::ReadOtherLease { cell, member, .. } => {
                 self.request(Source::Agent(node, life), Call::ReadOtherLease { cell, member });
@@ -570,11 +592,4 @@ impl Sim {
 fn sequence_base(remembered: u64, unix_ms: u64) -> u64 {
     let next = (remembered >> SEQUENCE_BLOCK_BITS) + 1;
     next.max(unix_ms.min(u64::MAX >> (SEQUENCE_BLOCK_BITS + 1))) << SEQUENCE_BLOCK_BITS
-}
-
-/// The challenge, and the members about which rounds are wanted.
-pub(crate) fn asked_of(asked: &ZoneChallenge) -> (Challenge, BTreeSet<MemberId>) {
-    let challenge = Challenge::from_base64(&asked.spec.current.value).unwrap_or_default();
-    let wanted = asked.spec.wanted.iter().map(|uid| MemberId::of(uid));
-    (challenge, wanted.collect())
 }

@@ -1,13 +1,14 @@
 //! What an agent does for other cells of its zone: it watches their objects while it carries for them.
 
-use crate::agent::asked_of;
 use crate::api::Change;
 use crate::api::objects::{Object, cluster_key};
 use crate::event::{AgentDue, Call, Source};
 use crate::sim::Sim;
+use evenkeel_api::crd::ZoneChallenge;
 use evenkeel_failover_rules::world::Kind;
 use evenkeel_zone::engine::Input;
-use evenkeel_zone::roster::cell_object_name;
+use evenkeel_zone::roster::{MemberId, cell_object_name};
+use evenkeel_zone::wire::Challenge;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -130,4 +131,11 @@ impl Sim {
             self.agent_later(node, life, delay, AgentDue::SeesOther(cell, Rc::clone(object)));
         }
     }
+}
+
+/// The challenge, and the members about which rounds are wanted.
+pub(crate) fn asked_of(asked: &ZoneChallenge) -> (Challenge, BTreeSet<MemberId>) {
+    let challenge = Challenge::from_base64(&asked.spec.current.value).unwrap_or_default();
+    let wanted = asked.spec.wanted.iter().map(|uid| MemberId::of(uid));
+    (challenge, wanted.collect())
 }

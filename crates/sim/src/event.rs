@@ -162,6 +162,7 @@ pub(crate) enum Call {
     /// Writes a report for another cell.
     Carry {
         cell: u32,
+        sequence: i64,
         report: Box<Report>,
     },
     ProveLink {
@@ -188,7 +189,7 @@ pub(crate) enum Reply {
     LeaseRead(MemberId, Renewal),
     OtherCell(u32, [Option<Rc<Object>>; 2]),
     OtherLeaseRead(u32, MemberId, Renewal),
-    CarriedWritten(u32),
+    CarriedWritten(u32, i64),
     /// A report was written.
     Published,
     Proven(i64),
@@ -239,8 +240,9 @@ impl Call {
                 member: *member,
             },
             Self::Publish(_) => Self::Publish(Box::default()),
-            Self::Carry { cell, .. } => Self::Carry {
+            Self::Carry { cell, sequence, .. } => Self::Carry {
                 cell: *cell,
+                sequence: *sequence,
                 report: Box::default(),
             },
             Self::ProveLink { count } => Self::ProveLink { count: *count },

@@ -54,9 +54,16 @@ impl Sim {
                 self.publish(node, self.cell_of(node), *report);
                 Reply::Published
             }
-            (Call::Carry { cell, report }, Source::Agent(node, _)) => {
+            (
+                Call::Carry {
+                    cell,
+                    sequence,
+                    report,
+                },
+                Source::Agent(node, _),
+            ) => {
                 self.publish(node, self.other_cell(node, cell), *report);
-                Reply::CarriedWritten(cell)
+                Reply::CarriedWritten(cell, sequence)
             }
             (Call::ProveLink { count }, Source::Agent(node, _)) => self.prove_link(node, count),
             (Call::Acknowledge(acknowledged), Source::Agent(node, _)) => self.acknowledge(node, acknowledged),

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 /// The longest wait after a failure of who reported when the API server was last reached: it may hold
 /// evidence that nobody else has. In a long outage nobody counts as a reporter any more, and each of them is
 /// needed as soon as it is over.
-const REPORTER_WAITS: Duration = Duration::from_secs(5);
+pub(super) const REPORTER_WAITS: Duration = Duration::from_secs(5);
 /// How often it is looked whether the API server was heard. Pings are answered every 5 s, and the engine
 /// takes the link for cut after 8 s without contact: 2 s are left for the round trip of a ping.
 const HEARD: Duration = Duration::from_secs(1);

@@ -3,7 +3,7 @@
 
 use super::seen::{Asked, Seen};
 use super::watched::{Step, Watched};
-use super::{Cloud, back_off};
+use super::{Cloud, follow};
 use crate::zone::Event;
 use evenkeel_api::crd::{ZoneChallenge, ZoneHealth};
 use evenkeel_zone::roster::cell_object_name;
@@ -43,10 +43,12 @@ async fn follow(cloud: Cloud, (cell, name): (u32, String), events: mpsc::Sender<
     let mut zone = Watched::new::<ZoneHealth>(cloud.client(), "watching ZoneHealth of another cell", &name);
     let mut challenge =
         Watched::new::<ZoneChallenge>(cloud.client(), "watching ZoneChallenge of another cell", &name);
+    // Who carries is waited for, as a reporter is.
+    let longest = follow::REPORTER_WAITS;
     let (mut seen, mut asked): (Option<Seen>, Option<Asked>) = (None, None);
     loop {
         let event = tokio::select! {
-            step = zone.next(back_off::LONGEST) => match step {
+            step = zone.next(longest) => match step {
                 Step::Put(object) => match Seen::read(&object) {
                     Ok(Some(new)) if seen.as_ref().is_none_or(|known| !new.is_older_than(known)) => {
                         seen = Some(new.clone());
@@ -60,7 +62,7 @@ async fn follow(cloud: Cloud, (cell, name): (u32, String), events: mpsc::Sender<
                 },
                 step => not_seen(step),
             },
-            step = challenge.next(back_off::LONGEST) => match step {
+            step = challenge.next(longest) => match step {
                 Step::Put(object) => {
                     let new = Asked::read(&object);
                     let is_news = asked.as_ref().is_none_or(|known| !new.is_older_than(known));

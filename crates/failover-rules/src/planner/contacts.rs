@@ -21,13 +21,27 @@ pub fn contacts(
 ) -> Vec<RosterContact> {
     let others = || cells.iter().filter(|(other, _)| **other != number);
     let stays = |contact: &&RosterContact| others().any(|(_, uids)| uids.contains(&contact.uid));
-    let kept: BTreeSet<&str> = current
+    let mut kept: Vec<&str> = current
         .iter()
         .filter(stays)
         .take(RosterSpec::CONTACTS)
         .map(|contact| contact.uid.as_str())
         .collect();
-    let mut chosen = kept;
+    // A zone that has grown has cells of which nobody is named: one contact goes with each version, of two in
+    // one cell.
+    let home = |uid: &str| others().position(|(_, uids)| uids.contains(uid));
+    let named: BTreeSet<Option<usize>> = kept.iter().map(|uid| home(uid)).collect();
+    if named.len() < kept.len() && named.len() < others().count() {
+        let is_second = |place: usize| {
+            kept.get(..place).is_some_and(|before| {
+                let mine = kept.get(place).map(|uid| home(uid));
+                before.iter().any(|uid| Some(home(uid)) == mine)
+            })
+        };
+        let second = (0..kept.len()).rev().find(|place| is_second(*place));
+        second.map(|place| kept.remove(place));
+    }
+    let mut chosen: BTreeSet<&str> = kept.into_iter().collect();
     if chosen.len() < RosterSpec::CONTACTS {
         let rank = |name: &str| contact_rank(object, name);
         let mut cells: Vec<&BTreeSet<String>> = others().map(|(_, uids)| uids).collect();
@@ -140,6 +154,23 @@ mod tests {
         let most = named.values().max().copied().unwrap_or_default();
         assert!(most <= 8, "one of 800 is named by {most} of 40 cells");
         assert!(named.len() >= 80, "{} are named", named.len());
+    }
+
+    /// One with each version, so that not all of them are new at once.
+    #[test]
+    fn contacts_spread_over_cells_that_come() {
+        let (two, few) = zone(&[5, 5]);
+        let mut found = contacts(("shore", 0), &[], &two, &few);
+        assert_eq!(cells_of(&found), ["1", "1", "1", "1"]);
+        let (nine, many) = zone(&[5; 9]);
+        for different in 2..=4 {
+            let before = found.clone();
+            found = contacts(("shore", 0), &before, &nine, &many);
+            let of: BTreeSet<&str> = cells_of(&found).into_iter().collect();
+            let kept = found.iter().filter(|contact| before.contains(contact));
+            assert_eq!((found.len(), of.len(), kept.count()), (4, different, 3));
+        }
+        assert_eq!(contacts(("shore", 0), &found, &nine, &many), found);
     }
 
     /// Who left the zone, or came into this cell, is replaced; the others stay, with what they say now.

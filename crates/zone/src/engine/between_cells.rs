@@ -3,12 +3,13 @@
 
 use super::carrier::Stand;
 use super::context::Context;
-use super::hand_over::News;
+use super::hand_over::{News, Standing, is_needed};
 use super::ranking::Ranking;
 use super::reach::Reach;
 use super::{Engine, Input};
+use crate::roster::REPORTERS;
 use crate::verdict::Link;
-use crate::wire::{Body, Frame, MAX_REFERRED, Referred};
+use crate::wire::{Frame, MAX_REFERRED, Referred};
 use std::net::SocketAddr;
 
 impl Engine {
@@ -52,14 +53,10 @@ impl Engine {
         }
         if let Some(partner) = self.hand_over.partner(from) {
             let message = self.cx.open_from(frame, partner)?;
-            if let Body::RenewalsRead(read) = &message.body
-                && self.hand_over.is_carried()
-            {
-                for (member, renewal) in &read.renewals {
-                    self.reporter.take_renewal(&self.cx, *member, *renewal);
-                }
+            if !is_needed(&self.cx, &self.own) {
+                return Err("unasked");
             }
-            for news in self.hand_over.take(&mut self.cx, &message) {
+            for news in self.hand_over.take(&mut self.cx, &message)? {
                 self.take_news(news);
             }
             return Ok(());
@@ -67,6 +64,19 @@ impl Engine {
         let asker = self.carrier.asker(from).ok_or("stranger")?;
         let message = self.cx.open_from(frame, asker)?;
         self.carrier.take(&mut self.cx, &message)
+    }
+
+    /// What the API server would be asked for in vain is asked of others.
+    pub(super) fn divert(&mut self) {
+        if is_needed(&self.cx, &self.own) {
+            let (rank, told) = (self.reporter.rank(), self.publication.is_told(self.cx.now()));
+            let standing = Standing {
+                rank: rank.unwrap_or_default(),
+                spare: told && rank != Some(0),
+            };
+            self.hand_over.divert(&mut self.cx, standing);
+        }
+        self.own.be_carried(self.hand_over.is_carried());
     }
 
     /// What the API server says of a cell that this agent carries.
@@ -79,7 +89,11 @@ impl Engine {
                 challenge,
                 wanted,
             } => carrier.take_challenge(cx, cell, (challenge, wanted)),
-            Input::CarriedWritten { cell, written } => carrier.take_written(cx, cell, written),
+            Input::CarriedWritten {
+                cell,
+                sequence,
+                written,
+            } => carrier.take_written(cx, cell, sequence, written),
             Input::OtherLeaseRead {
                 cell,
                 member,
@@ -105,14 +119,17 @@ impl Engine {
                 self.take_challenge(carried.challenge, carried.wanted.into_iter().collect());
             }
             News::Roster(roster) => self.take_passed_on(roster),
+            News::Renewal(member, renewal) => self.reporter.take_renewal(&self.cx, member, renewal),
         }
     }
 }
 
-/// Agents that may carry, or know who does: the reporters of the own cell, who have a link if anybody has
-/// one, and the contacts of its roster.
+/// Agents that may carry, or know who does: members of the own cell that have a link, or else the one that
+/// reports first and may know one, and the contacts of its roster.
 fn others(cx: &Context, ranking: Ranking<'_>) -> Vec<Referred> {
+    let most = if ranking.nobody_is_up() { 1 } else { REPORTERS };
     let reporters = ranking.reporters().into_iter().filter(|index| !cx.is_me(*index));
+    let reporters = reporters.take(most);
     let members = reporters.filter_map(|index| {
         let member = cx.roster().member(index)?;
         Some(Referred {

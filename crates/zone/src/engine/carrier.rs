@@ -5,10 +5,12 @@
 //! done for it. An agent carries at most eight cells. To others, and to all while it has no link itself, it
 //! names agents that may: those of its cell that have a link, and the contacts of its own roster.
 
+mod asker;
+
 use super::Output;
 use super::budget::Budget;
 use super::context::{Context, NEVER, Stranger};
-use super::parts::{self, Parts, Taken, Turn};
+use super::parts::{self, Taken};
 use crate::Millis;
 use crate::keys::PublicKey;
 use crate::roster::{Contact, MemberId, Roster};
@@ -16,7 +18,8 @@ use crate::wire::{
     Body, Carried, Challenge, Frame, HandOver, Header, MAX_LIST, Message, Part, PartAsked, Referral,
     Referred, Renewal, RenewalsRead,
 };
-use evenkeel_api::zone::ReportDraft;
+use asker::{Asker, FORGETS_MS};
+use evenkeel_api::zone::{Report, ReportDraft};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,19 +29,24 @@ pub const MOST_CARRIED: usize = 8;
 /// Of one cell at most so many agents are served: its three reporters, and those from which they take over
 /// while links go one after the other.
 const MOST_ASKERS: usize = 8;
-/// A cell whose roster has not come by then is none of this zone, or its object cannot be read.
+/// A cell whose roster has not come by then, or does not hold who asked, is not waited for.
 const MEETS_MS: u64 = 5_000;
-/// Who has not been heard for so long does not hand over any more: a cell whose members have no link renews
-/// its report every 8 s.
-const FORGETS_MS: u64 = 30_000;
-/// No report is longer: with all evidence one has at most 40 KB.
-const LONGEST: usize = 64 * 1_024;
-/// A write of which nothing is heard for this long has failed. After a failure so much time passes before
-/// the next.
+/// So many cells are looked up at a time of which nobody is known yet. Each of them is for this time,
+/// whoever else asks.
+const MOST_UNKNOWN: usize = 2;
+const LOOKS_UP_MS: u64 = 1_000;
+/// A write of which nothing is heard for this long has failed.
 const GIVE_UP_MS: u64 = 10_000;
+/// So much time passes between two writes about a cell, and after one that failed.
+const PAUSE_MS: u64 = 500;
 const WRITES_AGAIN_MS: u64 = 2_000;
-/// A round waits for readings of Leases for 500 ms: what is read by then is told.
-const READS_MS: u64 = 350;
+/// What the controller asks is told again so often, in case a datagram was lost.
+const TELLS: u8 = 3;
+const TELLS_AGAIN_MS: u64 = 500;
+/// A Lease that is being read is not read again before this time.
+const READS_AGAIN_MS: u64 = 4_000;
+/// No evidence is as old. What others say of ages is cut here, so that all sums stay in range.
+const LONGEST_AGE_MS: u64 = 1 << 40;
 /// Of what others can make this agent do, so much in each second: secrets with agents that it does not know,
 /// of some 50 µs each, and for each agent that it knows parts of rosters and readings.
 const STRANGERS: u32 = 50;
@@ -57,40 +65,27 @@ struct Cell {
     since: Millis,
     /// As the API server shows it.
     roster: Option<Arc<Roster>>,
-    challenge: (Challenge, BTreeSet<MemberId>),
+    challenge: Option<(Challenge, BTreeSet<MemberId>)>,
+    /// How often it is still to be told, and when.
+    tells: (u8, Millis),
     askers: BTreeMap<MemberId, Asker>,
     /// How many reports this agent wrote about it.
     reports: i64,
-    /// The write under way: whose report it is, which, and since when.
-    writing: Option<(MemberId, u64, Millis)>,
-    /// After a failure none begins before this time.
+    writing: Option<Writing>,
+    /// No write begins before this time.
     writes_from: Millis,
 }
 
-/// A reporter of another cell, in its present life.
-struct Asker {
-    to: Stranger,
+/// A write under way.
+#[derive(Clone, Copy)]
+struct Writing {
+    /// Whose report it is, in which life, and its number.
+    from: MemberId,
     incarnation: u64,
-    /// Of its last hand-over.
-    sequence: u64,
-    heard: Millis,
-    /// A report that is being fetched, and since when it has been offered.
-    fetch: Option<(Parts, Millis)>,
-    /// One that waits to be written, its number, and since when it has been offered.
-    ready: Option<(u64, Millis, Box<ReportDraft>)>,
-    /// Number of the last one that was written.
-    written: u64,
-    readings: Readings,
-    parts: Budget,
-}
-
-/// Leases that are read for an asker.
-#[derive(Default)]
-struct Readings {
-    asked: BTreeSet<MemberId>,
-    read: Vec<(MemberId, Option<Renewal>)>,
-    until: Millis,
-    budget: Budget,
+    number: u64,
+    /// Of the report as it is written.
+    sequence: i64,
+    since: Millis,
 }
 
 /// What a stranger is to be told of this agent.
@@ -141,11 +136,11 @@ impl Carrier {
             return Err("kind");
         };
         let stand = stand(cx);
-        let is_carried = self.cells.contains_key(&offer.cell);
         if Some(offer.cell) == cx.roster().cell_number() {
             return Err("own-cell");
         }
-        if !stand.linked || !is_carried && self.cells.len() >= MOST_CARRIED {
+        let is_carried = self.cells.contains_key(&offer.cell);
+        if !stand.linked || !is_carried && !self.makes_room(cx.now(), offer.spare) {
             let body = Body::Referral(Referral {
                 full: stand.linked,
                 others: stand.others,
@@ -162,6 +157,33 @@ impl Carrier {
         taken
     }
 
+    /// Whether there is a place for one more cell. One of which nobody is known has to go for another one,
+    /// and one of which all have somebody else for one that has not; such a one gets a place only where half
+    /// of them are free.
+    fn makes_room(&mut self, now: Millis, spare: bool) -> bool {
+        let unknown = self.cells.iter().filter(|(_, cell)| cell.askers.is_empty());
+        if unknown.clone().count() >= MOST_UNKNOWN {
+            let oldest = unknown.min_by_key(|(_, cell)| cell.since);
+            let oldest = oldest.filter(|(_, cell)| now.since(cell.since) >= LOOKS_UP_MS);
+            let Some(number) = oldest.map(|(number, _)| *number) else {
+                return false;
+            };
+            self.cells.remove(&number);
+        }
+        if spare {
+            return self.cells.len() < MOST_CARRIED / 2;
+        }
+        if self.cells.len() >= MOST_CARRIED {
+            let is_spare = |cell: &Cell| cell.askers.values().all(|asker| asker.spare);
+            let found = self.cells.iter().find(|(_, cell)| is_spare(cell));
+            let Some(number) = found.map(|(number, _)| *number) else {
+                return false;
+            };
+            self.cells.remove(&number);
+        }
+        true
+    }
+
     /// What this agent shares with somebody whom it knows under this key.
     fn known(&self, from: MemberId, key: &[u8; 32]) -> Option<Stranger> {
         let known = |asker: &Asker| asker.to.contact.key.as_bytes() == key;
@@ -176,6 +198,11 @@ impl Carrier {
         let (number, cell) = cells
             .find(|(_, cell)| cell.askers.contains_key(&from))
             .ok_or("stranger")?;
+        let asker = cell.askers.get_mut(&from).ok_or("stranger")?;
+        let header = &message.header;
+        if header.incarnation != asker.incarnation || !asker.window.accept(header.sequence) {
+            return Err("replay");
+        }
         match &message.body {
             Body::ReportPart(part) => cell.take_part(cx, *number, from, part),
             Body::RosterAsked(asked) => cell.send_roster(cx, from, asked),
@@ -204,39 +231,39 @@ impl Carrier {
         asked: (Challenge, BTreeSet<MemberId>),
     ) {
         if let Some(cell) = self.cells.get_mut(&cell)
-            && cell.challenge != asked
+            && cell.challenge.as_ref() != Some(&asked)
         {
-            cell.challenge = asked;
-            cell.tell_all(cx);
+            cell.challenge = Some(asked);
+            cell.tells = (TELLS, cx.now());
+            cell.tell_again(cx);
         }
     }
 
-    /// What became of the write of a report.
-    pub(super) fn take_written(&mut self, cx: &mut Context, number: u32, written: bool) {
+    /// What became of the write of the report with this sequence.
+    pub(super) fn take_written(&mut self, cx: &mut Context, number: u32, sequence: i64, written: bool) {
         let Some(cell) = self.cells.get_mut(&number) else {
             return;
         };
-        let Some((from, report, _)) = cell.writing.take() else {
+        let Some(writing) = cell.writing.take_if(|writing| writing.sequence == sequence) else {
             return;
         };
-        if !written {
-            cell.writes_from = cx.now().plus(WRITES_AGAIN_MS);
-        } else if let Some(asker) = cell.askers.get_mut(&from) {
-            asker.written = asker.written.max(report);
-            cell.tell(cx, from);
+        let pause = if written { PAUSE_MS } else { WRITES_AGAIN_MS };
+        cell.writes_from = cx.now().plus(pause);
+        let asker = cell.askers.get_mut(&writing.from);
+        let asker = asker.filter(|asker| written && asker.incarnation == writing.incarnation);
+        if let Some(asker) = asker {
+            asker.written = asker.written.max(writing.number);
+            cell.tell(cx, writing.from);
         }
-        cell.write(cx, number);
     }
 
     /// The last renewal of a member's Lease.
     pub(super) fn take_renewal(&mut self, cx: &mut Context, cell: u32, read: (MemberId, Option<Renewal>)) {
         let askers = self.cells.get_mut(&cell).map(|cell| cell.askers.values_mut());
         for asker in askers.into_iter().flatten() {
-            if asker.readings.asked.remove(&read.0) {
-                asker.readings.read.push(read);
-                if asker.readings.asked.is_empty() {
-                    asker.tell_readings(cx);
-                }
+            if asker.reads.remove(&read.0).is_some() {
+                let renewals = vec![read];
+                cx.send_outside(&asker.to, &Body::RenewalsRead(RenewalsRead { renewals }));
             }
         }
     }
@@ -250,7 +277,13 @@ impl Carrier {
             for (number, cell) in &mut self.cells {
                 cell.step(cx, *number);
             }
-            self.cells.retain(|_, cell| !cell.is_over(now));
+            self.cells.retain(|number, cell| {
+                let over = cell.is_over(now);
+                if over {
+                    cell.write_nothing(cx, *number);
+                }
+                !over
+            });
         } else {
             self.cells.clear();
         }
@@ -269,7 +302,8 @@ impl Cell {
         Self {
             since: now,
             roster: None,
-            challenge: (Challenge::NONE, BTreeSet::new()),
+            challenge: None,
+            tells: (0, NEVER),
             askers: BTreeMap::new(),
             reports: 0,
             writing: None,
@@ -278,21 +312,21 @@ impl Cell {
     }
 
     fn deadline(&self) -> Millis {
-        let writing = self.writing.map_or(NEVER, |(.., since)| since.plus(GIVE_UP_MS));
         let is_ready = self.askers.values().any(|asker| asker.ready.is_some());
-        let write = if is_ready && self.writing.is_none() {
-            self.writes_from
-        } else {
-            NEVER
+        let write = match self.writing {
+            Some(writing) => writing.since.plus(GIVE_UP_MS),
+            None if is_ready => self.writes_from,
+            None => NEVER,
         };
-        let forget = if self.askers.is_empty() {
+        let over = if self.askers.is_empty() {
             self.since.plus(MEETS_MS)
         } else {
             NEVER
         };
+        let tells = if self.tells.0 > 0 { self.tells.1 } else { NEVER };
         let askers = self.askers.values().map(Asker::deadline);
         let askers = askers.min().unwrap_or(NEVER);
-        writing.min(write).min(forget).min(askers)
+        write.min(over).min(tells).min(askers)
     }
 
     fn is_over(&self, now: Millis) -> bool {
@@ -308,7 +342,11 @@ impl Cell {
     ) -> Result<(), &'static str> {
         let Some(roster) = &self.roster else {
             // It shall wait a moment.
-            cx.send_outside(&to, &Body::Carried(Carried::default()));
+            let wait = Carried {
+                incarnation: header.incarnation,
+                ..Carried::default()
+            };
+            cx.send_outside(&to, &Body::Carried(wait));
             return Ok(());
         };
         let member = roster.get(header.from).ok_or("stranger")?;
@@ -316,27 +354,64 @@ impl Cell {
             return Err("stranger");
         }
         let now = cx.now();
-        let same_life = |asker: &Asker| asker.incarnation == header.incarnation;
-        if let Some(asker) = self.askers.get(&header.from).filter(|asker| same_life(asker))
-            && asker.sequence >= header.sequence
-        {
-            return Err("replay");
-        }
-        let known = self.askers.remove(&header.from).filter(same_life);
+        let known = self.askers.remove(&header.from);
         if known.is_none() && self.askers.len() >= MOST_ASKERS {
             return Err("askers");
         }
+        let is_first = known.is_none() && self.askers.is_empty();
         let mut asker = known.unwrap_or_else(|| Asker::new(to.clone(), header.incarnation));
-        (asker.to, asker.sequence, asker.heard) = (to, header.sequence, now);
-        let is_writing = self
-            .writing
-            .is_some_and(|(from, report, _)| from == header.from && report >= offer.report);
-        if now >= self.writes_from && !is_writing {
-            asker.take_offer(cx, offer);
+        let is_new = asker.window.accept(header.sequence);
+        if is_new {
+            if asker.incarnation != header.incarnation {
+                let window = asker.window;
+                asker = Asker::new(to.clone(), header.incarnation);
+                asker.window = window;
+            }
+            (asker.to, asker.heard, asker.spare) = (to, now, offer.spare);
+            let is_writing = self.writing.is_some_and(|writing| {
+                let same = (writing.from, writing.incarnation) == (header.from, header.incarnation);
+                same && writing.number >= offer.report
+            });
+            if now >= self.writes_from && !is_writing {
+                asker.take_offer(cx, offer);
+            }
         }
         self.askers.insert(header.from, asker);
+        if !is_new {
+            return Err("replay");
+        }
+        if is_first {
+            // Readers take the first report of an object for as old as it can be.
+            self.write_nothing(cx, offer.cell);
+        }
         self.tell(cx, header.from);
         Ok(())
+    }
+
+    /// Writes a report that lists nobody.
+    fn write_nothing(&mut self, cx: &mut Context, number: u32) {
+        let Some(roster) = &self.roster else { return };
+        self.reports = self.reports.saturating_add(1);
+        let report = Report {
+            roster_version: i64::try_from(roster.reference().version).unwrap_or(i64::MAX),
+            sequence: self.reports,
+            members: i32::try_from(roster.len()).unwrap_or(i32::MAX),
+            ..Report::default()
+        };
+        let draft = Box::new(ReportDraft {
+            report,
+            ..ReportDraft::default()
+        });
+        cx.put(Output::Carry { cell: number, draft });
+    }
+
+    /// Tells all askers what the controller asks, as often as that is due.
+    fn tell_again(&mut self, cx: &mut Context) {
+        let (left, at) = self.tells;
+        if left > 0 && cx.now() >= at {
+            self.tells = (left - 1, cx.now().plus(TELLS_AGAIN_MS));
+            self.tell_all(cx);
+        }
     }
 
     /// Says how things are.
@@ -344,12 +419,13 @@ impl Cell {
         let (Some(asker), Some(roster)) = (self.askers.get(&to), &self.roster) else {
             return;
         };
-        let (challenge, wanted) = &self.challenge;
+        let (challenge, wanted) = self.challenge.clone().unwrap_or_default();
         let body = Body::Carried(Carried {
+            incarnation: asker.incarnation,
             written: asker.written,
             roster: roster.reference().version,
-            challenge: *challenge,
-            wanted: wanted.iter().take(MAX_LIST).copied().collect(),
+            challenge,
+            wanted: wanted.into_iter().take(MAX_LIST).collect(),
         });
         cx.send_outside(&asker.to, &body);
     }
@@ -368,16 +444,16 @@ impl Cell {
         part: &Part,
     ) -> Result<(), &'static str> {
         let asker = self.askers.get_mut(&from).ok_or("stranger")?;
-        let (parts, offered) = asker.fetch.as_mut().ok_or("unasked")?;
+        let (parts, drafted) = asker.fetch.as_mut().ok_or("unasked")?;
         match parts.take(part, cx.now()) {
             Taken::Refused => return Err("report"),
             Taken::Waits => {}
             Taken::Asks(asked) => cx.send_outside(&asker.to, &Body::ReportAsked(asked)),
             Taken::Whole(bytes) => {
-                let (report, offered) = (parts.version(), *offered);
+                let (report, drafted) = (parts.version(), *drafted);
                 asker.fetch = None;
                 let draft = ReportDraft::from_text(&bytes).map_err(|_| "report")?;
-                asker.ready = Some((report, offered, Box::new(draft)));
+                asker.ready = Some((report, drafted, Box::new(draft)));
                 self.write(cx, number);
             }
         }
@@ -392,22 +468,32 @@ impl Cell {
         }
         let mut ready = self.askers.iter_mut();
         let next = ready.find_map(|(from, asker)| Some((*from, asker.ready.take()?)));
-        let Some((from, (report, offered, mut draft))) = next else {
+        let Some((from, (report, drafted, mut draft))) = next else {
+            return;
+        };
+        let Some(incarnation) = self.askers.get(&from).map(|asker| asker.incarnation) else {
             return;
         };
         // Its way took that long.
-        let way = now.since(offered);
+        let way = now.since(drafted).min(LONGEST_AGE_MS);
         for held in draft.held_for_ms.values_mut() {
-            *held = held.saturating_add(way);
+            *held = way + (*held).min(LONGEST_AGE_MS);
         }
         for round in &mut draft.report.rounds {
-            round.age_ms = round
-                .age_ms
-                .saturating_add(i64::try_from(way).unwrap_or(i64::MAX));
+            let age = u64::try_from(round.age_ms)
+                .unwrap_or_default()
+                .min(LONGEST_AGE_MS);
+            round.age_ms = i64::try_from(way + age).unwrap_or(i64::MAX);
         }
         self.reports = self.reports.saturating_add(1);
         draft.report.sequence = self.reports;
-        self.writing = Some((from, report, now));
+        self.writing = Some(Writing {
+            from,
+            incarnation,
+            number: report,
+            sequence: self.reports,
+            since: now,
+        });
         cx.put(Output::Carry { cell: number, draft });
     }
 
@@ -433,16 +519,16 @@ impl Cell {
     ) -> Result<(), &'static str> {
         let asker = self.askers.get_mut(&from).ok_or("stranger")?;
         let roster = self.roster.as_ref().ok_or("roster")?;
-        let readings = &mut asker.readings;
-        readings.until = cx.now().plus(READS_MS);
+        let now = cx.now();
+        asker.reads.retain(|_, since| now.since(*since) < READS_AGAIN_MS);
         for member in members {
-            let Some(found) = roster.get(*member).filter(|_| !readings.asked.contains(member)) else {
+            let Some(found) = roster.get(*member).filter(|_| !asker.reads.contains_key(member)) else {
                 continue;
             };
-            if !readings.budget.allows(cx.now(), READINGS) {
+            if !asker.readings.allows(now, READINGS) {
                 return Err("readings");
             }
-            readings.asked.insert(*member);
+            asker.reads.insert(*member, now);
             cx.put(Output::ReadOtherLease {
                 cell: number,
                 member: *member,
@@ -454,13 +540,10 @@ impl Cell {
 
     fn step(&mut self, cx: &mut Context, number: u32) {
         let now = cx.now();
-        if self
-            .writing
-            .is_some_and(|(.., since)| now >= since.plus(GIVE_UP_MS))
-        {
-            self.writing = None;
-        }
+        let gives_up = |writing: &mut Writing| now >= writing.since.plus(GIVE_UP_MS);
+        self.writing.take_if(gives_up);
         self.write(cx, number);
+        self.tell_again(cx);
         for asker in self.askers.values_mut() {
             asker.step(cx);
         }
@@ -469,72 +552,6 @@ impl Cell {
         if had > 0 && self.askers.is_empty() {
             // As if nobody had asked: it is over at once.
             self.since = Millis(0);
-        }
-    }
-}
-
-impl Asker {
-    fn new(to: Stranger, incarnation: u64) -> Self {
-        Self {
-            to,
-            incarnation,
-            sequence: 0,
-            heard: Millis(0),
-            fetch: None,
-            ready: None,
-            written: 0,
-            readings: Readings::default(),
-            parts: Budget::default(),
-        }
-    }
-
-    fn deadline(&self) -> Millis {
-        let fetch = self.fetch.as_ref().map_or(NEVER, |(parts, _)| parts.deadline());
-        let tell = if self.readings.asked.is_empty() {
-            NEVER
-        } else {
-            self.readings.until
-        };
-        fetch.min(tell).min(self.heard.plus(FORGETS_MS))
-    }
-
-    /// Begins to fetch a report that is new.
-    fn take_offer(&mut self, cx: &mut Context, offer: &HandOver) {
-        let is_known = |number: u64| number >= offer.report;
-        let fetched = self
-            .fetch
-            .as_ref()
-            .is_some_and(|(parts, _)| is_known(parts.version()));
-        let ready = self.ready.as_ref().is_some_and(|(number, ..)| is_known(*number));
-        if is_known(self.written) || fetched || ready {
-            return;
-        }
-        let now = cx.now();
-        let mut parts = Parts::new(offer.report, LONGEST, now);
-        let asked = parts.ask(now);
-        self.fetch = Some((parts, now));
-        cx.send_outside(&self.to, &Body::ReportAsked(asked));
-    }
-
-    fn step(&mut self, cx: &mut Context) {
-        let now = cx.now();
-        match self.fetch.as_mut().map(|(parts, _)| parts.step(now)) {
-            None | Some(Turn::Waits) => {}
-            Some(Turn::Asks(asked)) => cx.send_outside(&self.to, &Body::ReportAsked(asked)),
-            Some(Turn::GivesUp) => self.fetch = None,
-        }
-        if !self.readings.asked.is_empty() && now >= self.readings.until {
-            self.tell_readings(cx);
-        }
-    }
-
-    /// Tells what was read; who waits for the rest has not been heard of.
-    fn tell_readings(&mut self, cx: &mut Context) {
-        self.readings.asked.clear();
-        let renewals = std::mem::take(&mut self.readings.read);
-        for renewals in renewals.chunks(MAX_LIST) {
-            let renewals = renewals.to_vec();
-            cx.send_outside(&self.to, &Body::RenewalsRead(RenewalsRead { renewals }));
         }
     }
 }

@@ -63,6 +63,8 @@ pub enum Input<'a> {
     CarriedWritten {
         /// Number of the cell.
         cell: u32,
+        /// Of the report.
+        sequence: i64,
         /// The API server took the write.
         written: bool,
     },

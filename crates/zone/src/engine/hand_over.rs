@@ -3,20 +3,25 @@
 //! A reporter that does not reach the API server asks the contacts that its roster names, and whom they refer
 //! it to, until one of them carries its reports. That one fetches each report part by part, writes it, and
 //! says so; and it passes on what the controller asks of the cell, newer rosters, and the last renewals of
-//! suspects. Whoever carries cannot forge anything, because readers count signatures alone; it can keep a
-//! report back. Therefore each reporter of a cell looks for one by itself, in an order of its own.
+//! suspects. Whoever carries cannot forge votes, because readers count signatures alone; it can keep a report
+//! back, or name a renewal that was not the last one. Therefore each reporter of a cell looks for one by
+//! itself, and begins with another contact; and who does not write in time is left.
 
 use super::Output;
+use super::budget::Budget;
 use super::context::{Context, NEVER, Stranger};
 use super::own::Own;
 use super::parts::{self, Parts, Taken, Turn};
 use super::roster_fetch;
+use super::window::Window;
 use crate::Millis;
 use crate::keys::PublicKey;
 use crate::roster::{Contact, MemberId, Roster};
 use crate::verdict::Link;
-use crate::wire::{Body, Carried, Header, MAX_LIST, Message, Part, PartAsked, Referral, RenewalsAsked};
-use std::collections::{BTreeSet, VecDeque};
+use crate::wire::{
+    self, Body, Carried, Challenge, MAX_LIST, Message, Part, PartAsked, Referral, Renewal, RenewalsAsked,
+};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// An agent that does not answer is asked again after this time.
@@ -27,20 +32,55 @@ const MOST_UNANSWERED_BY_CARRIER: u8 = 6;
 /// An agent that answers, but does not know the cell yet, is waited for as long as a slow link takes to show
 /// it the cell's roster.
 const MEETS_MS: u64 = 5_000;
+/// Who says that it carries, and has not written a report after this time, is left for another one: evidence
+/// of life counts for 15 s.
+const WRITES_WITHIN_MS: u64 = 5_000;
 /// A contact is the first hop, whom it names the second.
 const MOST_HOPS: u8 = 6;
-/// A search that found nobody is repeated after this time and up to half as much more.
+/// A search asks so many agents at most, for so long.
+const MOST_MET: usize = 256;
+const SEARCHES_MS: u64 = 60_000;
+/// A search that found nobody is repeated after this time and up to half as much more; after twice that where
+/// the next one finds nobody either, and so on.
 const SEARCHES_AGAIN_MS: u64 = 5_000;
+const LONGEST_PAUSE_MS: u64 = 40_000;
+/// Parts of reports that others can make this agent send in each second.
+const REPORT_PARTS: u32 = 100;
+/// A roster that was passed on and does not count is not fetched again for so long.
+const DISTRUSTS_MS: u64 = 60_000;
 
 /// What this agent hands over, and to whom.
 pub(super) struct HandOver {
     /// Number of the last report.
     reports: u64,
-    /// What is to be written, if it is not written yet: its number, and the draft as bytes.
-    report: Option<(u64, Vec<u8>)>,
+    /// What is to be written, if it is not written yet.
+    report: Option<Outgoing>,
     way: Way,
     /// A newer roster that the carrier has.
     roster: Option<Parts>,
+    /// The version of one that did not count, and when it was fetched.
+    refused: Option<(u64, Millis)>,
+    /// Which datagrams of these agents were seen, in this life.
+    heard: BTreeMap<MemberId, Window>,
+    /// Searches since the last that found somebody.
+    fruitless: u32,
+    standing: Standing,
+    sent: Budget,
+}
+
+struct Outgoing {
+    number: u64,
+    /// The draft.
+    bytes: Vec<u8>,
+    drafted: Millis,
+}
+
+/// Where this agent stands among the reporters of its cell.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Standing {
+    pub(super) rank: usize,
+    /// Another one says that it has written.
+    pub(super) spare: bool,
 }
 
 enum Way {
@@ -59,12 +99,12 @@ struct Talk {
     began: Millis,
     asked: Millis,
     unanswered: u8,
-    /// Life and sequence of the last answer that says how things are: an older one says nothing.
-    heard: Option<(u64, u64)>,
+    /// Since when the present report has been offered to it, or since when it carries.
+    offered: Millis,
 }
 
-#[derive(Default)]
 struct Search {
+    began: Millis,
     /// Who is asked now, and how many agents referred this one to it, itself counted in.
     asked: Option<(Talk, u8)>,
     next: VecDeque<(Contact, u8)>,
@@ -80,6 +120,8 @@ pub(super) enum News {
     Challenge(Carried),
     /// A newer roster of the cell.
     Roster(Arc<Roster>),
+    /// The last renewal of a member's Lease.
+    Renewal(MemberId, Option<Renewal>),
 }
 
 impl Talk {
@@ -89,20 +131,8 @@ impl Talk {
             began: cx.now(),
             asked: cx.now(),
             unanswered: 0,
-            heard: None,
+            offered: cx.now(),
         }
-    }
-
-    /// Whether an answer is no older than the last one.
-    fn hears(&mut self, header: &Header) -> bool {
-        let said = (header.incarnation, header.sequence);
-        let is_old = self
-            .heard
-            .is_some_and(|(life, sequence)| life == said.0 && sequence >= said.1);
-        if !is_old {
-            (self.heard, self.unanswered) = (Some(said), 0);
-        }
-        !is_old
     }
 }
 
@@ -113,15 +143,17 @@ impl HandOver {
             report: None,
             way: Way::Nobody { until: now },
             roster: None,
+            refused: None,
+            heard: BTreeMap::new(),
+            fruitless: 0,
+            standing: Standing::default(),
+            sent: Budget::default(),
         }
     }
 
     pub(super) fn deadline(&self) -> Millis {
-        let talk = match &self.way {
-            Way::Nobody { .. } => None,
-            Way::Search(search) => search.asked.as_ref().map(|(talk, _)| talk),
-            Way::Carrier(talk) => Some(talk).filter(|_| self.report.is_some()),
-        };
+        let waits = self.report.is_some() || matches!(self.way, Way::Search(_));
+        let talk = self.talk().filter(|_| waits);
         let talk = talk.map_or(NEVER, |talk| talk.asked.plus(ASKS_AGAIN_MS));
         let roster = self.roster.as_ref().map_or(NEVER, Parts::deadline);
         talk.min(roster)
@@ -136,6 +168,19 @@ impl HandOver {
         }
     }
 
+    fn talk_mut(&mut self) -> Option<&mut Talk> {
+        match &mut self.way {
+            Way::Nobody { .. } => None,
+            Way::Search(search) => search.asked.as_mut().map(|(talk, _)| talk),
+            Way::Carrier(talk) => Some(talk),
+        }
+    }
+
+    /// Whether this agent is carried.
+    pub(super) fn is_carried(&self) -> bool {
+        matches!(self.way, Way::Carrier(_))
+    }
+
     /// The agent of another cell with which this one speaks, if it is this one.
     pub(super) fn partner(&self, from: MemberId) -> Option<&Stranger> {
         let talk = self.talk().filter(|talk| talk.to.contact.id == from);
@@ -143,20 +188,25 @@ impl HandOver {
     }
 
     /// Takes over what the API server would be asked for in vain.
-    pub(super) fn divert(&mut self, cx: &mut Context, own: &Own) {
+    pub(super) fn divert(&mut self, cx: &mut Context, standing: Standing) {
         let concerns = |output: &Output| matches!(output, Output::Report(_) | Output::ReadLease(_));
-        if !is_needed(cx, own) || !cx.outputs().iter().any(concerns) {
+        if !cx.outputs().iter().any(concerns) {
             return;
         }
+        self.standing = standing;
         let mut asked = Vec::new();
         for output in cx.take_outputs() {
             match output {
                 Output::Report(draft) if self.may_take(cx.now()) => {
                     self.reports += 1;
-                    self.report = Some((self.reports, draft.to_text().into_bytes()));
+                    self.report = Some(Outgoing {
+                        number: self.reports,
+                        bytes: draft.to_text().into_bytes(),
+                        drafted: cx.now(),
+                    });
                     self.offer(cx);
                 }
-                Output::ReadLease(member) if matches!(self.way, Way::Carrier(_)) => asked.push(member),
+                Output::ReadLease(member) if self.is_carried() => asked.push(member),
                 other => cx.put(other),
             }
         }
@@ -178,11 +228,11 @@ impl HandOver {
     /// There is a new report.
     fn offer(&mut self, cx: &mut Context) {
         match &mut self.way {
-            Way::Nobody { .. } => self.search(cx, Search::default()),
+            Way::Nobody { .. } => self.search(cx, None),
             // Who is asked now hears of it with the next question.
             Way::Search(_) => {}
             Way::Carrier(talk) => {
-                talk.unanswered = 0;
+                (talk.unanswered, talk.offered) = (0, cx.now());
                 self.ask(cx);
             }
         }
@@ -190,41 +240,30 @@ impl HandOver {
 
     /// Asks who carries, or is asked to, to write the report.
     fn ask(&mut self, cx: &mut Context) {
-        let (report, length) = match &self.report {
-            Some((number, bytes)) => (*number, u32::try_from(bytes.len()).unwrap_or(u32::MAX)),
-            None => return,
-        };
-        let Some(cell) = cx.roster().cell_number() else {
+        let (Some(report), Some(cell)) = (&self.report, cx.roster().cell_number()) else {
             return;
         };
-        let body = Body::HandOver(crate::wire::HandOver {
+        let body = Body::HandOver(wire::HandOver {
             key: *cx.public_key().as_bytes(),
             cell,
             roster: cx.roster().reference().version,
-            report,
-            length,
+            report: report.number,
+            age_ms: u32::try_from(cx.now().since(report.drafted)).unwrap_or(u32::MAX),
+            spare: self.standing.spare,
         });
-        let talk = match &mut self.way {
-            Way::Nobody { .. } => return,
-            Way::Search(search) => match &mut search.asked {
-                Some((talk, _)) => talk,
-                None => return,
-            },
-            Way::Carrier(talk) => talk,
-        };
-        talk.asked = cx.now();
-        cx.send_outside(&talk.to, &body);
+        if let Some(talk) = self.talk_mut() {
+            talk.asked = cx.now();
+            cx.send_outside(&talk.to, &body);
+        }
     }
 
-    /// Looks for somebody who carries: whom this search already knows, then the roster's contacts.
-    fn search(&mut self, cx: &mut Context, mut search: Search) {
-        let mut contacts = cx.roster().contacts().to_vec();
-        // Each reporter in an order of its own.
-        let turn = cx.draw(contacts.len() as u64) as usize;
-        contacts.rotate_left(turn);
-        for contact in contacts {
-            search.add(cx, contact, 1, false);
-        }
+    /// Looks for somebody who carries, but for one who does not.
+    fn search(&mut self, cx: &mut Context, without: Option<MemberId>) {
+        let search = Search::begin(cx, self.standing, without);
+        self.go(cx, search);
+    }
+
+    fn go(&mut self, cx: &mut Context, search: Search) {
         self.way = Way::Search(search);
         self.roster = None;
         self.ask_next(cx);
@@ -235,12 +274,14 @@ impl HandOver {
         let Way::Search(search) = &mut self.way else {
             return;
         };
-        if let Some((contact, hops)) = search.next.pop_front() {
+        let over = cx.now().since(search.began) >= SEARCHES_MS;
+        if let Some((contact, hops)) = search.next.pop_front().filter(|_| !over) {
             search.asked = Some((Talk::with(cx, contact), hops));
             self.ask(cx);
         } else {
-            let pause = SEARCHES_AGAIN_MS + cx.draw(SEARCHES_AGAIN_MS / 2);
-            let until = cx.now().plus(pause);
+            let pause = (SEARCHES_AGAIN_MS << self.fruitless.min(8)).min(LONGEST_PAUSE_MS);
+            self.fruitless = self.fruitless.saturating_add(1);
+            let until = cx.now().plus(pause + cx.draw(pause / 2));
             self.way = Way::Nobody { until };
         }
     }
@@ -257,19 +298,13 @@ impl HandOver {
         }
         match self.roster.as_mut().map(|parts| parts.step(now)) {
             None | Some(Turn::Waits) => {}
-            Some(Turn::Asks(asked)) => {
-                if let Some(talk) = self.talk() {
-                    cx.send_outside(&talk.to, &Body::RosterAsked(asked));
-                }
-            }
+            Some(Turn::Asks(asked)) => self.ask_for_roster(cx, asked),
             Some(Turn::GivesUp) => self.roster = None,
         }
+        let has_report = self.report.is_some();
         match &mut self.way {
-            Way::Nobody { .. } => {}
             Way::Search(search) => {
-                let Some((talk, _)) = &mut search.asked else {
-                    return None;
-                };
+                let (talk, _) = search.asked.as_mut()?;
                 if now >= talk.asked.plus(ASKS_AGAIN_MS) {
                     talk.unanswered += 1;
                     if talk.unanswered >= MOST_UNANSWERED || now.since(talk.began) >= MEETS_MS {
@@ -279,16 +314,16 @@ impl HandOver {
                     }
                 }
             }
-            Way::Carrier(talk) => {
-                if self.report.is_some() && now >= talk.asked.plus(ASKS_AGAIN_MS) {
-                    talk.unanswered += 1;
-                    if talk.unanswered > MOST_UNANSWERED_BY_CARRIER {
-                        self.search(cx, Search::default());
-                    } else {
-                        self.ask(cx);
-                    }
+            Way::Carrier(talk) if has_report && now >= talk.asked.plus(ASKS_AGAIN_MS) => {
+                talk.unanswered += 1;
+                let (id, late) = (talk.to.contact.id, now.since(talk.offered) >= WRITES_WITHIN_MS);
+                if late || talk.unanswered > MOST_UNANSWERED_BY_CARRIER {
+                    self.search(cx, Some(id));
+                } else {
+                    self.ask(cx);
                 }
             }
+            Way::Nobody { .. } | Way::Carrier(_) => {}
         }
         self.fail_without_way()
     }
@@ -305,133 +340,153 @@ impl HandOver {
         self.report.take().map(|_| News::Report { written: false })
     }
 
-    /// Takes what the partner says, whose code was checked.
-    pub(super) fn take(&mut self, cx: &mut Context, message: &Message) -> Vec<News> {
+    /// Takes what the partner says, whose code was checked. Nothing counts twice.
+    pub(super) fn take(&mut self, cx: &mut Context, message: &Message) -> Result<Vec<News>, &'static str> {
+        let header = &message.header;
+        if self.heard.len() > 2 * MOST_MET {
+            self.heard.retain(|id, _| *id == header.from);
+        }
+        let window = self.heard.entry(header.from).or_default();
+        if !window.accept(header.sequence) {
+            return Err("replay");
+        }
         match &message.body {
-            Body::Carried(_) | Body::Referral(_) if !self.hears(&message.header) => Vec::new(),
-            Body::Carried(carried) => self.take_carried(cx, carried),
-            Body::Referral(referral) => self.take_referral(cx, referral).into_iter().collect(),
-            Body::ReportAsked(asked) => {
-                self.send_report(cx, asked);
-                Vec::new()
+            Body::Carried(carried) if carried.incarnation != cx.incarnation() => Err("replay"),
+            Body::Carried(carried) => Ok(self.take_carried(cx, carried)),
+            Body::Referral(referral) => Ok(self.take_referral(cx, referral).into_iter().collect()),
+            Body::ReportAsked(asked) => self.send_report(cx, asked).map(|()| Vec::new()),
+            Body::RosterPart(part) => Ok(self.take_roster_part(cx, part).into_iter().collect()),
+            Body::RenewalsRead(read) if self.is_carried() => {
+                let renewals = read.renewals.iter();
+                let news = renewals.map(|(member, renewal)| News::Renewal(*member, *renewal));
+                Ok(news.collect())
             }
-            Body::RosterPart(part) => self.take_roster_part(cx, part).into_iter().collect(),
-            _ => Vec::new(),
+            _ => Err("kind"),
         }
     }
 
     fn take_carried(&mut self, cx: &mut Context, carried: &Carried) -> Vec<News> {
+        if let Some(talk) = self.talk_mut() {
+            talk.unanswered = 0;
+        }
         if carried.roster == 0 {
             // It has not seen the cell's roster yet.
             return Vec::new();
         }
         if let Way::Search(search) = &mut self.way
-            && let Some((talk, _)) = search.asked.take()
+            && let Some((mut talk, _)) = search.asked.take()
         {
+            talk.offered = cx.now();
             self.way = Way::Carrier(talk);
+            self.fruitless = 0;
         }
-        let mut news = vec![News::Challenge(carried.clone())];
-        if self
-            .report
-            .take_if(|(number, _)| *number <= carried.written)
-            .is_some()
-        {
+        let mut news = Vec::new();
+        if carried.challenge != Challenge::NONE {
+            news.push(News::Challenge(carried.clone()));
+        }
+        let is_written = |report: &mut Outgoing| report.number <= carried.written;
+        if self.report.take_if(is_written).is_some() {
             news.push(News::Report { written: true });
         }
-        let is_newer = carried.roster > cx.roster().reference().version;
+        let refused = self
+            .refused
+            .is_some_and(|(version, at)| version == carried.roster && cx.now().since(at) < DISTRUSTS_MS);
+        let is_newer = carried.roster > cx.roster().reference().version && !refused;
         if is_newer && self.roster.is_none() && cx.roster_keys().ask_for_signatures() {
             let mut parts = Parts::new(carried.roster, roster_fetch::LONGEST, cx.now());
             let asked = parts.ask(cx.now());
             self.roster = Some(parts);
-            if let Some(talk) = self.talk() {
-                cx.send_outside(&talk.to, &Body::RosterAsked(asked));
-            }
+            self.ask_for_roster(cx, asked);
         }
         news
     }
 
-    /// It carries no more: whom it names may. Those with a link, by the word of one without, come first.
+    fn ask_for_roster(&self, cx: &mut Context, asked: PartAsked) {
+        if let Some(talk) = self.talk() {
+            cx.send_outside(&talk.to, &Body::RosterAsked(asked));
+        }
+    }
+
+    /// It does not carry, or no more: whom it names may.
     fn take_referral(&mut self, cx: &mut Context, referral: &Referral) -> Option<News> {
-        let (mut search, hops) = match std::mem::replace(&mut self.way, Way::Nobody { until: cx.now() }) {
+        let nobody = Way::Nobody { until: cx.now() };
+        let way = std::mem::replace(&mut self.way, nobody);
+        self.report.as_ref()?;
+        let (mut search, hops) = match way {
             Way::Nobody { .. } => return None,
-            Way::Carrier(talk) => {
-                let mut search = Search::default();
-                search.met.insert(talk.to.contact.id);
-                (search, 0)
-            }
+            Way::Carrier(talk) => (Search::begin(cx, self.standing, Some(talk.to.contact.id)), 0),
             Way::Search(mut search) => {
                 let hops = search.asked.take().map_or(MOST_HOPS, |(_, hops)| hops);
                 (search, hops)
             }
         };
-        for other in referral.others.iter().rev() {
+        for other in &referral.others {
             if let Ok(key) = PublicKey::from_bytes(other.key) {
-                let contact = Contact {
-                    id: other.id,
-                    address: other.address,
-                    key,
-                };
-                search.add(cx, contact, hops + 1, !referral.full);
+                let (id, address) = (other.id, other.address);
+                search.add(cx, Contact { id, address, key }, hops + 1);
             }
         }
-        self.search(cx, search);
+        self.go(cx, search);
         self.fail_without_way()
     }
 
-    fn send_report(&self, cx: &mut Context, asked: &PartAsked) {
-        let (Some((number, bytes)), Some(talk)) = (&self.report, self.talk()) else {
-            return;
+    fn send_report(&mut self, cx: &mut Context, asked: &PartAsked) -> Result<(), &'static str> {
+        let mut sent = self.sent;
+        let (Some(report), Some(talk)) = (&self.report, self.talk()) else {
+            return Err("unasked");
         };
-        for part in parts::answer((*number, bytes), asked) {
+        let mut answered = Ok(());
+        for part in parts::answer((report.number, &report.bytes), asked) {
+            if !sent.allows(cx.now(), REPORT_PARTS) {
+                answered = Err("report-budget");
+                break;
+            }
             cx.send_outside(&talk.to, &Body::ReportPart(part));
         }
+        self.sent = sent;
+        answered
     }
 
     fn take_roster_part(&mut self, cx: &mut Context, part: &Part) -> Option<News> {
         match self.roster.as_mut()?.take(part, cx.now()) {
             Taken::Refused => cx.put(Output::Refused("roster")),
             Taken::Waits => {}
-            Taken::Asks(asked) => {
-                if let Some(talk) = self.talk() {
-                    cx.send_outside(&talk.to, &Body::RosterAsked(asked));
-                }
-            }
+            Taken::Asks(asked) => self.ask_for_roster(cx, asked),
             Taken::Whole(bytes) => {
-                self.roster = None;
-                let roster = roster_fetch::newer(cx, &bytes);
-                if roster.is_none() {
-                    cx.put(Output::Refused("roster"));
+                let fetched = self.roster.take();
+                if let Some(roster) = roster_fetch::newer(cx, &bytes) {
+                    return Some(News::Roster(roster));
                 }
-                return roster.map(News::Roster);
+                cx.put(Output::Refused("roster"));
+                self.refused = fetched.map(|parts| (parts.version(), cx.now()));
             }
         }
         None
     }
-
-    /// Whether the partner's answer is no older than its last one.
-    fn hears(&mut self, header: &Header) -> bool {
-        match &mut self.way {
-            Way::Nobody { .. } => false,
-            Way::Search(search) => search.asked.as_mut().is_some_and(|(talk, _)| talk.hears(header)),
-            Way::Carrier(talk) => talk.hears(header),
-        }
-    }
-
-    /// Whether this agent is carried.
-    pub(super) fn is_carried(&self) -> bool {
-        matches!(self.way, Way::Carrier(_))
-    }
 }
 
 impl Search {
-    fn add(&mut self, cx: &Context, contact: Contact, hops: u8, first: bool) {
-        let is_of_cell = cx.roster().contains(contact.id);
-        if hops > MOST_HOPS || is_of_cell || !self.met.insert(contact.id) {
-            return;
+    /// The roster's contacts first, whatever others say of them; each reporter of the cell begins with
+    /// another one, so that one that lies keeps one reporter.
+    fn begin(cx: &Context, standing: Standing, without: Option<MemberId>) -> Self {
+        let mut search = Self {
+            began: cx.now(),
+            asked: None,
+            next: VecDeque::new(),
+            met: without.into_iter().collect(),
+        };
+        let contacts = cx.roster().contacts();
+        let from = standing.rank.checked_rem(contacts.len()).unwrap_or_default();
+        let (before, after) = contacts.split_at(from);
+        for contact in after.iter().chain(before) {
+            search.add(cx, contact.clone(), 1);
         }
-        if first {
-            self.next.push_front((contact, hops));
-        } else {
+        search
+    }
+
+    fn add(&mut self, cx: &Context, contact: Contact, hops: u8) {
+        let is_of_cell = cx.roster().contains(contact.id);
+        if hops <= MOST_HOPS && !is_of_cell && self.met.len() < MOST_MET && self.met.insert(contact.id) {
             self.next.push_back((contact, hops));
         }
     }

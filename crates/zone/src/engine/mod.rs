@@ -46,6 +46,7 @@ mod reporter;
 mod roster_fetch;
 mod voter;
 mod watches;
+mod window;
 mod write;
 
 pub use carrier::MOST_CARRIED;
@@ -217,8 +218,7 @@ impl Engine {
             self.stumble();
         }
         self.take(input);
-        self.hand_over.divert(&mut self.cx, &self.own);
-        self.own.be_carried(self.hand_over.is_carried());
+        self.divert();
         self.deadline = self.next_deadline().max(self.cx.now());
         self.cx.swap_outputs(out);
     }

@@ -95,9 +95,10 @@ impl Parts {
         let (Ok(length), Ok(place)) = (usize::try_from(part.length), usize::try_from(part.offset)) else {
             return Taken::Refused;
         };
-        if part.version > self.version || self.length.is_some_and(|known| known != length) {
+        let is_other = self.length.is_some_and(|known| known != length);
+        if part.version > self.version || part.version == self.version && is_other {
             // The other agent has got a newer one meanwhile.
-            (self.version, self.length) = (part.version.max(self.version), None);
+            (self.version, self.length) = (part.version, None);
             self.come.clear();
         }
         let end = place.saturating_add(part.bytes.len());

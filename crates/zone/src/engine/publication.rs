@@ -192,6 +192,11 @@ impl Publication {
         self.look_again(cx);
     }
 
+    /// Whether another reporter said lately that it has written.
+    pub(super) fn is_told(&self, now: Millis) -> bool {
+        self.told.values().any(|(_, at)| now.since(*at) < TOLD_COUNTS_MS)
+    }
+
     /// Stands for the Lease or releases it, and writes a report, as far as that is due. `outside`: nobody of
     /// the cell has a link, so that an agent of another cell is asked to write.
     pub(super) fn step(&mut self, cx: &mut Context, own: &Own, reporter: &Reporter, outside: bool) {

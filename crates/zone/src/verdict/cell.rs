@@ -382,7 +382,14 @@ impl Cell {
             Conclusion::Dead(_) => held.died.or(Some(now)),
             _ => None,
         };
-        held.conclusion = conclusion;
+        held.conclusion = match (&held.conclusion, conclusion) {
+            // Evidence whose age is not known takes nothing from what was shown before.
+            (Conclusion::Alive(_, known), Conclusion::Alive(name, new)) => {
+                let until = new.until.max(known.until);
+                Conclusion::Alive(name, Alive { until, ..new })
+            }
+            (_, conclusion) => conclusion,
+        };
         let sequences = ballots.iter();
         self.newest
             .extend(sequences.map(|(voter, (sequence, _))| ((*voter, suspect), *sequence)));

@@ -402,6 +402,37 @@ fn a_first_report_is_no_older_than_a_challenge_of_the_readers_own() {
     assert_eq!(requested(&book), Some(Millis(8_900)), "a second ago, as it says");
 }
 
+/// Somebody else writes about the cell, in an object of which no earlier state was seen: nobody knows how old
+/// that is, and until then evidence counts that came in time. It takes more time for no evidence.
+#[test]
+fn evidence_of_unknown_age_does_not_shorten_what_was_shown_before() {
+    let (mut book, mut zone) = (Book::new(), Fixture::new(3));
+    book.roster(Millis(0), "shore", zone.roster());
+    book.challenges(Millis(0), "shore", &[zone.issued(Millis(0))]);
+    book.report(Millis(60_000), "shore", "node-1", &zone.report(vec![]));
+    let until = |book: &Book| match book.verdict(&Fixture::uid(3)) {
+        Verdict::Alive(alive) => Some((alive.until, alive.cloud)),
+        _ => None,
+    };
+    let round = zone.alive(3, &[1, 2], 1, Facts::default());
+    book.report(Millis(61_000), "shore", "node-1", &zone.report(vec![round]));
+    assert_eq!(until(&book), Some((Millis(76_000), Link::Unknown)));
+    let round = zone.alive(3, &[1, 2], 2, CUT);
+    book.report(Millis(62_000), "shore", "node-9", &zone.report(vec![round]));
+    assert_eq!(
+        until(&book),
+        Some((Millis(76_000), Link::Down)),
+        "newer votes, and the time of the former ones"
+    );
+    let round = zone.alive(3, &[1, 2], 3, CUT);
+    book.report(Millis(80_000), "shore", "node-8", &zone.report(vec![round]));
+    assert_eq!(
+        until(&book),
+        Some((Millis(80_000), Link::Down)),
+        "which is over by then"
+    );
+}
+
 /// The first report of a reporter may have been written long before the reader began, also if its challenge
 /// comes later.
 #[test]

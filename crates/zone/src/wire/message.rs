@@ -297,18 +297,22 @@ pub struct HandOver {
     pub roster: u64,
     /// Number of the report that is to be written: grows within a life of the sender.
     pub report: u64,
-    /// Its bytes.
-    pub length: u32,
+    /// Milliseconds since the report was drafted.
+    pub age_ms: u32,
+    /// Another reporter of the cell has somebody who writes for it.
+    pub spare: bool,
 }
 
 /// What an agent does for a cell without a link.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
+    /// Incarnation of the agent to whom this is said: numbers of reports begin anew with each life.
+    pub incarnation: u64,
     /// Number of the last report of this sender that was written; 0 for none.
     pub written: u64,
     /// Version of the cell's roster as the API server shows it.
     pub roster: u64,
-    /// What ballots have to sign.
+    /// What ballots have to sign; [`Challenge::NONE`] if that is not known yet.
     pub challenge: Challenge,
     /// Members about which the controller needs rounds. At most [`MAX_LIST`].
     pub wanted: Vec<MemberId>,

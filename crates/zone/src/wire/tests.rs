@@ -171,9 +171,11 @@ fn all() -> Vec<Message> {
             cell: 7,
             roster: 8,
             report: 9,
-            length: 30_000,
+            age_ms: 30_000,
+            spare: true,
         }),
         Body::Carried(Carried {
+            incarnation: 4,
             written: 9,
             roster: 8,
             challenge: Fixture::CHALLENGE,

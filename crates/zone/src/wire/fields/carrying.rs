@@ -16,14 +16,15 @@ const RENEWAL_LEN: u8 = 8 + 8;
 /// Bytes of the longest referral.
 const LONGEST_REFERRAL: usize = 3 + MAX_REFERRED * REFERRED_LEN as usize;
 /// Bytes of a hand-over without what makes it as long as a referral.
-const HAND_OVER_LEN: usize = 32 + 4 + 8 + 8 + 4;
+const HAND_OVER_LEN: usize = 32 + 4 + 8 + 8 + 4 + 1;
 
 pub(super) fn write_hand_over(out: &mut Writer<'_>, body: &HandOver) {
     out.bytes(&body.key)
         .u32(body.cell)
         .u64(body.roster)
         .u64(body.report)
-        .u32(body.length)
+        .u32(body.age_ms)
+        .u8(body.spare.into())
         .bytes(&[0; LONGEST_REFERRAL - HAND_OVER_LEN]);
 }
 
@@ -33,7 +34,8 @@ pub(super) fn read_hand_over(input: &mut Reader<'_>) -> Result<HandOver, WireErr
         cell: input.u32()?,
         roster: input.u64()?,
         report: input.u64()?,
-        length: input.u32()?,
+        age_ms: input.u32()?,
+        spare: input.u8()? != 0,
     };
     // A shorter one could have a longer answer.
     input.bytes(LONGEST_REFERRAL - HAND_OVER_LEN)?;
@@ -41,12 +43,16 @@ pub(super) fn read_hand_over(input: &mut Reader<'_>) -> Result<HandOver, WireErr
 }
 
 pub(super) fn write_carried(out: &mut Writer<'_>, body: &Carried) {
-    out.u64(body.written).u64(body.roster).bytes(&body.challenge.0);
+    out.u64(body.incarnation)
+        .u64(body.written)
+        .u64(body.roster)
+        .bytes(&body.challenge.0);
     write_members(out, &body.wanted);
 }
 
 pub(super) fn read_carried(input: &mut Reader<'_>) -> Result<Carried, WireError> {
     Ok(Carried {
+        incarnation: input.u64()?,
         written: input.u64()?,
         roster: input.u64()?,
         challenge: Challenge(input.array()?),
