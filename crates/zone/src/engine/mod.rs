@@ -373,11 +373,11 @@ impl Engine {
             self.publication.look_again(&self.cx);
         }
         // Others may write for a cell of which nobody has a link.
-        let outside = self.publication.deadline() <= self.cx.now()
-            && hand_over::is_needed(&self.cx, &self.own)
-            && self.view().ranking(&self.cx).nobody_is_up();
+        let is_due = self.publication.deadline() <= self.cx.now();
+        let needed = is_due && hand_over::is_needed(&self.cx, &self.own);
+        let alone = needed && self.view().ranking(&self.cx).nobody_is_up();
         self.publication
-            .step(&mut self.cx, &self.own, &self.reporter, outside);
+            .step(&mut self.cx, &self.own, &self.reporter, (needed, alone));
     }
 
     /// After a pause everything under way is stale, and this agent's view worth nothing for a while.

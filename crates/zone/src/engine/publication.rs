@@ -32,6 +32,9 @@ const TOLD_MS: u64 = 3_000;
 const TOLD_COUNTS_MS: u64 = 8_000;
 /// Who does not hold the Lease renews what it has written after this time. Evidence of life counts for 15 s.
 const RENEW_MS: u64 = 8_000;
+/// For so long others go on to write for a cell of which somebody has a link again: who does may have begun
+/// a new life, and holds evidence of all members after some 10 s.
+const OVERLAPS_MS: u64 = 20_000;
 /// A write that failed is tried again after this time.
 const TRY_AGAIN_MS: u64 = 1_000;
 /// A write of which nothing is heard for this long has failed.
@@ -48,6 +51,7 @@ pub(super) struct Publication {
     standing: bool,
     /// It reports, and others have to write for it.
     outside: bool,
+    outside_until: Millis,
     /// It has stood for the Lease before in this life.
     stood: bool,
     write: Write,
@@ -131,6 +135,7 @@ impl Publication {
             leading: false,
             standing: false,
             outside: false,
+            outside_until: now,
             stood: false,
             write: Write::Idle { from: now },
             written: None,
@@ -197,15 +202,26 @@ impl Publication {
         self.told.values().any(|(_, at)| now.since(*at) < TOLD_COUNTS_MS)
     }
 
-    /// Stands for the Lease or releases it, and writes a report, as far as that is due. `outside`: nobody of
-    /// the cell has a link, so that an agent of another cell is asked to write.
-    pub(super) fn step(&mut self, cx: &mut Context, own: &Own, reporter: &Reporter, outside: bool) {
+    /// Stands for the Lease or releases it, and writes a report, as far as that is due. `needed`:
+    /// this agent has no link, and an agent of another cell may write for it; it does while it is `alone`,
+    /// because nobody of the cell has one.
+    pub(super) fn step(
+        &mut self,
+        cx: &mut Context,
+        own: &Own,
+        reporter: &Reporter,
+        (needed, alone): (bool, bool),
+    ) {
         if cx.now() < self.due {
             return;
         }
         let mut due = Due::never();
         self.told.retain(|id, _| cx.roster().contains(*id));
         self.stand(cx, own, reporter.rank(), &mut due);
+        if alone {
+            self.outside_until = cx.now().plus(OVERLAPS_MS);
+        }
+        let outside = needed && cx.now() < self.outside_until;
         self.outside = outside && reporter.rank().is_some() && own.sees_the_zone();
         self.publish(cx, own, reporter, &mut due);
         self.due = due.at();
@@ -279,7 +295,9 @@ impl Publication {
         if !self.standing && !self.outside {
             return false;
         }
-        if self.leading && is_settled(cx, own, due) {
+        // Of a cell without a link nobody holds the Lease.
+        let first = self.leading || self.outside && reporter.rank() == Some(0);
+        if first && is_settled(cx, own, due) {
             // What only renews a report waits until all of it is there: the next look comes when the rounds
             // are over.
             return contents.has_news_after(written) || !reporter.is_asking();

@@ -157,6 +157,10 @@ impl Zone {
         self.engines[node - 1] = Some(engine.trusting(self.keys()));
         let (kubelet, runtime) = (Health::Ok, Health::Unknown);
         self.feed(node, Input::Facts { kubelet, runtime });
+        if self.reaches(node) {
+            let (challenge, wanted) = (self.challenges[&cell_of(node)], BTreeSet::new());
+            self.feed(node, Input::Challenge { challenge, wanted });
+        }
     }
 
     fn stop(&mut self, node: usize) {
@@ -394,6 +398,11 @@ impl Zone {
                 let written = self.reaches(node);
                 self.feed(node, Input::LinkProof { written });
             }
+            // Several may hold the Lease here, which costs writes alone.
+            Output::Stand(stands) => {
+                let leading = stands && self.reaches(node);
+                self.feed(node, Input::Leading(leading));
+            }
             Output::Refused(reason) => self.refused.push((node, reason)),
             _ => {}
         }
@@ -600,6 +609,29 @@ fn with_its_link_back_a_cell_writes_for_itself_and_is_forgotten() {
     assert_eq!(zone.carried.len(), 1);
     assert!(zone.emptied.contains(&(1, 1)));
     assert_eq!(zone.follows[&1], BTreeSet::new());
+}
+
+/// The only member with a link begins a new life: until it has met the others, they do not rely on it.
+#[test]
+fn a_cell_is_carried_on_until_its_own_link_bears() {
+    let mut zone = Zone::new(2, first);
+    zone.unlink(1);
+    zone.unlinked.remove(&5);
+    zone.run(60_000);
+    assert!(zone.is_alive(4) && zone.is_alive(6));
+    zone.stop(5);
+    zone.run(2_000);
+    zone.gone.remove(&5);
+    zone.start(5);
+    for _ in 0..60 {
+        zone.run(1_000);
+        let verdicts = [4, 6].map(|node| zone.book.verdict(&Fixture::uid(node)));
+        assert!(
+            zone.is_alive(4) && zone.is_alive(6),
+            "at {}: {verdicts:?}",
+            zone.now
+        );
+    }
 }
 
 /// A write that fails is not taken for one that was made.
