@@ -125,7 +125,7 @@ pub(crate) async fn write(
             draft = drafts.recv() => draft,
         };
         let Some(Draft {
-            contents,
+            mut contents,
             zone,
             cell,
             carried,
@@ -134,16 +134,13 @@ pub(crate) async fn write(
         else {
             return;
         };
+        let (wall, waited) = (Timestamp::now(), at.elapsed());
+        contents.grow_older(u64::try_from(waited.as_millis()).unwrap_or(u64::MAX));
         let ReportDraft {
             mut report,
             held_for_ms,
         } = contents;
-        let (wall, waited) = (Timestamp::now(), at.elapsed());
         report.written_at = Some(format!("{wall:.0}"));
-        for round in &mut report.rounds {
-            let waited = i64::try_from(waited.as_millis()).unwrap_or(i64::MAX);
-            round.age_ms = round.age_ms.saturating_add(waited);
-        }
         for node in &mut report.nodes {
             let held = held_for_ms.get(&node.uid).copied().unwrap_or_default();
             let held = SignedDuration::from_millis(i64::try_from(held).unwrap_or(i64::MAX));

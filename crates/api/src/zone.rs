@@ -106,6 +106,20 @@ impl ReportDraft {
         serde_json::from_slice(text)
     }
 
+    /// Adds the time that it was on its way to all ages in it. What others have put there is cut, so that
+    /// sums stay in range.
+    pub fn grow_older(&mut self, ms: u64) {
+        const LONGEST: u64 = 1 << 40;
+        let older = |age: u64| age.min(LONGEST) + ms.min(LONGEST);
+        for held in self.held_for_ms.values_mut() {
+            *held = older(*held);
+        }
+        for round in &mut self.report.rounds {
+            let age = older(u64::try_from(round.age_ms).unwrap_or_default());
+            round.age_ms = i64::try_from(age).unwrap_or(i64::MAX);
+        }
+    }
+
     /// The draft as JSON.
     pub fn to_text(&self) -> String {
         serde_json::to_string(self).expect("strings, numbers, lists and maps of strings are JSON")

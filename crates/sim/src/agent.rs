@@ -245,29 +245,9 @@ impl Sim {
             }
             Reply::OtherCell(cell, objects) => self.follows_other(node, life, cell, objects),
             Reply::OtherLeaseRead(cell, member, renewal) => {
-                let renewal = Some(renewal);
-                self.feed(
-                    node,
-                    life,
-                    Input::OtherLeaseRead {
-                        cell,
-                        member,
-                        renewal,
-                    },
-                );
+                self.other_lease_read(node, life, cell, (member, Some(renewal)));
             }
-            Reply::CarriedWritten(cell, sequence) => {
-                let written = true;
-                self.feed(
-                    node,
-                    life,
-                    Input::CarriedWritten {
-                        cell,
-                        sequence,
-                        written,
-                    },
-                );
-            }
+            Reply::CarriedWritten(cell, sequence) => self.carried(node, life, cell, (sequence, true)),
             Reply::Published => {
                 agent.publishing = false;
                 self.feed(node, life, Input::ReportWritten { written: true });
@@ -306,29 +286,9 @@ impl Sim {
             }
             Call::WatchOther { cell } => self.follow_other_later(node, life, *cell),
             Call::ReadOtherLease { cell, member } => {
-                let (cell, member, renewal) = (*cell, *member, None);
-                self.feed(
-                    node,
-                    life,
-                    Input::OtherLeaseRead {
-                        cell,
-                        member,
-                        renewal,
-                    },
-                );
+                self.other_lease_read(node, life, *cell, (*member, None));
             }
-            Call::Carry { cell, sequence, .. } => {
-                let (cell, sequence, written) = (*cell, *sequence, false);
-                self.feed(
-                    node,
-                    life,
-                    Input::CarriedWritten {
-                        cell,
-                        sequence,
-                        written,
-                    },
-                );
-            }
+            Call::Carry { cell, sequence, .. } => self.carried(node, life, *cell, (*sequence, false)),
             Call::ProveLink { .. } => {
                 agent.proving = false;
                 agent.proofs = agent.proofs.map(|count| count + 1);

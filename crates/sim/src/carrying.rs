@@ -8,7 +8,7 @@ use evenkeel_api::crd::ZoneChallenge;
 use evenkeel_failover_rules::world::Kind;
 use evenkeel_zone::engine::Input;
 use evenkeel_zone::roster::{MemberId, cell_object_name};
-use evenkeel_zone::wire::Challenge;
+use evenkeel_zone::wire::{Challenge, Renewal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -109,6 +109,32 @@ impl Sim {
             }
             _ => {}
         }
+    }
+
+    /// The last renewal of a member of another cell was read, or could not be.
+    pub(crate) fn other_lease_read(
+        &mut self,
+        node: usize,
+        life: u64,
+        cell: u32,
+        (member, renewal): (MemberId, Option<Renewal>),
+    ) {
+        let read = Input::OtherLeaseRead {
+            cell,
+            member,
+            renewal,
+        };
+        self.feed(node, life, read);
+    }
+
+    /// A write of a report of another cell ended.
+    pub(crate) fn carried(&mut self, node: usize, life: u64, cell: u32, (sequence, written): (i64, bool)) {
+        let ended = Input::CarriedWritten {
+            cell,
+            sequence,
+            written,
+        };
+        self.feed(node, life, ended);
     }
 
     /// Sends what was written about a cell to the agents that carry for it.

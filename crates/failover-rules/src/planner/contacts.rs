@@ -12,7 +12,7 @@ use evenkeel_zone::roster::contact_rank;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The contacts of a cell by its number, and by the name of its ZoneHealth. `current` are those that it has,
-/// `cells` where everybody is, and `members` who everybody is, by node UID.
+/// `cells` where everybody is, and `members` who each of them is, by node UID.
 pub fn contacts(
     (object, number): (&str, u32),
     current: &[RosterContact],
@@ -55,8 +55,7 @@ pub fn contacts(
             .iter()
             .take(RosterSpec::CONTACTS)
             .map(|uids| {
-                let known = uids.iter().filter(|uid| members.contains_key(*uid));
-                let mut uids: Vec<&str> = known.map(String::as_str).collect();
+                let mut uids: Vec<&str> = uids.iter().map(String::as_str).collect();
                 uids.sort_by_cached_key(|uid| rank(uid));
                 uids.into_iter()
             })
@@ -73,16 +72,11 @@ pub fn contacts(
             }
         }
     }
-    let contacts = chosen.into_iter().filter_map(|uid| {
-        let known = current.iter().find(|contact| contact.uid == uid);
-        match members.get(uid) {
-            Some(member) => Some(RosterContact {
-                uid: uid.to_owned(),
-                address: member.address.clone(),
-                public_key: member.public_key.clone(),
-            }),
-            None => known.cloned(),
-        }
+    let contacts = chosen.into_iter().filter_map(|uid| members.get(uid));
+    let contacts = contacts.map(|member| RosterContact {
+        uid: member.uid.clone(),
+        address: member.address.clone(),
+        public_key: member.public_key.clone(),
     });
     contacts.collect()
 }

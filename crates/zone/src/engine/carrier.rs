@@ -45,8 +45,6 @@ const TELLS: u8 = 3;
 const TELLS_AGAIN_MS: u64 = 500;
 /// A Lease that is being read is not read again before this time.
 const READS_AGAIN_MS: u64 = 4_000;
-/// No evidence is as old. What others say of ages is cut here, so that all sums stay in range.
-const LONGEST_AGE_MS: u64 = 1 << 40;
 /// Of what others can make this agent do, so much in each second: secrets with agents that it does not know,
 /// of some 50 µs each, and for each agent that it knows parts of rosters and readings.
 const STRANGERS: u32 = 50;
@@ -104,8 +102,13 @@ impl Carrier {
 
     /// Whether this agent is of the reporters for which this one carries.
     pub(super) fn asker(&self, from: MemberId) -> Option<&Stranger> {
-        let mut askers = self.cells.values().filter_map(|cell| cell.askers.get(&from));
-        askers.next().map(|asker| &asker.to)
+        self.askers(from).next()
+    }
+
+    /// The same by each cell that it has spoken for.
+    fn askers(&self, from: MemberId) -> impl Iterator<Item = &Stranger> {
+        let askers = self.cells.values();
+        askers.filter_map(move |cell| Some(&cell.askers.get(&from)?.to))
     }
 
     /// Somebody offers a report.
@@ -118,7 +121,9 @@ impl Carrier {
     ) -> Result<(), &'static str> {
         let from = frame.from();
         let claimed = frame.claimed_key().ok_or("truncated")?;
-        let mut stranger = match self.known(from, &claimed) {
+        let is_known = |stranger: &&Stranger| *stranger.contact.key.as_bytes() == claimed;
+        let known = self.askers(from).find(is_known).cloned();
+        let mut stranger = match known {
             Some(stranger) => stranger,
             None if self.strangers.allows(cx.now(), STRANGERS) => {
                 let key = PublicKey::from_bytes(claimed).map_err(|_| "key")?;
@@ -141,10 +146,7 @@ impl Carrier {
         }
         let is_carried = self.cells.contains_key(&offer.cell);
         if !stand.linked || !is_carried && !self.makes_room(cx.now(), offer.spare) {
-            let body = Body::Referral(Referral {
-                full: stand.linked,
-                others: stand.others,
-            });
+            let body = Body::Referral(Referral { others: stand.others });
             cx.send_outside(&stranger, &body);
             return Err(if stand.linked { "carries-enough" } else { "no-link" });
         }
@@ -182,13 +184,6 @@ impl Carrier {
             self.cells.remove(&number);
         }
         true
-    }
-
-    /// What this agent shares with somebody whom it knows under this key.
-    fn known(&self, from: MemberId, key: &[u8; 32]) -> Option<Stranger> {
-        let known = |asker: &Asker| asker.to.contact.key.as_bytes() == key;
-        let mut askers = self.cells.values().filter_map(|cell| cell.askers.get(&from));
-        askers.find(|asker| known(asker)).map(|asker| asker.to.clone())
     }
 
     /// Takes what an asker says, whose code was checked.
@@ -474,17 +469,7 @@ impl Cell {
         let Some(incarnation) = self.askers.get(&from).map(|asker| asker.incarnation) else {
             return;
         };
-        // Its way took that long.
-        let way = now.since(drafted).min(LONGEST_AGE_MS);
-        for held in draft.held_for_ms.values_mut() {
-            *held = way + (*held).min(LONGEST_AGE_MS);
-        }
-        for round in &mut draft.report.rounds {
-            let age = u64::try_from(round.age_ms)
-                .unwrap_or_default()
-                .min(LONGEST_AGE_MS);
-            round.age_ms = i64::try_from(way + age).unwrap_or(i64::MAX);
-        }
+        draft.grow_older(now.since(drafted));
         self.reports = self.reports.saturating_add(1);
         draft.report.sequence = self.reports;
         self.writing = Some(Writing {

@@ -246,7 +246,6 @@ impl HandOver {
         let body = Body::HandOver(wire::HandOver {
             key: *cx.public_key().as_bytes(),
             cell,
-            roster: cx.roster().reference().version,
             report: report.number,
             age_ms: u32::try_from(cx.now().since(report.drafted)).unwrap_or(u32::MAX),
             spare: self.standing.spare,

@@ -241,14 +241,10 @@ pub(super) fn read_request(input: &mut Reader<'_>) -> Result<ConfirmRequest, Wir
 fn read_ballot(input: &mut Reader<'_>) -> Result<Ballot, WireError> {
     let (request, roster) = (RequestDigest(input.array()?), read_roster(input)?);
     let uptime = input.u16()?;
-    let count = list_len(input, MAX_LIST)?;
-    let length = usize::from(input.u8()?);
-    let mut said = Vec::with_capacity(count);
-    for _ in 0..count {
-        let mut entry = Reader(input.bytes(length)?);
+    let said = read_list(input, MAX_LIST, |entry| {
         let index = entry.u8()?;
         let bits = entry.u8()?;
-        said.push(Said {
+        Ok(Said {
             index,
             answer: match bits >> 6 {
                 1 => Answer::Yes,
@@ -257,8 +253,8 @@ fn read_ballot(input: &mut Reader<'_>) -> Result<Ballot, WireError> {
             },
             facts: read_facts(bits),
             contact_age: u32::from(entry.u16()?) * 100,
-        });
-    }
+        })
+    })?;
     Ok(Ballot {
         request,
         roster,
@@ -268,29 +264,21 @@ fn read_ballot(input: &mut Reader<'_>) -> Result<Ballot, WireError> {
 }
 
 fn read_published(input: &mut Reader<'_>) -> Result<Published, WireError> {
-    let count = list_len(input, MAX_LIST)?;
-    let length = usize::from(input.u8()?);
-    let mut verdicts = Vec::with_capacity(count);
-    for _ in 0..count {
-        let mut entry = Reader(input.bytes(length)?);
+    let verdicts = read_list(input, MAX_LIST, |entry| {
         let subject = MemberId(entry.array()?);
         let kind = match entry.u8()? {
             1 => VerdictKind::Alive,
             2 => VerdictKind::Dead,
             _ => VerdictKind::None,
         };
-        verdicts.push(PublishedVerdict { subject, kind });
-    }
+        Ok(PublishedVerdict { subject, kind })
+    })?;
     Ok(Published { verdicts })
 }
 
 fn read_edges(input: &mut Reader<'_>) -> Result<Edges, WireError> {
     let doubt = input.u8()?;
-    let count = list_len(input, MAX_LIST)?;
-    let length = usize::from(input.u8()?);
-    let mut edges = Vec::with_capacity(count);
-    for _ in 0..count {
-        let mut entry = Reader(input.bytes(length)?);
+    let edges = read_list(input, MAX_LIST, |entry| {
         let subject = MemberId(entry.array()?);
         let state = match entry.u8()? {
             1 => EdgeState::Degraded,
@@ -298,13 +286,27 @@ fn read_edges(input: &mut Reader<'_>) -> Result<Edges, WireError> {
             3 => EdgeState::Down,
             _ => EdgeState::Up,
         };
-        edges.push(Edge {
+        Ok(Edge {
             subject,
             state,
             facts: read_facts(entry.u8()?),
-        });
-    }
+        })
+    })?;
     Ok(Edges { doubt, edges })
+}
+
+/// The entries of a list. Each is as long as its list says: what a later minor version appended is passed
+/// over.
+fn read_list<T>(
+    input: &mut Reader<'_>,
+    longest: usize,
+    read: impl Fn(&mut Reader<'_>) -> Result<T, WireError>,
+) -> Result<Vec<T>, WireError> {
+    let count = list_len(input, longest)?;
+    let length = usize::from(input.u8()?);
+    (0..count)
+        .map(|_| read(&mut Reader(input.bytes(length)?)))
+        .collect()
 }
 
 fn list_len(input: &mut Reader<'_>, longest: usize) -> Result<usize, WireError> {

@@ -293,8 +293,6 @@ pub struct HandOver {
     pub key: [u8; 32],
     /// Number of the sender's cell in its zone.
     pub cell: u32,
-    /// Version of the sender's roster.
-    pub roster: u64,
     /// Number of the report that is to be written: grows within a life of the sender.
     pub report: u64,
     /// Milliseconds since the report was drafted.
@@ -321,8 +319,6 @@ pub struct Carried {
 /// Agents that may carry, or know who does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Referral {
-    /// The sender has a link, and carries as many cells as it may.
-    pub full: bool,
     /// At most [`MAX_REFERRED`].
     pub others: Vec<Referred>,
 }

@@ -169,7 +169,6 @@ fn all() -> Vec<Message> {
         Body::HandOver(HandOver {
             key: [5; 32],
             cell: 7,
-            roster: 8,
             report: 9,
             age_ms: 30_000,
             spare: true,
@@ -182,7 +181,6 @@ fn all() -> Vec<Message> {
             wanted: vec![Fixture::id(3), Fixture::id(4)],
         }),
         Body::Referral(Referral {
-            full: true,
             others: ["192.0.2.1:7947", "[2001:db8::1]:7947"]
                 .map(|address| Referred {
                     id: Fixture::id(3),
@@ -251,7 +249,6 @@ fn a_referral_is_no_longer_than_a_hand_over_and_a_shorter_hand_over_is_refused()
         key: [6; 32],
     };
     let referral = sealed(Body::Referral(Referral {
-        full: false,
         others: vec![other; MAX_REFERRED],
     }));
     let offer = sealed(Body::HandOver(HandOver::default()));

@@ -469,7 +469,6 @@ impl Zone {
         Body::HandOver(HandOver {
             key: *self.fixture.key(author).public().as_bytes(),
             cell,
-            roster: 1,
             report: 1,
             age_ms: 0,
             spare: false,

@@ -71,13 +71,17 @@ fn refused(outputs: &[Output]) -> Vec<&'static str> {
         .collect()
 }
 
+/// The heartbeat among them.
+fn asked(outputs: &[Output]) -> Message {
+    let mut sent = sent(outputs).into_iter();
+    let is_heartbeat = |message: &Message| matches!(message.body, Body::Heartbeat(_));
+    sent.find(is_heartbeat).unwrap()
+}
+
 /// Node 2 answers the engine's challenge.
 fn introduce(engine: &mut Engine, incarnation: u64) {
     let outputs = engine.on(NOW, heard(&heartbeat(incarnation, 1)));
-    let challenge = sent(&outputs)
-        .into_iter()
-        .find(|message| matches!(message.body, Body::Heartbeat(_)))
-        .unwrap();
+    let challenge = asked(&outputs);
     let ack = Ack {
         echo_incarnation: challenge.header.incarnation,
         echo_sequence: challenge.header.sequence,
@@ -129,10 +133,7 @@ fn a_replayed_life_does_not_come_back() {
 fn a_late_answer_of_a_former_life_does_not_end_the_present_one() {
     let mut engine = engine();
     let outputs = engine.on(NOW, heard(&heartbeat(8, 1)));
-    let first = sent(&outputs)
-        .into_iter()
-        .find(|message| matches!(message.body, Body::Heartbeat(_)))
-        .unwrap();
+    let first = asked(&outputs);
     introduce_again(&mut engine, 10);
     let ack = Ack {
         echo_incarnation: 77,
@@ -149,10 +150,7 @@ fn a_late_answer_of_a_former_life_does_not_end_the_present_one() {
 fn introduce_again(engine: &mut Engine, incarnation: u64) {
     let later = NOW.plus(500);
     let outputs = engine.on(later, heard(&heartbeat(incarnation, 1)));
-    let challenge = sent(&outputs)
-        .into_iter()
-        .find(|message| matches!(message.body, Body::Heartbeat(_)))
-        .unwrap();
+    let challenge = asked(&outputs);
     let ack = Ack {
         echo_incarnation: 77,
         echo_sequence: challenge.header.sequence,
@@ -166,10 +164,7 @@ fn introduce_again(engine: &mut Engine, incarnation: u64) {
 fn an_ack_must_echo_a_fresh_number_of_ours_and_once() {
     let mut engine = engine();
     let outputs = engine.on(NOW, heard(&heartbeat(9, 1)));
-    let asked = sent(&outputs)
-        .into_iter()
-        .find(|message| matches!(message.body, Body::Heartbeat(_)))
-        .unwrap();
+    let asked = self::asked(&outputs);
     let ack = |incarnation, sequence| {
         Body::Ack(Ack {
             echo_incarnation: incarnation,

@@ -1,6 +1,6 @@
 //! The fields of what passes between cells.
 
-use super::{NOT_READ, list_len};
+use super::{NOT_READ, list_len, read_list};
 use crate::roster::MemberId;
 use crate::wire::WireError;
 use crate::wire::challenge::{Challenge, Renewal};
@@ -14,14 +14,13 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 const REFERRED_LEN: u8 = 8 + 16 + 2 + 32;
 const RENEWAL_LEN: u8 = 8 + 8;
 /// Bytes of the longest referral.
-const LONGEST_REFERRAL: usize = 3 + MAX_REFERRED * REFERRED_LEN as usize;
+const LONGEST_REFERRAL: usize = 2 + MAX_REFERRED * REFERRED_LEN as usize;
 /// Bytes of a hand-over without what makes it as long as a referral.
-const HAND_OVER_LEN: usize = 32 + 4 + 8 + 8 + 4 + 1;
+const HAND_OVER_LEN: usize = 32 + 4 + 8 + 4 + 1;
 
 pub(super) fn write_hand_over(out: &mut Writer<'_>, body: &HandOver) {
     out.bytes(&body.key)
         .u32(body.cell)
-        .u64(body.roster)
         .u64(body.report)
         .u32(body.age_ms)
         .u8(body.spare.into())
@@ -32,7 +31,6 @@ pub(super) fn read_hand_over(input: &mut Reader<'_>) -> Result<HandOver, WireErr
     let body = HandOver {
         key: input.array()?,
         cell: input.u32()?,
-        roster: input.u64()?,
         report: input.u64()?,
         age_ms: input.u32()?,
         spare: input.u8()? != 0,
@@ -61,9 +59,7 @@ pub(super) fn read_carried(input: &mut Reader<'_>) -> Result<Carried, WireError>
 }
 
 pub(super) fn write_referral(out: &mut Writer<'_>, body: &Referral) {
-    out.u8(body.full.into())
-        .u8(body.others.len().min(MAX_REFERRED) as u8)
-        .u8(REFERRED_LEN);
+    out.u8(body.others.len().min(MAX_REFERRED) as u8).u8(REFERRED_LEN);
     for other in body.others.iter().take(MAX_REFERRED) {
         let ip = match other.address.ip() {
             IpAddr::V4(ip) => ip.to_ipv6_mapped(),
@@ -77,19 +73,14 @@ pub(super) fn write_referral(out: &mut Writer<'_>, body: &Referral) {
 }
 
 pub(super) fn read_referral(input: &mut Reader<'_>) -> Result<Referral, WireError> {
-    let full = input.u8()? != 0;
-    let count = list_len(input, MAX_REFERRED)?;
-    let length = usize::from(input.u8()?);
-    let mut others = Vec::with_capacity(count);
-    for _ in 0..count {
-        let mut entry = Reader(input.bytes(length)?);
+    let others = read_list(input, MAX_REFERRED, |entry| {
         let id = MemberId(entry.array()?);
         let ip = Ipv6Addr::from(entry.array::<16>()?).to_canonical();
         let address = SocketAddr::new(ip, entry.u16()?);
         let key = entry.array()?;
-        others.push(Referred { id, address, key });
-    }
-    Ok(Referral { full, others })
+        Ok(Referred { id, address, key })
+    })?;
+    Ok(Referral { others })
 }
 
 pub(super) fn write_members(out: &mut Writer<'_>, members: &[MemberId]) {
@@ -118,14 +109,10 @@ pub(super) fn write_renewals(out: &mut Writer<'_>, body: &RenewalsRead) {
 }
 
 pub(super) fn read_renewals(input: &mut Reader<'_>) -> Result<RenewalsRead, WireError> {
-    let count = list_len(input, MAX_LIST)?;
-    let length = usize::from(input.u8()?);
-    let mut renewals = Vec::with_capacity(count);
-    for _ in 0..count {
-        let mut entry = Reader(input.bytes(length)?);
+    let renewals = read_list(input, MAX_LIST, |entry| {
         let member = MemberId(entry.array()?);
         let renewal = Some(entry.u64()?).filter(|read| *read != NOT_READ);
-        renewals.push((member, renewal.map(Renewal)));
-    }
+        Ok((member, renewal.map(Renewal)))
+    })?;
     Ok(RenewalsRead { renewals })
 }
