@@ -53,7 +53,8 @@ impl Deref for Cluster {
     }
 }
 
-/// How a replica is started.
+/// How a replica is started. Where nothing else is said, the times of Leases are scaled, because they are
+/// renewed every 250 ms.
 #[derive(Clone)]
 pub(crate) struct Setup {
     pub(crate) identity: &'static str,
@@ -63,6 +64,7 @@ pub(crate) struct Setup {
     pub(crate) elect: bool,
     /// IP address on which it serves the webhook.
     pub(crate) webhook: Option<&'static str>,
+    pub(crate) timing: Timing,
 }
 
 impl Default for Setup {
@@ -73,6 +75,11 @@ impl Default for Setup {
             mode: ModePolicy::Act,
             elect: false,
             webhook: None,
+            timing: Timing {
+                stale_after: 5_000,
+                confirm_after: 1_000,
+                ..Timing::default()
+            },
         }
     }
 }
@@ -139,6 +146,16 @@ impl Replica {
 impl Cluster {
     /// Nodes, agents, the world outside, RBAC; no controller yet.
     pub(crate) async fn start() -> Self {
+        let cluster = Self::without_nodes().await;
+        for name in NODES {
+            cluster.join(name).await;
+        }
+        cluster.outside.start(&cluster.own, &cluster.stop);
+        cluster
+    }
+
+    /// The same without nodes, agents and a world outside.
+    pub(crate) async fn without_nodes() -> Self {
         let api = ServedApi::start().await;
         let stop = CancellationToken::new();
         let cluster = Self {
@@ -155,10 +172,6 @@ impl Cluster {
         cluster
             .create::<ServiceAccount>(json!({"metadata": {"name": "default"}}))
             .await;
-        for name in NODES {
-            cluster.join(name).await;
-        }
-        cluster.outside.start(&cluster.own, &cluster.stop);
         cluster
     }
 
@@ -196,15 +209,11 @@ impl Cluster {
     }
 
     /// Starts a replica as the controller's ServiceAccount, and waits until the API server knows of its
-    /// webhook, if it has one. A Lease is renewed every 250 ms here, so that the times of Leases are scaled.
+    /// webhook, if it has one.
     pub(crate) async fn replica(&self, setup: Setup) -> Replica {
         let settings = Settings {
             config: Config {
-                timing: Timing {
-                    stale_after: 5_000,
-                    confirm_after: 1_000,
-                    ..Timing::default()
-                },
+                timing: setup.timing,
                 profile: setup.profile,
                 default_zone: Some(names::DEFAULT_ZONE.to_owned()),
                 default_toleration_seconds: 300,

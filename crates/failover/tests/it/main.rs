@@ -9,6 +9,7 @@
 mod bad_input;
 mod cluster;
 mod controller;
+mod fleet;
 mod irreversible;
 mod pause;
 mod process;

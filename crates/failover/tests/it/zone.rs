@@ -129,7 +129,9 @@ impl Outside {
 
 /// The key of a node's agent.
 pub(crate) fn key(node: &str) -> SigningKey {
-    SigningKey::from_seed(&[node.as_bytes()[1]; 32]).unwrap()
+    let mut seed = [0; 32];
+    seed[..node.len()].copy_from_slice(node.as_bytes());
+    SigningKey::from_seed(&seed).unwrap()
 }
 
 /// The key that signs rosters.
@@ -211,13 +213,13 @@ async fn reporter(cluster: Cluster, outside: Outside, stop: CancellationToken) {
                 });
                 renewals.insert(node.clone(), renewal);
             }
-            rounds.push(round(
-                &roster,
-                &node,
+            let asked = Asked {
+                node: &node,
                 said,
-                sequence,
-                (challenge, renewals[&node]),
-            ));
+                renewal: renewals[&node],
+            };
+            let voters: Vec<&str> = NODES.into_iter().filter(|voter| *voter != node).collect();
+            rounds.push(round(&roster, &[asked], &voters, (challenge, sequence)));
         }
         let spec = ZoneReportSpec {
             zone: names::DEFAULT_ZONE.to_owned(),
@@ -247,55 +249,65 @@ async fn reporter(cluster: Cluster, outside: Outside, stop: CancellationToken) {
     }
 }
 
-/// A new round; without anything said: that the node is well.
-fn round(
+/// A suspect of a round.
+pub(crate) struct Asked<'a> {
+    pub(crate) node: &'a str,
+    /// What all voters but itself say of it; without anything said: that it is well.
+    pub(crate) said: Option<Said>,
+    /// Its last renewal, as the reporter read it.
+    pub(crate) renewal: Renewal,
+}
+
+/// A new round, with the ballots of these voters.
+pub(crate) fn round(
     roster: &Roster,
-    node: &str,
-    said: Option<Said>,
-    sequence: u64,
-    (challenge, renewal): (Challenge, Renewal),
+    asked: &[Asked<'_>],
+    voters: &[&str],
+    (challenge, sequence): (Challenge, u64),
 ) -> SignedRound {
     let member = |name: &str| {
-        roster
-            .members()
-            .iter()
-            .find(|member| member.name == name)
-            .unwrap()
+        let mut members = roster.members().iter();
+        members.find(|member| member.name == name).unwrap()
     };
-    let uid = member(node).uid.clone();
     let mut nonce = [0; 16];
     nonce[..8].copy_from_slice(&sequence.to_be_bytes());
-    let (answer, contact_age, cloud) = match said {
-        Some(Said::Dead) => (Answer::No, u32::MAX, Link::Down),
-        Some(Said::CutOff) => (Answer::Yes, 0, Link::Down),
-        None => (Answer::Yes, 0, Link::Up),
-    };
+    let suspects = asked.iter().map(|asked| Suspect {
+        member: MemberId::of(&member(asked.node).uid),
+        renewal: Some(asked.renewal),
+    });
     let request = ConfirmRequest {
         round: Nonce(nonce),
         roster: roster.reference(),
         budget: 1_000,
         challenge,
-        suspects: vec![Suspect {
-            member: MemberId::of(&uid),
-            renewal: Some(renewal),
-        }],
+        suspects: suspects.collect(),
         ..ConfirmRequest::default()
     };
+    let vote = |(index, asked): (usize, &Asked<'_>)| {
+        let (answer, contact_age, cloud) = match asked.said {
+            Some(Said::Dead) => (Answer::No, u32::MAX, Link::Down),
+            Some(Said::CutOff) => (Answer::Yes, 0, Link::Down),
+            None => (Answer::Yes, 0, Link::Up),
+        };
+        Vote {
+            index: u8::try_from(index).unwrap(),
+            answer,
+            contact_age,
+            facts: Facts {
+                cloud,
+                kubelet: Health::Ok,
+                runtime: Health::Ok,
+            },
+        }
+    };
     let sign = |voter: &&str| {
+        let others = asked.iter().enumerate();
+        let others = others.filter(|(_, asked)| asked.node != *voter);
         let ballot = Ballot {
             request: request.digest(),
             roster: roster.reference(),
             uptime: 3_600,
-            said: vec![Vote {
-                index: 0,
-                answer,
-                contact_age,
-                facts: Facts {
-                    cloud,
-                    kubelet: Health::Ok,
-                    runtime: Health::Ok,
-                },
-            }],
+            said: others.map(vote).collect(),
         };
         let header = Header {
             from: member(voter).id,
@@ -307,6 +319,6 @@ fn round(
     SignedRound {
         age_ms: 20,
         request: wire::to_evidence(&request.to_bytes()),
-        ballots: NODES.iter().filter(|voter| **voter != node).map(sign).collect(),
+        ballots: voters.iter().map(sign).collect(),
     }
 }
