@@ -314,7 +314,8 @@ impl Case<'_> {
         if death.confirmed.is_none() && !self.was_back(next) {
             death.slow = death.slow.or(Some(Slow::Returning));
         }
-        if let Some(round) = round.filter(|round| self.confirms(&death, round)) {
+        let may_confirm = !self.evidence.zone.may_prove_split;
+        if let Some(round) = round.filter(|round| may_confirm && self.confirms(&death, round)) {
             death.confirmed = death.confirmed.or(Some(round.received));
         }
         next.latch = Latch::Dead(death);

@@ -54,6 +54,7 @@ impl Case1 {
                     some_member_renews: false,
                     storm: false,
                     may_be_split: false,
+                    may_prove_split: false,
                     is_returning: false,
                 },
                 agent: AgentWrites::default(),

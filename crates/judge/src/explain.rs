@@ -47,6 +47,12 @@ pub fn evidence_lines(evidence: &Evidence, timing: &Timing, now: Millis) -> Vec<
             "Zone: more than a quarter of it died within a minute; evictions keep the stock pace".to_owned(),
         );
     }
+    if evidence.zone.may_prove_split && !evidence.zone.may_be_split {
+        lines.push(
+            "Zone: members of several cells are silent, and not all cells have said why; no new death is confirmed until they have"
+                .to_owned(),
+        );
+    }
     if evidence.zone.may_be_split {
         lines.push(
             "Zone: several cells convicted members at once, as in a split; no new death is confirmed"

@@ -3,10 +3,11 @@
 //! `cargo run --release -p evenkeel-sim --example numbers -- [--rows LIST] [--sizes LIST] [--deaths N]
 //! [--hours N]`
 //!
-//! Rows: `detection`, `reporter`, `loss`, `traffic`, `reports`, `changes`, `reporters`, `false`; all by
-//! default. Sizes: of a zone; by default 3,5,7,11,16,20,32,64. `5000` stands for 79 zones of 64, which is how
-//! a zone that large has to be divided: with one agent's knowledge of each of 5,000 others, one zone of 5,000
-//! does not fit into memory. `--hours` are node-hours of the row `false`, for each size and loss.
+//! Rows: `detection`, `reporter`, `loss`, `traffic`, `outage`, `mass`, `reports`, `changes`, `reporters`,
+//! `false`; all by default. Sizes: of a zone; by default 3,5,7,11,16,20,32,64. `5000` stands for 79 zones
+//! of 64, which is how a zone that large has to be divided: with one agent's knowledge of each of 5,000
+//! others, one zone of 5,000 does not fit into memory. `--hours` are node-hours of the row `false`, for
+//! each size and loss.
 #![allow(clippy::print_stdout, reason = "a table for people")]
 #![allow(
     clippy::disallowed_methods,
@@ -18,6 +19,7 @@ use evenkeel_sim::rng::Rng;
 use evenkeel_sim::script::{Bursts, Network, SECOND};
 use evenkeel_sim::zones::measured::{measure, reporters};
 use evenkeel_sim::{Fault, Group, Script, Step};
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -55,7 +57,7 @@ fn main() {
     let settings = Settings {
         rows: list(
             "--rows",
-            "detection,reporter,loss,traffic,reports,changes,reporters,false",
+            "detection,reporter,loss,traffic,outage,mass,reports,changes,reporters,false",
         ),
         sizes: list("--sizes", "3,5,7,11,16,20,32,64")
             .iter()
@@ -92,6 +94,8 @@ fn measured(row: &str, size: usize, settings: &Settings) -> Vec<Row> {
         "reporter" => vec![detection(size, settings.deaths, network(), true)],
         "loss" => vec![detection(size, settings.deaths, loss, false)],
         "traffic" => traffic(size),
+        "outage" => outage(size),
+        "mass" => mass(size),
         "reports" => reports(size),
         "changes" => changes(size),
         "reporters" => vec![standing(size)],
@@ -254,6 +258,117 @@ fn traffic(size: usize) -> Vec<Row> {
             per_second(requests, nodes) <= 0.1,
         ),
     ]
+}
+
+/// Nobody reaches the API server for a minute.
+fn outage(size: usize) -> Vec<Row> {
+    let mut script = script(size, 1, network());
+    let at = SETTLED + 30 * SECOND;
+    let lasts = 60 * SECOND;
+    script.steps = vec![Step {
+        at,
+        lasts,
+        fault: Fault::ApiDown { stock_dies: false },
+    }];
+    let requests = |from: u64, until: u64| {
+        let run = measure(&script, Window { from, until });
+        let sum: u64 = run.meters.iter().map(|meter| meter.requests).sum();
+        let seconds = (until - from) / SECOND;
+        let mean = sum as f64 / seconds as f64 / run.meters.len() as f64;
+        (mean, run.busiest, run.deaths.len())
+    };
+    let (during, _, _) = requests(at, at + lasts);
+    let (after, busiest, dead) = requests(at + lasts, at + 2 * lasts);
+    vec![(
+        format!(
+            "{during:.3} API requests/s and node in the outage, {after:.3} in the minute after it, of all nodes \
+             {busiest} in the busiest second; {dead} deaths"
+        ),
+        "<= 0.2/s while recovering, 0 deaths",
+        after <= 0.2 && dead == 0,
+    )]
+}
+
+/// Nodes lose power together: a quarter of all, at random or the same share of each cell as racks are spread;
+/// 40 % of each cell; and more than half of each.
+fn mass(size: usize) -> Vec<Row> {
+    let cell = if size == 5_000 { FLEET.1 } else { size };
+    let of_each = |percent: usize| cell * percent / 100;
+    let nodes = script(size, 1, network()).nodes();
+    let at_random = {
+        let mut rng = Rng::new(1).fork("mass");
+        let mut chosen: Vec<usize> = (1..=nodes).collect();
+        for place in (1..nodes).rev() {
+            chosen.swap(
+                place,
+                usize::try_from(rng.below(place as u64 + 1)).unwrap_or_default(),
+            );
+        }
+        chosen.truncate(nodes / 4);
+        chosen
+    };
+    let spread = |percent: usize| {
+        (1..=nodes)
+            .filter(|node| (node - 1) % cell < of_each(percent))
+            .collect()
+    };
+    [
+        ("25 % at random", at_random),
+        ("25 % of each cell", spread(25)),
+        ("40 % of each cell", spread(40)),
+        ("60 % of each cell", spread(60)),
+    ]
+    .into_iter()
+    .map(|(what, victims)| die_together(size, cell, what, &victims))
+    .collect()
+}
+
+/// Whoever's cell keeps a majority is found dead within 15 s, and nobody else.
+fn die_together(size: usize, cell: usize, what: &str, victims: &[usize]) -> Row {
+    let mut script = script(size, 1, network());
+    let (at, lasts) = (SETTLED, 40 * SECOND);
+    script.steps = victims
+        .iter()
+        .map(|node| Step {
+            at,
+            lasts,
+            fault: Fault::PowerOff(*node),
+        })
+        .collect();
+    let window = Window {
+        from: at,
+        until: at + lasts,
+    };
+    let run = measure(&script, window);
+    let cell_of = |node: usize| (node - 1) / cell;
+    let mut dead_in = BTreeMap::<usize, usize>::new();
+    for node in victims {
+        *dead_in.entry(cell_of(*node)).or_default() += 1;
+    }
+    let keeps_majority = |node: usize| {
+        dead_in
+            .get(&cell_of(node))
+            .is_none_or(|dead| cell - dead > cell / 2)
+    };
+    let (expected, doubtful): (Vec<usize>, Vec<usize>) =
+        victims.iter().copied().partition(|node| keeps_majority(*node));
+    let found = |node: &usize| {
+        let mut deaths = run.deaths.iter();
+        deaths.find_map(|(found, dead)| (dead == node).then_some(found - at))
+    };
+    let mut times: Vec<u64> = expected.iter().filter_map(found).collect();
+    times.sort_unstable();
+    let missed = expected.len() - times.len();
+    let wrong = doubtful.iter().filter_map(found).count() as u64 + run.false_deaths;
+    let last = times.last().copied().unwrap_or_default();
+    let text = format!(
+        "{what}: {} of {} whose cells keep a majority announced, the last after {:.1} s; {wrong} others called dead",
+        times.len(),
+        expected.len(),
+        last as f64 / 1000.0
+    );
+    let is_met = missed == 0 && wrong == 0 && last <= 15_000;
+    (text, "all within 15 s, nobody else", is_met)
 }
 
 /// One member listed, because it is cut off; and all, because their kubelets are down.

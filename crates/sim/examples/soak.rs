@@ -5,6 +5,7 @@
 //! `--group NAME --trace SEED` prints one run, with `--small` the smallest script that fails as it does.
 //! `--matrices` plays all 65,536 matrices of links between four nodes and links to the cloud.
 //! `--splits N` plays splits of zones of N nodes, and counts the rounds of votes in them.
+//! `--few-links N --linked K` plays zones of N nodes of which all but K are cut off from the cloud.
 //! `--histories N` plays histories of two replicas and counts disagreements by the states that they are in.
 #![allow(clippy::print_stdout, reason = "a table for people")]
 #![allow(
@@ -13,7 +14,7 @@
 )]
 
 use evenkeel_sim::agreement::History;
-use evenkeel_sim::groups::{matrix, script, split};
+use evenkeel_sim::groups::{few_links, matrix, script, split};
 use evenkeel_sim::run::Outcome;
 use evenkeel_sim::{Group, run};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -51,6 +52,10 @@ fn main() {
     }
     if let Some(size) = value("--splits").and_then(|text| text.parse::<usize>().ok()) {
         return splits(size, first, seeds);
+    }
+    if let Some(size) = value("--few-links").and_then(|text| text.parse::<usize>().ok()) {
+        let linked = value("--linked").and_then(|text| text.parse().ok()).unwrap_or(1);
+        return links(size, linked, first, seeds);
     }
     if let Some(histories) = value("--histories").and_then(|text| text.parse::<u64>().ok()) {
         return agreement(first, histories);
@@ -151,6 +156,19 @@ fn splits(size: usize, first: u64, seeds: u64) {
         }
     }
     println!("{seeds} splits of {size} nodes, {rounds} rounds of votes published, {broken} broken promises");
+}
+
+/// Zones of this size with so many links to the cloud.
+fn links(size: usize, linked: usize, first: u64, seeds: u64) {
+    for (seed, outcome) in play(first, seeds, |seed| run::play(&few_links(size, linked, seed))) {
+        let (spoken_for, cells) = outcome.numbers.spoken_for;
+        let broken = outcome
+            .broken
+            .map_or("no broken promise".to_owned(), |why| why.to_string());
+        println!(
+            "seed {seed}: {linked} of {size} nodes with a link, {spoken_for} of {cells} cells kept all endpoints; {broken}"
+        );
+    }
 }
 
 /// Every matrix of four nodes.

@@ -96,14 +96,7 @@ impl Sim {
                 Acted::Done
             }
             Action::TellCell { node, object } => {
-                let key = cluster_key(node);
-                let written = self
-                    .store
-                    .change(now, Writer::Ours, Kind::Agent, &key, None, |agent| {
-                        if let Object::Agent(agent) = agent {
-                            agent.status.get_or_insert_default().cell.clone_from(object);
-                        }
-                    });
+                let written = build::tell_cell(&mut self.store, now, node, object);
                 Self::settled(written)
             }
             Action::SavePolicyStatus { policy, status } => {

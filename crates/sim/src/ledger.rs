@@ -7,6 +7,7 @@ use crate::leftovers::{leftovers, unsettled};
 use crate::promise::{BACK_ON, Fate, Promise};
 use crate::script::{Group, Level, SECOND, Script};
 use crate::sight::may_be_convicted;
+use crate::uncarried::Uncarried;
 use crate::votes::Votes;
 use evenkeel_api::names::taints;
 use evenkeel_failover_rules::world::Kind;
@@ -87,6 +88,8 @@ pub struct Numbers {
     pub converged: u64,
     /// Rounds of votes that were published.
     pub rounds: usize,
+    /// Cells of which no member that was only cut off lost an endpoint, and all.
+    pub spoken_for: (usize, usize),
 }
 
 /// Everything that was noted.
@@ -101,6 +104,7 @@ pub struct Ledger {
     writes: BTreeMap<usize, u64>,
     begun: BTreeMap<usize, u64>,
     votes: Votes,
+    uncarried: Uncarried,
     clean_since: Option<u64>,
     /// Since when at least one replica could answer admission.
     guarded_since: Option<u64>,
@@ -123,6 +127,7 @@ impl Ledger {
             writes: BTreeMap::new(),
             begun: BTreeMap::new(),
             votes: Votes::default(),
+            uncarried: Uncarried::default(),
             clean_since: None,
             guarded_since: None,
             broken: Vec::new(),
@@ -160,6 +165,7 @@ impl Ledger {
                 for node in self.votes.report(&self.script, change) {
                     self.breaks(change.at, MINORITY, format!("node {node}"));
                 }
+                self.split(change.at);
             }
             Kind::Zone => self.votes.roster(change),
             _ => {}
@@ -213,6 +219,7 @@ impl Ledger {
             && self
                 .promise
                 .never_loses(fate, self.guarded_since, change.at, change.writer)
+            && !self.uncarried.may_be(&self.script, &self.votes, node)
         {
             let text = format!("{name} of node {node}, by {:?}", change.writer);
             self.breaks(
@@ -257,7 +264,7 @@ impl Ledger {
     /// promised to the others. In groups with one fault after the other this never excuses anything, and
     /// where several cells of a split zone convict members nothing at all (42).
     fn is_lost(&self, node: usize, at: u64) -> bool {
-        let cell = self.votes.cell_of(node);
+        let cell = self.votes.cell_of(node).map(|(_, members)| members);
         let lost = |at| may_be_convicted(&self.script, cell, node, at);
         match self.script.group {
             Group::Random => lost(at) || lost(at.saturating_sub(BACK_ON)),
@@ -321,12 +328,24 @@ impl Ledger {
             return false;
         }
         list.push((at, state));
-        // Nobody dies in these scripts.
-        let confirmed = self.script.group == Group::Splits && state == NodeState::Dead(Dead::Confirmed);
-        if confirmed && self.votes.may_be_split(at) {
-            self.breaks(at, SPLIT, node.to_owned());
-        }
+        self.split(at);
         true
+    }
+
+    /// Nothing is confirmed where cells convict both sides of a split, whichever comes first. Nobody dies in
+    /// these scripts.
+    fn split(&mut self, at: u64) {
+        if self.script.group != Group::Splits || !self.votes.may_be_split(at) {
+            return;
+        }
+        let confirmed = |list: &[(u64, NodeState)]| {
+            let mut states = list.iter().map(|(_, state)| *state);
+            states.any(|state| state == NodeState::Dead(Dead::Confirmed))
+        };
+        let mut nodes = self.states.iter().filter(|(_, list)| confirmed(list));
+        if let Some(node) = nodes.next().map(|(node, _)| node.clone()) {
+            self.breaks(at, SPLIT, node);
+        }
     }
 
     /// How many replicas admission can ask.
@@ -395,6 +414,9 @@ impl Ledger {
             if let Some(stuck) = stuck {
                 self.breaks(now, "L1: a roster does not settle", stuck);
             }
+        }
+        if let Some(node) = self.uncarried.unnamed(&self.votes, &self.states) {
+            self.breaks(now, "59: a node that nobody speaks for is not named", node);
         }
         self.state_changes(now);
         self.goals(now);
@@ -536,6 +558,7 @@ impl Ledger {
         let mut numbers = Numbers {
             evicted: self.pods.values().filter(|track| track.evicted.is_some()).count(),
             rounds: self.votes.rounds(),
+            spoken_for: (self.uncarried.spoken_for(&self.votes), self.votes.cells()),
             ..Numbers::default()
         };
         for track in self.pods.values() {

@@ -61,6 +61,7 @@ pub mod sight;
 mod sim;
 mod stock;
 mod trace;
+mod uncarried;
 mod votes;
 mod watch;
 pub mod zones;

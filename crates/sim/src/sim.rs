@@ -15,13 +15,14 @@ use crate::stock::Stock;
 use crate::watch::Watch;
 use crate::zones::Reader;
 use evenkeel_api::zone::{KubeletEndpoint, RosterMember};
+use evenkeel_failover_rules::planner::cells::{self, divide};
 use evenkeel_failover_rules::planner::roster::Progress;
 use evenkeel_failover_rules::world::Kind;
 use evenkeel_zone::Millis;
 use evenkeel_zone::keys::stand_in::StandIn;
 use evenkeel_zone::keys::{Ed25519, Signer, SigningKey, Verifier};
 use evenkeel_zone::roster::{Roster, RosterKeys, zone_object_name};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -147,12 +148,10 @@ impl Sim {
                 }
             }
             let (name, key) = (build::zone_name(zone), Arc::clone(&self.roster_key));
-            build::zone(
-                &mut self.store,
-                &name,
-                members,
-                Some((&*key, self.script.two_versions)),
-            );
+            for (number, members) in self.cells_of(members) {
+                let signer = Some((&*key, self.script.two_versions));
+                build::cell(&mut self.store, (&name, number), members, signer);
+            }
             if self.level == Level::Zones {
                 self.keep_challenge(zone);
             }
@@ -177,6 +176,26 @@ impl Sim {
         }
         let _ = self.store.news();
         self.at(CHECK_EVERY, Event::Check);
+    }
+
+    /// How a zone is divided. Without planners it is one cell, whatever its size.
+    fn cells_of(&self, members: Vec<RosterMember>) -> BTreeMap<u32, Vec<RosterMember>> {
+        if self.level != Level::System || members.is_empty() {
+            return BTreeMap::from([(0, members)]);
+        }
+        let division = divide(&cells::Zone {
+            present: members
+                .iter()
+                .map(|member| (member.uid.clone(), String::new()))
+                .collect(),
+            ..cells::Zone::default()
+        });
+        let of = |uids: BTreeSet<String>| {
+            let members = members.iter().filter(|member| uids.contains(&member.uid));
+            members.cloned().collect()
+        };
+        let cells = division.cells.into_iter();
+        cells.map(|(number, uids)| (number, of(uids))).collect()
     }
 
     /// The key that the agent of a node signs with now.

@@ -29,11 +29,21 @@ impl Votes {
         self.rounds
     }
 
-    /// The cell that a node is in, where zones have several.
-    pub(crate) fn cell_of(&self, node: usize) -> Option<&BTreeSet<usize>> {
+    /// The cell that a node is in, where zones have several: its name and its members.
+    pub(crate) fn cell_of(&self, node: usize) -> Option<(&str, &BTreeSet<usize>)> {
         let several = self.cells.len() > 1;
-        let mut cells = self.cells.values();
-        cells.find(|cell| several && cell.contains(&node))
+        let mut cells = self.cells.iter();
+        let cell = cells.find(|(_, cell)| several && cell.contains(&node));
+        cell.map(|(name, members)| (name.as_str(), members))
+    }
+
+    /// How many cells there are.
+    pub(crate) fn cells(&self) -> usize {
+        self.cells.len()
+    }
+
+    pub(crate) fn members(&self, cell: &str) -> impl Iterator<Item = usize> {
+        self.cells.get(cell).into_iter().flatten().copied()
     }
 
     pub(crate) fn roster(&mut self, change: &Change) {

@@ -28,6 +28,8 @@ pub struct Fixture {
     report: i64,
     /// Nodes without a vote.
     pub learners: Vec<usize>,
+    /// So many of the first nodes are in another cell of the zone.
+    pub elsewhere: usize,
     /// Nodes that voted in the last settled roster; none where this one is settled.
     pub settled_voters: Vec<usize>,
     /// What the requests of this zone sign.
@@ -65,6 +67,7 @@ impl Fixture {
             sequence: 0,
             report: 0,
             learners: Vec::new(),
+            elsewhere: 0,
             settled_voters: Vec::new(),
             challenge: Self::CHALLENGE,
             renewal: Some(Self::RENEWAL),
@@ -170,7 +173,13 @@ impl Fixture {
         };
         RosterSpec {
             version: self.version,
-            members: self.keys.iter().enumerate().map(member).collect(),
+            members: self
+                .keys
+                .iter()
+                .enumerate()
+                .skip(self.elsewhere)
+                .map(member)
+                .collect(),
             settled_voters: self.settled_voters.iter().map(|node| Self::uid(*node)).collect(),
             ..RosterSpec::default()
         }

@@ -13,9 +13,12 @@ use evenkeel_judge::Latch;
 use evenkeel_judge::memory::DeadLatch;
 use evenkeel_zone::Millis;
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-/// In a calm cell.
+/// In a calm cell, and up to [`SPREAD_MS`] more. Thousands of cells that are listed together would else get
+/// their challenges at once, and hold their rounds and write what comes of them in the same second.
 const CALM_EVERY_MS: u64 = 60_000;
+const SPREAD_MS: u64 = 10_000;
 /// For [`BUSY_MS`] after a member was listed.
 const BUSY_EVERY_MS: u64 = 10_000;
 const BUSY_MS: u64 = 120_000;
@@ -32,6 +35,8 @@ struct Schedule {
     seen: Millis,
     /// When this process began to lead.
     leads_since: Millis,
+    /// How much more than [`CALM_EVERY_MS`] this cell waits.
+    spread: u64,
     /// When each listed member was listed.
     listed: Vec<Millis>,
     /// When the first round of each death was received that is not confirmed, and from when on a challenge
@@ -47,12 +52,12 @@ impl Schedule {
             // not matter.
             let calm = self.listed.is_empty() && self.deaths.is_empty();
             return if calm {
-                self.leads_since.max(self.seen).plus(CALM_EVERY_MS)
+                self.leads_since.max(self.seen).plus(CALM_EVERY_MS + self.spread)
             } else {
                 self.leads_since.max(self.seen.plus(APART_MS))
             };
         };
-        let mut due = drawn.plus(CALM_EVERY_MS);
+        let mut due = drawn.plus(CALM_EVERY_MS + self.spread);
         for listed in &self.listed {
             let busy = drawn.plus(BUSY_EVERY_MS).max(*listed);
             if busy < listed.plus(BUSY_MS) {
@@ -108,6 +113,7 @@ impl Planner {
                     drawn: published.current.drawn,
                     seen: published.current.seen,
                     leads_since,
+                    spread: spread(object),
                     listed: wanted
                         .iter()
                         .filter_map(|uid| self.listed_since.get(uid))
@@ -122,6 +128,13 @@ impl Planner {
             }
         }
     }
+}
+
+/// The same for a cell whenever it is asked for, and another one for each cell.
+fn spread(object: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    object.hash(&mut hasher);
+    hasher.finish() % SPREAD_MS
 }
 
 /// When the first round of a death was received, and from when on a challenge confirms it. One that keeps the
@@ -151,6 +164,7 @@ mod tests {
     use super::*;
     use evenkeel_judge::memory::CONFIRMED_AFTER_MS;
     use rstest::rstest;
+    use std::collections::BTreeSet;
 
     fn at(seconds: u64) -> Millis {
         Millis(1_000_000 + seconds * 1_000)
@@ -162,6 +176,7 @@ mod tests {
             drawn: Some(at(0)),
             seen: at(0),
             leads_since: at(0),
+            spread: 0,
             listed: listed.iter().map(|second| at(*second)).collect(),
             deaths: deaths
                 .iter()
@@ -196,6 +211,23 @@ mod tests {
             schedule.drawn = Some(at(second));
         }
         assert_eq!(schedule.due(), at(110 + 60));
+    }
+
+    #[test]
+    fn cells_drift_apart() {
+        let seconds: BTreeSet<u64> = (0..79)
+            .map(|cell| spread(&format!("shore.{cell}")) / 1_000)
+            .collect();
+        assert_eq!(
+            seconds,
+            (0..10).collect(),
+            "of 79 cells, some wait for each of them"
+        );
+        let schedule = Schedule {
+            spread: 7_000,
+            ..drawn(&[], &[])
+        };
+        assert_eq!(schedule.due(), at(67));
     }
 
     /// The sequence of one death, received at second 3: a challenge at once, and one 12 s later.

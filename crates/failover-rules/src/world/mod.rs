@@ -4,6 +4,7 @@
 //! [`World::decisions`], and the leader's planner acts on them.
 
 mod audit;
+mod by_zone;
 pub mod facts;
 pub mod read;
 mod seen;
@@ -16,12 +17,9 @@ pub use seen::{Kind, Seen};
 pub use signs::LastSigns;
 
 use crate::planner::incident::recorded;
-use crate::planner::roster::eligible;
 use audit::{Ledger, Proof};
-use evenkeel_api::names::zone_of;
 use evenkeel_api::policy::{EndpointsPolicy, ModePolicy};
 use evenkeel_api::watch::Key;
-use evenkeel_judge::evidence::{Lease as LeaseAge, ZoneEvidence};
 use evenkeel_judge::policy::effective;
 use evenkeel_judge::{
     Decision, Evidence, Memory, NodeState, Profile, Protection, Recorded, Settings, Sight, Timing, View,
@@ -30,7 +28,6 @@ use evenkeel_judge::{
 use evenkeel_zone::Millis;
 use evenkeel_zone::keys::Verifier;
 use evenkeel_zone::roster::RosterKeys;
-use evenkeel_zone::verdict::{Deaths, is_storm, may_be_split};
 use facts::Cluster;
 use services::{Last, Services};
 use signs::Signs;
@@ -372,52 +369,6 @@ impl World {
             .filter_map(|facts| Some((facts.spec.node_uid.clone(), recorded(&facts.status, now)?)))
             .collect()
     }
-
-    fn zones_of_nodes(&self, timing: &Timing, now: Millis) -> ZonesOfNodes {
-        let mut zones = ZonesOfNodes::default();
-        let cells = self.zones.look(now);
-        let mut deaths: BTreeMap<&str, Vec<Deaths>> = BTreeMap::new();
-        for (name, cell) in &cells {
-            deaths.entry(cell.zone).or_default().push(cell.deaths);
-            for uid in cell.members {
-                zones.cell_of.insert(uid.clone(), name.clone());
-            }
-        }
-        for (name, cell) in &cells {
-            let of_zone = deaths.get(cell.zone).map(Vec::as_slice).unwrap_or_default();
-            let evidence = ZoneEvidence {
-                reported: cell.reported,
-                advanced: cell.advanced,
-                some_member_fresh: false,
-                some_member_renews: false,
-                storm: is_storm(of_zone),
-                may_be_split: may_be_split(of_zone),
-                is_returning: cell.is_returning,
-            };
-            zones.of_cell.insert(name.clone(), evidence);
-            // A node of the zone that is in none of its cells: whatever any of them shows.
-            let of_zone = zones.of_zone.entry(cell.zone.to_owned()).or_insert(evidence);
-            of_zone.reported |= cell.reported;
-            of_zone.advanced = of_zone.advanced.max(cell.advanced);
-        }
-        for (name, node) in &self.cluster.nodes {
-            // Nodes of no zone share one ledger: they have no neighbours, but they can fail together too.
-            let zone = zone_of(&node.labels, self.config.default_zone.as_deref()).unwrap_or_default();
-            if eligible(&node.labels) {
-                *zones.size.entry(zone.clone()).or_default() += 1;
-            }
-            let lease = node.life.lease(&self.sight.leases, timing, now);
-            if let Some(cell) = zones.cell_of.get(&node.uid) {
-                let of_cell = zones.of_cell.get_mut(cell);
-                for evidence in of_cell.into_iter().chain(zones.of_zone.get_mut(&zone)) {
-                    evidence.some_member_fresh |= lease != LeaseAge::Stale;
-                    evidence.some_member_renews |= lease == LeaseAge::Fresh;
-                }
-            }
-            zones.of_node.insert(name.clone(), zone);
-        }
-        zones
-    }
 }
 
 impl Ledgers {
@@ -427,29 +378,6 @@ impl Ledgers {
             Kind::Report => Some(&mut self.reports),
             _ => None,
         }
-    }
-}
-
-/// What the nodes of a cell, and of a zone, have in common; gathered once per look.
-#[derive(Default)]
-struct ZonesOfNodes {
-    /// Zone by node name.
-    of_node: BTreeMap<String, String>,
-    /// Nodes of each zone that count for the storm guard.
-    size: BTreeMap<String, usize>,
-    /// Cell by UID of the member.
-    cell_of: BTreeMap<String, String>,
-    of_cell: BTreeMap<String, ZoneEvidence>,
-    of_zone: BTreeMap<String, ZoneEvidence>,
-}
-
-impl ZonesOfNodes {
-    /// What is known of the node's cell; of its zone, where the node is in no cell.
-    fn evidence(&self, node_uid: &str, zone: &str) -> ZoneEvidence {
-        let cell = self.cell_of.get(node_uid).and_then(|cell| self.of_cell.get(cell));
-        cell.or_else(|| self.of_zone.get(zone))
-            .copied()
-            .unwrap_or_default()
     }
 }
 

@@ -13,15 +13,15 @@ use rstest::rstest;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-fn put<K: DeserializeOwned>(value: Value) -> Delta<K> {
+pub(super) fn put<K: DeserializeOwned>(value: Value) -> Delta<K> {
     Delta::Put(Box::new(serde_json::from_value(value).unwrap()))
 }
 
-fn second(second: u64) -> Millis {
+pub(super) fn second(second: u64) -> Millis {
     Millis(1_767_225_600_000 + second * 1000)
 }
 
-fn time_of(second: u64) -> String {
+pub(super) fn time_of(second: u64) -> String {
     let minutes = second / 60;
     format!(
         "2026-01-01T{:02}:{:02}:{:02}.000000Z",
@@ -31,14 +31,14 @@ fn time_of(second: u64) -> String {
     )
 }
 
-fn lease(name: &str, renewed: u64) -> Seen {
+pub(super) fn lease(name: &str, renewed: u64) -> Seen {
     Seen::NodeLease(put(json!({
         "metadata": {"name": name, "namespace": "kube-node-lease", "resourceVersion": renewed.to_string()},
         "spec": {"renewTime": time_of(renewed)},
     })))
 }
 
-fn node(name: &str, uid: &str, heartbeat: u64, reason: &str) -> Seen {
+pub(super) fn node(name: &str, uid: &str, heartbeat: u64, reason: &str) -> Seen {
     let status = if reason == "NodeStatusUnknown" {
         "Unknown"
     } else {
@@ -277,14 +277,14 @@ fn a_quiet_watch_is_audited_and_one_that_does_not_deliver_is_begun_anew() {
     assert_eq!(world.sight().at(second(7)), View::Held);
 }
 
-const CUT: Facts = Facts {
+pub(super) const CUT: Facts = Facts {
     cloud: Link::Down,
     kubelet: Health::Ok,
     runtime: Health::Ok,
 };
 
 /// The challenge that a zone's requests sign, drawn at a second by this name.
-fn challenge(zone: &Fixture, drawn: u64, by: &str) -> Seen {
+pub(super) fn challenge(zone: &Fixture, drawn: u64, by: &str) -> Seen {
     Seen::Challenge(put(json!({
         "metadata": {"name": "shore"},
         "spec": {
@@ -297,14 +297,14 @@ fn challenge(zone: &Fixture, drawn: u64, by: &str) -> Seen {
 }
 
 /// Three nodes of a zone whose agents report; n3's kubelet is silent after second 0.
-struct Shore {
-    world: World,
-    zone: Fixture,
+pub(super) struct Shore {
+    pub(super) world: World,
+    pub(super) zone: Fixture,
     round: u8,
 }
 
 impl Shore {
-    fn new(identity: &str) -> Self {
+    pub(super) fn new(identity: &str) -> Self {
         let mut world = with_node();
         world.config.identity = identity.to_owned();
         for number in 1..=3 {
@@ -322,7 +322,7 @@ impl Shore {
         }
     }
 
-    fn report(&mut self, at: u64, alive: bool) {
+    pub(super) fn report(&mut self, at: u64, alive: bool) {
         self.round = self.round.wrapping_add(1);
         let round = if alive {
             self.zone.alive(3, &[1, 2], self.round, CUT)
@@ -361,7 +361,7 @@ impl Shore {
         }
     }
 
-    fn judged(&self) -> &Judged {
+    pub(super) fn judged(&self) -> &Judged {
         &self.world.decisions().nodes["node-3"]
     }
 

@@ -94,7 +94,7 @@ impl<'a> Game<'a> {
         for member in &zone.spec().members {
             build::node(&mut store, 0, "shore", member);
         }
-        build::zone(&mut store, "shore", zone.spec().members, None);
+        build::cell(&mut store, ("shore", 0), zone.spec().members, None);
         build::renew(&mut store, 0, Writer::Ours, NAMESPACE, CONTROLLER_LEASE, LEADER);
         let _ = store.news();
         let sides = configs

@@ -90,14 +90,36 @@ pub fn renew_at(
     }
 }
 
-/// A zone, as the controller of a former life left them.
-pub fn zone(store: &mut Store, zone: &str, members: Vec<RosterMember>, key: Option<RosterSigner<'_>>) {
+/// A cell, as the controller of a former life left it. Agents of all but the first one of a zone are told.
+pub fn cell(
+    store: &mut Store,
+    (zone, cell): (&str, u32),
+    members: Vec<RosterMember>,
+    key: Option<RosterSigner<'_>>,
+) {
+    let names: Vec<String> = members.iter().map(|member| member.name.clone()).collect();
     let roster = RosterSpec {
         version: 1,
         members,
         ..RosterSpec::default()
     };
-    let _ = publish(store, 0, (zone, 0), &roster, key);
+    let _ = publish(store, 0, (zone, cell), &roster, key);
+    if cell > 0 {
+        for name in names {
+            let _ = tell_cell(store, 0, &name, &cell_object_name(zone, cell));
+        }
+    }
+}
+
+/// Tells an agent which cell it belongs to.
+pub fn tell_cell(store: &mut Store, now: u64, node: &str, object: &str) -> Result<(), Refused> {
+    let key = cluster_key(node);
+    let written = store.change(now, Writer::Ours, Kind::Agent, &key, None, |agent| {
+        if let Object::Agent(agent) = agent {
+            object.clone_into(&mut agent.status.get_or_insert_default().cell);
+        }
+    });
+    written.map(drop)
 }
 
 /// The key that signs rosters, and whether its owner is of the next version.

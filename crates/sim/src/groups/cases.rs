@@ -159,8 +159,7 @@ pub(super) fn splits(script: &mut Script, size: usize, rng: &mut Rng) {
         side.swap(place, other);
     }
     side.truncate(size * percent / 100);
-    // The one cell with which the run begins has been divided by then, and the rosters have settled.
-    let (at, lasts) = (WARM_UP + 150 * SECOND, 120 * SECOND);
+    let (at, lasts) = (WARM_UP + rng.below(20 * SECOND), 120 * SECOND);
     for node in 1..=size {
         if rng.in_thousand(800) {
             script.add(at + rng.below(SECOND), lasts, Fault::CutCloud(node));
@@ -169,23 +168,45 @@ pub(super) fn splits(script: &mut Script, size: usize, rng: &mut Rng) {
     script.add(at, lasts, Fault::SplitLan(side));
 }
 
+/// A zone of this size of which so many nodes keep their link to the cloud, and nothing else happens.
+pub fn few_links(size: usize, linked: usize, seed: u64) -> Script {
+    let mut script = super::script(Group::Carriers, seed);
+    let mut rng = Rng::new(seed).fork("few links");
+    script.steps.clear();
+    cut_all_but(&mut script, (size, linked), 120 * SECOND, &mut rng);
+    script.steps.sort_by_key(|step| step.at);
+    script
+}
+
+/// Cuts the links of all nodes of a zone but those of some, which come first in the list of all nodes.
+fn cut_all_but(
+    script: &mut Script,
+    (size, linked): (usize, usize),
+    lasts: u64,
+    rng: &mut Rng,
+) -> (u64, Vec<usize>) {
+    script.zones = vec![size];
+    let mut nodes: Vec<usize> = (1..=size).collect();
+    for place in 0..=linked.min(size - 1) {
+        let other = place + usize::try_from(rng.below((size - place) as u64)).unwrap_or_default();
+        nodes.swap(place, other);
+    }
+    // Rosters name contacts after the first 10 s, and 5 s later all agents have them.
+    let at = WARM_UP + rng.below(20 * SECOND);
+    for node in nodes.iter().skip(linked) {
+        script.add(at + rng.below(5 * SECOND), lasts, Fault::CutCloud(*node));
+    }
+    (at, nodes)
+}
+
 /// The link of a zone of several cells is cut, but for one to four nodes. One of those loses power meanwhile,
 /// where there are several, or one of the others does, or an agent that may carry is restarted.
 pub(super) fn carriers(script: &mut Script, rng: &mut Rng) {
     let size = *rng.pick(&[102, 130, 200]).unwrap_or(&102);
-    script.zones = vec![size];
     let linked = usize::try_from(rng.between(1, 4)).unwrap_or(1);
-    let mut nodes: Vec<usize> = (1..=size).collect();
-    for place in 0..=linked {
-        let other = place + usize::try_from(rng.below((size - place) as u64)).unwrap_or_default();
-        nodes.swap(place, other);
-    }
+    let lasts = rng.between(150, 250) * SECOND;
+    let (at, nodes) = cut_all_but(script, (size, linked), lasts, rng);
     let (linked, others) = nodes.split_at(linked);
-    // The one cell with which the run begins has been divided by then, and the rosters have settled.
-    let (at, lasts) = (WARM_UP + 150 * SECOND, rng.between(150, 250) * SECOND);
-    for node in others {
-        script.add(at + rng.below(5 * SECOND), lasts, Fault::CutCloud(*node));
-    }
     let later = at + rng.between(20, 100) * SECOND;
     match (rng.below(3), linked, others) {
         (0, [carries, _, ..], _) => script.add(later, lasts, Fault::PowerOff(*carries)),

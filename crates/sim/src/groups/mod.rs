@@ -3,7 +3,7 @@
 mod cases;
 mod random;
 
-pub use cases::{matrix, split};
+pub use cases::{few_links, matrix, split};
 
 use crate::rng::Rng;
 use crate::script::{Fault, Group, Network, SECOND, Script, Step, WARM_UP};

@@ -47,7 +47,14 @@ pub fn measure(script: &Script, window: Window) -> Measured {
         machine.meter = Meter::default();
     }
     sim.reader.changes.clear();
-    sim.play_until(window.until);
+    let requests = |sim: &Sim| -> u64 { sim.machines.iter().map(|machine| machine.meter.requests).sum() };
+    let (mut busiest, mut counted) = (0, 0);
+    for second in (window.from..window.until).step_by(1_000) {
+        sim.play_until((second + 1_000).min(window.until));
+        let sum = requests(&sim);
+        busiest = busiest.max(sum - counted);
+        counted = sum;
+    }
     let of_first = || {
         sim.machines
             .iter()
@@ -65,5 +72,6 @@ pub fn measure(script: &Script, window: Window) -> Measured {
             .count(),
         stands: of_first().map(|machine| machine.meter.stands).sum(),
         false_deaths: sim.reader.false_deaths,
+        busiest,
     }
 }

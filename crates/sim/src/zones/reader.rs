@@ -3,6 +3,7 @@
 use super::rules::{self, Rules};
 use crate::api::build::{self, node_of_uid, node_uid};
 use crate::api::objects::{Object, cluster_key, renew_time};
+use crate::delivery::BACK_WITHIN;
 use crate::event::{Delivery, Event};
 use crate::ledger::MINORITY;
 use crate::promise::Fate;
@@ -26,6 +27,9 @@ use std::sync::Arc;
 /// Evidence of life is worth 15 s after its contacts. The rest is for a contact that is late because
 /// datagrams are, and for looking.
 const LIFE_ENDS: u64 = 18 * SECOND;
+/// Nobody knows for how long a report lay at the API server before the reader's watch, which an outage broke,
+/// came back: that long it seems younger than it is.
+const LAY: u64 = BACK_WITHIN;
 /// After the last fault no living node is held dead for longer than this: acquittal takes 15 s of health, and
 /// a change of reporters and slow writes come on top.
 const ACQUITTED: u64 = 45 * SECOND;
@@ -264,7 +268,10 @@ impl Sim {
         }
         let off = |node: &usize| {
             let fate = Fate::of(&self.script, *node);
-            fate.death_before(now).is_some_and(|died| died + LIFE_ENDS < now)
+            fate.death_before(now).is_some_and(|died| {
+                let outage = fate.api.iter().any(|(_, to)| (died..=now).contains(to));
+                died + LIFE_ENDS + if outage { LAY } else { 0 } < now
+            })
         };
         let outlived = (1..=self.machines.len())
             .filter(off)

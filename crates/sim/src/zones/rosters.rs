@@ -28,7 +28,8 @@ impl Sim {
         let (wanted, name) = (self.wanted_in(zone), build::zone_name(zone));
         let drawn = build::drawn(&mut self.rng, self.now, "keeper");
         let _ = build::challenge(&mut self.store, self.now, (&name, 0), Some(drawn), wanted);
-        self.after(CHALLENGES_EVERY, Event::Challenge { zone });
+        let spread = self.rng.below(CHALLENGES_EVERY / 10);
+        self.after(CHALLENGES_EVERY + spread, Event::Challenge { zone });
         // Learners and rosters that settle wait for time as well as for what agents write.
         self.keep_roster(zone);
     }

@@ -565,7 +565,8 @@ impl Engine {
             watches: &self.watches,
         };
         if self.voter.take_request(&mut self.cx, &mut sight, asker, request) {
-            self.proof.prove_when_requested(&mut self.cx);
+            self.proof
+                .prove_when_requested(&mut self.cx, request.suspects.len());
         }
         self.count_own_ballots();
     }

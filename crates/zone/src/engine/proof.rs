@@ -21,6 +21,9 @@ const EVERY_MS: u64 = 10_000;
 const UNASKED: u8 = 3;
 const UNASKED_EVERY_MS: u64 = 1_500;
 const UNASKED_JITTER_MS: u64 = 500;
+/// Where a round asks about so many members at once, the first write comes within [`JITTER_MS`]: after an
+/// outage of the API server all are asked about, in many cells at the same time, and they do not all stall.
+const MANY: usize = 8;
 /// An agent that is asked whether it lives proves its link as well, at most this often: the question arrived,
 /// but the answer may get lost.
 const ASKED_EVERY_MS: u64 = 10_000;
@@ -88,9 +91,13 @@ impl LinkProof {
         }
     }
 
-    /// This agent may be voted dead soon: it lost so much of its zone, or more of it than before. A write
-    /// that failed keeps its back-off.
+    /// This agent may be voted dead soon: it lost so much of its zone, or more of it than before.
     pub(super) fn prove_unrequested(&mut self, cx: &mut Context) {
+        self.prove_within(cx, UNASKED_JITTER_MS);
+    }
+
+    /// Begins a series of writes after a random time. A write that failed keeps its back-off.
+    fn prove_within(&mut self, cx: &mut Context, jitter: u64) {
         self.unasked = UNASKED;
         self.unasked_since = Some(cx.now());
         let waits = match self.write {
@@ -98,17 +105,22 @@ impl LinkProof {
             Write::Due { .. } | Write::Writing { .. } => true,
         };
         if !waits {
-            let at = cx.now().plus(cx.draw(UNASKED_JITTER_MS));
+            let at = cx.now().plus(cx.draw(jitter));
             self.write = Write::due(at);
         }
     }
 
-    /// This agent is asked whether it lives.
-    pub(super) fn prove_when_requested(&mut self, cx: &mut Context) {
+    /// This agent is asked whether it lives, in a round about so many suspects.
+    pub(super) fn prove_when_requested(&mut self, cx: &mut Context, suspects: usize) {
         self.asked = Some(cx.now());
         let lately = |since| cx.now().since(since) < ASKED_EVERY_MS;
         if !self.unasked_since.is_some_and(lately) {
-            self.prove_unrequested(cx);
+            let jitter = if suspects < MANY {
+                UNASKED_JITTER_MS
+            } else {
+                JITTER_MS
+            };
+            self.prove_within(cx, jitter);
         }
     }
 

@@ -300,6 +300,7 @@ impl Stage {
                     some_member_renews: some_member_fresh,
                     storm: self.storm,
                     may_be_split: false,
+                    may_prove_split: false,
                     is_returning: false,
                 },
                 agent: AgentWrites::default(),

@@ -13,8 +13,9 @@ const START: u64 = 50_000;
 /// The longest time between two ticks of an engine.
 const TICK_MS: u64 = 200;
 
-/// The agent of node 1 of three, and what its writes come to.
+/// The agent of node 1, and what its writes come to.
 struct Agent {
+    members: u8,
     engine: Engine,
     now: u64,
     answer: Option<bool>,
@@ -25,8 +26,13 @@ struct Agent {
 }
 
 impl Agent {
+    /// One of three.
     fn new(seed: u8) -> Self {
-        let zone = Fixture::new(3);
+        Self::of(3, seed)
+    }
+
+    fn of(members: u8, seed: u8) -> Self {
+        let zone = Fixture::new(members);
         let identity = Identity {
             uid: Fixture::uid(1),
             key: zone.signer(1),
@@ -37,6 +43,7 @@ impl Agent {
             seen_alive: BTreeSet::new(),
         };
         Self {
+            members,
             engine: Engine::new(
                 Config::default(),
                 identity,
@@ -65,7 +72,7 @@ impl Agent {
     /// Node 2 asks for votes about these nodes, as a reporter does that lists them.
     fn asked(&mut self, nodes: &[usize]) {
         self.rounds += 1;
-        let zone = Fixture::new(3);
+        let zone = Fixture::new(self.members);
         let request = ConfirmRequest {
             round: Nonce([self.rounds; 16]),
             ..zone.request(nodes, 0)
@@ -81,20 +88,21 @@ impl Agent {
             incarnation: 9,
             sequence: self.sequence,
         };
-        let zone = Fixture::new(3);
+        let zone = Fixture::new(self.members);
         let bytes = zone.seal(zone.key(from), header, &body);
         self.tell(heard(&bytes));
     }
 
     /// The others answer heartbeats, so that their lives are proven and their words count.
     fn peers_answer(&mut self, outputs: &[Output]) {
-        let zone = Fixture::new(3);
+        let zone = Fixture::new(self.members);
         for output in outputs.iter().filter(|_| self.peers_live) {
             let Output::Send { bytes, .. } = output else {
                 continue;
             };
             let message = zone.open(bytes).unwrap();
-            let Some(peer) = (2..=3).find(|i| Fixture::id(*i) == message.header.to) else {
+            let Some(peer) = (2..=usize::from(self.members)).find(|i| Fixture::id(*i) == message.header.to)
+            else {
                 continue;
             };
             if matches!(message.body, Body::Heartbeat(_)) {
@@ -200,6 +208,27 @@ fn a_write_of_which_nothing_is_heard_has_failed() {
     agent.list(&[1]);
     agent.answer = None;
     assert!(agent.run(40_000).len() >= 3);
+}
+
+/// As all are asked about after an outage of the API server.
+#[test]
+fn agents_that_are_asked_about_together_do_not_write_together() {
+    let first = |about: usize| {
+        let times = (0..20).map(|seed| {
+            let mut agent = Agent::of(9, seed);
+            agent.peers_live = true;
+            agent.run(4_000);
+            agent.asked(&(1..=about).collect::<Vec<_>>());
+            agent.run(5_000)[0]
+        });
+        times.max().unwrap()
+    };
+    assert!(first(1) <= 500 + TICK_MS, "alone, an agent may be stalling");
+    let (last, most) = (first(9), 3_000 + TICK_MS);
+    assert!(
+        (1_500..=most).contains(&last),
+        "the last one writes after {last} ms"
+    );
 }
 
 /// A reporter that lists a member asks about it every few seconds.
