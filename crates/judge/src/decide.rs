@@ -314,9 +314,12 @@ impl Case<'_> {
         if death.confirmed.is_none() && !self.was_back(next) {
             death.slow = death.slow.or(Some(Slow::Returning));
         }
-        let may_confirm = !self.evidence.zone.may_prove_split;
-        if let Some(round) = round.filter(|round| may_confirm && self.confirms(&death, round)) {
-            death.confirmed = death.confirmed.or(Some(round.received));
+        if let Some(round) = round.filter(|round| death.confirmed.is_none() && self.confirms(&death, round)) {
+            if self.evidence.zone.may_prove_split {
+                death.slow = death.slow.or(Some(Slow::OthersSilent));
+            } else {
+                death.confirmed = Some(round.received);
+            }
         }
         next.latch = Latch::Dead(death);
         let silent = self
@@ -347,6 +350,8 @@ impl Case<'_> {
         challenged.is_some_and(|drawn| drawn >= death.confirmable_from())
             && round.silence_ms > round.received.since(death.received)
             && self.silent_long_enough()
+            // Who was cut off together with it is late by now.
+            && self.now.since(death.received) >= self.timing.overdue_after()
     }
 
     /// Neither latch nor dead verdict: the Lease decides, and the neighbours where it is stale.

@@ -35,11 +35,9 @@ pub const SKEW_MS: u64 = 5_000;
 pub const WRITE_GAP_MS: u64 = 30_000;
 
 impl Timing {
-    /// A renewal that is not seen for this long is late: 12.5 s, a quarter more than the renewal interval.
-    /// Less than `confirm_after`, so that of nodes which fell silent together the last one is late before the
-    /// first one's death is confirmed.
+    /// A renewal that is not seen for this long is late: a fifth more than the renewal interval; 12 s.
     pub fn overdue_after(&self) -> u64 {
-        self.confirm_after / 6 * 5
+        self.confirm_after / 5 * 4
     }
 
     /// The defaults for a kubelet that renews its Lease every `renew_interval_ms`.
@@ -188,8 +186,8 @@ pub struct ZoneEvidence {
     /// Several cells of the zone convicted so many of their members within a minute that they may have
     /// convicted both sides of one split (hazard 42).
     pub may_be_split: bool,
-    /// With members that are silent, and of which their own cells have said nothing yet, it would be so: no
-    /// death is confirmed before those cells have spoken (hazard 42).
+    /// With members that fell silent lately, and of which their own cells have not said why, it would be so.
+    /// A death that would be confirmed now keeps the stock pace (hazard 42).
     pub may_prove_split: bool,
     /// More than half of the cell's members booted shortly before, as after a power cut (hazard 43).
     pub is_returning: bool,

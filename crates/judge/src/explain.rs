@@ -49,7 +49,7 @@ pub fn evidence_lines(evidence: &Evidence, timing: &Timing, now: Millis) -> Vec<
     }
     if evidence.zone.may_prove_split && !evidence.zone.may_be_split {
         lines.push(
-            "Zone: members of several cells are silent, and not all cells have said why; no new death is confirmed until they have"
+            "Zone: nodes of several cells fell silent, and their cells have not said why; see `evenkeel status zones`"
                 .to_owned(),
         );
     }

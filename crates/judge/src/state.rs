@@ -108,6 +108,9 @@ pub enum Slow {
     /// Several cells of its zone convicted members at once: the zone may be split, and each side may hold the
     /// majority of some cell (hazard 42).
     SeveralCells,
+    /// Members of other cells fell silent with it, and their cells did not say why: its own cell may be on
+    /// the smaller side of a split, and the only one that is heard (hazard 42).
+    OthersSilent,
     /// Most of its cell booted shortly before, and it had not been back for long enough: after a power cut
     /// some machines come back later than others, or not at the first attempt (hazard 43).
     Returning,
@@ -122,6 +125,7 @@ impl Slow {
             Self::LeaseWasStale => "its Lease was stale already when its peers first lost it",
             Self::WasIsolated => "it was Isolated before",
             Self::Pair => "its zone has only two members",
+            Self::OthersSilent => "nodes of other cells fell silent with it, and their cells did not say why",
             Self::SeveralCells => "several cells of its zone convicted members at once, as in a split",
             Self::Returning => {
                 "most of its neighbours booted shortly before, and it was not back for a minute"
@@ -137,6 +141,7 @@ impl Slow {
             Self::WasIsolated,
             Self::Pair,
             Self::SeveralCells,
+            Self::OthersSilent,
             Self::Returning,
             Self::Flapping,
         ];

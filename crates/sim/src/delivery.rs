@@ -8,7 +8,7 @@ use crate::watch::{Client, Watch};
 use evenkeel_failover_rules::world::Kind;
 
 /// Back-off of a watch is at most this long after its API server is back.
-pub(crate) const BACK_WITHIN: u64 = 4_500;
+const BACK_WITHIN: u64 = 4_500;
 /// In this many of a thousand cases a watch that comes back is answered with 410 and lists anew.
 const GONE: u64 = 400;
 

@@ -35,7 +35,7 @@ const EVICTED_BUILT_IN: u64 = 65 * SECOND;
 
 pub(crate) const MINORITY: &str = "S4: a node that no majority can have missed is voted dead";
 
-const SPLIT: &str = "S4: a death is confirmed while cells convict both sides of a split";
+const SPLIT: &str = "42: a death is confirmed in a split";
 
 /// A broken promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -165,7 +165,6 @@ impl Ledger {
                 for node in self.votes.report(&self.script, change) {
                     self.breaks(change.at, MINORITY, format!("node {node}"));
                 }
-                self.split(change.at);
             }
             Kind::Zone => self.votes.roster(change),
             _ => {}
@@ -261,14 +260,12 @@ impl Ledger {
     }
 
     /// Whether a living node is one that a majority may have missed, so that nobody can vouch for it: S1 is
-    /// promised to the others. In groups with one fault after the other this never excuses anything, and
-    /// where several cells of a split zone convict members nothing at all (42).
+    /// promised to the others. In groups with one fault after the other this never excuses anything.
     fn is_lost(&self, node: usize, at: u64) -> bool {
         let cell = self.votes.cell_of(node).map(|(_, members)| members);
         let lost = |at| may_be_convicted(&self.script, cell, node, at);
         match self.script.group {
             Group::Random => lost(at) || lost(at.saturating_sub(BACK_ON)),
-            Group::Splits => lost(at) && !self.votes.may_be_split(at),
             _ => false,
         }
     }
@@ -328,24 +325,11 @@ impl Ledger {
             return false;
         }
         list.push((at, state));
-        self.split(at);
+        // Nobody dies in these scripts, and both sides may hold the majority of some cell (42).
+        if self.script.group == Group::Splits && state == NodeState::Dead(Dead::Confirmed) {
+            self.breaks(at, SPLIT, node.to_owned());
+        }
         true
-    }
-
-    /// Nothing is confirmed where cells convict both sides of a split, whichever comes first. Nobody dies in
-    /// these scripts.
-    fn split(&mut self, at: u64) {
-        if self.script.group != Group::Splits || !self.votes.may_be_split(at) {
-            return;
-        }
-        let confirmed = |list: &[(u64, NodeState)]| {
-            let mut states = list.iter().map(|(_, state)| *state);
-            states.any(|state| state == NodeState::Dead(Dead::Confirmed))
-        };
-        let mut nodes = self.states.iter().filter(|(_, list)| confirmed(list));
-        if let Some(node) = nodes.next().map(|(node, _)| node.clone()) {
-            self.breaks(at, SPLIT, node);
-        }
     }
 
     /// How many replicas admission can ask.

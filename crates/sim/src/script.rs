@@ -282,7 +282,8 @@ impl Group {
         match self {
             Self::Growth => 30,
             Self::Lifetime => 80,
-            Self::Splits | Self::Carriers => 80,
+            Self::Splits => 20,
+            Self::Carriers => 80,
             _ => 1,
         }
     }

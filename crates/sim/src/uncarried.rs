@@ -51,3 +51,30 @@ fn linked(script: &Script) -> usize {
     });
     script.nodes() - cut.collect::<BTreeSet<usize>>().len()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::groups::few_links;
+
+    /// 20 cells of three, and one node with a link: eleven cells may go dark, and no more.
+    #[test]
+    fn one_link_speaks_for_nine_cells_and_whoever_it_does_not_speak_for_is_named() {
+        let script = few_links(60, 1, 1);
+        let cells = (0..20).map(|cell| (format!("c{cell:02}"), 3 * cell + 1..3 * cell + 4));
+        let votes = Votes::of(cells);
+        let mut uncarried = Uncarried::default();
+        for cell in 0..11 {
+            assert!(uncarried.may_be(&script, &votes, 3 * cell + 1), "cell {cell}");
+            assert!(uncarried.may_be(&script, &votes, 3 * cell + 2), "cell {cell}");
+        }
+        assert_eq!(uncarried.spoken_for(&votes), 9);
+        let mut states: BTreeMap<String, Vec<(u64, NodeState)>> = (1..=33)
+            .map(|node| (node_name(node), vec![(1, NodeState::Dark)]))
+            .collect();
+        assert_eq!(uncarried.unnamed(&votes, &states), None);
+        states.insert(node_name(5), vec![(1, NodeState::Unknown)]);
+        assert_eq!(uncarried.unnamed(&votes, &states), Some(node_name(5)));
+        assert!(!uncarried.may_be(&script, &votes, 60), "the twelfth cell");
+    }
+}

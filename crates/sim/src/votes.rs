@@ -3,7 +3,7 @@
 use crate::api::Change;
 use crate::api::build::{node_of_uid, roster_of};
 use crate::api::objects::Object;
-use crate::script::{SECOND, Script};
+use crate::script::Script;
 use crate::sight::may_be_convicted;
 use evenkeel_api::crd::ZoneReportSpec;
 use evenkeel_api::zone::VerdictKind;
@@ -16,12 +16,7 @@ pub(crate) struct Votes {
     /// Members of each cell, by name of its ZoneHealth.
     cells: BTreeMap<String, BTreeSet<usize>>,
     rounds: usize,
-    /// By cell: when which node was last newly called dead.
-    convicted: BTreeMap<String, BTreeMap<usize, u64>>,
 }
-
-/// As long as a storm is counted, less the time from a report to a decision.
-const TOGETHER: u64 = 50 * SECOND;
 
 impl Votes {
     /// Rounds that were published so far.
@@ -35,6 +30,15 @@ impl Votes {
         let mut cells = self.cells.iter();
         let cell = cells.find(|(_, cell)| several && cell.contains(&node));
         cell.map(|(name, members)| (name.as_str(), members))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of(cells: impl Iterator<Item = (String, std::ops::Range<usize>)>) -> Self {
+        let cells = cells.map(|(name, members)| (name, members.collect()));
+        Self {
+            cells: cells.collect(),
+            ..Self::default()
+        }
     }
 
     /// How many cells there are.
@@ -70,30 +74,10 @@ impl Votes {
         // Where a zone is one cell, its members may be on their way into the roster or out of it.
         let cell = self.cells.get(&cell_object_name(&report.zone, report.cell));
         let cell = cell.filter(|_| self.cells.len() > script.zones.len());
-        let new: Vec<usize> = dead(report).difference(&known).copied().collect();
-        let convicted = self
-            .convicted
-            .entry(cell_object_name(&report.zone, report.cell))
-            .or_default();
-        convicted.extend(new.iter().map(|node| (*node, change.at)));
+        let now_dead = dead(report);
+        let new = now_dead.difference(&known).copied();
         let unjust = |node: &usize| !may_be_convicted(script, cell, *node, change.at);
-        new.into_iter().filter(unjust).collect()
-    }
-
-    /// Whether two cells or more convicted members shortly before, together more than 25 % of theirs: then
-    /// nobody can tell a split from deaths (42).
-    pub(crate) fn may_be_split(&self, at: u64) -> bool {
-        let lately = |dead: &BTreeMap<usize, u64>| {
-            let lately = dead.values().filter(|since| **since + TOGETHER >= at);
-            lately.count()
-        };
-        let cells = self.convicted.iter();
-        let cells = cells.map(|(cell, dead)| (lately(dead), self.cells.get(cell).map_or(0, BTreeSet::len)));
-        let convicting: Vec<(usize, usize)> = cells.filter(|(dead, _)| *dead > 0).collect();
-        let (dead, members) = convicting
-            .iter()
-            .fold((0, 0), |sum, cell| (sum.0 + cell.0, sum.1 + cell.1));
-        convicting.len() > 1 && 4 * dead > members
+        new.filter(unjust).collect()
     }
 }
 

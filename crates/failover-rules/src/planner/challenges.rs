@@ -15,10 +15,11 @@ use evenkeel_zone::Millis;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-/// In a calm cell, and up to [`SPREAD_MS`] more. Thousands of cells that are listed together would else get
-/// their challenges at once, and hold their rounds and write what comes of them in the same second.
+/// In a calm cell.
 const CALM_EVERY_MS: u64 = 60_000;
-const SPREAD_MS: u64 = 10_000;
+/// The first one after a listing comes up to so much later. Thousands of cells that are listed together, as
+/// after an outage of the API server, would else hold their rounds, and write what comes of them, at once.
+const SPREAD_MS: u64 = 5_000;
 /// For [`BUSY_MS`] after a member was listed.
 const BUSY_EVERY_MS: u64 = 10_000;
 const BUSY_MS: u64 = 120_000;
@@ -35,7 +36,7 @@ struct Schedule {
     seen: Millis,
     /// When this process began to lead.
     leads_since: Millis,
-    /// How much more than [`CALM_EVERY_MS`] this cell waits.
+    /// How much later than it could this cell gets the first one after a listing.
     spread: u64,
     /// When each listed member was listed.
     listed: Vec<Millis>,
@@ -52,14 +53,14 @@ impl Schedule {
             // not matter.
             let calm = self.listed.is_empty() && self.deaths.is_empty();
             return if calm {
-                self.leads_since.max(self.seen).plus(CALM_EVERY_MS + self.spread)
+                self.leads_since.max(self.seen).plus(CALM_EVERY_MS)
             } else {
                 self.leads_since.max(self.seen.plus(APART_MS))
             };
         };
-        let mut due = drawn.plus(CALM_EVERY_MS + self.spread);
+        let mut due = drawn.plus(CALM_EVERY_MS);
         for listed in &self.listed {
-            let busy = drawn.plus(BUSY_EVERY_MS).max(*listed);
+            let busy = drawn.plus(BUSY_EVERY_MS).max(listed.plus(self.spread));
             if busy < listed.plus(BUSY_MS) {
                 due = due.min(busy);
             }
@@ -214,20 +215,18 @@ mod tests {
     }
 
     #[test]
-    fn cells_drift_apart() {
-        let seconds: BTreeSet<u64> = (0..79)
-            .map(|cell| spread(&format!("shore.{cell}")) / 1_000)
-            .collect();
-        assert_eq!(
-            seconds,
-            (0..10).collect(),
-            "of 79 cells, some wait for each of them"
-        );
-        let schedule = Schedule {
-            spread: 7_000,
-            ..drawn(&[], &[])
+    fn cells_that_are_listed_together_get_their_challenges_one_after_the_other() {
+        let due = |cell: u32, deaths: &[u64]| {
+            let schedule = Schedule {
+                spread: spread(&format!("shore.{cell}")),
+                ..drawn(&[30], deaths)
+            };
+            schedule.due()
         };
-        assert_eq!(schedule.due(), at(67));
+        let seconds: BTreeSet<u64> = (0..79).map(|cell| due(cell, &[]).since(at(30)) / 1_000).collect();
+        assert_eq!(seconds, (0..5).collect());
+        // They keep their distance, and a death waits for nothing.
+        assert!((0..79).all(|cell| due(cell, &[30]) == at(30)));
     }
 
     /// The sequence of one death, received at second 3: a challenge at once, and one 12 s later.

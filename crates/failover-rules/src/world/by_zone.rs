@@ -25,13 +25,41 @@ pub(super) struct ZonesOfNodes {
     of_zone: BTreeMap<String, ZoneEvidence>,
 }
 
-/// Members of a cell that may stand on the other side of a split.
+/// Who falls silent together does so within this time: faults do not cut all links at once.
+const TOGETHER_MS: u64 = 120_000;
+
+/// Members of a cell that may stand on the other side of a split, beside those that died lately.
 #[derive(Clone, Copy, Debug, Default)]
 struct Missing {
-    /// Convicted, and the death is neither confirmed nor left to stock Kubernetes.
-    convicted: usize,
-    /// Silent, and their cell has said nothing of them.
+    /// Convicted earlier, and the death is neither confirmed nor left to stock Kubernetes.
+    awaited: usize,
+    /// Silent for a short time, and their cell has not said why.
     unaccounted: usize,
+}
+
+/// What the cells of a zone show together.
+#[derive(Clone, Copy, Debug, Default)]
+struct Together {
+    storm: bool,
+    may_be_split: bool,
+    may_prove_split: bool,
+}
+
+impl Together {
+    fn of(cells: &[(Deaths, Missing)]) -> Self {
+        let with = |more: fn(&Missing) -> usize| -> Vec<Deaths> {
+            let cells = cells.iter().map(|(deaths, missing)| Deaths {
+                recent: deaths.recent + more(missing),
+                ..*deaths
+            });
+            cells.collect()
+        };
+        Self {
+            storm: is_storm(&with(|_| 0)),
+            may_be_split: may_be_split(&with(|missing| missing.awaited)),
+            may_prove_split: may_be_split(&with(|missing| missing.awaited + missing.unaccounted)),
+        }
+    }
 }
 
 impl ZonesOfNodes {
@@ -53,29 +81,26 @@ impl World {
                 zones.cell_of.insert(uid.clone(), name.clone());
             }
         }
-        let missing = self.possibly_split(&zones.cell_of, timing, now);
-        let mut deaths: BTreeMap<&str, Vec<Deaths>> = BTreeMap::new();
-        let mut silent: BTreeMap<&str, Vec<Deaths>> = BTreeMap::new();
+        let missing = self.missing_members(&zones.cell_of, timing, now);
+        let mut by_zone: BTreeMap<&str, Vec<(Deaths, Missing)>> = BTreeMap::new();
         for (name, cell) in &cells {
             let missing = missing.get(name.as_str()).copied().unwrap_or_default();
-            deaths.entry(cell.zone).or_default().push(cell.deaths);
-            silent.entry(cell.zone).or_default().push(Deaths {
-                recent: cell.deaths.recent.max(missing.convicted) + missing.unaccounted,
-                ..cell.deaths
-            });
+            by_zone.entry(cell.zone).or_default().push((cell.deaths, missing));
         }
+        let by_zone = by_zone.into_iter();
+        let together: BTreeMap<&str, Together> = by_zone
+            .map(|(zone, cells)| (zone, Together::of(&cells)))
+            .collect();
         for (name, cell) in &cells {
-            let of_zone =
-                |sums: &BTreeMap<&str, Vec<Deaths>>| sums.get(cell.zone).cloned().unwrap_or_default();
-            let (dead, silent) = (of_zone(&deaths), of_zone(&silent));
+            let together = together.get(cell.zone).copied().unwrap_or_default();
             let evidence = ZoneEvidence {
                 reported: cell.reported,
                 advanced: cell.advanced,
                 some_member_fresh: false,
                 some_member_renews: false,
-                storm: is_storm(&dead),
-                may_be_split: may_be_split(&dead),
-                may_prove_split: may_be_split(&silent),
+                storm: together.storm,
+                may_be_split: together.may_be_split,
+                may_prove_split: together.may_prove_split,
                 is_returning: cell.is_returning,
             };
             zones.of_cell.insert(name.clone(), evidence);
@@ -104,29 +129,45 @@ impl World {
     }
 
     /// Members who may be dead or on the other side of a split, by name of their cell.
-    fn possibly_split<'a>(
+    fn missing_members<'a>(
         &self,
         cell_of: &'a BTreeMap<String, String>,
         timing: &Timing,
         now: Millis,
     ) -> BTreeMap<&'a str, Missing> {
         let mut missing: BTreeMap<&str, Missing> = BTreeMap::new();
-        let silent = self.cluster.nodes.values().filter(|node| {
+        for (name, node) in &self.cluster.nodes {
             let silence = node.life.silent_for(&self.sight.leases, now);
-            silence.is_some_and(|silence| silence >= timing.overdue_after())
-        });
-        for node in silent {
             let Some(cell) = cell_of.get(&node.uid) else {
                 continue;
             };
+            if silence.is_none_or(|silence| silence < timing.overdue_after()) {
+                continue;
+            }
+            let memory = self.memories.get(&node.uid).copied().unwrap_or_default();
             let of_cell = missing.entry(cell).or_default();
-            match self.zones.book().verdict(&node.uid) {
-                Verdict::Alive(alive) if alive.until > now => {}
-                Verdict::Alive(_) | Verdict::None(_) => of_cell.unaccounted += 1,
-                Verdict::Dead(_) | Verdict::OneShort(_) => {
-                    let latch = self.memories.get(&node.uid).map(|memory| memory.latch);
-                    let waits = |latch| matches!(latch, Latch::Dead(death) if death.confirmed.is_none() && death.slow.is_none());
-                    of_cell.convicted += usize::from(latch.is_some_and(waits));
+            match memory.latch {
+                Latch::Dead(death) => {
+                    let waits = death.confirmed.is_none() && death.slow.is_none();
+                    let counted = self.zones.book().died_lately(cell, &node.uid, now);
+                    of_cell.awaited += usize::from(waits && !counted);
+                }
+                Latch::Open | Latch::Isolated { .. } => {
+                    let life = memory.life.or(node.life.known_since());
+                    let lately = life.is_some_and(|life| now.since(life) < TOGETHER_MS);
+                    let writes = self
+                        .signs
+                        .get(name)
+                        .is_some_and(|signs| signs.agent.since(now).is_some());
+                    let accounted = match self.zones.book().verdict(&node.uid) {
+                        Verdict::Alive(alive) => alive.until > now,
+                        // This pass latches the death, and counts it among the recent ones.
+                        Verdict::Dead(_) | Verdict::OneShort(_) => {
+                            self.zones.book().died_lately(cell, &node.uid, now)
+                        }
+                        Verdict::None(_) => false,
+                    };
+                    of_cell.unaccounted += usize::from(lately && !writes && !accounted);
                 }
             }
         }

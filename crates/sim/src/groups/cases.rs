@@ -148,24 +148,36 @@ pub fn split(size: usize, seed: u64) -> Script {
 }
 
 /// A zone is split 45/55 or 49/51, whoever stands on which side. Four of five nodes are cut off from the
-/// cloud at the same time: their Leases grow stale, and the others publish what each side finds of the
-/// other one.
+/// cloud at the same time, or all of one side and a few of the other: their Leases grow stale, and the others
+/// publish what each side finds of the other one. Links come back one after the other, before the split ends
+/// or with it.
 pub(super) fn splits(script: &mut Script, size: usize, rng: &mut Rng) {
     script.zones = vec![size];
     let percent = if rng.in_thousand(500) { 45 } else { 49 };
-    let mut side: Vec<usize> = (1..=size).collect();
-    for place in (1..side.len()).rev() {
+    let mut nodes: Vec<usize> = (1..=size).collect();
+    for place in (1..nodes.len()).rev() {
         let other = usize::try_from(rng.below(place as u64 + 1)).unwrap_or_default();
-        side.swap(place, other);
+        nodes.swap(place, other);
     }
-    side.truncate(size * percent / 100);
-    let (at, lasts) = (WARM_UP + rng.below(20 * SECOND), 120 * SECOND);
-    for node in 1..=size {
-        if rng.in_thousand(800) {
-            script.add(at + rng.below(SECOND), lasts, Fault::CutCloud(node));
+    let (smaller, larger) = nodes.split_at(size * percent / 100);
+    // Of a thousand nodes of each side, so many are cut off.
+    let shares = match rng.below(4) {
+        0 => (1_000, 200),
+        1 => (200, 1_000),
+        _ => (800, 800),
+    };
+    let at = WARM_UP + rng.below(20 * SECOND);
+    let lasts = rng.between(120, 220) * SECOND;
+    let shortest = if rng.in_thousand(500) { 30 * SECOND } else { lasts };
+    for (side, share) in [(smaller, shares.0), (larger, shares.1)] {
+        for node in side {
+            if rng.in_thousand(share) {
+                let lasts = rng.between(shortest / SECOND, lasts / SECOND) * SECOND;
+                script.add(at + rng.below(SECOND), lasts, Fault::CutCloud(*node));
+            }
         }
     }
-    script.add(at, lasts, Fault::SplitLan(side));
+    script.add(at, lasts, Fault::SplitLan(smaller.to_vec()));
 }
 
 /// A zone of this size of which so many nodes keep their link to the cloud, and nothing else happens.

@@ -2,8 +2,7 @@
 
 use super::rules::{self, Rules};
 use crate::api::build::{self, node_of_uid, node_uid};
-use crate::api::objects::{Object, cluster_key, renew_time};
-use crate::delivery::BACK_WITHIN;
+use crate::api::objects::{EPOCH, Object, cluster_key, renew_time};
 use crate::event::{Delivery, Event};
 use crate::ledger::MINORITY;
 use crate::promise::Fate;
@@ -11,14 +10,14 @@ use crate::script::SECOND;
 use crate::sight::may_be_convicted;
 use crate::sim::Sim;
 use crate::watch::Client;
-use evenkeel_api::crd::ZoneReport;
+use evenkeel_api::crd::{ZoneChallengeSpec, ZoneReport};
 use evenkeel_api::names::ZONE_LEASE_PREFIX;
 use evenkeel_api::zone::{ListedNode, VerdictKind};
 use evenkeel_failover_rules::world::{Kind, read};
 use evenkeel_zone::Millis;
 use evenkeel_zone::keys::Verifier;
 use evenkeel_zone::roster::{Roster, cell_object_name};
-use evenkeel_zone::verdict::{Book, Verdict};
+use evenkeel_zone::verdict::{Book, Issued, Verdict};
 use evenkeel_zone::wire::{Challenge, Nonce};
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,9 +26,6 @@ use std::sync::Arc;
 /// Evidence of life is worth 15 s after its contacts. The rest is for a contact that is late because
 /// datagrams are, and for looking.
 const LIFE_ENDS: u64 = 18 * SECOND;
-/// Nobody knows for how long a report lay at the API server before the reader's watch, which an outage broke,
-/// came back: that long it seems younger than it is.
-const LAY: u64 = BACK_WITHIN;
 /// After the last fault no living node is held dead for longer than this: acquittal takes 15 s of health, and
 /// a change of reporters and slow writes come on top.
 const ACQUITTED: u64 = 45 * SECOND;
@@ -90,6 +86,17 @@ impl Reader {
     }
 }
 
+/// What ballots have to sign, drawn by this reader at times of its own clock, which begins with the run.
+fn issued(spec: &ZoneChallengeSpec) -> Vec<Issued> {
+    let (_, issued) = read::challenges(spec, "keeper");
+    let here = |drawn: Millis| Millis(drawn.since(Millis(EPOCH)));
+    let issued = issued.into_iter().map(|issued| Issued {
+        drawn: issued.drawn.map(here),
+        ..issued
+    });
+    issued.collect()
+}
+
 impl Sim {
     pub(crate) fn begin_reader(&mut self) {
         self.open_watches(
@@ -112,7 +119,7 @@ impl Sim {
             }
             Object::Challenge(challenge) => {
                 let name = challenge.metadata.name.clone().unwrap_or_default();
-                let (_, issued) = read::challenges(&challenge.spec, "keeper");
+                let issued = issued(&challenge.spec);
                 self.reader.book.challenges(Millis(self.now), &name, &issued);
                 // What waited for it may decide now.
                 let here = |node: &usize| build::zone_name(self.script.zone_of(*node)) == challenge.spec.zone;
@@ -170,7 +177,7 @@ impl Sim {
                     .get(Kind::Challenge, &cluster_key(&cell))
                     .map(|object| &**object)
             {
-                let (_, issued) = read::challenges(&object.spec, "keeper");
+                let issued = issued(&object.spec);
                 self.reader.book.challenges(Millis(now), &cell, &issued);
             }
         }
@@ -268,10 +275,7 @@ impl Sim {
         }
         let off = |node: &usize| {
             let fate = Fate::of(&self.script, *node);
-            fate.death_before(now).is_some_and(|died| {
-                let outage = fate.api.iter().any(|(_, to)| (died..=now).contains(to));
-                died + LIFE_ENDS + if outage { LAY } else { 0 } < now
-            })
+            fate.death_before(now).is_some_and(|died| died + LIFE_ENDS < now)
         };
         let outlived = (1..=self.machines.len())
             .filter(off)

@@ -28,7 +28,12 @@ impl Sim {
         let (wanted, name) = (self.wanted_in(zone), build::zone_name(zone));
         let drawn = build::drawn(&mut self.rng, self.now, "keeper");
         let _ = build::challenge(&mut self.store, self.now, (&name, 0), Some(drawn), wanted);
-        let spread = self.rng.below(CHALLENGES_EVERY / 10);
+        // As the planner does, each at a time of its own.
+        let spread = if self.now == 0 {
+            700 * zone as u64 % 5_000
+        } else {
+            0
+        };
         self.after(CHALLENGES_EVERY + spread, Event::Challenge { zone });
         // Learners and rosters that settle wait for time as well as for what agents write.
         self.keep_roster(zone);

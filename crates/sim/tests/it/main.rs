@@ -13,7 +13,7 @@
 use evenkeel_failover_rules::world::Config;
 use evenkeel_judge::Profile;
 use evenkeel_sim::agreement::{self, History};
-use evenkeel_sim::groups::{matrix, script, split};
+use evenkeel_sim::groups::{matrix, script};
 use evenkeel_sim::zones::Rules;
 use evenkeel_sim::zones::measured::play_by;
 use evenkeel_sim::{Group, run};
@@ -262,15 +262,6 @@ fn somebody_else_answers_for_a_kubelet() {
 #[test]
 fn a_split_of_a_zone_of_several_cells_convicts_by_majorities_alone_and_confirms_nothing() {
     keeps_its_promises(Group::Splits);
-}
-
-/// In these splits one cell convicts members 4 to 20 s before the other one, whose reporters lost the cloud.
-#[test]
-fn a_death_is_not_confirmed_before_the_other_side_of_a_split_was_heard_of() {
-    for seed in [3, 6, 35] {
-        let broken = run::play(&split(102, seed)).broken;
-        assert_eq!(broken, None, "seed {seed}");
-    }
 }
 
 #[test]

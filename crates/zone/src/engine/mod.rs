@@ -565,8 +565,9 @@ impl Engine {
             watches: &self.watches,
         };
         if self.voter.take_request(&mut self.cx, &mut sight, asker, request) {
-            self.proof
-                .prove_when_requested(&mut self.cx, request.suspects.len());
+            let suspects = request.suspects.len();
+            let most = suspects > 2 && 2 * suspects >= self.cx.roster().len();
+            self.proof.prove_when_requested(&mut self.cx, most);
         }
         self.count_own_ballots();
     }

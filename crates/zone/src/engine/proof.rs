@@ -21,9 +21,6 @@ const EVERY_MS: u64 = 10_000;
 const UNASKED: u8 = 3;
 const UNASKED_EVERY_MS: u64 = 1_500;
 const UNASKED_JITTER_MS: u64 = 500;
-/// Where a round asks about so many members at once, the first write comes within [`JITTER_MS`]: after an
-/// outage of the API server all are asked about, in many cells at the same time, and they do not all stall.
-const MANY: usize = 8;
 /// An agent that is asked whether it lives proves its link as well, at most this often: the question arrived,
 /// but the answer may get lost.
 const ASKED_EVERY_MS: u64 = 10_000;
@@ -106,20 +103,22 @@ impl LinkProof {
         };
         if !waits {
             let at = cx.now().plus(cx.draw(jitter));
-            self.write = Write::due(at);
+            let sooner = match self.write {
+                Write::Due { at: due, .. } => due.min(at),
+                _ => at,
+            };
+            self.write = Write::due(sooner);
         }
     }
 
-    /// This agent is asked whether it lives, in a round about so many suspects.
-    pub(super) fn prove_when_requested(&mut self, cx: &mut Context, suspects: usize) {
+    /// This agent is asked whether it lives. After an outage of the API server all members of many cells are
+    /// asked about at the same time; where a round is about `most` of a cell, a stall is not what is feared,
+    /// and they take their time.
+    pub(super) fn prove_when_requested(&mut self, cx: &mut Context, most: bool) {
         self.asked = Some(cx.now());
         let lately = |since| cx.now().since(since) < ASKED_EVERY_MS;
         if !self.unasked_since.is_some_and(lately) {
-            let jitter = if suspects < MANY {
-                UNASKED_JITTER_MS
-            } else {
-                JITTER_MS
-            };
+            let jitter = if most { JITTER_MS } else { UNASKED_JITTER_MS };
             self.prove_within(cx, jitter);
         }
     }

@@ -54,6 +54,12 @@ struct Held {
     undecided: bool,
 }
 
+impl Held {
+    fn died_lately(&self, now: Millis) -> bool {
+        self.died.is_some_and(|died| now.since(died) < STORM_WINDOW_MS)
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Conclusion {
     #[default]
@@ -83,11 +89,15 @@ impl Cell {
     }
 
     pub(super) fn deaths(&self, now: Millis) -> Deaths {
-        let recent = |held: &&Held| held.died.is_some_and(|died| now.since(died) < STORM_WINDOW_MS);
+        let lately = self.nodes.values().filter(|held| held.died_lately(now));
         Deaths {
-            recent: self.nodes.values().filter(recent).count(),
+            recent: lately.count(),
             members: self.roster.as_ref().map_or(0, Roster::len),
         }
+    }
+
+    pub(super) fn died_lately(&self, id: MemberId, now: Millis) -> bool {
+        self.nodes.get(&id).is_some_and(|held| held.died_lately(now))
     }
 
     /// Whether more than half of the members whose ballots were seen booted less than [`YOUNG_BOOT_MS`] ago.

@@ -274,6 +274,12 @@ impl Book {
         }
     }
 
+    /// Whether a cell's signed evidence made a member dead within [`STORM_WINDOW_MS`].
+    pub fn died_lately(&self, cell: &str, node_uid: &str, now: Millis) -> bool {
+        let id = MemberId::of(node_uid);
+        self.cells.get(cell).is_some_and(|cell| cell.died_lately(id, now))
+    }
+
     /// When the cell was last seen to advance: new signed evidence, or a renewal of its Lease by a member.
     pub fn advanced(&self, cell: &str) -> Option<Millis> {
         self.cells.get(cell).and_then(Cell::advanced)
