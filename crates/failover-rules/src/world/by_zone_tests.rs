@@ -1,7 +1,7 @@
-use crate::world::tests::{CUT, Shore, challenge, lease, node, put, second, time_of};
+use crate::world::tests::{CUT, Shore, agent, challenge, lease, node, put, second, time_of};
 use crate::world::{Role, Seen};
 use evenkeel_judge::state::Slow;
-use evenkeel_judge::{Dead, NodeState, Reason};
+use evenkeel_judge::{Dead, NodeState, Reason, Timing};
 use evenkeel_zone::fixture::Fixture;
 use evenkeel_zone::roster::publish;
 use evenkeel_zone::wire::{Challenge, Renewal};
@@ -14,7 +14,9 @@ enum Beside {
     AllRenew,
     /// A kubelet falls silent at the same time, and nobody reports.
     OneIsSilent,
-    /// The same, and its neighbours say that it lives.
+    /// The same, but its agent writes to the API server.
+    OneWrites,
+    /// A kubelet falls silent, and its neighbours say that it lives.
     OneIsCutOff,
     /// The same, and its neighbours convict it.
     OneIsConvicted,
@@ -70,6 +72,11 @@ impl OtherCell {
         self.round += 1;
         let round = match beside {
             Beside::AllRenew | Beside::OneIsSilent => return,
+            Beside::OneWrites => {
+                let name = format!("node-{}", self.last());
+                shore.world.take(second(at), agent(&name, at.try_into().unwrap()));
+                return;
+            }
             Beside::OneIsCutOff => self.zone.alive(self.last(), &voters, self.round, CUT),
             Beside::OneIsConvicted => self.zone.dead(self.last(), &voters, self.round),
         };
@@ -150,6 +157,7 @@ fn at_stock_pace(why: Slow) -> (NodeState, Reason) {
 #[case(Beside::AllRenew, 3, CONFIRMED)]
 #[case(Beside::OneIsSilent, 3, at_stock_pace(Slow::OthersSilent))]
 #[case(Beside::OneIsSilent, 5, CONFIRMED)]
+#[case(Beside::OneWrites, 3, CONFIRMED)]
 #[case(Beside::OneIsCutOff, 3, CONFIRMED)]
 #[case(Beside::OneIsConvicted, 3, at_stock_pace(Slow::SeveralCells))]
 #[case(Beside::OneIsConvicted, 5, CONFIRMED)]
@@ -172,6 +180,34 @@ fn who_was_silent_long_before_is_not_on_the_other_side() {
     let mut zone = Zone::new(3);
     zone.dies(110, 12, Beside::OneIsSilent);
     assert_eq!(zone.state(), CONFIRMED, "silent for 129 s");
+}
+
+/// Who was cut off together with it may have renewed 19 s later than it, and is late only then.
+#[test]
+fn a_death_waits_until_whoever_was_cut_off_with_it_is_late() {
+    let mut zone = Zone::new(3);
+    zone.shore.world.config.timing = Timing::for_renew_interval(20_000);
+    zone.pass(1, 1, &["n1", "node-1", "node-2", "node-3"], Beside::AllRenew);
+    zone.shore.zone.renewal = None;
+    zone.shore.report(1, false);
+    zone.shore.zone.renewal = Some(Renewal(1));
+    zone.goes_on(2, 19, Beside::AllRenew);
+    zone.shore.report(20, false);
+    zone.goes_on(20, 32, Beside::AllRenew);
+    zone.shore.zone.challenge = Challenge([9; 16]);
+    let issued = challenge(&zone.shore.zone, 32, "this life");
+    zone.shore.world.take(second(33), issued);
+    for at in (33..=45).step_by(3) {
+        zone.shore.report(at, false);
+        zone.goes_on(at, at + 2, Beside::AllRenew);
+        // It was announced at second 20, and a renewal is late after 24 s.
+        let expected = if at + 2 < 44 {
+            Dead::Announced
+        } else {
+            Dead::Confirmed
+        };
+        assert_eq!(zone.state().0, NodeState::Dead(expected), "at second {}", at + 2);
+    }
 }
 
 #[test]

@@ -218,7 +218,7 @@ fn what_was_not_listed_yet_is_named() {
     assert!(with_node().missing().is_empty());
 }
 
-fn agent(node: &str, proofs: i64) -> Seen {
+pub(super) fn agent(node: &str, proofs: i64) -> Seen {
     Seen::Agent(put(json!({
         "metadata": {"name": node},
         "spec": {"nodeUid": "u1", "publicKey": "", "address": "", "version": "1", "linkProofs": proofs},
