@@ -313,7 +313,13 @@ pub(crate) async fn remove(
             }),
             Plan::MarkAndRemove(object) => store
                 .update(&table, &key, expected, object)
-                .and_then(|marked| store.delete(&table, &key, resource_version(&marked)))
+                .and_then(
+                    |marked| match store.delete(&table, &key, resource_version(&marked)) {
+                        // Who saw the mark, as a kubelet does, has removed it meanwhile.
+                        Err(StoreError::Missing) => Ok(marked),
+                        removed => removed,
+                    },
+                )
                 .map(Outcome::Gone),
             Plan::Remove => store.delete(&table, &key, expected).map(Outcome::Gone),
         };
