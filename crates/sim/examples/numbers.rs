@@ -270,15 +270,18 @@ fn outage(size: usize) -> Vec<Row> {
         lasts,
         fault: Fault::ApiDown { stock_dies: false },
     }];
-    let requests = |from: u64, until: u64| {
-        let run = measure(&script, Window { from, until });
-        let sum: u64 = run.meters.iter().map(|meter| meter.requests).sum();
-        let seconds = (until - from) / SECOND;
-        let mean = sum as f64 / seconds as f64 / run.meters.len() as f64;
-        (mean, run.busiest, run.deaths.len())
+    let window = Window {
+        from: at,
+        until: at + 2 * lasts,
     };
-    let (during, _, _) = requests(at, at + lasts);
-    let (after, busiest, dead) = requests(at + lasts, at + 2 * lasts);
+    let run = measure(&script, window);
+    let (during, after) = run.requests.split_at(run.requests.len() / 2);
+    let mean = |requests: &[u64]| {
+        let sum: u64 = requests.iter().sum();
+        sum as f64 / requests.len() as f64 / run.meters.len() as f64
+    };
+    let busiest = after.iter().max().copied().unwrap_or_default();
+    let (during, after, dead) = (mean(during), mean(after), run.deaths.len());
     vec![(
         format!(
             "{during:.3} API requests/s and node in the outage, {after:.3} in the minute after it, of all nodes \
@@ -296,14 +299,8 @@ fn mass(size: usize) -> Vec<Row> {
     let of_each = |percent: usize| cell * percent / 100;
     let nodes = script(size, 1, network()).nodes();
     let at_random = {
-        let mut rng = Rng::new(1).fork("mass");
         let mut chosen: Vec<usize> = (1..=nodes).collect();
-        for place in (1..nodes).rev() {
-            chosen.swap(
-                place,
-                usize::try_from(rng.below(place as u64 + 1)).unwrap_or_default(),
-            );
-        }
+        Rng::new(1).fork("mass").shuffle(&mut chosen);
         chosen.truncate(nodes / 4);
         chosen
     };

@@ -41,8 +41,8 @@ pub struct Measured {
     pub stands: u64,
     /// Verdicts of death on nodes that enough of their peers could reach.
     pub false_deaths: u64,
-    /// Requests of all nodes to the API server in the busiest second of the window.
-    pub busiest: u64,
+    /// Requests of all nodes to the API server in each second of the window.
+    pub requests: Vec<u64>,
 }
 
 /// When meters count, in milliseconds from the start of the run.

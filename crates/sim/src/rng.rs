@@ -53,6 +53,14 @@ impl Rng {
         list.get(usize::try_from(self.below(list.len() as u64)).unwrap_or_default())
     }
 
+    /// Puts a list into any order.
+    pub fn shuffle<T>(&mut self, list: &mut [T]) {
+        for place in (1..list.len()).rev() {
+            let other = usize::try_from(self.below(place as u64 + 1)).unwrap_or_default();
+            list.swap(place, other);
+        }
+    }
+
     /// A time from an exponential distribution of this mean. Of a table, because a logarithm need not be the
     /// same on every machine: the quantiles -ln(1 - (i + 1/2)/32), in thousandths.
     pub fn exponential(&mut self, mean: u64) -> u64 {
@@ -84,6 +92,15 @@ mod tests {
         assert_eq!(one.draw(), again.draw());
         assert_ne!(one.fork("a").draw(), one.fork("b").draw());
         assert!((0..1000).all(|_| (3..=5).contains(&one.between(3, 5))));
+    }
+
+    #[test]
+    fn a_list_in_another_order_has_the_same_members() {
+        let mut list: Vec<usize> = (0..20).collect();
+        Rng::new(7).shuffle(&mut list);
+        assert!(!list.is_sorted());
+        list.sort_unstable();
+        assert_eq!(list, (0..20).collect::<Vec<_>>());
     }
 
     #[test]

@@ -4,10 +4,11 @@ use crate::api::build::node_name;
 use crate::script::{Fault, Group, Script};
 use crate::votes::Votes;
 use evenkeel_judge::NodeState;
+use evenkeel_zone::engine::MOST_CARRIED;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A member with a link speaks for its own cell, and its agent carries eight others.
-const OF_EACH_LINK: usize = 1 + 8;
+/// A member with a link speaks for its own cell, and its agent carries others.
+const OF_EACH_LINK: usize = 1 + MOST_CARRIED;
 
 /// The cells of which members lost endpoints, by name of the ZoneHealth.
 #[derive(Debug, Default)]

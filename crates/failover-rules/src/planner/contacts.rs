@@ -30,16 +30,12 @@ pub fn contacts(
     // A zone that has grown has cells of which nobody is named: one contact goes with each version, of two in
     // one cell.
     let home = |uid: &str| others().position(|(_, uids)| uids.contains(uid));
-    let named: BTreeSet<Option<usize>> = kept.iter().map(|uid| home(uid)).collect();
-    if named.len() < kept.len() && named.len() < others().count() {
-        let is_second = |place: usize| {
-            kept.get(..place).is_some_and(|before| {
-                let mine = kept.get(place).map(|uid| home(uid));
-                before.iter().any(|uid| Some(home(uid)) == mine)
-            })
-        };
-        let second = (0..kept.len()).rev().find(|place| is_second(*place));
-        second.map(|place| kept.remove(place));
+    let mut named = BTreeSet::new();
+    let homes = kept.iter().map(|uid| home(uid)).enumerate();
+    let seconds = homes.filter(|(_, home)| !named.insert(*home));
+    let second = seconds.map(|(place, _)| place).last();
+    if let Some(place) = second.filter(|_| named.len() < others().count()) {
+        kept.remove(place);
     }
     let mut chosen: BTreeSet<&str> = kept.into_iter().collect();
     if chosen.len() < RosterSpec::CONTACTS {

@@ -138,19 +138,17 @@ impl World {
         let mut missing: BTreeMap<&str, Missing> = BTreeMap::new();
         for (name, node) in &self.cluster.nodes {
             let silence = node.life.silent_for(&self.sight.leases, now);
-            let Some(cell) = cell_of.get(&node.uid) else {
+            let is_late = silence.is_some_and(|silence| silence >= timing.overdue_after());
+            let Some(cell) = cell_of.get(&node.uid).filter(|_| is_late) else {
                 continue;
             };
-            if silence.is_none_or(|silence| silence < timing.overdue_after()) {
-                continue;
-            }
+            let died_lately = || self.zones.book().died_lately(cell, &node.uid, now);
             let memory = self.memories.get(&node.uid).copied().unwrap_or_default();
             let of_cell = missing.entry(cell).or_default();
             match memory.latch {
                 Latch::Dead(death) => {
                     let waits = death.confirmed.is_none() && death.slow.is_none();
-                    let counted = self.zones.book().died_lately(cell, &node.uid, now);
-                    of_cell.awaited += usize::from(waits && !counted);
+                    of_cell.awaited += usize::from(waits && !died_lately());
                 }
                 Latch::Open | Latch::Isolated { .. } => {
                     let life = memory.life.or(node.life.known_since());
@@ -162,9 +160,7 @@ impl World {
                     let accounted = match self.zones.book().verdict(&node.uid) {
                         Verdict::Alive(alive) => alive.until > now,
                         // This pass latches the death, and counts it among the recent ones.
-                        Verdict::Dead(_) | Verdict::OneShort(_) => {
-                            self.zones.book().died_lately(cell, &node.uid, now)
-                        }
+                        Verdict::Dead(_) | Verdict::OneShort(_) => died_lately(),
                         Verdict::None(_) => false,
                     };
                     of_cell.unaccounted += usize::from(lately && !writes && !accounted);

@@ -7,21 +7,21 @@
 )]
 
 use super::cluster::{Cluster, Replica, Setup, no_execute};
-use super::zone::{Asked, Said, key, roster_keys, round};
+use super::zone::{Asked, Said, key, roster_keys, round, write};
 use evenkeel_api::crd::{
-    AgentStatus, AgentStatusSpec, NodeIncident, ZoneChallenge, ZoneHealth, ZoneReport, ZoneReportSpec,
+    AgentStatus, AgentStatusSpec, NodeIncident, ZoneChallenge, ZoneHealth, ZoneReportSpec,
 };
 use evenkeel_api::names;
 use evenkeel_api::zone::{KubeletEndpoint, Report};
 use evenkeel_judge::Timing;
 use evenkeel_testkit::{cluster, eventually};
-use evenkeel_zone::roster::{Roster, cell_object_name, report_object_name};
+use evenkeel_zone::engine::MOST_CARRIED;
+use evenkeel_zone::roster::{Roster, cell_object_name};
 use evenkeel_zone::wire::{Challenge, Renewal};
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
-use kube::api::{Patch, PatchParams, PostParams};
 use rstest::rstest;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,8 +33,8 @@ const AT_ONCE: usize = 16;
 /// How often a cell reports, and kubelets renew. Evidence that a node lives counts for 15 s, and a Lease for
 /// 25 s.
 const PERIOD: Duration = Duration::from_secs(3);
-/// Nodes that one agent with a link can speak for: those of its own cell, and of eight others.
-const CELLS_OF_A_LINK: usize = 9;
+/// Cells that one agent with a link can speak for: its own, and those that it carries.
+const CELLS_OF_A_LINK: usize = 1 + MOST_CARRIED;
 
 /// A zone whose nodes all have agents.
 struct Fleet {
@@ -194,17 +194,7 @@ impl Fleet {
             },
         };
         let size = serde_json::to_vec(&spec).unwrap().len();
-        let name = report_object_name(&spec.zone, spec.cell, &spec.reporter);
-        let reports = self.cluster.api::<ZoneReport>();
-        let patch = Patch::Merge(json!({"spec": &spec}));
-        if reports
-            .patch(&name, &PatchParams::default(), &patch)
-            .await
-            .is_err()
-        {
-            let fresh = ZoneReport::new(&name, spec);
-            reports.create(&PostParams::default(), &fresh).await.unwrap();
-        }
+        write(&self.cluster.api(), spec).await.unwrap();
         size
     }
 
@@ -302,11 +292,10 @@ async fn a_cell_that_is_cut_off_is_vouched_for(#[case] linked: usize) {
     let cell = &cells[0];
     let cut: Vec<String> = fleet.names[linked..].to_vec();
     fleet.cut(cut.iter().cloned()).await;
-    let said = cut.iter().map(|name| (name.as_str(), Said::CutOff)).collect();
+    let said: BTreeMap<&str, Said> = cut.iter().map(|name| (name.as_str(), Said::CutOff)).collect();
     let size = fleet.report(cell, "m00001", &said).await;
     assert!(size <= 40_000, "{size} bytes");
-    let cut: BTreeSet<&String> = cut.iter().collect();
-    let wanted = |name: &str| cut.contains(&name.to_owned()).then_some("Disconnected");
+    let wanted = |name: &str| said.contains_key(name).then_some("Disconnected");
     fleet
         .until("vouched for", &[(cell, "m00001", &said)], wanted)
         .await;
@@ -325,9 +314,8 @@ async fn a_large_part_of_a_cell_dies(#[case] dead: usize, #[case] state: &'stati
     let cell = &cells[0];
     let dead: Vec<String> = fleet.names[64 - dead..].to_vec();
     fleet.cut(dead.iter().cloned()).await;
-    let said = dead.iter().map(|name| (name.as_str(), Said::Dead)).collect();
-    let dead: BTreeSet<&String> = dead.iter().collect();
-    let wanted = |name: &str| dead.contains(&name.to_owned()).then_some(state);
+    let said: BTreeMap<&str, Said> = dead.iter().map(|name| (name.as_str(), Said::Dead)).collect();
+    let wanted = |name: &str| said.contains_key(name).then_some(state);
     fleet.until(state, &[(cell, "m00001", &said)], wanted).await;
 }
 

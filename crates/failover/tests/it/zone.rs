@@ -13,7 +13,8 @@ use evenkeel_zone::wire::{
     self, Answer, Ballot, Challenge, ConfirmRequest, Facts, Header, Nonce, Renewal, Said as Vote, Suspect,
 };
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::api::{Patch, PatchParams};
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -233,20 +234,23 @@ async fn reporter(cluster: Cluster, outside: Outside, stop: CancellationToken) {
                 ..Report::default()
             },
         };
-        let name = report_object_name(&spec.zone, spec.cell, &spec.reporter);
-        let patch = Patch::Merge(json!({"spec": &spec}));
-        if reports
-            .patch(&name, &PatchParams::default(), &patch)
-            .await
-            .is_err()
-        {
-            let fresh = ZoneReport::new(&name, spec);
-            // Refused while the API server is away: the next report finds it again.
-            let _ = reports.create(&kube::api::PostParams::default(), &fresh).await;
-        }
+        // Refused while the API server is away: the next report finds it again.
+        let _ = write(&reports, spec).await;
         let lease = format!("{}{}", names::ZONE_LEASE_PREFIX, names::DEFAULT_ZONE);
         home.renew(&lease, "n1").await;
     }
+}
+
+/// Writes a report, as its reporter does again and again.
+pub(crate) async fn write(reports: &Api<ZoneReport>, spec: ZoneReportSpec) -> kube::Result<ZoneReport> {
+    let name = report_object_name(&spec.zone, spec.cell, &spec.reporter);
+    let patch = Patch::Merge(json!({"spec": &spec}));
+    let written = reports.patch(&name, &PatchParams::default(), &patch).await;
+    if written.is_ok() {
+        return written;
+    }
+    let fresh = ZoneReport::new(&name, spec);
+    reports.create(&PostParams::default(), &fresh).await
 }
 
 /// A suspect of a round.

@@ -139,10 +139,16 @@ pub(super) fn rosters(script: &mut Script, rng: &mut Rng) {
 
 /// A split of a zone of this size.
 pub fn split(size: usize, seed: u64) -> Script {
-    let mut script = super::script(Group::Splits, seed);
-    let mut rng = Rng::new(seed).fork("split");
+    alone(Group::Splits, seed, "split", |script, rng| {
+        splits(script, size, rng);
+    })
+}
+
+/// A script of a group with these steps alone.
+fn alone(group: Group, seed: u64, label: &str, fill: impl FnOnce(&mut Script, &mut Rng)) -> Script {
+    let mut script = super::script(group, seed);
     script.steps.clear();
-    splits(&mut script, size, &mut rng);
+    fill(&mut script, &mut Rng::new(seed).fork(label));
     script.steps.sort_by_key(|step| step.at);
     script
 }
@@ -155,10 +161,7 @@ pub(super) fn splits(script: &mut Script, size: usize, rng: &mut Rng) {
     script.zones = vec![size];
     let percent = if rng.in_thousand(500) { 45 } else { 49 };
     let mut nodes: Vec<usize> = (1..=size).collect();
-    for place in (1..nodes.len()).rev() {
-        let other = usize::try_from(rng.below(place as u64 + 1)).unwrap_or_default();
-        nodes.swap(place, other);
-    }
+    rng.shuffle(&mut nodes);
     let (smaller, larger) = nodes.split_at(size * percent / 100);
     // Of a thousand nodes of each side, so many are cut off.
     let shares = match rng.below(4) {
@@ -182,12 +185,9 @@ pub(super) fn splits(script: &mut Script, size: usize, rng: &mut Rng) {
 
 /// A zone of this size of which so many nodes keep their link to the cloud, and nothing else happens.
 pub fn few_links(size: usize, linked: usize, seed: u64) -> Script {
-    let mut script = super::script(Group::Carriers, seed);
-    let mut rng = Rng::new(seed).fork("few links");
-    script.steps.clear();
-    cut_all_but(&mut script, (size, linked), 120 * SECOND, &mut rng);
-    script.steps.sort_by_key(|step| step.at);
-    script
+    alone(Group::Carriers, seed, "few links", |script, rng| {
+        cut_all_but(script, (size, linked), 120 * SECOND, rng);
+    })
 }
 
 /// Cuts the links of all nodes of a zone but those of some, which come first in the list of all nodes.

@@ -47,12 +47,11 @@ pub fn measure(script: &Script, window: Window) -> Measured {
         machine.meter = Meter::default();
     }
     sim.reader.changes.clear();
-    let requests = |sim: &Sim| -> u64 { sim.machines.iter().map(|machine| machine.meter.requests).sum() };
-    let (mut busiest, mut counted) = (0, 0);
+    let (mut requests, mut counted) = (Vec::new(), 0);
     for second in (window.from..window.until).step_by(1_000) {
         sim.play_until((second + 1_000).min(window.until));
-        let sum = requests(&sim);
-        busiest = busiest.max(sum - counted);
+        let sum: u64 = sim.machines.iter().map(|machine| machine.meter.requests).sum();
+        requests.push(sum - counted);
         counted = sum;
     }
     let of_first = || {
@@ -72,6 +71,6 @@ pub fn measure(script: &Script, window: Window) -> Measured {
             .count(),
         stands: of_first().map(|machine| machine.meter.stands).sum(),
         false_deaths: sim.reader.false_deaths,
-        busiest,
+        requests,
     }
 }

@@ -418,6 +418,14 @@ impl Zone {
         nodes_of(cell).into_iter().all(|node| self.is_alive(node))
     }
 
+    /// The same for so many seconds from now on.
+    fn stays_vouched_for(&mut self, cell: u32, seconds: u64) {
+        for _ in 0..seconds {
+            self.run(1_000);
+            assert!(self.is_vouched_for(cell), "at {}", self.now);
+        }
+    }
+
     fn version(&self, node: usize) -> u64 {
         let engine = self.engines[node - 1].as_ref().unwrap();
         engine.roster().reference().version
@@ -487,10 +495,7 @@ fn a_cell_without_a_link_is_vouched_for_by_an_agent_of_another_cell() {
     zone.unlink(1);
     assert!(zone.run_until(20_000, |zone| zone.is_vouched_for(1)));
     // And it stays so.
-    for _ in 0..300 {
-        zone.run(1_000);
-        assert!(zone.is_vouched_for(1), "at {}", zone.now);
-    }
+    zone.stays_vouched_for(1, 300);
     assert!(
         zone.carried
             .iter()
@@ -652,10 +657,7 @@ fn who_does_not_write_is_left() {
     zone.unlink(4);
     zone.writes_fail = (1..=9).collect();
     assert!(zone.run_until(40_000, |zone| zone.is_vouched_for(4)));
-    for _ in 0..120 {
-        zone.run(1_000);
-        assert!(zone.is_vouched_for(4), "at {}", zone.now);
-    }
+    zone.stays_vouched_for(4, 120);
 }
 
 /// One that says that it has written keeps one reporter, and the others write.
@@ -666,10 +668,7 @@ fn one_carrier_that_lies_hides_nothing() {
     zone.writes_fail = nodes_of(0).into_iter().collect();
     zone.lying = zone.writes_fail.clone();
     assert!(zone.run_until(40_000, |zone| zone.is_vouched_for(4)));
-    for _ in 0..120 {
-        zone.run(1_000);
-        assert!(zone.is_vouched_for(4), "at {}", zone.now);
-    }
+    zone.stays_vouched_for(4, 120);
 }
 
 /// On a network that loses, doubles and reorders.
@@ -726,10 +725,7 @@ fn a_reporter_that_restarts_is_served_from_its_first_report_on() {
         zone.start(node);
     }
     zone.run(25_000);
-    for _ in 0..60 {
-        zone.run(1_000);
-        assert!(zone.is_vouched_for(1), "at {}", zone.now);
-    }
+    zone.stays_vouched_for(1, 60);
 }
 
 #[test]
