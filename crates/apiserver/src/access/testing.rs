@@ -1,7 +1,8 @@
-//! A store for the tests of this module.
+//! A store and requests for the tests of this module.
 
-use crate::request::Reader;
-use serde_json::Value;
+use crate::request::{Attributes, Operation, Reader, UserInfo};
+use evenkeel_kube_rules::gvk::{Gvk, Gvr};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -74,4 +75,38 @@ impl Reader for Objects {
     fn generation(&self, _group: &str, _resource: &str) -> u64 {
         self.0.lock().unwrap().0
     }
+}
+
+/// A request of jane to create a ConfigMap.
+pub(crate) fn create(object: Value) -> Attributes {
+    Attributes {
+        operation: Operation::Create,
+        gvk: Gvk {
+            group: String::new(),
+            version: "v1".to_owned(),
+            kind: "ConfigMap".to_owned(),
+        },
+        gvr: Gvr {
+            group: String::new(),
+            version: "v1".to_owned(),
+            resource: "configmaps".to_owned(),
+        },
+        subresource: String::new(),
+        namespace: "ns".to_owned(),
+        name: object["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
+        user: UserInfo {
+            name: "jane".to_owned(),
+            groups: vec!["devs".to_owned()],
+            ..UserInfo::default()
+        },
+        object: Some(object),
+        old_object: None,
+        options: json!({"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"}),
+        dry_run: false,
+    }
+}
+
+/// A ConfigMap in namespace `ns`.
+pub(crate) fn config_map(labels: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "ns", "labels": labels}})
 }

@@ -49,6 +49,10 @@ pub fn apply(gvk: &Gvk, object: &mut Value) {
         ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy" | "MutatingAdmissionPolicy") => {
             other::admission_policy(object);
         }
+        (
+            "admissionregistration.k8s.io",
+            "ValidatingAdmissionPolicyBinding" | "MutatingAdmissionPolicyBinding",
+        ) => other::admission_binding(object),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => other::custom_resource_definition(object),
         ("authentication.k8s.io", "TokenRequest") => {
             default(&mut object["spec"], "expirationSeconds", json!(3600));

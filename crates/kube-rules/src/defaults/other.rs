@@ -128,16 +128,24 @@ pub(super) fn webhooks(object: &mut Value, mutating: bool) {
 }
 
 pub(super) fn admission_policy(object: &mut Value) {
-    let spec = &mut object["spec"];
-    default(spec, "failurePolicy", json!("Fail"));
-    if let Some(constraints) = present(spec, "matchConstraints") {
-        default(constraints, "matchPolicy", json!("Equivalent"));
-        default(constraints, "namespaceSelector", json!({}));
-        default(constraints, "objectSelector", json!({}));
-        for list in ["resourceRules", "excludeResourceRules"] {
-            for rule in items(constraints, list) {
-                default(rule, "scope", json!("*"));
-            }
+    default(&mut object["spec"], "failurePolicy", json!("Fail"));
+    match_resources(object, "matchConstraints");
+}
+
+pub(super) fn admission_binding(object: &mut Value) {
+    match_resources(object, "matchResources");
+}
+
+fn match_resources(object: &mut Value, name: &str) {
+    let Some(resources) = present(&mut object["spec"], name) else {
+        return;
+    };
+    default(resources, "matchPolicy", json!("Equivalent"));
+    default(resources, "namespaceSelector", json!({}));
+    default(resources, "objectSelector", json!({}));
+    for list in ["resourceRules", "excludeResourceRules"] {
+        for rule in items(resources, list) {
+            default(rule, "scope", json!("*"));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Roles, their bindings, and webhook configurations.
 
 use super::errors::{Errors, has, items, text};
-use super::selector;
+use super::{policy, selector};
 use crate::names;
 use serde_json::{Value, json};
 
@@ -174,12 +174,7 @@ pub(super) fn webhooks(object: &Value, errors: &mut Errors) {
         }
         client_config(&hook["clientConfig"], &format!("{path}.clientConfig"), errors);
         for (number, rule) in items(hook, "rules") {
-            let path = format!("{path}.rules[{number}]");
-            for name in ["operations", "apiGroups", "apiVersions", "resources"] {
-                if rule[name].as_array().is_none_or(Vec::is_empty) {
-                    errors.required(&format!("{path}.{name}"), "");
-                }
-            }
+            policy::rule(rule, &format!("{path}.rules[{number}]"), errors);
         }
     }
 }

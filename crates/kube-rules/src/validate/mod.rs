@@ -7,6 +7,7 @@ pub(crate) mod errors;
 mod meta;
 mod other;
 mod pod;
+mod policy;
 mod selector;
 mod service;
 mod signing;
@@ -156,6 +157,10 @@ fn content(gvk: &Gvk, object: &Value, errors: &mut Errors) {
             "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration",
         ) => {
             control::webhooks(object, errors);
+        }
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => policy::policy(object, errors),
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding") => {
+            policy::binding(object, errors);
         }
         ("scheduling.k8s.io", "PriorityClass") => other::priority_class(object, errors),
         _ => {}

@@ -2,6 +2,7 @@ use super::*;
 use crate::status::ApiError;
 use crate::strict::{FieldValidation, check};
 use crate::{defaults, strategy};
+use rstest::rstest;
 use serde_json::json;
 
 fn gvk(group: &str, kind: &str) -> Gvk {
@@ -479,5 +480,75 @@ fn the_status_lists_each_text_once_and_each_cause() {
     assert_eq!(
         (&two.details["group"], &two.details["kind"]),
         (&json!("apps"), &json!("Deployment"))
+    );
+}
+
+fn admission_policy(validation: Value) -> Value {
+    let rule =
+        json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]});
+    json!({"spec": {"matchConstraints": {"resourceRules": [rule]}, "validations": [validation]}})
+}
+
+#[rstest]
+#[case::good(json!({"expression": "object.spec.nodeName == variables.x"}), &[])]
+#[case::no_expression(json!({"message": "x"}), &["spec.validations[0].expression: Required value: expression is not specified"])]
+#[case::another_variable(json!({"expression": "self == 1 && mine == 2"}), &["spec.validations[0].expression: Invalid value: \"self == 1 && mine == 2\": compilation failed: variable 'mine'"])]
+#[case::unreadable(json!({"expression": "1 +"}), &["spec.validations[0].expression: Invalid value: \"1 +\": compilation failed: "])]
+#[case::blank_message(json!({"expression": "true", "message": " "}), &["spec.validations[0].message: Invalid value: \" \": message must be non-empty if specified"])]
+#[case::two_lines(json!({"expression": "true", "message": "a\nb"}), &["spec.validations[0].message: Invalid value: \"a\\nb\": message must not contain line breaks"])]
+#[case::unreadable_message(json!({"expression": "true", "messageExpression": "'"}), &["spec.validations[0].messageExpression: Invalid value: \"'\": compilation failed: "])]
+#[case::another_reason(json!({"expression": "true", "reason": "No"}), &["spec.validations[0].reason: Unsupported value: \"No\": supported values: \"Forbidden\", \"Invalid\", \"RequestEntityTooLarge\", \"Unauthorized\""])]
+fn validations_of_policies(#[case] validation: Value, #[case] expected: &[&str]) {
+    let found = refused(
+        "admissionregistration.k8s.io",
+        "ValidatingAdmissionPolicy",
+        admission_policy(validation),
+    );
+    assert_eq!(found.len(), expected.len(), "{found:?}");
+    for (found, expected) in found.iter().zip(expected) {
+        assert!(found.starts_with(expected), "{found}");
+    }
+}
+
+#[rstest]
+#[case::nothing(json!({}), &[
+    "spec.matchConstraints: Required value",
+    "spec.validations: Required value: validations or auditAnnotations must be set",
+    "spec.auditAnnotations: Required value: validations or auditAnnotations must be set",
+])]
+#[case::no_rules(json!({"matchConstraints": {}, "validations": [{"expression": "true"}]}), &["spec.matchConstraints.resourceRules: Required value"])]
+#[case::another_failure_policy(json!({"failurePolicy": "No", "matchConstraints": {"resourceRules": [{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["READ"], "resources": ["*"]}]}, "validations": [{"expression": "true"}]}), &[
+    "spec.failurePolicy: Unsupported value: \"No\": supported values: \"Fail\", \"Ignore\"",
+    "spec.matchConstraints.resourceRules[0].operations[0]: Unsupported value: \"READ\": supported values: \"*\", \"CONNECT\", \"CREATE\", \"DELETE\", \"UPDATE\"",
+])]
+fn policies(#[case] spec: Value, #[case] expected: &[&str]) {
+    let object = json!({"spec": spec});
+    assert_eq!(
+        refused(
+            "admissionregistration.k8s.io",
+            "ValidatingAdmissionPolicy",
+            object
+        ),
+        expected
+    );
+}
+
+#[rstest]
+#[case::good(json!({"policyName": "p", "validationActions": ["Warn", "Audit"]}), &[])]
+#[case::nothing(json!({}), &[
+    "spec.policyName: Required value",
+    "spec.validationActions: Required value: at least one validation action is required",
+])]
+#[case::another_action(json!({"policyName": "p", "validationActions": ["No"]}), &["spec.validationActions[0]: Unsupported value: \"No\": supported values: \"Audit\", \"Deny\", \"Warn\""])]
+#[case::deny_and_warn(json!({"policyName": "p", "validationActions": ["Deny", "Warn"]}), &["spec.validationActions: Invalid value: [\"Deny\",\"Warn\"]: must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)"])]
+fn bindings_of_policies(#[case] spec: Value, #[case] expected: &[&str]) {
+    let object = json!({"spec": spec});
+    assert_eq!(
+        refused(
+            "admissionregistration.k8s.io",
+            "ValidatingAdmissionPolicyBinding",
+            object
+        ),
+        expected
     );
 }

@@ -2,17 +2,31 @@
 //!
 //! Built-in plugins, in upstream's order: NamespaceLifecycle, ServiceAccount, TaintNodesByCondition,
 //! Priority, DefaultTolerationSeconds, StorageObjectInUseProtection, DefaultStorageClass; then
-//! MutatingAdmissionWebhook, CertificateApproval, CertificateSigning, CertificateSubjectRestriction and
-//! ValidatingAdmissionWebhook. Not built: NodeRestriction (a kubelet may write other nodes), LimitRanger,
-//! ResourceQuota, admission policies.
+//! MutatingAdmissionWebhook, CertificateApproval, CertificateSigning, CertificateSubjectRestriction,
+//! ValidatingAdmissionPolicy and ValidatingAdmissionWebhook. Not built: NodeRestriction (a kubelet may write
+//! other nodes), LimitRanger, ResourceQuota, MutatingAdmissionPolicy.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `matching` | **pure**: which webhooks, policies and bindings a request is for |
+//! | `versioned` | **pure**: the request as they see it |
+//! | `expression` | **pure**: expressions in CEL, and what they cost |
+//! | `policy` | **pure**: what policies have against a request |
+//! | `webhook` | webhooks, which are asked over the network |
 
 pub(crate) mod certificates;
+mod expression;
+mod matching;
 mod namespace;
 mod pods;
+mod policy;
+#[cfg(test)]
+mod policy_tests;
 mod service_account;
 mod storage;
 #[cfg(test)]
 mod tests;
+mod versioned;
 mod webhook;
 
 use crate::access::rbac::Authorizer;
@@ -22,9 +36,10 @@ use evenkeel_kube_rules::status::ApiResult;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Built-in plugins and webhooks.
+/// Built-in plugins, policies and webhooks.
 pub(crate) struct Admission {
     tolerations: pods::TolerationSeconds,
+    policies: policy::Policies,
     webhooks: webhook::Webhooks,
     authorizer: Arc<Authorizer>,
 }
@@ -40,6 +55,7 @@ impl Admission {
                 not_ready: options.default_not_ready_toleration_seconds,
                 unreachable: options.default_unreachable_toleration_seconds,
             },
+            policies: policy::Policies::default(),
             webhooks: webhook::Webhooks::default(),
             authorizer,
         }
@@ -58,11 +74,13 @@ impl Admission {
         self.webhooks.mutate(attributes, reader, redefault, &again).await
     }
 
-    /// Validating plugins, then validating webhooks, all at once.
+    /// Validating plugins, then policies, then validating webhooks, all at once.
     pub(crate) async fn validate(&self, attributes: &Attributes, reader: &dyn Reader) -> ApiResult<Warnings> {
         pods::validate_priority_class(attributes, reader)?;
         certificates::validate(attributes, &self.authorizer, reader)?;
-        self.webhooks.validate(attributes, reader).await
+        let mut warnings = self.policies.validate(attributes, reader)?;
+        merge(&mut warnings, self.webhooks.validate(attributes, reader).await?);
+        Ok(warnings)
     }
 
     /// The mutating plugins; doing it twice changes nothing more.
@@ -75,6 +93,15 @@ impl Admission {
         storage::protect(attributes);
         storage::default_class(attributes, reader);
         Ok(())
+    }
+}
+
+/// Each line once, in the order of their coming.
+fn merge(warnings: &mut Warnings, more: Vec<String>) {
+    for line in more {
+        if !warnings.contains(&line) {
+            warnings.push(line);
+        }
     }
 }
 

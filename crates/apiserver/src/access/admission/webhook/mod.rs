@@ -3,22 +3,21 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `config` | the configurations, compiled once per generation |
-//! | `matching` | **pure**: which webhooks a request is for |
-//! | `conditions` | **pure**: `matchConditions` in CEL |
 //! | `review` | **pure**: the AdmissionReview sent, and what its answer means |
 //! | `client` | the call: where to, TLS, connection reuse, time-out |
 //! | `tls` | which serving certificates are accepted |
 
 mod client;
-mod conditions;
 mod config;
-mod matching;
 mod review;
 #[cfg(test)]
 mod tests;
 mod tls;
 
-use super::Warnings;
+use super::expression::Scope;
+use super::matching::exempt;
+use super::versioned::Versioned;
+use super::{Warnings, merge};
 use crate::access::errors::internal;
 use crate::request::{Attributes, Reader};
 use arc_swap::ArcSwapOption;
@@ -49,7 +48,7 @@ impl Webhooks {
         again: Again<'_>,
     ) -> ApiResult<Warnings> {
         let mut warnings = Warnings::new();
-        if config::exempt(&attributes.gvr) {
+        if exempt(&attributes.gvr) {
             return Ok(warnings);
         }
         let compiled = Compiled::current(&self.mutating, Kind::Mutating, reader);
@@ -93,7 +92,7 @@ impl Webhooks {
 
     /// All at once; the first refusal by order of the configurations is the answer.
     pub(super) async fn validate(&self, attributes: &Attributes, reader: &dyn Reader) -> ApiResult<Warnings> {
-        if config::exempt(&attributes.gvr) {
+        if exempt(&attributes.gvr) {
             return Ok(Warnings::new());
         }
         let compiled = Compiled::current(&self.validating, Kind::Validating, reader);
@@ -149,20 +148,20 @@ async fn mutate_by(
             webhook.name
         )));
     };
-    let mut patched = sent.to_version(object);
+    let mut patched = sent.versioned.to_version(object);
     match json_patch::patch(&mut patched, &patch) {
-        Ok(()) => Ok(Some(sent.back(patched))),
+        Ok(()) => Ok(Some(sent.versioned.back(&patched))),
         Err(error) => fail(webhook, &error.to_string()).map(|_ignored| None),
     }
 }
 
 /// What is to be sent to a webhook, if the request is for it.
 fn prepare(webhook: &Webhook, attributes: &Attributes, reader: &dyn Reader) -> ApiResult<Option<Sent>> {
-    let Some(served) = matching::matches(webhook, attributes, reader)? else {
+    let Some(version) = webhook.constraints.version_for(attributes, reader)? else {
         return Ok(None);
     };
-    let sent = Sent::new(attributes, served);
-    match webhook.conditions.hold(&sent) {
+    let versioned = Versioned::new(attributes, &version);
+    match webhook.conditions.hold(&|| Scope::new(&versioned)) {
         Ok(true) => {}
         Ok(false) => return Ok(None),
         Err(_) if webhook.ignore_failures => return Ok(None),
@@ -176,7 +175,7 @@ fn prepare(webhook: &Webhook, attributes: &Attributes, reader: &dyn Reader) -> A
             webhook.name
         )));
     }
-    Ok(Some(sent))
+    Ok(Some(Sent::new(versioned)))
 }
 
 /// Calls a webhook; `None` if it failed and may be ignored.
@@ -208,13 +207,4 @@ fn fail(webhook: &Webhook, why: &str) -> ApiResult<()> {
         "failed calling webhook \"{}\": {why}",
         webhook.name
     )))
-}
-
-/// Each line once, in the order of their coming.
-fn merge(warnings: &mut Warnings, more: Vec<String>) {
-    for line in more {
-        if !warnings.contains(&line) {
-            warnings.push(line);
-        }
-    }
 }

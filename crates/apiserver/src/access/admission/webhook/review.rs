@@ -1,12 +1,9 @@
 //! The AdmissionReview that is sent, and what its answer means.
 
-use super::config::operation_name;
-use crate::access::review::describe;
+use crate::access::admission::versioned::Versioned;
 use crate::access::uid;
-use crate::request::Attributes;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use evenkeel_kube_rules::gvk::Gvr;
 use evenkeel_kube_rules::status::ApiError;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -16,87 +13,25 @@ const API_VERSION: &str = "admission.k8s.io/v1";
 
 /// A request as a webhook is asked about it.
 pub(super) struct Sent {
+    pub(super) versioned: Versioned,
     pub(super) review: Value,
-    /// `apiVersion` of the request and of what is sent.
-    api_versions: (String, String),
 }
 
 impl Sent {
-    /// `served` is the version in which the webhook wants to see the object.
-    pub(super) fn new(attributes: &Attributes, served: Gvr) -> Self {
-        let api_version =
-            |version: &str| evenkeel_kube_rules::gvk::group_version(&attributes.gvk.group, version);
-        let own = attributes.gvr.version == served.version;
-        let kind_version = if own {
-            &attributes.gvk.version
-        } else {
-            &served.version
-        };
-        let api_versions = (api_version(&attributes.gvk.version), api_version(kind_version));
-        let object = |object: &Option<Value>| match object {
-            Some(object) => to_version(object, &api_versions),
-            None => Value::Null,
-        };
-        let gvk = |version: &str| {
-            let kind = &attributes.gvk;
-            json!({"group": kind.group, "version": version, "kind": kind.kind})
-        };
-        let gvr = |version: &str| {
-            let resource = &attributes.gvr;
-            json!({"group": resource.group, "version": version, "resource": resource.resource})
-        };
-        let mut request = json!({
-            "uid": uid::random(),
-            "kind": gvk(kind_version),
-            "resource": gvr(&served.version),
-            "requestKind": gvk(&attributes.gvk.version),
-            "requestResource": gvr(&attributes.gvr.version),
-            "operation": operation_name(attributes.operation),
-            "userInfo": describe(&attributes.user),
-            "object": object(&attributes.object),
-            "oldObject": object(&attributes.old_object),
-            "dryRun": attributes.dry_run,
-            "options": attributes.options,
-        });
-        for (key, text) in [
-            ("subResource", &attributes.subresource),
-            ("requestSubResource", &attributes.subresource),
-            ("name", &attributes.name),
-            ("namespace", &attributes.namespace),
-        ] {
-            if !text.is_empty() {
-                request[key] = json!(text);
-            }
-        }
+    pub(super) fn new(versioned: Versioned) -> Self {
+        let mut request = versioned.request.clone();
+        request["uid"] = json!(uid::random());
+        request["object"] = versioned.object.clone();
+        request["oldObject"] = versioned.old_object.clone();
         Self {
+            versioned,
             review: json!({"kind": "AdmissionReview", "apiVersion": API_VERSION, "request": request}),
-            api_versions,
         }
     }
 
     pub(super) fn uid(&self) -> &str {
         self.review["request"]["uid"].as_str().unwrap_or_default()
     }
-
-    /// An object of the request in the version that is sent.
-    pub(super) fn to_version(&self, object: &Value) -> Value {
-        to_version(object, &self.api_versions)
-    }
-
-    /// An object that the webhook changed, in the version of the request.
-    pub(super) fn back(&self, object: Value) -> Value {
-        let (own, sent) = &self.api_versions;
-        to_version(&object, &(sent.clone(), own.clone()))
-    }
-}
-
-/// Custom resources differ between versions by their `apiVersion` alone, for the conversion strategy `None`.
-fn to_version(object: &Value, (from, to): &(String, String)) -> Value {
-    let mut object = object.clone();
-    if from != to && object["apiVersion"] == from.as_str() {
-        object["apiVersion"] = json!(to);
-    }
-    object
 }
 
 /// What a webhook says.

@@ -1,9 +1,8 @@
 //! Webhooks end to end: a TLS server in this process answers what the test says.
 
-use super::config::Rule;
 use super::*;
-use crate::access::testing::Objects;
-use crate::request::{Operation, UserInfo};
+use crate::access::admission::matching::Rule;
+use crate::access::testing::{Objects, config_map, create};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use evenkeel_kube_rules::gvk::{Gvk, Gvr};
@@ -159,38 +158,6 @@ fn world(kind: &'static str, webhooks: Value) -> Objects {
     ])
 }
 
-fn create(object: Value) -> Attributes {
-    Attributes {
-        operation: Operation::Create,
-        gvk: Gvk {
-            group: String::new(),
-            version: "v1".to_owned(),
-            kind: "ConfigMap".to_owned(),
-        },
-        gvr: Gvr {
-            group: String::new(),
-            version: "v1".to_owned(),
-            resource: "configmaps".to_owned(),
-        },
-        subresource: String::new(),
-        namespace: "ns".to_owned(),
-        name: object["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
-        user: UserInfo {
-            name: "jane".to_owned(),
-            groups: vec!["devs".to_owned()],
-            ..UserInfo::default()
-        },
-        object: Some(object),
-        old_object: None,
-        options: json!({"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"}),
-        dry_run: false,
-    }
-}
-
-fn config_map(labels: Value) -> Value {
-    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "ns", "labels": labels}})
-}
-
 async fn validate(world: &Objects, object: Value) -> ApiResult<Warnings> {
     Webhooks::default().validate(&create(object), world).await
 }
@@ -210,15 +177,10 @@ async fn validate(world: &Objects, object: Value) -> ApiResult<Warnings> {
 #[case::namespaced(json!({"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"], "scope": "Namespaced"}), ("pods", ""), true)]
 #[case::cluster(json!({"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"], "scope": "Cluster"}), ("pods", ""), false)]
 fn rules(#[case] rule: Value, #[case] (resource, subresource): (&str, &str), #[case] expected: bool) {
-    let gvr = Gvr {
-        group: String::new(),
-        version: "v1".to_owned(),
-        resource: resource.to_owned(),
-    };
-    assert_eq!(
-        Rule::new(&rule).matches(Operation::Create, &gvr, subresource, true),
-        expected
-    );
+    let mut attributes = create(config_map(json!({})));
+    attributes.gvr.resource = resource.to_owned();
+    attributes.subresource = subresource.to_owned();
+    assert_eq!(Rule::new(&rule).matches(&attributes, &attributes.gvr), expected);
 }
 
 #[rstest]
