@@ -50,12 +50,13 @@ pub struct RunArgs {
     #[arg(long, env = "NODE_NAME", value_name = "NAME", required = true)]
     pub node: Option<String>,
     /// UDP address to listen on.
-    #[arg(long, value_name = "IP:PORT", default_value = "0.0.0.0:7946")]
+    #[arg(long, value_name = "IP:PORT", default_value = "0.0.0.0:7959")]
     pub listen: SocketAddr,
     /// UDP address that peers use; the listening address if that names one.
     #[arg(long, value_name = "IP:PORT")]
     pub advertise: Option<SocketAddr>,
-    /// Private key of this agent, as `evenkeel agent keygen` writes it.
+    /// Private key of this agent, as `evenkeel agent keygen` writes it; made where there is none. Nobody else
+    /// may read it.
     #[arg(long, value_name = "FILE", default_value = "/var/lib/evenkeel/agent.key")]
     pub key: PathBuf,
     /// Directory for what outlives a restart: the last roster, and who was seen alive.
@@ -278,18 +279,18 @@ mod tests {
 
     #[test]
     fn the_listening_address_is_advertised_if_it_names_one() {
-        let named = settings("--node a --listen 127.77.0.1:7946").unwrap();
-        assert_eq!(named.advertise.to_string(), "127.77.0.1:7946");
+        let named = settings("--node a --listen 127.77.0.1:7959").unwrap();
+        assert_eq!(named.advertise.to_string(), "127.77.0.1:7959");
         assert_eq!(named.source, Some("127.77.0.1".parse().unwrap()));
         let error = settings("--node a").unwrap_err();
         assert!(error.to_string().contains("give --advertise"), "{error}");
-        let outer = settings("--node a --listen 127.77.0.1:7946 --advertise 127.78.0.1:7946").unwrap();
-        assert_eq!(outer.advertise.to_string(), "127.78.0.1:7946");
+        let outer = settings("--node a --listen 127.77.0.1:7959 --advertise 127.78.0.1:7959").unwrap();
+        assert_eq!(outer.advertise.to_string(), "127.78.0.1:7959");
     }
 
     #[test]
     fn the_stock_flags_set_how_to_stand_for_the_zones_lease() {
-        let base = "--node a --listen 127.77.0.1:7946";
+        let base = "--node a --listen 127.77.0.1:7959";
         let election = |flags: &str| settings(&format!("{base} {flags}")).map(|settings| settings.election);
         let ours = election("").unwrap().unwrap();
         assert_eq!(ours.validate(), Ok(()));
@@ -322,12 +323,12 @@ mod tests {
 
     #[test]
     fn the_kubelet_is_advertised_beside_the_agent() {
-        let line = "--node a --listen 127.77.0.1:7946 --advertise 127.78.0.1:7946 --kubelet 127.77.0.1:10250";
+        let line = "--node a --listen 127.77.0.1:7959 --advertise 127.78.0.1:7959 --kubelet 127.77.0.1:10250";
         assert_eq!(
             settings(line).unwrap().kubelet_advertise.unwrap().to_string(),
             "127.78.0.1:10250"
         );
-        let usual = settings("--node a --listen 127.77.0.1:7946 --advertise 127.78.0.1:7946").unwrap();
+        let usual = settings("--node a --listen 127.77.0.1:7959 --advertise 127.78.0.1:7959").unwrap();
         let expected = Some("127.78.0.1:10250".parse().unwrap());
         assert_eq!((usual.kubelet, usual.kubelet_advertise), (expected, expected));
         assert!(usual.kubelet_assumed && !settings(line).unwrap().kubelet_assumed);
@@ -335,10 +336,10 @@ mod tests {
 
     #[test]
     fn a_node_without_a_kubelet_has_to_say_so() {
-        let without = settings("--node a --listen 127.77.0.1:7946 --kubelet none").unwrap();
+        let without = settings("--node a --listen 127.77.0.1:7959 --kubelet none").unwrap();
         assert_eq!((without.kubelet, without.kubelet_advertise), (None, None));
         let error =
-            settings("--node a --listen 127.77.0.1:7946 --kubelet none --kubelet-advertise 1.2.3.4:5");
+            settings("--node a --listen 127.77.0.1:7959 --kubelet none --kubelet-advertise 1.2.3.4:5");
         assert_eq!(error, Err(ArgsError::NoKubelet("1.2.3.4:5".parse().unwrap())));
         let error = parse("--node a --kubelet somewhere").unwrap_err();
         assert!(error.contains("IP:PORT, or none"), "{error}");

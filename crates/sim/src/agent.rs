@@ -393,7 +393,14 @@ impl Sim {
                 }
             }
             Output::Note(note) => self.note(|| format!("agent {node}: {note}")),
-            Output::Refused(why) => self.note(|| format!("agent {node}: datagram refused: {why}")),
+            Output::Refused(why) => {
+                self.note(|| format!("agent {node}: datagram refused: {why}"));
+                // Budgets are for those who break the rules, of whom there are none here.
+                if why == "budget" {
+                    let text = format!("agent {node} refused a datagram of one that keeps the rules");
+                    self.ledger.breaks(self.now, "budgets hold nobody up", text);
+                }
+            }
             Output::ReadLease(member) => {
                 self.request(Source::Agent(node, life), Call::ReadLease(member));
             }

@@ -17,6 +17,8 @@ pub(crate) struct Machine {
     pub(crate) stalled_until: Option<u64>,
     /// The agent's process alone is stopped until then.
     pub(crate) paused_until: Option<u64>,
+    /// Datagrams that wait in the agent's socket while it does not run.
+    pub(crate) unread: u32,
     /// The agent gets to each event up to so many milliseconds late, and keeps their order.
     pub(crate) slow: u64,
     pub(crate) slow_until: u64,
@@ -86,6 +88,7 @@ impl Machine {
             powered: false,
             stalled_until: None,
             paused_until: None,
+            unread: 0,
             slow: 0,
             slow_until: 0,
             clock,

@@ -28,6 +28,9 @@ use std::sync::Arc;
 
 /// Promises are looked at this often.
 const CHECK_EVERY: u64 = 500;
+/// What a socket's receive buffer of the usual size holds of datagrams like ours: 212,992 bytes, of which
+/// each takes 768.
+const SOCKET_HOLDS: u32 = 277;
 /// A request without an answer after this time has none.
 const REQUEST_MS: u64 = 2_000;
 
@@ -221,7 +224,7 @@ impl Sim {
         RosterMember {
             name: build::node_name(node),
             uid: build::node_uid(node),
-            address: format!("{host}:7946"),
+            address: format!("{host}:7959"),
             public_key: key.unwrap_or_default(),
             kubelet: Some(KubeletEndpoint {
                 address: format!("{host}:10250"),
@@ -235,7 +238,7 @@ impl Sim {
     pub(crate) fn address(&self, node: usize) -> SocketAddr {
         let moves = self.machines.get(node - 1).map_or(0, |machine| machine.moves);
         let [.., high, low] = (node as u32).to_be_bytes();
-        SocketAddr::from(([10, moves, high, low], 7946))
+        SocketAddr::from(([10, moves, high, low], 7959))
     }
 
     /// Who may publish rosters.
@@ -329,7 +332,7 @@ impl Sim {
         // lost.
         if let Some(until) = machine.stalled_until {
             let lost = matches!(event, Event::Datagram { .. }) && self.rng.in_thousand(500);
-            return Some(if lost {
+            return Some(if lost || !has_room(machine, event) {
                 Held::Lost
             } else {
                 Held::Until(until.max(now + 1))
@@ -340,8 +343,13 @@ impl Sim {
         }
         // What a stopped process does not read waits in its sockets.
         if let Some(until) = machine.paused_until {
-            return Some(Held::Until(until.max(now + 1)));
+            return Some(if has_room(machine, event) {
+                Held::Until(until.max(now + 1))
+            } else {
+                Held::Lost
+            });
         }
+        machine.unread = 0;
         if machine.slow == 0 || matches!(event, Event::Late(_)) {
             return None;
         }
@@ -495,6 +503,15 @@ impl Sim {
     pub(crate) fn replica_later(&mut self, replica: usize, life: u64, delay: u64, due: ReplicaDue) {
         self.after(delay, Event::Replica { replica, life, due });
     }
+}
+
+/// Whether what arrives while nobody reads waits until somebody does.
+fn has_room(machine: &mut Machine, event: &Event) -> bool {
+    if !matches!(event, Event::Datagram { .. }) {
+        return true;
+    }
+    machine.unread += 1;
+    machine.unread <= SOCKET_HOLDS
 }
 
 /// Why an event does not happen now.

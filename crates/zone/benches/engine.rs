@@ -215,7 +215,7 @@ fn uid(i: usize) -> String {
 }
 
 fn address(i: usize) -> SocketAddr {
-    SocketAddr::from(([10, 0, (i / 250) as u8, (i % 250 + 1) as u8], 7946))
+    SocketAddr::from(([10, 0, (i / 250) as u8, (i % 250 + 1) as u8], 7959))
 }
 
 fn roster(cell: &[usize], signers: &[StandInSigner]) -> Arc<Roster> {

@@ -6,7 +6,7 @@
 
 use crate::Millis;
 use crate::keys::stand_in::StandIn;
-use crate::keys::{Ed25519, Signer, SigningKey, Verifier};
+use crate::keys::{Ed25519, PublicKey, Signer, SigningKey, Verifier};
 use crate::roster::{self, MemberId, Roster};
 use crate::verdict::Issued;
 use crate::vote::Vote;
@@ -17,6 +17,12 @@ use crate::wire::{
 use evenkeel_api::zone::{ListedNode, Report, RosterMember, RosterSpec, SignedRoster, SignedRound};
 use std::net::SocketAddr;
 use std::sync::Arc;
+
+/// What somebody with `author`'s key writes as a datagram for who has the other key.
+pub fn seal_for(author: &dyn Signer, receiver: &PublicKey, header: Header, body: &Body) -> Vec<u8> {
+    let shared = author.shared_with(receiver);
+    wire::seal(&mut Vec::new(), &header, body, author, &*shared).to_vec()
+}
 
 /// A zone of nodes `node-1`, `node-2`, … with UIDs `uid-1`, … and the keys of their agents.
 pub struct Fixture {
@@ -97,7 +103,7 @@ impl Fixture {
 
     /// Address of node `i` in the roster.
     pub fn address(i: usize) -> SocketAddr {
-        SocketAddr::from(([127, 77, 0, u8::try_from(i).unwrap()], 7946))
+        SocketAddr::from(([127, 77, 0, u8::try_from(i).unwrap()], 7959))
     }
 
     /// Key of the agent of node `i`.
@@ -126,8 +132,7 @@ impl Fixture {
     /// What somebody with `author`'s key writes as a datagram with this header.
     pub fn seal(&self, author: &dyn Signer, header: Header, body: &Body) -> Vec<u8> {
         let receiver = self.node(header.to).map_or(author, |node| self.key(node));
-        let shared = author.shared_with(receiver.public());
-        wire::seal(&mut Vec::new(), &header, body, author, &*shared).to_vec()
+        seal_for(author, receiver.public(), header, body)
     }
 
     /// Reads what a node wrote for another one; nothing where the proof does not hold.

@@ -14,7 +14,7 @@ fn agent(uid: &str) -> AgentStatusSpec {
     AgentStatusSpec {
         node_uid: uid.to_owned(),
         public_key: key(uid),
-        address: "10.0.0.1:7946".to_owned(),
+        address: "10.0.0.1:7959".to_owned(),
         version: "0.1.0".to_owned(),
         ..Default::default()
     }
@@ -77,7 +77,7 @@ fn control_plane_and_virtual_nodes_are_out() {
 
 #[rstest]
 #[case::other_uid(AgentStatusSpec { node_uid: "old".to_owned(), ..agent("u") }, "register anew")]
-#[case::address(AgentStatusSpec { address: "shore-1:7946".to_owned(), ..agent("u") }, "not IP:PORT")]
+#[case::address(AgentStatusSpec { address: "shore-1:7959".to_owned(), ..agent("u") }, "not IP:PORT")]
 #[case::short_key(AgentStatusSpec { public_key: "AAAA".to_owned(), ..agent("u") }, "publicKey")]
 #[case::off_the_curve(AgentStatusSpec { public_key: format!("Ag{}=", "A".repeat(41)), ..agent("u") }, "publicKey")]
 #[case::small_order(AgentStatusSpec { public_key: format!("AQ{}=", "A".repeat(41)), ..agent("u") }, "publicKey")]
@@ -122,7 +122,7 @@ fn the_version_grows_only_on_change() {
     let second = changed(Some(&first), members(&["a", "b", "c"])).unwrap();
     assert_eq!(second.version, 2);
     let mut moved = members(&["a", "b", "c"]);
-    moved[1].address = "10.0.0.2:7946".to_owned();
+    moved[1].address = "10.0.0.2:7959".to_owned();
     assert_eq!(
         changed(Some(&second), moved).unwrap().version,
         3,

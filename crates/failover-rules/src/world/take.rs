@@ -387,8 +387,7 @@ impl World {
                 self.cluster.told_cells.insert(name.clone(), cell);
                 // What the controller tells an agent is no sign of life of the agent: only its own part is.
                 let before = self.cluster.agents.insert(name.clone(), agent.spec.clone());
-                // Every agent may write every AgentStatus: the right to one's own alone comes with an
-                // admission policy.
+                // Only the agent of the node may write it, see `deploy/policies.yaml`.
                 if before.is_some_and(|before| before != agent.spec)
                     && let Some(signs) = self.signs.get_mut(&name)
                 {

@@ -80,7 +80,7 @@ fn found() -> Found {
     let member = |name: &str| RosterMember {
         name: name.into(),
         uid: format!("uid-{name}"),
-        address: "10.0.0.1:7946".into(),
+        address: "10.0.0.1:7959".into(),
         public_key: "k".into(),
         ..RosterMember::default()
     };

@@ -183,7 +183,7 @@ impl Cluster {
         let spec = AgentStatusSpec {
             node_uid: node.uid().unwrap(),
             public_key: key(name).public().to_base64(),
-            address: format!("127.77.0.{}:7946", name[1..].parse::<u8>().unwrap()),
+            address: format!("127.77.0.{}:7959", name[1..].parse::<u8>().unwrap()),
             version: "0.1.0".to_owned(),
             ..Default::default()
         };

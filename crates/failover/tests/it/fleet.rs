@@ -102,7 +102,7 @@ impl Fleet {
         let spec = AgentStatusSpec {
             node_uid: node.uid().unwrap(),
             public_key: key(name).public().to_base64(),
-            address: format!("{host}:7946"),
+            address: format!("{host}:7959"),
             kubelet: Some(KubeletEndpoint {
                 address: format!("{host}:10250"),
                 certificate_sha256: "00".repeat(32),

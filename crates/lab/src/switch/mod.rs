@@ -49,7 +49,7 @@ impl Plan {
             nodes,
             subnet,
             outside: None,
-            agent_port: 7946,
+            agent_port: 7959,
             cloud_port: 6443,
         }
     }

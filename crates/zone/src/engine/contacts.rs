@@ -7,6 +7,7 @@ mod peer;
 
 pub(super) use peer::Peer;
 
+use super::budget::Budget;
 use super::context::Context;
 use super::own::Own;
 use super::watches::CANDIDATES;
@@ -24,6 +25,17 @@ const CHALLENGE_EVERY_MS: u64 = 200;
 /// Of what a peer makes this agent send, at most so many datagrams a second.
 const RELAYS: u32 = 30;
 const ROSTER_PARTS: u32 = 30;
+/// Of what a peer sends, at most so many datagrams a second are acted on. In a round about a whole cell of 64
+/// one peer sends some twenty. After a pause the socket's buffer may hold 277 of them.
+const DATAGRAMS: u32 = 300;
+/// It has at most so many suspects looked for a second: four times a whole cell. Where all members are listed
+/// within a second, each has a round of its own at first, and then they share one.
+const SUSPECTS: u32 = 256;
+/// At most so many signatures a second are found to be wrong of ballots that come from where the peer is
+/// reached, and of all those that come from elsewhere; then no more are checked. How many are right follows
+/// from the rounds that this agent holds.
+const WRONG_SIGNATURES: u32 = 32;
+const WRONG_SIGNATURES_FROM_ELSEWHERE: u32 = 200;
 
 /// All that is known of the other members from their own datagrams.
 pub(super) struct Contacts {
@@ -33,6 +45,8 @@ pub(super) struct Contacts {
     sent: VecDeque<Sent>,
     /// Members that former lives of this agent have seen alive.
     remembered: BTreeSet<MemberId>,
+    /// Wrong signatures of ballots from unknown addresses.
+    from_elsewhere: Budget,
 }
 
 /// A heartbeat under way.
@@ -72,6 +86,7 @@ impl Contacts {
             peers: Vec::new(),
             sent: VecDeque::new(),
             remembered,
+            from_elsewhere: Budget::default(),
         };
         contacts.take_roster(cx, &Roster::none());
         contacts
@@ -208,10 +223,54 @@ impl Contacts {
         peer.is_some_and(|peer| std::mem::replace(&mut peer.doubt, doubt) != doubt)
     }
 
-    /// Whether a datagram is of a life that ended: whoever recorded it gets no answer.
-    pub(super) fn is_of_former_life(&self, from: MemberIndex, header: &Header) -> bool {
-        let peer = self.peer(from);
-        peer.is_some_and(|peer| peer.former.contains(&header.incarnation))
+    /// Whether a datagram is of a life that ended, or was seen before: whoever recorded it gets no answer.
+    /// That costs less than the check of its proof, and comes before it.
+    pub(super) fn is_replay(&self, from: MemberIndex, header: &Header) -> bool {
+        self.peer(from).is_some_and(|peer| {
+            let of_life = |life: &&peer::Life| life.incarnation == header.incarnation;
+            let life = peer.life.as_ref().filter(of_life);
+            peer.former.contains(&header.incarnation)
+                || life.is_some_and(|life| !life.window.is_new(header.sequence))
+        })
+    }
+
+    /// Whether one more signature in the name of a peer may be checked. Those that come from where it is
+    /// reached have a share of their own, which nobody uses up who cannot send from there.
+    pub(super) fn allows_signature(&mut self, cx: &Context, from: MemberIndex, source: SocketAddr) -> bool {
+        let (budget, most) = self.wrong_signatures(cx, from, source);
+        budget.is_left(cx.now(), most)
+    }
+
+    /// A signature in the name of a peer was wrong.
+    pub(super) fn signature_was_wrong(&mut self, cx: &Context, from: MemberIndex, source: SocketAddr) {
+        let (budget, most) = self.wrong_signatures(cx, from, source);
+        budget.allows(cx.now(), most);
+    }
+
+    fn wrong_signatures(
+        &mut self,
+        cx: &Context,
+        from: MemberIndex,
+        source: SocketAddr,
+    ) -> (&mut Budget, u32) {
+        let is_there = [cx.address(from), cx.published_address(from)].contains(&Some(source));
+        match self.peers.get_mut(from.at()).filter(|_| is_there) {
+            Some(peer) => (&mut peer.wrong_signatures, WRONG_SIGNATURES),
+            None => (&mut self.from_elsewhere, WRONG_SIGNATURES_FROM_ELSEWHERE),
+        }
+    }
+
+    /// Whether one more datagram of a peer, which has proven that it is its own, is acted on.
+    pub(super) fn allows_datagram(&mut self, from: MemberIndex, now: Millis) -> bool {
+        let peer = self.peers.get_mut(from.at());
+        peer.is_some_and(|peer| peer.datagrams.allows(now, DATAGRAMS))
+    }
+
+    /// Whether so many more suspects are looked for because a peer asks.
+    pub(super) fn allows_suspects(&mut self, from: MemberIndex, now: Millis, suspects: usize) -> bool {
+        let peer = self.peers.get_mut(from.at());
+        let suspects = u32::try_from(suspects).unwrap_or(u32::MAX);
+        peer.is_some_and(|peer| peer.suspects.takes(now, suspects, SUSPECTS))
     }
 
     /// An ack counts once, for a heartbeat of this life that was sent to its sender lately.

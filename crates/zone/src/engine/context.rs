@@ -252,15 +252,13 @@ impl Context {
     }
 
     /// Reads what a member wrote.
-    pub(super) fn open(&mut self, frame: &Frame<'_>) -> Result<(MemberIndex, Message), &'static str> {
-        let from = self.roster.position(frame.from()).ok_or("stranger")?;
+    pub(super) fn open(&mut self, frame: &Frame<'_>, from: MemberIndex) -> Result<Message, &'static str> {
         let member = self.roster.member(from).ok_or("stranger")?;
         let shared = self.shared.get_mut(from.at()).ok_or("stranger")?;
         let shared = shared.get_or_insert_with(|| self.key.shared_with(&member.key));
-        let message = frame
+        frame
             .open(&mut self.buffer, (&member.key, &*self.verifier), &**shared)
-            .map_err(wire::WireError::reason)?;
-        Ok((from, message))
+            .map_err(wire::WireError::reason)
     }
 
     /// An agent of another cell, with what this agent shares with it.

@@ -42,6 +42,7 @@ mod proof;
 mod publication;
 mod ranking;
 mod reach;
+mod receive;
 mod reporter;
 mod roster_fetch;
 mod voter;
@@ -54,11 +55,11 @@ pub use event::{CheckResult, Input, Note, Output, ReportDraft};
 
 use crate::Millis;
 use crate::keys::{Ed25519, Signer, Verifier};
-use crate::roster::{MemberId, MemberIndex, Roster, RosterKeys};
-use crate::wire::{Body, Challenge, ConfirmRequest, EdgeState, Facts, Message};
+use crate::roster::{MemberId, Roster, RosterKeys};
+use crate::wire::{Challenge, ConfirmRequest, Facts};
 use acknowledgement::Acknowledgement;
 use carrier::Carrier;
-use contacts::{Change, Contacts};
+use contacts::Contacts;
 use context::Context;
 use edges::EdgeReports;
 use hand_over::HandOver;
@@ -70,7 +71,6 @@ use reporter::{Reporter, View};
 use roster_fetch::RosterFetch;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use voter::{Sight, Voter};
 use watches::Watches;
@@ -429,125 +429,6 @@ impl Engine {
         self.own.count_again(&self.cx);
         self.acknowledgement.look_again(&mut self.cx, &self.contacts);
         self.roster_fetch.take_roster(&self.cx);
-    }
-
-    fn receive(&mut self, bytes: &[u8], source: SocketAddr) {
-        let source = SocketAddr::new(source.ip().to_canonical(), source.port());
-        let taken = self.cx.parse(bytes).and_then(|frame| {
-            if self.is_from_outside(&frame) {
-                self.receive_outside(&frame, source)
-            } else {
-                let (from, message) = self.cx.open(&frame)?;
-                self.receive_inside((from, &message), source, bytes);
-                Ok(())
-            }
-        });
-        if let Err(reason) = taken {
-            self.cx.put(Output::Refused(reason));
-        }
-    }
-
-    fn receive_inside(&mut self, (from, message): (MemberIndex, &Message), source: SocketAddr, bytes: &[u8]) {
-        let header = &message.header;
-        if let Body::Ack(ack) = &message.body {
-            let ack_of = (header, source);
-            if let Some(proof) = self.contacts.take_ack(&mut self.cx, from, ack_of, ack) {
-                self.take_proof(from, header.from, proof);
-                self.roster_fetch.hear(&mut self.cx, header.from, ack.roster);
-            }
-            return;
-        }
-        if self.contacts.is_of_former_life(from, header) {
-            return self.cx.put(Output::Refused("replay"));
-        }
-        let direct = matches!(&message.body, Body::Heartbeat(heartbeat) if heartbeat.via == MemberId::NOBODY);
-        let heard_at = Some(source).filter(|_| direct);
-        let taken = self
-            .contacts
-            .take(&mut self.cx, &self.own, from, header, heard_at);
-        if let Body::Heartbeat(heartbeat) = &message.body {
-            let (asker, way) = ((from, header), (source, taken.is_some()));
-            self.contacts
-                .answer(&mut self.cx, &self.own, asker, way, heartbeat);
-        }
-        let Some(mut change) = taken else {
-            return;
-        };
-        match &message.body {
-            Body::Heartbeat(body) => {
-                let said = (body.facts, body.doubt > 0, body.cloud_age);
-                change.facts = self.contacts.learn(&mut self.cx, from, said, body.roster);
-                self.roster_fetch.hear(&mut self.cx, header.from, body.roster);
-            }
-            Body::RosterAsked(asked) => {
-                roster_fetch::answer(&mut self.cx, &mut self.contacts, from, asked);
-            }
-            Body::RosterPart(part) => {
-                if let Some(roster) = self.roster_fetch.take_part(&mut self.cx, header.from, part) {
-                    self.take_passed_on(roster);
-                }
-            }
-            Body::Relay(relay) => self.contacts.pass_on(&mut self.cx, from, header, relay),
-            Body::Edges(edges) => {
-                change.facts = self.contacts.learn_doubt(from, edges.doubt > 0);
-                change.facts |= self.edges.take(&self.cx, from, edges);
-                let lost = edges.edges.iter().filter(|edge| edge.state == EdgeState::Down);
-                // Who doubts its own view alarms nobody.
-                for edge in lost.filter(|_| edges.doubt == 0) {
-                    self.watches.alarm(&self.cx, &self.contacts, edge.subject);
-                }
-            }
-            Body::Confirm(request) => self.take_request(header.from, request),
-            Body::Ballot(ballot) => self.reporter.take_ballot(&self.cx, header.from, ballot, bytes),
-            Body::Published(published) => self.publication.take_told(&self.cx, published),
-            // These pass between cells.
-            Body::Ack(_)
-            | Body::HandOver(_)
-            | Body::Carried(_)
-            | Body::Referral(_)
-            | Body::ReportAsked(_)
-            | Body::ReportPart(_)
-            | Body::RenewalsAsked(_)
-            | Body::RenewalsRead(_) => {}
-        }
-        self.take_change(from, change);
-    }
-
-    fn take_proof(&mut self, from: MemberIndex, id: MemberId, proof: contacts::Proof) {
-        if proof.new_life {
-            self.edges.forget(from);
-        }
-        if proof.met {
-            self.acknowledgement.look_again(&mut self.cx, &self.contacts);
-        }
-        if proof.direct {
-            let before = self.watches.changes();
-            self.watches.answered(&mut self.cx, from);
-            self.look_at_changes(before);
-        }
-        self.voter.heard(&mut self.cx, &self.own, &self.contacts, id);
-        self.count_own_ballots();
-        self.reporter.member_proved(&self.cx, id);
-        self.take_change(from, proof.change);
-    }
-
-    fn take_change(&mut self, from: MemberIndex, change: Change) {
-        if change.returned {
-            if self.watches.is_watched(from) {
-                self.own.count_again(&self.cx);
-            }
-            let view = View {
-                own: &self.own,
-                contacts: &self.contacts,
-                watches: &self.watches,
-                edges: &self.edges,
-            };
-            self.reporter.member_returned(&self.cx, view, from);
-        }
-        if change.facts {
-            self.edges.look_again(&self.cx);
-            self.reporter.look_again(&self.cx);
-        }
     }
 
     /// Edges that changed concern the own view and the reporters.

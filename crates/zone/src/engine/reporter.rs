@@ -20,7 +20,7 @@ use super::{Note, Output};
 use crate::Millis;
 use crate::roster::{MemberId, MemberIndex};
 use crate::verdict::Link;
-use crate::wire::{self, Ballot, Body, ConfirmRequest, Renewal, Suspect};
+use crate::wire::{self, Ballot, Body, ConfirmRequest, Renewal, RequestDigest, Suspect};
 use case::{Case, RENEW_ALIVE_MS, REPEAT_YOUNG_DEATH_MS};
 use readings::{Readiness, Readings, WAIT_MS};
 use rounds::{Outcome, Rounds};
@@ -182,6 +182,11 @@ impl Reporter {
     }
 
     /// A ballot of a round of ours.
+    /// Whether a ballot of this voter for this request is still waited for.
+    pub(super) fn awaits(&self, voter: MemberId, request: RequestDigest) -> bool {
+        self.rounds.awaits(voter, request)
+    }
+
     pub(super) fn take_ballot(&mut self, cx: &Context, voter: MemberId, ballot: &Ballot, bytes: &[u8]) {
         if self.rounds.take_ballot(voter, ballot, bytes) {
             self.due = self.due.min(cx.now().plus(COUNT_EVERY_MS));

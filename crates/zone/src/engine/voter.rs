@@ -229,13 +229,23 @@ impl Voter {
             }
             return false;
         }
+        let budgeted = |contacts: &mut Contacts, cx: &Context| {
+            let from = cx.roster().position(asker);
+            let more = request.suspects.len();
+            asker == cx.me() || from.is_some_and(|from| contacts.allows_suspects(from, now, more))
+        };
         let looked_for = |open: &Open| open.looks.len();
         let of_asker = self.open.values().filter(|open| open.asker == asker);
         let more = request.suspects.len();
-        if self.open.contains_key(&request.round)
+        if more == 0
+            || self.open.contains_key(&request.round)
             || of_asker.map(looked_for).sum::<usize>() + more > MAX_OPEN_OF_ONE
             || self.open.values().map(looked_for).sum::<usize>() + more > MAX_OPEN
         {
+            return false;
+        }
+        if !budgeted(sight.contacts, cx) {
+            cx.put(Output::Refused("budget"));
             return false;
         }
         let within = u64::from(request.budget)

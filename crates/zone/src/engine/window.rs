@@ -17,6 +17,13 @@ const BITS: u64 = u64::BITS as u64;
 const BELOW: u64 = (WORDS as u64 - 1) * BITS;
 
 impl Window {
+    /// Whether this sequence is new.
+    pub(super) fn is_new(&self, sequence: u64) -> bool {
+        let bits = self.seen.get((sequence / BITS) as usize % WORDS);
+        let unseen = bits.is_some_and(|bits| bits & (1 << (sequence % BITS)) == 0);
+        sequence > self.highest || self.highest - sequence <= BELOW && unseen
+    }
+
     /// Whether this sequence is new; it is not, from then on.
     pub(super) fn accept(&mut self, sequence: u64) -> bool {
         let (last, word) = (self.highest / BITS, sequence / BITS);
@@ -74,7 +81,9 @@ mod tests {
             for (ahead, behind) in steps {
                 let sequence = (highest + ahead).saturating_sub(behind).max(1);
                 let young = sequence > highest || highest - sequence <= BELOW;
-                prop_assert_eq!(window.accept(sequence), young && taken.insert(sequence));
+                let new = young && taken.insert(sequence);
+                prop_assert_eq!(window.is_new(sequence), new);
+                prop_assert_eq!(window.accept(sequence), new);
                 highest = highest.max(sequence);
             }
         }

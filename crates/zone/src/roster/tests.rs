@@ -6,7 +6,7 @@ fn member(i: u8) -> RosterMember {
     RosterMember {
         name: format!("node-{i}"),
         uid: format!("uid-{i}"),
-        address: format!("127.0.0.{i}:7946"),
+        address: format!("127.0.0.{i}:7959"),
         public_key: SigningKey::from_seed(&[i; 32]).unwrap().public().to_base64(),
         kubelet: None,
         learner: false,
@@ -189,7 +189,7 @@ fn every_field_is_part_of_the_epoch() {
     changes[0].version = 4;
     changes[1].members[0].name = "other".into();
     changes[2].members[0].uid = "uid-0".into();
-    changes[3].members[0].address = "127.0.0.9:7946".into();
+    changes[3].members[0].address = "127.0.0.9:7959".into();
     changes[4].members[0].public_key = member(9).public_key;
     changes[5].members[0].kubelet = Some(KubeletEndpoint {
         address: "127.0.0.1:10250".into(),

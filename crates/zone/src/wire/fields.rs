@@ -148,15 +148,18 @@ const VERDICT_LEN: u8 = 9;
 const SAID_LEN: u8 = 4;
 const EDGE_LEN: u8 = 10;
 
-pub(super) fn decode(kind: u8, bytes: &[u8]) -> Result<Message, WireError> {
-    let mut input = Reader(bytes);
-    let header = Header {
+pub(super) fn read_header(input: &mut Reader<'_>) -> Result<Header, WireError> {
+    Ok(Header {
         from: MemberId(input.array()?),
         to: MemberId(input.array()?),
         incarnation: input.u64()?,
         sequence: input.u64()?,
-    };
-    let input = &mut input;
+    })
+}
+
+pub(super) fn decode(kind: u8, bytes: &[u8]) -> Result<Message, WireError> {
+    let input = &mut Reader(bytes);
+    let header = read_header(input)?;
     let body = match kind {
         1 => Body::Heartbeat(Heartbeat {
             roster: input.u64()?,

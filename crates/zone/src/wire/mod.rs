@@ -145,6 +145,19 @@ impl<'a> Frame<'a> {
         self.to
     }
 
+    /// The header that it claims to have.
+    pub(crate) fn header(&self) -> Result<Header, WireError> {
+        fields::read_header(&mut codec::Reader(self.body))
+    }
+
+    /// The request that it claims to answer; nothing where it is no ballot.
+    pub(crate) fn claimed_request(&self) -> Option<RequestDigest> {
+        let mut fields = codec::Reader(self.body);
+        fields.bytes(fields::HEADER_LEN).ok()?;
+        let digest = fields.array().ok()?;
+        (self.kind == message::SIGNED).then_some(RequestDigest(digest))
+    }
+
     /// Whether its kind passes between agents of different cells.
     pub(crate) fn is_between_cells(&self) -> bool {
         (message::HAND_OVER..=message::LAST_BETWEEN_CELLS).contains(&self.kind)

@@ -1,3 +1,7 @@
+//! What datagrams look like, and what is read of others.
+
+mod corpus;
+
 use super::*;
 use crate::fixture::Fixture;
 use crate::keys::stand_in::StandIn;

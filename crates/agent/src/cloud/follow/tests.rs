@@ -130,7 +130,7 @@ fn roster(version: i64, members: &[&str]) -> String {
     let member = |uid: &&str| RosterMember {
         name: format!("node-{uid}"),
         uid: (*uid).to_owned(),
-        address: "127.0.0.1:7946".into(),
+        address: "127.0.0.1:7959".into(),
         public_key: "k".into(),
         ..RosterMember::default()
     };

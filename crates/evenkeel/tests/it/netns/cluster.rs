@@ -49,7 +49,7 @@ pub(super) const COMPONENTS: [Component; 4] = [
     Component {
         name: "agent",
         // It renews more often than by default, so that several renewals fit into the time of a test.
-        args: "agent --node shore-1 --listen 127.0.0.1:7946 --key @agent.key --state-dir @state --zone-default default \
+        args: "agent --node shore-1 --listen 127.0.0.1:7959 --key @agent.key --state-dir @state --zone-default default \
                --leader-elect-lease-duration 5s --leader-elect-renew-deadline 3s --leader-elect-retry-period 1s",
         sign: Sign::Renews("evenkeel-zone-default"),
     },

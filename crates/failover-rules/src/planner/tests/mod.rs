@@ -556,7 +556,7 @@ pub(super) fn agent(uid: &str) -> AgentStatusSpec {
     AgentStatusSpec {
         node_uid: uid.to_owned(),
         public_key: key.public().to_base64(),
-        address: "10.0.0.1:7946".to_owned(),
+        address: "10.0.0.1:7959".to_owned(),
         kubelet: Some(KubeletEndpoint {
             address: "10.0.0.1:10250".to_owned(),
             certificate_sha256: "00".repeat(32),

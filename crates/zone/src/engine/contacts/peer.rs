@@ -53,6 +53,11 @@ pub(in crate::engine) struct Peer {
     /// Bounds of what it can make this agent send.
     pub(super) relays: Budget,
     pub(super) roster_parts: Budget,
+    /// Bounds of what datagrams in its name cost here: checks of wrong signatures, and after its proof
+    /// everything else.
+    pub(super) wrong_signatures: Budget,
+    pub(super) datagrams: Budget,
+    pub(super) suspects: Budget,
 }
 
 /// One life of a peer's agent.
@@ -87,6 +92,9 @@ impl Peer {
             former: Vec::new(),
             relays: Budget::default(),
             roster_parts: Budget::default(),
+            wrong_signatures: Budget::default(),
+            datagrams: Budget::default(),
+            suspects: Budget::default(),
         }
     }
 

@@ -106,6 +106,12 @@ impl Rounds {
         request
     }
 
+    /// Whether a round of ours waits for the ballot of this voter.
+    pub(super) fn awaits(&self, voter: MemberId, request: RequestDigest) -> bool {
+        let mut asked = self.0.iter().filter(|round| round.digest == request);
+        asked.any(|round| !round.ballots.contains_key(&voter))
+    }
+
     /// Returns whether the ballot belongs to a round of ours.
     pub(super) fn take_ballot(&mut self, voter: MemberId, ballot: &Ballot, bytes: &[u8]) -> bool {
         let Some(round) = self.0.iter_mut().find(|round| round.digest == ballot.request) else {

@@ -187,7 +187,9 @@ fn an_ack_must_echo_a_fresh_number_of_ours_and_once() {
     }
     let good = datagram(2, 1, 9, 2, ack(77, right));
     assert_eq!(refused(&engine.on(NOW, heard(&good))), Vec::<&str>::new());
-    assert_eq!(refused(&engine.on(NOW, heard(&good))), vec!["stale-ack"]);
+    assert_eq!(refused(&engine.on(NOW, heard(&good))), vec!["replay"]);
+    let again = datagram(2, 1, 9, 3, ack(77, right));
+    assert_eq!(refused(&engine.on(NOW, heard(&again))), vec!["stale-ack"]);
 }
 
 #[test]
@@ -213,7 +215,7 @@ fn strangers_forgers_and_misaddressed_datagrams_are_refused() {
     for (bytes, reason) in [
         (stranger, "stranger"),
         (forged, "code"),
-        (ballot, "signature"),
+        (ballot, "unasked"),
         (elsewhere, "addressee"),
         (own, "own"),
     ] {
@@ -300,7 +302,7 @@ fn only_the_words_of_the_asker_itself_are_passed_on() {
     let outputs = engine.on(NOW, heard(&relay(own_words.clone(), 3, 31)));
     let passed = Output::Send {
         to: Fixture::id(3),
-        address: "127.77.0.3:7946".parse().unwrap(),
+        address: "127.77.0.3:7959".parse().unwrap(),
         bytes: own_words.clone().into(),
     };
     assert_eq!(outputs, vec![passed]);

@@ -3,6 +3,7 @@
 mod carriers;
 mod common;
 mod datagrams;
+mod floods;
 mod hazards;
 mod link;
 mod moves;

@@ -98,7 +98,7 @@ fn version_of(net: &Net, i: usize) -> u64 {
 }
 
 fn elsewhere(i: usize) -> SocketAddr {
-    SocketAddr::from(([10, 9, 9, u8::try_from(i).unwrap()], 7946))
+    SocketAddr::from(([10, 9, 9, u8::try_from(i).unwrap()], 7959))
 }
 
 /// Seconds after the change, and not when its link is back.

@@ -58,6 +58,8 @@ pub(super) struct Net {
     pub(super) notes: Vec<(u64, usize, Note)>,
     pub(super) sent_bytes: BTreeMap<usize, usize>,
     pub(super) lying: BTreeSet<usize>,
+    /// Somebody floods it, so that budgets may hold up others as well.
+    pub(super) is_flooded: bool,
     /// When who first asked about whom in a round.
     pub(super) rounds: BTreeMap<(usize, Nonce, MemberId), u64>,
     /// When who last sent a heartbeat directly to whom.
@@ -168,6 +170,7 @@ impl Net {
             notes: Vec::new(),
             sent_bytes: BTreeMap::new(),
             lying: BTreeSet::new(),
+            is_flooded: false,
             rounds: BTreeMap::new(),
             heartbeats: BTreeMap::new(),
             reports: Vec::new(),
@@ -534,7 +537,10 @@ impl Net {
             Output::Follow(_) | Output::Carry { .. } | Output::ReadOtherLease { .. } => {
                 panic!("there is one cell: {output:?}")
             }
-            Output::Refused(_) => {}
+            Output::Refused(reason) => assert!(
+                self.is_flooded || reason != "budget",
+                "who keeps the rules is not held up"
+            ),
         }
     }
 

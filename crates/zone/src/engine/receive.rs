@@ -1,0 +1,159 @@
+//! What becomes of a datagram: who sent it, whether it counts, and which part it concerns.
+
+use super::reporter::View;
+use super::{Engine, Output, contacts, roster_fetch};
+use crate::roster::{MemberId, MemberIndex};
+use crate::wire::{Body, EdgeState, Frame, Message, WireError};
+use contacts::Change;
+use std::net::SocketAddr;
+
+impl Engine {
+    pub(super) fn receive(&mut self, bytes: &[u8], source: SocketAddr) {
+        let source = SocketAddr::new(source.ip().to_canonical(), source.port());
+        let taken = self.cx.parse(bytes).and_then(|frame| {
+            if self.is_from_outside(&frame) {
+                self.receive_outside(&frame, source)
+            } else {
+                let from = self.cx.roster().position(frame.from()).ok_or("stranger")?;
+                self.admit(&frame, from, source)?;
+                let message = self.cx.open(&frame, from).inspect_err(|why| {
+                    if *why == WireError::Signature.reason() {
+                        self.contacts.signature_was_wrong(&self.cx, from, source);
+                    }
+                })?;
+                if !self.contacts.allows_datagram(from, self.cx.now()) {
+                    return Err("budget");
+                }
+                self.receive_inside((from, &message), source, bytes);
+                Ok(())
+            }
+        });
+        if let Err(reason) = taken {
+            self.cx.put(Output::Refused(reason));
+        }
+    }
+
+    /// What is looked at before the proof of a datagram is checked: the check costs more, that of a signature
+    /// fifty times as much as that of a code.
+    fn admit(
+        &mut self,
+        frame: &Frame<'_>,
+        from: MemberIndex,
+        source: SocketAddr,
+    ) -> Result<(), &'static str> {
+        let header = frame.header().map_err(WireError::reason)?;
+        if self.contacts.is_replay(from, &header) {
+            return Err("replay");
+        }
+        let Some(request) = frame.claimed_request() else {
+            return Ok(());
+        };
+        if !self.reporter.awaits(frame.from(), request) {
+            Err("unasked")
+        } else if !self.contacts.allows_signature(&self.cx, from, source) {
+            Err("budget")
+        } else {
+            Ok(())
+        }
+    }
+
+    fn receive_inside(&mut self, (from, message): (MemberIndex, &Message), source: SocketAddr, bytes: &[u8]) {
+        let header = &message.header;
+        if let Body::Ack(ack) = &message.body {
+            let ack_of = (header, source);
+            if let Some(proof) = self.contacts.take_ack(&mut self.cx, from, ack_of, ack) {
+                self.take_proof(from, header.from, proof);
+                self.roster_fetch.hear(&mut self.cx, header.from, ack.roster);
+            }
+            return;
+        }
+        let direct = matches!(&message.body, Body::Heartbeat(heartbeat) if heartbeat.via == MemberId::NOBODY);
+        let heard_at = Some(source).filter(|_| direct);
+        let taken = self
+            .contacts
+            .take(&mut self.cx, &self.own, from, header, heard_at);
+        if let Body::Heartbeat(heartbeat) = &message.body {
+            let (asker, way) = ((from, header), (source, taken.is_some()));
+            self.contacts
+                .answer(&mut self.cx, &self.own, asker, way, heartbeat);
+        }
+        let Some(mut change) = taken else {
+            return;
+        };
+        match &message.body {
+            Body::Heartbeat(body) => {
+                let said = (body.facts, body.doubt > 0, body.cloud_age);
+                change.facts = self.contacts.learn(&mut self.cx, from, said, body.roster);
+                self.roster_fetch.hear(&mut self.cx, header.from, body.roster);
+            }
+            Body::RosterAsked(asked) => {
+                roster_fetch::answer(&mut self.cx, &mut self.contacts, from, asked);
+            }
+            Body::RosterPart(part) => {
+                if let Some(roster) = self.roster_fetch.take_part(&mut self.cx, header.from, part) {
+                    self.take_passed_on(roster);
+                }
+            }
+            Body::Relay(relay) => self.contacts.pass_on(&mut self.cx, from, header, relay),
+            Body::Edges(edges) => {
+                change.facts = self.contacts.learn_doubt(from, edges.doubt > 0);
+                change.facts |= self.edges.take(&self.cx, from, edges);
+                let lost = edges.edges.iter().filter(|edge| edge.state == EdgeState::Down);
+                // Who doubts its own view alarms nobody.
+                for edge in lost.filter(|_| edges.doubt == 0) {
+                    self.watches.alarm(&self.cx, &self.contacts, edge.subject);
+                }
+            }
+            Body::Confirm(request) => self.take_request(header.from, request),
+            Body::Ballot(ballot) => self.reporter.take_ballot(&self.cx, header.from, ballot, bytes),
+            Body::Published(published) => self.publication.take_told(&self.cx, published),
+            // These pass between cells.
+            Body::Ack(_)
+            | Body::HandOver(_)
+            | Body::Carried(_)
+            | Body::Referral(_)
+            | Body::ReportAsked(_)
+            | Body::ReportPart(_)
+            | Body::RenewalsAsked(_)
+            | Body::RenewalsRead(_) => {}
+        }
+        self.take_change(from, change);
+    }
+
+    fn take_proof(&mut self, from: MemberIndex, id: MemberId, proof: contacts::Proof) {
+        if proof.new_life {
+            self.edges.forget(from);
+        }
+        if proof.met {
+            self.acknowledgement.look_again(&mut self.cx, &self.contacts);
+        }
+        if proof.direct {
+            let before = self.watches.changes();
+            self.watches.answered(&mut self.cx, from);
+            self.look_at_changes(before);
+        }
+        self.voter.heard(&mut self.cx, &self.own, &self.contacts, id);
+        self.count_own_ballots();
+        self.reporter.member_proved(&self.cx, id);
+        self.take_change(from, proof.change);
+    }
+
+    fn take_change(&mut self, from: MemberIndex, change: Change) {
+        if change.returned {
+            if self.watches.is_watched(from) {
+                self.own.count_again(&self.cx);
+            }
+            let view = View {
+                own: &self.own,
+                contacts: &self.contacts,
+                watches: &self.watches,
+                edges: &self.edges,
+            };
+            self.reporter.member_returned(&self.cx, view, from);
+        }
+        if change.facts {
+            self.edges.look_again(&self.cx);
+            self.reporter.look_again(&self.cx);
+        }
+    }
+}

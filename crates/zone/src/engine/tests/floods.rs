@@ -1,0 +1,187 @@
+//! What a flood of datagrams costs, and that it changes no verdict (hazard 49).
+
+use super::net::Net;
+use crate::Millis;
+use crate::engine::{Config, Engine, Identity, Input, Output};
+use crate::fixture::Fixture;
+use crate::keys::{PublicKey, Verifier};
+use crate::wire::{Ack, Ballot, Body, Header, Heartbeat, RequestDigest};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const NOW: Millis = Millis(50_000);
+const LIFE: u64 = 9;
+
+/// Counts signatures that are checked.
+#[derive(Debug)]
+struct Counting(Arc<dyn Verifier>, Arc<AtomicUsize>);
+
+impl Verifier for Counting {
+    fn verifies(&self, key: &PublicKey, message: &[u8], signature: &[u8]) -> bool {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.verifies(key, message, signature)
+    }
+}
+
+/// The agent of node 1 of three, which knows the present life of node 2.
+struct Agent {
+    zone: Fixture,
+    engine: Engine,
+    checked: Arc<AtomicUsize>,
+}
+
+impl Agent {
+    fn new() -> Self {
+        let zone = Fixture::new(3);
+        let identity = Identity {
+            uid: Fixture::uid(1),
+            key: zone.signer(1),
+            incarnation: 77,
+            sequence_base: 0,
+            seed: [5; 32],
+            uptime_ms: 3_600_000,
+            seen_alive: BTreeSet::new(),
+        };
+        let checked = Arc::new(AtomicUsize::new(0));
+        let verifier = Arc::new(Counting(zone.verifier(), Arc::clone(&checked)));
+        let engine = Engine::new(Config::default(), identity, Arc::new(zone.roster()), NOW);
+        let mut agent = Self {
+            engine: engine.verifying_with(verifier),
+            zone,
+            checked,
+        };
+        let asked = agent.say(NOW, 1, Body::Heartbeat(Heartbeat::default()));
+        let asked = asked.iter().find_map(|output| match output {
+            Output::Send { bytes, .. } => agent
+                .zone
+                .open(bytes)
+                .filter(|message| matches!(message.body, Body::Heartbeat(_))),
+            _ => None,
+        });
+        let ack = Ack {
+            echo_incarnation: 77,
+            echo_sequence: asked.unwrap().header.sequence,
+            ..Ack::default()
+        };
+        let outputs = agent.say(NOW, 2, Body::Ack(ack));
+        assert!(outputs.contains(&Output::SeenAlive(Fixture::id(2))));
+        agent
+    }
+
+    /// Node 2 says something.
+    fn say(&mut self, now: Millis, sequence: u64, body: Body) -> Vec<Output> {
+        let header = Header {
+            from: Fixture::id(2),
+            to: Fixture::id(1),
+            incarnation: LIFE,
+            sequence,
+        };
+        let bytes = self.zone.seal(self.zone.key(2), header, &body);
+        self.engine.on(now, Input::Datagram(&bytes, Fixture::address(2)))
+    }
+
+    /// What becomes of so many different datagrams of node 2 within a second, by the kind of output.
+    fn flood(&mut self, now: Millis, first: u64, count: u64, body: &Body) -> BTreeMap<&'static str, usize> {
+        let mut became = BTreeMap::new();
+        for sequence in first..first + count {
+            for output in self.say(now, sequence, body.clone()) {
+                let what = match output {
+                    Output::Send { .. } => "sent",
+                    Output::Refused(reason) => reason,
+                    _ => continue,
+                };
+                *became.entry(what).or_default() += 1;
+            }
+        }
+        became
+    }
+}
+
+#[test]
+fn what_was_seen_before_gets_no_answer() {
+    let mut agent = Agent::new();
+    let heartbeat = || Body::Heartbeat(Heartbeat::default());
+    let sent = |outputs: &[Output]| {
+        let sent = |output: &&Output| matches!(output, Output::Send { .. });
+        outputs.iter().filter(sent).count()
+    };
+    assert_eq!(sent(&agent.say(NOW, 50, heartbeat())), 1);
+    for _ in 0..3 {
+        assert_eq!(agent.say(NOW, 50, heartbeat()), [Output::Refused("replay")]);
+    }
+    assert_eq!(sent(&agent.say(NOW, 49, heartbeat())), 1, "it was overtaken");
+}
+
+#[test]
+fn what_a_member_sends_too_often_is_not_acted_on() {
+    let mut agent = Agent::new();
+    let body = Body::Heartbeat(Heartbeat::default());
+    let became = agent.flood(NOW.plus(5_000), 100, 1_000, &body);
+    assert_eq!(became, BTreeMap::from([("sent", 300), ("budget", 700)]));
+    let became = agent.flood(NOW.plus(6_000), 2_000, 100, &body);
+    assert_eq!(became, BTreeMap::from([("sent", 100)]), "a second later");
+}
+
+/// Of ten thousand datagrams that pose as ballots, none is checked that nobody asked for.
+#[test]
+fn ballots_that_nobody_asked_for_cost_no_signature() {
+    let mut agent = Agent::new();
+    let body = Body::Ballot(Ballot::default());
+    let became = agent.flood(NOW.plus(5_000), 100, 10_000, &body);
+    assert_eq!(became, BTreeMap::from([("unasked", 10_000)]));
+    assert_eq!(agent.checked.load(Ordering::Relaxed), 0);
+}
+
+/// Somebody reads all traffic and forges the address of a voter. That costs no more than its vote.
+#[test]
+fn forged_ballots_for_an_open_round_cost_few_checks_and_hide_no_death() {
+    let mut net = Net::settled(7, 3);
+    net.is_flooded = true;
+    net.kill(7);
+    let killed = net.now;
+    net.until("a round is held", 6_000, |net| !net.requests.is_empty());
+    let ((reporter, _), request) = net.requests.first_key_value().unwrap();
+    let (reporter, digest) = (*reporter, request.digest());
+    let voter = (1..7).find(|voter| *voter != reporter).unwrap();
+    let [at_home, elsewhere] = [Fixture::address(voter), Fixture::address(99)];
+    let refused = [
+        forge(&mut net, (reporter, voter), digest, at_home),
+        forge(&mut net, (reporter, voter), digest, elsewhere),
+    ];
+    let expected = |checked: usize| BTreeMap::from([("signature", checked), ("budget", 1_000 - checked)]);
+    assert_eq!(refused, [expected(32), expected(200)]);
+    net.until("the death is found", 8_000, |net| net.is_dead(7));
+    assert!(net.now - killed < 8_000, "{}", net.now - killed);
+}
+
+fn forge(
+    net: &mut Net,
+    (reporter, voter): (usize, usize),
+    request: RequestDigest,
+    source: SocketAddr,
+) -> BTreeMap<&'static str, usize> {
+    let (zone, now) = (Fixture::new(7), Millis(net.now));
+    let engine = net.engines[reporter - 1].as_mut().unwrap();
+    let mut refused = BTreeMap::new();
+    for sequence in 1..=1_000 {
+        let header = Header {
+            from: Fixture::id(voter),
+            to: Fixture::id(reporter),
+            incarnation: 1,
+            sequence,
+        };
+        let ballot = Ballot {
+            request,
+            ..Ballot::default()
+        };
+        let bytes = zone.seal(zone.key(7), header, &Body::Ballot(ballot));
+        for output in engine.on(now, Input::Datagram(&bytes, source)) {
+            if let Output::Refused(reason) = output {
+                *refused.entry(reason).or_default() += 1;
+            }
+        }
+    }
+    refused
+}
