@@ -53,7 +53,7 @@ pub enum AgentError {
     #[error(transparent)]
     Client(#[from] ClientError),
     /// An address is taken, or not ours.
-    #[error("cannot listen on {flag} {address}: {source}")]
+    #[error("cannot listen on {flag} {address}: {source}{}", taken(.source))]
     Bind {
         /// Flag that named it.
         flag: &'static str,
@@ -86,6 +86,16 @@ impl AgentError {
             | Self::Bind { .. } => 2,
             Self::Moved { .. } | Self::Socket(_) | Self::Admin(_) | Self::Part(_) | Self::Print(_) => 1,
         }
+    }
+}
+
+/// What to do about a port that is taken.
+fn taken(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "; another agent runs here, or another program uses the port: choose another one"
+        }
+        _ => "",
     }
 }
 
@@ -129,7 +139,7 @@ impl Agent {
     pub async fn from_args(args: &RunArgs) -> Result<Self, AgentError> {
         evenkeel_net::init_crypto();
         let settings = args.settings()?;
-        let key = key::load(&args.key)?;
+        let key = key::load_or_make(&args.key)?;
         let unix_ms = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default();
         let boot = Boot::read(args.boot.as_deref())?;
         let state = StateDir::open(&args.state_dir, &settings.node, &boot.id, unix_ms)?;

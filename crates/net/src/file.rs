@@ -1,8 +1,8 @@
 //! Files that hold secrets.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,6 +15,51 @@ pub struct WriteError {
     /// Why.
     #[source]
     pub source: io::Error,
+}
+
+/// Who beside its owner may read a secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readers {
+    /// Nobody.
+    Owner,
+    /// Its group: a volume of a pod that does not run as root gives secrets to the pod's group.
+    Group,
+}
+
+/// Reads a text that is secret, if it is a file that nobody else may read or write. The message of an error
+/// says what to do, and does not name the file.
+pub fn read_secret(path: &Path, readers: Readers) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    let found = file.metadata()?;
+    let refuse = |text: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+    if !found.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "this is no file"));
+    }
+    let others = match readers {
+        Readers::Owner => 0o077,
+        Readers::Group => 0o027,
+    };
+    let mode = found.mode() & 0o7777;
+    if mode & others != 0 {
+        return refuse(format!(
+            "with mode {mode:04o} others may read or write it: `chmod 600`, and replace it if somebody may have"
+        ));
+    }
+    // Who owns a file can change its mode.
+    let (owner, own) = (found.uid(), effective_uid()?);
+    if owner != own && owner != 0 {
+        return refuse(format!(
+            "user {owner} owns it, and this process runs as user {own}"
+        ));
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// The owner of a process's own directory in `/proc` is its effective user (proc(5)).
+fn effective_uid() -> io::Result<u32> {
+    Ok(fs::metadata("/proc/self")?.uid())
 }
 
 /// Writes a file that only its owner may read (0600), whole or not at all: a reader sees the old content or
@@ -88,6 +133,50 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(entries(directory.path()), 1);
+    }
+
+    #[test]
+    fn a_secret_is_read_where_nobody_else_reads_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key.pem");
+        fs::write(&path, "secret").unwrap();
+        for (mode, owner, group) in [
+            (0o600, true, true),
+            (0o400, true, true),
+            (0o640, false, true),
+            (0o440, false, true),
+            (0o620, false, false),
+            (0o604, false, false),
+            (0o644, false, false),
+            (0o666, false, false),
+        ] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            for (readers, allowed) in [(Readers::Owner, owner), (Readers::Group, group)] {
+                match read_secret(&path, readers) {
+                    Ok(text) => assert!(allowed && text == "secret", "{mode:o} {readers:?}"),
+                    Err(error) => {
+                        assert!(!allowed, "{mode:o} {readers:?}: {error}");
+                        assert!(error.to_string().contains(&format!("mode {mode:04o}")), "{error}");
+                    }
+                }
+            }
+        }
+        let error = read_secret(directory.path(), Readers::Group).unwrap_err();
+        assert_eq!(error.to_string(), "this is no file");
+    }
+
+    #[test]
+    fn a_secret_of_somebody_else_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key.pem");
+        fs::write(&path, "secret").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        if effective_uid().unwrap() != 0 {
+            return; // Only root gives files away.
+        }
+        std::os::unix::fs::chown(&path, Some(12_345), None).unwrap();
+        let error = read_secret(&path, Readers::Owner).unwrap_err().to_string();
+        assert!(error.starts_with("user 12345 owns it"), "{error}");
     }
 
     #[test]

@@ -152,9 +152,12 @@ impl Cluster {
     }
 
     /// Creates Evenkeel's own kinds, and the accounts and rights that `deploy/` gives to its processes.
+    /// An agent may be a user `system:node:NAME` of the group `system:nodes`.
     pub async fn install(&self) {
         self.apply_file("crds.yaml").await;
         self.apply_file("rbac.yaml").await;
+        self.apply_file("policies.yaml").await;
+        self.apply_file("host-units.yaml").await;
     }
 
     /// Creates all objects of a manifest in `deploy/`.

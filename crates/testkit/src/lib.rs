@@ -6,6 +6,7 @@
 
 #[cfg(feature = "arklet")]
 pub mod arklet;
+pub mod attacks;
 pub mod bench;
 pub mod candidate;
 pub mod cluster;

@@ -9,6 +9,7 @@ use evenkeel_testkit::eventually;
 use k8s_openapi::api::core::v1::Node;
 use serde_json::json;
 use std::net::UdpSocket;
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -33,9 +34,11 @@ const KUBECONFIG: &str = r#"{"apiVersion":"v1","kind":"Config","current-context"
 "contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],"users":[{"name":"u","user":{"token":"t"}}]}"#;
 
 #[tokio::test]
-async fn an_agent_without_its_key_says_how_to_make_one() {
+async fn an_agent_whose_key_others_may_read_says_so() {
     let directory = tempfile::tempdir().unwrap();
     let key = directory.path().join("agent.key");
+    evenkeel_agent::key::generate(&key).unwrap();
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
     let key = key.to_str().unwrap();
     let run = [
         "--node",
@@ -49,14 +52,11 @@ async fn an_agent_without_its_key_says_how_to_make_one() {
     ];
     let error = refused(&run).await.to_string();
     assert!(
-        error.contains(key) && error.contains("evenkeel agent keygen --out"),
+        error.contains(key) && error.contains("mode 0644") && error.contains("chmod 600"),
         "{error}"
     );
-    assert_eq!(
-        std::fs::read_dir(directory.path()).unwrap().count(),
-        0,
-        "nothing was written"
-    );
+    let left = std::fs::read_dir(directory.path()).unwrap().count();
+    assert_eq!(left, 1, "nothing was written");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -40,7 +40,8 @@ fn it_takes_the_flags_of_the_command() {
 #[test]
 fn what_is_wrong_is_one_line_and_exit_code_2() {
     let directory = tempfile::tempdir().unwrap();
-    let key = directory.path().join("none.key");
+    let key = directory.path().join("agent.key");
+    std::fs::write(&key, "no key").unwrap();
     let running = [
         "--node",
         "a",
@@ -52,7 +53,7 @@ fn what_is_wrong_is_one_line_and_exit_code_2() {
     for (arguments, word) in [
         (&["--node", "a", "--listem", "127.0.0.1:0"][..], "--listem"),
         (&[], "--node"),
-        (&running, "none.key"),
+        (&running, "agent.key"),
     ] {
         let refused = agent(arguments);
         let said = text(&refused.stderr);

@@ -29,8 +29,6 @@ use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 use tower::{Layer, Service};
 
-const USER: &str = "system:serviceaccount:evenkeel-system:evenkeel-agent";
-
 /// The controllers' key, which signs rosters.
 pub(crate) fn roster_key() -> SigningKey {
     SigningKey::from_seed(&[91; 32]).unwrap()
@@ -51,13 +49,17 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Its agent has the rights of its ServiceAccount.
+    /// Its agent is a unit of the host: it has the credentials of the node's kubelet.
     pub(crate) async fn new(name: &str, api: &ServedApi) -> Self {
         let directory = tempfile::tempdir().unwrap();
         key::generate(&directory.path().join("agent.key")).unwrap();
         let requests = Requests::default();
         let link = api
-            .link_as(name, USER, &["system:serviceaccounts", "system:authenticated"])
+            .link_as(
+                name,
+                &format!("system:node:{name}"),
+                &["system:nodes", "system:authenticated"],
+            )
             .await;
         let access = link.access().await.pong_within(PONG).reading_once();
         Self {

@@ -11,6 +11,7 @@ mod bad_input;
 mod binary;
 mod calm;
 mod cells;
+mod identity;
 mod link;
 mod machine;
 mod verdicts;

@@ -19,9 +19,11 @@ fn refused(args: &[&str], words: &[&str]) {
 }
 
 #[test]
-fn an_agent_without_its_key_says_how_to_make_one() {
+fn an_agent_whose_key_cannot_be_made_says_how_to_make_one() {
     let home = TempDir::new().unwrap();
-    let key = home.path().join("agent.key");
+    let file = home.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let key = file.join("agent.key");
     let key = key.to_str().unwrap();
     let state = home.path().join("state");
     refused(
@@ -32,7 +34,7 @@ fn an_agent_without_its_key_says_how_to_make_one() {
             "--listen",
             "127.0.0.1:0",
             "--advertise",
-            "127.0.0.1:7946",
+            "127.0.0.1:7959",
             "--key",
             key,
             "--state-dir",

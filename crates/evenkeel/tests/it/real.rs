@@ -4,6 +4,7 @@ use crate::netns::lab::{Machines, a_lab_joins};
 use crate::netns::process::client;
 use crate::support::{evenkeel, outcome};
 use crate::vnode::{kubectl, world::World};
+use evenkeel_testkit::attacks::{Attacked, attacks, duties};
 use evenkeel_testkit::candidate::{Candidate, CandidateArgs, Timing, Told};
 use evenkeel_testkit::interop::build_clientgo;
 use evenkeel_testkit::real::Kubernetes;
@@ -35,6 +36,21 @@ async fn kubernetes_itself_takes_our_programs() {
     }
     the_lab_touches_nothing_where_others_have_nodes(&world).await;
     kubectl_reaches_into_virtual_nodes(&world, test).await;
+    policies_stop_attackers(&world).await;
+}
+
+/// What `agent::it::identity` shows on our API server.
+async fn policies_stop_attackers(world: &World) {
+    world.install().await;
+    world.apply_file("flowcontrol.yaml").await;
+    let attacked = Attacked::new(&world.kubeconfig).await;
+    for attack in attacks() {
+        attacked.is_stopped_by_its_policy_alone(&attack).await;
+    }
+    for (name, who, write) in duties() {
+        attacked.restore().await;
+        assert_eq!(attacked.attempt(who, &write).await, Ok(()), "{name}, by {who:?}");
+    }
 }
 
 async fn elect_hands_over_to_client_go_and_back(world: &World, go: &Path) {

@@ -10,9 +10,10 @@ use evenkeel_failover_rules::world::Config;
 use evenkeel_judge::{Profile, Timing};
 use evenkeel_net::client::ClientArgs;
 use evenkeel_net::duration;
+use evenkeel_net::file::{Readers, read_secret};
 use evenkeel_zone::keys::{PublicKey, SigningKey};
 use evenkeel_zone::roster::RosterKeys;
-use std::fs;
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -119,8 +120,12 @@ impl ControllerArgs {
             return Ok(RosterSigning::default());
         };
         let file = path.display();
-        let text = fs::read_to_string(path).map_err(|error| {
-            format!("--roster-key {file}: {error}; make one with `evenkeel agent keygen --out {file}`")
+        let text = read_secret(path, Readers::Group).map_err(|error| {
+            let make = match error.kind() {
+                io::ErrorKind::NotFound => format!("; make one with `evenkeel agent keygen --out {file}`"),
+                _ => String::new(),
+            };
+            format!("--roster-key {file}: {error}{make}")
         })?;
         let key = SigningKey::from_pem(&text).map_err(|error| format!("--roster-key {file}: {error}"))?;
         let public = key.public().to_base64();

@@ -4,6 +4,7 @@ use super::cluster::Cluster;
 use super::zone::roster_key;
 use clap::Parser as _;
 use evenkeel_failover::{ControllerArgs, run};
+use evenkeel_net::file::write_secret;
 use evenkeel_testkit::until;
 use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -46,7 +47,7 @@ async fn the_process_gets_ready_leads_and_stops_when_told() {
     let kubeconfig = cluster.kubeconfig();
     let directory = tempfile::tempdir().unwrap();
     let key = directory.path().join("roster.key");
-    std::fs::write(&key, roster_key().to_pem().unwrap()).unwrap();
+    write_secret(&key, roster_key().to_pem().unwrap().as_bytes()).unwrap();
     let (admin, webhook) = (free().await, free().await);
     let line = [
         "--kubeconfig",

@@ -41,10 +41,22 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 const CRDS: &str = include_str!("../../../../deploy/crds.yaml");
 /// Roles and ServiceAccounts of Evenkeel's processes.
 pub const RBAC: &str = include_str!("../../../../deploy/rbac.yaml");
+/// Which process may write which object.
+const POLICIES: &str = include_str!("../../../../deploy/policies.yaml");
+/// How Kubernetes' API server shares its time between them and others. The embedded one has no such kinds.
+pub const FLOW_CONTROL: (&str, &str) = (
+    include_str!("../../../../deploy/flowcontrol.yaml"),
+    "flowcontrol.yaml",
+);
 /// What virtual nodes may do.
 const VNODE: &str = include_str!("../../../../deploy/vnode.yaml");
 /// What is installed before anything runs, with the files it is from.
-pub const INSTALLATION: [(&str, &str); 3] = [(CRDS, "crds.yaml"), (RBAC, "rbac.yaml"), (VNODE, "vnode.yaml")];
+pub const INSTALLATION: [(&str, &str); 4] = [
+    (CRDS, "crds.yaml"),
+    (RBAC, "rbac.yaml"),
+    (POLICIES, "policies.yaml"),
+    (VNODE, "vnode.yaml"),
+];
 /// What the lab's own controllers need beside the roles that Kubernetes gives their namesakes.
 const LAB_RBAC: &str = include_str!("../../manifests/lab-rbac.yaml");
 
@@ -285,9 +297,11 @@ impl Lab {
         for (text, origin) in INSTALLATION {
             self.apply(text, origin).await?;
         }
-        if self.plane.joined().is_none() {
-            self.apply(LAB_RBAC, "lab-rbac.yaml").await?;
-        }
+        let (text, origin) = match self.plane.joined() {
+            Some(_) => FLOW_CONTROL,
+            None => (LAB_RBAC, "lab-rbac.yaml"),
+        };
+        self.apply(text, origin).await?;
         Ok(())
     }
 

@@ -69,6 +69,11 @@ impl Process {
         Self { name, child, log }
     }
 
+    /// Its process id: `ip` has become the program.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// It stands still until [`Process::resume`].
     pub(crate) fn pause(&self) {
         self.signal(Signal::SIGSTOP);

@@ -2,6 +2,7 @@
 //! Lease; the API server and a controller on another one. Packets are dropped by nftables.
 
 mod clock;
+mod floods;
 mod kubelet;
 mod numbers;
 mod verdicts;
@@ -220,7 +221,7 @@ impl Shore {
 
     fn start_agent(&self, machine: &mut Machine) {
         let name = machine.name();
-        let listen = std::net::SocketAddr::new(self.ip.of(machine.number), 7946);
+        let listen = std::net::SocketAddr::new(self.ip.of(machine.number), 7959);
         let line = format!(
             "agent {} --node {name} --listen {listen} --key @{name}.key --state-dir @{name} --boot @boot --zone-default {ZONE} --admin {ADMIN} \
              --roster-public-key {}",
