@@ -56,8 +56,8 @@ pub(super) const LIMITS: [Limit; 6] = [
         measure: Measure::TestLines,
         // 117,000, the tests of these, those of a lab and its control plane on two machines, and those of
         // cells of real agents on machines of their own; learners, rosters that settle, nodes that die again
-        // and again, clocks that are set; what is signed, passed on, forged and repeated; attackers on the API
-        // server and on the network.
+        // and again, clocks that are set; what is signed, passed on, forged and repeated; attackers on
+        // the API server and on the network.
         in_force: 129_000,
         goal: 96_000,
         slack: 1_000,
