@@ -29,27 +29,31 @@ pub enum Readers {
 /// Reads a text that is secret, if it is a file that nobody else may read or write. The message of an error
 /// says what to do, and does not name the file.
 pub fn read_secret(path: &Path, readers: Readers) -> io::Result<String> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "this is no file"));
+    }
     let mut file = File::open(path)?;
     let found = file.metadata()?;
     let refuse = |text: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
-    if !found.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "this is no file"));
-    }
     let others = match readers {
         Readers::Owner => 0o077,
         Readers::Group => 0o027,
     };
     let mode = found.mode() & 0o7777;
     if mode & others != 0 {
+        let fix = match readers {
+            Readers::Owner => "`chmod 600`",
+            Readers::Group => "`chmod 600`, or `defaultMode: 0440` for the volume of a Secret",
+        };
         return refuse(format!(
-            "with mode {mode:04o} others may read or write it: `chmod 600`, and replace it if somebody may have"
+            "with mode {mode:04o} others may read or write it: {fix}, and replace it if somebody may have read it"
         ));
     }
     // Who owns a file can change its mode.
     let (owner, own) = (found.uid(), effective_uid()?);
     if owner != own && owner != 0 {
         return refuse(format!(
-            "user {owner} owns it, and this process runs as user {own}"
+            "user {owner} owns it, and this process runs as user {own}: `chown {own}`"
         ));
     }
     let mut text = String::new();

@@ -349,7 +349,7 @@ pub fn attacks() -> Vec<Attack> {
         ),
         (
             "the deletion of a cell's Lease",
-            Who::Unit("a"),
+            Who::Pod("a"),
             Write::Delete(lease("evenkeel-zone-shore", "")),
             LEASES,
         ),
@@ -393,7 +393,7 @@ pub fn duties() -> Vec<(&'static str, Who, Write)> {
         ),
         (
             "the end of its Lease",
-            Who::Unit("a"),
+            Who::Pod("a"),
             Write::Merge(lease("evenkeel-zone-shore", "")),
         ),
         (

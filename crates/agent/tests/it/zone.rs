@@ -272,6 +272,15 @@ pub(crate) async fn cluster() -> (ServedApi, Cluster) {
     let api = ServedApi::start().await;
     let cluster = Cluster::of(&api.server);
     cluster.install().await;
+    // Kubernetes itself lets no kubelet write these (NodeRestriction); agents in pods do.
+    let group = "rbac.authorization.k8s.io";
+    let leases = json!({
+        "apiVersion": format!("{group}/v1"), "kind": "RoleBinding",
+        "metadata": {"name": "leases-of-units", "namespace": names::NAMESPACE},
+        "roleRef": {"apiGroup": group, "kind": "Role", "name": "evenkeel-agent"},
+        "subjects": [{"apiGroup": group, "kind": "Group", "name": "system:nodes"}],
+    });
+    cluster.create_any(leases).await;
     (api, cluster)
 }
 

@@ -31,11 +31,11 @@ const DATAGRAMS: u32 = 300;
 /// It has at most so many suspects looked for a second: four times a whole cell. Where all members are listed
 /// within a second, each has a round of its own at first, and then they share one.
 const SUSPECTS: u32 = 256;
-/// At most so many signatures a second are found to be wrong of ballots that come from where the peer is
-/// reached, and of all those that come from elsewhere; then no more are checked. How many are right follows
-/// from the rounds that this agent holds.
-const WRONG_SIGNATURES: u32 = 32;
-const WRONG_SIGNATURES_FROM_ELSEWHERE: u32 = 200;
+/// At most so many signatures a second are found to be wrong; then no more are checked. That takes a tenth of
+/// a core. How many are right follows from the rounds that this agent holds.
+const WRONG_SIGNATURES: u32 = 2_000;
+/// A peer whose life is not proven gets at most so many answers a second.
+const ANSWERS_TO_UNPROVEN: u32 = 10;
 
 /// All that is known of the other members from their own datagrams.
 pub(super) struct Contacts {
@@ -45,8 +45,8 @@ pub(super) struct Contacts {
     sent: VecDeque<Sent>,
     /// Members that former lives of this agent have seen alive.
     remembered: BTreeSet<MemberId>,
-    /// Wrong signatures of ballots from unknown addresses.
-    from_elsewhere: Budget,
+    /// Wrong signatures of ballots.
+    wrong_signatures: Budget,
 }
 
 /// A heartbeat under way.
@@ -86,7 +86,7 @@ impl Contacts {
             peers: Vec::new(),
             sent: VecDeque::new(),
             remembered,
-            from_elsewhere: Budget::default(),
+            wrong_signatures: Budget::default(),
         };
         contacts.take_roster(cx, &Roster::none());
         contacts
@@ -234,33 +234,23 @@ impl Contacts {
         })
     }
 
-    /// Whether one more signature in the name of a peer may be checked. Those that come from where it is
-    /// reached have a share of their own, which nobody uses up who cannot send from there.
-    pub(super) fn allows_signature(&mut self, cx: &Context, from: MemberIndex, source: SocketAddr) -> bool {
-        let (budget, most) = self.wrong_signatures(cx, from, source);
-        budget.is_left(cx.now(), most)
+    /// Whether one more signature may be checked.
+    pub(super) fn allows_signature(&self, now: Millis) -> bool {
+        self.wrong_signatures.is_left(now, WRONG_SIGNATURES)
     }
 
-    /// A signature in the name of a peer was wrong.
-    pub(super) fn signature_was_wrong(&mut self, cx: &Context, from: MemberIndex, source: SocketAddr) {
-        let (budget, most) = self.wrong_signatures(cx, from, source);
-        budget.allows(cx.now(), most);
+    pub(super) fn signature_was_wrong(&mut self, now: Millis) {
+        self.wrong_signatures.allows(now, WRONG_SIGNATURES);
     }
 
-    fn wrong_signatures(
-        &mut self,
-        cx: &Context,
-        from: MemberIndex,
-        source: SocketAddr,
-    ) -> (&mut Budget, u32) {
-        let is_there = [cx.address(from), cx.published_address(from)].contains(&Some(source));
-        match self.peers.get_mut(from.at()).filter(|_| is_there) {
-            Some(peer) => (&mut peer.wrong_signatures, WRONG_SIGNATURES),
-            None => (&mut self.from_elsewhere, WRONG_SIGNATURES_FROM_ELSEWHERE),
-        }
+    /// Whether one more heartbeat of a peer is answered whose life is not proven, or whose words are old.
+    pub(super) fn allows_answer(&mut self, from: MemberIndex, now: Millis) -> bool {
+        let peer = self.peers.get_mut(from.at());
+        peer.is_some_and(|peer| peer.unproven.allows(now, ANSWERS_TO_UNPROVEN))
     }
 
-    /// Whether one more datagram of a peer, which has proven that it is its own, is acted on.
+    /// Whether one more datagram of a peer's present life, which was not seen before, is acted on. Nobody but
+    /// the peer can use that up.
     pub(super) fn allows_datagram(&mut self, from: MemberIndex, now: Millis) -> bool {
         let peer = self.peers.get_mut(from.at());
         peer.is_some_and(|peer| peer.datagrams.allows(now, DATAGRAMS))

@@ -15,15 +15,12 @@ impl Engine {
                 self.receive_outside(&frame, source)
             } else {
                 let from = self.cx.roster().position(frame.from()).ok_or("stranger")?;
-                self.admit(&frame, from, source)?;
+                self.admit(&frame, from)?;
                 let message = self.cx.open(&frame, from).inspect_err(|why| {
                     if *why == WireError::Signature.reason() {
-                        self.contacts.signature_was_wrong(&self.cx, from, source);
+                        self.contacts.signature_was_wrong(self.cx.now());
                     }
                 })?;
-                if !self.contacts.allows_datagram(from, self.cx.now()) {
-                    return Err("budget");
-                }
                 self.receive_inside((from, &message), source, bytes);
                 Ok(())
             }
@@ -35,14 +32,11 @@ impl Engine {
 
     /// What is looked at before the proof of a datagram is checked: the check costs more, that of a signature
     /// fifty times as much as that of a code.
-    fn admit(
-        &mut self,
-        frame: &Frame<'_>,
-        from: MemberIndex,
-        source: SocketAddr,
-    ) -> Result<(), &'static str> {
+    fn admit(&self, frame: &Frame<'_>, from: MemberIndex) -> Result<(), &'static str> {
         let header = frame.header().map_err(WireError::reason)?;
-        if self.contacts.is_replay(from, &header) {
+        // What is fresh in an ack is what it repeats, and not its own sequence: by it a life proves itself that
+        // was taken for a former one, or whose sequences went back with its machine.
+        if !frame.is_ack() && self.contacts.is_replay(from, &header) {
             return Err("replay");
         }
         let Some(request) = frame.claimed_request() else {
@@ -50,7 +44,7 @@ impl Engine {
         };
         if !self.reporter.awaits(frame.from(), request) {
             Err("unasked")
-        } else if !self.contacts.allows_signature(&self.cx, from, source) {
+        } else if !self.contacts.allows_signature(self.cx.now()) {
             Err("budget")
         } else {
             Ok(())
@@ -72,7 +66,15 @@ impl Engine {
         let taken = self
             .contacts
             .take(&mut self.cx, &self.own, from, header, heard_at);
-        if let Body::Heartbeat(heartbeat) = &message.body {
+        // Only what counts uses up what its sender may cost: recordings are of no life that is proven.
+        let now = self.cx.now();
+        let allowed = match taken {
+            Some(_) => self.contacts.allows_datagram(from, now),
+            None => self.contacts.allows_answer(from, now),
+        };
+        if let Body::Heartbeat(heartbeat) = &message.body
+            && allowed
+        {
             let (asker, way) = ((from, header), (source, taken.is_some()));
             self.contacts
                 .answer(&mut self.cx, &self.own, asker, way, heartbeat);
@@ -80,6 +82,10 @@ impl Engine {
         let Some(mut change) = taken else {
             return;
         };
+        if !allowed {
+            self.cx.put(Output::Refused("budget"));
+            return self.take_change(from, change);
+        }
         match &message.body {
             Body::Heartbeat(body) => {
                 let said = (body.facts, body.doubt > 0, body.cloud_age);

@@ -10,6 +10,9 @@ use crate::vote::Vote;
 use evenkeel_api::zone::VerdictKind;
 use std::net::SocketAddr;
 
+/// The kind of answers to heartbeats.
+pub(super) const ACK: u8 = 2;
+
 /// Longest list in a datagram; longer ones are refused.
 pub const MAX_LIST: usize = 64;
 /// Most suspects of one request: a whole cell, which fits into a datagram of 1,200 bytes.
@@ -405,7 +408,7 @@ impl Body {
     pub(super) fn kind(&self) -> u8 {
         match self {
             Self::Heartbeat(_) => 1,
-            Self::Ack(_) => 2,
+            Self::Ack(_) => ACK,
             Self::Relay(_) => 3,
             Self::Edges(_) => 4,
             Self::Confirm(_) => 5,

@@ -145,6 +145,11 @@ impl<'a> Frame<'a> {
         self.to
     }
 
+    /// Whether it claims to answer a heartbeat.
+    pub(crate) fn is_ack(&self) -> bool {
+        self.kind == message::ACK
+    }
+
     /// The header that it claims to have.
     pub(crate) fn header(&self) -> Result<Header, WireError> {
         fields::read_header(&mut codec::Reader(self.body))

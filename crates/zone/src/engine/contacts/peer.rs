@@ -53,9 +53,8 @@ pub(in crate::engine) struct Peer {
     /// Bounds of what it can make this agent send.
     pub(super) relays: Budget,
     pub(super) roster_parts: Budget,
-    /// Bounds of what datagrams in its name cost here: checks of wrong signatures, and after its proof
-    /// everything else.
-    pub(super) wrong_signatures: Budget,
+    /// Bounds of what its datagrams cost here: those of a life that is not proven, and those that count.
+    pub(super) unproven: Budget,
     pub(super) datagrams: Budget,
     pub(super) suspects: Budget,
 }
@@ -92,7 +91,7 @@ impl Peer {
             former: Vec::new(),
             relays: Budget::default(),
             roster_parts: Budget::default(),
-            wrong_signatures: Budget::default(),
+            unproven: Budget::default(),
             datagrams: Budget::default(),
             suspects: Budget::default(),
         }

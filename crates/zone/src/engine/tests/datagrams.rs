@@ -187,7 +187,7 @@ fn an_ack_must_echo_a_fresh_number_of_ours_and_once() {
     }
     let good = datagram(2, 1, 9, 2, ack(77, right));
     assert_eq!(refused(&engine.on(NOW, heard(&good))), Vec::<&str>::new());
-    assert_eq!(refused(&engine.on(NOW, heard(&good))), vec!["replay"]);
+    assert_eq!(refused(&engine.on(NOW, heard(&good))), vec!["stale-ack"]);
     let again = datagram(2, 1, 9, 3, ack(77, right));
     assert_eq!(refused(&engine.on(NOW, heard(&again))), vec!["stale-ack"]);
 }
