@@ -15,7 +15,7 @@ pub use clean::CleanError;
 pub use identity::MachineIdentity;
 pub use outage::{Component, Control};
 
-use crate::running::{FLOW_CONTROL, INSTALLATION, manifests};
+use crate::running::{INSTALLATION, manifests};
 use evenkeel_api::names;
 use evenkeel_net::{
     client::{ClientArgs, ClientError},
@@ -297,8 +297,8 @@ impl Cluster {
                 object: format!("MutatingWebhookConfiguration {}", names::WEBHOOK_CONFIGURATION),
             });
         }
-        let files = INSTALLATION.into_iter().chain([FLOW_CONTROL]);
-        for object in files.flat_map(|(text, origin)| manifests::parse(text, origin).unwrap_or_default()) {
+        let objects = INSTALLATION.map(|(text, origin)| manifests::parse(text, origin).unwrap_or_default());
+        for object in objects.into_iter().flatten() {
             let found = manifests::get(&self.client, &object).await.map_err(refused)?;
             if found.is_some_and(|found| !is_ours(&found)) {
                 let object = manifests::described(&object);

@@ -43,11 +43,6 @@ const CRDS: &str = include_str!("../../../../deploy/crds.yaml");
 pub const RBAC: &str = include_str!("../../../../deploy/rbac.yaml");
 /// Which process may write which object.
 const POLICIES: &str = include_str!("../../../../deploy/policies.yaml");
-/// How Kubernetes' API server shares its time between them and others. The embedded one has no such kinds.
-pub const FLOW_CONTROL: (&str, &str) = (
-    include_str!("../../../../deploy/flowcontrol.yaml"),
-    "flowcontrol.yaml",
-);
 /// What virtual nodes may do.
 const VNODE: &str = include_str!("../../../../deploy/vnode.yaml");
 /// What is installed before anything runs, with the files it is from.
@@ -297,11 +292,9 @@ impl Lab {
         for (text, origin) in INSTALLATION {
             self.apply(text, origin).await?;
         }
-        let (text, origin) = match self.plane.joined() {
-            Some(_) => FLOW_CONTROL,
-            None => (LAB_RBAC, "lab-rbac.yaml"),
-        };
-        self.apply(text, origin).await?;
+        if self.plane.joined().is_none() {
+            self.apply(LAB_RBAC, "lab-rbac.yaml").await?;
+        }
         Ok(())
     }
 
