@@ -1,14 +1,11 @@
 //! Writes by which somebody would speak for another node, or for the controller, and who must not succeed.
 
-use crate::cluster::Objects as _;
+use crate::cluster::{Objects as _, api_of};
 use crate::{Cluster, until};
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Node, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
-use kube::api::{
-    Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams,
-    PostParams,
-};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::{Value, json};
@@ -462,7 +459,7 @@ impl Attacked {
         let admin = Cluster::by(Client::try_from(config.clone()).expect("the configuration is good"));
         // A kind is served a moment after it was made.
         for object in world() {
-            let (api, _) = api_of(&admin.client, &object);
+            let (api, _) = api_of(&admin.client, object);
             until("the kinds are served", async || {
                 api.list(&ListParams::default()).await.is_ok()
             })
@@ -496,7 +493,7 @@ impl Attacked {
     /// Puts everything back as it was.
     pub async fn restore(&self) {
         for object in world().into_iter().chain(extras()) {
-            let (api, object) = api_of(&self.admin.client, &object);
+            let (api, object) = api_of(&self.admin.client, object);
             let name = object.metadata.name.clone().unwrap_or_default();
             let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
             let freed = api.patch(&name, &PatchParams::default(), &free).await.map(|_| ());
@@ -509,7 +506,7 @@ impl Attacked {
             }
         }
         for object in world() {
-            let (api, object) = api_of(&self.admin.client, &object);
+            let (api, object) = api_of(&self.admin.client, object);
             api.add(&object).await;
         }
     }
@@ -521,7 +518,7 @@ impl Attacked {
         | Write::Merge(object)
         | Write::MergeStatus(object)
         | Write::Delete(object)) = write;
-        let (api, object) = api_of(&client, object);
+        let (api, object) = api_of(&client, object.clone());
         let name = object.metadata.name.clone().unwrap_or_default();
         let parameters = PatchParams::default();
         let done = match write {
@@ -623,18 +620,3 @@ impl Attacked {
 }
 
 type Binding = k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
-
-fn api_of(client: &Client, object: &Value) -> (Api<DynamicObject>, DynamicObject) {
-    let object: DynamicObject = serde_json::from_value(object.clone()).expect("it is an object");
-    let kind = object.types.as_ref().expect("it names its kind");
-    let kind = GroupVersionKind::try_from(kind).expect("it names its version");
-    let mut resource = ApiResource::from_gvk(&kind);
-    if kind.kind == "ZoneHealth" {
-        "zonehealth".clone_into(&mut resource.plural);
-    }
-    let api = match &object.metadata.namespace {
-        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
-        None => Api::all_with(client.clone(), &resource),
-    };
-    (api, object)
-}

@@ -179,14 +179,7 @@ impl Cluster {
 
     /// Creates an object of the kind that it names. One that is there already stays as it is.
     pub async fn create_any(&self, object: Value) {
-        let object: DynamicObject = read(object);
-        let kind = object.types.as_ref().expect("it names its kind");
-        let resource =
-            ApiResource::from_gvk(&GroupVersionKind::try_from(kind).expect("it names its version"));
-        let api: Api<DynamicObject> = match &object.metadata.namespace {
-            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
-            None => Api::all_with(self.client.clone(), &resource),
-        };
+        let (api, object) = api_of(&self.client, object);
         match api.create(&PostParams::default(), &object).await {
             Err(kube::Error::Api(status)) if status.code == 409 => {}
             made => drop(made.expect("the object is valid")),
@@ -406,6 +399,23 @@ fn binding(kind: &str, user: &str) -> Value {
     let name = user.replace(':', "-");
     json!({"metadata": {"name": name}, "roleRef": {"apiGroup": group, "kind": kind, "name": name},
         "subjects": [{"apiGroup": group, "kind": "User", "name": user}]})
+}
+
+/// An object of the kind that it names, and where it stands.
+pub(crate) fn api_of(client: &Client, object: Value) -> (Api<DynamicObject>, DynamicObject) {
+    let object: DynamicObject = read(object);
+    let kind = object.types.as_ref().expect("it names its kind");
+    let kind = GroupVersionKind::try_from(kind).expect("it names its version");
+    let mut resource = ApiResource::from_gvk(&kind);
+    if kind.kind == "ZoneHealth" {
+        // It has no other plural.
+        "zonehealth".clone_into(&mut resource.plural);
+    }
+    let api = match &object.metadata.namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    };
+    (api, object)
 }
 
 /// A value of any type from JSON that a test has written.

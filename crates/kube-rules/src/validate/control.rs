@@ -1,7 +1,7 @@
 //! Roles, their bindings, and webhook configurations.
 
 use super::errors::{Errors, has, items, text};
-use super::{policy, selector};
+use super::policy;
 use crate::names;
 use serde_json::{Value, json};
 
@@ -161,17 +161,14 @@ pub(super) fn webhooks(object: &Value, errors: &mut Errors) {
                 "the timeout value must be between 1 and 30 seconds",
             );
         }
-        for (name, known) in [
-            ("failurePolicy", ["Fail", "Ignore"]),
-            ("matchPolicy", ["Equivalent", "Exact"]),
-        ] {
-            if has(hook, name) && !known.contains(&text(hook, name)) {
-                errors.not_supported(&format!("{path}.{name}"), &hook[name], &known);
-            }
+        if has(hook, "failurePolicy") && !policy::FAILURE_POLICIES.contains(&text(hook, "failurePolicy")) {
+            errors.not_supported(
+                &format!("{path}.failurePolicy"),
+                &hook["failurePolicy"],
+                &policy::FAILURE_POLICIES,
+            );
         }
-        for name in ["namespaceSelector", "objectSelector"] {
-            selector::selector(&hook[name], &format!("{path}.{name}"), errors);
-        }
+        policy::match_resources(hook, &path, errors);
         client_config(&hook["clientConfig"], &format!("{path}.clientConfig"), errors);
         for (number, rule) in items(hook, "rules") {
             policy::rule(rule, &format!("{path}.rules[{number}]"), errors);

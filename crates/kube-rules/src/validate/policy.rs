@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 const REASONS: [&str; 4] = ["Forbidden", "Invalid", "RequestEntityTooLarge", "Unauthorized"];
 const ACTIONS: [&str; 3] = ["Audit", "Deny", "Warn"];
-const FAILURE_POLICIES: [&str; 2] = ["Fail", "Ignore"];
+pub(super) const FAILURE_POLICIES: [&str; 2] = ["Fail", "Ignore"];
 const MATCH_POLICIES: [&str; 2] = ["Equivalent", "Exact"];
 const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 
@@ -105,7 +105,8 @@ fn expression(item: &Value, name: &str, path: &str, errors: &mut Errors) {
     }
 }
 
-fn match_resources(resources: &Value, path: &str, errors: &mut Errors) {
+/// Which requests a webhook, a policy or a binding is for.
+pub(super) fn match_resources(resources: &Value, path: &str, errors: &mut Errors) {
     if has(resources, "matchPolicy") && !MATCH_POLICIES.contains(&text(resources, "matchPolicy")) {
         errors.not_supported(
             &format!("{path}.matchPolicy"),

@@ -34,8 +34,8 @@ impl Engine {
     /// fifty times as much as that of a code.
     fn admit(&self, frame: &Frame<'_>, from: MemberIndex) -> Result<(), &'static str> {
         let header = frame.header().map_err(WireError::reason)?;
-        // What is fresh in an ack is what it repeats, and not its own sequence: by it a life proves itself that
-        // was taken for a former one, or whose sequences went back with its machine.
+        // What is fresh in an ack is what it repeats, and not its own sequence: by it a life proves itself
+        // that was taken for a former one, or whose sequences went back with its machine.
         if !frame.is_ack() && self.contacts.is_replay(from, &header) {
             return Err("replay");
         }

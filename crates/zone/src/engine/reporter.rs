@@ -181,12 +181,12 @@ impl Reporter {
         }
     }
 
-    /// A ballot of a round of ours.
     /// Whether a ballot of this voter for this request is still waited for.
     pub(super) fn awaits(&self, voter: MemberId, request: RequestDigest) -> bool {
         self.rounds.awaits(voter, request)
     }
 
+    /// A ballot of a round of ours.
     pub(super) fn take_ballot(&mut self, cx: &Context, voter: MemberId, ballot: &Ballot, bytes: &[u8]) {
         if self.rounds.take_ballot(voter, ballot, bytes) {
             self.due = self.due.min(cx.now().plus(COUNT_EVERY_MS));

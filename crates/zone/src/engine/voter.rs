@@ -229,11 +229,6 @@ impl Voter {
             }
             return false;
         }
-        let budgeted = |contacts: &mut Contacts, cx: &Context| {
-            let from = cx.roster().position(asker);
-            let more = request.suspects.len();
-            asker == cx.me() || from.is_some_and(|from| contacts.allows_suspects(from, now, more))
-        };
         let looked_for = |open: &Open| open.looks.len();
         let of_asker = self.open.values().filter(|open| open.asker == asker);
         let more = request.suspects.len();
@@ -244,7 +239,8 @@ impl Voter {
         {
             return false;
         }
-        if !budgeted(sight.contacts, cx) {
+        let from = cx.roster().position(asker).filter(|from| !cx.is_me(*from));
+        if from.is_some_and(|from| !sight.contacts.allows_suspects(from, now, more)) {
             cx.put(Output::Refused("budget"));
             return false;
         }

@@ -167,16 +167,15 @@ impl Conditions {
         Self(named(conditions))
     }
 
-    /// Whether all hold in a scope, which is made only for conditions. One that is false decides, even where
-    /// another one fails.
-    pub(super) fn hold(&self, scope: &dyn Fn() -> Scope) -> Result<bool, String> {
-        if self.0.is_empty() {
-            return Ok(true);
-        }
-        let scope = scope();
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether all hold. One that is false decides, even where another one fails.
+    pub(super) fn hold(&self, scope: &Scope) -> Result<bool, String> {
         let mut errors = Vec::new();
         for (name, condition) in &self.0 {
-            match condition.holds(&scope) {
+            match condition.holds(scope) {
                 Ok(true) => {}
                 Ok(false) => return Ok(false),
                 Err(error) => errors.push(format!("error evaluating match condition \"{name}\": {error}")),

@@ -78,18 +78,17 @@ impl Policies {
         let mut denial = None;
         for policy in &self.current(reader).policies {
             for (binding, objection) in policy.objections(attributes, reader) {
-                let name = &policy.name;
-                let (by, message) = (binding.map(|binding| &binding.name), &objection.message);
+                let by = binding.map_or(String::new(), |by| format!(" with binding '{}'", by.name));
+                let by = format!("ValidatingAdmissionPolicy '{}'{by}", policy.name);
+                let Objection { message, reason } = objection;
                 if binding.is_some_and(|binding| binding.warns) {
-                    let by = by.map_or(String::new(), |by| format!(" with binding '{by}'"));
-                    let text =
-                        format!("Validation failed for ValidatingAdmissionPolicy '{name}'{by}: {message}");
-                    merge(&mut warnings, vec![text]);
+                    merge(
+                        &mut warnings,
+                        vec![format!("Validation failed for {by}: {message}")],
+                    );
                 }
                 if denial.is_none() && binding.is_none_or(|binding| binding.denies) {
-                    let by = by.map_or(String::new(), |by| format!(" with binding '{by}'"));
-                    let text = format!("ValidatingAdmissionPolicy '{name}'{by} denied request: {message}");
-                    denial = Some((text, objection.reason));
+                    denial = Some((format!("{by} denied request: {message}"), reason));
                 }
             }
         }
@@ -176,12 +175,9 @@ impl Policy {
             }
         }
         // Without parameters all bindings ask the same.
-        if let Some((last, others)) = bound.split_last() {
+        if !bound.is_empty() {
             for objection in self.ask(attributes, reader, &Versioned::new(attributes, &version)) {
-                for binding in others {
-                    objections.push((Some(*binding), objection.clone()));
-                }
-                objections.push((Some(*last), objection));
+                objections.extend(bound.iter().map(|binding| (Some(*binding), objection.clone())));
             }
         }
         objections
@@ -193,21 +189,17 @@ impl Policy {
             let why = "failed to configure policy: this server does not have paramKind".to_owned();
             return self.failure(why).into_iter().collect();
         }
-        let scope = || {
-            let namespace = match attributes.namespace.as_str() {
-                "" => None,
-                name => reader.get("", "namespaces", "", name),
-            };
-            let mut scope = Scope::new(versioned);
-            scope.add("namespaceObject", namespace.as_deref().unwrap_or(&Value::Null));
-            scope
+        let namespace = match attributes.namespace.as_str() {
+            "" => None,
+            name => reader.get("", "namespaces", "", name),
         };
+        let mut scope = Scope::new(versioned);
+        scope.add("namespaceObject", namespace.as_deref().unwrap_or(&Value::Null));
         match self.conditions.hold(&scope) {
             Ok(true) => {}
             Ok(false) => return Vec::new(),
             Err(error) => return self.failure(error).into_iter().collect(),
         }
-        let mut scope = scope();
         scope.add_variables(&self.variables);
         let one = |validation: &Validation| match validation.expression.holds(&scope) {
             Ok(true) => None,

@@ -134,8 +134,8 @@ fn ballots_that_nobody_asked_for_cost_no_signature() {
     assert_eq!(agent.checked.load(Ordering::Relaxed), 0);
 }
 
-/// Somebody recorded a datagram of another life of a member, and sends it again and again to an agent that has
-/// not seen it: after a restart, or after many lives. The member is heard all the same.
+/// Somebody recorded a datagram of another life of a member, and sends it again and again to an agent that
+/// has not seen it: after a restart, or after many lives. The member is heard all the same.
 #[test]
 fn recordings_of_another_life_silence_nobody() {
     let mut agent = Agent::new();

@@ -161,7 +161,12 @@ fn prepare(webhook: &Webhook, attributes: &Attributes, reader: &dyn Reader) -> A
         return Ok(None);
     };
     let versioned = Versioned::new(attributes, &version);
-    match webhook.conditions.hold(&|| Scope::new(&versioned)) {
+    let held = if webhook.conditions.is_empty() {
+        Ok(true)
+    } else {
+        webhook.conditions.hold(&Scope::new(&versioned))
+    };
+    match held {
         Ok(true) => {}
         Ok(false) => return Ok(None),
         Err(_) if webhook.ignore_failures => return Ok(None),
