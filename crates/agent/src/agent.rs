@@ -1,18 +1,21 @@
 //! Puts the parts of an agent together.
 
-use crate::args::{AgentArgs, AgentCommand, ArgsError, CheckPlugin, RunArgs, Settings};
+use crate::args::{AgentArgs, AgentCommand, ArgsError, RunArgs, Settings};
 use crate::boot::{Boot, BootError};
+use crate::check::Registry;
 use crate::cloud::{self, Cloud, Home, Leases, Registration, Statement};
-use crate::key::{self, KeyFileError};
+use crate::key::{self, KeyFile, KeyFileError};
 use crate::kubelet::{self, OwnKubelet};
 use crate::metrics::Metrics;
+use crate::reload;
 use crate::reporter::{self, Draft};
+use crate::rotation::{OVERLAP, Rotation};
 use crate::state::{Memory, StateDir, StateError, remember};
 use crate::zone::{Event, Learned, ZoneLoop};
 use evenkeel_net::admin::Admin;
 use evenkeel_net::client::ClientError;
+use evenkeel_settings::{Changes, Configured};
 use evenkeel_zone::engine::MOST_CARRIED;
-use evenkeel_zone::keys::SigningKey;
 use evenkeel_zone::roster::{Roster, RosterKeys, zone_object_name};
 use jiff::Timestamp;
 use kube::Client;
@@ -101,17 +104,34 @@ fn taken(error: &io::Error) -> &'static str {
 
 /// `evenkeel agent`: makes a key, or runs until `shutdown`.
 pub async fn run(args: AgentArgs, shutdown: CancellationToken) -> Result<(), AgentError> {
+    run_with(args, Registry::default(), shutdown).await
+}
+
+/// The same with these check plugins.
+pub async fn run_with(
+    args: AgentArgs,
+    plugins: Registry,
+    shutdown: CancellationToken,
+) -> Result<(), AgentError> {
     match args.command {
         Some(AgentCommand::Keygen { out }) => {
             let public = key::generate(&out)?;
             tracing::info!(file = %out.display(), public_key = public, "key made");
             Ok(())
         }
+        Some(AgentCommand::RotateKey { key }) => {
+            let public = KeyFile::new(&key).make_next()?;
+            tracing::info!(
+                public_key = public,
+                "next key made: the running agent announces it, and changes to it"
+            );
+            Ok(())
+        }
         Some(AgentCommand::Pubkey { key }) => {
             let public = key::load(&key)?.public().to_base64();
             writeln!(std::io::stdout(), "{public}").map_err(AgentError::Print)
         }
-        None => Agent::from_args(&args.run).await?.run(shutdown).await,
+        None => Agent::from_args(&args.run, plugins).await?.run(shutdown).await,
     }
 }
 
@@ -119,8 +139,8 @@ pub async fn run(args: AgentArgs, shutdown: CancellationToken) -> Result<(), Age
 pub struct Agent {
     /// The flags, checked against each other.
     pub settings: Settings,
-    /// The key that signs what the agent says.
-    pub key: SigningKey,
+    /// The key that signs what the agent says, and how it changes.
+    pub keys: Rotation,
     /// The machine's present boot.
     pub boot: Boot,
     /// What outlives a restart.
@@ -131,15 +151,19 @@ pub struct Agent {
     pub client: Client,
     /// Where the admin endpoints are served.
     pub admin: Option<TcpListener>,
+    /// What its configuration file says while it runs, and the check plugins that there are.
+    pub changes: Option<(Changes<RunArgs>, Registry)>,
 }
 
 impl Agent {
-    /// Reads files and binds addresses. What is wrong with the flags comes first, then the key, then the
+    /// Reads files and binds addresses. What is wrong with the settings comes first, then the key, then the
     /// rest.
-    pub async fn from_args(args: &RunArgs) -> Result<Self, AgentError> {
+    pub async fn from_args(configured: &Configured<RunArgs>, plugins: Registry) -> Result<Self, AgentError> {
         evenkeel_net::init_crypto();
-        let settings = args.settings()?;
-        let key = key::load_or_make(&args.key)?;
+        let (args, _) = configured.read().map_err(ArgsError::from)?;
+        let settings = args.settings(&plugins)?;
+        let changes = configured.changes().map_err(ArgsError::from)?;
+        let keys = Rotation::open(KeyFile::new(&args.key), OVERLAP)?;
         let unix_ms = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default();
         let boot = Boot::read(args.boot.as_deref())?;
         let state = StateDir::open(&args.state_dir, &settings.node, &boot.id, unix_ms)?;
@@ -165,12 +189,13 @@ impl Agent {
         };
         Ok(Self {
             settings,
-            key,
+            keys,
             boot,
             state,
             socket,
             client,
             admin,
+            changes: Some((changes, plugins)),
         })
     }
 
@@ -178,12 +203,13 @@ impl Agent {
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), AgentError> {
         let Self {
             settings,
-            key,
+            keys,
             boot,
             mut state,
             socket,
             client,
             admin,
+            changes,
         } = self;
         let mut parts = Parts::new(shutdown.child_token());
         let admitted = Arc::new(AtomicBool::new(false));
@@ -198,7 +224,9 @@ impl Agent {
             zone = home.zone,
             "agent runs"
         );
-        warn_of_missing_checks(&settings);
+        reload::warn_of_missing_checks(&settings, &metrics);
+        let (new_checks, checks) = watch::channel(settings.checks.clone());
+        let roster_keys = RosterKeys::new(settings.roster_keys.clone());
 
         let (own_events, events) = mpsc::channel::<Event>(256);
         let (draft_sender, drafts) = mpsc::channel(1);
@@ -209,18 +237,21 @@ impl Agent {
         let (learned_sender, learned) = mpsc::unbounded_channel();
         let (standing, stands) = watch::channel(false);
         let (carried, carries) = watch::channel(BTreeSet::new());
-        let key = Arc::new(key);
+        let (published, own_entry) = watch::channel(None);
+        let (new_claims, claims) = watch::channel(keys.claims());
         let memory = state.memory();
         let first_cell = zone_object_name(&home.zone);
         let remembered_cell = Some(memory.cell.clone()).filter(|cell| !cell.is_empty());
         let cell = remembered_cell.unwrap_or_else(|| first_cell.clone());
-        let roster_keys = RosterKeys::new(settings.roster_keys.clone());
         let zone_loop = ZoneLoop {
             settings: settings.clone(),
-            key: key.clone(),
+            key: keys.key().clone(),
+            other_key: keys.other().cloned(),
+            published,
             node_uid: home.node_uid.clone(),
             roster: remembered_roster(memory, &roster_keys),
             roster_keys,
+            checks: checks.clone(),
             boot,
             seen_alive: memory.seen_ids(),
             sequence_base: memory.sequence_base,
@@ -239,13 +270,14 @@ impl Agent {
             kubelet: evenkeel_zone::verdict::Health::default(),
         };
         let registration = Registration {
-            public_key: key.public().to_base64(),
+            claims,
             address: settings.advertise.to_string(),
             zone_default: settings.zone_default.clone(),
         };
 
         parts.start_fallible(|stop| async move { zone_loop.run(stop).await.map_err(AgentError::Socket) });
         parts.start(|_| remember(state, learned));
+        parts.start(|stop| keys.run(own_entry, new_claims, own_events.clone(), stop));
         let register = Arc::new(Notify::new());
         let link = CloudLink {
             cloud: cloud.clone(),
@@ -259,12 +291,18 @@ impl Agent {
             drafts: [drafts, carried_drafts],
             statements,
             events: own_events.clone(),
-            metrics,
+            metrics: metrics.clone(),
         };
         link.start(&settings, &mut parts);
+        if let Some((changes, plugins)) = changes {
+            let events = own_events.clone();
+            parts.start(|stop| reload::take_over((changes, plugins), (new_checks, events), metrics, stop));
+        }
         let own_kubelet = start_kubelet(&settings, own_events, &mut parts);
         parts.start_fallible(|stop| async move {
-            match cloud::stay_registered(cloud, home, registration, own_kubelet, register, stop).await {
+            match cloud::stay_registered(cloud, home, registration, (own_kubelet, checks), register, stop)
+                .await
+            {
                 Some(Home { node_uid, zone }) => Err(AgentError::Moved {
                     node: settings.node.clone(),
                     uid: node_uid,
@@ -414,18 +452,6 @@ fn start_kubelet(
         parts.start(|stop| kubelet::watch((local, settings.kubelet_assumed), advertised, sender, stop));
     }
     own_kubelet
-}
-
-/// A check that is off convicts nobody (hazard 46).
-fn warn_of_missing_checks(settings: &Settings) {
-    if settings.kubelet.is_none() {
-        tracing::warn!("--kubelet none: peers have nothing to check, and no vote ever finds this node dead");
-    }
-    if !settings.checks.contains(&CheckPlugin::Kubelet) {
-        tracing::warn!(
-            "--check without kubelet: this agent recognises no kubelet, and vouches for no node whose agent is down"
-        );
-    }
 }
 
 /// The roster of before a restart, so that the agent can work while it is cut off.

@@ -1,14 +1,17 @@
 //! Flags of `evenkeel agent`.
 
-use clap::{Args, Subcommand, ValueEnum};
+use crate::check::{CheckSettingsError, Checks, Registry};
+use clap::{Args, Subcommand};
 use evenkeel_api::names;
 use evenkeel_election::Config;
 use evenkeel_election::flags::{Defaults, FlagError, LeaderElectArgs};
 use evenkeel_net::client::ClientArgs;
 use evenkeel_net::duration;
+use evenkeel_settings::{Configured, Settings as Configurable, SettingsError, Source};
 use evenkeel_zone::keys::PublicKey;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 /// Where kubelets listen (`KubeletConfiguration.port`).
@@ -16,14 +19,14 @@ const KUBELET_PORT: u16 = 10_250;
 
 /// Flags of `evenkeel agent`. Flatten into a clap struct.
 #[derive(Clone, Debug, Args)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct AgentArgs {
     /// Something else than running.
     #[command(subcommand)]
     pub command: Option<AgentCommand>,
-    /// Flags of a running agent.
+    /// Settings of a running agent.
     #[command(flatten)]
-    pub run: RunArgs,
+    pub run: Configured<RunArgs>,
 }
 
 /// Something else than running.
@@ -35,6 +38,13 @@ pub enum AgentCommand {
         #[arg(long, value_name = "FILE")]
         out: PathBuf,
     },
+    /// Makes the next key of an agent, which changes to it while it runs, within some two minutes and without
+    /// a gap. While its node is cut off nothing changes.
+    RotateKey {
+        /// The agent's --key.
+        #[arg(long, value_name = "FILE", default_value = "/var/lib/evenkeel/agent.key")]
+        key: PathBuf,
+    },
     /// Prints the public half of a private key, as --roster-public-key takes it.
     Pubkey {
         /// File with the private key.
@@ -43,11 +53,11 @@ pub enum AgentCommand {
     },
 }
 
-/// Flags of a running agent.
+/// Settings of a running agent.
 #[derive(Clone, Debug, Args)]
 pub struct RunArgs {
     /// Name of the Node this agent runs on.
-    #[arg(long, env = "NODE_NAME", value_name = "NAME", required = true)]
+    #[arg(long, env = "NODE_NAME", value_name = "NAME")]
     pub node: Option<String>,
     /// UDP address to listen on.
     #[arg(long, value_name = "IP:PORT", default_value = "0.0.0.0:7959")]
@@ -79,19 +89,37 @@ pub struct RunArgs {
     /// Public key of the controllers' --roster-key: rosters that are not signed with it do not count, and
     /// those that are can come from other members while the link to the API server is cut. Once more for a
     /// second key, while that key is being replaced.
-    #[arg(long, value_name = "KEY", value_parser = PublicKey::from_base64)]
+    #[arg(long, value_name = "KEY", value_delimiter = ',', value_parser = PublicKey::from_base64)]
     pub roster_public_key: Vec<PublicKey>,
     /// Heartbeat period, 500ms to 60s.
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = parse_period)]
     pub heartbeat_period: Duration,
-    /// How a suspect is checked before a vote.
+    /// How a suspect is checked before a vote: ping, kubelet, http, icmp or exec, each with parameters if
+    /// need be, as in `ping,kubelet:timeout=0.5,retries=2,weight=0.7,port=10250`.
+    #[arg(long, value_name = "PLUGINS", default_value = "ping,kubelet")]
+    pub check: Vec<String>,
+    /// Points that the checks which something answers must reach, so that a vote is not "dead": more than 0,
+    /// 100 at most. An answer is worth 100 times the weight of its plugin.
     #[arg(
         long,
-        value_name = "PLUGINS",
-        value_delimiter = ',',
-        default_value = "ping,kubelet"
+        value_name = "POINTS",
+        default_value_t = 100.0,
+        visible_aliases = ["health-check-scoreline", "healthcheckscoreline"]
     )]
-    pub check: Vec<CheckPlugin>,
+    pub check_score_line: f64,
+    /// Program and arguments of the exec check; stands in the node's own file alone (--config). The suspect
+    /// is `$(NODE)` and `$(ADDRESS)`.
+    #[arg(long, value_name = "COMMAND", hide = true)]
+    pub check_command: Vec<String>,
+    /// As SuperEdge's flag: parameters of the ping check.
+    #[arg(long, value_name = "PARAMETERS", visible_alias = "pingplugin")]
+    pub ping_plugin: Option<String>,
+    /// As SuperEdge's flag: parameters of the http check.
+    #[arg(long, value_name = "PARAMETERS", visible_alias = "kubeletplugin")]
+    pub kubelet_plugin: Option<String>,
+    /// As SuperEdge's flag: parameters of the kubelet check.
+    #[arg(long, value_name = "PARAMETERS", visible_alias = "kubeletauthplugin")]
+    pub kubelet_auth_plugin: Option<String>,
     /// Address of the health, readiness and metrics endpoints; without it there are none.
     #[arg(long, value_name = "IP:PORT")]
     pub admin: Option<SocketAddr>,
@@ -112,17 +140,19 @@ pub enum KubeletFlag {
     None,
 }
 
-/// How a suspect is checked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum CheckPlugin {
-    /// A TCP connection to the kubelet's address. Success alone is an abstention: it proves no identity.
-    Ping,
-    /// The kubelet over TLS, recognised by its pinned serving certificate.
-    Kubelet,
-}
+/// Fields of the file that a running agent takes over.
+pub(crate) const RELOADED: [&str; 7] = [
+    "check",
+    "checkCommand",
+    "checkScoreLine",
+    "kubeletAuthPlugin",
+    "kubeletPlugin",
+    "pingPlugin",
+    "rosterPublicKey",
+];
 
-/// Flags that hold together.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Settings that hold together.
+#[derive(Clone, Debug)]
 pub struct Settings {
     /// Name of the Node.
     pub node: String,
@@ -142,16 +172,22 @@ pub struct Settings {
     pub period: Duration,
     /// Keys of those who may publish rosters.
     pub roster_keys: Vec<PublicKey>,
-    /// The plugins that check a suspect before a vote.
-    pub checks: Vec<CheckPlugin>,
+    /// How a suspect is checked before a vote.
+    pub checks: Checks,
     /// How to stand for the zone's Lease, as an identity that begins with this one; `None`: report without
     /// it, whenever the zone's ranking says so.
     pub election: Option<Config>,
 }
 
-/// A flag that makes no sense. The message names it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+/// A setting that makes no sense. The message names it.
+#[derive(Debug, thiserror::Error)]
 pub enum ArgsError {
+    /// One setting, or where it comes from.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// The check plugins.
+    #[error(transparent)]
+    Checks(#[from] CheckSettingsError),
     /// No Node name.
     #[error("--node NAME is missing: name the Node this agent runs on")]
     Node,
@@ -171,9 +207,43 @@ pub enum ArgsError {
     Lease,
 }
 
+impl Configurable for RunArgs {
+    const KIND: &str = "AgentConfiguration";
+
+    fn refuses(id: &str, source: Source<'_>) -> Option<String> {
+        if id != "check_command" {
+            return None;
+        }
+        let who = match source {
+            Source::File(path) if is_of_a_volume(path) => "the object that fills this volume",
+            Source::File(path) if others_may_write(path) => "this file, which is not its owner's alone,",
+            Source::File(_) => return None,
+            Source::Flag | Source::Variable => "the agent's pod",
+        };
+        Some(format!(
+            "whoever can change {who} would run commands on the node: put it into a file of the node itself, which root alone may \
+             write, and name that with --config"
+        ))
+    }
+}
+
+fn others_may_write(path: &Path) -> bool {
+    path.metadata().is_ok_and(|found| found.mode() & 0o022 != 0)
+}
+
+/// A kubelet writes ConfigMaps, Secrets and projected volumes into a directory with a time in its name, and
+/// links to it from `..data`.
+fn is_of_a_volume(path: &Path) -> bool {
+    let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    whole.components().any(|part| match part {
+        Component::Normal(name) => name.to_string_lossy().starts_with(".."),
+        _ => false,
+    })
+}
+
 impl RunArgs {
-    /// Checks the flags against each other.
-    pub fn settings(&self) -> Result<Settings, ArgsError> {
+    /// Checks the settings against each other.
+    pub fn settings(&self, plugins: &Registry) -> Result<Settings, ArgsError> {
         let node = self
             .node
             .clone()
@@ -204,9 +274,23 @@ impl RunArgs {
             zone_default: self.zone_default.clone(),
             period: self.heartbeat_period,
             roster_keys: self.roster_public_key.clone(),
-            checks: self.check.clone(),
+            checks: self.checks(plugins)?,
             election: self.election()?,
         })
+    }
+
+    /// The plugins, and what SuperEdge's flags say of theirs.
+    pub(crate) fn checks(&self, plugins: &Registry) -> Result<Checks, CheckSettingsError> {
+        let flags = [
+            ("--ping-plugin", "ping", &self.ping_plugin),
+            ("--kubelet-plugin", "http", &self.kubelet_plugin),
+            ("--kubelet-auth-plugin", "kubelet", &self.kubelet_auth_plugin),
+        ];
+        let flags = flags.into_iter().filter_map(|(flag, name, parameters)| {
+            let parameters = parameters.as_deref()?;
+            Some((flag, name, parameters))
+        });
+        plugins.checks(&self.check, flags, &self.check_command, self.check_score_line)
     }
 
     /// How to stand for the zone's Lease. The name in there is not used: each zone has its own.
@@ -274,7 +358,8 @@ mod tests {
     }
 
     fn settings(line: &str) -> Result<Settings, ArgsError> {
-        parse(line).unwrap().run.settings()
+        let (run, _) = parse(line).unwrap().run.read_with(std::iter::empty())?;
+        run.settings(&Registry::default())
     }
 
     #[test]
@@ -312,9 +397,9 @@ mod tests {
                 Duration::from_secs(2)
             )
         );
-        assert_eq!(election("--leader-elect=false"), Ok(None));
+        assert_eq!(election("--leader-elect=false").unwrap(), None);
         let renamed = election("--leader-elect-resource-name other");
-        assert_eq!(renamed, Err(ArgsError::Lease));
+        assert!(matches!(renamed, Err(ArgsError::Lease)));
         let error = election("--leader-elect-renew-deadline 31s")
             .unwrap_err()
             .to_string();
@@ -340,13 +425,14 @@ mod tests {
         assert_eq!((without.kubelet, without.kubelet_advertise), (None, None));
         let error =
             settings("--node a --listen 127.77.0.1:7959 --kubelet none --kubelet-advertise 1.2.3.4:5");
-        assert_eq!(error, Err(ArgsError::NoKubelet("1.2.3.4:5".parse().unwrap())));
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("--kubelet-advertise 1.2.3.4:5"), "{error}");
         let error = parse("--node a --kubelet somewhere").unwrap_err();
         assert!(error.contains("IP:PORT, or none"), "{error}");
     }
 
     #[test]
-    fn periods_and_plugins_are_bounded() {
+    fn periods_are_bounded() {
         assert_eq!(
             settings("--node a --listen 1.2.3.4:1 --heartbeat-period 500ms")
                 .unwrap()
@@ -358,7 +444,46 @@ mod tests {
             let error = parse(&format!("--node a --heartbeat-period={bad}")).unwrap_err();
             assert!(error.contains("500ms to 60s"), "{error}");
         }
-        assert!(parse("--node a --check pong").unwrap_err().contains("pong"));
+    }
+
+    #[test]
+    fn a_command_comes_from_a_file_of_the_node_alone() {
+        use std::os::unix::fs::{PermissionsExt as _, symlink};
+        let directory = tempfile::tempdir().unwrap();
+        let file = |name: &str| directory.path().join(name);
+        let text = "apiVersion: evenkeel.io/v1alpha1\nkind: AgentConfiguration\ncheck: [kubelet, exec]\ncheckCommand: [/bin/true]\n";
+        std::fs::write(file("agent.yaml"), text).unwrap();
+        let of_file = |name: &str| {
+            let config = file(name);
+            settings(&format!(
+                "--node a --listen 1.2.3.4:1 --config {}",
+                config.display()
+            ))
+        };
+        assert!(of_file("agent.yaml").unwrap().checks.has("exec"));
+        std::fs::set_permissions(file("agent.yaml"), std::fs::Permissions::from_mode(0o664)).unwrap();
+        let error = of_file("agent.yaml").unwrap_err().to_string();
+        assert!(
+            error.contains("agent.yaml:4:1: checkCommand: whoever can change this file"),
+            "{error}"
+        );
+        // As a kubelet shows a ConfigMap.
+        std::fs::create_dir(file("..2026_11_26_12_00_00.1")).unwrap();
+        std::fs::write(file("..2026_11_26_12_00_00.1/volume.yaml"), text).unwrap();
+        symlink("..2026_11_26_12_00_00.1", file("..data")).unwrap();
+        symlink("..data/volume.yaml", file("volume.yaml")).unwrap();
+        let error = of_file("volume.yaml").unwrap_err().to_string();
+        assert!(
+            error.contains("whoever can change the object that fills this volume"),
+            "{error}"
+        );
+        let error = settings("--node a --check-command /bin/true")
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("--check-command: whoever can change the agent's pod"),
+            "{error}"
+        );
     }
 
     #[test]

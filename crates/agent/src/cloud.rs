@@ -127,9 +127,11 @@ impl Cloud {
             "ownerReferences": [owner(&self.node, &spec.node_uid)],
         });
         let mut wanted = json!({ "metadata": metadata, "spec": spec });
-        if spec.kubelet.is_none() {
-            // A merge patch keeps what it does not name.
-            wanted["spec"]["kubelet"] = serde_json::Value::Null;
+        // A merge patch keeps what it does not name.
+        if let Some(fields) = wanted["spec"].as_object_mut() {
+            for field in ["kubelet", "checkProblem", "nextPublicKey"] {
+                fields.entry(field).or_insert(serde_json::Value::Null);
+            }
         }
         let what = "writing AgentStatus";
         let patched = bounded(

@@ -1,7 +1,8 @@
 //! The private key of an agent: a PEM file that only its owner may read.
 
 use evenkeel_net::file::{Readers, read_secret};
-use evenkeel_zone::keys::{KeyError, SigningKey};
+use evenkeel_zone::keys::{KeyError, PublicKey, SigningKey};
+use evenkeel_zone::roster::Member;
 use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -22,31 +23,144 @@ pub enum KeyFileError {
     /// There is such a file already.
     #[error("{} exists and is not overwritten: peers know its key; remove it first if that is meant", path.display())]
     Exists { path: PathBuf },
+    /// The key is about to change.
+    #[error("{} exists: the key changes already; wait until it is gone, or remove it if no agent runs here", path.display())]
+    Changing { path: PathBuf },
+    /// There is no key that could change.
+    #[error("{} is no file: an agent makes its first key itself", path.display())]
+    None { path: PathBuf },
     /// The file cannot be written.
     #[error("cannot write the agent's key {}: {source}", path.display())]
     Write { path: PathBuf, source: io::Error },
 }
 
-/// The agent's key, which is made where there is none: with a new key the agent has no vote until it has met
-/// the others again.
-pub fn load_or_make(path: &Path) -> Result<SigningKey, KeyFileError> {
-    match load(path) {
-        Err(KeyFileError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-            if let Some(directory) = path.parent() {
-                let made = fs::DirBuilder::new()
-                    .recursive(true)
-                    .mode(0o700)
-                    .create(directory);
-                made.map_err(|source| KeyFileError::Write {
-                    path: path.to_owned(),
-                    source,
-                })?;
-            }
-            let public = generate(path)?;
-            tracing::info!(path = %path.display(), public, "made a key for this agent");
-            load(path)
+/// What the roster in force, or an AgentStatus, says of an agent's keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Claims {
+    pub(crate) key: PublicKey,
+    pub(crate) next: Option<PublicKey>,
+}
+
+impl Claims {
+    /// What a roster says of a member.
+    pub(crate) fn of(member: &Member) -> Self {
+        Self {
+            key: member.key.clone(),
+            next: member.next_key.clone(),
         }
-        other => other,
+    }
+}
+
+/// The file of an agent's key, and those beside it while the key changes: `FILE.next` and `FILE.former`.
+#[derive(Clone, Debug)]
+pub struct KeyFile {
+    path: PathBuf,
+}
+
+impl KeyFile {
+    pub fn new(path: &Path) -> Self {
+        let path = path.to_owned();
+        Self { path }
+    }
+
+    fn beside(&self, suffix: &str) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        name.push(suffix);
+        name.into()
+    }
+
+    fn next(&self) -> PathBuf {
+        self.beside(".next")
+    }
+
+    fn former(&self) -> PathBuf {
+        self.beside(".former")
+    }
+
+    /// The agent's key, which is made where there is none: with a new key the agent has no vote until it has
+    /// met the others again.
+    pub fn load_or_make(&self) -> Result<SigningKey, KeyFileError> {
+        let path = &*self.path;
+        if let Some(key) = load_if_there(path)? {
+            return Ok(key);
+        }
+        if let Some(directory) = path.parent() {
+            let made = fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(directory);
+            made.map_err(failed_at(path))?;
+        }
+        let public = generate(path)?;
+        tracing::info!(path = %path.display(), public, "made a key for this agent");
+        load(path)
+    }
+
+    /// The key that shall take the place of the present one, if there is one.
+    pub fn load_next(&self) -> Result<Option<SigningKey>, KeyFileError> {
+        load_if_there(&self.next())
+    }
+
+    /// The key whose place `present` took a moment ago, if there is one.
+    pub fn load_former(&self, present: &SigningKey) -> Result<Option<SigningKey>, KeyFileError> {
+        // After a kill between the two halves of `take_next` both files hold the same key.
+        let former = load_if_there(&self.former())?;
+        Ok(former.filter(|former| former.public() != present.public()))
+    }
+
+    /// Makes the key that shall take the place of the present one. Returns its public half in base64.
+    pub fn make_next(&self) -> Result<String, KeyFileError> {
+        if !self.path.is_file() {
+            return Err(KeyFileError::None {
+                path: self.path.clone(),
+            });
+        }
+        for path in [self.next(), self.former()] {
+            if path.exists() {
+                return Err(KeyFileError::Changing { path });
+            }
+        }
+        generate(&self.next())
+    }
+
+    /// The next key takes the place of the present one, which stays beside it. At each moment the file has
+    /// one of both.
+    pub fn take_next(&self) -> Result<(), KeyFileError> {
+        let former = self.former();
+        match fs::remove_file(&former) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed_at(&former)(error)),
+            _ => {}
+        }
+        fs::hard_link(&self.path, &former).map_err(failed_at(&former))?;
+        fs::rename(self.next(), &self.path).map_err(failed_at(&self.path))?;
+        self.keep()
+    }
+
+    /// Nobody uses the former key any more.
+    pub fn remove_former(&self) -> Result<(), KeyFileError> {
+        let former = self.former();
+        fs::remove_file(&former).map_err(failed_at(&former))?;
+        self.keep()
+    }
+
+    /// Names survive a crash once their directory is on disk.
+    fn keep(&self) -> Result<(), KeyFileError> {
+        let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let directory = fs::File::open(parent.unwrap_or(Path::new(".")));
+        let kept = directory.and_then(|directory| directory.sync_all());
+        kept.map_err(failed_at(&self.path))
+    }
+}
+
+fn failed_at(path: &Path) -> impl FnOnce(io::Error) -> KeyFileError {
+    let path = path.to_owned();
+    move |source| KeyFileError::Write { path, source }
+}
+
+fn load_if_there(path: &Path) -> Result<Option<SigningKey>, KeyFileError> {
+    match load(path) {
+        Err(KeyFileError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
+        read => read.map(Some),
     }
 }
 
@@ -117,8 +231,8 @@ mod tests {
     fn an_agent_without_a_key_makes_one_and_keeps_it() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("evenkeel/agent.key");
-        let public = load_or_make(&path).unwrap().public().to_base64();
-        assert_eq!(load_or_make(&path).unwrap().public().to_base64(), public);
+        let made = || KeyFile::new(&path).load_or_make().unwrap().public().to_base64();
+        assert_eq!(made(), made());
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
     }
@@ -130,7 +244,7 @@ mod tests {
         generate(&path).unwrap();
         for mode in [0o644, 0o640, 0o602] {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-            let error = load_or_make(&path).unwrap_err().to_string();
+            let error = KeyFile::new(&path).load_or_make().unwrap_err().to_string();
             assert!(error.contains(&path.display().to_string()), "{error}");
             assert!(
                 error.contains(&format!("mode {mode:04o}")) && error.contains("chmod 600"),

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`args`] | flags, and what is wrong with them |
 //! | [`key`] | the key file, and `evenkeel agent keygen` |
+//! | [`rotation`] | the change of the key while the agent runs |
 //! | [`state`] | what outlives a restart: the last roster, who was seen alive, the sequence |
 //! | [`agent`] | puts the parts together |
 //! | `cloud` | what is watched, read and written at the API server, and whether it is reached |
@@ -15,6 +16,7 @@
 //! | `kubelet` | the node's own kubelet |
 //! | `reporter` | the cell's Lease and the writing of ZoneReport |
 //! | `metrics` | numbers |
+//! | `reload` | what a running agent takes over from its configuration file |
 //!
 //! ```no_run
 //! use clap::Parser;
@@ -41,12 +43,14 @@
 pub mod agent;
 pub mod args;
 pub mod boot;
-mod check;
+pub mod check;
 mod cloud;
 pub mod key;
 mod kubelet;
 mod metrics;
+mod reload;
 mod reporter;
+pub mod rotation;
 pub mod state;
 mod zone;
 

@@ -27,6 +27,8 @@ evenkeel_net::metrics! {
         pub(crate) send_errors: Counter = "datagram_send_errors", "Datagrams that could not be sent";
         pub(crate) refused: Family<Reason, Counter> = "datagrams_refused", "Datagrams refused, by reason";
         pub(crate) checks: Family<Result, Counter> = "checks", "Checks of suspects, by result";
+        pub(crate) lacking: Gauge =
+            "check_plugins_lacking", "Plugins of --check that this agent cannot run; its log says why";
         pub(crate) rounds: Family<Result, Counter> =
             "confirm_rounds", "Confirm rounds that changed a verdict, by outcome";
         pub(crate) reports: Family<Result, Counter> = "reports", "Writes of ZoneReport, by result";

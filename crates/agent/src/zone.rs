@@ -2,8 +2,9 @@
 
 use crate::args::Settings;
 use crate::boot::Boot;
-use crate::check;
+use crate::check::{Checks, Suspect};
 use crate::cloud::{Asked, Leases, Seen, Statement};
+use crate::key::Claims;
 use crate::metrics::{Metrics, Reason, Result as Outcome};
 use crate::reporter::Draft;
 use crate::state::SEQUENCE_BLOCK_BITS;
@@ -11,7 +12,7 @@ use evenkeel_api::zone::RosterAcknowledgement;
 use evenkeel_election::clock::{Clock as _, SystemClock};
 use evenkeel_zone::Millis;
 use evenkeel_zone::engine::{CheckResult, Config, Engine, Identity, Input, Note, Output, ReportDraft};
-use evenkeel_zone::keys::SigningKey;
+use evenkeel_zone::keys::{PublicKey, SigningKey};
 use evenkeel_zone::roster::{MemberId, Roster, RosterKeys};
 use evenkeel_zone::verdict::Health;
 use evenkeel_zone::wire::{MAX_FRAME, Nonce, Renewal};
@@ -59,6 +60,13 @@ pub(crate) enum Event {
     /// State of the own kubelet.
     Kubelet(Health),
     Checked(Nonce, MemberId, CheckResult),
+    /// The agent's own keys are others now.
+    Keys {
+        key: Arc<SigningKey>,
+        other: Option<Arc<SigningKey>>,
+    },
+    /// The configuration has other keys of those who may publish rosters.
+    RosterKeys(RosterKeys),
     /// Whether this agent holds the zone's Lease.
     Leading(bool),
     /// A write of the report ended.
@@ -100,9 +108,15 @@ struct Known {
 pub(crate) struct ZoneLoop {
     pub(crate) settings: Settings,
     pub(crate) key: Arc<SigningKey>,
+    /// Its next or its former one.
+    pub(crate) other_key: Option<Arc<SigningKey>>,
+    /// What the roster in force says of this agent.
+    pub(crate) published: watch::Sender<Option<Claims>>,
     pub(crate) node_uid: String,
     pub(crate) roster: Arc<Roster>,
     pub(crate) roster_keys: RosterKeys,
+    /// How suspects are checked now.
+    pub(crate) checks: watch::Receiver<Checks>,
     pub(crate) boot: Boot,
     pub(crate) seen_alive: BTreeSet<MemberId>,
     pub(crate) sequence_base: u64,
@@ -134,7 +148,7 @@ impl ZoneLoop {
     pub(crate) async fn run(mut self, shutdown: CancellationToken) -> io::Result<()> {
         let mut engine = self.engine(self.roster.clone(), self.sequence_base);
         let mut known = Known::default();
-        let checks = Arc::new(Semaphore::new(MOST_CHECKS));
+        let running = Arc::new(Semaphore::new(MOST_CHECKS));
         // One byte more than any datagram of ours: a longer one is cut there, and refused for its length.
         let mut buffer = [0; MAX_FRAME + 1];
         let mut outputs = Vec::new();
@@ -160,7 +174,7 @@ impl ZoneLoop {
                 () = tokio::time::sleep(wait) => engine.handle(now(), Input::Tick, &mut outputs),
             }
             for output in outputs.drain(..) {
-                self.carry_out(&engine, known.zone.as_ref(), &checks, output);
+                self.carry_out(&engine, known.zone.as_ref(), &running, output);
             }
             // The next life begins a block above what is remembered: each block that this life enters is
             // written down.
@@ -186,7 +200,10 @@ impl ZoneLoop {
             period_ms: u64::try_from(self.settings.period.as_millis()).unwrap_or(u64::MAX),
             ..Config::default()
         };
-        Engine::new(config, identity, roster, now()).trusting(self.roster_keys.clone())
+        let other = self.other_key.clone().map(|other| other as _);
+        Engine::new(config, identity, roster, now())
+            .trusting(self.roster_keys.clone())
+            .accepting(other)
     }
 
     fn take(&mut self, engine: &mut Engine, known: &mut Known, event: Event, outputs: &mut Vec<Output>) {
@@ -201,6 +218,20 @@ impl ZoneLoop {
                 suspect,
                 result,
             },
+            Event::Keys { key, other } => {
+                (self.key, self.other_key) = (key.clone(), other.clone());
+                let other = other.map(|other| other as _);
+                Input::Keys { key, other }
+            }
+            Event::RosterKeys(keys) => {
+                engine.trust(keys.clone());
+                self.roster_keys = keys;
+                // What was refused may count now.
+                if let Some(seen) = known.zone.take() {
+                    self.take_zone_health(engine, &mut known.zone, seen, outputs);
+                }
+                return ask(engine, known, outputs);
+            }
             Event::Leading(leading) => {
                 self.metrics.leading.set(i64::from(leading));
                 Input::Leading(leading)
@@ -305,7 +336,7 @@ impl ZoneLoop {
         &mut self,
         engine: &Engine,
         current: Option<&Seen>,
-        checks: &Arc<Semaphore>,
+        running: &Arc<Semaphore>,
         output: Output,
     ) {
         match output {
@@ -324,7 +355,7 @@ impl ZoneLoop {
                 round,
                 suspect,
                 within_ms,
-            } => self.check(engine, checks, round, suspect, within_ms),
+            } => self.check(engine, running, round, suspect, within_ms),
             Output::ReadLease(member) => {
                 let node = engine.roster().get(member).map(|member| member.name.clone());
                 self.read_lease(node, move |renewal| Event::LeaseRead(member, renewal));
@@ -434,11 +465,15 @@ impl ZoneLoop {
     /// Has an acknowledgement written. What cannot be written now is told to the engine, which tries again.
     fn acknowledge(&self, current: Option<&Seen>, version: u64, (met, met_voters): (usize, usize)) {
         let count = |count| i32::try_from(count).unwrap_or(i32::MAX);
+        // Under the key by which the roster knows this agent.
+        let known = self.published.borrow().as_ref().map(|known| known.key.clone());
+        let ours = |key: &PublicKey| self.other_key.as_ref().is_some_and(|other| other.public() == key);
+        let key = known.filter(ours).unwrap_or_else(|| self.key.public().clone());
         let handed_over = current.is_some_and(|seen| {
             let acknowledged = RosterAcknowledgement {
                 cell: seen.version.name.clone(),
                 cell_uid: seen.version.uid.clone(),
-                public_key: self.key.public().to_base64(),
+                public_key: key.to_base64(),
                 version: i64::try_from(version).unwrap_or(i64::MAX),
                 met: count(met),
                 met_voters: count(met_voters),
@@ -453,29 +488,21 @@ impl ZoneLoop {
     fn check(
         &self,
         engine: &Engine,
-        checks: &Arc<Semaphore>,
+        running: &Arc<Semaphore>,
         round: Nonce,
         suspect: MemberId,
         within_ms: u64,
     ) {
-        let endpoint = engine
-            .roster()
-            .get(suspect)
-            .and_then(|member| member.kubelet.clone());
-        let (plugins, source) = (self.settings.checks.clone(), self.settings.source);
+        let member = engine.roster().get(suspect);
+        let known = member
+            .and_then(|member| Suspect::new(&member.name, member.kubelet.as_ref()?, self.settings.source));
+        let checks = self.checks.borrow().clone();
         let (events, metrics) = (self.own_events.clone(), self.metrics.clone());
-        let permit = checks.clone().try_acquire_owned();
+        let permit = running.clone().try_acquire_owned();
         tokio::spawn(async move {
-            let result = if permit.is_ok() {
-                check::check(
-                    &plugins,
-                    endpoint.as_ref(),
-                    source,
-                    Duration::from_millis(within_ms),
-                )
-                .await
-            } else {
-                CheckResult::Unavailable
+            let result = match known.filter(|_| permit.is_ok()) {
+                Some(known) => checks.check(&known, Duration::from_millis(within_ms)).await,
+                None => CheckResult::Unavailable,
             };
             drop(permit);
             let name = match result {
@@ -533,6 +560,11 @@ impl ZoneLoop {
         let (within, _) = engine.reach();
         self.metrics.members.set(engine.roster().len() as i64);
         self.metrics.within_reach.set(within as i64);
+        let own = engine.roster().get(MemberId::of(&self.node_uid));
+        let own = own.map(Claims::of);
+        if *self.published.borrow() != own {
+            self.published.send_replace(own);
+        }
         let admitted = engine.roster().contains(MemberId::of(&self.node_uid));
         self.admitted.store(admitted, Ordering::Relaxed);
     }

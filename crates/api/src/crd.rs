@@ -186,6 +186,7 @@ pub struct ZoneReportSpec {
     printcolumn = r#"{"name":"Address","type":"string","jsonPath":".spec.address"}"#,
     printcolumn = r#"{"name":"Version","type":"string","jsonPath":".spec.version"}"#,
     printcolumn = r#"{"name":"Fencing","type":"string","jsonPath":".spec.fencing.method"}"#,
+    printcolumn = r#"{"name":"Checks","type":"string","jsonPath":".spec.checkProblem","priority":1}"#,
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
@@ -194,6 +195,9 @@ pub struct AgentStatusSpec {
     pub node_uid: String,
     /// Ed25519 public key, base64 of 32 bytes.
     pub public_key: String,
+    /// The key that takes its place once the members of the cell know it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_public_key: Option<String>,
     /// Where peers reach the agent, `IP:PORT`, UDP.
     pub address: String,
     /// The node's kubelet as the agent sees it from inside.
@@ -204,6 +208,10 @@ pub struct AgentStatusSpec {
     /// What a fence proof for this node can rest on.
     #[serde(default)]
     pub fencing: FencingOffer,
+    /// What the agent lacks for checks that it is told to make before a vote, and how it gets it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(max = 1024)))]
+    pub check_problem: Option<String>,
     /// Grows with every write by which a listed agent proves that its node reaches the API server.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub link_proofs: i64,

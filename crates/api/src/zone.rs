@@ -139,6 +139,9 @@ pub struct RosterMember {
     pub address: String,
     /// Ed25519 public key of the agent, base64 of 32 bytes.
     pub public_key: String,
+    /// The key that takes its place soon: what is proven with either of them counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_public_key: Option<String>,
     /// Where the node's kubelet answers, and the certificate it proves itself with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kubelet: Option<KubeletEndpoint>,

@@ -8,6 +8,7 @@ use evenkeel_failover::status::{self, StatusArgs};
 use evenkeel_net::failure::Failure;
 use evenkeel_net::log::LogArgs;
 use evenkeel_probe::cli::{self as probe_cli, ProbeArgs};
+use evenkeel_settings::Configured;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use tokio_util::sync::CancellationToken;
@@ -26,7 +27,6 @@ struct Cli {
 }
 
 #[derive(Subcommand)]
-#[expect(clippy::large_enum_variant, reason = "one value per process, made once")]
 enum Command {
     #[command(flatten)]
     Service(Service),
@@ -47,7 +47,7 @@ enum Service {
     /// Watch the neighbours of a node, and vote on who is dead
     Agent(evenkeel_agent::AgentArgs),
     /// Decide what becomes of nodes that went silent, and serve the admission webhook
-    Controller(evenkeel_failover::ControllerArgs),
+    Controller(Configured<evenkeel_failover::ControllerArgs>),
     /// Stand in for the stock node lifecycle and taint eviction controllers
     NodeLifecycle(evenkeel_stock::NodeLifecycleArgs),
     // Told by its arguments.

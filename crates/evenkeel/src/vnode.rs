@@ -6,8 +6,8 @@ use evenkeel_koupleless::cli::KouplelessArgs;
 use evenkeel_koupleless::cli::variables::Variables;
 use evenkeel_koupleless::process::settings::{Settings, SettingsError};
 use evenkeel_koupleless::process::{self, Process, ProcessError};
-use evenkeel_vnode::cli::file::{self, FileError};
-use evenkeel_vnode::cli::layers::{Layer, LayerError, Layered, settings};
+use evenkeel_settings::file::{self, FileError};
+use evenkeel_settings::layers::{Layer, LayerError, Layered, settings};
 use evenkeel_vnode::cli::{self, Prepared, ServeArgs, VnodeError};
 use evenkeel_vnode_simulated::cli::{self as simulated, SimulatedArgs};
 use std::ffi::OsString;
@@ -17,6 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 /// Bases that one process may have, for its limit of open files.
 const BASES: usize = 1000;
+/// `kind` of the file.
+const KIND: &str = "VnodeConfiguration";
 
 /// Virtual nodes, many in one process.
 ///
@@ -77,7 +79,7 @@ pub(crate) async fn run(args: VnodeArgs, shutdown: CancellationToken) -> Result<
     let file = match &args.config {
         Some(path) => {
             let refuses = |id: &str| args.provider.refuses(id);
-            file::read::<SettingsArgs>(path, refuses).map_err(ConfigError::from)?
+            file::read::<SettingsArgs>(path, KIND, refuses).map_err(ConfigError::from)?
         }
         None => Layer::default(),
     };

@@ -230,6 +230,7 @@ impl Sim {
                 address: format!("{host}:10250"),
                 certificate_sha256: "00".to_owned(),
             }),
+            next_public_key: None,
             learner: false,
         }
     }

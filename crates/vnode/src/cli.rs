@@ -1,8 +1,6 @@
 //! `evenkeel vnode`: a fleet as a process.
 
 mod args;
-pub mod file;
-pub mod layers;
 
 pub use args::{SecretName, ServeArgs};
 

@@ -174,6 +174,7 @@ impl Fixture {
             address: Self::address(position + 1).to_string(),
             public_key: key.public().to_base64(),
             kubelet: None,
+            next_public_key: None,
             learner: self.learners.contains(&(position + 1)),
         };
         RosterSpec {

@@ -1,16 +1,18 @@
 //! Who belongs to a zone, who watches whom, who reports and who votes.
 
+mod member;
 mod published;
 
+pub use member::{Contact, Member};
 #[cfg(any(test, feature = "fixture"))]
 pub(crate) use published::publish_text;
 pub use published::{CellRef, RosterKeys, publish};
 
-use crate::keys::{self, KeyError, PublicKey};
-use evenkeel_api::zone::{KubeletEndpoint, RosterContact, RosterMember, RosterSpec, SignedRoster};
+use crate::keys::{self, KeyError};
+use evenkeel_api::zone::{RosterSpec, SignedRoster};
+use member::{read_contact, read_member};
 use std::collections::BTreeSet;
 use std::fmt;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// How many subjects a node watches, and about how many observers it has (zones of up to 11 are all-pairs).
@@ -76,36 +78,6 @@ pub struct RosterRef {
     pub version: u64,
     /// Digest of its contents.
     pub epoch: Epoch,
-}
-
-/// A member of the zone.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Member {
-    /// Its name in datagrams.
-    pub id: MemberId,
-    /// Node name.
-    pub name: String,
-    /// Node UID.
-    pub uid: String,
-    /// Where its agent listens.
-    pub address: SocketAddr,
-    /// Key of its agent.
-    pub key: PublicKey,
-    /// How its kubelet is checked.
-    pub kubelet: Option<KubeletEndpoint>,
-    /// It has no vote yet, and counts in no majority.
-    pub learner: bool,
-}
-
-/// An agent of another cell of the zone, or one that such an agent knows.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Contact {
-    /// Its name in datagrams.
-    pub id: MemberId,
-    /// Where it listens.
-    pub address: SocketAddr,
-    /// Its key.
-    pub key: PublicKey,
 }
 
 /// Why a roster was refused. The text names the member.
@@ -231,7 +203,7 @@ impl Roster {
                     uid: member.uid.clone(),
                 });
             }
-            if !keys_seen.insert(*member.key.as_bytes()) {
+            if !member.keys().all(|key| keys_seen.insert(*key.as_bytes())) {
                 return Err(RosterError::SharedKey {
                     name: member.name.clone(),
                 });
@@ -461,38 +433,6 @@ pub fn zone_object_name(zone: &str) -> String {
     } else {
         format!("{}-{suffix}", stem.trim_end_matches('-'))
     }
-}
-
-fn read_member(position: usize, member: &RosterMember) -> Result<Member, RosterError> {
-    if member.name.is_empty() || member.uid.is_empty() {
-        return Err(RosterError::Unnamed(position));
-    }
-    let key = PublicKey::from_base64(&member.public_key).map_err(|source| RosterError::Key {
-        name: member.name.clone(),
-        source,
-    })?;
-    let address = member.address.parse().map_err(|_| RosterError::Address {
-        name: member.name.clone(),
-        address: member.address.clone(),
-    })?;
-    Ok(Member {
-        id: MemberId::of(&member.uid),
-        name: member.name.clone(),
-        uid: member.uid.clone(),
-        address,
-        key,
-        kubelet: member.kubelet.clone(),
-        learner: member.learner,
-    })
-}
-
-/// Nothing for one that cannot be read: the members vote without it.
-fn read_contact(contact: &RosterContact) -> Option<Contact> {
-    Some(Contact {
-        id: MemberId::of(&contact.uid),
-        address: contact.address.parse().ok()?,
-        key: PublicKey::from_base64(&contact.public_key).ok()?,
-    })
 }
 
 /// A table from names in datagrams to positions. Names are digests, so their first bytes are as good as any

@@ -1,6 +1,6 @@
 //! Where to connect, and from where.
 
-use super::Failure;
+use super::outcome::Failure;
 use evenkeel_probe_handlers::dial::{Connection, DialError, connect};
 use std::net::{IpAddr, SocketAddr};
 

@@ -4,20 +4,46 @@
 //! Kubelets commonly have self-signed certificates that change at a restart, so no authority is asked, and a
 //! certificate other than the pinned one is neither a yes nor a no.
 
+use super::dial::Dial;
+use super::http::head;
+use super::outcome::{Failure, Outcome};
+use super::parameters::Parameters;
 use super::pin::PinVerifier;
-use super::{Dial, Failure, Outcome};
-use bytes::Bytes;
+use super::plugin::{Attempt, Plugin, Suspect};
 use evenkeel_probe_handlers::http::status;
 use evenkeel_probe_handlers::wording::Ends;
-use http::header::{ACCEPT, CONNECTION, HOST, HeaderValue, USER_AGENT};
-use http::{HeaderMap, Request, Uri};
-use http_body_util::Empty;
+use http::{Method, Uri};
 use rustls::pki_types::ServerName;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+
+/// `port`: instead of the one that the node's agent published.
+#[derive(Debug)]
+pub(super) struct Kubelet {
+    port: Option<u16>,
+}
+
+impl Kubelet {
+    pub(super) fn new(parameters: &mut Parameters) -> Result<Self, String> {
+        let port = parameters.port()?;
+        Ok(Self { port })
+    }
+}
+
+impl Plugin for Kubelet {
+    fn attempt<'a>(&'a self, suspect: &'a Suspect, within: Duration) -> Attempt<'a> {
+        Box::pin(async move {
+            let Some(pin) = &suspect.pin else {
+                let why = "the node's agent published no certificate of its kubelet".to_owned();
+                return Outcome::Failed(Failure::Local(why));
+            };
+            check(suspect.dial(self.port), pin, within).await
+        })
+    }
+}
 
 /// One TLS handshake and one `GET /healthz`. Any HTTP status (401 as well) from the pinned kubelet is
 /// `Alive { identity: true }`: a locked door has somebody behind it. `pinned_sha256` is the SHA-256 of the
@@ -80,18 +106,7 @@ async fn handshake(dial: Dial, verifier: &Arc<PinVerifier>) -> Result<(TlsStream
 
 /// The error says why there was no status.
 async fn healthz(stream: TlsStream<TcpStream>, ends: Ends) -> Result<(), String> {
-    let host = HeaderValue::try_from(ends.peer.to_string()).map_err(|error| error.to_string())?;
-    let mut request = Request::new(Empty::<Bytes>::new());
-    *request.uri_mut() = Uri::from_static("/healthz");
-    *request.headers_mut() = HeaderMap::from_iter([
-        (HOST, host),
-        (
-            USER_AGENT,
-            HeaderValue::from_static(concat!("evenkeel-probe/", env!("CARGO_PKG_VERSION"))),
-        ),
-        (ACCEPT, HeaderValue::from_static("*/*")),
-        (CONNECTION, HeaderValue::from_static("close")),
-    ]);
+    let request = head(Method::GET, Uri::from_static("/healthz"), ends.peer)?;
     match status(stream, request, ends).await?.as_u16() {
         100..600 => Ok(()),
         status => Err(format!("the answer's status {status} is none of HTTP's")),

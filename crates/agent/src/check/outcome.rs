@@ -4,7 +4,7 @@ use std::io;
 
 /// Result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub enum Outcome {
     /// Something answered at the address.
     Alive {
         /// Whether it proved to be the node that was meant. Without that, the answer is no vote for anything.
@@ -25,11 +25,27 @@ pub(crate) enum Outcome {
 impl Outcome {
     /// Whether the node itself was heard: it has proved its identity, even if its HTTP server then kept
     /// silent.
-    pub(crate) fn proves_life(&self) -> bool {
+    pub fn proves_life(&self) -> bool {
         matches!(
             self,
             Self::Alive { identity: true } | Self::Failed(Failure::NoStatus(_))
         )
+    }
+
+    /// Whether somebody is there: something accepted, refused, hung up, spoke nonsense or showed another
+    /// certificate.
+    pub fn answers(&self) -> bool {
+        !matches!(
+            self,
+            Self::Failed(
+                Failure::Timeout | Failure::Unreachable(_) | Failure::Command(_) | Failure::Local(_)
+            )
+        )
+    }
+
+    /// Whether it is a failure of ours, which says nothing of the suspect.
+    pub fn is_ours(&self) -> bool {
+        matches!(self, Self::Failed(Failure::Local(_)))
     }
 }
 
@@ -48,13 +64,16 @@ impl std::fmt::Display for Outcome {
 
 /// Why a check has no usable answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// Nothing within the time that the caller gave, before any identity was proved.
     #[error("no answer in time")]
     Timeout,
     /// The machine is up as far as its network stack goes, but nothing listens.
     #[error("connection refused")]
     Refused,
+    /// The node's own command says that the machine is not there.
+    #[error("the command ended with exit code {0}")]
+    Command(i32),
     /// The network says that it cannot get there.
     #[error("unreachable: {0}")]
     Unreachable(String),
@@ -71,7 +90,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    pub(super) fn of_connect(error: &io::Error) -> Self {
+    pub(crate) fn of_connect(error: &io::Error) -> Self {
         use io::ErrorKind as Kind;
         match error.kind() {
             Kind::ConnectionRefused => Self::Refused,

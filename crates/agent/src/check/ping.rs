@@ -1,7 +1,29 @@
 //! The TCP check: does anything accept a connection?
 
-use super::{Dial, Failure, Outcome};
+use super::dial::Dial;
+use super::outcome::{Failure, Outcome};
+use super::parameters::Parameters;
+use super::plugin::{Attempt, Plugin, Suspect};
 use std::time::Duration;
+
+/// `port`: instead of the one of the node's kubelet.
+#[derive(Debug)]
+pub(super) struct Ping {
+    port: Option<u16>,
+}
+
+impl Ping {
+    pub(super) fn new(parameters: &mut Parameters) -> Result<Self, String> {
+        let port = parameters.port()?;
+        Ok(Self { port })
+    }
+}
+
+impl Plugin for Ping {
+    fn attempt<'a>(&'a self, suspect: &'a Suspect, within: Duration) -> Attempt<'a> {
+        Box::pin(connect(suspect.dial(self.port), within))
+    }
+}
 
 /// Opens a connection and closes it again. Success is [`Outcome::Alive`] without identity. Ends within
 /// `timeout`.

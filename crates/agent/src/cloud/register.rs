@@ -3,6 +3,8 @@
 use super::back_off::{self, BackOff};
 use super::error::CloudError;
 use super::{Cloud, Home};
+use crate::check::Checks;
+use crate::key::Claims;
 use crate::kubelet::OwnKubelet;
 use evenkeel_api::crd::{AgentStatusSpec, FencingOffer};
 use std::sync::Arc;
@@ -17,7 +19,7 @@ const REGISTER_AGAIN: Duration = Duration::from_secs(240);
 /// What an agent says of itself, but for its kubelet.
 #[derive(Clone, Debug)]
 pub(crate) struct Registration {
-    pub(crate) public_key: String,
+    pub(crate) claims: watch::Receiver<Claims>,
     pub(crate) address: String,
     pub(crate) zone_default: Option<String>,
 }
@@ -27,8 +29,8 @@ pub(crate) struct Registration {
 pub(crate) async fn stay_registered(
     cloud: Cloud,
     home: Home,
-    registration: Registration,
-    mut kubelet: watch::Receiver<OwnKubelet>,
+    mut registration: Registration,
+    (mut kubelet, mut checks): (watch::Receiver<OwnKubelet>, watch::Receiver<Checks>),
     again: Arc<Notify>,
     shutdown: CancellationToken,
 ) -> Option<Home> {
@@ -41,13 +43,16 @@ pub(crate) async fn stay_registered(
         _ = looked => {}
     }
     loop {
+        let Claims { key, next } = registration.claims.borrow_and_update().clone();
         let spec = AgentStatusSpec {
             node_uid: home.node_uid.clone(),
-            public_key: registration.public_key.clone(),
+            public_key: key.to_base64(),
+            next_public_key: next.map(|next| next.to_base64()),
             address: registration.address.clone(),
             kubelet: kubelet.borrow_and_update().endpoint.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             fencing: FencingOffer::default(),
+            check_problem: checks.borrow_and_update().lacking().problem,
             // These are left out, and so left alone.
             link_proofs: 0,
             roster: None,
@@ -84,6 +89,8 @@ pub(crate) async fn stay_registered(
             () = shutdown.cancelled() => return None,
             () = tokio::time::sleep(wait) => {}
             () = changed => {}
+            Ok(()) = checks.changed() => {}
+            Ok(()) = registration.claims.changed() => {}
             () = again.notified(), if is_registered => {}
         }
     }

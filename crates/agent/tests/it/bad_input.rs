@@ -136,3 +136,40 @@ async fn a_taken_address_a_missing_kubeconfig_and_a_bad_directory_are_named() {
         assert!(error.contains(named), "{error} does not name {named}");
     }
 }
+
+#[tokio::test]
+async fn what_is_wrong_with_the_checks_or_the_file_is_one_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = directory.path().join("agent.yaml");
+    let text = "apiVersion: evenkeel.io/v1alpha1\nkind: AgentConfiguration\nnode: a\nheartbeet: 2s\n";
+    std::fs::write(&config, text).unwrap();
+    let config = config.to_str().unwrap();
+    let cases: [(&[&str], &str); 6] = [
+        (
+            &["--check", "pong"],
+            "--check pong: there is no check plugin \"pong\"",
+        ),
+        (
+            &["--check", "ping:weight=0"],
+            "--check ping: weight=0: give more than 0",
+        ),
+        (
+            &["--check", "ping:weight=0.5"],
+            "--check-score-line: 100: all checks together reach 50 points",
+        ),
+        (
+            &["--check-score-line", "0"],
+            "--check-score-line: 0: give more than 0",
+        ),
+        (
+            &["--pingplugin", "timeout=5,retrytime=3,weight=1,port=51005"],
+            "--ping-plugin: timeout=5: give 0.01 to 1",
+        ),
+        (&["--config", config], ":4:1: there is no field \"heartbeet\""),
+    ];
+    for (words, named) in cases {
+        let line = [&["--node", "a", "--listen", "127.0.0.1:0"], words].concat();
+        let error = refused(&line).await.to_string();
+        assert!(error.contains(named), "{error} does not say {named}");
+    }
+}

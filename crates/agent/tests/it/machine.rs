@@ -2,20 +2,26 @@
 
 use axum::Router;
 use axum::routing::get;
+use clap::Parser as _;
 use evenkeel_agent::agent::PONG;
-use evenkeel_agent::args::CheckPlugin;
+use evenkeel_agent::args::RunArgs;
 use evenkeel_agent::boot::Boot;
+use evenkeel_agent::check::Registry;
+use evenkeel_agent::key::KeyFile;
+use evenkeel_agent::rotation::Rotation;
 use evenkeel_agent::state::{Memory, StateDir};
 use evenkeel_agent::{Agent, Settings, key};
 use evenkeel_api::zone::RosterSpec;
 use evenkeel_election::Config as Election;
 use evenkeel_net::pki::{Ca, Identity, ServerNames, Validity};
 use evenkeel_net::serve::{ServerTls, serve_https};
+use evenkeel_settings::Configured;
 use evenkeel_testkit::{Link, ServedApi};
-use evenkeel_zone::keys::SigningKey;
+use evenkeel_zone::keys::{PublicKey, SigningKey};
 use jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
+use serde_json::json;
 use socket2::{Domain, Socket, Type};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener as StdListener, TcpStream, UdpSocket as StdUdp};
@@ -28,6 +34,28 @@ use tokio::net::{TcpListener, UdpSocket};
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 use tower::{Layer, Service};
+
+/// How long each step of a change of keys waits.
+const OVERLAP: Duration = Duration::from_secs(2);
+const CONFIG: &str = "agent.yaml";
+
+#[derive(clap::Parser)]
+struct Cli {
+    #[command(flatten)]
+    run: Configured<RunArgs>,
+}
+
+fn write_config(directory: &Path, keys: &[&PublicKey]) {
+    let keys: Vec<String> = keys.iter().map(|key| key.to_base64()).collect();
+    let config = json!({
+        "apiVersion": evenkeel_settings::file::API_VERSION,
+        "kind": "AgentConfiguration",
+        "rosterPublicKey": keys,
+    });
+    let temporary = directory.join("agent.yaml.new");
+    std::fs::write(&temporary, config.to_string()).unwrap();
+    std::fs::rename(temporary, directory.join(CONFIG)).unwrap();
+}
 
 /// The controllers' key, which signs rosters.
 pub(crate) fn roster_key() -> SigningKey {
@@ -61,6 +89,7 @@ impl Machine {
                 &["system:nodes", "system:authenticated"],
             )
             .await;
+        write_config(directory.path(), &[roster_key().public()]);
         let access = link.access().await.pong_within(PONG).reading_once();
         Self {
             name: name.to_owned(),
@@ -84,6 +113,9 @@ impl Machine {
             .enable_all()
             .build()
             .unwrap();
+        let configured = self.configured();
+        let (args, _) = configured.read_with(std::iter::empty()).unwrap();
+        let changes = Some((configured.changes().unwrap(), Registry::default()));
         let settings = Settings {
             election: Some(self.election.clone()),
             node: self.name.clone(),
@@ -93,11 +125,11 @@ impl Machine {
             kubelet_assumed: false,
             kubelet_advertise: Some(self.kubelet.address),
             zone_default: None,
-            roster_keys: vec![roster_key().public().clone()],
+            roster_keys: args.roster_public_key.clone(),
             period: Duration::from_millis(500),
-            checks: vec![CheckPlugin::Ping, CheckPlugin::Kubelet],
+            checks: args.settings(&Registry::default()).unwrap().checks,
         };
-        let key = key::load(&self.directory.path().join("agent.key")).unwrap();
+        let keys = Rotation::open(self.key_file(), OVERLAP).unwrap();
         let boot = Boot::read(None).unwrap();
         let state = StateDir::open(self.state_dir(), &self.name, &boot.id, 0).unwrap();
         let (client, address, admin) = (self.client.clone(), self.address, self.admin);
@@ -108,16 +140,41 @@ impl Machine {
             let admin = Some(TcpListener::bind(admin).await.unwrap());
             let agent = Agent {
                 settings,
-                key,
+                keys,
                 boot,
                 state,
                 socket,
                 client,
                 admin,
+                changes,
             };
             agent.run(stopped).await.unwrap();
         });
         self.agent = Some((runtime, stop));
+    }
+
+    pub(crate) fn key_file(&self) -> KeyFile {
+        KeyFile::new(&self.directory.path().join("agent.key"))
+    }
+
+    /// The configuration file of its agent says these keys from now on.
+    pub(crate) fn trusts(&self, keys: &[&PublicKey]) {
+        write_config(self.directory.path(), keys);
+    }
+
+    fn configured(&self) -> Configured<RunArgs> {
+        let file = self.directory.path().join(CONFIG);
+        let address = self.address.to_string();
+        let words = [
+            "agent",
+            "--node",
+            &self.name,
+            "--listen",
+            &address,
+            "--config",
+            file.to_str().unwrap(),
+        ];
+        Cli::try_parse_from(words).unwrap().run
     }
 
     pub(crate) fn state_dir(&self) -> &Path {

@@ -8,6 +8,7 @@ use evenkeel_api::names;
 use evenkeel_api::zone::{IssuedChallenge, Report, RosterMember, RosterSpec};
 use evenkeel_testkit::{Cluster, ServedApi, eventually, until_within};
 use evenkeel_zone::Millis;
+use evenkeel_zone::keys::SigningKey;
 use evenkeel_zone::roster::{Roster, publish};
 use evenkeel_zone::verdict::{Book, Issued, Verdict};
 use evenkeel_zone::wire::Challenge;
@@ -91,6 +92,7 @@ impl Zone {
                         address: status.spec.address.clone(),
                         public_key: status.spec.public_key.clone(),
                         kubelet: status.spec.kubelet.clone(),
+                        next_public_key: None,
                         learner: false,
                     })
                     .collect();
@@ -119,13 +121,18 @@ impl Zone {
 
     /// Signs a roster and publishes it in a cell's object.
     pub(crate) async fn publish(&self, object: &str, roster: RosterSpec) {
+        self.publish_signed(object, roster, &roster_key()).await;
+    }
+
+    /// The same with another key.
+    pub(crate) async fn publish_signed(&self, object: &str, roster: RosterSpec, key: &SigningKey) {
         let cell: ZoneHealth = self.cluster.get(object).await;
         let roster = RosterSpec {
             cell: object.into(),
             cell_uid: cell.uid().unwrap(),
             ..roster
         };
-        let patch = json!({ "spec": { "signedRoster": publish(&roster, Some(&roster_key())) } });
+        let patch = json!({ "spec": { "signedRoster": publish(&roster, Some(key)) } });
         self.cluster.merge::<ZoneHealth>(object, patch).await;
     }
 

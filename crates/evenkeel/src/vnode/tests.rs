@@ -18,9 +18,10 @@ fn file(provider: ProviderArg, body: &str) -> Result<Layer, String> {
     let text = format!(
         "apiVersion: {}\nkind: {}\n{body}\n",
         file::API_VERSION,
-        file::KIND
+        super::KIND
     );
-    file::parse::<SettingsArgs>("f.yaml", &text, |id| provider.refuses(id)).map_err(|error| error.to_string())
+    file::parse::<SettingsArgs>("f.yaml", &text, KIND, |id| provider.refuses(id))
+        .map_err(|error| error.to_string())
 }
 
 #[test]
@@ -54,7 +55,7 @@ fn what_makes_no_sense_together_names_the_field_and_its_line() {
         .unwrap_err();
     assert_eq!(
         error.to_string(),
-        "f.yaml:3: baseSilent: it must be less than --base-gone"
+        "f.yaml:3:1: baseSilent: it must be less than --base-gone"
     );
 }
 
@@ -82,7 +83,7 @@ fn some_settings_have_no_place_in_a_file() {
     ] {
         let error = file(provider, body).unwrap_err();
         assert!(
-            error.starts_with("f.yaml:3: ") && error.contains(words),
+            error.starts_with("f.yaml:3:1: ") && error.contains(words),
             "{error}"
         );
     }
@@ -175,7 +176,7 @@ fn the_documentation_names_each_variable_of_the_released_controller() {
 fn the_sample_file_is_one() {
     let sample = include_str!("../../../../samples/koupleless/vnode.yaml");
     let refuses = |id: &str| ProviderArg::Koupleless.refuses(id);
-    let layer = file::parse::<SettingsArgs>("vnode.yaml", sample, refuses).unwrap();
+    let layer = file::parse::<SettingsArgs>("vnode.yaml", sample, KIND, refuses).unwrap();
     let (_, settings) = koupleless(&parse("").settings, &layer, |_| None).unwrap();
     assert!(
         settings

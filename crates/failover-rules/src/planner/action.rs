@@ -220,4 +220,6 @@ pub struct Plan {
     pub without_cell: usize,
     /// Members whose kubelet peers cannot check, so that no vote finds them dead.
     pub unchecked: usize,
+    /// Members whose agents cannot make the checks that they are told to make.
+    pub unable_to_check: usize,
 }

@@ -62,26 +62,46 @@ pub fn member(
         uid: node_uid.to_owned(),
         address: agent.address.clone(),
         public_key: agent.public_key.clone(),
+        next_public_key: (agent.next_public_key.clone())
+            .filter(|key| *key != agent.public_key && keys.check(key).is_ok()),
         kubelet: agent.kubelet.clone(),
         learner: false,
     })
 }
 
-/// The members whose key is their own. A key belongs to one agent: of several nodes that claim it, the one
-/// that has it in a roster of `published` keeps it; if none has, none of them becomes a member. Otherwise one
-/// agent would have two votes, and readers would refuse the roster.
+/// The members whose keys are their own. A key belongs to one agent: of several nodes that claim it, the one
+/// that has it in a roster of `published`, as its key or as its next one, keeps it; if none has, it is
+/// nobody's, and who has no other key becomes no member. Otherwise one agent would have two votes, and
+/// readers would refuse the roster.
 pub fn with_own_keys(published: &[&RosterMember], members: &mut Vec<RosterMember>) {
     let mut claims: BTreeMap<String, usize> = BTreeMap::new();
-    for member in &*members {
-        *claims.entry(member.public_key.clone()).or_default() += 1;
+    for key in members.iter().flat_map(keys) {
+        *claims.entry(key.to_owned()).or_default() += 1;
     }
-    let held = |member: &RosterMember| {
-        let known = published.iter();
-        known
-            .into_iter()
-            .any(|known| known.uid == member.uid && known.public_key == member.public_key)
+    let present: BTreeSet<String> = members.iter().map(|member| member.uid.clone()).collect();
+    let mut holders: BTreeMap<&str, &str> = BTreeMap::new();
+    for known in published.iter().filter(|known| present.contains(&known.uid)) {
+        holders.extend(keys(known).map(|key| (key, known.uid.as_str())));
+    }
+    let owns = |uid: &str, key: &str| match holders.get(key) {
+        Some(holder) => *holder == uid,
+        None => claims.get(key) == Some(&1),
     };
-    members.retain(|member| claims.get(&member.public_key) == Some(&1) || held(member));
+    members.retain(|member| owns(&member.uid, &member.public_key));
+    for member in members {
+        let uid = &member.uid;
+        member.next_public_key = member.next_public_key.take().filter(|key| owns(uid, key));
+    }
+}
+
+/// The keys that a member's agent claims.
+fn keys(member: &RosterMember) -> impl Iterator<Item = &str> {
+    std::iter::once(&*member.public_key).chain(member.next_public_key.as_deref())
+}
+
+/// Whether this is the same agent as the published one: its key stayed, or is the one that was announced.
+fn goes_on(published: &RosterMember, member: &RosterMember) -> bool {
+    keys(published).any(|key| key == member.public_key)
 }
 
 /// While a cell has fewer voters, newcomers are voters at once. With two voters a cell convicts nobody by
@@ -237,7 +257,7 @@ fn appoint(
         published.map(|known| (known.uid.as_str(), known)).collect();
     let known = |member: &RosterMember| {
         let known = published.get(member.uid.as_str()).copied();
-        known.filter(|known| known.public_key == member.public_key)
+        known.filter(|known| goes_on(known, member))
     };
     let is_voter = |member: &RosterMember| known(member).is_some_and(|known| !known.learner);
     let voters = members.iter().filter(|member| is_voter(member)).count();

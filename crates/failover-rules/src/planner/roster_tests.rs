@@ -189,6 +189,67 @@ fn a_key_that_two_nodes_claim_stays_with_the_one_that_has_it() {
 }
 
 #[test]
+fn a_next_key_is_its_owners_and_nobody_elses() {
+    let first = changed(None, members(&["a", "b", "c"])).unwrap();
+    let next = |member: &RosterMember| member.next_public_key.clone();
+    let with = |uid: usize, announced: String| {
+        let mut claimed = members(&["a", "b", "c"]);
+        claimed[uid].next_public_key = Some(announced);
+        claimed
+    };
+    // b announces the key of a, or one that a has announced before.
+    let mut published = first.clone();
+    published.members[0].next_public_key = Some(key("a2"));
+    let published: Vec<&RosterMember> = published.members.iter().collect();
+    for foreign in ["a", "a2"] {
+        let mut claimed = with(1, key(foreign));
+        with_own_keys(&published, &mut claimed);
+        assert_eq!(claimed.len(), 3, "nobody loses its place");
+        assert_eq!(next(&claimed[1]), None, "{foreign}");
+    }
+    let mut taken = members(&["a", "b", "c"]);
+    taken[1].public_key = key("a2");
+    with_own_keys(&published, &mut taken);
+    assert_eq!(taken.len(), 2, "a key that is announced is its owner's");
+    // Both announce it at the same time: nobody has it.
+    let mut both = with(0, key("x"));
+    both[1].next_public_key = Some(key("x"));
+    with_own_keys(&published, &mut both);
+    assert_eq!((both.len(), next(&both[0]), next(&both[1])), (3, None, None));
+    let mut own = with(0, key("a2"));
+    with_own_keys(&published, &mut own);
+    assert_eq!(next(&own[0]), Some(key("a2")));
+}
+
+#[test]
+fn a_next_key_that_is_none_is_left_out_and_its_node_stays() {
+    for bad in ["AAAA".to_owned(), key("u")] {
+        let agent = AgentStatusSpec {
+            next_public_key: Some(bad),
+            ..agent("u")
+        };
+        let member = member("n", "u", &agent, &mut SoundKeys::default()).unwrap();
+        assert_eq!(member.next_public_key, None);
+    }
+}
+
+#[test]
+fn a_member_whose_key_changes_to_the_announced_one_votes_all_along() {
+    let mut cell = Cell::of(&FOUR);
+    cell.members[0].next_public_key = Some(key("z"));
+    cell.go(11);
+    assert_eq!((cell.voters(), cell.settling()), (FOUR.to_vec(), vec![]));
+    let announced = cell.published.as_ref().unwrap();
+    assert_eq!(announced.members[0].next_public_key, Some(key("z")));
+    cell.members[0].public_key = key("z");
+    cell.members[0].next_public_key = None;
+    cell.go(11);
+    assert_eq!((cell.voters(), cell.settling()), (FOUR.to_vec(), vec![]));
+    let changed = cell.published.as_ref().unwrap();
+    assert_eq!(changed.members[0].public_key, key("z"));
+}
+
+#[test]
 fn readers_accept_what_is_published() {
     let roster = changed(None, members(&["a", "b", "c"])).unwrap();
     let read = evenkeel_zone::roster::Roster::from_spec(&roster).unwrap();

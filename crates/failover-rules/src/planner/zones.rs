@@ -103,6 +103,7 @@ impl Planner {
             .collect();
         with_own_keys(&known, &mut candidates.members);
         name_unchecked(zone, &candidates.members, plan);
+        name_unable(zone, &candidates.members, cluster, plan);
         let all: BTreeMap<String, RosterMember> = candidates
             .members
             .into_iter()
@@ -349,6 +350,26 @@ fn name_stuck(
             "ZoneHealth {object}: its roster has not settled for minutes, so that its verdicts need members of which nothing was \
              heard ({}); delete Nodes that are gone for good",
             names(&silent)
+        ));
+    }
+}
+
+/// Members whose agents cannot make the checks that they are told to make: they abstain, or find nobody dead.
+fn name_unable(zone: &str, members: &[RosterMember], cluster: &Cluster, plan: &mut Plan) {
+    let problems = members.iter().filter_map(|member| {
+        let agent = cluster.agents.get(&member.name)?;
+        Some((member.name.as_str(), agent.check_problem.as_deref()?))
+    });
+    let problems: Vec<(&str, &str)> = problems.collect();
+    plan.unable_to_check += problems.len();
+    if let Some((name, problem)) = problems.first() {
+        let others = match problems.len() - 1 {
+            0 => String::new(),
+            others => format!(" (and {others} other node(s) of this zone lack something)"),
+        };
+        plan.complaints.push(format!(
+            "zone {zone:?}: the agent of {name}{others} cannot check suspects as --check says, and its votes find fewer nodes dead: \
+             {problem}"
         ));
     }
 }

@@ -11,6 +11,7 @@ use evenkeel_judge::{Profile, Timing};
 use evenkeel_net::client::ClientArgs;
 use evenkeel_net::duration;
 use evenkeel_net::file::{Readers, read_secret};
+use evenkeel_settings::Settings as Configurable;
 use evenkeel_zone::keys::{PublicKey, SigningKey};
 use evenkeel_zone::roster::RosterKeys;
 use std::io;
@@ -57,7 +58,7 @@ pub struct ControllerArgs {
     pub roster_key: Option<PathBuf>,
     /// Another public key whose rosters count (`evenkeel agent pubkey` prints it), while --roster-key is
     /// being replaced; once for each.
-    #[arg(long, value_name = "KEY", requires = "roster_key", value_parser = PublicKey::from_base64)]
+    #[arg(long, value_name = "KEY", requires = "roster_key", value_delimiter = ',', value_parser = PublicKey::from_base64)]
     pub roster_public_key: Vec<PublicKey>,
     /// Where the admission webhook listens; without it this process serves none.
     #[arg(long, value_name = "ADDR", requires = "webhook_address")]
@@ -97,6 +98,25 @@ pub enum ModeArg {
     /// Decide, record and explain, and change nothing.
     Observe,
 }
+
+impl Configurable for ControllerArgs {
+    const KIND: &str = "ControllerConfiguration";
+}
+
+/// What each time may be, by its flag.
+const RANGES: [(&str, Range); 3] = [
+    ("--stale-after", |args| (args.stale_after, 1, 600)),
+    ("--lease-renew-interval", |args| {
+        (args.lease_renew_interval, 1, 60)
+    }),
+    ("--node-monitor-grace-period", |args| {
+        (args.node_monitor_grace_period, 10, 3_600)
+    }),
+];
+/// A time, and the least and the most that it may be, in seconds.
+type Range = fn(&ControllerArgs) -> (Duration, u64, u64);
+/// The most that `--default-unreachable-toleration-seconds` may be: a day.
+const LONGEST_TOLERATION: i64 = 86_400;
 
 impl ControllerArgs {
     /// Name of this replica in the election.
@@ -143,23 +163,29 @@ impl ControllerArgs {
 
     /// What the planner is told. `Err` names the flag and what is wrong with it.
     pub fn config(&self, identity: &str) -> Result<Config, String> {
+        for (flag, range) in RANGES {
+            let (time, least, most) = range(self);
+            if !(Duration::from_secs(least)..=Duration::from_secs(most)).contains(&time) {
+                return Err(format!("{flag} {time:?}: give {least}s to {most}s"));
+            }
+        }
         let renew = millis(self.lease_renew_interval);
         let timing = Timing {
             stale_after: millis(self.stale_after),
             stock_grace: millis(self.node_monitor_grace_period),
             ..Timing::for_renew_interval(renew)
         };
-        if renew == 0 {
-            return Err("--lease-renew-interval must be positive".to_owned());
-        }
         if timing.stale_after < timing.confirm_after {
             return Err(format!(
                 "--stale-after {}ms is below 1.5 times --lease-renew-interval ({}ms): healthy nodes would count as stale",
                 timing.stale_after, timing.confirm_after
             ));
         }
-        if self.default_unreachable_toleration_seconds < 0 {
-            return Err("--default-unreachable-toleration-seconds must not be negative".to_owned());
+        let toleration = self.default_unreachable_toleration_seconds;
+        if !(0..=LONGEST_TOLERATION).contains(&toleration) {
+            return Err(format!(
+                "--default-unreachable-toleration-seconds {toleration}: give 0 to {LONGEST_TOLERATION}"
+            ));
         }
         let (profile, named) = match self.profile {
             ProfileArg::Builtin => (Profile::Builtin, None),
@@ -250,7 +276,17 @@ mod tests {
     #[rstest]
     #[case("--stale-after 14s", "--stale-after")]
     #[case("--lease-renew-interval 0", "--lease-renew-interval")]
-    #[case("--default-unreachable-toleration-seconds=-1", "--default-unreachable")]
+    #[case(
+        "--default-unreachable-toleration-seconds=-1",
+        "--default-unreachable-toleration-seconds -1: give 0 to"
+    )]
+    #[case("--default-unreachable-toleration-seconds 86401", "--default-unreachable")]
+    #[case("--stale-after 601s", "--stale-after 601s: give 1s to 600s")]
+    #[case("--lease-renew-interval 61s", "--lease-renew-interval 61s: give 1s to 60s")]
+    #[case(
+        "--node-monitor-grace-period 9s",
+        "--node-monitor-grace-period 9s: give 10s to 3600s"
+    )]
     fn flags_that_contradict_each_other_are_refused(#[case] line: &str, #[case] words: &str) {
         let error = parse(line).unwrap().config("me").unwrap_err();
         assert!(error.contains(words), "{error}");

@@ -392,6 +392,9 @@ impl Controller {
         self.metrics
             .unchecked
             .set(i64::try_from(plan.unchecked).unwrap_or(i64::MAX));
+        self.metrics
+            .unable_to_check
+            .set(i64::try_from(plan.unable_to_check).unwrap_or(i64::MAX));
         self.dispatch.prune(now);
         let mut wanted = 0;
         for action in plan.actions {

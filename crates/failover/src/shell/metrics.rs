@@ -49,6 +49,9 @@ evenkeel_net::metrics! {
         pub(super) unchecked: Gauge =
             "members_without_kubelet_check",
             "Members whose kubelet peers cannot check, so that no vote finds them dead, as the leader sees them";
+        pub(super) unable_to_check: Gauge =
+            "members_unable_to_check",
+            "Members whose agents lack something for the checks of --check, as the leader sees them";
         pub(super) leading: Gauge = "leading", "1 while this replica leads";
         pub(super) watch_live: Gauge =
             "lease_watch_live", "1 while the watch of node Leases is proven to deliver";

@@ -25,6 +25,8 @@ use evenkeel_failover_rules::admission::View;
 use evenkeel_failover_rules::world::Config;
 use evenkeel_net::admin::Admin;
 use evenkeel_net::client::ClientError;
+use evenkeel_net::log::causes;
+use evenkeel_settings::Configured;
 use evenkeel_zone::keys::SigningKey;
 use evenkeel_zone::roster::RosterKeys;
 use kube::Client;
@@ -99,7 +101,12 @@ impl ControllerError {
 }
 
 /// The process `evenkeel controller`: controller, webhook and admin endpoints, until `shutdown`.
-pub async fn run(args: ControllerArgs, shutdown: CancellationToken) -> Result<(), ControllerError> {
+pub async fn run(
+    configured: Configured<ControllerArgs>,
+    shutdown: CancellationToken,
+) -> Result<(), ControllerError> {
+    let read = configured.read();
+    let (args, _) = read.map_err(|error| ControllerError::Config(causes(&error)))?;
     let identity = args.replica();
     let config = args.config(&identity).map_err(ControllerError::Config)?;
     let candidacy = args

@@ -5,6 +5,7 @@ use super::zone::roster_key;
 use clap::Parser as _;
 use evenkeel_failover::{ControllerArgs, run};
 use evenkeel_net::file::write_secret;
+use evenkeel_settings::Configured;
 use evenkeel_testkit::until;
 use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -14,10 +15,10 @@ use tokio_util::sync::CancellationToken;
 #[derive(clap::Parser)]
 struct Cli {
     #[command(flatten)]
-    controller: ControllerArgs,
+    controller: Configured<ControllerArgs>,
 }
 
-fn args(line: &[&str]) -> ControllerArgs {
+fn args(line: &[&str]) -> Configured<ControllerArgs> {
     Cli::try_parse_from(std::iter::once(&"controller").chain(line))
         .unwrap()
         .controller

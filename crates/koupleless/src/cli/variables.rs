@@ -6,7 +6,7 @@
 
 use clap::Args;
 use evenkeel_arklet::mqtt::Password;
-use evenkeel_vnode::cli::layers::{Layer, LayerError, settings};
+use evenkeel_settings::layers::{Layer, LayerError, settings};
 use std::ffi::OsString;
 use std::net::Ipv6Addr;
 

@@ -13,7 +13,7 @@ use crate::discovery::listener::{HeartbeatTls, Heartbeats};
 use crate::provider::Activation;
 use evenkeel_arklet::mqtt::{Credentials, Password, TlsFiles};
 use evenkeel_kubelet_api::tls::files::Files;
-use evenkeel_vnode::cli::layers::{Origins, settings};
+use evenkeel_settings::layers::{Origins, settings};
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
 use std::time::Duration;

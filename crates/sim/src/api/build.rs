@@ -273,8 +273,7 @@ pub fn node(store: &mut Store, now: u64, zone: &str, member: &RosterMember) {
         kubelet: member.kubelet.clone(),
         version: "1".to_owned(),
         fencing: FencingOffer::default(),
-        link_proofs: 0,
-        roster: None,
+        ..AgentStatusSpec::default()
     };
     let agent = AgentStatus::new(&member.name, agent);
     let _ = store.create(now, Writer::Agent, Object::Agent(Box::new(agent)));

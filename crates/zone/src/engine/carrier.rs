@@ -127,11 +127,12 @@ impl Carrier {
             Some(stranger) => stranger,
             None if self.strangers.allows(cx.now(), STRANGERS) => {
                 let key = PublicKey::from_bytes(claimed).map_err(|_| "key")?;
-                cx.stranger(Contact {
+                let contact = Contact {
                     id: from,
                     address: source,
                     key,
-                })
+                };
+                cx.writer_of(frame, &contact)?
             }
             None => return Err("stranger-budget"),
         };
@@ -211,7 +212,7 @@ impl Carrier {
         if let Some(cell) = self.cells.get_mut(&cell) {
             cell.askers.retain(|id, asker| {
                 let member = roster.get(*id);
-                member.is_some_and(|member| member.key == asker.to.contact.key)
+                member.is_some_and(|member| member.keys().any(|key| *key == asker.to.contact.key))
             });
             cell.roster = Some(roster);
             cell.tell_all(cx);
@@ -345,7 +346,7 @@ impl Cell {
             return Ok(());
         };
         let member = roster.get(header.from).ok_or("stranger")?;
-        if member.key != to.contact.key {
+        if member.keys().all(|key| *key != to.contact.key) {
             return Err("stranger");
         }
         let now = cx.now();

@@ -97,16 +97,14 @@ impl Contacts {
         let mut old: Vec<Option<Peer>> = std::mem::take(&mut self.peers).into_iter().map(Some).collect();
         let stays = |id: MemberId, member: &Member| {
             let index = before.position(id)?;
-            // A member with another key is another agent, and nothing that was known of the former one holds
-            // for it.
             before
                 .member(index)
-                .filter(|old| old.key == member.key)
+                .filter(|old| old.goes_on_as(member))
                 .map(|_| index)
         };
         for member in cx.roster().members() {
             // Whom a former life met under another key is a stranger as well.
-            if before.get(member.id).is_some_and(|old| old.key != member.key) {
+            if before.get(member.id).is_some_and(|old| !old.goes_on_as(member)) {
                 self.remembered.remove(&member.id);
             }
             let known = stays(member.id, member)

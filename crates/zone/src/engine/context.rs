@@ -2,9 +2,10 @@
 
 use super::{Config, Identity, Note, Output};
 use crate::Millis;
-use crate::keys::{self, Mac, PublicKey, Signer, Verifier};
+use crate::keys::{self, Mac, Signer, Verifier};
 use crate::roster::{Contact, Member, MemberId, MemberIndex, Roster, RosterKeys};
-use crate::wire::{self, Body, Challenge, Datagram, Frame, Header, Message};
+use crate::wire::{self, Body, Challenge, Datagram, Frame, Header, Message, WireError};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -17,8 +18,14 @@ const LINKED_MS: u64 = 30_000;
 #[derive(Clone)]
 pub(super) struct Stranger {
     pub(super) contact: Contact,
+    /// The key of this agent that the secret is made of.
+    pub(super) own_key: [u8; 32],
     shared: Arc<dyn Mac>,
 }
+
+/// Another pair of keys than the usual one: whether this agent's key is its other one, and the member's the
+/// one that takes the place of its present one.
+type Pair = (MemberIndex, bool, bool);
 
 /// What the parts of an engine share.
 pub(super) struct Context {
@@ -27,6 +34,8 @@ pub(super) struct Context {
     me: MemberId,
     uid: String,
     key: Arc<dyn Signer>,
+    /// Its next key, or its former one: as long as others may use it, what they prove with it counts.
+    other_key: Option<Arc<dyn Signer>>,
     verifier: Arc<dyn Verifier>,
     incarnation: u64,
     /// For how long the machine had been up at the start, and when that was.
@@ -45,6 +54,8 @@ pub(super) struct Context {
     moved: Vec<Option<SocketAddr>>,
     /// By position in the roster: what this agent shares with the member, once it was needed.
     shared: Vec<Option<Box<dyn Mac>>>,
+    /// The same of other pairs of their keys, while one of them changes its key.
+    spare: BTreeMap<Pair, Box<dyn Mac>>,
     /// Position of this agent's node; `None` if the roster does not hold it.
     place: Option<MemberIndex>,
     /// What the next version of Evenkeel may append to a request, where this agent speaks as that version.
@@ -72,6 +83,8 @@ impl Context {
             place: roster.position(me),
             uid: identity.uid,
             key: identity.key,
+            other_key: None,
+            spare: BTreeMap::new(),
             verifier,
             incarnation: identity.incarnation,
             uptime: (identity.uptime_ms, now),
@@ -135,6 +148,7 @@ impl Context {
             old.get_mut(index.at()).filter(|_| same_key)?.take()
         };
         self.shared = self.roster.members().iter().map(keep).collect();
+        self.spare.clear();
         let moved = std::mem::take(&mut self.moved);
         let stays = |member: &Member| {
             let index = before.position(member.id)?;
@@ -178,8 +192,19 @@ impl Context {
         self.me
     }
 
-    pub(super) fn public_key(&self) -> &PublicKey {
-        self.key.public()
+    /// This agent proves what it says with `key` from now on, and takes what others prove by `other`, too.
+    pub(super) fn take_keys(&mut self, key: Arc<dyn Signer>, other: Option<Arc<dyn Signer>>) {
+        if self.key.public() != key.public() {
+            self.shared.fill_with(|| None);
+        }
+        self.key = key;
+        self.accept(other);
+    }
+
+    /// What others prove by this key of the agent counts, too.
+    pub(super) fn accept(&mut self, other: Option<Arc<dyn Signer>>) {
+        self.spare.clear();
+        self.other_key = other;
     }
 
     pub(super) fn uid(&self) -> &str {
@@ -256,15 +281,78 @@ impl Context {
         let member = self.roster.member(from).ok_or("stranger")?;
         let shared = self.shared.get_mut(from.at()).ok_or("stranger")?;
         let shared = shared.get_or_insert_with(|| self.key.shared_with(&member.key));
-        frame
-            .open(&mut self.buffer, (&member.key, &*self.verifier), &**shared)
-            .map_err(wire::WireError::reason)
+        let opened = frame.open(&mut self.buffer, (&member.key, &*self.verifier), &**shared);
+        match opened {
+            Err(WireError::Code | WireError::Signature)
+                if member.next_key.is_some() || self.other_key.is_some() =>
+            {
+                self.open_by_other_keys(frame, from)
+            }
+            opened => opened,
+        }
+        .map_err(WireError::reason)
+    }
+
+    /// While one of both changes its key, each takes what is proven with either key of the other one: they
+    /// do not hear of it at the same time.
+    fn open_by_other_keys(&mut self, frame: &Frame<'_>, from: MemberIndex) -> Result<Message, WireError> {
+        let mut refused = WireError::Code;
+        let Some(member) = self.roster.member(from) else {
+            return Err(refused);
+        };
+        for (is_other, is_next) in [(false, true), (true, false), (true, true)] {
+            let own = if is_other {
+                self.other_key.as_ref()
+            } else {
+                Some(&self.key)
+            };
+            let theirs = if is_next {
+                member.next_key.as_ref()
+            } else {
+                Some(&member.key)
+            };
+            let (Some(own), Some(theirs)) = (own, theirs) else {
+                continue;
+            };
+            let shared = self.spare.entry((from, is_other, is_next));
+            let shared = shared.or_insert_with(|| own.shared_with(theirs));
+            match frame.open(&mut self.buffer, (theirs, &*self.verifier), &**shared) {
+                Err(error @ (WireError::Code | WireError::Signature)) => refused = error,
+                opened => return opened,
+            }
+        }
+        Err(refused)
     }
 
     /// An agent of another cell, with what this agent shares with it.
     pub(super) fn stranger(&self, contact: Contact) -> Stranger {
-        let shared = self.key.shared_with(&contact.key).into();
-        Stranger { contact, shared }
+        Self::stranger_by(&*self.key, contact)
+    }
+
+    fn stranger_by(key: &dyn Signer, contact: Contact) -> Stranger {
+        Stranger {
+            own_key: *key.public().as_bytes(),
+            shared: key.shared_with(&contact.key).into(),
+            contact,
+        }
+    }
+
+    /// The agent of another cell that wrote a datagram, by whichever key of this agent it knows.
+    pub(super) fn writer_of(
+        &mut self,
+        frame: &Frame<'_>,
+        contact: &Contact,
+    ) -> Result<Stranger, &'static str> {
+        let keys = [Some(self.key.clone()), self.other_key.clone()];
+        let mut refused = "code";
+        for key in keys.into_iter().flatten() {
+            let stranger = Self::stranger_by(&*key, contact.clone());
+            match self.open_from(frame, &stranger) {
+                Ok(_) => return Ok(stranger),
+                Err(reason) => refused = reason,
+            }
+        }
+        Err(refused)
     }
 
     /// Reads a datagram that an agent of another cell wrote for this one.

@@ -60,9 +60,9 @@ impl EdgeReports {
         let mut old = std::mem::take(&mut self.heard);
         for member in cx.roster().members() {
             let index = before.position(member.id);
-            let same_key =
-                |index: &MemberIndex| before.member(*index).is_some_and(|old| old.key == member.key);
-            let known = index.filter(same_key).and_then(|index| old.get_mut(index.at()));
+            let goes_on =
+                |index: &MemberIndex| before.member(*index).is_some_and(|old| old.goes_on_as(member));
+            let known = index.filter(goes_on).and_then(|index| old.get_mut(index.at()));
             self.heard.push(known.and_then(Option::take));
         }
         self.look_again(cx);

@@ -1,5 +1,6 @@
 //! What goes into the engine, and what comes out of it.
 
+use crate::keys::Signer;
 use crate::roster::{MemberId, Roster};
 use crate::verdict::Health;
 use crate::wire::{Challenge, Datagram, EdgeState, Nonce, Renewal};
@@ -83,6 +84,14 @@ pub enum Input<'a> {
         member: MemberId,
         /// The Lease's last renewal; nothing where it could not be read.
         renewal: Option<Renewal>,
+    },
+    /// This agent's keys from now on: the one that it proves with what it says, and its next or former one,
+    /// by which others may still prove what they say to it.
+    Keys {
+        /// The key.
+        key: Arc<dyn Signer>,
+        /// The other one.
+        other: Option<Arc<dyn Signer>>,
     },
     /// What became of an [`Output::Report`].
     ReportWritten {

@@ -243,8 +243,9 @@ impl HandOver {
         let (Some(report), Some(cell)) = (&self.report, cx.roster().cell_number()) else {
             return;
         };
+        let Some(talk) = self.talk() else { return };
         let body = Body::HandOver(wire::HandOver {
-            key: *cx.public_key().as_bytes(),
+            key: talk.to.own_key,
             cell,
             report: report.number,
             age_ms: u32::try_from(cx.now().since(report.drafted)).unwrap_or(u32::MAX),

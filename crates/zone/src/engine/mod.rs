@@ -202,8 +202,20 @@ impl Engine {
     /// other members, and takes them from others.
     #[must_use]
     pub fn trusting(mut self, keys: RosterKeys) -> Self {
-        self.cx.trust(keys);
+        self.trust(keys);
         self
+    }
+
+    /// The same engine of an agent that changes its key: what others prove by this one counts, too.
+    #[must_use]
+    pub fn accepting(mut self, other: Option<Arc<dyn Signer>>) -> Self {
+        self.cx.accept(other);
+        self
+    }
+
+    /// From now on the controllers sign rosters with these keys. A roster that is in force stays.
+    pub fn trust(&mut self, keys: RosterKeys) {
+        self.cx.trust(keys);
     }
 
     /// Takes in what happened at `now`, and appends to `out` what is to be done, in order. `now` never runs
@@ -253,6 +265,7 @@ impl Engine {
                 self.count_own_ballots();
             }
             Input::Roster(roster) => self.take_roster(roster),
+            Input::Keys { key, other } => self.cx.take_keys(key, other),
             Input::Challenge { challenge, wanted } => self.take_challenge(challenge, wanted),
             Input::LeaseRead { member, renewal } => self.reporter.take_renewal(&self.cx, member, renewal),
             Input::ReportWritten { written } => self.take_written(written),

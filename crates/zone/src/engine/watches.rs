@@ -108,7 +108,7 @@ impl Watches {
         watches
     }
 
-    /// Watches whom the roster says. Who was watched before, under the same key, stays as it was.
+    /// Watches whom the roster says. Who was watched before, as the same agent, stays as it was.
     pub(super) fn take_roster(&mut self, cx: &mut Context, before: &Roster) {
         let roster = std::sync::Arc::clone(cx.roster());
         let old = std::mem::take(&mut self.list);
@@ -119,9 +119,9 @@ impl Watches {
             let Some(member) = roster.member(*subject) else {
                 continue;
             };
-            let same_key =
-                |index: &MemberIndex| before.member(*index).is_some_and(|old| old.key == member.key);
-            let known = before.position(member.id).filter(same_key);
+            let goes_on =
+                |index: &MemberIndex| before.member(*index).is_some_and(|old| old.goes_on_as(member));
+            let known = before.position(member.id).filter(goes_on);
             let known = old.iter().find(|watch| Some(watch.subject) == known);
             let watch = known.map_or_else(
                 || Watch {

@@ -9,6 +9,7 @@ fn member(i: u8) -> RosterMember {
         address: format!("127.0.0.{i}:7959"),
         public_key: SigningKey::from_seed(&[i; 32]).unwrap().public().to_base64(),
         kubelet: None,
+        next_public_key: None,
         learner: false,
     }
 }
@@ -212,6 +213,8 @@ fn every_field_is_part_of_the_epoch() {
 #[case::unnamed(|spec: &mut RosterSpec| spec.members[1].uid.clear(), "member 1 has no name")]
 #[case::same_uid(|spec: &mut RosterSpec| spec.members[1].uid = "uid-1".into(), "shares its UID uid-1")]
 #[case::same_key(|spec: &mut RosterSpec| spec.members[1].public_key = member(1).public_key, "two votes")]
+#[case::next_key_of_another(|spec: &mut RosterSpec| spec.members[1].next_public_key = Some(member(1).public_key), "two votes")]
+#[case::same_next_key(|spec: &mut RosterSpec| spec.members[0].next_public_key = Some(spec.members[0].public_key.clone()), "two votes")]
 #[case::bad_key(|spec: &mut RosterSpec| spec.members[1].public_key = "x".into(), "public key of node node-2")]
 #[case::bad_address(|spec: &mut RosterSpec| spec.members[1].address = "here".into(), "address \"here\" of node node-2")]
 fn what_is_wrong_with_a_roster_is_named(#[case] spoil: fn(&mut RosterSpec), #[case] text: &str) {

@@ -292,12 +292,12 @@ impl Cell {
         self.uptimes.retain(|id, _| roster.contains(*id));
         // With another key a voter is another agent, and counts from where it likes.
         let before = self.roster.take();
-        let same_key = |voter: MemberId| {
-            let key = |roster: &Roster| roster.get(voter).map(|member| member.key.clone());
-            before.as_ref().is_some_and(|before| key(before) == key(&roster))
+        let goes_on = |voter: MemberId| {
+            let known = before.as_ref().and_then(|before| before.get(voter));
+            known.is_some_and(|known| roster.get(voter).is_some_and(|later| known.goes_on_as(later)))
         };
         self.newest
-            .retain(|(voter, subject), _| same_key(*voter) && roster.contains(*subject));
+            .retain(|(voter, subject), _| goes_on(*voter) && roster.contains(*subject));
         self.roster = Some(roster);
         Ok(true)
     }

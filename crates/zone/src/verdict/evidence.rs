@@ -102,7 +102,7 @@ impl Round {
         let member = roster
             .get(frame.from())
             .ok_or("signed by somebody who is not a member")?;
-        let (header, ballot) = frame.open_evidence(&member.key, verifier).map_err(say)?;
+        let (header, ballot) = frame.open_evidence(member.keys(), verifier).map_err(say)?;
         if ballot.request != self.request.digest() {
             return Err(format!("ballot {} is of another round", header.sequence));
         }

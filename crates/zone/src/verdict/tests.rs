@@ -831,12 +831,12 @@ fn a_ballot_is_evidence_and_other_datagrams_are_not() {
     let text = zone.dead(3, &[1], 1).ballots.remove(0);
     let bytes = wire::from_evidence(&text).unwrap();
     let (key, frame) = (zone.key(1), Frame::parse(&bytes).unwrap());
-    let (header, _) = frame.open_evidence(key.public(), &*zone.verifier()).unwrap();
+    let (header, _) = frame.open_evidence([key.public()], &*zone.verifier()).unwrap();
     assert_eq!(header.from, Fixture::id(1));
     let bytes = zone.seal(key, header, &Body::Heartbeat(Heartbeat::default()));
     let opened = Frame::parse(&bytes)
         .unwrap()
-        .open_evidence(key.public(), &*zone.verifier());
+        .open_evidence([key.public()], &*zone.verifier());
     assert_eq!(opened, Err(WireError::Kind(1)));
 }
 

@@ -176,16 +176,18 @@ impl<'a> Frame<'a> {
         (self.kind == message::HAND_OVER).then_some(key)
     }
 
-    /// Checks the signature of a datagram that is evidence, then reads it.
-    pub fn open_evidence(
+    /// Checks the signature of a datagram that is evidence, of an author with these keys, then reads it.
+    pub fn open_evidence<'k>(
         &self,
-        key: &PublicKey,
+        keys: impl IntoIterator<Item = &'k PublicKey>,
         verifier: &dyn Verifier,
     ) -> Result<(Header, Ballot), WireError> {
         if self.kind < message::SIGNED {
             return Err(WireError::Kind(self.kind));
         }
-        let message = self.open_in(&mut Vec::new(), |text, proof| verifier.verifies(key, text, proof))?;
+        let message = self.open_in(&mut Vec::new(), |text, proof| {
+            keys.into_iter().any(|key| verifier.verifies(key, text, proof))
+        })?;
         match message.body {
             Body::Ballot(ballot) => Ok((message.header, ballot)),
             _ => Err(WireError::Kind(self.kind)),

@@ -332,7 +332,7 @@ fn evidence_is_for_everybody_and_nothing_else_is_evidence() {
         let bytes = ends.seal(&message);
         let opened = Frame::parse(&bytes)
             .unwrap()
-            .open_evidence(ends.writer.public(), &Ed25519);
+            .open_evidence([ends.writer.public()], &Ed25519);
         let expected = match message.body {
             Body::Ballot(ballot) => {
                 assert_eq!(bytes, sign(&message.header, ballot.clone(), &*ends.writer));
@@ -506,7 +506,7 @@ fn ages_are_rounded_against_the_answer_and_saturate() {
         let bytes = sign(&Header::default(), ballot, &key);
         let (_, read) = Frame::parse(&bytes)
             .unwrap()
-            .open_evidence(key.public(), &Ed25519)
+            .open_evidence([key.public()], &Ed25519)
             .unwrap();
         read.said[0].contact_age
     };

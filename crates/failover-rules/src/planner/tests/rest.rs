@@ -285,6 +285,21 @@ fn members_that_nobody_can_check_are_named_and_counted() {
 }
 
 #[test]
+fn agents_that_cannot_check_are_named_and_counted() {
+    let mut stage = Stage::with_nodes(3);
+    assert_eq!(stage.look().unable_to_check, 0);
+    for name in ["n2", "n3"] {
+        let agent = stage.world.agents.get_mut(name).unwrap();
+        agent.check_problem = Some("icmp: no right".to_owned());
+    }
+    let plan = stage.look();
+    assert_eq!(plan.unable_to_check, 2);
+    let named =
+        |why: &String| why.contains("the agent of n2 (and 1 other") && why.ends_with("icmp: no right");
+    assert!(plan.complaints.iter().any(named), "{:?}", plan.complaints);
+}
+
+#[test]
 fn rosters_follow_nodes_and_agents() {
     let mut stage = Stage::with_nodes(3);
     stage.world.cells.clear();

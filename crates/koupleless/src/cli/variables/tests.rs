@@ -2,8 +2,8 @@ use super::*;
 use crate::cli::KouplelessArgs;
 use crate::process::settings::Settings;
 use clap::Parser;
+use evenkeel_settings::layers::Layered;
 use evenkeel_vnode::cli::ServeArgs;
-use evenkeel_vnode::cli::layers::Layered;
 use rstest::rstest;
 
 #[derive(Clone, Debug, Args)]
@@ -247,7 +247,7 @@ fn an_address_of_version_6_keeps_its_port() {
 
 #[test]
 fn each_variable_that_has_a_setting_names_one_that_there_is() {
-    let ids = evenkeel_vnode::cli::layers::settings::<All>();
+    let ids = evenkeel_settings::layers::settings::<All>();
     for variable in VARIABLES {
         if let Ok(flag) = variable.here {
             let id = flag.trim_start_matches("--").replace('-', "_");

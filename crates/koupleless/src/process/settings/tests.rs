@@ -1,6 +1,6 @@
 use super::*;
 use clap::Parser;
-use evenkeel_vnode::cli::layers::Layered;
+use evenkeel_settings::layers::Layered;
 use rstest::rstest;
 
 #[derive(Parser)]

@@ -12,6 +12,7 @@ mod properties;
 mod readings;
 mod reporters;
 mod rosters;
+mod rotation;
 mod scenarios;
 mod votes;
 

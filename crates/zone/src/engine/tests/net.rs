@@ -449,7 +449,7 @@ impl Net {
         }
     }
 
-    fn feed(&mut self, i: usize, input: Input<'_>) {
+    pub(super) fn feed(&mut self, i: usize, input: Input<'_>) {
         let Some(engine) = self.engines[i - 1].as_mut() else {
             return;
         };

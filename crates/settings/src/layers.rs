@@ -1,14 +1,11 @@
-//! Settings from several sources: flags win over a file, a file over variables, all of them over the
-//! defaults.
+//! Settings from several sources: flags win over all others, which win over the defaults.
 //!
-//! A setting is an argument of a clap struct, whoever gives it: its parser, range and default stand there and
-//! nowhere else. What another source says is put before the flags as if it had been written on the command
-//! line.
+//! What another source says is put before the flags as if it had been written on the command line.
 
 use clap::builder::ArgAction;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error as _;
 use std::ffi::OsString;
 use std::fmt;
@@ -32,7 +29,7 @@ pub enum LayerError {
     /// A value that its setting does not take.
     #[error("{by}: {value:?}: {reason}")]
     Value {
-        /// Who says so: `FILE:3: heartbeat`, `$ENV`.
+        /// Who says so: `FILE:3:1: heartbeat`, `$ENV`.
         by: String,
         /// The value that was refused.
         value: String,
@@ -62,8 +59,8 @@ impl Origins {
         self.0.contains_key(id)
     }
 
-    /// As a message names it: `--base-env`, `FILE:3: baseEnv`, `$ENV`. One that nobody has given goes by its
-    /// flag.
+    /// As a message names it: `--base-env`, `FILE:3:1: baseEnv`, `$ENV`. One that nobody has given goes by
+    /// its flag.
     pub fn of(&self, id: &str) -> String {
         self.0.get(id).cloned().unwrap_or_else(|| flag(id))
     }
@@ -78,6 +75,14 @@ impl Layer {
     /// Whether a setting is given here.
     pub fn gives(&self, id: &str) -> bool {
         self.given.contains_key(id)
+    }
+
+    /// Names of the settings that one of both gives otherwise, or alone.
+    pub fn differing(&self, other: &Self) -> Vec<String> {
+        let values = |layer: &Self, id: &str| layer.given.get(id).map(|given| given.values.clone());
+        let ids: BTreeSet<&String> = self.given.keys().chain(other.given.keys()).collect();
+        let differ = |id: &&String| values(self, id) != values(other, id);
+        ids.into_iter().filter(differ).cloned().collect()
     }
 
     /// Adds a setting of `A`, if its values are such as it takes. `by`: who says so, for messages.
@@ -200,16 +205,16 @@ pub fn settings<A: Args>() -> Vec<String> {
 }
 
 /// A command with the arguments of `A` alone.
-pub(super) fn command<A: Args>() -> Command {
+pub(crate) fn command<A: Args>() -> Command {
     A::augment_args(Command::new("settings"))
 }
 
-pub(super) fn argument<'a>(command: &'a Command, id: &str) -> Option<&'a Arg> {
+pub(crate) fn argument<'a>(command: &'a Command, id: &str) -> Option<&'a Arg> {
     command.get_arguments().find(|arg| arg.get_id() == id)
 }
 
 /// Whether it is on where it stands, and off elsewhere.
-pub(super) fn is_switch(arg: &Arg) -> bool {
+pub(crate) fn is_switch(arg: &Arg) -> bool {
     matches!(arg.get_action(), ArgAction::SetTrue)
 }
 

@@ -1,4 +1,4 @@
-//! The configuration file of `evenkeel vnode`: one YAML document, whose fields are the flags, in camelCase.
+//! A configuration file: one YAML document, whose fields are the flags, in camelCase.
 //!
 //! ```yaml
 //! apiVersion: evenkeel.io/v1alpha1
@@ -7,21 +7,19 @@
 //! podSelector: app=edge
 //! ```
 
-use super::layers::{Layer, LayerError, argument, command, is_switch};
+use crate::layers::{Layer, LayerError, argument, command, is_switch};
 use clap::builder::ArgAction;
 use clap::{Arg, Args};
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
-use serde_saphyr::Spanned;
+use serde_saphyr::{Location, Spanned};
 use std::ffi::OsString;
 use std::fmt;
 use std::path::Path;
 
 /// What `apiVersion` must be.
 pub const API_VERSION: &str = "evenkeel.io/v1alpha1";
-/// What `kind` must be.
-pub const KIND: &str = "VnodeConfiguration";
 
 /// Why a file is of no use. Not worth a retry.
 #[derive(Debug, thiserror::Error)]
@@ -36,12 +34,14 @@ pub enum FileError {
         source: std::io::Error,
     },
     /// It does not say what such a file says.
-    #[error("{origin}:{line}: {reason}")]
+    #[error("{origin}:{line}:{column}: {reason}")]
     Malformed {
         /// File as it was named.
         origin: String,
         /// Line in the file, from 1.
         line: u64,
+        /// Column in that line, from 1.
+        column: u64,
         /// What is wrong, and what to write.
         reason: String,
     },
@@ -50,11 +50,16 @@ pub enum FileError {
     Value(#[from] LayerError),
 }
 
-/// Reads a file with settings of `A`. `refuses`: why a setting cannot stand in a file, if it cannot.
-pub fn read<A: Args>(path: &Path, refuses: impl Fn(&str) -> Option<String>) -> Result<Layer, FileError> {
+/// Reads a file of this kind with settings of `A`. `refuses`: why a setting cannot stand in a file, if it
+/// cannot.
+pub fn read<A: Args>(
+    path: &Path,
+    kind: &str,
+    refuses: impl Fn(&str) -> Option<String>,
+) -> Result<Layer, FileError> {
     let origin = path.display().to_string();
     match std::fs::read_to_string(path) {
-        Ok(text) => parse::<A>(&origin, &text, refuses),
+        Ok(text) => parse::<A>(&origin, &text, kind, refuses),
         Err(source) => Err(FileError::Read { origin, source }),
     }
 }
@@ -63,11 +68,13 @@ pub fn read<A: Args>(path: &Path, refuses: impl Fn(&str) -> Option<String>) -> R
 pub fn parse<A: Args>(
     origin: &str,
     text: &str,
+    kind: &str,
     refuses: impl Fn(&str) -> Option<String>,
 ) -> Result<Layer, FileError> {
-    let wrong = |line: u64, reason: String| FileError::Malformed {
+    let wrong = |place: Location, reason: String| FileError::Malformed {
         origin: origin.to_owned(),
-        line: line.max(1),
+        line: place.line().max(1),
+        column: place.column().max(1),
         reason,
     };
     let mut options = serde_saphyr::options! { with_snippet: false };
@@ -75,7 +82,7 @@ pub fn parse<A: Args>(
     options.alias_limits.max_total_replayed_events = 10_000;
     let fields: Fields = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         let error = error.without_snippet();
-        let line = error.location().map_or(1, |location| location.line());
+        let place = error.location().unwrap_or(Location::UNKNOWN);
         let text = error.to_string();
         let words: Vec<&str> = text.split_whitespace().collect();
         let text = words.join(" ");
@@ -84,19 +91,19 @@ pub fn parse<A: Args>(
         let text = advice.iter().fold(&*text, |text, mark| {
             text.split_once(mark).map_or(text, |(before, _)| before)
         });
-        wrong(line, text.to_owned())
+        wrong(place, text.to_owned())
     })?;
-    for (name, expected) in [("apiVersion", API_VERSION), ("kind", KIND)] {
+    for (name, expected) in [("apiVersion", API_VERSION), ("kind", kind)] {
         let found = fields.0.iter().find(|(field, _)| field.value == name);
-        let line = found.map_or(1, |(field, _)| field.referenced.line());
+        let place = found.map_or(Location::UNKNOWN, |(field, _)| field.referenced);
         if found.and_then(|(_, value)| value.value.as_str()) != Some(expected) {
-            return Err(wrong(line, format!("{name} must be {expected}")));
+            return Err(wrong(place, format!("{name} must be {expected}")));
         }
     }
     let command = command::<A>();
     let mut layer = Layer::default();
     for (field, value) in &fields.0 {
-        let (name, line) = (field.value.as_str(), field.referenced.line());
+        let (name, place) = (field.value.as_str(), field.referenced);
         if matches!(name, "apiVersion" | "kind") {
             continue;
         }
@@ -109,16 +116,17 @@ pub fn parse<A: Args>(
                 command.get_arguments().map(|arg| field_of(arg.get_id().as_str())),
             );
             let hint = near.map_or_else(String::new, |near| format!("; is it {near}?"));
-            return Err(wrong(line, format!("there is no field {name:?}{hint}")));
+            return Err(wrong(place, format!("there is no field {name:?}{hint}")));
         };
         if let Some(reason) = refuses(id) {
-            return Err(wrong(line, format!("{name}: {reason}")));
+            return Err(wrong(place, format!("{name}: {reason}")));
         }
         let values = argument(&command, id)
             .ok_or("it is not known")
             .and_then(|arg| texts(arg, &value.value))
-            .map_err(|reason| wrong(line, format!("{name}: {reason}")))?;
-        layer.give::<A>(id, values, &format!("{origin}:{line}: {name}"))?;
+            .map_err(|reason| wrong(place, format!("{name}: {reason}")))?;
+        let by = format!("{origin}:{}:{}: {name}", place.line(), place.column());
+        layer.give::<A>(id, values, &by)?;
     }
     Ok(layer)
 }
@@ -201,7 +209,7 @@ impl<'de> Visitor<'de> for FieldsVisitor {
     type Value = Fields;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "fields of a {KIND}")
+        f.write_str("fields with values")
     }
 
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Fields, M::Error> {

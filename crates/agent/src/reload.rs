@@ -1,0 +1,77 @@
+//! What a running agent takes over from its configuration file.
+
+use crate::args::{ArgsError, RELOADED, RunArgs, Settings};
+use crate::check::{Checks, Registry};
+use crate::metrics::Metrics;
+use crate::zone::Event;
+use evenkeel_settings::{Change, Changes};
+use evenkeel_zone::roster::RosterKeys;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+/// A check that is off convicts nobody (hazard 46).
+pub(crate) fn warn_of_missing_checks(settings: &Settings, metrics: &Metrics) {
+    if settings.kubelet.is_none() {
+        tracing::warn!("--kubelet none: peers have nothing to check, and no vote ever finds this node dead");
+    }
+    let lacking = settings.checks.lacking();
+    metrics
+        .lacking
+        .set(i64::try_from(lacking.plugins).unwrap_or(i64::MAX));
+    if let Some(problem) = lacking.problem {
+        tracing::warn!(problem, "this agent cannot make all checks of --check");
+    }
+    if !settings.checks.has("kubelet") {
+        tracing::warn!(
+            "--check without kubelet: this agent recognises no kubelet, and vouches for no node whose agent is down"
+        );
+    }
+}
+
+/// Takes over what the configuration file says anew, as far as a running agent can.
+pub(crate) async fn take_over(
+    (mut changes, plugins): (Changes<RunArgs>, Registry),
+    (checks, events): (watch::Sender<Checks>, mpsc::Sender<Event>),
+    metrics: Metrics,
+    stop: CancellationToken,
+) {
+    loop {
+        let change = tokio::select! {
+            () = stop.cancelled() => return,
+            change = changes.next() => change,
+        };
+        let read = change
+            .map_err(ArgsError::from)
+            .and_then(|Change { settings, fields }| Ok((settings.settings(&plugins)?, fields)));
+        let (settings, fields) = match read {
+            Ok(read) => read,
+            Err(error) => {
+                tracing::error!(%error, "the configuration file is not used: what it said before holds");
+                continue;
+            }
+        };
+        let (taken, left): (Vec<_>, Vec<_>) = fields
+            .into_iter()
+            .partition(|field| RELOADED.contains(&field.as_str()));
+        if !left.is_empty() {
+            let fields = left.join(", ");
+            tracing::warn!(
+                fields,
+                "the configuration file changed: start the agent again for these fields"
+            );
+        }
+        if taken.is_empty() {
+            continue;
+        }
+        tracing::info!(
+            fields = taken.join(", "),
+            "taken over from the configuration file"
+        );
+        warn_of_missing_checks(&settings, &metrics);
+        checks.send_replace(settings.checks);
+        let keys = RosterKeys::new(settings.roster_keys);
+        if events.send(Event::RosterKeys(keys)).await.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! What a running agent takes over from its configuration file.
+
+use crate::machine::roster_key;
+use crate::zone::{ZONE, Zone};
+use evenkeel_api::zone::RosterSpec;
+use evenkeel_testkit::eventually;
+use evenkeel_zone::keys::SigningKey;
+use std::time::Duration;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_roster_that_was_refused_counts_once_its_key_is_in_the_file() {
+    let zone = Zone::of(2).await;
+    let (former, new) = (roster_key(), SigningKey::from_seed(&[92; 32]).unwrap());
+    let roster = RosterSpec {
+        version: 2,
+        ..zone.roster().await
+    };
+    zone.publish_signed(ZONE, roster, &new).await;
+    let [one, other] = &zone.machines[..] else {
+        unreachable!("there are two");
+    };
+    one.trusts(&[former.public(), new.public()]);
+    let remembers = async |version| {
+        eventually("it has the roster", Duration::from_secs(40), || async {
+            let roster = one.remembers()?;
+            (roster.version == version).then_some(roster)
+        })
+        .await
+    };
+    remembers(2).await;
+    assert_eq!(
+        other.remembers().unwrap().version,
+        1,
+        "its file has the former key alone"
+    );
+    // The former key is taken away.
+    one.trusts(&[new.public()]);
+    other.trusts(&[new.public()]);
+    zone.publish_signed(
+        ZONE,
+        RosterSpec {
+            version: 3,
+            ..zone.roster().await
+        },
+        &new,
+    )
+    .await;
+    remembers(3).await;
+}

@@ -1,0 +1,160 @@
+//! A member changes its key while the cell runs (hazard 53).
+
+use super::net::Net;
+use crate::engine::{Input, Note};
+use crate::keys::SigningKey;
+use rstest::rstest;
+use std::sync::Arc;
+
+const ROTATING: usize = 2;
+const VICTIM: usize = 3;
+
+/// The key of the rotating member: the fixture's, and the one after it.
+fn keys() -> [Arc<SigningKey>; 2] {
+    [2, 102].map(|seed| Arc::new(SigningKey::from_seed(&[seed; 32]).unwrap()))
+}
+
+/// The steps of a change, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    Before,
+    Announced,
+    Switched,
+    Published,
+    Forgotten,
+}
+
+impl Step {
+    const ALL: [Self; 5] = [
+        Self::Before,
+        Self::Announced,
+        Self::Switched,
+        Self::Published,
+        Self::Forgotten,
+    ];
+
+    fn take(self, net: &mut Net) {
+        let [former, new] = keys();
+        let member = &mut net.spec.members[ROTATING - 1];
+        let own = match self {
+            Self::Before => return,
+            Self::Announced => {
+                member.next_public_key = Some(new.public().to_base64());
+                Some((former, Some(new)))
+            }
+            Self::Switched => Some((new, Some(former))),
+            Self::Published => {
+                member.public_key = new.public().to_base64();
+                member.next_public_key = None;
+                None
+            }
+            Self::Forgotten => Some((new, None)),
+        };
+        if let Some((key, other)) = own {
+            let other = other.map(|key| key as _);
+            net.feed(ROTATING, Input::Keys { key, other });
+        }
+        if matches!(self, Self::Announced | Self::Published) {
+            net.spec.version += 1;
+            // Every second one hears of it 10 s before the others.
+            for first in [1, 2] {
+                for i in (first..=net.count()).step_by(2) {
+                    net.teach(i, net.roster());
+                }
+                net.run(10_000);
+            }
+        }
+        net.run(20_000);
+    }
+}
+
+fn after(count: u8, seed: u64, steps: impl IntoIterator<Item = Step>) -> Net {
+    let mut net = Net::settled(count, seed);
+    net.notes.clear();
+    for step in steps {
+        step.take(&mut net);
+    }
+    net
+}
+
+fn doubts(net: &Net) -> Vec<&(u64, usize, Note)> {
+    let doubt = |note: &&(u64, usize, Note)| matches!(note.2, Note::Edge { .. } | Note::Suspect { .. });
+    net.notes.iter().filter(doubt).collect()
+}
+
+#[rstest]
+fn a_key_that_is_announced_changes_without_a_doubt_and_the_member_votes_all_along(
+    #[values(3, 5, 12)] count: u8,
+    #[values(
+        Step::Before,
+        Step::Announced,
+        Step::Switched,
+        Step::Published,
+        Step::Forgotten
+    )]
+    last: Step,
+) {
+    let steps = Step::ALL.into_iter().filter(|step| *step <= last);
+    let mut net = after(count, 61 + u64::from(count), steps);
+    assert_eq!(doubts(&net), Vec::<&(u64, usize, Note)>::new());
+    // With three members nobody is found dead without the vote of the rotating one.
+    net.kill(VICTIM);
+    net.until("the victim is dead", 7_000, |net| net.is_dead(VICTIM));
+    net.kill(ROTATING);
+    net.run(10_000);
+    assert_eq!(
+        net.is_dead(ROTATING),
+        count > 3,
+        "and it is found dead as others are"
+    );
+}
+
+#[test]
+fn while_the_members_know_of_the_change_at_different_times_votes_count_at_each_moment() {
+    // Half of the members know the roster, the other half does not yet.
+    for step in [Step::Announced, Step::Published] {
+        let before = Step::ALL.into_iter().filter(|earlier| *earlier < step);
+        let mut net = after(5, 71, before);
+        let [former, new] = keys();
+        let member = &mut net.spec.members[ROTATING - 1];
+        if step == Step::Announced {
+            member.next_public_key = Some(new.public().to_base64());
+            let other = Some(new as _);
+            net.feed(ROTATING, Input::Keys { key: former, other });
+        } else {
+            member.public_key = new.public().to_base64();
+            member.next_public_key = None;
+        }
+        net.spec.version += 1;
+        for i in [1, 2] {
+            net.teach(i, net.roster());
+        }
+        net.kill(VICTIM);
+        net.until("the victim is dead", 7_000, |net| net.is_dead(VICTIM));
+        let others = (1..=5).filter(|i| *i != VICTIM);
+        assert_eq!(others.filter(|i| net.is_dead(*i)).count(), 0, "{step:?}");
+    }
+}
+
+#[test]
+fn a_key_that_nobody_announced_is_nobodys() {
+    let net = after(5, 81, [Step::Switched]);
+    let known =
+        |note: &(u64, usize, Note)| matches!(&note.2, Note::Suspect { subject, .. } if subject == "node-2");
+    assert!(net.notes.iter().any(known), "{:?}", net.notes);
+}
+
+#[test]
+fn a_key_that_was_given_up_proves_nothing_any_more() {
+    let mut net = after(5, 91, Step::ALL);
+    net.notes.clear();
+    let [former, _] = keys();
+    net.feed(
+        ROTATING,
+        Input::Keys {
+            key: former,
+            other: None,
+        },
+    );
+    net.until("it is taken for lost", 15_000, |net| !doubts(net).is_empty());
+}
