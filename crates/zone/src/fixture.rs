@@ -4,6 +4,8 @@
     reason = "test support: a wrong fixture should fail the test at once"
 )]
 
+pub mod fuzz;
+
 use crate::Millis;
 use crate::keys::stand_in::StandIn;
 use crate::keys::{Ed25519, PublicKey, Signer, SigningKey, Verifier};

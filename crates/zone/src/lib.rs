@@ -5,6 +5,8 @@
 //! no clock, no socket, no environment and no random source; signing and verifying are functions of their
 //! inputs.
 
+#[cfg(test)]
+mod decoder_tests;
 pub mod engine;
 #[cfg(any(test, feature = "fixture"))]
 pub mod fixture;

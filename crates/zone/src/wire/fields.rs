@@ -212,6 +212,9 @@ fn read_part_asked(input: &mut Reader<'_>) -> Result<PartAsked, WireError> {
 fn read_part(input: &mut Reader<'_>) -> Result<Part, WireError> {
     let (version, length, offset) = (input.u64()?, input.u32()?, input.u32()?);
     let count = usize::from(input.u16()?);
+    if count > PART {
+        return Err(WireError::Field("length of a part"));
+    }
     Ok(Part {
         version,
         length,

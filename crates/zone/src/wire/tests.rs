@@ -278,6 +278,24 @@ fn a_request_about_a_whole_cell_has_at_most_1200_bytes() {
     assert!(length <= 1_200, "{length}");
 }
 
+/// Whoever fetches parts knows how many there are by their length.
+#[test]
+fn a_part_that_is_longer_than_parts_are_is_refused() {
+    let ends = Ends::seeded(1, 2);
+    let opened = |count: usize| {
+        let mut body = encoded(&Message {
+            header: Header::default(),
+            body: Body::ReportPart(Part::default()),
+        });
+        body.truncate(body.len() - 2);
+        body.extend((count as u16).to_be_bytes());
+        body.extend(vec![7; count]);
+        ends.open(&ends.frame(13, (MAJOR, MINOR), &body))
+    };
+    assert!(opened(PART).is_ok());
+    assert_eq!(opened(PART + 1), Err(WireError::Field("length of a part")));
+}
+
 #[test]
 fn every_single_bit_counts() {
     let ends = Ends::seeded(1, 2);
