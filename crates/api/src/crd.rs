@@ -20,6 +20,7 @@ pub use crate::policy::{
 };
 use crate::zone::{
     IssuedChallenge, KubeletEndpoint, Report, RosterAcknowledgement, RosterSpec, SignedRoster,
+    known_or_default,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::CustomResource;
@@ -243,6 +244,7 @@ fn is_zero(number: &i64) -> bool {
 #[serde(rename_all = "camelCase")]
 pub struct FencingOffer {
     /// Method name.
+    #[serde(deserialize_with = "known_or_default")]
     pub method: FencingMethod,
     /// Seconds after which an unlicensed node is certainly off; absent without a method that proves it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -436,6 +438,7 @@ pub struct FenceProof {
     /// Name of the NodeIncident.
     pub incident: String,
     /// How.
+    #[serde(deserialize_with = "known_or_default")]
     pub method: FencingMethod,
     /// When it was established.
     pub time: Time,

@@ -1,8 +1,20 @@
 //! The data of [`ZoneHealth`](crate::crd::ZoneHealth) and [`ZoneReport`](crate::crd::ZoneReport): plain
 //! values that the pure cores read and write.
 
-use serde::{Deserialize, Serialize};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
+
+/// A value that only a later version knows reads as the one from which nothing follows (hazard 48): the rest of
+/// its object counts.
+pub(crate) fn known_or_default<'de, T, D>(input: D) -> Result<T, D::Error>
+where
+    T: DeserializeOwned + Default,
+    D: Deserializer<'de>,
+{
+    let value = serde_json::Value::deserialize(input)?;
+    Ok(serde_json::from_value(value).unwrap_or_default())
+}
 
 /// A roster as it is published, stored, and passed on between agents: one string, so that everybody hashes
 /// and checks the same bytes, whichever fields a version knows.
@@ -256,6 +268,7 @@ pub struct ListedNode {
     /// Node UID.
     pub uid: String,
     /// What the majority says.
+    #[serde(deserialize_with = "known_or_default")]
     pub verdict: VerdictKind,
     /// One line: why.
     #[serde(default)]

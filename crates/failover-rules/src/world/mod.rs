@@ -382,5 +382,7 @@ impl Ledgers {
 }
 
 #[cfg(test)]
+mod corpus_tests;
+#[cfg(test)]
 #[path = "tests.rs"]
 mod tests;
