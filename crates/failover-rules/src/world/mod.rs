@@ -384,5 +384,7 @@ impl Ledgers {
 #[cfg(test)]
 mod corpus_tests;
 #[cfg(test)]
+mod decoder_tests;
+#[cfg(test)]
 #[path = "tests.rs"]
 mod tests;
