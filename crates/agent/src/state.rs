@@ -1,14 +1,14 @@
 //! What outlives a restart, so that an agent that is cut off can start again and keeps its vote.
 
-use crate::zone::Learned;
 use evenkeel_api::zone::SignedRoster;
 use evenkeel_net::file::{WriteError, write_secret};
-use evenkeel_zone::roster::MemberId;
+use evenkeel_zone::roster::{MemberId, Roster};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -22,6 +22,17 @@ const FILE: &str = "agent-state.json";
 /// within a period, and one in each period later, and a flash card would be written for each. Whoever was met
 /// shortly before a life ended is met again in the next one.
 const GATHER: Duration = Duration::from_secs(5);
+
+/// Something to be remembered across restarts.
+#[derive(Debug)]
+pub(crate) enum Learned {
+    Roster(Arc<Roster>),
+    /// Name of the ZoneHealth of the node's cell.
+    Cell(String),
+    SeenAlive(String),
+    /// Statements were signed with sequences up to this one.
+    Sequence(u64),
+}
 
 /// Contents of the state file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use crate::cloud::{Asked, Leases, Seen, Statement};
 use crate::key::Claims;
 use crate::metrics::{Metrics, Reason, Result as Outcome};
 use crate::reporter::Draft;
-use crate::state::SEQUENCE_BLOCK_BITS;
+use crate::state::{Learned, SEQUENCE_BLOCK_BITS};
 use evenkeel_api::zone::RosterAcknowledgement;
 use evenkeel_election::clock::{Clock as _, SystemClock};
 use evenkeel_zone::Millis;
@@ -84,17 +84,6 @@ pub(crate) enum Event {
         /// The API server took it.
         written: bool,
     },
-}
-
-/// Something to be remembered across restarts.
-#[derive(Debug)]
-pub(crate) enum Learned {
-    Roster(Arc<Roster>),
-    /// Name of the ZoneHealth of the node's cell.
-    Cell(String),
-    SeenAlive(String),
-    /// Statements were signed with sequences up to this one.
-    Sequence(u64),
 }
 
 /// What the controller last said.

@@ -5,8 +5,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 
-/// A value that only a later version knows reads as the one from which nothing follows (hazard 48): the rest of
-/// its object counts.
+/// A value that only a later version knows reads as the one from which nothing follows (hazard 48): the rest
+/// of its object counts.
 pub(crate) fn known_or_default<'de, T, D>(input: D) -> Result<T, D::Error>
 where
     T: DeserializeOwned + Default,

@@ -1,5 +1,5 @@
-//! What others may send or publish, changed at random: it panics nowhere, grows by no more than is stated, and
-//! what was read is written and read again as the same.
+//! What others may send or publish, changed at random: it panics nowhere, grows by no more than is stated,
+//! and what was read is written and read again as the same.
 
 use crate::Millis;
 use crate::fixture::Fixture;
@@ -47,7 +47,7 @@ impl Agent {
         let frame = Frame::parse(bytes).ok()?;
         // What is looked at before the proof.
         let _ = (frame.header(), frame.claimed_request(), frame.claimed_key());
-        let _ = frame.open_evidence(self.key(), &Believing);
+        let _ = frame.open_evidence([self.key()], &Believing);
         frame
             .open(&mut Vec::new(), (self.key(), &Believing), &Believing)
             .ok()

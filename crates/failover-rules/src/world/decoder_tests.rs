@@ -1,5 +1,5 @@
-//! Objects that others write, changed at random: none panics where it is read and judged, and what was read is
-//! written and read again as the same.
+//! Objects that others write, changed at random: none panics where it is read and judged, and what was read
+//! is written and read again as the same.
 
 use super::corpus_tests::VERSION_3_0;
 use super::facts::TaintRef;

@@ -1,5 +1,6 @@
 use super::*;
 use crate::keys::SigningKey;
+use evenkeel_api::zone::{KubeletEndpoint, RosterMember};
 use rstest::rstest;
 
 fn member(i: u8) -> RosterMember {
