@@ -126,13 +126,22 @@ impl Sim {
             .verifying_with(Arc::clone(&self.verifier))
             .trusting(self.roster_keys());
         let is_next = self.script.two_versions && node.is_multiple_of(2);
-        Some(if is_next { engine.of_next_version() } else { engine })
+        let engine = if is_next { engine.of_next_version() } else { engine };
+        Some(if self.reader.rules.no_bounds {
+            engine.without_bounds()
+        } else {
+            engine
+        })
     }
 
     pub(crate) fn agent_hears(&mut self, from: usize, node: usize, payload: u32) {
         let source = self.address(from);
         let life = self.machines.get(node - 1).map(|machine| machine.agent_life);
         if let (Some(life), Some(bytes)) = (life, self.payloads.take(payload)) {
+            if self.hostile_hears(node, from, &bytes) {
+                return;
+            }
+            self.heard_from = from;
             self.feed(node, life, Input::Datagram(&bytes, source));
         }
     }
@@ -381,7 +390,10 @@ impl Sim {
 
     fn agent_does(&mut self, node: usize, life: u64, output: Output) {
         match output {
-            Output::Send { address, bytes, .. } => self.send(node, &address, bytes.to_vec()),
+            Output::Send { address, bytes, .. } => {
+                self.hostile_sends(node, &bytes);
+                self.send(node, &address, bytes.to_vec());
+            }
             Output::Check {
                 round,
                 suspect,
@@ -395,8 +407,8 @@ impl Sim {
             Output::Note(note) => self.note(|| format!("agent {node}: {note}")),
             Output::Refused(why) => {
                 self.note(|| format!("agent {node}: datagram refused: {why}"));
-                // Budgets are for those who break the rules, of whom there are none here.
-                if why == "budget" {
+                // Budgets are for those who break the rules.
+                if why == "budget" && self.malice(self.heard_from).is_none() && !self.was_flooded(node) {
                     let text = format!("agent {node} refused a datagram of one that keeps the rules");
                     self.ledger.breaks(self.now, "budgets hold nobody up", text);
                 }
@@ -407,7 +419,7 @@ impl Sim {
             Output::Report(draft) => {
                 if let Some(agent) = self.agent_of(node, life).filter(|agent| !agent.publishing) {
                     agent.publishing = true;
-                    let report = Box::new(draft.report);
+                    let report = Box::new(self.hostile_publishes(node, draft.report));
                     self.request(Source::Agent(node, life), Call::Publish(report));
                 }
             }
@@ -498,7 +510,7 @@ impl Sim {
         }
     }
 
-    fn send(&mut self, from: usize, address: &SocketAddr, bytes: Vec<u8>) {
+    pub(crate) fn send(&mut self, from: usize, address: &SocketAddr, bytes: Vec<u8>) {
         if let Some(machine) = self.machines.get_mut(from - 1) {
             machine.meter.sent(bytes.len());
         }

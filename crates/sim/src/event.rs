@@ -52,6 +52,8 @@ pub(crate) enum Event {
     Wanted { zone: usize },
     /// Ballots of a zone have to sign another challenge.
     Challenge { zone: usize },
+    /// A hostile member does what it does by itself.
+    Hostile { node: usize },
     /// Somebody looks whether all promises are kept.
     Check,
 }

@@ -125,6 +125,7 @@ impl Sim {
             }
             Fault::Join(_) if begins => self.join(node),
             Fault::Leave(_) if begins => self.leave(node),
+            Fault::Hostile(_, malice) => self.turn(node, begins.then_some(malice)),
             Fault::NewAddress(_) | Fault::NewKey(_) if begins => self.change_identity(node, &step.fault),
             _ => {
                 let Some(machine) = self.machines.get_mut(node - 1) else {

@@ -6,7 +6,7 @@ use crate::api::{Change, Store, Writer};
 use crate::leftovers::{leftovers, unsettled};
 use crate::promise::{BACK_ON, Fate, Promise};
 use crate::script::{Group, Level, SECOND, Script};
-use crate::sight::may_be_convicted;
+use crate::sight::{honest_suffice, may_be_convicted};
 use crate::uncarried::Uncarried;
 use crate::votes::Votes;
 use evenkeel_api::names::taints;
@@ -325,6 +325,13 @@ impl Ledger {
             return false;
         }
         list.push((at, state));
+        let number = node_number(node).unwrap_or_default();
+        if self.script.group.is_hostile()
+            && matches!(state, NodeState::Dead(_))
+            && !may_be_convicted(&self.script, None, number, at)
+        {
+            self.breaks(at, MINORITY, format!("{node} is {state:?}"));
+        }
         // Nobody dies in these scripts, and both sides may hold the majority of some cell (42).
         if self.script.group == Group::Splits && state == NodeState::Dead(Dead::Confirmed) {
             self.breaks(at, SPLIT, node.to_owned());
@@ -429,7 +436,8 @@ impl Ledger {
 
     /// How fast a plain power-off is answered: endpoints out, and the pods of a controller evicted.
     fn goals(&mut self, now: u64) {
-        if self.script.group != Group::PowerOff || !self.broken.is_empty() {
+        let hostile = self.script.group == Group::Hostile;
+        if self.script.group != Group::PowerOff && !hostile || !self.broken.is_empty() {
             return;
         }
         let evicts = if self.script.edge {
@@ -446,6 +454,9 @@ impl Ledger {
             else {
                 continue;
             };
+            if hostile && !honest_suffice(&self.script, track.node) {
+                continue;
+            }
             let out = track.lost.first().map_or(now, |(at, _)| *at);
             if out > died + ENDPOINTS_OUT {
                 late = Some(format!(

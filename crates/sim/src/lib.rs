@@ -11,6 +11,7 @@
 //! | `sim`, `event`, `queue` | the run and its queue of events |
 //! | `network`, `faults`, `clock` | links between nodes, what a step of a script does, clocks of machines |
 //! | `machine`, `agent`, `kubelet` | a node |
+//! | [`malice`], `hostile` | a member that breaks the rules |
 //! | `replica`, `dispatch`, `execute` | the controller |
 //! | `stock` | the stock controllers |
 //! | [`api`], `serve`, `watch`, `delivery` | the API server |
@@ -44,10 +45,12 @@ mod execute;
 mod faults;
 mod follow;
 pub mod groups;
+mod hostile;
 mod kubelet;
 pub mod ledger;
 mod leftovers;
 mod machine;
+pub mod malice;
 pub mod measure;
 mod network;
 pub mod promise;
@@ -66,6 +69,7 @@ mod votes;
 mod watch;
 pub mod zones;
 
+pub use malice::Malice;
 pub use run::{Failure, Outcome};
 pub use script::{Fault, Group, Level, Script, Step};
 pub use sim::Sim;

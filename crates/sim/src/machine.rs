@@ -2,6 +2,7 @@
 
 use crate::candidate::Candidate;
 use crate::clock::Clock;
+use crate::hostile::Hostile;
 use crate::measure::Meter;
 use evenkeel_api::zone::RosterAcknowledgement;
 use evenkeel_failover_rules::world::Kind;
@@ -39,6 +40,8 @@ pub(crate) struct Machine {
     pub(crate) acknowledged: Option<RosterAcknowledgement>,
     pub(crate) signer: Arc<dyn Signer>,
     pub(crate) agent: Option<Agent>,
+    /// Its agent breaks the rules.
+    pub(crate) hostile: Option<Hostile>,
     /// When it booted last, if it did so within the run.
     booted: Option<u64>,
     /// On its disk: who was seen alive since the boot, the last roster, the sequences used.
@@ -46,6 +49,8 @@ pub(crate) struct Machine {
     pub(crate) roster: Arc<Roster>,
     pub(crate) sequence: u64,
     pub(crate) meter: Meter,
+    /// Datagrams when promises were last looked at.
+    pub(crate) sent_before: u64,
 }
 
 /// The watch of one agent.
@@ -103,12 +108,14 @@ impl Machine {
             agent_life: 0,
             signer,
             agent: None,
+            hostile: None,
             booted: None,
             acknowledged: None,
             seen_alive: BTreeSet::new(),
             roster: Arc::new(Roster::none()),
             sequence: 0,
             meter: Meter::default(),
+            sent_before: 0,
         }
     }
 

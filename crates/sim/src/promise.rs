@@ -233,6 +233,7 @@ impl Promise {
                 | Group::AgentRestarts
                 | Group::ThreeZones
                 | Group::Carriers
+                | Group::Hostile
         );
         let guarded = guarded_since.is_some_and(|since| at - since >= 25 * SECOND);
         let outage = fate.nobody_renewed(at);

@@ -1,6 +1,7 @@
 //! A scenario as data: which faults come when, and for how long. A script prints as text that a person can
 //! read.
 
+use crate::malice::Malice;
 use evenkeel_failover_rules::world::Kind;
 use std::fmt;
 
@@ -70,6 +71,8 @@ pub enum Fault {
     ReplicaDown(usize),
     /// The stock controllers are down; their memory is lost.
     StockDown,
+    /// The node's agent breaks the rules, with its own valid key.
+    Hostile(usize, Malice),
 }
 
 /// A fault with its time.
@@ -208,6 +211,10 @@ pub enum Group {
     Splits,
     /// 59: all nodes of a zone of two cells or more are cut off from the cloud but a few.
     Carriers,
+    /// 39: one member is hostile, while nothing else happens, or another one dies, stalls or is cut off.
+    Hostile,
+    /// The same on the level of zones, also with 64 members.
+    HostileZones,
     /// Two or more faults of any kind at the same time, for 3 minutes and longer.
     Random,
     /// The same on the level of zones, with up to 100 nodes in a zone.
@@ -216,7 +223,7 @@ pub enum Group {
 
 impl Group {
     /// All of them.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 28] = [
         Self::PowerOff,
         Self::CutOff,
         Self::Kills,
@@ -241,6 +248,8 @@ impl Group {
         Self::AgentRestarts,
         Self::Splits,
         Self::Carriers,
+        Self::Hostile,
+        Self::HostileZones,
         Self::Random,
         Self::RandomZones,
     ];
@@ -272,6 +281,8 @@ impl Group {
             Self::AgentRestarts => "25-agent-restarts",
             Self::Splits => "42-splits",
             Self::Carriers => "59-carriers",
+            Self::Hostile => "39-hostile",
+            Self::HostileZones => "hostile-zones",
             Self::Random => "random",
             Self::RandomZones => "random-zones",
         }
@@ -284,6 +295,7 @@ impl Group {
             Self::Lifetime => 80,
             Self::Splits => 20,
             Self::Carriers => 80,
+            Self::Hostile | Self::HostileZones => 5,
             _ => 1,
         }
     }
@@ -293,10 +305,15 @@ impl Group {
         matches!(self, Self::Random | Self::RandomZones)
     }
 
+    /// One member breaks the rules.
+    pub fn is_hostile(self) -> bool {
+        matches!(self, Self::Hostile | Self::HostileZones)
+    }
+
     /// What its scripts play.
     pub fn level(self) -> Level {
         match self {
-            Self::Racks | Self::Matrices | Self::RandomZones => Level::Zones,
+            Self::Racks | Self::Matrices | Self::RandomZones | Self::HostileZones => Level::Zones,
             _ => Level::System,
         }
     }
@@ -331,6 +348,15 @@ impl Script {
         self.last_fault_ends().saturating_add(self.rest)
     }
 
+    /// Whether a node breaks the rules at an instant, or did so within the time before.
+    pub fn is_hostile(&self, node: usize, at: u64, lately: u64) -> bool {
+        self.faults_of(node).any(|step| {
+            matches!(step.fault, Fault::Hostile(..))
+                && step.at <= at
+                && at < step.ends().saturating_add(lately)
+        })
+    }
+
     /// Faults of one node itself.
     pub fn faults_of(&self, node: usize) -> impl Iterator<Item = &Step> {
         self.steps
@@ -358,7 +384,8 @@ impl Fault {
             | Self::NewAddress(node)
             | Self::NewKey(node)
             | Self::AgentDown(node)
-            | Self::AgentUpgrade(node) => Some(*node),
+            | Self::AgentUpgrade(node)
+            | Self::Hostile(node, _) => Some(*node),
             _ => None,
         }
     }
@@ -397,6 +424,7 @@ impl fmt::Display for Fault {
             Self::SlowWrites(by) => write!(f, "writes {by} ms slower"),
             Self::ReplicaDown(replica) => write!(f, "kill controller replica {replica}"),
             Self::StockDown => f.write_str("kill the stock controllers"),
+            Self::Hostile(node, malice) => write!(f, "node {node} is hostile: {malice}"),
         }
     }
 }

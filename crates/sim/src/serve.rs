@@ -112,7 +112,7 @@ impl Sim {
     }
 
     /// The last renewal of a member's Lease, read consistently.
-    fn renewal_of(&self, member: MemberId) -> Renewal {
+    pub(crate) fn renewal_of(&self, member: MemberId) -> Renewal {
         let node = (1..=self.machines.len()).find(|node| MemberId::of(&build::node_uid(*node)) == member);
         let key = node.map(|node| (NODE_LEASE_NAMESPACE.to_owned(), build::node_name(node)));
         let lease = key.and_then(|key| self.store.get(Kind::NodeLease, &key));
@@ -121,7 +121,7 @@ impl Sim {
     }
 
     /// A reporter writes its own object about a cell, whatever stands there.
-    fn publish(&mut self, node: usize, cell: String, report: Report) {
+    pub(crate) fn publish(&mut self, node: usize, cell: String, report: Report) {
         if self.level == Level::Zones {
             let size = serde_json::to_vec(&report).map_or(0, |bytes| bytes.len());
             self.largest_report = self.largest_report.max(size);

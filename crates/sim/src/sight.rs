@@ -26,8 +26,11 @@ pub fn may_be_convicted(script: &Script, cell: Option<&BTreeSet<usize>>, node: u
             .filter(move |other| cell.is_none_or(|cell| cell.contains(other)))
     };
     let silent = is_silent(script, node, at);
+    // A hostile voter may say no of anybody.
     let misses = |voter: &usize| {
-        *voter != node && !was_off(script, *voter, at) && (silent || is_apart(script, *voter, node, at))
+        let says_no = || script.is_hostile(*voter, at, LOOKS_BACK);
+        let may = || silent || is_apart(script, *voter, node, at) || says_no();
+        *voter != node && !was_off(script, *voter, at) && may()
     };
     let can = members(at).filter(misses).count();
     // Who joined, or began anew with another key, has a vote once it has met the others, which the script
@@ -38,6 +41,19 @@ pub fn may_be_convicted(script: &Script, cell: Option<&BTreeSet<usize>>, node: u
         .count()
         .min(members(at.saturating_sub(SETTLES)).count());
     can > count / 2
+}
+
+/// Whether the honest members that live are a majority of the zone without a node and without its hostile
+/// member, so that they convict the node by themselves when it dies. Of three and of four members they are
+/// not: a hostile one that says yes, or nothing, is then the vote that is missing.
+pub(crate) fn honest_suffice(script: &Script, node: usize) -> bool {
+    let zone = script.zone_of(node);
+    let members = || (1..=script.nodes()).filter(|other| script.zone_of(*other) == zone);
+    let is_honest = |other: &usize| {
+        let mut faults = script.faults_of(*other);
+        *other != node && !faults.any(|step| matches!(step.fault, Fault::Hostile(..)))
+    };
+    members().filter(is_honest).count() > members().count() / 2
 }
 
 fn is_new(script: &Script, node: usize, at: u64) -> bool {
@@ -136,7 +152,8 @@ mod tests {
 
     #[test]
     fn a_node_may_be_convicted_by_more_than_half_of_its_zone_that_miss_it() {
-        use Fault::{AgentDown, CutOneWay, CutPair, Join, PowerOff, SplitLan, Stall};
+        use crate::malice::Malice::SaysNo;
+        use Fault::{AgentDown, CutOneWay, CutPair, Hostile, Join, PowerOff, SplitLan, Stall};
         for (nodes, faults, node, expected) in [
             (3, vec![], 1, false),
             (3, vec![PowerOff(1)], 1, true),
@@ -147,6 +164,10 @@ mod tests {
             (5, vec![SplitLan(vec![1, 2])], 1, true),
             (5, vec![SplitLan(vec![1, 2])], 3, false),
             (3, vec![CutPair(1, 2)], 1, false),
+            (3, vec![Hostile(2, SaysNo)], 1, false),
+            (3, vec![Hostile(2, SaysNo), CutPair(1, 3)], 1, true),
+            (4, vec![Hostile(2, SaysNo), CutPair(1, 3)], 1, false),
+            (5, vec![Hostile(2, SaysNo), Hostile(3, SaysNo)], 1, false),
             (3, vec![CutOneWay(vec![1], vec![2, 3])], 1, true),
             (4, vec![CutOneWay(vec![2, 3], vec![1])], 1, false),
             (5, vec![PowerOff(2), PowerOff(3), SplitLan(vec![1])], 1, false),

@@ -28,6 +28,11 @@ use std::sync::Arc;
 
 /// Promises are looked at this often.
 const CHECK_EVERY: u64 = 500;
+/// Within that time, which may hold the budget of a second, a member that keeps the rules sends no more
+/// datagrams than this because of one that does not: it looks for 256 suspects, each directly and through
+/// another member; it is looked for by the others as often in all, and passes on 30 datagrams for each of a
+/// few. The rest is its own traffic in a round about a whole cell.
+const MOST_SENT: u64 = 2_000;
 /// What a socket's receive buffer of the usual size holds of datagrams like ours: 212,992 bytes, of which
 /// each takes 768.
 const SOCKET_HOLDS: u32 = 277;
@@ -66,6 +71,8 @@ pub struct Sim {
     pub(crate) stock_died: bool,
     pub(crate) slow_writes: BTreeMap<usize, u64>,
     pub(crate) stale_reads: BTreeMap<usize, u64>,
+    /// Who sent the datagram that an agent looks at now, or the last one.
+    pub(crate) heard_from: usize,
     pub(crate) tracing: bool,
     pub(crate) trace: Vec<String>,
 }
@@ -111,6 +118,7 @@ impl Sim {
             stock_died: false,
             slow_writes: BTreeMap::new(),
             stale_reads: BTreeMap::new(),
+            heard_from: 0,
             tracing: false,
             trace: Vec::new(),
             script,
@@ -380,6 +388,7 @@ impl Sim {
                 delivery,
             } => self.deliver(watch, epoch, delivery),
             Event::Connect { watch, epoch } => self.connect(watch, epoch),
+            Event::Hostile { node } => self.hostile_acts(node),
             Event::Check => {
                 self.check();
                 self.after(CHECK_EVERY, Event::Check);
@@ -387,7 +396,28 @@ impl Sim {
         }
     }
 
+    /// What a hostile member can make the others send is bounded by their budgets.
+    fn look_at_traffic(&mut self) {
+        let now = self.now;
+        let mut worst = None;
+        for (node, machine) in (1..).zip(&mut self.machines) {
+            let sent = machine.meter.datagrams;
+            let more = sent - std::mem::replace(&mut machine.sent_before, sent);
+            if more > MOST_SENT && machine.hostile.is_none() {
+                worst = worst.max(Some((more, node)));
+            }
+        }
+        if let Some((more, node)) = worst {
+            let text = format!("node {node} sent {more} datagrams within {CHECK_EVERY} ms");
+            self.ledger
+                .breaks(now, "49: budgets bound what one member costs", text);
+        }
+    }
+
     fn check(&mut self) {
+        if self.script.group.is_hostile() {
+            self.look_at_traffic();
+        }
         match self.level {
             Level::System => self.ledger.look(self.now, &self.store),
             Level::Stock => {}

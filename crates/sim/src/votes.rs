@@ -1,7 +1,7 @@
 //! What cells publish of their votes: which rounds, and whether a majority of the cell can have voted so.
 
 use crate::api::Change;
-use crate::api::build::{node_of_uid, roster_of};
+use crate::api::build::{node_number, node_of_uid, roster_of};
 use crate::api::objects::Object;
 use crate::script::Script;
 use crate::sight::may_be_convicted;
@@ -69,6 +69,10 @@ impl Votes {
         let (known, Some(report)) = (before.map(dead).unwrap_or_default(), after) else {
             return Vec::new();
         };
+        // What a hostile member writes is no verdict of anybody.
+        if node_number(&report.reporter).is_some_and(|node| script.is_hostile(node, change.at, 0)) {
+            return Vec::new();
+        }
         let published = before.map(requests).unwrap_or_default();
         self.rounds += requests(report).difference(&published).count();
         // Where a zone is one cell, its members may be on their way into the roster or out of it.

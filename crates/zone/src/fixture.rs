@@ -26,6 +26,23 @@ pub fn seal_for(author: &dyn Signer, receiver: &PublicKey, header: Header, body:
     wire::seal(&mut Vec::new(), &header, body, author, &*shared).to_vec()
 }
 
+/// What a datagram of `author` says to who has the other key; nothing where the proof does not hold.
+pub fn open_for(
+    receiver: &dyn Signer,
+    author: &PublicKey,
+    verifier: &dyn Verifier,
+    bytes: &[u8],
+) -> Option<Message> {
+    let frame = Frame::parse(bytes).ok()?;
+    let shared = receiver.shared_with(author);
+    frame.open(&mut Vec::new(), (author, verifier), &*shared).ok()
+}
+
+/// What the header of a datagram says, whoever wrote it.
+pub fn claimed_header(bytes: &[u8]) -> Option<Header> {
+    Frame::parse(bytes).ok()?.header().ok()
+}
+
 /// A zone of nodes `node-1`, `node-2`, … with UIDs `uid-1`, … and the keys of their agents.
 pub struct Fixture {
     version: i64,
@@ -141,9 +158,7 @@ impl Fixture {
     pub fn open(&self, bytes: &[u8]) -> Option<Message> {
         let frame = Frame::parse(bytes).ok()?;
         let (from, to) = (self.node(frame.from())?, self.node(frame.to())?);
-        let (key, verifier) = (self.key(from).public(), self.verifier());
-        let shared = self.key(to).shared_with(key);
-        frame.open(&mut Vec::new(), (key, &*verifier), &*shared).ok()
+        open_for(self.key(to), self.key(from).public(), &*self.verifier(), bytes)
     }
 
     fn node(&self, id: MemberId) -> Option<usize> {

@@ -1,9 +1,11 @@
 //! The groups of scenarios: from a seed to a script. One function per group.
 
 mod cases;
+mod hostile;
 mod random;
 
 pub use cases::{few_links, matrix, split};
+pub use hostile::{Mishap, hostile};
 
 use crate::rng::Rng;
 use crate::script::{Fault, Group, Network, SECOND, Script, Step, WARM_UP};
@@ -52,6 +54,7 @@ pub fn script(group: Group, seed: u64) -> Script {
             cases::splits(&mut script, size, &mut rng);
         }
         Group::Carriers => cases::carriers(&mut script, &mut rng),
+        Group::Hostile | Group::HostileZones => hostile::any(&mut script, &mut rng),
         Group::Random | Group::RandomZones => random::random(&mut script, &mut rng),
     }
     script.steps.sort_by_key(|step| step.at);

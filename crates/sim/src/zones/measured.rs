@@ -10,9 +10,9 @@ use crate::zones::Rules;
 use evenkeel_failover_rules::world::Kind;
 use evenkeel_zone::roster::Roster;
 
-/// Plays a script on the level of zones with rules of a test.
+/// Plays a script with rules of a test.
 pub fn play_by(script: &Script, rules: Rules) -> Outcome {
-    let mut sim = Sim::new(script.clone(), Level::Zones);
+    let mut sim = Sim::new(script.clone(), script.group.level());
     sim.reader.rules = rules;
     let (ledger, _) = sim.play();
     Outcome {

@@ -7,7 +7,7 @@ use crate::event::{Delivery, Event};
 use crate::ledger::MINORITY;
 use crate::promise::Fate;
 use crate::script::SECOND;
-use crate::sight::may_be_convicted;
+use crate::sight::{honest_suffice, may_be_convicted};
 use crate::sim::Sim;
 use crate::watch::Client;
 use evenkeel_api::crd::{ZoneChallengeSpec, ZoneReport};
@@ -32,6 +32,9 @@ const ACQUITTED: u64 = 45 * SECOND;
 /// A node that came back may be seen alive this long before the script says that it is back: never. This long
 /// after, its death may still stand, or be told by votes that were cast before.
 const JUST_BACK: u64 = 10 * SECOND;
+/// With a hostile member, a node that dies is held dead after this time: p99 is 6 s, and as much again is
+/// for a round that was in vain.
+const CONVICTED: u64 = 12 * SECOND;
 /// A planner takes this long from a report to its own write.
 const ASKS_AFTER: u64 = 150;
 /// A challenge and the one after it are replaced within 60 s each, and so are void after this time.
@@ -287,6 +290,32 @@ impl Sim {
             );
             self.ledger
                 .breaks(now, "1: evidence of life outlives its node", text);
+        }
+        if self.script.group.is_hostile() {
+            self.look_beside_malice();
+        }
+    }
+
+    /// What is promised besides where one member is hostile: who dies is convicted in time where the honest
+    /// members suffice for that, and who lives is acquitted in time.
+    fn look_beside_malice(&mut self) {
+        let now = self.now;
+        for node in 1..=self.machines.len() {
+            let fate = Fate::of(&self.script, node);
+            let held = self.reader.dead.contains_key(&node);
+            let ended = fate.stalls.iter().chain(&fate.dead).map(|(_, to)| *to).max();
+            let late = match fate.death_before(now) {
+                Some(died) => !held && died + CONVICTED < now && honest_suffice(&self.script, node),
+                None => held && ended.unwrap_or_default() + ACQUITTED < now,
+            };
+            if late {
+                let text = format!(
+                    "node {node} is {} for too long",
+                    if held { "dead" } else { "not dead" }
+                );
+                self.ledger
+                    .breaks(now, "39: a hostile member delays a verdict", text);
+            }
         }
     }
 

@@ -10,6 +10,8 @@
     reason = "seeds are chosen by environment variables"
 )]
 
+mod hostile;
+
 use evenkeel_failover_rules::world::Config;
 use evenkeel_judge::Profile;
 use evenkeel_sim::agreement::{self, History};
@@ -267,6 +269,16 @@ fn a_split_of_a_zone_of_several_cells_convicts_by_majorities_alone_and_confirms_
 #[test]
 fn a_zone_of_several_cells_keeps_one_link_or_a_few() {
     keeps_its_promises(Group::Carriers);
+}
+
+#[test]
+fn one_member_is_hostile() {
+    keeps_its_promises(Group::Hostile);
+}
+
+#[test]
+fn one_member_is_hostile_in_zones_of_up_to_64() {
+    keeps_its_promises(Group::HostileZones);
 }
 
 #[test]

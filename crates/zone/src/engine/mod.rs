@@ -198,6 +198,15 @@ impl Engine {
         self
     }
 
+    /// The same engine without the bounds of what a member can have it look for. For simulations that show
+    /// what the bounds are for.
+    #[cfg(any(test, feature = "fixture"))]
+    #[must_use]
+    pub fn without_bounds(mut self) -> Self {
+        self.voter.unbind();
+        self
+    }
+
     /// The same engine in a zone whose controllers sign rosters with these keys: it passes rosters on to
     /// other members, and takes them from others.
     #[must_use]
