@@ -11,10 +11,18 @@ pub enum Mishap {
     Dies,
     Stalls,
     IsCutOff,
+    /// It is cut off and cannot renew, so that the last renewal says nothing of a stall.
+    StallsCutOff,
 }
 
 impl Mishap {
-    pub const ALL: [Self; 4] = [Self::Nothing, Self::Dies, Self::Stalls, Self::IsCutOff];
+    pub const ALL: [Self; 5] = [
+        Self::Nothing,
+        Self::Dies,
+        Self::Stalls,
+        Self::IsCutOff,
+        Self::StallsCutOff,
+    ];
 }
 
 /// From the beginning of the malice to the mishap, and from there to its end and beyond.
@@ -68,5 +76,9 @@ fn fill(script: &mut Script, rng: &mut Rng, malice: Malice, mishap: Mishap) {
         Mishap::Dies => script.add(at, lasts, Fault::PowerOff(other)),
         Mishap::Stalls => script.add(at, rng.between(2_500, 9_900), Fault::Stall(other)),
         Mishap::IsCutOff => script.add(at, lasts, Fault::CutCloud(other)),
+        Mishap::StallsCutOff => {
+            script.add(at, lasts, Fault::CutCloud(other));
+            script.add(at + lasts / 3, rng.between(2_500, 9_900), Fault::Stall(other));
+        }
     }
 }

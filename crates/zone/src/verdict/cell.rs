@@ -44,6 +44,8 @@ struct Kept {
 #[derive(Debug, Default)]
 struct Held {
     conclusion: Conclusion,
+    /// What the ballots of its evidence sign.
+    signed: Challenge,
     /// When this death began, for storms.
     died: Option<Millis>,
     /// The newest round about it was refused; for people, where there is no evidence.
@@ -387,7 +389,11 @@ impl Cell {
                 Conclusion::OneShort(death)
             }
         };
+        if self.is_outdated(suspect, when.issued.challenge, conclusion) {
+            return Taken::Superseded;
+        }
         let held = self.nodes.entry(suspect).or_default();
+        held.signed = when.issued.challenge;
         held.died = match conclusion {
             Conclusion::Dead(_) => held.died.or(Some(now)),
             _ => None,
@@ -404,6 +410,20 @@ impl Cell {
         self.newest
             .extend(sequences.map(|(voter, (sequence, _))| ((*voter, suspect), *sequence)));
         Taken::Concluded
+    }
+
+    /// Whether the contrary stands by ballots that sign a later challenge. Challenges have one order for all,
+    /// sequences one for each voter: an older round may be carried by others than the newer one, and by one
+    /// that signs it whenever it likes (41).
+    fn is_outdated(&self, suspect: MemberId, signed: Challenge, conclusion: Conclusion) -> bool {
+        let place = |signed| self.challenges.iter().position(|known| known.challenge == signed);
+        let lives = |conclusion| matches!(conclusion, Conclusion::Alive(..));
+        self.nodes.get(&suspect).is_some_and(|held| {
+            let contrary =
+                held.conclusion != Conclusion::Nothing && lives(held.conclusion) != lives(conclusion);
+            // The current one comes first.
+            contrary && place(held.signed).is_some_and(|stands| place(signed) > Some(stands))
+        })
     }
 }
 

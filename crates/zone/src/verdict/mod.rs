@@ -301,4 +301,6 @@ impl Book {
 }
 
 #[cfg(test)]
+mod hostile_tests;
+#[cfg(test)]
 mod tests;
