@@ -295,7 +295,7 @@ impl Group {
             Self::Lifetime => 80,
             Self::Splits => 20,
             Self::Carriers => 80,
-            Self::Hostile | Self::HostileZones => 5,
+            Self::Hostile | Self::HostileZones => 10,
             _ => 1,
         }
     }

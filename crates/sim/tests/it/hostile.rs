@@ -40,9 +40,10 @@ fn every_malice_beside_every_mishap_in_zones_of_3_4_and_5() {
     all_keep_their_promises(&all(Group::HostileZones, &[3, 4, 5], &Mishap::ALL, 1));
 }
 
+/// Whole systems cost three times as much; those of 4 are among the seeds of the group.
 #[test]
-fn every_malice_beside_every_mishap_in_whole_systems_of_3_4_and_5() {
-    all_keep_their_promises(&all(Group::Hostile, &[3, 4, 5], &Mishap::ALL, 1));
+fn every_malice_beside_every_mishap_in_whole_systems_of_3_and_5() {
+    all_keep_their_promises(&all(Group::Hostile, &[3, 5], &Mishap::ALL, 1));
 }
 
 #[test]
