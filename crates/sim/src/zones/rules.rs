@@ -107,7 +107,7 @@ pub(crate) fn voter(text: &str) -> Option<MemberId> {
 fn read(text: &str, machine: &Machine) -> Option<(Header, Ballot)> {
     let bytes = wire::from_evidence(text).ok()?;
     let frame = Frame::parse(&bytes).ok()?;
-    frame.open_evidence(machine.signer.public(), &Any).ok()
+    frame.open_evidence([machine.signer.public()], &Any).ok()
 }
 
 /// Takes every signature: what is read here is signed anew, or was signed by a member.
