@@ -238,7 +238,7 @@ impl Agent {
         let (standing, stands) = watch::channel(false);
         let (carried, carries) = watch::channel(BTreeSet::new());
         let (published, own_entry) = watch::channel(None);
-        let (new_claims, claims) = watch::channel(keys.claims());
+        let (new_said, said) = watch::channel(keys.said());
         let memory = state.memory();
         let first_cell = zone_object_name(&home.zone);
         let remembered_cell = Some(memory.cell.clone()).filter(|cell| !cell.is_empty());
@@ -270,14 +270,14 @@ impl Agent {
             kubelet: evenkeel_zone::verdict::Health::default(),
         };
         let registration = Registration {
-            claims,
+            keys: said,
             address: settings.advertise.to_string(),
             zone_default: settings.zone_default.clone(),
         };
 
         parts.start_fallible(|stop| async move { zone_loop.run(stop).await.map_err(AgentError::Socket) });
         parts.start(|_| remember(state, learned));
-        parts.start(|stop| keys.run(own_entry, new_claims, own_events.clone(), stop));
+        parts.start(|stop| keys.run(own_entry, new_said, own_events.clone(), stop));
         let register = Arc::new(Notify::new());
         let link = CloudLink {
             cloud: cloud.clone(),
@@ -296,7 +296,8 @@ impl Agent {
         link.start(&settings, &mut parts);
         if let Some((changes, plugins)) = changes {
             let events = own_events.clone();
-            parts.start(|stop| reload::take_over((changes, plugins), (new_checks, events), metrics, stop));
+            let known = (metrics, !settings.roster_keys.is_empty());
+            parts.start(|stop| reload::take_over((changes, plugins), (new_checks, events), known, stop));
         }
         let own_kubelet = start_kubelet(&settings, own_events, &mut parts);
         parts.start_fallible(|stop| async move {

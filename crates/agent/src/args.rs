@@ -1,6 +1,7 @@
 //! Flags of `evenkeel agent`.
 
 use crate::check::{CheckSettingsError, Checks, Registry};
+use crate::own_file::who_else_writes;
 use clap::{Args, Subcommand};
 use evenkeel_api::names;
 use evenkeel_election::Config;
@@ -10,8 +11,7 @@ use evenkeel_net::duration;
 use evenkeel_settings::{Configured, Settings as Configurable, SettingsError, Source};
 use evenkeel_zone::keys::PublicKey;
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Component, Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Where kubelets listen (`KubeletConfiguration.port`).
@@ -215,30 +215,14 @@ impl Configurable for RunArgs {
             return None;
         }
         let who = match source {
-            Source::File(path) if is_of_a_volume(path) => "the object that fills this volume",
-            Source::File(path) if others_may_write(path) => "this file, which is not its owner's alone,",
-            Source::File(_) => return None,
-            Source::Flag | Source::Variable => "the agent's pod",
+            Source::File(path) => who_else_writes(path)?,
+            Source::Flag | Source::Variable => "whoever can change the agent's pod".to_owned(),
         };
         Some(format!(
-            "whoever can change {who} would run commands on the node: put it into a file of the node itself, which root alone may \
-             write, and name that with --config"
+            "{who} would run commands on the node: put it into a file of the node itself that root alone may write, and name that \
+             with --config"
         ))
     }
-}
-
-fn others_may_write(path: &Path) -> bool {
-    path.metadata().is_ok_and(|found| found.mode() & 0o022 != 0)
-}
-
-/// A kubelet writes ConfigMaps, Secrets and projected volumes into a directory with a time in its name, and
-/// links to it from `..data`.
-fn is_of_a_volume(path: &Path) -> bool {
-    let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    whole.components().any(|part| match part {
-        Component::Normal(name) => name.to_string_lossy().starts_with(".."),
-        _ => false,
-    })
 }
 
 impl RunArgs {
@@ -464,7 +448,7 @@ mod tests {
         std::fs::set_permissions(file("agent.yaml"), std::fs::Permissions::from_mode(0o664)).unwrap();
         let error = of_file("agent.yaml").unwrap_err().to_string();
         assert!(
-            error.contains("agent.yaml:4:1: checkCommand: whoever can change this file"),
+            error.contains("agent.yaml:4:1: checkCommand: others (by the mode 0664 of"),
             "{error}"
         );
         // As a kubelet shows a ConfigMap.
@@ -474,7 +458,7 @@ mod tests {
         symlink("..data/volume.yaml", file("volume.yaml")).unwrap();
         let error = of_file("volume.yaml").unwrap_err().to_string();
         assert!(
-            error.contains("whoever can change the object that fills this volume"),
+            error.contains("whoever may change the object that fills this volume"),
             "{error}"
         );
         let error = settings("--node a --check-command /bin/true")

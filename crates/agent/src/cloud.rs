@@ -63,6 +63,9 @@ pub(crate) struct Home {
     pub(crate) zone: String,
 }
 
+/// A name that no Node has.
+const NO_NODE: &str = "policies-are-in-force.evenkeel.io";
+
 #[derive(Clone)]
 pub(crate) struct Cloud {
     client: Client,
@@ -129,7 +132,7 @@ impl Cloud {
         let mut wanted = json!({ "metadata": metadata, "spec": spec });
         // A merge patch keeps what it does not name.
         if let Some(fields) = wanted["spec"].as_object_mut() {
-            for field in ["kubelet", "checkProblem", "nextPublicKey"] {
+            for field in ["kubelet", "checkProblem", "nextPublicKey", "nextKeyProof"] {
                 fields.entry(field).or_insert(serde_json::Value::Null);
             }
         }
@@ -170,6 +173,22 @@ impl Cloud {
         bounded("proving the link in AgentStatus", written)
             .await
             .map(drop)
+    }
+
+    /// Whether this agent may write the AgentStatus of another node, which `deploy/policies.yaml` forbids
+    /// (hazard 39). Nothing is written. Another failure than a refusal says nothing.
+    pub(crate) async fn may_write_for_others(&self) -> bool {
+        let params = PostParams {
+            dry_run: true,
+            ..post_params()
+        };
+        let statuses: Api<AgentStatus> = Api::all(self.client.clone());
+        let of_nobody = AgentStatus::new(NO_NODE, AgentStatusSpec::default());
+        let tried = bounded(
+            "trying what the policies forbid",
+            statuses.create(&params, &of_nobody),
+        );
+        tried.await.is_ok()
     }
 
     /// Says which roster this agent has in force.

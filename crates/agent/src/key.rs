@@ -1,11 +1,11 @@
 //! The private key of an agent: a PEM file that only its owner may read.
 
-use evenkeel_net::file::{Readers, read_secret};
+use evenkeel_net::file::{Readers, read_secret, write_secret};
 use evenkeel_zone::keys::{KeyError, PublicKey, SigningKey};
 use evenkeel_zone::roster::Member;
 use std::fs;
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, chown};
 use std::path::{Path, PathBuf};
 
 /// Why there is no key. Each message names the file and what to do; the contents of the file never appear.
@@ -103,9 +103,16 @@ impl KeyFile {
 
     /// The key whose place `present` took a moment ago, if there is one.
     pub fn load_former(&self, present: &SigningKey) -> Result<Option<SigningKey>, KeyFileError> {
-        // After a kill between the two halves of `take_next` both files hold the same key.
         let former = load_if_there(&self.former())?;
-        Ok(former.filter(|former| former.public() != present.public()))
+        if former
+            .as_ref()
+            .is_some_and(|former| former.public() == present.public())
+        {
+            // What a kill between the two halves of `take_next` left.
+            self.remove_former()?;
+            return Ok(None);
+        }
+        Ok(former)
     }
 
     /// Makes the key that shall take the place of the present one. Returns its public half in base64.
@@ -120,7 +127,14 @@ impl KeyFile {
                 return Err(KeyFileError::Changing { path });
             }
         }
-        generate(&self.next())
+        // Whole or not at all, and readable by the agent, which may run as another user than who calls this.
+        let next = self.next();
+        let key = random_key(&next)?;
+        let pem = key.to_pem().map_err(malformed_at(&next))?;
+        write_secret(&next, pem.as_bytes()).map_err(|error| failed_at(&next)(error.source))?;
+        let owned = fs::metadata(&self.path).and_then(|own| chown(&next, Some(own.uid()), Some(own.gid())));
+        owned.map_err(failed_at(&next))?;
+        Ok(key.public().to_base64())
     }
 
     /// The next key takes the place of the present one, which stays beside it. At each moment the file has
@@ -133,23 +147,38 @@ impl KeyFile {
         }
         fs::hard_link(&self.path, &former).map_err(failed_at(&former))?;
         fs::rename(self.next(), &self.path).map_err(failed_at(&self.path))?;
-        self.keep()
+        self.keep();
+        Ok(())
     }
 
     /// Nobody uses the former key any more.
     pub fn remove_former(&self) -> Result<(), KeyFileError> {
         let former = self.former();
         fs::remove_file(&former).map_err(failed_at(&former))?;
-        self.keep()
+        self.keep();
+        Ok(())
     }
 
-    /// Names survive a crash once their directory is on disk.
-    fn keep(&self) -> Result<(), KeyFileError> {
+    /// Names survive a crash once their directory is on disk. Where that fails the step is made all the same:
+    /// after a crash the files may be those of before it, which is a step that is made again.
+    fn keep(&self) {
         let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let directory = fs::File::open(parent.unwrap_or(Path::new(".")));
-        let kept = directory.and_then(|directory| directory.sync_all());
-        kept.map_err(failed_at(&self.path))
+        if let Err(error) = directory.and_then(|directory| directory.sync_all()) {
+            tracing::warn!(path = %self.path.display(), %error, "the directory of the key is not on disk yet");
+        }
     }
+}
+
+fn malformed_at(path: &Path) -> impl FnOnce(KeyError) -> KeyFileError + Copy {
+    move |source| KeyFileError::Malformed {
+        path: path.to_owned(),
+        source,
+    }
+}
+
+fn random_key(path: &Path) -> Result<SigningKey, KeyFileError> {
+    SigningKey::from_seed(&rand::random()).map_err(malformed_at(path))
 }
 
 fn failed_at(path: &Path) -> impl FnOnce(io::Error) -> KeyFileError {
@@ -183,12 +212,8 @@ pub fn load(path: &Path) -> Result<SigningKey, KeyFileError> {
 /// Makes a key and writes it, readable by its owner only. Never overwrites. Returns the public half in
 /// base64.
 pub fn generate(path: &Path) -> Result<String, KeyFileError> {
-    let malformed = |source| KeyFileError::Malformed {
-        path: path.to_owned(),
-        source,
-    };
-    let key = SigningKey::from_seed(&rand::random()).map_err(malformed)?;
-    let pem = key.to_pem().map_err(malformed)?;
+    let key = random_key(path)?;
+    let pem = key.to_pem().map_err(malformed_at(path))?;
     let opened = fs::OpenOptions::new()
         .write(true)
         .create_new(true)

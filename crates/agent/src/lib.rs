@@ -48,6 +48,7 @@ mod cloud;
 pub mod key;
 mod kubelet;
 mod metrics;
+mod own_file;
 mod reload;
 mod reporter;
 pub mod rotation;

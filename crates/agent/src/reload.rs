@@ -32,7 +32,7 @@ pub(crate) fn warn_of_missing_checks(settings: &Settings, metrics: &Metrics) {
 pub(crate) async fn take_over(
     (mut changes, plugins): (Changes<RunArgs>, Registry),
     (checks, events): (watch::Sender<Checks>, mpsc::Sender<Event>),
-    metrics: Metrics,
+    (metrics, mut asks_for_signatures): (Metrics, bool),
     stop: CancellationToken,
 ) {
     loop {
@@ -63,6 +63,14 @@ pub(crate) async fn take_over(
         if taken.is_empty() {
             continue;
         }
+        if asks_for_signatures && settings.roster_keys.is_empty() {
+            tracing::error!(
+                "the configuration file has no rosterPublicKey any more, by which any roster would count: nothing is taken over; \
+                 start the agent again if that is meant"
+            );
+            continue;
+        }
+        asks_for_signatures = !settings.roster_keys.is_empty();
         tracing::info!(
             fields = taken.join(", "),
             "taken over from the configuration file"

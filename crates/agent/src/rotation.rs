@@ -8,7 +8,7 @@
 
 use crate::key::{Claims, KeyFile, KeyFileError};
 use crate::zone::Event;
-use evenkeel_zone::keys::SigningKey;
+use evenkeel_zone::keys::{PublicKey, SigningKey};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
@@ -18,8 +18,18 @@ use tokio_util::sync::CancellationToken;
 /// For how long the members of a cell are given to hear of a roster. It passes from member to member within
 /// seconds, also where only one of them reaches the API server.
 pub const OVERLAP: Duration = Duration::from_secs(60);
+/// What takes longer than this is told to people.
+const LATE: Duration = Duration::from_secs(300);
 /// How often the files are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// What an agent says of its keys.
+#[derive(Clone, Debug)]
+pub(crate) struct Said {
+    pub(crate) key: PublicKey,
+    /// With the private half, which proves that it is this agent's.
+    pub(crate) next: Option<Arc<SigningKey>>,
+}
 
 /// The keys of an agent, and how far a change of them is.
 #[derive(Debug)]
@@ -50,16 +60,33 @@ impl Rotation {
             since: None,
             overlap,
         };
-        rotation.other = match rotation.file.load_former(&rotation.key)? {
-            Some(former) => Some((Other::Former, Arc::new(former))),
-            None => rotation.load_next()?,
-        };
+        // An agent that has its key runs, whatever is beside it.
+        let others = rotation
+            .file
+            .load_former(&rotation.key)
+            .and_then(|former| match former {
+                Some(former) => Ok(Some((Other::Former, Arc::new(former)))),
+                None => rotation.load_next(),
+            });
+        match others {
+            Ok(other) => rotation.other = other,
+            Err(error) => tracing::error!(%error, "the agent's key does not change"),
+        }
         Ok(rotation)
     }
 
     fn load_next(&self) -> Result<Option<(Other, Arc<SigningKey>)>, KeyFileError> {
         let next = self.file.load_next()?;
         Ok(next.map(|next| (Other::Next, Arc::new(next))))
+    }
+
+    /// What the agent says of its keys, and proves.
+    pub(crate) fn said(&self) -> Said {
+        let next = self.other.clone().filter(|(which, _)| *which == Other::Next);
+        Said {
+            key: self.key.public().clone(),
+            next: next.map(|(_, next)| next),
+        }
     }
 
     /// The key that proves what the agent says.
@@ -72,7 +99,7 @@ impl Rotation {
         self.other.as_ref().map(|(_, other)| other)
     }
 
-    /// What AgentStatus shall say.
+    /// What a roster shall say.
     pub(crate) fn claims(&self) -> Claims {
         let next = self.other.as_ref().filter(|(which, _)| *which == Other::Next);
         Claims {
@@ -88,10 +115,16 @@ impl Rotation {
             self.other = self.load_next()?;
             return Ok(self.other.is_some());
         };
-        if which == Other::Next && self.load_next()?.is_none() {
-            // Somebody has thought better of it.
-            (self.other, self.since) = (None, None);
-            return Ok(true);
+        if which == Other::Next {
+            // Somebody has thought better of it, or has made another one.
+            let next = self.load_next()?;
+            let public = |next: &Option<(Other, Arc<SigningKey>)>| {
+                next.as_ref().map(|(_, next)| next.public().clone())
+            };
+            if public(&next) != public(&self.other) {
+                (self.other, self.since) = (next, None);
+                return Ok(true);
+            }
         }
         if published != Some(&self.claims()) {
             self.since = None;
@@ -124,13 +157,14 @@ impl Rotation {
     pub(crate) async fn run(
         mut self,
         published: watch::Receiver<Option<Claims>>,
-        claims: watch::Sender<Claims>,
+        said: watch::Sender<Said>,
         events: mpsc::Sender<Event>,
         shutdown: CancellationToken,
     ) {
         let mut timer = tokio::time::interval(LOOK_EVERY.min(self.overlap));
         timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut told = String::new();
+        let (mut begun, mut is_late) = (Instant::now(), false);
         loop {
             tokio::select! {
                 () = shutdown.cancelled() => return,
@@ -138,13 +172,24 @@ impl Rotation {
             }
             let published = published.borrow().clone();
             match self.step(published.as_ref(), Instant::now()) {
+                Ok(false) if self.other.is_some() && !is_late && begun.elapsed() >= LATE => {
+                    is_late = true;
+                    let key = self.key.public().to_base64();
+                    tracing::warn!(
+                        key, roster = ?published, "the agent's key waits for a roster that says what its AgentStatus says"
+                    );
+                }
                 Ok(false) => {}
                 Ok(true) => {
+                    (begun, is_late) = (Instant::now(), false);
+                    if self.claims().next.is_some() {
+                        tracing::info!("the agent announces its next key");
+                    }
                     let (key, other) = (self.key.clone(), self.other().cloned());
                     if events.send(Event::Keys { key, other }).await.is_err() {
                         return;
                     }
-                    claims.send_replace(self.claims());
+                    said.send_replace(self.said());
                 }
                 Err(error) => {
                     let error = error.to_string();
@@ -283,6 +328,38 @@ mod tests {
         std::fs::remove_file(around.directory.path().join("agent.key.next")).unwrap();
         assert!(around.step(&mut rotation, &before, 1));
         assert_eq!(rotation.claims(), before);
+    }
+
+    #[test]
+    fn a_next_key_that_is_replaced_is_announced_anew_and_no_key_is_used_that_no_file_has() {
+        let mut around = Around::new();
+        let mut rotation = around.open();
+        let before = rotation.claims();
+        around.file().make_next().unwrap();
+        assert!(around.step(&mut rotation, &before, 1));
+        let first = rotation.claims();
+        assert!(!around.step(&mut rotation, &first, 1));
+        std::fs::remove_file(around.directory.path().join("agent.key.next")).unwrap();
+        let second = around.file().make_next().unwrap();
+        assert!(
+            around.step(&mut rotation, &first, 59),
+            "in time for the change to the first one"
+        );
+        let announced = rotation.claims();
+        assert_eq!(announced.next.as_ref().unwrap().to_base64(), second);
+        assert!(!around.step(&mut rotation, &announced, 1));
+        assert!(around.step(&mut rotation, &announced, 60));
+        assert_eq!(around.open().claims().key, rotation.claims().key);
+    }
+
+    #[test]
+    fn what_is_beside_the_key_keeps_no_agent_from_running() {
+        let around = Around::new();
+        let key = around.open().claims();
+        for name in ["agent.key.next", "agent.key.former"] {
+            std::fs::write(around.directory.path().join(name), "half a key").unwrap();
+            assert_eq!(around.open().claims(), key);
+        }
     }
 
     #[test]

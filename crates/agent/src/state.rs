@@ -16,6 +16,9 @@ use tokio::time::Instant;
 /// A life of an agent begins this many bits above the sequences that are remembered as used.
 pub const SEQUENCE_BLOCK_BITS: u32 = 20;
 
+/// No agent has used a sequence beyond this: by the clock they come to half of all numbers in 2248, and the
+/// block after it must not overflow.
+const HIGHEST_BASE: u64 = u64::MAX - (u64::MAX >> 2);
 const FILE: &str = "agent-state.json";
 
 /// Whom an agent has met is written after this time at the latest. At its start it meets up to eleven members
@@ -121,8 +124,8 @@ impl StateDir {
         // came.
         let next = (memory.sequence_base >> SEQUENCE_BLOCK_BITS).saturating_add(1);
         // No clock is right that says more than this, and no sequence may overflow: the year 2248.
-        memory.sequence_base =
-            next.max(unix_ms.min(u64::MAX >> (SEQUENCE_BLOCK_BITS + 1))) << SEQUENCE_BLOCK_BITS;
+        let latest = u64::MAX >> (SEQUENCE_BLOCK_BITS + 1);
+        memory.sequence_base = next.max(unix_ms.min(latest)) << SEQUENCE_BLOCK_BITS;
         let state = Self { file, memory };
         state.save()?;
         Ok(state)
@@ -211,11 +214,16 @@ fn read(file: &Path) -> Result<Memory, StateError> {
             });
         }
     };
-    match serde_json::from_slice(&bytes) {
+    let read = serde_json::from_slice(&bytes).map_err(|error| error.to_string());
+    let possible = read.and_then(|memory: Memory| match memory.sequence_base {
+        ..=HIGHEST_BASE => Ok(memory),
+        base => Err(format!("no agent has used the sequence {base}")),
+    });
+    match possible {
         Ok(memory) => Ok(memory),
         Err(error) => {
             let aside = file.with_extension("json.bad");
-            tracing::warn!(file = %file.display(), aside = %aside.display(), %error, "state file cannot be understood");
+            tracing::warn!(file = %file.display(), aside = %aside.display(), error, "state file cannot be understood");
             fs::rename(file, &aside).map_err(|source| StateError::Read {
                 path: file.to_owned(),
                 source,
@@ -290,9 +298,14 @@ mod tests {
     #[test]
     fn a_broken_file_is_put_aside_and_a_bad_directory_is_named() {
         let directory = tempfile::tempdir().unwrap();
-        fs::write(directory.path().join(FILE), "{").unwrap();
-        StateDir::open(directory.path(), "a", BOOT, 1).unwrap();
-        assert!(directory.path().join("agent-state.json.bad").exists());
+        let aside = directory.path().join("agent-state.json.bad");
+        // With the second one sequences would begin at 0 again.
+        for broken in ["{".to_owned(), format!(r#"{{"sequenceBase":{}}}"#, u64::MAX - 1)] {
+            fs::write(directory.path().join(FILE), &broken).unwrap();
+            let state = StateDir::open(directory.path(), "a", BOOT, 1).unwrap();
+            assert_eq!(fs::read_to_string(&aside).unwrap(), broken);
+            assert_eq!(state.memory().sequence_base, 1 << SEQUENCE_BLOCK_BITS);
+        }
         let error = StateDir::open(&directory.path().join(FILE).join("x"), "a", BOOT, 1)
             .unwrap_err()
             .to_string();

@@ -158,12 +158,14 @@ pub struct ZoneChallengeSpec {
 #[serde(rename_all = "camelCase")]
 pub struct ZoneReportSpec {
     /// Value of the zone label.
+    #[cfg_attr(feature = "schema", schemars(length(max = 63)))]
     pub zone: String,
     /// Number of the cell in its zone.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub cell: u32,
     /// Name of the reporter's node; the object's name is made of zone, cell and this.
+    #[cfg_attr(feature = "schema", schemars(length(max = 253)))]
     pub reporter: String,
     /// What it found.
     #[serde(flatten)]
@@ -193,18 +195,28 @@ pub struct ZoneReportSpec {
 #[serde(rename_all = "camelCase")]
 pub struct AgentStatusSpec {
     /// UID of the Node the agent runs on.
+    #[cfg_attr(feature = "schema", schemars(length(max = 128)))]
     pub node_uid: String,
     /// Ed25519 public key, base64 of 32 bytes.
+    #[cfg_attr(feature = "schema", schemars(length(max = 64)))]
     pub public_key: String,
     /// The key that takes its place once the members of the cell know it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(max = 64)))]
     pub next_public_key: Option<String>,
+    /// Signature of the next key, base64, over the UID of the Node and the present key: nobody announces a key
+    /// that it does not have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(max = 128)))]
+    pub next_key_proof: Option<String>,
     /// Where peers reach the agent, `IP:PORT`, UDP.
+    #[cfg_attr(feature = "schema", schemars(length(max = 64)))]
     pub address: String,
     /// The node's kubelet as the agent sees it from inside.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kubelet: Option<KubeletEndpoint>,
     /// Version of the agent.
+    #[cfg_attr(feature = "schema", schemars(length(max = 64)))]
     pub version: String,
     /// What a fence proof for this node can rest on.
     #[serde(default)]

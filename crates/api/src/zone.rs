@@ -175,10 +175,13 @@ fn is_false(flag: &bool) -> bool {
 #[serde(rename_all = "camelCase")]
 pub struct RosterAcknowledgement {
     /// Name of the cell's ZoneHealth.
+    #[cfg_attr(feature = "schema", schemars(length(max = 253)))]
     pub cell: String,
     /// UID of the cell's ZoneHealth: one that was made anew begins with version 1 again.
+    #[cfg_attr(feature = "schema", schemars(length(max = 128)))]
     pub cell_uid: String,
     /// Public key under which the agent has met the others.
+    #[cfg_attr(feature = "schema", schemars(length(max = 64)))]
     pub public_key: String,
     /// Version of the roster.
     pub version: i64,
@@ -194,8 +197,10 @@ pub struct RosterAcknowledgement {
 #[serde(rename_all = "camelCase")]
 pub struct KubeletEndpoint {
     /// `IP:PORT`, TLS.
+    #[cfg_attr(feature = "schema", schemars(length(max = 64)))]
     pub address: String,
     /// SHA-256 of the DER of its serving certificate, lower-case hex: the pin that makes an answer identity.
+    #[cfg_attr(feature = "schema", schemars(length(max = 64)))]
     pub certificate_sha256: String,
 }
 
@@ -227,18 +232,22 @@ pub struct Report {
     pub sequence: i64,
     /// When this was written, by the reporter's clock, RFC 3339; for people only, never compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(max = 64)))]
     pub written_at: Option<String>,
     /// Number of members in the reporter's roster.
     #[serde(default)]
     pub members: i32,
     /// For people: `shore-2 alive (cloud link down), shore-3 dead`.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(length(max = 32768)))]
     pub summary: String,
     /// The members that are not plainly healthy, by name, for people.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(length(max = 128)))]
     pub nodes: Vec<ListedNode>,
     /// The evidence: for each listed member the newest round that decided something.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(length(max = 128)))]
     pub rounds: Vec<SignedRound>,
 }
 
@@ -252,9 +261,11 @@ pub struct SignedRound {
     /// take a round for older than its own receipt.
     pub age_ms: i64,
     /// The request that the voters answered, base64: the round's random name, the roster, the suspects.
+    #[cfg_attr(feature = "schema", schemars(length(max = 4096)))]
     pub request: String,
     /// The signed ballots, base64, at most one of each voter; each covers all suspects of the request.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(length(max = 128), inner(length(max = 2048))))]
     pub ballots: Vec<String>,
 }
 
@@ -264,17 +275,21 @@ pub struct SignedRound {
 #[serde(rename_all = "camelCase")]
 pub struct ListedNode {
     /// Node name.
+    #[cfg_attr(feature = "schema", schemars(length(max = 253)))]
     pub name: String,
     /// Node UID.
+    #[cfg_attr(feature = "schema", schemars(length(max = 128)))]
     pub uid: String,
     /// What the majority says.
     #[serde(deserialize_with = "known_or_default")]
     pub verdict: VerdictKind,
     /// One line: why.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(length(max = 1024)))]
     pub reason: String,
     /// When the reporter first held this verdict, by its own clock, RFC 3339; never compared.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(max = 64)))]
     pub since: Option<String>,
 }
 

@@ -1,6 +1,6 @@
 //! Flags, variables and a file, in this order.
 
-use crate::file::{self, FileError, field_of};
+use crate::file::{self, FileError, field_of, nearest};
 use crate::layers::{Layer, LayerError, Layered, Origins, command};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use std::ffi::OsString;
@@ -62,6 +62,7 @@ pub struct Configured<A> {
 }
 
 const CONFIG: &str = "config";
+const CONFIG_VARIABLE: &str = "EVENKEEL_CONFIG";
 
 fn config_flag<A: Settings>() -> Arg {
     let help = format!(
@@ -73,8 +74,6 @@ fn config_flag<A: Settings>() -> Arg {
         .long(CONFIG)
         .value_name("FILE")
         .value_parser(clap::value_parser!(PathBuf))
-        .env("EVENKEEL_CONFIG")
-        .hide_env(true)
         .help(help)
 }
 
@@ -123,28 +122,30 @@ impl<A: Settings> Configured<A> {
                 return Err(SettingsError::Source { by, reason });
             }
         }
+        let variables: Vec<_> = variables.filter(|(_, value)| !value.is_empty()).collect();
+        let file = self.file(config_of(&self.config, &variables).as_deref())?;
         let variables = self.variables(variables)?;
-        Ok(self.flags.over(&[&variables, &self.file()?])?)
+        Ok(self.flags.over(&[&variables, &file])?)
     }
 
-    fn file(&self) -> Result<Layer, SettingsError> {
-        let Some(path) = &self.config else {
+    fn file(&self, path: Option<&Path>) -> Result<Layer, SettingsError> {
+        let Some(path) = path else {
             return Ok(Layer::default());
         };
         let refuses = |id: &str| A::refuses(id, Source::File(path));
         Ok(file::read::<A>(path, A::KIND, refuses)?)
     }
 
-    /// An empty variable is none: manifests have them.
-    fn variables(
-        &self,
-        variables: impl Iterator<Item = (OsString, OsString)>,
-    ) -> Result<Layer, SettingsError> {
+    fn variables(&self, variables: Vec<(OsString, OsString)>) -> Result<Layer, SettingsError> {
         let command = command::<A>();
         let mut layer = Layer::default();
-        for (name, value) in variables.filter(|(_, value)| !value.is_empty()) {
+        for (name, value) in variables {
             let is_its = |arg: &&Arg| variable(arg) == name;
             let Some(arg) = command.get_arguments().find(is_its) else {
+                let known = command
+                    .get_arguments()
+                    .map(|arg| variable(arg).to_string_lossy().into_owned());
+                warn_of_near(&name.to_string_lossy(), known);
                 continue;
             };
             let id = arg.get_id().as_str();
@@ -166,11 +167,36 @@ impl<A: Settings> Configured<A> {
     ///
     /// As [`read`](Self::read).
     pub fn changes(&self) -> Result<Changes<A>, SettingsError> {
+        let variables: Vec<_> = std::env::vars_os()
+            .filter(|(_, value)| !value.is_empty())
+            .collect();
+        let path = config_of(&self.config, &variables);
         Ok(Changes {
-            text: self.config.as_deref().and_then(text_of),
-            file: self.file()?,
+            text: path.as_deref().and_then(text_of),
+            file: self.file(path.as_deref())?,
+            path,
             configured: self.clone(),
         })
+    }
+}
+
+/// The file: as the flag names it, else as the variable does.
+fn config_of(flag: &Option<PathBuf>, variables: &[(OsString, OsString)]) -> Option<PathBuf> {
+    let named = variables.iter().find(|(name, _)| *name == *CONFIG_VARIABLE);
+    flag.clone().or_else(|| named.map(|(_, path)| path.into()))
+}
+
+/// A variable of ours that no setting has, and that looks like one.
+fn warn_of_near(name: &str, known: impl Iterator<Item = String>) {
+    let near = Some(name)
+        .filter(|name| name.starts_with(PREFIX) && *name != CONFIG_VARIABLE)
+        .and_then(|name| nearest(name, known));
+    if let Some(near) = near {
+        tracing::warn!(
+            variable = name,
+            near,
+            "there is no such variable: is it the other one?"
+        );
     }
 }
 
@@ -190,6 +216,7 @@ fn text_of(path: &Path) -> Option<Vec<u8>> {
 /// The file of a running program.
 #[derive(Debug)]
 pub struct Changes<A> {
+    path: Option<PathBuf>,
     configured: Configured<A>,
     /// Of the file; `None`: it cannot be read.
     text: Option<Vec<u8>>,
@@ -210,7 +237,7 @@ impl<A: Settings> Changes<A> {
     /// Waits until the file says something else, and reads all settings anew; for ever where there is no
     /// file. Losing the wait loses nothing.
     pub async fn next(&mut self) -> Result<Change<A>, SettingsError> {
-        let Some(path) = &self.configured.config else {
+        let Some(path) = &self.path else {
             return std::future::pending().await;
         };
         loop {
@@ -218,8 +245,18 @@ impl<A: Settings> Changes<A> {
             let text = text_of(path);
             if self.text != text {
                 self.text = text;
-                let (settings, origins) = self.configured.read()?;
-                let file = self.configured.file()?;
+                let file = match &self.text {
+                    Some(text) => {
+                        let refuses = |id: &str| A::refuses(id, Source::File(path));
+                        let (origin, text) = (path.display().to_string(), String::from_utf8_lossy(text));
+                        file::parse::<A>(&origin, &text, A::KIND, refuses)?
+                    }
+                    // It says why.
+                    None => self.configured.file(Some(path))?,
+                };
+                let variables = std::env::vars_os().filter(|(_, value)| !value.is_empty());
+                let variables = self.configured.variables(variables.collect())?;
+                let (settings, origins) = self.configured.flags.over(&[&variables, &file])?;
                 let path = path.display().to_string();
                 let is_the_files = |id: &String| !origins.gives(id) || origins.of(id).starts_with(&path);
                 let differing = self.file.differing(&file).into_iter().filter(is_the_files);

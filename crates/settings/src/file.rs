@@ -170,7 +170,7 @@ fn is_boolean(arg: &Arg) -> bool {
 }
 
 /// The one that differs in case, or in at most two letters.
-fn nearest(name: &str, fields: impl Iterator<Item = String>) -> Option<String> {
+pub(crate) fn nearest(name: &str, fields: impl Iterator<Item = String>) -> Option<String> {
     let distances = fields.map(|field| {
         let distance = distance(&name.to_ascii_lowercase(), &field.to_ascii_lowercase());
         (distance, field)

@@ -218,6 +218,27 @@ impl fmt::Debug for SigningKey {
     }
 }
 
+/// What the next key of the agent of this Node signs.
+fn as_next(uid: &str, present: &PublicKey) -> [u8; 32] {
+    hash("evenkeel next key", &[uid.as_bytes(), present.as_bytes()])
+}
+
+impl SigningKey {
+    /// Proof that this is the next key of the agent of the Node with this UID, whose present one is `present`:
+    /// base64.
+    pub fn proof_as_next(&self, uid: &str, present: &PublicKey) -> String {
+        STANDARD.encode(self.sign(&as_next(uid, present)))
+    }
+}
+
+impl PublicKey {
+    /// Whether that is such a proof of this key.
+    pub fn is_next_by(&self, proof: &str, uid: &str, present: &Self) -> bool {
+        let signature = STANDARD.decode(proof);
+        signature.is_ok_and(|signature| self.verifies(&as_next(uid, present), &signature))
+    }
+}
+
 /// SHA-256 over length-prefixed parts: two lists of parts never have one encoding.
 pub(crate) fn hash(context: &str, parts: &[&[u8]]) -> [u8; 32] {
     let mut hasher = digest::Context::new(&digest::SHA256);

@@ -51,7 +51,13 @@ impl Exec {
         };
         match Local.execute(&target, &command, within).await {
             Ran::Exited { code: 0, .. } => Outcome::Alive { identity: false },
-            Ran::Exited { code, .. } => Outcome::Failed(Failure::Command(code)),
+            Ran::Exited {
+                code: code @ ..=125, ..
+            } => Outcome::Failed(Failure::Command(code)),
+            // A shell that found no program, or could not start it; a command that a signal ended.
+            Ran::Exited { code, .. } => {
+                Outcome::Failed(Failure::Local(format!("the command ended with exit code {code}")))
+            }
             Ran::TimedOut { .. } => Outcome::Failed(Failure::Timeout),
             Ran::Failed { error } => Outcome::Failed(Failure::Local(error)),
         }

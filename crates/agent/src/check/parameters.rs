@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// For how long a vote waits for its checks.
-pub(crate) const ROUND: Duration = Duration::from_secs(1);
+/// The longest that attempts may take together. A vote waits for less (see `voter` in the zone's engine); the
+/// released daemon's shortest time is a second, and means that all of what there is may be used.
+const ROUND: Duration = Duration::from_secs(1);
 const SHORTEST: Duration = Duration::from_millis(10);
 const MOST_ATTEMPTS: u32 = 3;
 
@@ -94,7 +95,10 @@ impl Parameters {
     }
 
     /// Weight, attempts, and the time for each of them.
-    pub(super) fn common(&mut self, attempts: u32) -> Result<(u32, u32, Duration), CheckSettingsError> {
+    pub(super) fn common(
+        &mut self,
+        attempts: u32,
+    ) -> Result<(u32, u32, Option<Duration>), CheckSettingsError> {
         let refuse = |key: &str, text: &str, give: &str| self.refuse(format!("{key}={text}: give {give}"));
         let values = &self.values;
         let weight = match values.get("weight") {
@@ -107,7 +111,7 @@ impl Parameters {
             None => None,
             Some(text) => {
                 let timeout = seconds(text).filter(|timeout| (SHORTEST..=ROUND).contains(timeout));
-                let most = "0.01 to 1, in seconds: a vote waits 1 second for its checks in all";
+                let most = "0.01 to 1, in seconds: a vote waits less than 1 second for its checks";
                 Some(timeout.ok_or_else(|| refuse("timeout", text, most))?)
             }
         };
@@ -120,10 +124,9 @@ impl Parameters {
                 .filter(|attempts| (1..=MOST_ATTEMPTS).contains(attempts))
                 .ok_or_else(|| refuse("retries", text, "1 to 3, which is how many attempts there are"))?,
         };
-        let timeout = timeout.unwrap_or(ROUND / attempts);
-        if timeout * attempts > ROUND {
+        if let Some(timeout) = timeout.filter(|timeout| *timeout * attempts > ROUND) {
             return Err(self.refuse(format!(
-                "{attempts} attempts of {} s are longer than the 1 s that a vote waits for its checks: give less of either",
+                "{attempts} attempts of {} s are longer than 1 s, and a vote waits less for its checks: give less of either",
                 timeout.as_secs_f64()
             )));
         }

@@ -105,6 +105,35 @@ async fn attempts_are_made_as_often_and_wait_as_long_as_is_said() {
     assert_eq!(accepted.load(Ordering::Relaxed), 3);
 }
 
+/// One packet of three is enough, and a late answer to the first one, too.
+#[tokio::test(start_paused = true)]
+async fn attempts_whose_time_nobody_says_overlap() {
+    struct Slow(AtomicU32);
+    impl Plugin for Slow {
+        fn attempt<'a>(&'a self, _: &'a Suspect, _: Duration) -> Attempt<'a> {
+            let number = self.0.fetch_add(1, Ordering::Relaxed);
+            Box::pin(async move {
+                match number {
+                    0 => tokio::time::sleep(Duration::from_millis(700)).await,
+                    _ => std::future::pending().await,
+                }
+                BARE
+            })
+        }
+    }
+    let registry = Registry::default().with("slow", 3, |_| Ok(Arc::new(Slow(AtomicU32::new(0)))));
+    let find = async |check: &str| {
+        let check = [check.to_owned()];
+        let checks = registry.checks(&check, std::iter::empty(), &[], 100.0).unwrap();
+        let address = "192.0.2.7:1".parse().unwrap();
+        let begun = Instant::now();
+        let found = checks.check(&suspect(address), Duration::from_millis(750)).await;
+        (found, begun.elapsed().as_millis())
+    };
+    assert_eq!(find("slow").await, (CheckResult::Inconclusive, 700));
+    assert_eq!(find("slow:timeout=0.25").await.0, CheckResult::Failed);
+}
+
 #[tokio::test]
 async fn icmp_reaches_this_machine_or_says_what_it_lacks() {
     const TEST: &str = "icmp_reaches_this_machine_or_says_what_it_lacks";
@@ -135,6 +164,10 @@ async fn exec_tells_its_command_whom_to_look_for_and_takes_its_exit_code() {
     assert_eq!(outcome("exec", &[script, "$(ADDRESS)"], address).await, BARE);
     let other = outcome("exec", &[script, "other"], address).await;
     assert_eq!(other, Outcome::Failed(Failure::Command(1)));
+    for ours in ["exit 127", "kill -9 $$$$"] {
+        let found = outcome("exec", &["/bin/sh", "-c", ours], address).await;
+        assert!(found.is_ours(), "{ours}: {found:?}");
+    }
     let checks = checks("exec", &["/nowhere/look"]);
     let problem = checks.lacking().problem.unwrap();
     assert!(

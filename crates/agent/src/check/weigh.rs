@@ -4,6 +4,8 @@ use super::outcome::{Failure, Outcome};
 use super::parameters::{CheckSettingsError, UNIT, millionths};
 use super::plugin::{Plugin, Suspect};
 use evenkeel_zone::engine::CheckResult;
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +22,8 @@ pub(super) struct Weighed {
     /// In millionths.
     pub(super) weight: u32,
     pub(super) attempts: u32,
-    pub(super) timeout: Duration,
+    /// Of one attempt; `None`: nobody says it.
+    pub(super) timeout: Option<Duration>,
 }
 
 impl fmt::Debug for Weighed {
@@ -38,16 +41,32 @@ impl fmt::Debug for Weighed {
 
 impl Weighed {
     /// Attempts until something answers, or until `end`: a round may leave less time than the attempts take.
+    /// Where nobody says how long each of them takes, a new one begins while the former ones still wait: a
+    /// packet may be lost, and an answer may be late.
     pub(super) async fn run(&self, suspect: &Suspect, end: Instant) -> Outcome {
+        let every = match self.timeout {
+            Some(timeout) => timeout,
+            None => end.saturating_duration_since(Instant::now()) / self.attempts,
+        };
+        let begun = Instant::now();
+        let mut attempts: FuturesUnordered<_> = (0..self.attempts)
+            .map(|number| async move {
+                let at = begun + every * number;
+                tokio::time::sleep_until(at).await;
+                let until = if self.timeout.is_some() {
+                    (at + every).min(end)
+                } else {
+                    end
+                };
+                let within = until.saturating_duration_since(at);
+                let attempt = self.plugin.attempt(suspect, within);
+                let ended = tokio::time::timeout(within + GRACE, attempt).await;
+                ended.unwrap_or(Outcome::Failed(Failure::Timeout))
+            })
+            .collect();
         let mut outcome = Outcome::Failed(Failure::Timeout);
-        for _ in 0..self.attempts {
-            let within = self.timeout.min(end.saturating_duration_since(Instant::now()));
-            if within.is_zero() {
-                break;
-            }
-            let attempt = self.plugin.attempt(suspect, within);
-            let ended = tokio::time::timeout(within + GRACE, attempt).await;
-            outcome = ended.unwrap_or(Outcome::Failed(Failure::Timeout));
+        while let Some(ended) = attempts.next().await {
+            outcome = ended;
             if outcome.answers() {
                 break;
             }

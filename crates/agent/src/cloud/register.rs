@@ -4,8 +4,8 @@ use super::back_off::{self, BackOff};
 use super::error::CloudError;
 use super::{Cloud, Home};
 use crate::check::Checks;
-use crate::key::Claims;
 use crate::kubelet::OwnKubelet;
+use crate::rotation::Said;
 use evenkeel_api::crd::{AgentStatusSpec, FencingOffer};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ const REGISTER_AGAIN: Duration = Duration::from_secs(240);
 /// What an agent says of itself, but for its kubelet.
 #[derive(Clone, Debug)]
 pub(crate) struct Registration {
-    pub(crate) claims: watch::Receiver<Claims>,
+    pub(crate) keys: watch::Receiver<Said>,
     pub(crate) address: String,
     pub(crate) zone_default: Option<String>,
 }
@@ -42,12 +42,14 @@ pub(crate) async fn stay_registered(
         () = shutdown.cancelled() => return None,
         _ = looked => {}
     }
+    let mut is_tried = false;
     loop {
-        let Claims { key, next } = registration.claims.borrow_and_update().clone();
+        let Said { key, next } = registration.keys.borrow_and_update().clone();
         let spec = AgentStatusSpec {
             node_uid: home.node_uid.clone(),
             public_key: key.to_base64(),
-            next_public_key: next.map(|next| next.to_base64()),
+            next_public_key: next.as_ref().map(|next| next.public().to_base64()),
+            next_key_proof: next.map(|next| next.proof_as_next(&home.node_uid, &key)),
             address: registration.address.clone(),
             kubelet: kubelet.borrow_and_update().endpoint.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -76,6 +78,15 @@ pub(crate) async fn stay_registered(
                 (wait, false)
             }
         };
+        if is_registered && !is_tried {
+            is_tried = true;
+            if cloud.may_write_for_others().await {
+                tracing::warn!(
+                    "this agent may write the AgentStatus of other nodes, so that one hostile node can replace every key: apply \
+                     deploy/policies.yaml (Kubernetes 1.31 or later)"
+                );
+            }
+        }
         let changed = async {
             // The health alone is no reason to write.
             while kubelet.changed().await.is_ok() {
@@ -90,7 +101,7 @@ pub(crate) async fn stay_registered(
             () = tokio::time::sleep(wait) => {}
             () = changed => {}
             Ok(()) = checks.changed() => {}
-            Ok(()) = registration.claims.changed() => {}
+            Ok(()) = registration.keys.changed() => {}
             () = again.notified(), if is_registered => {}
         }
     }

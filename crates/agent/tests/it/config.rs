@@ -46,4 +46,21 @@ async fn a_roster_that_was_refused_counts_once_its_key_is_in_the_file() {
     )
     .await;
     remembers(3).await;
+    // Without any key each roster would count, and so what was said before holds. When the other one has
+    // looked at its file twice, this one has, too.
+    one.trusts(&[]);
+    for (version, seed) in [(4, 93), (5, 94)] {
+        let stranger = SigningKey::from_seed(&[seed; 32]).unwrap();
+        other.trusts(&[stranger.public()]);
+        let roster = RosterSpec {
+            version,
+            ..zone.roster().await
+        };
+        zone.publish_signed(ZONE, roster, &stranger).await;
+        eventually("the other one takes it", Duration::from_secs(40), || async {
+            (other.remembers()?.version == version).then_some(())
+        })
+        .await;
+    }
+    assert_eq!(one.remembers().unwrap().version, 3);
 }

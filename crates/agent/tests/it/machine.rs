@@ -25,7 +25,7 @@ use serde_json::json;
 use socket2::{Domain, Socket, Type};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener as StdListener, TcpStream, UdpSocket as StdUdp};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
@@ -154,7 +154,16 @@ impl Machine {
     }
 
     pub(crate) fn key_file(&self) -> KeyFile {
-        KeyFile::new(&self.directory.path().join("agent.key"))
+        KeyFile::new(&self.key_path())
+    }
+
+    pub(crate) fn key_path(&self) -> PathBuf {
+        self.directory.path().join("agent.key")
+    }
+
+    /// Its kubelet starts again with another certificate.
+    pub(crate) fn renew_certificate(&mut self) {
+        self.kubelet.serve();
     }
 
     /// The configuration file of its agent says these keys from now on.
@@ -327,12 +336,27 @@ impl Kubelet {
         port.listen(1).unwrap();
         port.set_nonblocking(true).unwrap();
         let address = port.local_addr().unwrap().as_socket().unwrap();
+        let mut kubelet = Self {
+            address,
+            port,
+            runtime: None,
+            held: Vec::new(),
+        };
+        kubelet.serve();
+        kubelet
+    }
+
+    /// With a new certificate, as after a restart.
+    fn serve(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            end(runtime);
+        }
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
             .build()
             .unwrap();
-        let listener: StdListener = port.try_clone().unwrap().into();
+        let listener: StdListener = self.port.try_clone().unwrap().into();
         let tls = ServerTls::new(&serving_certificate(), None).unwrap();
         runtime.spawn(async move {
             let listener = TcpListener::from_std(listener).unwrap();
@@ -341,12 +365,7 @@ impl Kubelet {
                 .await
                 .unwrap();
         });
-        Self {
-            address,
-            port,
-            runtime: Some(runtime),
-            held: Vec::new(),
-        }
+        self.runtime = Some(runtime);
     }
 
     /// The kernel answers no SYN once the accept queue is full: the loopback's picture of a host without

@@ -20,9 +20,10 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// The binary under test.
+/// The binary under test: the one that was built for it, or the one that `EVENKEEL_BIN` names.
 pub(crate) fn evenkeel() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
+    let named = std::env::var_os("EVENKEEL_BIN");
+    let mut command = Command::new(named.unwrap_or_else(|| env!("CARGO_BIN_EXE_evenkeel").into()));
     command.stdin(Stdio::null()).env_remove("KUBECONFIG");
     command
 }

@@ -16,21 +16,47 @@ pub fn eligible(labels: &BTreeMap<String, String>) -> bool {
 
 /// Public keys that were looked at and hold. A look costs some 10 µs, and rosters are made twice a second.
 #[derive(Debug, Default)]
-pub struct SoundKeys(BTreeSet<String>);
+pub struct SoundKeys {
+    keys: BTreeSet<String>,
+    /// By present and next key and its proof, of which Node the latter is an agent's next key.
+    next: BTreeMap<(String, String, String), String>,
+}
 
 impl SoundKeys {
     fn check(&mut self, key: &str) -> Result<(), KeyError> {
-        if !self.0.contains(key) {
+        if !self.keys.contains(key) {
             PublicKey::from_base64(key)?;
-            self.0.insert(key.to_owned());
+            self.keys.insert(key.to_owned());
         }
         Ok(())
     }
 
+    /// The next key that an agent announces, if it proves that it has it.
+    fn next_of(&mut self, uid: &str, agent: &AgentStatusSpec) -> Option<String> {
+        let (next, proof) = (agent.next_public_key.clone()?, agent.next_key_proof.clone()?);
+        let claim = (agent.public_key.clone(), next, proof);
+        if self.next.get(&claim).is_some_and(|known| known == uid) {
+            return Some(claim.1);
+        }
+        let (present, next) = (
+            PublicKey::from_base64(&claim.0).ok()?,
+            PublicKey::from_base64(&claim.1).ok()?,
+        );
+        if present == next || !next.is_next_by(&claim.2, uid, &present) {
+            return None;
+        }
+        let text = claim.1.clone();
+        self.next.insert(claim, uid.to_owned());
+        Some(text)
+    }
+
     /// Forgets all where most are of agents that are gone.
     pub fn bound(&mut self, agents: usize) {
-        if self.0.len() > 2 * agents + 16 {
-            self.0.clear();
+        if self.keys.len() > 2 * agents + 16 {
+            self.keys.clear();
+        }
+        if self.next.len() > agents + 16 {
+            self.next.clear();
         }
     }
 }
@@ -62,8 +88,7 @@ pub fn member(
         uid: node_uid.to_owned(),
         address: agent.address.clone(),
         public_key: agent.public_key.clone(),
-        next_public_key: (agent.next_public_key.clone())
-            .filter(|key| *key != agent.public_key && keys.check(key).is_ok()),
+        next_public_key: keys.next_of(node_uid, agent),
         kubelet: agent.kubelet.clone(),
         learner: false,
     })
@@ -73,7 +98,9 @@ pub fn member(
 /// that has it in a roster of `published`, as its key or as its next one, keeps it; if none has, it is
 /// nobody's, and who has no other key becomes no member. Otherwise one agent would have two votes, and
 /// readers would refuse the roster.
-pub fn with_own_keys(published: &[&RosterMember], members: &mut Vec<RosterMember>) {
+///
+/// Returns what is to be told to people.
+pub fn with_own_keys(published: &[&RosterMember], members: &mut Vec<RosterMember>) -> Vec<String> {
     let mut claims: BTreeMap<String, usize> = BTreeMap::new();
     for key in members.iter().flat_map(keys) {
         *claims.entry(key.to_owned()).or_default() += 1;
@@ -87,11 +114,30 @@ pub fn with_own_keys(published: &[&RosterMember], members: &mut Vec<RosterMember
         Some(holder) => *holder == uid,
         None => claims.get(key) == Some(&1),
     };
-    members.retain(|member| owns(&member.uid, &member.public_key));
+    let mut complaints = Vec::new();
+    members.retain(|member| {
+        let is_own = owns(&member.uid, &member.public_key);
+        if !is_own {
+            complaints.push(format!(
+                "node {}: another node claims the key of its agent as well, so that it is in no roster; see whose AgentStatus has \
+                 publicKey or nextPublicKey {}, and give one of the agents another key",
+                member.name, member.public_key
+            ));
+        }
+        is_own
+    });
     for member in members {
         let uid = &member.uid;
-        member.next_public_key = member.next_public_key.take().filter(|key| owns(uid, key));
+        let claimed = member.next_public_key.take();
+        if let Some(key) = claimed.as_ref().filter(|key| !owns(uid, key)) {
+            complaints.push(format!(
+                "node {}: another node claims the next key of its agent, {key}, as well, so that its key does not change",
+                member.name
+            ));
+        }
+        member.next_public_key = claimed.filter(|key| owns(uid, key));
     }
+    complaints
 }
 
 /// The keys that a member's agent claims.

@@ -211,6 +211,13 @@ fn a_next_key_is_its_owners_and_nobody_elses() {
     taken[1].public_key = key("a2");
     with_own_keys(&published, &mut taken);
     assert_eq!(taken.len(), 2, "a key that is announced is its owner's");
+    let mut taken = members(&["a", "b", "c"]);
+    taken[1].public_key = key("a2");
+    let told = with_own_keys(&published, &mut taken);
+    assert!(
+        told.len() == 1 && told[0].contains("node b: another node claims the key"),
+        "{told:?}"
+    );
     // Both announce it at the same time: nobody has it.
     let mut both = with(0, key("x"));
     both[1].next_public_key = Some(key("x"));
@@ -223,13 +230,34 @@ fn a_next_key_is_its_owners_and_nobody_elses() {
 
 #[test]
 fn a_next_key_that_is_none_is_left_out_and_its_node_stays() {
-    for bad in ["AAAA".to_owned(), key("u")] {
+    let next = evenkeel_zone::keys::SigningKey::from_seed(&[9; 32]).unwrap();
+    let (public, present) = (
+        next.public().to_base64(),
+        PublicKey::from_base64(&key("u")).unwrap(),
+    );
+    let proof = |uid: &str| next.proof_as_next(uid, &present);
+    let mut keys = SoundKeys::default();
+    let cases = [
+        (Some(public.clone()), Some(proof("u")), Some(public.clone())),
+        // Of another node, of nobody, and of another key.
+        (Some(public.clone()), Some(proof("v")), None),
+        (Some(public.clone()), None, None),
+        (Some(public), Some("AAAA".to_owned()), None),
+        (Some("AAAA".to_owned()), Some(proof("u")), None),
+        (Some(key("u")), Some(proof("u")), None),
+        (Some(key("v")), Some(proof("u")), None),
+    ];
+    for (next_public_key, next_key_proof, expected) in cases {
         let agent = AgentStatusSpec {
-            next_public_key: Some(bad),
+            next_public_key,
+            next_key_proof,
             ..agent("u")
         };
-        let member = member("n", "u", &agent, &mut SoundKeys::default()).unwrap();
-        assert_eq!(member.next_public_key, None);
+        // The second time from what is remembered.
+        for _ in 0..2 {
+            let member = member("n", "u", &agent, &mut keys).unwrap();
+            assert_eq!(member.next_public_key, expected, "{agent:?}");
+        }
     }
 }
 

@@ -101,7 +101,8 @@ impl Planner {
             .values()
             .flat_map(|facts| &facts.roster.members)
             .collect();
-        with_own_keys(&known, &mut candidates.members);
+        plan.complaints
+            .extend(with_own_keys(&known, &mut candidates.members));
         name_unchecked(zone, &candidates.members, plan);
         name_unable(zone, &candidates.members, cluster, plan);
         let all: BTreeMap<String, RosterMember> = candidates

@@ -132,3 +132,14 @@ async fn a_file_that_changes_is_read_again_and_one_that_makes_no_sense_is_said()
         (9, vec!["flowRate".to_owned()])
     );
 }
+
+#[test]
+fn a_variable_names_the_file_and_an_empty_one_names_none() {
+    let around = Around::with("flowRate: 7\n");
+    let read = |variable: &str| {
+        let pump = Cli::try_parse_from(["pump"]).unwrap().pump;
+        let variables = [("EVENKEEL_CONFIG".into(), variable.into())].into_iter();
+        pump.read_with(variables).unwrap().0.flow_rate
+    };
+    assert_eq!([read(around.file().to_str().unwrap()), read("")], [7, 5]);
+}

@@ -56,6 +56,9 @@ pub(super) struct Context {
     shared: Vec<Option<Box<dyn Mac>>>,
     /// The same of other pairs of their keys, while one of them changes its key.
     spare: BTreeMap<Pair, Box<dyn Mac>>,
+    /// By which of these pairs a member proved itself last, if not by the usual one: what is said to it goes by
+    /// the same, because it may not know of another one yet, or any more.
+    proved: BTreeMap<MemberIndex, Pair>,
     /// Position of this agent's node; `None` if the roster does not hold it.
     place: Option<MemberIndex>,
     /// What the next version of Evenkeel may append to a request, where this agent speaks as that version.
@@ -85,6 +88,7 @@ impl Context {
             key: identity.key,
             other_key: None,
             spare: BTreeMap::new(),
+            proved: BTreeMap::new(),
             verifier,
             incarnation: identity.incarnation,
             uptime: (identity.uptime_ms, now),
@@ -149,6 +153,7 @@ impl Context {
         };
         self.shared = self.roster.members().iter().map(keep).collect();
         self.spare.clear();
+        self.proved.clear();
         let moved = std::mem::take(&mut self.moved);
         let stays = |member: &Member| {
             let index = before.position(member.id)?;
@@ -204,6 +209,7 @@ impl Context {
     /// What others prove by this key of the agent counts, too.
     pub(super) fn accept(&mut self, other: Option<Arc<dyn Signer>>) {
         self.spare.clear();
+        self.proved.clear();
         self.other_key = other;
     }
 
@@ -282,23 +288,29 @@ impl Context {
         let shared = self.shared.get_mut(from.at()).ok_or("stranger")?;
         let shared = shared.get_or_insert_with(|| self.key.shared_with(&member.key));
         let opened = frame.open(&mut self.buffer, (&member.key, &*self.verifier), &**shared);
-        match opened {
-            Err(WireError::Code | WireError::Signature)
-                if member.next_key.is_some() || self.other_key.is_some() =>
-            {
+        let opened = match (opened, &member.next_key) {
+            // No key of this agent has a part in a signature.
+            (Err(WireError::Signature), Some(next)) => {
+                frame.open(&mut self.buffer, (next, &*self.verifier), &**shared)
+            }
+            (Err(WireError::Code), next) if next.is_some() || self.other_key.is_some() => {
                 self.open_by_other_keys(frame, from)
             }
-            opened => opened,
-        }
-        .map_err(WireError::reason)
+            (Ok(message), _) if frame.is_signed() => Ok(message),
+            (Ok(message), _) => {
+                self.proved.remove(&from);
+                Ok(message)
+            }
+            (opened, _) => opened,
+        };
+        opened.map_err(WireError::reason)
     }
 
     /// While one of both changes its key, each takes what is proven with either key of the other one: they
     /// do not hear of it at the same time.
     fn open_by_other_keys(&mut self, frame: &Frame<'_>, from: MemberIndex) -> Result<Message, WireError> {
-        let mut refused = WireError::Code;
         let Some(member) = self.roster.member(from) else {
-            return Err(refused);
+            return Err(WireError::Code);
         };
         for (is_other, is_next) in [(false, true), (true, false), (true, true)] {
             let own = if is_other {
@@ -314,14 +326,17 @@ impl Context {
             let (Some(own), Some(theirs)) = (own, theirs) else {
                 continue;
             };
-            let shared = self.spare.entry((from, is_other, is_next));
-            let shared = shared.or_insert_with(|| own.shared_with(theirs));
+            let pair = (from, is_other, is_next);
+            let shared = self.spare.entry(pair).or_insert_with(|| own.shared_with(theirs));
             match frame.open(&mut self.buffer, (theirs, &*self.verifier), &**shared) {
-                Err(error @ (WireError::Code | WireError::Signature)) => refused = error,
-                opened => return opened,
+                Err(WireError::Code) => {}
+                opened => {
+                    self.proved.insert(from, pair);
+                    return opened;
+                }
             }
         }
-        Err(refused)
+        Err(WireError::Code)
     }
 
     /// An agent of another cell, with what this agent shares with it.
@@ -380,6 +395,13 @@ impl Context {
     /// Encodes a message for a member; returns its sequence as well, and nothing for who is no member.
     pub(super) fn seal(&mut self, to: MemberId, body: &Body) -> Option<(u64, Datagram)> {
         let index = self.roster.position(to)?;
+        if let Some(pair) = self.proved.get(&index).copied()
+            && let Some(shared) = self.spare.remove(&pair)
+        {
+            let sealed = self.seal_with(to, &*shared, body);
+            self.spare.insert(pair, shared);
+            return Some(sealed);
+        }
         let key = &self.roster.member(index)?.key;
         let shared = self.shared.get_mut(index.at())?.take();
         let shared = shared.unwrap_or_else(|| self.key.shared_with(key));

@@ -72,6 +72,14 @@ enum Conclusion {
 }
 
 impl Conclusion {
+    /// Whether both say that the suspect lives, or both do not.
+    fn agrees(self, other: Self) -> bool {
+        let lives = |conclusion| matches!(conclusion, Self::Alive(..));
+        lives(self) == lives(other)
+    }
+}
+
+impl Conclusion {
     fn round(&self) -> Option<Nonce> {
         match self {
             Self::Nothing => None,
@@ -392,8 +400,9 @@ impl Cell {
         if self.is_outdated(suspect, when.issued.challenge, conclusion) {
             return Taken::Superseded;
         }
+        let newest = self.newest_signed(suspect, when.issued.challenge, conclusion);
         let held = self.nodes.entry(suspect).or_default();
-        held.signed = when.issued.challenge;
+        held.signed = newest;
         held.died = match conclusion {
             Conclusion::Dead(_) => held.died.or(Some(now)),
             _ => None,
@@ -416,14 +425,26 @@ impl Cell {
     /// sequences one for each voter: an older round may be carried by others than the newer one, and by one
     /// that signs it whenever it likes (41).
     fn is_outdated(&self, suspect: MemberId, signed: Challenge, conclusion: Conclusion) -> bool {
-        let place = |signed| self.challenges.iter().position(|known| known.challenge == signed);
-        let lives = |conclusion| matches!(conclusion, Conclusion::Alive(..));
         self.nodes.get(&suspect).is_some_and(|held| {
-            let contrary =
-                held.conclusion != Conclusion::Nothing && lives(held.conclusion) != lives(conclusion);
-            // The current one comes first.
-            contrary && place(held.signed).is_some_and(|stands| place(signed) > Some(stands))
+            let contrary = held.conclusion != Conclusion::Nothing && !held.conclusion.agrees(conclusion);
+            contrary && self.is_older(signed, held.signed)
         })
+    }
+
+    /// Whether one challenge came before another one that still stands.
+    fn is_older(&self, signed: Challenge, than: Challenge) -> bool {
+        let place = |signed| self.challenges.iter().position(|known| known.challenge == signed);
+        // The current one comes first.
+        place(than).is_some_and(|stands| place(signed) > Some(stands))
+    }
+
+    /// The newest challenge by which a conclusion stands: who says the same again under an older one takes
+    /// nothing from it.
+    fn newest_signed(&self, suspect: MemberId, signed: Challenge, conclusion: Conclusion) -> Challenge {
+        let held = self.nodes.get(&suspect);
+        let newer =
+            held.filter(|held| held.conclusion.agrees(conclusion) && self.is_older(signed, held.signed));
+        newer.map_or(signed, |held| held.signed)
     }
 }
 

@@ -73,6 +73,15 @@ fn what_signs_the_challenge_before_takes_nothing_from_what_signs_the_current_one
         _ => zone.dead(suspect, others, 2),
     };
     show(&mut book, &mut zone, 11_000, &since);
+    // The same again under the challenge before, as a reporter shows it that lags, or one that means harm.
+    let (current_one, one_before) = (zone.challenge, before.challenge);
+    zone.challenge = one_before;
+    let again = match kept {
+        Answer::No => zone.alive(suspect, others, 3, Facts::default()),
+        _ => zone.dead(suspect, others, 3),
+    };
+    zone.challenge = current_one;
+    show(&mut book, &mut zone, 11_500, &again);
     let stands = book.verdict(&Fixture::uid(suspect));
     assert!(!matches!(stands, Verdict::None(_)), "{stands:?}");
     hoarded.ballots.push(forged(

@@ -163,6 +163,11 @@ impl<'a> Frame<'a> {
         (self.kind == message::SIGNED).then_some(RequestDigest(digest))
     }
 
+    /// Whether it is signed, so that others can check it than its receiver.
+    pub(crate) fn is_signed(&self) -> bool {
+        self.kind >= message::SIGNED
+    }
+
     /// Whether its kind passes between agents of different cells.
     pub(crate) fn is_between_cells(&self) -> bool {
         (message::HAND_OVER..=message::LAST_BETWEEN_CELLS).contains(&self.kind)

@@ -94,10 +94,10 @@ fn answers_are_worth_their_weight_and_what_cannot_be_checked_counts_for_nothing(
 #[case("ping:weight=NaN", "weight=NaN: give more than 0")]
 #[case(
     "ping:timeout=5",
-    "--check ping: timeout=5: give 0.01 to 1, in seconds: a vote waits 1 second"
+    "--check ping: timeout=5: give 0.01 to 1, in seconds: a vote waits less"
 )]
 #[case("ping:timeout=0", "timeout=0: give 0.01 to 1")]
-#[case("ping:timeout=0.5,retries=3", "3 attempts of 0.5 s are longer than the 1 s")]
+#[case("ping:timeout=0.5,retries=3", "3 attempts of 0.5 s are longer than 1 s")]
 #[case("ping:retries=0", "retries=0: give 1 to 3")]
 #[case("ping:retrytime=4", "retries=4: give 1 to 3")]
 #[case("ping:retries=1,retrytime=1", "retries is given twice")]
@@ -161,9 +161,9 @@ fn the_flags_of_the_released_daemon_take_the_place_of_a_plugins_parameters() {
         .collect();
     plugins.sort();
     let expected = [
-        "http: 500000 millionths, 1 of 1s",
-        "kubelet: 1000000 millionths, 1 of 1s",
-        "ping: 1000000 millionths, 3 of 333.333333ms",
+        "http: 500000 millionths, 1 of None",
+        "kubelet: 1000000 millionths, 1 of Some(1s)",
+        "ping: 1000000 millionths, 3 of None",
     ];
     assert_eq!(plugins, expected);
     let manifest = [(

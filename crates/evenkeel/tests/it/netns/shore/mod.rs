@@ -3,6 +3,7 @@
 
 mod clock;
 mod floods;
+mod keys;
 mod kubelet;
 mod numbers;
 mod verdicts;
