@@ -52,8 +52,8 @@ fn is_of_a_volume(path: &str) -> bool {
         .any(|part| part.starts_with("..") || part.starts_with(VOLUMES))
 }
 
-/// Where in its file system the mount begins that a path is on (proc_pid_mountinfo(5): the fourth field, by the
-/// longest of the fifth).
+/// Where in its file system the mount begins that a path is on (proc_pid_mountinfo(5): the fourth field, by
+/// the longest of the fifth).
 fn mounted_from<'a>(mounts: &'a str, path: &str) -> &'a str {
     let is_on = |point: &str| {
         let rest = path.strip_prefix(point.trim_end_matches('/'));

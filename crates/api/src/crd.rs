@@ -204,8 +204,8 @@ pub struct AgentStatusSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(max = 64)))]
     pub next_public_key: Option<String>,
-    /// Signature of the next key, base64, over the UID of the Node and the present key: nobody announces a key
-    /// that it does not have.
+    /// Signature of the next key, base64, over the UID of the Node and the present key: nobody announces a
+    /// key that it does not have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(max = 128)))]
     pub next_key_proof: Option<String>,

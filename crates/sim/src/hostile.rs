@@ -3,7 +3,7 @@
 use crate::api::build::{node_name, node_of_uid};
 use crate::api::objects::Object;
 use crate::event::Event;
-use crate::malice::Malice;
+use crate::malice::{Hostile, Kept, Malice};
 use crate::script::{Fault, SECOND, Step};
 use crate::sim::Sim;
 use crate::zones::rules;
@@ -27,43 +27,6 @@ const SHOWS: usize = 8;
 
 /// Two challenges stand for 20 s where somebody is listed.
 const LONG: u64 = 25 * SECOND;
-
-/// What a hostile member remembers.
-#[derive(Debug)]
-pub(crate) struct Hostile {
-    pub(crate) malice: Malice,
-    /// The number of its agent's present life.
-    incarnation: u64,
-    /// The last sequence that it used besides its agent. A ballot counts once, whoever made it up.
-    sequence: u64,
-    rounds: u64,
-    /// Oldest first.
-    kept: Vec<Kept>,
-    /// What its agent has published last.
-    draft: Report,
-}
-
-/// A round of its own, or one that somebody has published.
-#[derive(Debug)]
-struct Kept {
-    digest: RequestDigest,
-    round: SignedRound,
-    accuses: bool,
-    since: u64,
-}
-
-impl Hostile {
-    pub(crate) fn new(malice: Malice) -> Self {
-        Self {
-            malice,
-            incarnation: 0,
-            sequence: 0,
-            rounds: 0,
-            kept: Vec::new(),
-            draft: Report::default(),
-        }
-    }
-}
 
 impl Sim {
     /// Whether a member stalled lately, of which another one had the others ask as often as they do. What

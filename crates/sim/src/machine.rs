@@ -2,7 +2,7 @@
 
 use crate::candidate::Candidate;
 use crate::clock::Clock;
-use crate::hostile::Hostile;
+use crate::malice::Hostile;
 use crate::measure::Meter;
 use evenkeel_api::zone::RosterAcknowledgement;
 use evenkeel_failover_rules::world::Kind;

@@ -1,5 +1,7 @@
 //! What one hostile member does, which holds a valid key of its own and no other.
 
+use evenkeel_api::zone::{Report, SignedRound};
+use evenkeel_zone::wire::RequestDigest;
 use std::fmt;
 
 /// How a member breaks the rules. Its agent runs, so that it is a member like any other; what it hears, sends
@@ -66,5 +68,42 @@ impl fmt::Display for Malice {
             Self::Swaps => "shows ballots under other requests",
             Self::Omits => "publishes what is old and leaves members out",
         })
+    }
+}
+
+/// What a hostile member remembers.
+#[derive(Debug)]
+pub(crate) struct Hostile {
+    pub(crate) malice: Malice,
+    /// The number of its agent's present life.
+    pub(crate) incarnation: u64,
+    /// The last sequence that it used besides its agent. A ballot counts once, whoever made it up.
+    pub(crate) sequence: u64,
+    pub(crate) rounds: u64,
+    /// Oldest first.
+    pub(crate) kept: Vec<Kept>,
+    /// What its agent has published last.
+    pub(crate) draft: Report,
+}
+
+/// A round of its own, or one that somebody has published.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub(crate) digest: RequestDigest,
+    pub(crate) round: SignedRound,
+    pub(crate) accuses: bool,
+    pub(crate) since: u64,
+}
+
+impl Hostile {
+    pub(crate) fn new(malice: Malice) -> Self {
+        Self {
+            malice,
+            incarnation: 0,
+            sequence: 0,
+            rounds: 0,
+            kept: Vec::new(),
+            draft: Report::default(),
+        }
     }
 }

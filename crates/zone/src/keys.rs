@@ -224,8 +224,8 @@ fn as_next(uid: &str, present: &PublicKey) -> [u8; 32] {
 }
 
 impl SigningKey {
-    /// Proof that this is the next key of the agent of the Node with this UID, whose present one is `present`:
-    /// base64.
+    /// Proof that this is the next key of the agent of the Node with this UID, whose present one is
+    /// `present`: base64.
     pub fn proof_as_next(&self, uid: &str, present: &PublicKey) -> String {
         STANDARD.encode(self.sign(&as_next(uid, present)))
     }

@@ -56,8 +56,8 @@ pub(super) struct Context {
     shared: Vec<Option<Box<dyn Mac>>>,
     /// The same of other pairs of their keys, while one of them changes its key.
     spare: BTreeMap<Pair, Box<dyn Mac>>,
-    /// By which of these pairs a member proved itself last, if not by the usual one: what is said to it goes by
-    /// the same, because it may not know of another one yet, or any more.
+    /// By which of these pairs a member proved itself last, if not by the usual one: what is said to it goes
+    /// by the same, because it may not know of another one yet, or any more.
     proved: BTreeMap<MemberIndex, Pair>,
     /// Position of this agent's node; `None` if the roster does not hold it.
     place: Option<MemberIndex>,

@@ -158,3 +158,45 @@ fn a_key_that_was_given_up_proves_nothing_any_more() {
     );
     net.until("it is taken for lost", 15_000, |net| !doubts(net).is_empty());
 }
+
+/// It was without network while the others learned of the end of a change, and then reaches the changed one
+/// alone: it goes by the key that the other one proves itself with, and so gets the roster.
+#[test]
+fn who_missed_the_end_of_a_change_has_the_roster_from_the_changed_member() {
+    let mut net = Net::signed(5, 95);
+    net.run(20_000);
+    Step::Announced.take(&mut net);
+    net.cut_cloud(1);
+    net.split(&[1], &[2, 3, 4, 5]);
+    let [former, new] = keys();
+    let other = Some(former as _);
+    net.feed(
+        ROTATING,
+        Input::Keys {
+            key: new.clone(),
+            other,
+        },
+    );
+    let member = &mut net.spec.members[ROTATING - 1];
+    member.public_key = new.public().to_base64();
+    member.next_public_key = None;
+    net.spec.version += 1;
+    for i in 2..=5 {
+        net.teach(i, net.roster());
+    }
+    net.run(20_000);
+    net.feed(
+        ROTATING,
+        Input::Keys {
+            key: new,
+            other: None,
+        },
+    );
+    net.run(20_000);
+    net.cut
+        .retain(|link| !matches!(link, (1, ROTATING) | (ROTATING, 1)));
+    let version = u64::try_from(net.spec.version).unwrap();
+    net.until("it has the roster", 30_000, |net| {
+        net.passed_on.contains(&(1, version))
+    });
+}
