@@ -1,4 +1,5 @@
-//! `check-docs`: `docs/hazards.md` has every number, and the tests and files that it names exist.
+//! `check-docs`: `docs/hazards.md` has every number, and the tests and files that it and `docs/security.md`
+//! name exist.
 
 use crate::documented::tests_by_name;
 use crate::markdown::{self, code_spans, is_test};
@@ -12,16 +13,21 @@ const HOME: &str = "failover-rules";
 
 /// Fails naming everything that is wrong with the page.
 pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
-    let page =
-        std::fs::read_to_string(root.join("docs/hazards.md")).context("cannot read docs/hazards.md")?;
-    let problems = problems(root, &page);
-    if !problems.is_empty() {
-        bail!("docs/hazards.md:\n{}", problems.join("\n"));
+    for (name, is_of_hazards) in [("docs/hazards.md", true), ("docs/security.md", false)] {
+        let page = std::fs::read_to_string(root.join(name)).with_context(|| format!("cannot read {name}"))?;
+        let mut problems = not_there(root, &page);
+        if is_of_hazards {
+            problems.extend(incomplete(&page));
+        }
+        if !problems.is_empty() {
+            bail!("{name}:\n{}", problems.join("\n"));
+        }
     }
     Ok(())
 }
 
-fn problems(root: &Path, page: &str) -> Vec<String> {
+/// Hazards that are missing, or of which something is.
+fn incomplete(page: &str) -> Vec<String> {
     let mut problems = Vec::new();
     let entries = entries(page);
     for number in 1..=LAST {
@@ -41,6 +47,12 @@ fn problems(root: &Path, page: &str) -> Vec<String> {
             ));
         }
     }
+    problems
+}
+
+/// Tests and files that a page names and that do not exist.
+fn not_there(root: &Path, page: &str) -> Vec<String> {
+    let mut problems = Vec::new();
     for name in code_spans(page) {
         let is_file = [".rs", ".yaml"].iter().any(|end| name.ends_with(end));
         if is_test(name) && !tests_by_name::exists(root, HOME, name) {
@@ -69,6 +81,10 @@ mod tests {
             .unwrap_or(Path::new("."))
     }
 
+    fn problems(page: &str) -> Vec<String> {
+        [incomplete(page), not_there(root(), page)].concat()
+    }
+
     /// A page with all numbers, of which the first has this text.
     fn page(first: &str) -> String {
         let rest =
@@ -84,7 +100,7 @@ mod tests {
         let text = page(
             "\n* Rule: y.\n* Code: `f` in `xtask/src/main.rs`.\n* Tests: `sim::it::a_node_that_stalls`.\n",
         );
-        assert_eq!(problems(root(), &text), Vec::<String>::new());
+        assert_eq!(problems(&text), Vec::<String>::new());
     }
 
     #[test]
@@ -99,6 +115,6 @@ mod tests {
             "  there is no test a::b::c",
             "  there is no file xtask/src/gone.rs",
         ];
-        assert_eq!(problems(root(), &text), expected);
+        assert_eq!(problems(&text), expected);
     }
 }

@@ -138,10 +138,20 @@ fn while_the_members_know_of_the_change_at_different_times_votes_count_at_each_m
 
 #[test]
 fn a_key_that_nobody_announced_is_nobodys() {
-    let net = after(5, 81, [Step::Switched]);
+    let mut net = after(5, 81, []);
+    let [_, key] = keys();
+    net.feed(ROTATING, Input::Keys { key, other: None });
+    net.run(20_000);
     let known =
         |note: &(u64, usize, Note)| matches!(&note.2, Note::Suspect { subject, .. } if subject == "node-2");
     assert!(net.notes.iter().any(known), "{:?}", net.notes);
+}
+
+/// It is answered by the key that it knows, for as long as the other one has it.
+#[test]
+fn who_knows_nothing_of_the_change_still_speaks_with_the_member() {
+    let net = after(5, 81, [Step::Switched]);
+    assert_eq!(doubts(&net), Vec::<&(u64, usize, Note)>::new());
 }
 
 #[test]
