@@ -123,12 +123,13 @@ impl<A: Settings> Configured<A> {
             }
         }
         let variables: Vec<_> = variables.filter(|(_, value)| !value.is_empty()).collect();
-        let file = self.file(config_of(&self.config, &variables).as_deref())?;
+        let path = config_of(self.config.as_deref(), &variables);
+        let file = Self::file(path.as_deref())?;
         let variables = self.variables(variables)?;
         Ok(self.flags.over(&[&variables, &file])?)
     }
 
-    fn file(&self, path: Option<&Path>) -> Result<Layer, SettingsError> {
+    fn file(path: Option<&Path>) -> Result<Layer, SettingsError> {
         let Some(path) = path else {
             return Ok(Layer::default());
         };
@@ -170,10 +171,10 @@ impl<A: Settings> Configured<A> {
         let variables: Vec<_> = std::env::vars_os()
             .filter(|(_, value)| !value.is_empty())
             .collect();
-        let path = config_of(&self.config, &variables);
+        let path = config_of(self.config.as_deref(), &variables);
         Ok(Changes {
             text: path.as_deref().and_then(text_of),
-            file: self.file(path.as_deref())?,
+            file: Self::file(path.as_deref())?,
             path,
             configured: self.clone(),
         })
@@ -181,9 +182,10 @@ impl<A: Settings> Configured<A> {
 }
 
 /// The file: as the flag names it, else as the variable does.
-fn config_of(flag: &Option<PathBuf>, variables: &[(OsString, OsString)]) -> Option<PathBuf> {
+fn config_of(flag: Option<&Path>, variables: &[(OsString, OsString)]) -> Option<PathBuf> {
     let named = variables.iter().find(|(name, _)| *name == *CONFIG_VARIABLE);
-    flag.clone().or_else(|| named.map(|(_, path)| path.into()))
+    flag.map(Path::to_owned)
+        .or_else(|| named.map(|(_, path)| path.into()))
 }
 
 /// A variable of ours that no setting has, and that looks like one.
@@ -252,7 +254,7 @@ impl<A: Settings> Changes<A> {
                         file::parse::<A>(&origin, &text, A::KIND, refuses)?
                     }
                     // It says why.
-                    None => self.configured.file(Some(path))?,
+                    None => Configured::<A>::file(Some(path))?,
                 };
                 let variables = std::env::vars_os().filter(|(_, value)| !value.is_empty());
                 let variables = self.configured.variables(variables.collect())?;

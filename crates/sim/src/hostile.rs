@@ -15,7 +15,7 @@ use evenkeel_zone::roster::{MemberId, Roster};
 use evenkeel_zone::verdict::{Health, Link};
 use evenkeel_zone::wire::{
     self, Ack, Answer, Ballot, Body, Challenge, ConfirmRequest, Edge, EdgeState, Edges, Facts, Frame, Header,
-    MAX_LIST, MAX_SUSPECTS, Nonce, Published, PublishedVerdict, Relay, RequestDigest, Said, Suspect,
+    MAX_LIST, MAX_SUSPECTS, Nonce, Published, PublishedVerdict, Relay, Said, Suspect,
 };
 use std::sync::Arc;
 

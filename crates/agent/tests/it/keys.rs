@@ -114,7 +114,7 @@ async fn until_so(zone: &Zone, what: &str, so: impl AsyncFn() -> bool) {
 }
 
 /// An agent has lost its key, and begins with another one. The controller makes it a learner first.
-async fn loses_its_key(zone: &mut Zone, machine: usize) {
+fn loses_its_key(zone: &mut Zone, machine: usize) {
     zone.machines[machine].kill_agent();
     std::fs::remove_file(zone.machines[machine].key_path()).unwrap();
     zone.machines[machine].start_agent();
@@ -171,7 +171,7 @@ async fn an_agent_that_lost_its_key_is_doubted_by_nobody_and_votes_again(
     let mut zone = Zone::of(3).await;
     let reporter = zone.leader().await;
     let machine = if is_reporter { reporter } else { (reporter + 1) % 3 };
-    loses_its_key(&mut zone, machine).await;
+    loses_its_key(&mut zone, machine);
     is_admitted_anew(&zone, machine).await;
     let victim = (machine + 1) % 3;
     zone.machines[victim].power_off();
@@ -187,7 +187,7 @@ async fn of_an_agent_that_loses_its_key_while_it_is_cut_off_the_kubelet_says_tha
     zone.machines[cut].cut_cloud(true);
     let lives = |verdict: &Verdict| matches!(verdict, Verdict::Alive(_));
     zone.becomes(cut, "the neighbours vouch for it", 30, lives).await;
-    loses_its_key(&mut zone, cut).await;
+    loses_its_key(&mut zone, cut);
     let before = zone.report_on(cut).await.map(|report| report.rounds);
     until_so(&zone, "it is vouched for again", async || {
         lives(&zone.verdict(cut).await) && zone.report_on(cut).await.map(|report| report.rounds) != before
