@@ -194,7 +194,7 @@ fn a_configuration_file_that_is_wrong_is_named_with_its_line() {
         ("basePods: 0", "basePods: \"0\": 0 is not in 1..=4294967295"),
     ] {
         fs::write(&file, format!("{head}{body}\n")).unwrap();
-        refused(&line, &[&format!("{path}:3: "), words]);
+        refused(&line, &[&format!("{path}:3:1: "), words]);
     }
 }
 

@@ -215,7 +215,7 @@ fn a_next_key_is_its_owners_and_nobody_elses() {
     taken[1].public_key = key("a2");
     let told = with_own_keys(&published, &mut taken);
     assert!(
-        told.len() == 1 && told[0].contains("node b: another node claims the key"),
+        told.len() == 1 && told[0].contains("node node-b: another node claims the key"),
         "{told:?}"
     );
     // Both announce it at the same time: nobody has it.
