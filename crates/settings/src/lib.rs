@@ -34,7 +34,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`layers`] | which source wins, and what each setting takes |
-//! | [`file`] | one YAML document whose fields are the flags in camelCase |
+//! | [`mod@file`] | one YAML document whose fields are the flags in camelCase |
 //! | `configured` | a program's own sources, and the file of a running program |
 
 mod configured;
