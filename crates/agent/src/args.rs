@@ -39,7 +39,7 @@ pub enum AgentCommand {
         out: PathBuf,
     },
     /// Makes the next key of an agent, which changes to it while it runs, within some two minutes and without
-    /// a gap. While its node is cut off nothing changes.
+    /// a gap. While its node is cut off it is not announced.
     RotateKey {
         /// The agent's --key.
         #[arg(long, value_name = "FILE", default_value = "/var/lib/evenkeel/agent.key")]
