@@ -160,9 +160,8 @@ impl Agent {
     /// rest.
     pub async fn from_args(configured: &Configured<RunArgs>, plugins: Registry) -> Result<Self, AgentError> {
         evenkeel_net::init_crypto();
-        let (args, _) = configured.read().map_err(ArgsError::from)?;
+        let (args, changes) = configured.follow().map_err(ArgsError::from)?;
         let settings = args.settings(&plugins)?;
-        let changes = configured.changes().map_err(ArgsError::from)?;
         let keys = Rotation::open(KeyFile::new(&args.key), OVERLAP)?;
         let unix_ms = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default();
         let boot = Boot::read(args.boot.as_deref())?;

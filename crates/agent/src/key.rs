@@ -1,6 +1,6 @@
 //! The private key of an agent: a PEM file that only its owner may read.
 
-use evenkeel_net::file::{Readers, read_secret, write_secret};
+use evenkeel_net::file::{Readers, read_secret, sync_name, write_secret};
 use evenkeel_zone::keys::{KeyError, PublicKey, SigningKey};
 use evenkeel_zone::roster::Member;
 use std::fs;
@@ -162,9 +162,7 @@ impl KeyFile {
     /// Names survive a crash once their directory is on disk. Where that fails the step is made all the same:
     /// after a crash the files may be those of before it, which is a step that is made again.
     fn keep(&self) {
-        let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let directory = fs::File::open(parent.unwrap_or(Path::new(".")));
-        if let Err(error) = directory.and_then(|directory| directory.sync_all()) {
+        if let Err(error) = sync_name(&self.path) {
             tracing::warn!(path = %self.path.display(), %error, "the directory of the key is not on disk yet");
         }
     }
@@ -203,10 +201,7 @@ pub fn load(path: &Path) -> Result<SigningKey, KeyFileError> {
             KeyFileError::Read { path, source }
         }
     })?;
-    SigningKey::from_pem(&text).map_err(|source| KeyFileError::Malformed {
-        path: path.to_owned(),
-        source,
-    })
+    SigningKey::from_pem(&text).map_err(malformed_at(path))
 }
 
 /// Makes a key and writes it, readable by its owner only. Never overwrites. Returns the public half in
@@ -228,10 +223,7 @@ pub fn generate(path: &Path) -> Result<String, KeyFileError> {
         Err(source) if source.kind() == io::ErrorKind::AlreadyExists => Err(KeyFileError::Exists {
             path: path.to_owned(),
         }),
-        Err(source) => Err(KeyFileError::Write {
-            path: path.to_owned(),
-            source,
-        }),
+        Err(source) => Err(failed_at(path)(source)),
     }
 }
 

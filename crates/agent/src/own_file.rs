@@ -1,5 +1,6 @@
 //! Whether a file is the node's own: nobody changes it who could not run commands there anyhow.
 
+use evenkeel_net::file::effective_uid;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -15,7 +16,7 @@ pub(crate) fn who_else_writes(path: &Path) -> Option<String> {
 
 fn look(path: &Path) -> io::Result<Option<String>> {
     let path = path.canonicalize()?;
-    let own = fs::metadata("/proc/self")?.uid();
+    let own = effective_uid()?;
     // Who may write a directory may put another file there; a sticky one keeps others' files as they are.
     for part in path.ancestors() {
         let found = part.metadata()?;

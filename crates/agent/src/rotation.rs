@@ -4,7 +4,7 @@
 //! AgentStatus, and goes on with the present one until the roster in force has had both for some time: by
 //! then the members that can be reached know them. It proves what it says with the new key from then on, and
 //! takes the former one away when the roster has had the new one alone for as long. While it is cut off
-//! nothing is announced, and nothing changes.
+//! nothing is announced; what was announced before goes on.
 
 use crate::key::{Claims, KeyFile, KeyFileError};
 use crate::zone::Event;
@@ -101,11 +101,9 @@ impl Rotation {
 
     /// What a roster shall say.
     pub(crate) fn claims(&self) -> Claims {
-        let next = self.other.as_ref().filter(|(which, _)| *which == Other::Next);
-        Claims {
-            key: self.key.public().clone(),
-            next: next.map(|(_, next)| next.public().clone()),
-        }
+        let Said { key, next } = self.said();
+        let next = next.map(|next| next.public().clone());
+        Claims { key, next }
     }
 
     /// Goes one step further if it is time. `published`: what the roster in force says. Returns whether the

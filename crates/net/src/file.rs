@@ -61,8 +61,9 @@ pub fn read_secret(path: &Path, readers: Readers) -> io::Result<String> {
     Ok(text)
 }
 
-/// The owner of a process's own directory in `/proc` is its effective user (proc(5)).
-fn effective_uid() -> io::Result<u32> {
+/// The user that this process runs as. The owner of a process's own directory in `/proc` is its effective
+/// user (proc(5)).
+pub fn effective_uid() -> io::Result<u32> {
     Ok(fs::metadata("/proc/self")?.uid())
 }
 
@@ -80,10 +81,6 @@ pub fn write_secret(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
             "this names no file",
         )));
     };
-    let directory = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
     let mut temporary = std::ffi::OsString::from(".");
     temporary.push(name);
     temporary.push(format!(
@@ -91,7 +88,7 @@ pub fn write_secret(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
         std::process::id(),
         SERIAL.fetch_add(1, Ordering::Relaxed)
     ));
-    let temporary = directory.join(temporary);
+    let temporary = directory_of(path).join(temporary);
 
     let written = fill(&temporary, bytes).and_then(|()| fs::rename(&temporary, path));
     if let Err(error) = written {
@@ -102,10 +99,20 @@ pub fn write_secret(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
         }
         return Err(fail(error));
     }
-    // The rename itself survives a crash only once the directory is on disk.
-    File::open(directory)
-        .and_then(|directory| directory.sync_all())
-        .map_err(fail)
+    sync_name(path).map_err(fail)
+}
+
+/// Has the name of a file on disk, as it is now. A file that was made, renamed or removed is so after a crash
+/// only once its directory is on disk.
+pub fn sync_name(path: &Path) -> io::Result<()> {
+    File::open(directory_of(path))?.sync_all()
+}
+
+fn directory_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
 }
 
 fn fill(path: &Path, bytes: &[u8]) -> io::Result<()> {

@@ -1,7 +1,8 @@
 //! Flags, variables and a file, in this order.
 
-use crate::file::{self, FileError, field_of, nearest};
+use crate::file::{self, FileError, field_of};
 use crate::layers::{Layer, LayerError, Layered, Origins, command};
+use crate::names::nearest;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -114,6 +115,46 @@ impl<A: Settings> Configured<A> {
         &self,
         variables: impl Iterator<Item = (OsString, OsString)>,
     ) -> Result<(A, Origins), SettingsError> {
+        let variables = given(variables);
+        let path = self.path(&variables);
+        let file = path.as_deref().map(|path| (path, std::fs::read_to_string(path)));
+        let (settings, origins, _) = self.over(variables, file)?;
+        Ok((settings, origins))
+    }
+
+    /// The settings, and what the file says while the program runs.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub fn follow(&self) -> Result<(A, Changes<A>), SettingsError> {
+        let variables = given(std::env::vars_os());
+        let path = self.path(&variables);
+        let read = path.as_deref().map(std::fs::read_to_string);
+        let text = read.as_ref().and_then(|read| read.as_ref().ok()).cloned();
+        let (settings, _, file) = self.over(variables, path.as_deref().zip(read))?;
+        let configured = self.clone();
+        let changes = Changes {
+            path,
+            configured,
+            text,
+            file,
+        };
+        Ok((settings, changes))
+    }
+
+    /// The file: as the flag names it, else as the variable does.
+    fn path(&self, variables: &[(OsString, OsString)]) -> Option<PathBuf> {
+        let named = variables.iter().find(|(name, _)| *name == *CONFIG_VARIABLE);
+        self.config.clone().or_else(|| named.map(|(_, path)| path.into()))
+    }
+
+    /// The settings, who gives which, and what the file says.
+    fn over(
+        &self,
+        variables: Vec<(OsString, OsString)>,
+        file: Option<(&Path, std::io::Result<String>)>,
+    ) -> Result<(A, Origins, Layer), SettingsError> {
         for arg in command::<A>().get_arguments() {
             let id = arg.get_id().as_str();
             let reason = A::refuses(id, Source::Flag).filter(|_| self.flags.gives(id));
@@ -122,19 +163,16 @@ impl<A: Settings> Configured<A> {
                 return Err(SettingsError::Source { by, reason });
             }
         }
-        let variables: Vec<_> = variables.filter(|(_, value)| !value.is_empty()).collect();
-        let path = config_of(self.config.as_deref(), &variables);
-        let file = Self::file(path.as_deref())?;
-        let variables = self.variables(variables)?;
-        Ok(self.flags.over(&[&variables, &file])?)
-    }
-
-    fn file(path: Option<&Path>) -> Result<Layer, SettingsError> {
-        let Some(path) = path else {
-            return Ok(Layer::default());
+        let file = match file {
+            Some((path, read)) => {
+                let refuses = |id: &str| A::refuses(id, Source::File(path));
+                file::of_text::<A>(path, read, A::KIND, refuses)?
+            }
+            None => Layer::default(),
         };
-        let refuses = |id: &str| A::refuses(id, Source::File(path));
-        Ok(file::read::<A>(path, A::KIND, refuses)?)
+        let variables = self.variables(variables)?;
+        let (settings, origins) = self.flags.over(&[&variables, &file])?;
+        Ok((settings, origins, file))
     }
 
     fn variables(&self, variables: Vec<(OsString, OsString)>) -> Result<Layer, SettingsError> {
@@ -161,31 +199,11 @@ impl<A: Settings> Configured<A> {
         }
         Ok(layer)
     }
-
-    /// Follows the file while the program runs.
-    ///
-    /// # Errors
-    ///
-    /// As [`read`](Self::read).
-    pub fn changes(&self) -> Result<Changes<A>, SettingsError> {
-        let variables: Vec<_> = std::env::vars_os()
-            .filter(|(_, value)| !value.is_empty())
-            .collect();
-        let path = config_of(self.config.as_deref(), &variables);
-        Ok(Changes {
-            text: path.as_deref().and_then(text_of),
-            file: Self::file(path.as_deref())?,
-            path,
-            configured: self.clone(),
-        })
-    }
 }
 
-/// The file: as the flag names it, else as the variable does.
-fn config_of(flag: Option<&Path>, variables: &[(OsString, OsString)]) -> Option<PathBuf> {
-    let named = variables.iter().find(|(name, _)| *name == *CONFIG_VARIABLE);
-    flag.map(Path::to_owned)
-        .or_else(|| named.map(|(_, path)| path.into()))
+/// An empty variable is none: manifests have them.
+fn given(variables: impl Iterator<Item = (OsString, OsString)>) -> Vec<(OsString, OsString)> {
+    variables.filter(|(_, value)| !value.is_empty()).collect()
 }
 
 /// A variable of ours that no setting has, and that looks like one.
@@ -210,18 +228,13 @@ fn variable(arg: &Arg) -> OsString {
     }
 }
 
-fn text_of(path: &Path) -> Option<Vec<u8>> {
-    // Why it cannot be read is said by who reads it for what it says.
-    std::fs::read(path).ok()
-}
-
 /// The file of a running program.
 #[derive(Debug)]
 pub struct Changes<A> {
     path: Option<PathBuf>,
     configured: Configured<A>,
     /// Of the file; `None`: it cannot be read.
-    text: Option<Vec<u8>>,
+    text: Option<String>,
     /// What it last said that made sense.
     file: Layer,
 }
@@ -244,21 +257,12 @@ impl<A: Settings> Changes<A> {
         };
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
-            let text = text_of(path);
-            if self.text != text {
-                self.text = text;
-                let file = match &self.text {
-                    Some(text) => {
-                        let refuses = |id: &str| A::refuses(id, Source::File(path));
-                        let (origin, text) = (path.display().to_string(), String::from_utf8_lossy(text));
-                        file::parse::<A>(&origin, &text, A::KIND, refuses)?
-                    }
-                    // It says why.
-                    None => Configured::<A>::file(Some(path))?,
-                };
-                let variables = std::env::vars_os().filter(|(_, value)| !value.is_empty());
-                let variables = self.configured.variables(variables.collect())?;
-                let (settings, origins) = self.configured.flags.over(&[&variables, &file])?;
+            let read = std::fs::read_to_string(path);
+            let text = read.as_ref().ok();
+            if self.text.as_ref() != text {
+                self.text = text.cloned();
+                let variables = given(std::env::vars_os());
+                let (settings, origins, file) = self.configured.over(variables, Some((path, read)))?;
                 let path = path.display().to_string();
                 let is_the_files = |id: &String| !origins.gives(id) || origins.of(id).starts_with(&path);
                 let differing = self.file.differing(&file).into_iter().filter(is_the_files);

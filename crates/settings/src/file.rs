@@ -8,6 +8,7 @@
 //! ```
 
 use crate::layers::{Layer, LayerError, argument, command, is_switch};
+use crate::names::nearest;
 use clap::builder::ArgAction;
 use clap::{Arg, Args};
 use serde::de::{MapAccess, Visitor};
@@ -57,8 +58,18 @@ pub fn read<A: Args>(
     kind: &str,
     refuses: impl Fn(&str) -> Option<String>,
 ) -> Result<Layer, FileError> {
+    of_text::<A>(path, std::fs::read_to_string(path), kind, refuses)
+}
+
+/// The same of a file that was read, or could not be.
+pub(crate) fn of_text<A: Args>(
+    path: &Path,
+    read: std::io::Result<String>,
+    kind: &str,
+    refuses: impl Fn(&str) -> Option<String>,
+) -> Result<Layer, FileError> {
     let origin = path.display().to_string();
-    match std::fs::read_to_string(path) {
+    match read {
         Ok(text) => parse::<A>(&origin, &text, kind, refuses),
         Err(source) => Err(FileError::Read { origin, source }),
     }
@@ -167,31 +178,6 @@ fn text(arg: &Arg, value: &Value) -> Result<OsString, &'static str> {
 fn is_boolean(arg: &Arg) -> bool {
     let names = arg.get_value_names().unwrap_or_default();
     is_switch(arg) || names.iter().any(|name| name == "BOOL")
-}
-
-/// The one that differs in case, or in at most two letters.
-pub(crate) fn nearest(name: &str, fields: impl Iterator<Item = String>) -> Option<String> {
-    let distances = fields.map(|field| {
-        let distance = distance(&name.to_ascii_lowercase(), &field.to_ascii_lowercase());
-        (distance, field)
-    });
-    let (distance, field) = distances.min()?;
-    (distance <= 2).then_some(field)
-}
-
-/// How many letters have to be put in, taken out or changed (Levenshtein).
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (index, letter) in one.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], index + 1);
-        for (column, theirs) in other.iter().enumerate() {
-            let change = diagonal + usize::from(letter != *theirs);
-            diagonal = row[column + 1];
-            row[column + 1] = change.min(row[column] + 1).min(diagonal + 1);
-        }
-    }
-    row[other.len()]
 }
 
 /// Fields with their lines, in the order of the text.

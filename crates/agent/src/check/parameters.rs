@@ -103,7 +103,8 @@ impl Parameters {
         let values = &self.values;
         let weight = match values.get("weight") {
             None => UNIT,
-            Some(text) => millionths(text)
+            Some(text) => (text.parse().ok())
+                .and_then(millionths)
                 .filter(|weight| (1..=UNIT).contains(weight))
                 .ok_or_else(|| refuse("weight", text, "more than 0, at most 1"))?,
         };
@@ -185,9 +186,8 @@ fn most_of(timeout: Duration) -> u32 {
     u32::try_from(most).unwrap_or(u32::MAX).max(1)
 }
 
-/// A decimal fraction; `None` for what is none, is negative or does not fit.
-pub(super) fn millionths(text: &str) -> Option<u32> {
-    let number: f64 = text.parse().ok()?;
+/// Of a decimal fraction; `None` for what is no number, is negative or does not fit.
+pub(super) fn millionths(number: f64) -> Option<u32> {
     let scaled = (number * f64::from(UNIT)).round();
     (0.0..=f64::from(u32::MAX))
         .contains(&scaled)

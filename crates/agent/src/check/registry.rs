@@ -61,11 +61,6 @@ impl Registry {
         self
     }
 
-    /// The checks of an agent that is told nothing of them.
-    pub fn usual(&self) -> Result<Checks, CheckSettingsError> {
-        self.checks(&["ping,kubelet".to_owned()], std::iter::empty(), &[], 100.0)
-    }
-
     /// The checks that `--check` names, with what other flags say of one of them: the flag, the plugin's
     /// name, and the parameters, which take the place of those in `--check`.
     pub(crate) fn checks<'a>(

@@ -44,20 +44,14 @@ impl Weighed {
     /// Where nobody says how long each of them takes, a new one begins while the former ones still wait: a
     /// packet may be lost, and an answer may be late.
     pub(super) async fn run(&self, suspect: &Suspect, end: Instant) -> Outcome {
-        let every = match self.timeout {
-            Some(timeout) => timeout,
-            None => end.saturating_duration_since(Instant::now()) / self.attempts,
-        };
         let begun = Instant::now();
+        let all = end.saturating_duration_since(begun);
+        let every = self.timeout.unwrap_or(all / self.attempts);
         let mut attempts: FuturesUnordered<_> = (0..self.attempts)
             .map(|number| async move {
                 let at = begun + every * number;
                 tokio::time::sleep_until(at).await;
-                let until = if self.timeout.is_some() {
-                    (at + every).min(end)
-                } else {
-                    end
-                };
+                let until = self.timeout.map_or(end, |timeout| end.min(at + timeout));
                 let within = until.saturating_duration_since(at);
                 let attempt = self.plugin.attempt(suspect, within);
                 let ended = tokio::time::timeout(within + GRACE, attempt).await;
@@ -100,7 +94,7 @@ impl Checks {
     pub(super) fn new(plugins: Vec<Weighed>, line: f64) -> Result<Self, CheckSettingsError> {
         let refuse = |reason| CheckSettingsError::of("--check-score-line", reason);
         let most = 100 * u64::from(UNIT);
-        let points = millionths(&line.to_string()).map(u64::from);
+        let points = millionths(line).map(u64::from);
         let points = points.filter(|points| (1..=most).contains(points));
         let points = points.ok_or_else(|| refuse(format!("{line}: give more than 0, at most 100")))?;
         let sum: u64 = plugins.iter().map(Weighed::points).sum();

@@ -114,8 +114,8 @@ impl Machine {
             .build()
             .unwrap();
         let configured = self.configured();
-        let (args, _) = configured.read_with(std::iter::empty()).unwrap();
-        let changes = Some((configured.changes().unwrap(), Registry::default()));
+        let (args, changes) = configured.follow().unwrap();
+        let changes = Some((changes, Registry::default()));
         let settings = Settings {
             election: Some(self.election.clone()),
             node: self.name.clone(),

@@ -18,8 +18,8 @@ pub fn eligible(labels: &BTreeMap<String, String>) -> bool {
 #[derive(Debug, Default)]
 pub struct SoundKeys {
     keys: BTreeSet<String>,
-    /// By present and next key and its proof, of which Node the latter is an agent's next key.
-    next: BTreeMap<(String, String, String), String>,
+    /// Next keys with proof: UID of the Node, present key, next key, proof.
+    next: BTreeSet<[String; 4]>,
 }
 
 impl SoundKeys {
@@ -33,21 +33,17 @@ impl SoundKeys {
 
     /// The next key that an agent announces, if it proves that it has it.
     fn next_of(&mut self, uid: &str, agent: &AgentStatusSpec) -> Option<String> {
-        let (next, proof) = (agent.next_public_key.clone()?, agent.next_key_proof.clone()?);
-        let claim = (agent.public_key.clone(), next, proof);
-        if self.next.get(&claim).is_some_and(|known| known == uid) {
-            return Some(claim.1);
+        let (next, proof) = (agent.next_public_key.as_ref()?, agent.next_key_proof.as_ref()?);
+        let claim = [uid, &agent.public_key, next, proof].map(str::to_owned);
+        if !self.next.contains(&claim) {
+            let present = PublicKey::from_base64(&agent.public_key).ok()?;
+            let key = PublicKey::from_base64(next).ok()?;
+            if present == key || !key.is_next_by(proof, uid, &present) {
+                return None;
+            }
+            self.next.insert(claim);
         }
-        let (present, next) = (
-            PublicKey::from_base64(&claim.0).ok()?,
-            PublicKey::from_base64(&claim.1).ok()?,
-        );
-        if present == next || !next.is_next_by(&claim.2, uid, &present) {
-            return None;
-        }
-        let text = claim.1.clone();
-        self.next.insert(claim, uid.to_owned());
-        Some(text)
+        Some(next.clone())
     }
 
     /// Forgets all where most are of agents that are gone.
@@ -127,15 +123,13 @@ pub fn with_own_keys(published: &[&RosterMember], members: &mut Vec<RosterMember
         is_own
     });
     for member in members {
-        let uid = &member.uid;
-        let claimed = member.next_public_key.take();
-        if let Some(key) = claimed.as_ref().filter(|key| !owns(uid, key)) {
+        let foreign = |key: &mut String| !owns(&member.uid, key);
+        if let Some(key) = member.next_public_key.take_if(foreign) {
             complaints.push(format!(
                 "node {}: another node claims the next key of its agent, {key}, as well, so that its key does not change",
                 member.name
             ));
         }
-        member.next_public_key = claimed.filter(|key| owns(uid, key));
     }
     complaints
 }

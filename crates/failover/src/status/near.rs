@@ -1,5 +1,7 @@
 //! Names that are like one that does not exist.
 
+use evenkeel_settings::names::distance;
+
 /// How many are offered.
 const OFFERED: usize = 3;
 
@@ -17,21 +19,6 @@ pub(super) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> V
         .take(OFFERED)
         .map(|(_, name)| name.to_owned())
         .collect()
-}
-
-/// How many letters have to be put in, taken out or changed (Levenshtein).
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (index, letter) in one.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], index + 1);
-        for (column, theirs) in other.iter().enumerate() {
-            let change = diagonal + usize::from(letter != *theirs);
-            diagonal = row[column + 1];
-            row[column + 1] = change.min(row[column] + 1).min(diagonal + 1);
-        }
-    }
-    row[other.len()]
 }
 
 #[cfg(test)]

@@ -112,7 +112,7 @@ fn a_field_that_there_is_not_is_named_with_line_and_column() {
 #[tokio::test(start_paused = true)]
 async fn a_file_that_changes_is_read_again_and_one_that_makes_no_sense_is_said() {
     let around = Around::with("flowRate: 7\nname: a\n");
-    let mut changes = around.pump("--name b").changes().unwrap();
+    let mut changes = around.pump("--name b").follow().unwrap().1;
     let early = tokio::time::timeout(LOOK_EVERY * 3, changes.next()).await;
     assert!(early.is_err(), "nothing changed");
     around.write("flowRate: 8\nvalves: [a]\n");

@@ -123,8 +123,11 @@ impl Carrier {
         let claimed = frame.claimed_key().ok_or("truncated")?;
         let is_known = |stranger: &&Stranger| *stranger.contact.key.as_bytes() == claimed;
         let known = self.askers(from).find(is_known).cloned();
-        let mut stranger = match known {
-            Some(stranger) => stranger,
+        let (mut stranger, message) = match known {
+            Some(stranger) => {
+                let message = cx.open_from(frame, &stranger)?;
+                (stranger, message)
+            }
             None if self.strangers.allows(cx.now(), STRANGERS) => {
                 let key = PublicKey::from_bytes(claimed).map_err(|_| "key")?;
                 let contact = Contact {
@@ -132,11 +135,10 @@ impl Carrier {
                     address: source,
                     key,
                 };
-                cx.writer_of(frame, &contact)?
+                cx.open_of_new(frame, &contact)?
             }
             None => return Err("stranger-budget"),
         };
-        let message = cx.open_from(frame, &stranger)?;
         stranger.contact.address = source;
         let Body::HandOver(offer) = &message.body else {
             return Err("kind");
@@ -212,7 +214,7 @@ impl Carrier {
         if let Some(cell) = self.cells.get_mut(&cell) {
             cell.askers.retain(|id, asker| {
                 let member = roster.get(*id);
-                member.is_some_and(|member| member.keys().any(|key| *key == asker.to.contact.key))
+                member.is_some_and(|member| member.has_key(&asker.to.contact.key))
             });
             cell.roster = Some(roster);
             cell.tell_all(cx);
@@ -346,7 +348,7 @@ impl Cell {
             return Ok(());
         };
         let member = roster.get(header.from).ok_or("stranger")?;
-        if member.keys().all(|key| *key != to.contact.key) {
+        if !member.has_key(&to.contact.key) {
             return Err("stranger");
         }
         let now = cx.now();

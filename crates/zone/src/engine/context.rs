@@ -352,18 +352,19 @@ impl Context {
         }
     }
 
-    /// The agent of another cell that wrote a datagram, by whichever key of this agent it knows.
-    pub(super) fn writer_of(
+    /// Reads a datagram of an agent of another cell that is not known yet, by whichever key of this agent it
+    /// knows.
+    pub(super) fn open_of_new(
         &mut self,
         frame: &Frame<'_>,
         contact: &Contact,
-    ) -> Result<Stranger, &'static str> {
+    ) -> Result<(Stranger, Message), &'static str> {
         let keys = [Some(self.key.clone()), self.other_key.clone()];
         let mut refused = "code";
         for key in keys.into_iter().flatten() {
             let stranger = Self::stranger_by(&*key, contact.clone());
             match self.open_from(frame, &stranger) {
-                Ok(_) => return Ok(stranger),
+                Ok(message) => return Ok((stranger, message)),
                 Err(reason) => refused = reason,
             }
         }

@@ -36,7 +36,12 @@ impl Member {
     /// changed to the one that was announced. With another key it is another agent, and nothing that was
     /// known of this one holds for it.
     pub fn goes_on_as(&self, later: &Self) -> bool {
-        self.keys().any(|key| *key == later.key)
+        self.has_key(&later.key)
+    }
+
+    /// Whether this is its key, or its next one.
+    pub fn has_key(&self, key: &PublicKey) -> bool {
+        self.keys().any(|known| known == key)
     }
 }
 
