@@ -198,6 +198,48 @@ fn a_configuration_file_that_is_wrong_is_named_with_its_line() {
     }
 }
 
+#[tokio::test]
+async fn a_controller_whose_file_changes_says_for_what_it_has_to_be_started_again() {
+    let home = TempDir::new().unwrap();
+    let (file, log) = (home.path().join("controller.yaml"), home.path().join("log"));
+    let write = |field: &str| {
+        let head = "apiVersion: evenkeel.io/v1alpha1\nkind: ControllerConfiguration\n";
+        let new = home.path().join("new");
+        fs::write(&new, format!("{head}{field}\n")).unwrap();
+        fs::rename(new, &file).unwrap();
+    };
+    write("mode: observe");
+    let mut controller = evenkeel()
+        .args([
+            "controller",
+            "--server",
+            "http://127.0.0.1:1",
+            "--admin",
+            "127.0.0.1:0",
+            "--config",
+        ])
+        .arg(&file)
+        .stderr(fs::File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    let says = async |words: &[&str]| {
+        evenkeel_testkit::until("the controller says so", async || {
+            let text = fs::read_to_string(&log).unwrap();
+            text.lines()
+                .any(|line| words.iter().all(|word| line.contains(word)))
+        })
+        .await;
+    };
+    says(&["controller"]).await;
+    write("mode: act");
+    says(&["configuration file changed", "mode"]).await;
+    write("staleAfter: 1d");
+    says(&["cannot be used", "--stale-after"]).await;
+    assert!(controller.try_wait().unwrap().is_none(), "it goes on");
+    controller.kill().unwrap();
+    controller.wait().unwrap();
+}
+
 #[test]
 fn a_variable_of_the_released_controller_that_is_malformed_is_named_with_what_is_possible() {
     let provider = |name: &str, secret: &str| {

@@ -26,7 +26,7 @@ use evenkeel_failover_rules::world::Config;
 use evenkeel_net::admin::Admin;
 use evenkeel_net::client::ClientError;
 use evenkeel_net::log::causes;
-use evenkeel_settings::Configured;
+use evenkeel_settings::{Changes, Configured};
 use evenkeel_zone::keys::SigningKey;
 use evenkeel_zone::roster::RosterKeys;
 use kube::Client;
@@ -105,8 +105,8 @@ pub async fn run(
     configured: Configured<ControllerArgs>,
     shutdown: CancellationToken,
 ) -> Result<(), ControllerError> {
-    let read = configured.read();
-    let (args, _) = read.map_err(|error| ControllerError::Config(causes(&error)))?;
+    let read = configured.follow();
+    let (args, changes) = read.map_err(|error| ControllerError::Config(causes(&error)))?;
     let identity = args.replica();
     let config = args.config(&identity).map_err(ControllerError::Config)?;
     let candidacy = args
@@ -153,8 +153,35 @@ pub async fn run(
         stop.cancel();
         outcome.map_err(ControllerError::Admin)
     };
-    let (controlled, served) = tokio::join!(controller, endpoints);
+    let following = warn_of_changes(changes, stop.clone());
+    let (controlled, served, ()) = tokio::join!(controller, endpoints, following);
     controlled.and(served)
+}
+
+/// A controller takes over nothing from its file while it runs: each decision of an incident would be made by
+/// other rules than the one before it. Another replica decides while this one starts again.
+async fn warn_of_changes(mut changes: Changes<ControllerArgs>, stop: CancellationToken) {
+    loop {
+        let change = tokio::select! {
+            () = stop.cancelled() => return,
+            change = changes.next() => change,
+        };
+        let fields = change.map_err(|error| causes(&error)).and_then(|change| {
+            change.settings.config("")?;
+            Ok(change.fields.join(", "))
+        });
+        match fields {
+            Ok(fields) if fields.is_empty() => {}
+            Ok(fields) => tracing::warn!(
+                fields,
+                "the configuration file changed: start the controllers again for these fields, one after the other"
+            ),
+            Err(error) => tracing::error!(
+                error,
+                "the configuration file cannot be used: this controller goes on, and the next one would not start"
+            ),
+        }
+    }
 }
 
 /// The controller, with the webhook where `webhook` says how to serve it, until `shutdown`; registers its
