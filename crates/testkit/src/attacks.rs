@@ -568,7 +568,8 @@ impl Attacked {
         self.admin.create::<Binding>(again).await;
     }
 
-    async fn client(&self, who: Who) -> Client {
+    /// A client with the credentials of such a one.
+    pub async fn client(&self, who: Who) -> Client {
         let mut config = self.config.clone();
         let account = |namespace, name, node| self.token(namespace, name, node);
         let token = match who {

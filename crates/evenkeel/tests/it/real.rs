@@ -4,13 +4,14 @@ use crate::netns::lab::{Machines, a_lab_joins};
 use crate::netns::process::client;
 use crate::support::{evenkeel, outcome};
 use crate::vnode::{kubectl, world::World};
-use evenkeel_testkit::attacks::{Attacked, attacks, duties};
+use evenkeel_testkit::attacks::{Attacked, Who, attacks, duties};
 use evenkeel_testkit::candidate::{Candidate, CandidateArgs, Timing, Told};
 use evenkeel_testkit::interop::build_clientgo;
 use evenkeel_testkit::real::Kubernetes;
 use evenkeel_testkit::{Cluster, netns, skipped, until};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::flowcontrol::v1::PriorityLevelConfiguration;
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams};
 use nix::sys::signal::{Signal, kill};
@@ -50,6 +51,30 @@ async fn policies_stop_attackers(world: &World) {
     for (name, who, write) in duties() {
         attacked.restore().await;
         assert_eq!(attacked.attempt(who, &write).await, Ok(()), "{name}, by {who:?}");
+    }
+    agents_and_controller_wait_in_queues_of_their_own(world, &attacked).await;
+}
+
+/// So an agent that floods the API server uses up no time of the controller's. Only Kubernetes' own server
+/// has such queues; it names in each answer the one in which the request was.
+async fn agents_and_controller_wait_in_queues_of_their_own(world: &World, attacked: &Attacked) {
+    let levels: Api<PriorityLevelConfiguration> = world.api();
+    for (who, level) in [
+        (Who::Pod("a"), "evenkeel-agents"),
+        (Who::Controller, "evenkeel-controller"),
+    ] {
+        let level = levels.get(level).await.expect("it was applied").metadata.uid;
+        let client = attacked.client(who).await;
+        until("the server uses the level", async || {
+            let request = http::Request::get("/apis/evenkeel.io/v1alpha1/zonehealth/x");
+            let request = request
+                .body(kube::client::Body::empty())
+                .expect("it is a request");
+            let answer = client.send(request).await.expect("the server answers");
+            let uid = answer.headers().get("x-kubernetes-pf-prioritylevel-uid");
+            uid.and_then(|uid| uid.to_str().ok()) == level.as_deref()
+        })
+        .await;
     }
 }
 
