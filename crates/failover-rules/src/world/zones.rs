@@ -12,6 +12,11 @@ use k8s_openapi::api::coordination::v1::Lease;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+/// So many reports of one reporter are held, those that it wrote last. It writes one about its own cell and
+/// one about each of the eight that it may carry; those of cells that it carried before stay in the store.
+/// Without a bound one agent could fill the memory of all who read reports.
+const REPORTS_OF_ONE: usize = 32;
+
 /// The book, and which object speaks of which cell.
 #[derive(Debug, Default)]
 pub(super) struct Zones {
@@ -23,6 +28,8 @@ pub(super) struct Zones {
     gone: BTreeMap<String, (Known, Millis)>,
     /// Reports by object name: their cell, by name of its ZoneHealth, and their reporter.
     reports: BTreeMap<String, (String, String)>,
+    /// Names of each reporter's reports, the one that was written longest ago first.
+    reports_of: BTreeMap<String, Vec<String>>,
     /// What was last seen of each cell's Lease, by name of the ZoneHealth.
     heartbeats: BTreeMap<String, Heartbeat>,
 }
@@ -108,7 +115,7 @@ impl Zones {
     }
 
     /// A ZoneReport of that name as a watch delivered it at `now`. Returns what was refused in it, for the
-    /// log.
+    /// log. Where its reporter has too many, the one that was written longest ago counts no more.
     pub(super) fn report(&mut self, now: Millis, name: &str, spec: &ZoneReportSpec) -> Vec<Refusal> {
         let cell = cell_object_name(&spec.zone, spec.cell);
         if let Some(known) = self.known.get_mut(&cell) {
@@ -116,6 +123,13 @@ impl Zones {
         }
         let of = (cell.clone(), spec.reporter.clone());
         self.reports.insert(name.to_owned(), of);
+        let names = self.reports_of.entry(spec.reporter.clone()).or_default();
+        names.retain(|other| other != name);
+        names.push(name.to_owned());
+        if names.len() > REPORTS_OF_ONE {
+            let oldest = names.remove(0);
+            self.report_gone(&oldest);
+        }
         self.book.report(now, &cell, &spec.reporter, &spec.report)
     }
 
@@ -123,6 +137,10 @@ impl Zones {
     pub(super) fn report_gone(&mut self, name: &str) {
         if let Some((cell, reporter)) = self.reports.remove(name) {
             self.book.forget_report(&cell, &reporter);
+            if let Some(names) = self.reports_of.get_mut(&reporter) {
+                names.retain(|other| other != name);
+            }
+            self.reports_of.retain(|_, names| !names.is_empty());
         }
     }
 

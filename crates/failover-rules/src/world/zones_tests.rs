@@ -149,3 +149,29 @@ fn a_report_that_comes_first_is_counted_with_its_roster() {
     zones.reports_listed(|_| false);
     assert!(is_cut(&zones), "until it runs out");
 }
+
+/// Whoever has one agent's token can write a report about each cell that it makes up.
+#[test]
+fn of_one_reporter_the_reports_that_it_wrote_last_are_held() {
+    let (mut zone, mut zones) = (Fixture::new(3), Zones::default());
+    see(&mut zones, 0, &mut zone, "1", 0);
+    let mut other = report(&mut zone, 1);
+    other.reporter = "node-3".to_owned();
+    zones.report(Millis(1), "of another one", &other);
+    for cell in 1..1_000 {
+        let made_up = ZoneReportSpec {
+            cell,
+            ..report(&mut zone, 1)
+        };
+        zones.report(Millis(1), &format!("{cell}"), &made_up);
+    }
+    assert_eq!(zones.reports.len(), REPORTS_OF_ONE + 1);
+    assert!(zones.reports.contains_key("of another one") && !zones.reports.contains_key(REPORT));
+    assert!(zones.reports.contains_key("999") && !zones.reports.contains_key("900"));
+    for round in [2, 3] {
+        see(&mut zones, u64::from(round), &mut zone, "1", round);
+    }
+    assert!(zones.reports.contains_key(REPORT) && is_cut(&zones));
+    zones.reports_listed(|_| false);
+    assert!(zones.reports_of.is_empty());
+}

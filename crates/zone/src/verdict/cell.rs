@@ -180,6 +180,11 @@ impl Cell {
         self.reports.remove(reporter);
     }
 
+    /// Nothing is known of it: it was named by reports alone, and they are gone.
+    pub(super) fn is_blank(&self) -> bool {
+        self.roster.is_none() && self.reports.is_empty() && self.challenges.is_empty() && !self.lease_seen
+    }
+
     /// Takes in what ballots have to sign, and counts again what signs a challenge that was not known before.
     /// Returns what was refused.
     pub(super) fn challenges(

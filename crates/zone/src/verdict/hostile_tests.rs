@@ -174,3 +174,19 @@ fn one_that_forges_its_boot_holds_no_death_back(#[case] members: u8, #[case] hon
     assert!(matches!(book.verdict(&Fixture::uid(suspect)), Verdict::Dead(_)));
     assert!(!book.is_returning("shore", Millis(9_000)));
 }
+
+/// Cells that only reports speak of are forgotten with them.
+#[test]
+fn cells_that_somebody_makes_up_leave_nothing_behind() {
+    let mut zone = Fixture::new(3);
+    let mut book = Book::new();
+    book.roster(Millis(0), "shore", zone.roster());
+    for cell in 0..100 {
+        let report = zone.report(vec![]);
+        for name in [format!("made-up-{cell}"), "shore".to_owned()] {
+            book.report(Millis(1), &name, "node-1", &report);
+            book.forget_report(&name, "node-1");
+        }
+    }
+    assert_eq!(book.cells.len(), 1);
+}

@@ -237,8 +237,11 @@ impl Book {
 
     /// A reporter's object is gone. What it published stands until it runs out.
     pub fn forget_report(&mut self, cell: &str, reporter: &str) {
-        if let Some(cell) = self.cells.get_mut(cell) {
-            cell.forget_report(reporter);
+        if let Some(known) = self.cells.get_mut(cell) {
+            known.forget_report(reporter);
+            if known.is_blank() {
+                self.cells.remove(cell);
+            }
         }
     }
 
