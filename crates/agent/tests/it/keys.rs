@@ -1,7 +1,9 @@
-//! An agent's key changes while it runs: files, AgentStatus, rosters, and what the neighbours make of it.
+//! An agent's key, its address or its kubelet's certificate changes: files, AgentStatus, rosters, and what
+//! the neighbours make of it.
 
 use crate::zone::{ZONE, Zone, now};
 use evenkeel_api::crd::AgentStatus;
+use evenkeel_api::zone::RosterMember;
 use evenkeel_testkit::eventually;
 use evenkeel_zone::verdict::{Link, Verdict};
 use rstest::rstest;
@@ -15,7 +17,7 @@ async fn said(zone: &Zone, machine: usize) -> (String, Option<String>) {
     (status.spec.public_key, status.spec.next_public_key)
 }
 
-/// What the controller does: a roster has the keys that the agents say.
+/// What the controller does: a roster has the keys and addresses that the agents say.
 async fn publish(zone: &Zone) {
     let mut roster = zone.roster().await;
     let before = roster.members.clone();
@@ -27,6 +29,8 @@ async fn publish(zone: &Zone) {
             .find(|member| member.name == known.name)
             .unwrap();
         (member.public_key, member.next_public_key) = (key, next);
+        let status: AgentStatus = zone.cluster.get(&known.name).await;
+        member.address = status.spec.address;
     }
     if roster.members != before {
         roster.version += 1;
@@ -235,4 +239,51 @@ async fn a_kubelets_new_certificate_is_published_and_while_it_cannot_be_it_convi
         tokio::time::Instant::now() >= unknown
     })
     .await;
+}
+
+#[rstest]
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_has_another_address_is_doubted_by_nobody(
+    #[values(false, true)] is_reporter: bool,
+    #[values(false, true)] is_cut: bool,
+) {
+    let mut zone = Zone::of(3).await;
+    let reporter = zone.leader().await;
+    let machine = if is_reporter { reporter } else { (reporter + 1) % 3 };
+    let lives = |verdict: &Verdict| matches!(verdict, Verdict::Alive(_));
+    if is_cut {
+        zone.machines[machine].cut_cloud(true);
+        zone.becomes(machine, "the neighbours vouch for it", 30, lives)
+            .await;
+    }
+    zone.machines[machine].move_agent();
+    if is_cut {
+        let before = zone.report_on(machine).await.map(|report| report.rounds);
+        until_so(&zone, "it is vouched for where it is", async || {
+            let verdict = zone.verdict(machine).await;
+            let by_agent =
+                |verdict: &Verdict| matches!(verdict, Verdict::Alive(alive) if alive.cloud == Link::Down);
+            by_agent(&verdict) && zone.report_on(machine).await.map(|report| report.rounds) != before
+        })
+        .await;
+        zone.machines[machine].cut_cloud(false);
+    }
+    let name = &zone.machines[machine].name;
+    let address = zone.machines[machine].address().to_string();
+    until_so(
+        &zone,
+        "its address is in the roster, and nobody is listed",
+        async || {
+            publish(&zone).await;
+            let roster = zone.roster().await;
+            let is_there = |member: &RosterMember| (&member.name, &member.address) == (name, &address);
+            roster.members.iter().any(is_there) && zone.report_on(machine).await.is_none()
+        },
+    )
+    .await;
+    let victim = (machine + 1) % 3;
+    zone.machines[victim].power_off();
+    let is_dead = |verdict: &Verdict| matches!(verdict, Verdict::Dead(_));
+    zone.becomes(victim, "the victim is dead by its vote", 20, is_dead)
+        .await;
 }

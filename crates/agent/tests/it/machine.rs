@@ -153,6 +153,10 @@ impl Machine {
         self.agent = Some((runtime, stop));
     }
 
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     pub(crate) fn key_file(&self) -> KeyFile {
         KeyFile::new(&self.key_path())
     }
@@ -225,6 +229,13 @@ impl Machine {
     /// Closes its connections to the API server, and refuses others until the link is no longer cut.
     pub(crate) fn refuse_cloud(&self) {
         self.link.refuse();
+    }
+
+    /// Its agent starts again at another address.
+    pub(crate) fn move_agent(&mut self) {
+        self.kill_agent();
+        self.address = StdUdp::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        self.start_agent();
     }
 
     pub(crate) fn cut_cloud(&self, cut: bool) {

@@ -1,6 +1,7 @@
 //! Whole zones in virtual time: engines, links, a cloud and a reader.
 
 mod carriers;
+mod changes;
 mod common;
 mod datagrams;
 mod floods;
