@@ -127,7 +127,7 @@ fn script(size: usize, seed: u64, network: Network) -> Script {
         network,
         drift: 50,
         ed25519: false,
-        two_versions: false,
+        mixed_versions: false,
         steps: Vec::new(),
         rest: 0,
     }

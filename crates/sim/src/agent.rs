@@ -125,8 +125,11 @@ impl Sim {
         let engine = engine
             .verifying_with(Arc::clone(&self.verifier))
             .trusting(self.roster_keys());
-        let is_next = self.script.two_versions && node.is_multiple_of(2);
-        let engine = if is_next { engine.of_next_version() } else { engine };
+        let engine = match node % 3 {
+            0 if self.script.mixed_versions => engine.of_former_version(),
+            1 if self.script.mixed_versions => engine.of_next_version(),
+            _ => engine,
+        };
         Some(if self.reader.rules.no_bounds {
             engine.without_bounds()
         } else {

@@ -334,7 +334,7 @@ impl Sim {
             return Acted::Stale;
         }
         let key = Arc::clone(&self.roster_key);
-        let signer = Some((&*key, self.script.two_versions));
+        let signer = Some((&*key, self.script.mixed_versions));
         let written = build::publish(&mut self.store, self.now, (zone, cell), roster, signer);
         Self::settled(written)
     }

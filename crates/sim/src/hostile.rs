@@ -152,6 +152,7 @@ impl Sim {
                 self.answers_for(node, from, relay);
                 true
             }
+            Body::Voted(voted) => self.hostile_hears(node, from, &voted.ballot),
             Body::Ballot(ballot) => self.keeps(node, ballot, bytes),
             _ => false,
         }

@@ -121,7 +121,7 @@ fn calmer(script: &Script) -> Vec<Script> {
     with(|script| script.network.bursts = None);
     with(|script| script.network.latency = (1, 5));
     with(|script| script.drift = 0);
-    with(|script| script.two_versions = false);
+    with(|script| script.mixed_versions = false);
     for (index, step) in script.steps.iter().enumerate() {
         for fault in smaller(&step.fault) {
             let mut one = script.clone();

@@ -137,8 +137,9 @@ pub struct Script {
     pub drift: u64,
     /// Real Ed25519 rather than the stand-in.
     pub ed25519: bool,
-    /// Every second agent, and who publishes rosters, are of the next version of Evenkeel.
-    pub two_versions: bool,
+    /// A third of the agents are of the former version of Evenkeel, and a third of the next one, of which who
+    /// publishes rosters is, too.
+    pub mixed_versions: bool,
     pub steps: Vec<Step>,
     /// How long the run goes on after the last fault.
     pub rest: u64,
@@ -199,7 +200,7 @@ pub enum Group {
     /// the controller restart every 10 s, and all agents get new keys or all machines boot.
     Lifetime,
     /// 22: half of the fleet runs the next version, while nodes die, are cut off, join, move or change keys.
-    TwoVersions,
+    MixedVersions,
     /// 23: the API server restarts while a node is cut off.
     ApiRestart,
     /// 24: a node returns while its cell has no majority.
@@ -242,7 +243,7 @@ impl Group {
         Self::ThreeZones,
         Self::Growth,
         Self::Lifetime,
-        Self::TwoVersions,
+        Self::MixedVersions,
         Self::ApiRestart,
         Self::ReturnWithoutMajority,
         Self::AgentRestarts,
@@ -275,7 +276,7 @@ impl Group {
             Self::ThreeZones => "18-three-zones",
             Self::Growth => "20-growth",
             Self::Lifetime => "lifetime",
-            Self::TwoVersions => "22-two-versions",
+            Self::MixedVersions => "22-mixed-versions",
             Self::ApiRestart => "23-api-restart",
             Self::ReturnWithoutMajority => "24-return-without-majority",
             Self::AgentRestarts => "25-agent-restarts",
@@ -475,8 +476,11 @@ impl fmt::Display for Script {
         if self.drift > 0 {
             write!(f, "; clocks up to {} millionths off", self.drift)?;
         }
-        if self.two_versions {
-            write!(f, "; every second agent of the next version")?;
+        if self.mixed_versions {
+            write!(
+                f,
+                "; a third of the agents of the former version, a third of the next one"
+            )?;
         }
         writeln!(f)?;
         for step in &self.steps {

@@ -160,7 +160,7 @@ impl Sim {
             }
             let (name, key) = (build::zone_name(zone), Arc::clone(&self.roster_key));
             for (number, members) in self.cells_of(members) {
-                let signer = Some((&*key, self.script.two_versions));
+                let signer = Some((&*key, self.script.mixed_versions));
                 build::cell(&mut self.store, (&name, number), members, signer);
             }
             if self.level == Level::Zones {

@@ -73,12 +73,16 @@ impl Agent {
 /// One of each kind, of this version and of the next one.
 fn datagrams() -> Vec<Vec<u8>> {
     let agent = Agent::new();
-    let lines = include_str!("wire/tests/corpus/3.0.txt").lines();
+    let corpora = [
+        include_str!("wire/tests/corpus/3.0.txt"),
+        include_str!("wire/tests/corpus/3.1.txt"),
+    ];
+    let lines = corpora.iter().flat_map(|corpus| corpus.lines());
     let present = lines.map(|line| from_evidence(line.split_once(' ').unwrap().1).unwrap());
     let both = present.flat_map(|bytes| {
         let Message { header, body } = agent.open(&bytes).unwrap();
         [
-            wire::seal_next_version(&header, &body, &agent.0, &Believing),
+            wire::seal_as_version(wire::MINOR + 1, &header, &body, &agent.0, &Believing),
             bytes,
         ]
     });

@@ -154,11 +154,16 @@ impl Fixture {
         seal_for(author, receiver.public(), header, body)
     }
 
-    /// Reads what a node wrote for another one; nothing where the proof does not hold.
+    /// Reads what a node wrote for another one, of an answer to a request the ballot; nothing where the proof
+    /// does not hold.
     pub fn open(&self, bytes: &[u8]) -> Option<Message> {
         let frame = Frame::parse(bytes).ok()?;
         let (from, to) = (self.node(frame.from())?, self.node(frame.to())?);
-        open_for(self.key(to), self.key(from).public(), &*self.verifier(), bytes)
+        let message = open_for(self.key(to), self.key(from).public(), &*self.verifier(), bytes)?;
+        match message.body {
+            Body::Voted(voted) => self.open(&voted.ballot),
+            _ => Some(message),
+        }
     }
 
     fn node(&self, id: MemberId) -> Option<usize> {

@@ -229,8 +229,8 @@ pub(super) fn carriers(script: &mut Script, rng: &mut Rng) {
 }
 
 /// Whatever befalls a fleet of which half was upgraded.
-pub(super) fn two_versions(script: &mut Script, rng: &mut Rng) {
-    script.two_versions = true;
+pub(super) fn mixed_versions(script: &mut Script, rng: &mut Rng) {
+    script.mixed_versions = true;
     match rng.below(3) {
         0 => kills(script, rng),
         1 => rosters(script, rng),

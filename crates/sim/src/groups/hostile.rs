@@ -56,7 +56,7 @@ fn fill(script: &mut Script, rng: &mut Rng, malice: Malice, mishap: Mishap) {
         latency: (1, 5),
         ..Network::default()
     };
-    script.two_versions = false;
+    script.mixed_versions = false;
     let hostile = script.any_node(rng);
     let nodes = script.nodes() as u64;
     let other = 1 + (hostile + usize::try_from(rng.below(nodes - 1)).unwrap_or_default()) % script.nodes();

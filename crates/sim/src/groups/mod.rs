@@ -22,7 +22,7 @@ pub fn script(group: Group, seed: u64) -> Script {
         network: network(&mut rng),
         drift: 0,
         ed25519: rng.in_thousand(10),
-        two_versions: rng.in_thousand(100),
+        mixed_versions: rng.in_thousand(100),
         steps: Vec::new(),
         rest: 60 * SECOND,
     };
@@ -36,7 +36,7 @@ pub fn script(group: Group, seed: u64) -> Script {
         Group::Stalls => stalls(&mut script, &mut rng),
         Group::LanSplit => lan_split(&mut script, &mut rng),
         Group::ThreeZones => three_zones(&mut script, &mut rng),
-        Group::TwoVersions => cases::two_versions(&mut script, &mut rng),
+        Group::MixedVersions => cases::mixed_versions(&mut script, &mut rng),
         Group::ApiRestart => api_restart(&mut script, &mut rng),
         Group::ReturnWithoutMajority => return_without_majority(&mut script, &mut rng),
         Group::AgentRestarts => agent_restarts(&mut script, &mut rng),

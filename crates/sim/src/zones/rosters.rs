@@ -112,7 +112,7 @@ impl Sim {
             return;
         };
         let (name, signer) = (build::zone_name(zone), Arc::clone(&self.roster_key));
-        let signer = Some((&*signer, self.script.two_versions));
+        let signer = Some((&*signer, self.script.mixed_versions));
         let _ = build::publish(&mut self.store, self.now, (&name, 0), &roster, signer);
     }
 }

@@ -157,8 +157,8 @@ fn three_zones_with_different_fates() {
 }
 
 #[test]
-fn half_of_the_fleet_runs_the_next_version() {
-    keeps_its_promises(Group::TwoVersions);
+fn the_fleet_runs_three_versions() {
+    keeps_its_promises(Group::MixedVersions);
 }
 
 #[test]

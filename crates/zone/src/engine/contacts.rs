@@ -28,9 +28,11 @@ const ROSTER_PARTS: u32 = 30;
 /// Of what a peer sends, at most so many datagrams a second are acted on. In a round about a whole cell of 64
 /// one peer sends some twenty. After a pause the socket's buffer may hold 277 of them.
 const DATAGRAMS: u32 = 300;
-/// It has at most so many suspects looked for a second: four times a whole cell. Where all members are listed
-/// within a second, each has a round of its own at first, and then they share one.
-const SUSPECTS: u32 = 256;
+/// It has the whole cell looked for at most so often in ten seconds. Where all members are listed within a
+/// second, each has a round of its own at first; then they share one every four seconds and for each new
+/// challenge.
+const WHOLE_CELLS: u32 = 8;
+const WHOLE_CELLS_WITHIN_MS: u64 = 10_000;
 /// At most so many signatures a second are found to be wrong; then no more are checked. That takes a tenth of
 /// a core. How many are right follows from the rounds that this agent holds.
 const WRONG_SIGNATURES: u32 = 2_000;
@@ -237,8 +239,11 @@ impl Contacts {
         self.wrong_signatures.is_left(now, WRONG_SIGNATURES)
     }
 
-    pub(super) fn signature_was_wrong(&mut self, now: Millis) {
-        self.wrong_signatures.allows(now, WRONG_SIGNATURES);
+    /// A signature was checked with so many keys, and was made with none of them.
+    pub(super) fn signatures_were_wrong(&mut self, now: Millis, keys: usize) {
+        for _ in 0..keys {
+            self.wrong_signatures.allows(now, WRONG_SIGNATURES);
+        }
     }
 
     /// Whether one more heartbeat of a peer is answered whose life is not proven, or whose words are old.
@@ -256,9 +261,11 @@ impl Contacts {
 
     /// Whether so many more suspects are looked for because a peer asks.
     pub(super) fn allows_suspects(&mut self, from: MemberIndex, now: Millis, suspects: usize) -> bool {
+        let [members, suspects] =
+            [self.peers.len(), suspects].map(|count| u32::try_from(count).unwrap_or(u32::MAX));
+        let most = members.saturating_mul(WHOLE_CELLS);
         let peer = self.peers.get_mut(from.at());
-        let suspects = u32::try_from(suspects).unwrap_or(u32::MAX);
-        peer.is_some_and(|peer| peer.suspects.takes(now, suspects, SUSPECTS))
+        peer.is_some_and(|peer| peer.suspects.takes(now, suspects, (most, WHOLE_CELLS_WITHIN_MS)))
     }
 
     /// An ack counts once, for a heartbeat of this life that was sent to its sender lately.

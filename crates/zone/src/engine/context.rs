@@ -61,8 +61,8 @@ pub(super) struct Context {
     proved: BTreeMap<MemberIndex, Pair>,
     /// Position of this agent's node; `None` if the roster does not hold it.
     place: Option<MemberIndex>,
-    /// What the next version of Evenkeel may append to a request, where this agent speaks as that version.
-    later_fields: &'static [u8],
+    /// The minor version of the format that this agent speaks.
+    version: u8,
     /// Datagrams are put together here.
     buffer: Vec<u8>,
     out: Vec<Output>,
@@ -100,20 +100,29 @@ impl Context {
             moved: vec![None; roster.len()],
             roster_keys: RosterKeys::default(),
             roster,
-            later_fields: b"",
+            version: wire::MINOR,
             buffer: Vec::new(),
             out: Vec::new(),
         }
     }
 
     #[cfg(any(test, feature = "fixture"))]
-    pub(super) fn speak_next_version(&mut self) {
-        self.later_fields = b"later";
+    pub(super) fn speak_version(&mut self, version: u8) {
+        self.version = version;
     }
 
-    /// What the next version appends to a request. This one appends nothing.
+    /// Whether the version that this agent speaks has [`wire::Voted`].
+    pub(super) fn knows_voted(&self) -> bool {
+        self.version >= wire::VOTED_SINCE
+    }
+
+    /// What the version that this agent speaks appends to a request. The present one appends nothing.
     pub(super) fn later_fields(&self) -> Vec<u8> {
-        self.later_fields.to_vec()
+        if self.version > wire::MINOR {
+            b"later".into()
+        } else {
+            Vec::new()
+        }
     }
 
     pub(super) fn trust(&mut self, keys: RosterKeys) {
@@ -420,8 +429,8 @@ impl Context {
             sequence: self.sequence,
         };
         #[cfg(any(test, feature = "fixture"))]
-        if !self.later_fields.is_empty() {
-            let bytes = wire::seal_next_version(&header, body, &*self.key, shared);
+        if self.version != wire::MINOR {
+            let bytes = wire::seal_as_version(self.version, &header, body, &*self.key, shared);
             return (self.sequence, Datagram::from(bytes.as_slice()));
         }
         let bytes = wire::seal(&mut self.buffer, &header, body, &*self.key, shared);

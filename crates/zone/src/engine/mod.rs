@@ -72,7 +72,7 @@ use roster_fetch::RosterFetch;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
-use voter::{Sight, Voter};
+use voter::{Asker, Sight, Voter};
 use watches::Watches;
 
 /// A gap between two calls longer than this is a pause of this process: its view is stale. The process did
@@ -189,12 +189,20 @@ impl Engine {
         self
     }
 
+    /// The same engine as the former version of Evenkeel has it.
+    #[cfg(any(test, feature = "fixture"))]
+    #[must_use]
+    pub fn of_former_version(mut self) -> Self {
+        self.cx.speak_version(crate::wire::MINOR - 1);
+        self
+    }
+
     /// The same engine as the next version of Evenkeel may have it: what it sends has fields and values that
-    /// this version does not know. For simulations of fleets of two versions.
+    /// this version does not know.
     #[cfg(any(test, feature = "fixture"))]
     #[must_use]
     pub fn of_next_version(mut self) -> Self {
-        self.cx.speak_next_version();
+        self.cx.speak_version(crate::wire::MINOR + 1);
         self
     }
 
@@ -389,7 +397,11 @@ impl Engine {
         };
         let (looked, requests) = self.reporter.step(&mut self.cx, view);
         for request in requests {
-            self.take_request(self.cx.me(), &request);
+            let me = Asker {
+                id: self.cx.me(),
+                knows_voted: false,
+            };
+            self.take_request(me, &request);
         }
         if looked {
             self.publication.look_again(&self.cx);
@@ -407,7 +419,7 @@ impl Engine {
         self.cx.note(Note::Paused(gap));
         self.own.pause(&self.cx);
         self.contacts.forget_sent();
-        self.voter.clear();
+        self.voter.resume(self.cx.now());
         self.reporter.drop_rounds();
         self.watches.begin_anew(&mut self.cx);
     }
@@ -461,7 +473,7 @@ impl Engine {
         }
     }
 
-    fn take_request(&mut self, asker: MemberId, request: &ConfirmRequest) {
+    fn take_request(&mut self, asker: Asker, request: &ConfirmRequest) {
         let mut sight = Sight {
             own: &self.own,
             contacts: &mut self.contacts,

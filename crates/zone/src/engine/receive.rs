@@ -1,9 +1,10 @@
 //! What becomes of a datagram: who sent it, whether it counts, and which part it concerns.
 
 use super::reporter::View;
+use super::voter::Asker;
 use super::{Engine, Output, contacts, roster_fetch};
 use crate::roster::{MemberId, MemberIndex};
-use crate::wire::{Body, EdgeState, Frame, Message, WireError};
+use crate::wire::{Body, EdgeState, Frame, Message, Voted, WireError};
 use contacts::Change;
 use std::net::SocketAddr;
 
@@ -18,10 +19,15 @@ impl Engine {
                 self.admit(&frame, from)?;
                 let message = self.cx.open(&frame, from).inspect_err(|why| {
                     if *why == WireError::Signature.reason() {
-                        self.contacts.signature_was_wrong(self.cx.now());
+                        let keys = self
+                            .cx
+                            .roster()
+                            .member(from)
+                            .map_or(0, |member| member.keys().count());
+                        self.contacts.signatures_were_wrong(self.cx.now(), keys);
                     }
                 })?;
-                self.receive_inside((from, &message), source, bytes);
+                self.receive_inside((from, &message), &frame, (source, bytes));
                 Ok(())
             }
         });
@@ -39,10 +45,10 @@ impl Engine {
         if !frame.is_ack() && self.contacts.is_replay(from, &header) {
             return Err("replay");
         }
-        let Some(request) = frame.claimed_request() else {
+        if frame.claimed_request().is_none() {
             return Ok(());
-        };
-        if !self.reporter.awaits(frame.from(), request) {
+        }
+        if !self.is_awaited(frame) {
             Err("unasked")
         } else if !self.contacts.allows_signature(self.cx.now()) {
             Err("budget")
@@ -51,7 +57,32 @@ impl Engine {
         }
     }
 
-    fn receive_inside(&mut self, (from, message): (MemberIndex, &Message), source: SocketAddr, bytes: &[u8]) {
+    /// Whether it is a ballot that this agent waits for.
+    fn is_awaited(&self, frame: &Frame<'_>) -> bool {
+        let request = frame.claimed_request();
+        request.is_some_and(|request| self.reporter.awaits(frame.from(), request))
+    }
+
+    /// A ballot whose voter has proven itself by a code: it may cost the check of its signature without a
+    /// budget, because the datagrams of a member have one.
+    fn take_voted(&mut self, from: MemberIndex, voted: &Voted) -> Result<(), &'static str> {
+        let frame = self.cx.parse(&voted.ballot)?;
+        if self.cx.roster().position(frame.from()) != Some(from) || !self.is_awaited(&frame) {
+            return Err("unasked");
+        }
+        if let Body::Ballot(ballot) = self.cx.open(&frame, from)?.body {
+            self.reporter
+                .take_ballot(&self.cx, frame.from(), &ballot, &voted.ballot);
+        }
+        Ok(())
+    }
+
+    fn receive_inside(
+        &mut self,
+        (from, message): (MemberIndex, &Message),
+        frame: &Frame<'_>,
+        (source, bytes): (SocketAddr, &[u8]),
+    ) {
         let header = &message.header;
         if let Body::Ack(ack) = &message.body {
             let ack_of = (header, source);
@@ -110,7 +141,18 @@ impl Engine {
                     self.watches.alarm(&self.cx, &self.contacts, edge.subject);
                 }
             }
-            Body::Confirm(request) => self.take_request(header.from, request),
+            Body::Confirm(request) => {
+                let asker = Asker {
+                    id: header.from,
+                    knows_voted: frame.knows_voted() && self.cx.knows_voted(),
+                };
+                self.take_request(asker, request);
+            }
+            Body::Voted(voted) => {
+                if let Err(reason) = self.take_voted(from, voted) {
+                    self.cx.put(Output::Refused(reason));
+                }
+            }
             Body::Ballot(ballot) => self.reporter.take_ballot(&self.cx, header.from, ballot, bytes),
             Body::Published(published) => self.publication.take_told(&self.cx, published),
             // These pass between cells.

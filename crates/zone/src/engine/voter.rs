@@ -10,7 +10,7 @@ use super::{CheckResult, Output};
 use crate::Millis;
 use crate::roster::MemberId;
 use crate::verdict::{Health, Link};
-use crate::wire::{Answer, Ballot, Body, ConfirmRequest, Datagram, Facts, Nonce, RequestDigest, Said};
+use crate::wire::{Answer, Ballot, Body, ConfirmRequest, Datagram, Facts, Nonce, RequestDigest, Said, Voted};
 use std::collections::BTreeMap;
 
 /// A voter answers at the latest this long after the request, whatever budget it names.
@@ -33,6 +33,9 @@ const AGENT_FIRST_MS: u64 = PROBES as u64 * PROBE_EVERY_MS;
 /// a whole cell.
 const MAX_OPEN: usize = 512;
 const MAX_OPEN_OF_ONE: usize = 128;
+/// Requests that come within this time after a pause waited in the socket: their rounds are over, and whoever
+/// still waits for an answer asks again.
+const DRAINS_MS: u64 = 100;
 /// At most this many answers are kept.
 const MAX_GIVEN: usize = 256;
 
@@ -43,15 +46,25 @@ pub(super) struct Voter {
     given: BTreeMap<RequestDigest, Given>,
     /// When the first of the open requests has to be looked at; never later than that.
     due: Millis,
+    /// Until then requests of before a pause may come.
+    drained: Millis,
     /// Ballots for which this agent asked itself.
     own: Vec<(Ballot, Datagram)>,
     /// Nothing bounds what it is asked for: tests show with that what the bounds are for.
     unbounded: bool,
 }
 
+/// Who asks.
+#[derive(Clone, Copy)]
+pub(super) struct Asker {
+    pub(super) id: MemberId,
+    /// It knows [`Voted`].
+    pub(super) knows_voted: bool,
+}
+
 /// A request that is not answered yet.
 struct Open {
-    asker: MemberId,
+    asker: Asker,
     digest: RequestDigest,
     since: Millis,
     deadline: Millis,
@@ -201,6 +214,12 @@ impl Voter {
         self.open.clear();
     }
 
+    /// After a pause, what was asked before it is stale.
+    pub(super) fn resume(&mut self, now: Millis) {
+        self.clear();
+        self.drained = now.plus(DRAINS_MS);
+    }
+
     /// This process did not run for a moment, so what it did not hear proves nothing.
     pub(super) fn distrust_silence(&mut self) {
         for open in self.open.values_mut() {
@@ -223,28 +242,31 @@ impl Voter {
         &mut self,
         cx: &mut Context,
         sight: &mut Sight<'_>,
-        asker: MemberId,
+        asker: Asker,
         request: &ConfirmRequest,
     ) -> bool {
         let (now, digest) = (cx.now(), request.digest());
+        if now < self.drained {
+            return false;
+        }
         let kept = |given: &&Given| now.since(given.at) < KEEP_ANSWER_MS;
         if let Some(given) = self.given.get(&digest).filter(kept) {
             // The asker repeats its request because it has not received the answer. An answer to ourselves
             // is never lost.
-            if asker != cx.me() {
-                cx.send_bytes(asker, given.bytes.clone());
+            if asker.id != cx.me() {
+                answer_with(cx, asker, given.bytes.clone());
             }
             return false;
         }
         let looked_for = |open: &Open| open.looks.len();
-        let of_asker = self.open.values().filter(|open| open.asker == asker);
+        let of_asker = self.open.values().filter(|open| open.asker.id == asker.id);
         let more = request.suspects.len();
         let too_many = of_asker.map(looked_for).sum::<usize>() + more > MAX_OPEN_OF_ONE
             || self.open.values().map(looked_for).sum::<usize>() + more > MAX_OPEN;
         if more == 0 || self.open.contains_key(&request.round) || too_many && !self.unbounded {
             return false;
         }
-        let from = cx.roster().position(asker);
+        let from = cx.roster().position(asker.id);
         let from = from.filter(|from| !cx.is_me(*from) && !self.unbounded);
         if from.is_some_and(|from| !sight.contacts.allows_suspects(from, now, more)) {
             cx.put(Output::Refused("budget"));
@@ -359,7 +381,7 @@ impl Voter {
             uptime: cx.uptime_s(),
             said,
         };
-        let Some((_, bytes)) = cx.seal(open.asker, &Body::Ballot(ballot.clone())) else {
+        let Some((_, bytes)) = cx.seal(open.asker.id, &Body::Ballot(ballot.clone())) else {
             return;
         };
         if self.given.len() < MAX_GIVEN {
@@ -369,11 +391,20 @@ impl Voter {
             };
             self.given.insert(open.digest, given);
         }
-        if open.asker == cx.me() {
+        if open.asker.id == cx.me() {
             self.own.push((ballot, bytes));
         } else {
-            cx.send_bytes(open.asker, bytes);
+            answer_with(cx, open.asker, bytes);
         }
+    }
+}
+
+fn answer_with(cx: &mut Context, asker: Asker, ballot: Datagram) {
+    if asker.knows_voted {
+        let ballot = ballot.to_vec();
+        cx.send(asker.id, &Body::Voted(Voted { ballot }));
+    } else {
+        cx.send_bytes(asker.id, ballot);
     }
 }
 

@@ -9,7 +9,7 @@ use super::codec::{Reader, Writer};
 use super::message::{
     Ack, Answer, Ballot, Body, ConfirmRequest, Edge, EdgeState, Edges, Facts, HAND_OVER, Header, Heartbeat,
     MAX_LIST, MAX_SUSPECTS, Message, Nonce, PART, Part, PartAsked, Published, PublishedVerdict, Relay,
-    RequestDigest, SIGNED, Said, Suspect,
+    RequestDigest, SIGNED, Said, Suspect, Voted,
 };
 use crate::roster::{Epoch, MemberId, RosterRef};
 use crate::verdict::{Health, Link};
@@ -42,6 +42,9 @@ pub(super) fn encode(out: &mut Writer<'_>, header: &Header, body: &Body) {
             out.bytes(&body.target.0)
                 .u16(body.inner.len() as u16)
                 .bytes(&body.inner);
+        }
+        Body::Voted(body) => {
+            out.u16(body.ballot.len() as u16).bytes(&body.ballot);
         }
         Body::Edges(body) => {
             out.u8(body.doubt)
@@ -196,6 +199,12 @@ pub(super) fn decode(kind: u8, bytes: &[u8]) -> Result<Message, WireError> {
         13 => Body::ReportPart(read_part(input)?),
         14 => Body::RenewalsAsked(carrying::read_renewals_asked(input)?),
         15 => Body::RenewalsRead(carrying::read_renewals(input)?),
+        24 => {
+            let length = usize::from(input.u16()?);
+            Body::Voted(Voted {
+                ballot: input.bytes(length)?.to_vec(),
+            })
+        }
         SIGNED => Body::Ballot(read_ballot(input)?),
         other => return Err(WireError::Kind(other)),
     };

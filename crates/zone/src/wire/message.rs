@@ -55,7 +55,7 @@ pub struct Message {
     pub body: Body,
 }
 
-/// The kinds of datagrams, each with its number. 16 to 23 and 144 to 151 are reserved for the lease by which
+/// The kinds of datagrams, each with its number. 16 to 23, and 144 to 151 are reserved for the lease by which
 /// a node proves to itself that it may run what must not run twice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
@@ -89,6 +89,8 @@ pub enum Body {
     RenewalsAsked(RenewalsAsked),
     /// 15: the last renewals of members' Leases.
     RenewalsRead(RenewalsRead),
+    /// 24: answers a request, since version 3.1.
+    Voted(Voted),
     /// 128: answers a request; the signed datagram is the evidence that readers check.
     Ballot(Ballot),
 }
@@ -143,6 +145,14 @@ pub struct Relay {
     pub target: MemberId,
     /// The datagram.
     pub inner: Vec<u8>,
+}
+
+/// The answer to a request: a signed ballot of the sender. The receiver checks the code first, so that who
+/// has no key of the cell cannot have it check signatures.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Voted {
+    /// The datagram of kind 128.
+    pub ballot: Vec<u8>,
 }
 
 /// State of the edge from an observer to a subject.
@@ -422,6 +432,7 @@ impl Body {
             Self::ReportPart(_) => 13,
             Self::RenewalsAsked(_) => 14,
             Self::RenewalsRead(_) => 15,
+            Self::Voted(_) => 24,
             Self::Ballot(_) => SIGNED,
         }
     }
@@ -445,6 +456,7 @@ impl Body {
             Self::ReportPart(_) => "report-part",
             Self::RenewalsAsked(_) => "renewals-asked",
             Self::RenewalsRead(_) => "renewals-read",
+            Self::Voted(_) => "voted",
         }
     }
 }

@@ -24,6 +24,7 @@ pub use message::{
     Ack, Answer, Ballot, Body, Carried, ConfirmRequest, Edge, EdgeState, Edges, Facts, HandOver, Header,
     Heartbeat, MAX_LIST, MAX_REFERRED, MAX_SUSPECTS, Message, Nonce, PART, Part, PartAsked, Published,
     PublishedVerdict, Referral, Referred, Relay, RenewalsAsked, RenewalsRead, RequestDigest, Said, Suspect,
+    Voted,
 };
 
 use crate::keys::{MAC_LEN, Mac, PublicKey, SIGNATURE_LEN, Signer, Verifier};
@@ -34,7 +35,9 @@ use base64::engine::general_purpose::STANDARD;
 /// Major version spoken here.
 pub const MAJOR: u8 = 3;
 /// Minor version spoken here.
-pub const MINOR: u8 = 0;
+pub const MINOR: u8 = 1;
+/// The first minor version that knows [`Voted`].
+pub(crate) const VOTED_SINCE: u8 = 1;
 /// No datagram of ours is longer.
 pub const MAX_FRAME: usize = 1400;
 
@@ -90,6 +93,7 @@ impl WireError {
 /// A datagram whose frame is intact and whose proof has not been checked yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
+    minor: u8,
     kind: u8,
     body: &'a [u8],
     covered: &'a [u8],
@@ -112,7 +116,7 @@ impl<'a> Frame<'a> {
         if major != MAJOR {
             return Err(WireError::Version(major));
         }
-        let _minor = reader.u8()?;
+        let minor = reader.u8()?;
         let kind = reader.u8()?;
         let length = usize::from(reader.u16()?);
         let body = reader.bytes(length)?;
@@ -126,6 +130,7 @@ impl<'a> Frame<'a> {
         let mut start = codec::Reader(body);
         let [from, to] = [MemberId(start.array()?), MemberId(start.array()?)];
         Ok(Self {
+            minor,
             kind,
             body,
             covered,
@@ -143,6 +148,11 @@ impl<'a> Frame<'a> {
     /// For whom it claims to be.
     pub fn to(&self) -> MemberId {
         self.to
+    }
+
+    /// Whether its sender knows [`Voted`].
+    pub(crate) fn knows_voted(&self) -> bool {
+        self.minor >= VOTED_SINCE
     }
 
     /// Whether it claims to answer a heartbeat.
@@ -265,22 +275,30 @@ pub(crate) fn seal<'a>(
     })
 }
 
-/// The same as a later minor version may write it: with more fields at the end of each body (those of a
-/// request are part of it), and a state of the runtime that has no meaning here.
+/// The same as an agent of another minor version writes it. A later one may have more fields at the end of
+/// each body (those of a request are part of it), and a state of the runtime that has no meaning here.
 #[cfg(any(test, feature = "fixture"))]
-pub(crate) fn seal_next_version(header: &Header, body: &Body, key: &dyn Signer, shared: &dyn Mac) -> Vec<u8> {
+pub(crate) fn seal_as_version(
+    version: u8,
+    header: &Header,
+    body: &Body,
+    key: &dyn Signer,
+    shared: &dyn Mac,
+) -> Vec<u8> {
     let mut fields = Vec::new();
     fields::encode(&mut codec::Writer(&mut fields), header, body);
-    fields::make_runtime_unknown(body, &mut fields);
-    if !matches!(body, Body::Confirm(_)) {
-        fields.extend_from_slice(b"later");
+    if version > MINOR {
+        fields::make_runtime_unknown(body, &mut fields);
+        if !matches!(body, Body::Confirm(_)) {
+            fields.extend_from_slice(b"later");
+        }
     }
     let mut buffer = Vec::new();
     let kind = body.kind();
     let bytes = seal_as(&mut buffer, kind, (key, shared), |out| {
         // The minor version stands three bytes before the body: kind and length come between.
         let minor = out.0.len() - 4;
-        out.0[minor] = MINOR + 1;
+        out.0[minor] = version;
         out.bytes(&fields);
     });
     bytes.to_vec()
