@@ -65,9 +65,10 @@ impl Parts {
         self.version
     }
 
-    /// When it is to be looked whether something came.
+    /// When it is to be looked whether something came. Whoever answers for ever is given up in time, or he
+    /// would keep what he does not have from being fetched elsewhere.
     pub(super) fn deadline(&self) -> Millis {
-        self.asked.plus(ASKS_AGAIN_MS)
+        self.asked.plus(ASKS_AGAIN_MS).min(self.began.plus(LONGEST_MS))
     }
 
     /// Asks for what is missing.
@@ -108,7 +109,8 @@ impl Parts {
             return Taken::Refused;
         }
         self.length = Some(length);
-        if self.come.insert(place, part.bytes.clone()).is_none() {
+        let is_new = self.come.insert(place, part.bytes.clone()).is_none();
+        if is_new {
             self.unanswered = 0;
         }
         let missing = self.missing();
@@ -116,7 +118,7 @@ impl Parts {
             return Taken::Whole(self.come.values().flatten().copied().collect());
         }
         // After the last part of an answer the next ones are asked for at once.
-        if missing == end && (end / PART).is_multiple_of(AT_ONCE) {
+        if is_new && missing == end && (end / PART).is_multiple_of(AT_ONCE) {
             Taken::Asks(self.ask(now))
         } else {
             Taken::Waits
@@ -136,9 +138,11 @@ impl Parts {
     }
 }
 
-/// The parts that answer a question; none where what there is is older than what is asked for.
+/// The parts that answer a question; none where what there is is older than what is asked for. Of a newer one
+/// nothing has come yet, and it may be shorter than what has come of the older one.
 pub(super) fn answer((version, bytes): (u64, &[u8]), asked: &PartAsked) -> impl Iterator<Item = Part> {
-    let first = usize::try_from(asked.offset).unwrap_or(usize::MAX) / PART;
+    let missing = if version == asked.version { asked.offset } else { 0 };
+    let first = usize::try_from(missing).unwrap_or(usize::MAX) / PART;
     let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
     let count = if version < asked.version { 0 } else { AT_ONCE };
     let parts = bytes.chunks(PART).enumerate().skip(first).take(count);
@@ -149,3 +153,6 @@ pub(super) fn answer((version, bytes): (u64, &[u8]), asked: &PartAsked) -> impl 
         bytes: part.to_vec(),
     })
 }
+
+#[cfg(test)]
+mod decoder_tests;
