@@ -69,6 +69,45 @@ impl Memory {
     pub fn used(&mut self, sequence: u64) {
         self.sequence_base = self.sequence_base.max(sequence);
     }
+
+    /// What a state file says, or for people why it says nothing.
+    fn from_text(text: &[u8]) -> Result<Self, String> {
+        let memory: Self = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+        match memory.sequence_base {
+            ..=HIGHEST_BASE => Ok(memory),
+            base => Err(format!("no agent has used the sequence {base}")),
+        }
+    }
+
+    fn to_text(&self) -> Vec<u8> {
+        serde_json::to_vec_pretty(self).expect("strings, numbers and lists are JSON")
+    }
+
+    /// What a new life of this node remembers of the last one, with sequences reserved for it.
+    fn begin(mut self, node: &str, boot_id: &str, unix_ms: u64) -> Self {
+        if self.node != node {
+            // Another node's state, or none: sequences keep growing in any case.
+            self = Self {
+                node: node.to_owned(),
+                sequence_base: self.sequence_base,
+                ..Self::default()
+            };
+        }
+        if self.boot_id != boot_id {
+            // A former version did not note the boot: an upgrade must not make everybody forget everybody.
+            if !self.boot_id.is_empty() {
+                self.seen_alive.clear();
+            }
+            boot_id.clone_into(&mut self.boot_id);
+        }
+        // A block for one millisecond, and for what a life has signed since it last wrote down how far it
+        // came.
+        let next = (self.sequence_base >> SEQUENCE_BLOCK_BITS).saturating_add(1);
+        // No clock is right that says more than this, and no sequence may overflow: the year 2248.
+        let latest = u64::MAX >> (SEQUENCE_BLOCK_BITS + 1);
+        self.sequence_base = next.max(unix_ms.min(latest)) << SEQUENCE_BLOCK_BITS;
+        self
+    }
 }
 
 /// Why the state directory cannot be used. The message names it.
@@ -104,28 +143,7 @@ impl StateDir {
             source,
         })?;
         let file = directory.join(FILE);
-        let mut memory = read(&file)?;
-        if memory.node != node {
-            // Another node's state, or none: sequences keep growing in any case.
-            memory = Memory {
-                node: node.to_owned(),
-                sequence_base: memory.sequence_base,
-                ..Memory::default()
-            };
-        }
-        if memory.boot_id != boot_id {
-            // A former version did not note the boot: an upgrade must not make everybody forget everybody.
-            if !memory.boot_id.is_empty() {
-                memory.seen_alive.clear();
-            }
-            boot_id.clone_into(&mut memory.boot_id);
-        }
-        // A block for one millisecond, and for what a life has signed since it last wrote down how far it
-        // came.
-        let next = (memory.sequence_base >> SEQUENCE_BLOCK_BITS).saturating_add(1);
-        // No clock is right that says more than this, and no sequence may overflow: the year 2248.
-        let latest = u64::MAX >> (SEQUENCE_BLOCK_BITS + 1);
-        memory.sequence_base = next.max(unix_ms.min(latest)) << SEQUENCE_BLOCK_BITS;
+        let memory = read(&file)?.begin(node, boot_id, unix_ms);
         let state = Self { file, memory };
         state.save()?;
         Ok(state)
@@ -147,8 +165,7 @@ impl StateDir {
     }
 
     fn save(&self) -> Result<(), StateError> {
-        let text = serde_json::to_vec_pretty(&self.memory).expect("strings, numbers and lists are JSON");
-        Ok(write_secret(&self.file, &text)?)
+        Ok(write_secret(&self.file, &self.memory.to_text())?)
     }
 }
 
@@ -214,12 +231,7 @@ fn read(file: &Path) -> Result<Memory, StateError> {
             });
         }
     };
-    let read = serde_json::from_slice(&bytes).map_err(|error| error.to_string());
-    let possible = read.and_then(|memory: Memory| match memory.sequence_base {
-        ..=HIGHEST_BASE => Ok(memory),
-        base => Err(format!("no agent has used the sequence {base}")),
-    });
-    match possible {
+    match Memory::from_text(&bytes) {
         Ok(memory) => Ok(memory),
         Err(error) => {
             let aside = file.with_extension("json.bad");
@@ -232,6 +244,9 @@ fn read(file: &Path) -> Result<Memory, StateError> {
         }
     }
 }
+
+#[cfg(test)]
+mod decoder_tests;
 
 #[cfg(test)]
 mod tests {
