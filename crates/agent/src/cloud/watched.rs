@@ -320,4 +320,6 @@ impl Lines {
 }
 
 #[cfg(test)]
+mod decoder_tests;
+#[cfg(test)]
 mod tests;
