@@ -65,8 +65,8 @@ impl Parts {
         self.version
     }
 
-    /// When it is to be looked whether something came. Whoever answers for ever is given up in time, or he
-    /// would keep what he does not have from being fetched elsewhere.
+    /// When it is to be looked whether something came. An agent that answers for ever is given up in time:
+    /// otherwise it would keep what it does not have from being fetched elsewhere.
     pub(super) fn deadline(&self) -> Millis {
         self.asked.plus(ASKS_AGAIN_MS).min(self.began.plus(LONGEST_MS))
     }
