@@ -42,6 +42,25 @@ pub fn back_off() -> ExponentialBackoff {
     ExponentialBackoff::from(waits)
 }
 
+/// History that is gone is no failure: the watch lists anew at once. Where it is gone again before anything
+/// came, it is one, or the collection would be listed without end.
+fn expiring<K>(
+    events: impl Stream<Item = watcher::Result<watcher::Event<K>>>,
+) -> impl Stream<Item = watcher::Result<Option<watcher::Event<K>>>> {
+    let mut is_gone = false;
+    events.map(move |event| match event {
+        Err(watcher::Error::WatchError(status)) if status.code == 410 && !is_gone => {
+            is_gone = true;
+            Ok(None)
+        }
+        Ok(event) => {
+            is_gone &= !matches!(event, watcher::Event::Apply(_) | watcher::Event::Delete(_));
+            Ok(Some(event))
+        }
+        Err(error) => Err(error),
+    })
+}
+
 /// A watch with back-off while the API server fails. `what` names it in the log.
 pub fn deltas<K>(
     what: &'static str,
@@ -54,12 +73,7 @@ where
     DeserializeGuard<K>: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
     let mut listing = BTreeSet::new();
-    let events = watcher(api, config).map(|event| match event {
-        // History that is gone is no failure: the watch lists anew at once.
-        Err(watcher::Error::WatchError(status)) if status.code == 410 => Ok(None),
-        event => event.map(Some),
-    });
-    StreamBackoff::new(events, back_off()).filter_map(move |event| {
+    StreamBackoff::new(expiring(watcher(api, config)), back_off()).filter_map(move |event| {
         ready(match event {
             Ok(None) => Some(Delta::Broken),
             Ok(Some(watcher::Event::Init)) => {
@@ -120,6 +134,23 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_server_whose_history_is_always_gone_is_asked_with_pauses() {
+        let gone = || {
+            let status = kube::core::Status::failure("too old", "Expired").with_code(410);
+            Err(watcher::Error::WatchError(Box::new(status)))
+        };
+        let listed = || [Ok(watcher::Event::Init), Ok(watcher::Event::InitDone)];
+        let events =
+            [gone()]
+                .into_iter()
+                .chain(listed())
+                .chain([gone(), Ok(watcher::Event::Apply(())), gone()]);
+        let seen: Vec<_> = expiring(futures::stream::iter(events)).collect().await;
+        let is_failure: Vec<bool> = seen.iter().map(Result::is_err).collect();
+        assert_eq!(is_failure, [false, false, false, true, false, false]);
+    }
 
     #[test]
     fn a_watch_never_waits_so_long_that_5_s_cannot_be_kept() {
