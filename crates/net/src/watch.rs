@@ -42,22 +42,34 @@ pub fn back_off() -> ExponentialBackoff {
     ExponentialBackoff::from(waits)
 }
 
-/// History that is gone is no failure: the watch lists anew at once. Where it is gone again before anything
-/// came, it is one, or the collection would be listed without end.
+/// History that is gone is no failure: the watch lists anew at once. Where it is gone again and again before
+/// anything came, pauses grow as after failures, or the collection would be listed without end.
 fn expiring<K>(
     events: impl Stream<Item = watcher::Result<watcher::Event<K>>>,
 ) -> impl Stream<Item = watcher::Result<Option<watcher::Event<K>>>> {
-    let mut is_gone = false;
-    events.map(move |event| match event {
-        Err(watcher::Error::WatchError(status)) if status.code == 410 && !is_gone => {
-            is_gone = true;
-            Ok(None)
+    let begun = (Box::pin(events), None, Duration::ZERO);
+    futures::stream::unfold(begun, async |(mut events, mut waits, wait)| {
+        if !wait.is_zero() {
+            tokio::time::sleep(wait).await;
         }
-        Ok(event) => {
-            is_gone &= !matches!(event, watcher::Event::Apply(_) | watcher::Event::Delete(_));
-            Ok(Some(event))
-        }
-        Err(error) => Err(error),
+        let mut wait = Duration::ZERO;
+        let event = match events.next().await? {
+            Err(watcher::Error::WatchError(status)) if status.code == 410 => {
+                if let Some(waits) = &mut waits {
+                    wait = Iterator::next(waits).unwrap_or(AGAIN.1);
+                }
+                waits.get_or_insert_with(back_off);
+                Ok(None)
+            }
+            Ok(event) => {
+                if matches!(event, watcher::Event::Apply(_) | watcher::Event::Delete(_)) {
+                    waits = None;
+                }
+                Ok(Some(event))
+            }
+            Err(error) => Err(error),
+        };
+        Some((event, (events, waits, wait)))
     })
 }
 
@@ -135,21 +147,27 @@ where
 mod tests {
     use super::*;
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_server_whose_history_is_always_gone_is_asked_with_pauses() {
         let gone = || {
             let status = kube::core::Status::failure("too old", "Expired").with_code(410);
             Err(watcher::Error::WatchError(Box::new(status)))
         };
         let listed = || [Ok(watcher::Event::Init), Ok(watcher::Event::InitDone)];
-        let events =
-            [gone()]
-                .into_iter()
-                .chain(listed())
-                .chain([gone(), Ok(watcher::Event::Apply(())), gone()]);
-        let seen: Vec<_> = expiring(futures::stream::iter(events)).collect().await;
-        let is_failure: Vec<bool> = seen.iter().map(Result::is_err).collect();
-        assert_eq!(is_failure, [false, false, false, true, false, false]);
+        let taken = async |times: usize, last: watcher::Event<()>| {
+            let start = tokio::time::Instant::now();
+            let events = (0..times).flat_map(|_| std::iter::once(gone()).chain(listed()));
+            let events = events.chain([Ok(last), gone()]).chain(listed());
+            let seen: Vec<_> = expiring(futures::stream::iter(events)).collect().await;
+            assert!(seen.iter().all(Result::is_ok));
+            start.elapsed()
+        };
+        assert_eq!(taken(1, watcher::Event::Apply(())).await, Duration::ZERO);
+        assert!(
+            taken(1, watcher::Event::Init).await >= AGAIN.0,
+            "nothing came in between"
+        );
+        assert!(taken(11, watcher::Event::Apply(())).await > 7 * AGAIN.1);
     }
 
     #[test]
