@@ -42,7 +42,7 @@ pub(crate) async fn take_over(
         };
         let read = change
             .map_err(ArgsError::from)
-            .and_then(|Change { settings, fields }| Ok((settings.settings(&plugins)?, fields)));
+            .and_then(|Change { settings, fields, .. }| Ok((settings.settings(&plugins)?, fields)));
         let (settings, fields) = match read {
             Ok(read) => read,
             Err(error) => {

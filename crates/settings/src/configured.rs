@@ -138,6 +138,7 @@ impl<A: Settings> Configured<A> {
             path,
             configured,
             text,
+            first: file.clone(),
             file,
         };
         Ok((settings, changes))
@@ -235,6 +236,8 @@ pub struct Changes<A> {
     configured: Configured<A>,
     /// Of the file; `None`: it cannot be read.
     text: Option<String>,
+    /// What it said at the start.
+    first: Layer,
     /// What it last said that made sense.
     file: Layer,
 }
@@ -246,6 +249,8 @@ pub struct Change<A> {
     pub settings: A,
     /// Fields of the file that say something else than before and that no flag and no variable overrules.
     pub fields: Vec<String>,
+    /// The same, with what it said at the start.
+    pub since_start: Vec<String>,
 }
 
 impl<A: Settings> Changes<A> {
@@ -265,10 +270,17 @@ impl<A: Settings> Changes<A> {
                 let (settings, origins, file) = self.configured.over(variables, Some((path, read)))?;
                 let path = path.display().to_string();
                 let is_the_files = |id: &String| !origins.gives(id) || origins.of(id).starts_with(&path);
-                let differing = self.file.differing(&file).into_iter().filter(is_the_files);
-                let fields = differing.map(|id| field_of(&id)).collect();
+                let than = |before: &Layer| {
+                    let differing = before.differing(&file).into_iter().filter(is_the_files);
+                    differing.map(|id| field_of(&id)).collect()
+                };
+                let (fields, since_start) = (than(&self.file), than(&self.first));
                 self.file = file;
-                return Ok(Change { settings, fields });
+                return Ok(Change {
+                    settings,
+                    fields,
+                    since_start,
+                });
             }
         }
     }

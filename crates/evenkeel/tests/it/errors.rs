@@ -235,6 +235,10 @@ async fn a_controller_whose_file_changes_says_for_what_it_has_to_be_started_agai
     says(&["configuration file changed", "mode"]).await;
     write("staleAfter: 1d");
     says(&["cannot be used", "--stale-after"]).await;
+    write("leaderElectRetryPeriod: 30s");
+    says(&["cannot be used", "--leader-elect"]).await;
+    write("mode: observe");
+    says(&["says again what is in force"]).await;
     assert!(controller.try_wait().unwrap().is_none(), "it goes on");
     controller.kill().unwrap();
     controller.wait().unwrap();

@@ -4,7 +4,7 @@ use super::RosterSigning;
 use crate::webhook::WebhookAddress;
 use evenkeel_api::names;
 use evenkeel_api::policy::ModePolicy;
-use evenkeel_election::flags::{Candidacy, Defaults, FlagError, LeaderElectArgs};
+use evenkeel_election::flags::{Candidacy, Defaults, LeaderElectArgs};
 use evenkeel_election::{self as election, unique_identity};
 use evenkeel_failover_rules::world::Config;
 use evenkeel_judge::{Profile, Timing};
@@ -126,12 +126,20 @@ impl ControllerArgs {
 
     /// For which Lease to stand; `None`: for none. 5/3/1 s unless flags say otherwise: a crashed leader is
     /// replaced within 6 s.
-    pub fn candidacy(&self, identity: &str) -> Result<Option<Candidacy>, FlagError> {
-        self.leader_elect.resolve(Defaults {
+    pub fn candidacy(&self, identity: &str) -> Result<Option<Candidacy>, String> {
+        let resolved = self.leader_elect.resolve(Defaults {
             namespace: names::NAMESPACE.to_owned(),
             name: names::CONTROLLER_LEASE.to_owned(),
             config: election::Config::new(identity),
-        })
+        });
+        resolved.map_err(|error| error.to_string())
+    }
+
+    /// What a controller with these settings would not start for, beside its surroundings.
+    pub(super) fn check(&self) -> Result<(), String> {
+        self.config("").map(drop)?;
+        self.candidacy("check").map(drop)?;
+        self.roster_signing().map(drop)
     }
 
     /// How rosters are signed. `Err` names the flag and what is wrong with it.
@@ -148,11 +156,6 @@ impl ControllerArgs {
             format!("--roster-key {file}: {error}{make}")
         })?;
         let key = SigningKey::from_pem(&text).map_err(|error| format!("--roster-key {file}: {error}"))?;
-        let public = key.public().to_base64();
-        tracing::info!(
-            public_key = public,
-            "rosters are signed: give it to agents as --roster-public-key"
-        );
         let mut trusted = vec![key.public().clone()];
         trusted.extend(self.roster_public_key.iter().cloned());
         Ok(RosterSigning {
@@ -250,7 +253,7 @@ mod tests {
         assert_eq!(other.config.recovery_deadline, Some(Duration::from_secs(30)));
         assert_eq!(candidacy("--leader-elect=false"), Ok(None));
         let refused = candidacy("--leader-elect-retry-period 3s").unwrap_err();
-        assert!(refused.to_string().contains("--leader-elect"), "{refused}");
+        assert!(refused.contains("--leader-elect"), "{refused}");
     }
 
     #[test]

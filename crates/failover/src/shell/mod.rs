@@ -109,10 +109,14 @@ pub async fn run(
     let (args, changes) = read.map_err(|error| ControllerError::Config(causes(&error)))?;
     let identity = args.replica();
     let config = args.config(&identity).map_err(ControllerError::Config)?;
-    let candidacy = args
-        .candidacy(&identity)
-        .map_err(|error| ControllerError::Config(error.to_string()))?;
+    let candidacy = args.candidacy(&identity).map_err(ControllerError::Config)?;
     let rosters = args.roster_signing().map_err(ControllerError::Config)?;
+    if let Some(key) = &rosters.key {
+        tracing::info!(
+            public_key = key.public().to_base64(),
+            "rosters are signed: give it to agents as --roster-public-key"
+        );
+    }
     let access = args.client.access().await?;
     let client = access.client("controller")?;
     // The Lease has connections of its own: renewals must not wait behind the work.
@@ -166,12 +170,14 @@ async fn warn_of_changes(mut changes: Changes<ControllerArgs>, stop: Cancellatio
             () = stop.cancelled() => return,
             change = changes.next() => change,
         };
-        let fields = change.map_err(|error| causes(&error)).and_then(|change| {
-            change.settings.config("")?;
-            Ok(change.fields.join(", "))
+        let differing = change.map_err(|error| causes(&error)).and_then(|change| {
+            change.settings.check()?;
+            Ok(change.since_start.join(", "))
         });
-        match fields {
-            Ok(fields) if fields.is_empty() => {}
+        match differing {
+            Ok(fields) if fields.is_empty() => {
+                tracing::info!("the configuration file says again what is in force");
+            }
             Ok(fields) => tracing::warn!(
                 fields,
                 "the configuration file changed: start the controllers again for these fields, one after the other"
