@@ -12,9 +12,9 @@ use k8s_openapi::api::coordination::v1::Lease;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// So many reports of one reporter are held, those that it wrote last. It writes one about its own cell and
-/// one about each of the eight that it may carry; those of cells that it carried before stay in the store.
-/// Without a bound one agent could fill the memory of all who read reports.
+/// So many reports of one reporter are held, first those of cells that are known. It writes one about its own
+/// cell and one about each of the eight that it may carry; those of cells that it carried before stay in the
+/// store. Without a bound one agent could fill the memory of all who read reports.
 const REPORTS_OF_ONE: usize = 32;
 
 /// The book, and which object speaks of which cell.
@@ -127,8 +127,14 @@ impl Zones {
         names.retain(|other| other != name);
         names.push(name.to_owned());
         if names.len() > REPORTS_OF_ONE {
-            let oldest = names.remove(0);
-            self.report_gone(&oldest);
+            // A list has them in the order of their names.
+            let is_of_none = |name: &String| {
+                let cell = self.reports.get(name).map(|(cell, _)| cell);
+                cell.is_none_or(|cell| !self.known.contains_key(cell))
+            };
+            let least = names.iter().position(is_of_none).unwrap_or(0);
+            let name = names.remove(least);
+            self.report_gone(&name);
         }
         self.book.report(now, &cell, &spec.reporter, &spec.report)
     }
