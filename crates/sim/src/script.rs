@@ -199,7 +199,8 @@ pub enum Group {
     /// A zone grows from 3 to 70 nodes and shrinks to 10 again, while nodes die and come back, replicas of
     /// the controller restart every 10 s, and all agents get new keys or all machines boot.
     Lifetime,
-    /// 22: half of the fleet runs the next version, while nodes die, are cut off, join, move or change keys.
+    /// 22: the fleet runs the former version, this one and the next, while nodes die, are cut off, join, move
+    /// or change keys.
     MixedVersions,
     /// 23: the API server restarts while a node is cut off.
     ApiRestart,

@@ -29,9 +29,9 @@ use std::sync::Arc;
 /// Promises are looked at this often.
 const CHECK_EVERY: u64 = 500;
 /// Within that time, which may hold the budget of a second, a member that keeps the rules sends no more
-/// datagrams than this because of one that does not: it looks for 256 suspects, each directly and through
-/// another member; it is looked for by the others as often in all, and passes on 30 datagrams for each of a
-/// few. The rest is its own traffic in a round about a whole cell.
+/// datagrams than this because of one that does not. In a cell of 64 that second has four searches for all:
+/// 256 suspects are looked for, of which each gets up to three probes, directly and through another member,
+/// within that time. The rest is its own traffic in a round about a whole cell.
 const MOST_SENT: u64 = 2_000;
 /// What a socket's receive buffer of the usual size holds of datagrams like ours: 212,992 bytes, of which
 /// each takes 768.

@@ -228,7 +228,7 @@ pub(super) fn carriers(script: &mut Script, rng: &mut Rng) {
     }
 }
 
-/// Whatever befalls a fleet of which half was upgraded.
+/// Whatever befalls a fleet of three versions.
 pub(super) fn mixed_versions(script: &mut Script, rng: &mut Rng) {
     script.mixed_versions = true;
     match rng.below(3) {

@@ -2,7 +2,7 @@
 
 use crate::Millis;
 
-const SECOND_MS: u64 = 1_000;
+pub(super) const SECOND_MS: u64 = 1_000;
 
 /// At most so many in a time, which is a second if nothing else is said.
 #[derive(Clone, Copy, Debug, Default)]

@@ -7,7 +7,7 @@ mod peer;
 
 pub(super) use peer::Peer;
 
-use super::budget::Budget;
+use super::budget::{Budget, SECOND_MS};
 use super::context::Context;
 use super::own::Own;
 use super::watches::CANDIDATES;
@@ -28,11 +28,13 @@ const ROSTER_PARTS: u32 = 30;
 /// Of what a peer sends, at most so many datagrams a second are acted on. In a round about a whole cell of 64
 /// one peer sends some twenty. After a pause the socket's buffer may hold 277 of them.
 const DATAGRAMS: u32 = 300;
-/// It has the whole cell looked for at most so often in ten seconds. Where all members are listed within a
-/// second, each has a round of its own at first; then they share one every four seconds and for each new
-/// challenge.
-const WHOLE_CELLS: u32 = 8;
-const WHOLE_CELLS_WITHIN_MS: u64 = 10_000;
+/// It has the whole cell looked for at most so often: in each second, and in each ten seconds. Where all
+/// members are listed within a second, each has a round of its own at first; then they share one every four
+/// seconds and for each new challenge. In a small cell of which members come and go, that is too little.
+const CELLS_A_SECOND: u32 = 4;
+const CELLS_IN_TEN_SECONDS: u32 = 8;
+const LEAST_SUSPECTS: u32 = 64;
+const TEN_SECONDS_MS: u64 = 10_000;
 /// At most so many signatures a second are found to be wrong; then no more are checked. That takes a tenth of
 /// a core. How many are right follows from the rounds that this agent holds.
 const WRONG_SIGNATURES: u32 = 2_000;
@@ -109,9 +111,13 @@ impl Contacts {
             if before.get(member.id).is_some_and(|old| !old.goes_on_as(member)) {
                 self.remembered.remove(&member.id);
             }
-            let known = stays(member.id, member)
+            let mut known = stays(member.id, member)
                 .and_then(|index| old.get_mut(index.at()))
                 .and_then(Option::take);
+            // What it had looked for was measured by another cell.
+            if let Some(peer) = &mut known {
+                peer.suspects = Budget::default();
+            }
             let new = || Peer::new(self.remembered.contains(&member.id), cx.now());
             self.peers.push(known.unwrap_or_else(new));
         }
@@ -263,9 +269,13 @@ impl Contacts {
     pub(super) fn allows_suspects(&mut self, from: MemberIndex, now: Millis, suspects: usize) -> bool {
         let [members, suspects] =
             [self.peers.len(), suspects].map(|count| u32::try_from(count).unwrap_or(u32::MAX));
-        let most = members.saturating_mul(WHOLE_CELLS);
+        let most = |cells: u32| members.saturating_mul(cells).max(LEAST_SUSPECTS);
+        let (at_once, in_all) = (most(CELLS_A_SECOND), most(CELLS_IN_TEN_SECONDS));
         let peer = self.peers.get_mut(from.at());
-        peer.is_some_and(|peer| peer.suspects.takes(now, suspects, (most, WHOLE_CELLS_WITHIN_MS)))
+        peer.is_some_and(|peer| {
+            peer.suspects_at_once.takes(now, suspects, (at_once, SECOND_MS))
+                && peer.suspects.takes(now, suspects, (in_all, TEN_SECONDS_MS))
+        })
     }
 
     /// An ack counts once, for a heartbeat of this life that was sent to its sender lately.

@@ -149,7 +149,12 @@ impl Engine {
                 self.take_request(asker, request);
             }
             Body::Voted(voted) => {
-                if let Err(reason) = self.take_voted(from, voted) {
+                let taken = if self.cx.knows_voted() {
+                    self.take_voted(from, voted)
+                } else {
+                    Err("kind")
+                };
+                if let Err(reason) = taken {
                     self.cx.put(Output::Refused(reason));
                 }
             }

@@ -57,6 +57,7 @@ pub(in crate::engine) struct Peer {
     pub(super) unproven: Budget,
     pub(super) datagrams: Budget,
     pub(super) suspects: Budget,
+    pub(super) suspects_at_once: Budget,
 }
 
 /// One life of a peer's agent.
@@ -94,6 +95,7 @@ impl Peer {
             unproven: Budget::default(),
             datagrams: Budget::default(),
             suspects: Budget::default(),
+            suspects_at_once: Budget::default(),
         }
     }
 

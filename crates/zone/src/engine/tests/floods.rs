@@ -5,7 +5,7 @@ use crate::Millis;
 use crate::engine::{Config, Engine, Identity, Input, Output};
 use crate::fixture::Fixture;
 use crate::keys::{PublicKey, Verifier};
-use crate::wire::{Ack, Ballot, Body, Header, Heartbeat, RequestDigest};
+use crate::wire::{Ack, Ballot, Body, ConfirmRequest, Header, Heartbeat, Nonce, RequestDigest};
 use rstest::rstest;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -249,4 +249,47 @@ fn forge(net: &mut Net, reporter: usize, request: RequestDigest) -> BTreeMap<&'s
         }
     }
     refused
+}
+
+/// A member asks about all others without end: each of them sends for it what the searches of each ten
+/// seconds cost, and no more.
+#[rstest]
+fn who_asks_without_end_has_a_bounded_number_of_members_looked_for(#[values(5, 64)] count: u8) {
+    let mut net = Net::settled(count, 17);
+    let (victim, hostile) = (1, 2);
+    let suspects = net.count() - 2;
+    let mut asked = 0;
+    let mut sends = |is_flooded: bool| {
+        net.sent_bytes.clear();
+        net.is_flooded = is_flooded;
+        for number in 0..200_u64 {
+            if is_flooded {
+                let request = ConfirmRequest {
+                    round: Nonce([number as u8; 16]),
+                    roster: net.roster().reference(),
+                    challenge: Fixture::CHALLENGE,
+                    budget: 1_000,
+                    suspects: (3..=net.count()).map(Fixture::suspect).collect(),
+                    ..ConfirmRequest::default()
+                };
+                asked += net.says(hostile, victim, &Body::Confirm(request));
+            }
+            net.run(100);
+        }
+        net.sent_bytes[&victim]
+    };
+    let (calm, flooded) = (sends(false), sends(true));
+    println!(
+        "{count} members: {} B/s of requests make another member send {} B/s instead of {} B/s",
+        asked / 20,
+        flooded / 20,
+        calm / 20
+    );
+    // Two or three times ten seconds: a heartbeat for each suspect, and a ballot for each request.
+    let looked_for = 3 * 64.max(8 * net.count());
+    let bound = looked_for * 75 + looked_for / suspects * 500;
+    assert!(
+        flooded > calm + 1_000 && flooded - calm <= bound,
+        "{calm} {flooded} {bound}"
+    );
 }

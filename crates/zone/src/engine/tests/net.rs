@@ -452,6 +452,19 @@ impl Net {
         }
     }
 
+    /// Node `i` says what its agent does not say by itself. Returns the number of bytes.
+    pub(super) fn says(&mut self, i: usize, to: usize, body: &Body) -> usize {
+        let sealed = self.engines[i - 1]
+            .as_mut()
+            .unwrap()
+            .cx
+            .seal(Fixture::id(to), body);
+        let (bytes, source) = (sealed.unwrap().1, self.address(i));
+        let length = bytes.len();
+        self.after(20, to, Event::Datagram(bytes, source));
+        length
+    }
+
     pub(super) fn feed(&mut self, i: usize, input: Input<'_>) {
         let Some(engine) = self.engines[i - 1].as_mut() else {
             return;
