@@ -6,7 +6,6 @@ use crate::log::causes;
 use backon::ExponentialBuilder;
 use futures::{Stream, StreamExt as _};
 use kube::core::DeserializeGuard;
-use kube::runtime::utils::StreamBackoff;
 use kube::runtime::watcher;
 use kube::runtime::watcher::ExponentialBackoff;
 use kube::{Api, Resource};
@@ -42,35 +41,62 @@ pub fn back_off() -> ExponentialBackoff {
     ExponentialBackoff::from(waits)
 }
 
-/// History that is gone is no failure: the watch lists anew at once. Where it is gone again and again before
-/// anything came, pauses grow as after failures, or the collection would be listed without end.
-fn expiring<K>(
+/// Events of a watch, with a pause after each failure. Pauses grow until a listing is complete or an event
+/// came: kube's watcher announces each attempt to list as an event (`Init`), which is no success.
+///
+/// History that is gone is no failure: the watch lists anew at once. Where it is
+/// gone again before any event came, pauses grow as well, or the collection would be listed without end.
+fn with_pauses<K>(
     events: impl Stream<Item = watcher::Result<watcher::Event<K>>>,
 ) -> impl Stream<Item = watcher::Result<Option<watcher::Event<K>>>> {
-    let begun = (Box::pin(events), None, Duration::ZERO);
-    futures::stream::unfold(begun, async |(mut events, mut waits, wait)| {
-        if !wait.is_zero() {
-            tokio::time::sleep(wait).await;
+    let begun = (Box::pin(events), Pauses::default(), Duration::ZERO);
+    futures::stream::unfold(begun, async |(mut events, mut pauses, pause)| {
+        if !pause.is_zero() {
+            tokio::time::sleep(pause).await;
         }
-        let mut wait = Duration::ZERO;
-        let event = match events.next().await? {
-            Err(watcher::Error::WatchError(status)) if status.code == 410 => {
-                if let Some(waits) = &mut waits {
-                    wait = Iterator::next(waits).unwrap_or(AGAIN.1);
-                }
-                waits.get_or_insert_with(back_off);
-                Ok(None)
-            }
-            Ok(event) => {
-                if matches!(event, watcher::Event::Apply(_) | watcher::Event::Delete(_)) {
-                    waits = None;
-                }
-                Ok(Some(event))
-            }
-            Err(error) => Err(error),
+        let event = events.next().await?;
+        let pause = pauses.after(&event);
+        let event = match event {
+            Err(error) if is_gone(&error) => Ok(None),
+            event => event.map(Some),
         };
-        Some((event, (events, waits, wait)))
+        Some((event, (events, pauses, pause)))
     })
+}
+
+fn is_gone(error: &watcher::Error) -> bool {
+    matches!(error, watcher::Error::WatchError(status) if status.code == 410)
+}
+
+/// How long a watch waits after what it has just seen.
+#[derive(Default)]
+struct Pauses {
+    after_failure: Option<ExponentialBackoff>,
+    /// History was gone, and no event has come since.
+    after_gone: Option<ExponentialBackoff>,
+}
+
+impl Pauses {
+    fn after<K>(&mut self, event: &watcher::Result<watcher::Event<K>>) -> Duration {
+        let next = |waits: &mut ExponentialBackoff| waits.next().unwrap_or(AGAIN.1);
+        match event {
+            Err(error) if is_gone(error) => {
+                let pause = self.after_gone.as_mut().map(next);
+                self.after_gone.get_or_insert_with(back_off);
+                pause.unwrap_or_default()
+            }
+            Err(_) => next(self.after_failure.get_or_insert_with(back_off)),
+            Ok(watcher::Event::Apply(_) | watcher::Event::Delete(_)) => {
+                *self = Self::default();
+                Duration::ZERO
+            }
+            Ok(watcher::Event::InitDone) => {
+                self.after_failure = None;
+                Duration::ZERO
+            }
+            Ok(watcher::Event::Init | watcher::Event::InitApply(_)) => Duration::ZERO,
+        }
+    }
 }
 
 /// A watch with back-off while the API server fails. `what` names it in the log.
@@ -85,7 +111,7 @@ where
     DeserializeGuard<K>: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
     let mut listing = BTreeSet::new();
-    StreamBackoff::new(expiring(watcher(api, config)), back_off()).filter_map(move |event| {
+    with_pauses(watcher(api, config)).filter_map(move |event| {
         ready(match event {
             Ok(None) => Some(Delta::Broken),
             Ok(Some(watcher::Event::Init)) => {
@@ -147,27 +173,52 @@ where
 mod tests {
     use super::*;
 
+    fn gone() -> watcher::Error {
+        watcher::Error::WatchError(Box::new(
+            kube::core::Status::failure("too old", "Expired").with_code(410),
+        ))
+    }
+
+    fn failed() -> watcher::Error {
+        watcher::Error::WatchError(Box::new(kube::core::Status::failure("down", "").with_code(503)))
+    }
+
+    /// How long it takes to see these events, in virtual time.
+    async fn taken(events: Vec<watcher::Result<watcher::Event<()>>>) -> Duration {
+        let start = tokio::time::Instant::now();
+        let seen = with_pauses(futures::stream::iter(events)).count();
+        seen.await;
+        start.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pauses_grow_while_the_api_server_fails() {
+        let attempt = || [Ok(watcher::Event::Init), Err(failed())];
+        let down: Vec<_> = (0..12).flat_map(|_| attempt()).collect();
+        assert!(taken(down).await > 8 * AGAIN.1);
+        let listed = || [Ok(watcher::Event::Init), Ok(watcher::Event::InitDone)];
+        let back: Vec<_> = (0..12)
+            .flat_map(|_| attempt().into_iter().chain(listed()))
+            .collect();
+        assert!(taken(back).await < 12 * 3 * AGAIN.0, "each of them is the first");
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_server_whose_history_is_always_gone_is_asked_with_pauses() {
-        let gone = || {
-            let status = kube::core::Status::failure("too old", "Expired").with_code(410);
-            Err(watcher::Error::WatchError(Box::new(status)))
+        let listed = || {
+            [
+                Err(gone()),
+                Ok(watcher::Event::Init),
+                Ok(watcher::Event::InitDone),
+            ]
         };
-        let listed = || [Ok(watcher::Event::Init), Ok(watcher::Event::InitDone)];
-        let taken = async |times: usize, last: watcher::Event<()>| {
-            let start = tokio::time::Instant::now();
-            let events = (0..times).flat_map(|_| std::iter::once(gone()).chain(listed()));
-            let events = events.chain([Ok(last), gone()]).chain(listed());
-            let seen: Vec<_> = expiring(futures::stream::iter(events)).collect().await;
-            assert!(seen.iter().all(Result::is_ok));
-            start.elapsed()
-        };
-        assert_eq!(taken(1, watcher::Event::Apply(())).await, Duration::ZERO);
-        assert!(
-            taken(1, watcher::Event::Init).await >= AGAIN.0,
-            "nothing came in between"
-        );
-        assert!(taken(11, watcher::Event::Apply(())).await > 7 * AGAIN.1);
+        let always: Vec<_> = (0..12).flat_map(|_| listed()).collect();
+        assert!(taken(always).await > 7 * AGAIN.1);
+        let event = || Ok(watcher::Event::Apply(()));
+        let now_and_then: Vec<_> = (0..12)
+            .flat_map(|_| listed().into_iter().chain([event()]))
+            .collect();
+        assert_eq!(taken(now_and_then).await, Duration::ZERO);
     }
 
     #[test]

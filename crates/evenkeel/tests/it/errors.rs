@@ -209,19 +209,12 @@ async fn a_controller_whose_file_changes_says_for_what_it_has_to_be_started_agai
         fs::rename(new, &file).unwrap();
     };
     write("mode: observe");
-    let mut controller = evenkeel()
-        .args([
-            "controller",
-            "--server",
-            "http://127.0.0.1:1",
-            "--admin",
-            "127.0.0.1:0",
-            "--config",
-        ])
-        .arg(&file)
-        .stderr(fs::File::create(&log).unwrap())
-        .spawn()
-        .unwrap();
+    let mut command = evenkeel();
+    let address = ["--server", "http://127.0.0.1:1", "--admin", "127.0.0.1:0"];
+    command.arg("controller").args(address).arg("--config").arg(&file);
+    command.stderr(fs::File::create(&log).unwrap());
+    let mut command = tokio::process::Command::from(command);
+    let mut controller = command.kill_on_drop(true).spawn().unwrap();
     let says = async |words: &[&str]| {
         evenkeel_testkit::until("the controller says so", async || {
             let text = fs::read_to_string(&log).unwrap();
@@ -233,15 +226,14 @@ async fn a_controller_whose_file_changes_says_for_what_it_has_to_be_started_agai
     says(&["controller"]).await;
     write("mode: act");
     says(&["configuration file changed", "mode"]).await;
-    write("staleAfter: 1d");
+    write("staleAfter: 24h");
     says(&["cannot be used", "--stale-after"]).await;
     write("leaderElectRetryPeriod: 30s");
     says(&["cannot be used", "--leader-elect"]).await;
     write("mode: observe");
     says(&["says again what is in force"]).await;
     assert!(controller.try_wait().unwrap().is_none(), "it goes on");
-    controller.kill().unwrap();
-    controller.wait().unwrap();
+    controller.kill().await.unwrap();
 }
 
 #[test]
