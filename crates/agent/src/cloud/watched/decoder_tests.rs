@@ -139,8 +139,11 @@ fn watches_are_borne() {
             .collect::<Vec<_>>();
         let size = again.len() - objects.len() * line("MODIFIED", &Value::Null).len();
         let (again, ..) = runtime.block_on(server.tells(vec![again.into()]));
+        // A number beyond 64 bits is read as a float, and that float as one beside it.
+        let read = |object: &&Value| serde_json::from_str(&object.to_string()).unwrap();
+        let expected: Vec<Value> = objects.iter().map(read).collect();
         assert!(
-            again.iter().flatten().eq(objects),
+            again.iter().flatten().eq(&expected),
             "what was told is told again as the same"
         );
         (!told.is_empty()).then_some(size)
